@@ -1,0 +1,81 @@
+package postbox
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
+
+// ErrorClass says what an error of a broker or a database tells about the message at hand.
+type ErrorClass int
+
+const (
+	// Unclassified errors count as an attempt of the message, unless several different messages to
+	// the same destination fail in a row: then they are taken for an outage.
+	Unclassified ErrorClass = iota
+	// Outage errors are about the connection or the service, not about the message. The destination is
+	// left alone for a while and no attempt is counted.
+	Outage
+	// MessageFault errors are about the message: too large, not encodable, unroutable. They count at once.
+	MessageFault
+)
+
+// String returns the name of the class.
+func (c ErrorClass) String() string {
+	switch c {
+	case Outage:
+		return "outage"
+	case MessageFault:
+		return "message fault"
+	case Unclassified:
+		return "unclassified"
+	default:
+		return "unknown class"
+	}
+}
+
+// Classifier tells the class of an error. It returns Unclassified for what it does not know, so that
+// classifiers can be chained with [Classifiers].
+type Classifier func(error) ErrorClass
+
+// Classifiers asks each classifier in turn and returns the first answer that is not Unclassified.
+func Classifiers(all ...Classifier) Classifier {
+	return func(err error) ErrorClass {
+		for _, classify := range all {
+			if class := classify(err); class != Unclassified {
+				return class
+			}
+		}
+		return Unclassified
+	}
+}
+
+// outages are errors by which Go's standard library reports that the other side is away.
+var outages = []error{
+	context.DeadlineExceeded, os.ErrDeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, driver.ErrBadConn,
+	syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
+	syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ETIMEDOUT,
+}
+
+// ClassifyNetwork recognises as an outage what Go's standard library reports about connections: refused,
+// reset, closed, timed out, host unknown. [Permanent] errors are faults of the message.
+func ClassifyNetwork(err error) ErrorClass {
+	var permanent *PermanentError
+	if errors.As(err, &permanent) {
+		return MessageFault
+	}
+	for _, outage := range outages {
+		if errors.Is(err, outage) {
+			return Outage
+		}
+	}
+	var netErr net.Error
+	if errors.As(err, &netErr) {
+		return Outage
+	}
+	return Unclassified
+}

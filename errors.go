@@ -1,0 +1,56 @@
+package postbox
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrNoTransaction is returned when something must be written in the user's transaction and
+	// the context carries none. Put one there with [ContextWithTx] or use forwarder.InTx.
+	ErrNoTransaction = errors.New("no transaction in the context")
+	// ErrClosed is returned by whatever is used after its Close.
+	ErrClosed = errors.New("closed")
+	// ErrCommitUnknown is returned when the answer to a COMMIT was lost, so that the transaction may
+	// have taken effect or not. Look for its effect before doing it again.
+	ErrCommitUnknown = errors.New("the outcome of the commit is unknown")
+)
+
+// PermanentError marks an error that no retry can cure: the message goes to the dead letters at once.
+type PermanentError struct{ Err error }
+
+// Error returns the text of the error inside.
+func (e *PermanentError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error inside.
+func (e *PermanentError) Unwrap() error { return e.Err }
+
+// Permanent marks err as one that no retry can cure. It returns nil for nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &PermanentError{Err: err}
+}
+
+// RetryAfterError asks for the next attempt no earlier than After from now.
+type RetryAfterError struct {
+	Err   error
+	After time.Duration
+}
+
+// Error returns the text of the error inside and the delay asked for.
+func (e *RetryAfterError) Error() string { return fmt.Sprintf("%s (retry after %s)", e.Err, e.After) }
+
+// Unwrap returns the error inside.
+func (e *RetryAfterError) Unwrap() error { return e.Err }
+
+// RetryAfter asks for the next attempt after d instead of the backoff's delay. The attempt counts.
+// It returns nil for nil.
+func RetryAfter(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &RetryAfterError{Err: err, After: d}
+}

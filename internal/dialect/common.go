@@ -1,0 +1,192 @@
+package dialect
+
+// deadLetterColumns are what DeadLetter and DeadLetters select. Payload and metadata are not among them: each may
+// have megabytes, and a page has many letters.
+const deadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.error, d.resolved_at, d.resolution,
+	{length}(d.payload) + {length}(d.metadata) AS size`
+
+// common returns the statements that every database understands once {now}, its clock in microseconds,
+// and {insert ignore} … {or ignore}, its way to skip what is there already, are filled in. Each says which
+// index it uses where that is not the primary key, and takes row locks on what it changes and nothing else.
+func common(kind Kind, names Names) Statements {
+	return Statements{
+		Kind:  kind,
+		Names: names,
+
+		RegisterSpool: `
+{insert ignore} INTO {spools} (name, lanes) VALUES (?, ?) {or ignore}`,
+
+		FindSpool: `
+SELECT id, lanes FROM {spools} WHERE name = ?`,
+
+		// Under REPEATABLE READ MySQL shows a row that is newer than the transaction to a locking read alone. The
+		// lock is the one that RegisterSpool took when it found the row.
+		FindNewSpool: `
+SELECT id, lanes FROM {spools} WHERE name = ? {lock in share mode}`,
+
+		SpoolByID: `
+SELECT name, lanes FROM {spools} WHERE id = ?`,
+
+		Leave: `
+DELETE FROM {members} WHERE spool = ? AND holder = ?`,
+
+		// An hour is far beyond any lease: nobody that silent comes back under the same name.
+		DropMembers: `
+DELETE FROM {members} WHERE spool = ? AND expires_at < {now} - 3600000000`,
+
+		// Renews also a lease that ran out, as long as nobody else took the lane meanwhile.
+		Renew: `
+UPDATE {lanes} SET expires_at = {now} + ? WHERE spool = ? AND holder = ?`,
+
+		Held: `
+SELECT lane, token FROM {lanes} WHERE spool = ? AND holder = ? ORDER BY lane`,
+
+		LoadPayload: `
+SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ?`,
+
+		// The old number of attempts is part of the condition: run twice, it changes the row once.
+		Retry: `
+UPDATE {messages} SET state = 2, available_at = {now} + ?, attempts = attempts + ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND attempts = ?
+  AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
+
+		BuryMessage: `
+INSERT INTO {dead_letters} (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
+                            payload, metadata, created_at, died_at, attempts)
+SELECT 0, {blob ?}, {text ?}, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+       m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
+FROM {messages} m
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
+  AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)`,
+
+		InsertFailure: `
+INSERT INTO {failures} (subject, attempt, failed_at, error, process) VALUES (?, ?, {now}, ?, ?)`,
+
+		// A requeue leaves an entry with attempt 0, so the last entry tells the attempts since then.
+		LastAttempt: `
+SELECT attempt FROM {failures} WHERE subject = ? ORDER BY id DESC LIMIT 1`,
+
+		Failures: `
+SELECT attempt, failed_at, error, process
+FROM (SELECT id, attempt, failed_at, error, process FROM {failures} WHERE subject = ? ORDER BY id DESC LIMIT ?) f
+ORDER BY id`,
+
+		InsertDeadLetter: `
+INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, ordering_key, key_hash,
+                            payload, metadata, created_at, died_at, attempts, error)
+VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}, ?, ?)`,
+
+		BuryRow: `
+INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error)
+VALUES (0, ?, ?, '', ?, ?, ?, ?, {now}, {now}, 0, ?)`,
+
+		DeadLetter: `
+SELECT ` + deadLetterColumns + `, d.payload, d.metadata
+FROM {dead_letters} d
+LEFT JOIN {spools} s ON s.id = d.spool
+WHERE d.id = ?`,
+
+		// Walks the primary key, and the page is bounded by its limit.
+		DeadLetters: `
+SELECT ` + deadLetterColumns + `
+FROM {dead_letters} d
+LEFT JOIN {spools} s ON s.id = d.spool
+WHERE d.id > ? AND d.id <= ?
+  AND ({text ?} = '' OR d.topic = ?)
+  AND ({text ?} = '' OR d.consumer = ?)
+  AND ({length}({blob ?}) = 0 OR d.message_id = ?)
+  AND d.died_at >= ? AND d.died_at < ?
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN (?, ?)
+ORDER BY d.id
+LIMIT ?`,
+
+		LastDeadLetter: `
+SELECT COALESCE(MAX(id), 0) FROM {dead_letters}`,
+
+		RemoveDeadLetter: `
+DELETE FROM {dead_letters} WHERE id = ? AND resolved_at IS NULL`,
+
+		Resolve: `
+UPDATE {dead_letters} SET resolved_at = {now}, resolution = ? WHERE id = ? AND resolved_at IS NULL`,
+
+		DeleteDeadLetter: `
+DELETE FROM {dead_letters} WHERE id = ?`,
+
+		// Counts each message of the spool and each dead letter, in one snapshot, so that none is counted twice or
+		// missed on its way from the ones to the others: for operators, not for a loop.
+		CountMessages: `
+SELECT m.topic, COUNT(*),
+       SUM(CASE WHEN m.state = 0 OR m.available_at <= {now} THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
+       {now} - MIN(m.created_at), 0, 0
+FROM {messages} m
+WHERE m.spool = (SELECT id FROM {spools} WHERE name = ?)
+GROUP BY m.topic
+UNION ALL
+SELECT d.topic, 0, 0, 0, 0,
+       SUM(CASE WHEN d.origin = 0 THEN 1 ELSE 0 END),
+       SUM(CASE WHEN d.origin = 1 THEN 1 ELSE 0 END)
+FROM {dead_letters} d
+WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = (SELECT id FROM {spools} WHERE name = ?))
+GROUP BY d.topic`,
+
+		InFlight: `
+SELECT in_flight FROM {members}
+WHERE spool = (SELECT id FROM {spools} WHERE name = ?) AND expires_at > {now}`,
+
+		// A second claim of the same key waits for the transaction of the first and then changes no row.
+		Claim: `
+{insert ignore} INTO {claims} (claim_key, claimed_at) VALUES (?, {now}) {or ignore}`,
+
+		RemoveClaim: `
+DELETE FROM {claims} WHERE claim_key = ?`,
+
+		// One row, whatever the size of the page: where it ends, how many keys it has and how many of them are old.
+		ClaimsPage: `
+WITH p AS (SELECT claim_key, claimed_at FROM {claims} WHERE claim_key > ? ORDER BY claim_key LIMIT ?)
+SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),
+       COUNT(*),
+       COALESCE(SUM(CASE WHEN claimed_at < {now} - ? THEN 1 ELSE 0 END), 0)
+FROM p`,
+
+		// Bounded by the two keys, which ClaimsPage chose.
+		PurgeClaims: `
+DELETE FROM {claims} WHERE claim_key > ? AND claim_key <= ? AND claimed_at < {now} - ?`,
+
+		AddChore: `
+{insert ignore} INTO {chores} (name) VALUES (?) {or ignore}`,
+
+		TakeChore: `
+UPDATE {chores} SET holder = ?, expires_at = {now} + ? WHERE name = ? AND (holder = ? OR expires_at <= {now})`,
+
+		ChoreCursor: `
+SELECT progress FROM {chores} WHERE name = ?`,
+
+		SaveChore: `
+UPDATE {chores} SET progress = ? WHERE name = ? AND holder = ?`,
+
+		LeaveChore: `
+UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
+
+		VersionTable: names.Table("version"),
+	}
+}
+
+// fetchColumns are the columns of a fetched message. The payload is the last, since its two arguments,
+// the limit on its size twice over, must follow those of no other column.
+const fetchColumns = `m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	{length}(m.payload) + {length}(m.metadata) AS size,
+	CASE WHEN {length}(m.payload) + {length}(m.metadata) <= {int ?} THEN m.metadata END AS metadata,
+	CASE WHEN {length}(m.payload) + {length}(m.metadata) <= {int ?} THEN m.payload END AS payload`
+
+// unblocked holds for a message that stands behind no retrying one of its key. It uses the index of
+// retrying messages by key, which is empty while nothing fails.
+const unblocked = `(m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM {messages} b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))`
+
+// freeLanes and liveMembers go into the meta row of a fetch.
+const (
+	freeLanes   = `(SELECT COUNT(*) FROM {lanes} l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= {now}))`
+	liveMembers = `(SELECT COUNT(*) FROM {members} w WHERE w.spool = ? AND w.expires_at > {now})`
+)

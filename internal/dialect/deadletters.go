@@ -1,0 +1,47 @@
+package dialect
+
+import "math"
+
+// DeadLetterFilter chooses dead letters. The zero value of a field means any, but that Limit is required.
+type DeadLetterFilter struct {
+	After, UpTo           int64 // ids, the first exclusive, the second inclusive
+	Topic, Consumer       string
+	MessageID             string
+	DiedAfter, DiedBefore int64 // the first inclusive, the second exclusive
+	Resolved              Resolved
+	Limit                 int
+}
+
+// Resolved says whether dead letters are chosen by whether an operator has dealt with them.
+type Resolved int
+
+// What a [DeadLetterFilter] may ask for.
+const (
+	ResolvedNo Resolved = iota
+	ResolvedYes
+	ResolvedAny
+)
+
+// Args returns the arguments of [Statements.DeadLetters].
+func (f DeadLetterFilter) Args() []any {
+	upTo, diedBefore := f.UpTo, f.DiedBefore
+	if upTo == 0 {
+		upTo = math.MaxInt64
+	}
+	if diedBefore == 0 {
+		diedBefore = math.MaxInt64
+	}
+	least, most := 0, 1 // 1 is resolved
+	switch f.Resolved {
+	case ResolvedNo:
+		most = 0
+	case ResolvedYes:
+		least = 1
+	case ResolvedAny:
+	}
+	messageID := []byte(f.MessageID)
+	return []any{
+		f.After, upTo, f.Topic, f.Topic, f.Consumer, f.Consumer, messageID, messageID,
+		f.DiedAfter, diedBefore, least, most, f.Limit,
+	}
+}

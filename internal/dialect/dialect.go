@@ -1,0 +1,135 @@
+// Package dialect holds the SQL text of Postbox, one file a database, and nothing that executes it.
+//
+// Statements are written with ? for each argument and {name} for each table; both are replaced once,
+// when a [Statements] is made. What every database understands is in common.go; each database's own
+// file holds its clock, its migrations and the statements in which it differs. Times are microseconds
+// since 1970 in UTC, as integers, on every database: no driver setting, session time zone or summer
+// time can change what they mean.
+package dialect
+
+import "fmt"
+
+// Kind names a database.
+type Kind string
+
+// The databases, named as the root package names them.
+const (
+	PostgreSQL Kind = "postgresql"
+	MySQL      Kind = "mysql"
+	SQLite     Kind = "sqlite"
+)
+
+// States of a stored message.
+const (
+	// StateReady may be handled as soon as its turn comes.
+	StateReady = 0
+	// StateScheduled waits for the time its producer asked for; it holds nobody back.
+	StateScheduled = 1
+	// StateRetrying failed and waits for its next attempt; it holds back later messages of its key.
+	StateRetrying = 2
+	// StateMeta marks the row of a fetch that is no message: see [Statements.Fetch].
+	StateMeta = -1
+)
+
+// Origins of a dead letter.
+const (
+	// OriginSpool is a message that this database stored and could not get rid of.
+	OriginSpool = 0
+	// OriginInbox is a message that came from a broker and whose handler kept failing.
+	OriginInbox = 1
+)
+
+// Query is a statement with its arguments.
+type Query struct {
+	Text string
+	Args []any
+	// Once is set for a text that depends on the number of rows and is not worth keeping prepared.
+	Once bool
+}
+
+// Row is a message to append.
+type Row struct {
+	Lane      int
+	State     int
+	KeyHash   *int64
+	Due       int64 // absolute time; 0 means Delay from now
+	Delay     int64
+	Topic     string
+	MessageID []byte
+	Key       []byte // nil without an ordering key
+	Payload   []byte
+	Metadata  []byte
+}
+
+// Ref names a stored message together with the fencing token under which its lane is held.
+type Ref struct {
+	State int
+	Lane  int
+	Token int64
+	ID    int64
+}
+
+// Cursor says from which id on a lane is read.
+type Cursor struct {
+	Lane  int
+	After int64
+}
+
+// FetchParams bounds one read of a spool.
+type FetchParams struct {
+	Spool    int64
+	Cursors  []Cursor // lanes to read
+	PerLane  int      // ready messages a lane at most
+	Due      int      // scheduled and retrying messages that are due, over all these lanes, at most
+	Inline   int      // payloads up to this many bytes come along, larger ones as NULL
+	Known    []int64  // ids that the caller has already
+	Excluded []string // topics that are not wanted now
+	Mark     bool     // the transaction to start next is wanted
+}
+
+// lists are the statements whose shape depends on the number of their arguments.
+type lists interface {
+	append(spool int64, rows []Row) Query
+	fetch(p FetchParams) Query
+	remove(spool int64, refs []Ref) Query
+	release(spool int64, holder string, lanes []int) Query
+}
+
+// New returns the statements for a kind of database and the names of its tables.
+func New(kind Kind, names Names) (*Statements, error) {
+	switch kind {
+	case PostgreSQL:
+		return newPostgres(names), nil
+	case MySQL:
+		if names.Schema != "" {
+			return nil, fmt.Errorf("schema %q: MySQL has no schemas inside a database, use the table prefix", names.Schema)
+		}
+		return newMySQL(names), nil
+	case SQLite:
+		if names.Schema != "" {
+			return nil, fmt.Errorf("schema %q: SQLite has no schemas, use the table prefix", names.Schema)
+		}
+		return newSQLite(names), nil
+	default:
+		return nil, fmt.Errorf("dialect %q is unknown: use %q, %q or %q", kind, PostgreSQL, MySQL, SQLite)
+	}
+}
+
+// Append inserts rows into a spool, in their order.
+func (s *Statements) Append(spool int64, rows []Row) Query { return s.lists.append(spool, rows) }
+
+// Fetch reads what the lanes have to do: ready messages after each lane's cursor in the order of their
+// ids, without those that stand behind a retrying message of their key, then messages that are due. Its
+// columns are those of fetchColumns. Exactly one row has state [StateMeta]; there id and key_hash are
+// the lowest transaction still running and, where the params ask for a mark, one that started after all that
+// this read could have met (see spool.horizon); lane is the number of lanes that nobody holds, and attempts is
+// the number of live members of the spool.
+func (s *Statements) Fetch(p FetchParams) Query { return s.lists.fetch(p) }
+
+// Remove deletes messages whose lane is still held under the token of their ref.
+func (s *Statements) Remove(spool int64, refs []Ref) Query { return s.lists.remove(spool, refs) }
+
+// Release gives lanes back.
+func (s *Statements) Release(spool int64, holder string, lanes []int) Query {
+	return s.lists.release(spool, holder, lanes)
+}

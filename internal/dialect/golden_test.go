@@ -1,0 +1,77 @@
+package dialect_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// Every statement of every database, to be read in a review as the database gets it. After a change run
+// go test ./internal/dialect -update.
+func TestStatements_golden(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []dialect.Kind{dialect.PostgreSQL, dialect.MySQL, dialect.SQLite} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			names, err := dialect.NewNames("", "")
+			require.NoError(t, err)
+			statements, err := dialect.New(kind, names)
+			require.NoError(t, err)
+			text := printed(statements)
+			require.NotContains(t, text, "{", "every name is filled in")
+
+			file := filepath.Join("testdata", string(kind)+".sql")
+			if *update {
+				require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+			}
+			golden, err := os.ReadFile(file) //nolint:gosec // a file of this test
+			require.NoError(t, err)
+			require.Equal(t, string(golden), text)
+		})
+	}
+}
+
+func printed(s *dialect.Statements) string {
+	var out strings.Builder
+	value := reflect.ValueOf(s).Elem()
+	for i := range value.NumField() {
+		field := value.Type().Field(i)
+		if field.IsExported() && field.Type.Kind() == reflect.String && field.Name != "Kind" {
+			fmt.Fprintf(&out, "-- %s\n%s\n\n", field.Name, value.Field(i).String())
+		}
+	}
+	refs := []dialect.Ref{{Lane: 1, ID: 2, Token: 3}}
+	fmt.Fprintf(&out, "-- Append, two rows\n%s\n\n", s.Append(1, make([]dialect.Row, 2)).Text)
+	fmt.Fprintf(&out, "-- Fetch, two lanes\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2)}).Text)
+	fmt.Fprintf(&out, "-- Remove\n%s\n\n", s.Remove(1, refs).Text)
+	fmt.Fprintf(&out, "-- Release\n%s\n", s.Release(1, "holder", []int{1}).Text)
+	return out.String()
+}
+
+func TestStatements_arguments_match_their_marks(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []dialect.Kind{dialect.MySQL, dialect.SQLite} {
+		names, err := dialect.NewNames("", "x_")
+		require.NoError(t, err)
+		s, err := dialect.New(kind, names)
+		require.NoError(t, err)
+		for _, query := range []dialect.Query{
+			s.Append(1, make([]dialect.Row, 3)),
+			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3)}),
+			s.Remove(1, make([]dialect.Ref, 3)),
+			s.Release(1, "holder", []int{1, 2}),
+		} {
+			require.Len(t, query.Args, strings.Count(query.Text, "?"), query.Text)
+		}
+	}
+}

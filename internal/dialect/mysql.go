@@ -1,0 +1,90 @@
+package dialect
+
+import (
+	"database/sql"
+	"strings"
+)
+
+// newMySQL returns the statements for MySQL 8 and MariaDB 10.6 and later.
+func newMySQL(names Names) *Statements {
+	s := common(MySQL, names)
+
+	s.FillLanes = `
+INSERT IGNORE INTO {lanes} (spool, lane)
+SELECT ?, q.lane FROM (
+	WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane + 1 < ?)
+	SELECT lane FROM n) q`
+
+	s.Join = `
+INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
+ON DUPLICATE KEY UPDATE in_flight = VALUES(in_flight), expires_at = VALUES(expires_at)`
+
+	s.Acquire = `
+UPDATE {lanes} SET holder = ?, token = token + 1, expires_at = {now} + ?
+WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
+ORDER BY lane LIMIT ?`
+
+	s.PurgeDeadLetters = `
+DELETE FROM {dead_letters} WHERE died_at < {now} - ? ORDER BY died_at LIMIT ?`
+
+	s.PurgeFailures = `
+DELETE FROM {failures} WHERE failed_at < {now} - ? ORDER BY failed_at LIMIT ?`
+
+	s.MigrateLock = `SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)`
+	s.MigrateUnlock = `SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)`
+	// Under REPEATABLE READ a delete locks the gaps around what it finds and waits for whoever inserts there, and
+	// then producers wait for the delete: one long transaction would hold up everybody.
+	s.Isolation = sql.LevelReadCommitted
+	s.MaxAppend = 65535 / 12 // parameters a statement, parameters a row
+
+	s.CreateVersion = `
+CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
+	id         SERIAL NOT NULL PRIMARY KEY,
+	version_id BIGINT NOT NULL,
+	is_applied BOOLEAN NOT NULL,
+	tstamp     TIMESTAMP NULL DEFAULT NOW()
+)`
+
+	const numbers = `SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j`
+	const words = `SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j`
+	s.lists = newRepeated(repeated{
+		insertHead: `
+INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+VALUES `,
+		insertRow: `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?)`,
+		ready: `
+(SELECT ` + fetchColumns + `
+FROM {messages} m
+WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
+  AND m.id NOT IN (` + numbers + `) AND m.topic NOT IN (` + words + `)
+  AND ` + unblocked + `
+ORDER BY m.id LIMIT ?)`,
+		due: `
+(SELECT ` + fetchColumns + `
+FROM {messages} m
+WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= {now} AND m.lane IN (` + numbers + `)
+  AND m.id NOT IN (` + numbers + `) AND m.topic NOT IN (` + words + `)
+  AND ` + unblocked + `
+ORDER BY m.available_at, m.id LIMIT ?)`,
+		// No transaction is ever known to be over, so a drain reads each lane from its start: InnoDB
+		// removes deleted index entries within moments.
+		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, '', NULL, NULL, 0, 0, NULL, NULL`,
+		// STRAIGHT_JOIN: from the list to the messages by their primary key, never the other way round.
+		removeText: `
+DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]')) s
+STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
+STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+WHERE m.spool = ? AND m.lane = s.lane`,
+		releaseText: `
+UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + numbers + `)`,
+	}, mysqlFill(names))
+	return s.finish(mysqlFill(names), unchanged)
+}
+
+func mysqlFill(names Names) *strings.Replacer {
+	return names.replacer(
+		"{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
+		"{insert ignore}", "INSERT IGNORE", "{or ignore}", "", "{lock in share mode}", "LOCK IN SHARE MODE",
+		"{length}", "OCTET_LENGTH", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
+	)
+}

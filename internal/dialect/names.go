@@ -1,0 +1,76 @@
+package dialect
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// DefaultPrefix starts the table names unless the user says otherwise.
+const DefaultPrefix = "postbox_"
+
+// validName admits what needs no quoting on any of the databases and leaves room for the longest of our
+// own endings within the 63 bytes that PostgreSQL allows.
+var validName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,31}$`)
+
+// tables are the endings of the table names, which statements write as {ending}.
+var tables = []string{
+	"spools", "lanes", "members", "messages", "dead_letters", "failures", "chores", "claims", "sources",
+}
+
+// Names says where the tables are.
+type Names struct {
+	Schema string
+	Prefix string
+}
+
+// NewNames checks a schema and a prefix, either of which may be empty for its default.
+func NewNames(schema, prefix string) (Names, error) {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	if !validName.MatchString(prefix) {
+		return Names{}, fmt.Errorf("table prefix %q: use at most 32 letters, digits and underscores, not starting with a digit", prefix)
+	}
+	if schema != "" && !validName.MatchString(schema) {
+		return Names{}, fmt.Errorf("schema %q: use at most 32 letters, digits and underscores, not starting with a digit", schema)
+	}
+	return Names{Schema: schema, Prefix: prefix}, nil
+}
+
+// Table returns the full name of the table with that ending.
+func (n Names) Table(ending string) string {
+	if n.Schema == "" {
+		return n.Prefix + ending
+	}
+	return n.Schema + "." + n.Prefix + ending
+}
+
+// replacer fills {table} with table names, {prefix} with the prefix for index names, and whatever the
+// database adds, as pairs.
+func (n Names) replacer(extra ...string) *strings.Replacer {
+	pairs := append([]string{"{prefix}", n.Prefix}, extra...)
+	for _, ending := range tables {
+		pairs = append(pairs, "{"+ending+"}", n.Table(ending))
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// dollars replaces each ? by $1, $2, … as PostgreSQL wants it. No statement of ours has a ? elsewhere.
+func dollars(text string) string {
+	var out strings.Builder
+	n := 0
+	for _, r := range text {
+		if r != '?' {
+			out.WriteRune(r)
+			continue
+		}
+		n++
+		out.WriteString("$" + strconv.Itoa(n))
+	}
+	return out.String()
+}
+
+// unchanged keeps the ? of the databases that want it.
+func unchanged(text string) string { return text }

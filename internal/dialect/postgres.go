@@ -1,0 +1,153 @@
+package dialect
+
+import (
+	"strings"
+
+	"github.com/lib/pq"
+)
+
+// postgres fills in what PostgreSQL says in its own way.
+type postgres struct {
+	appendText, fetchText, removeText, releaseText string
+}
+
+// newPostgres returns the statements for PostgreSQL 13 and later. Lists travel as arrays, so a statement
+// has one text, and one prepared plan, whatever their length.
+func newPostgres(names Names) *Statements {
+	s := common(PostgreSQL, names)
+
+	s.FillLanes = `
+INSERT INTO {lanes} (spool, lane)
+SELECT ?, lane FROM generate_series(0, ?::integer - 1) AS lane
+ON CONFLICT DO NOTHING`
+
+	s.Join = `
+INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
+ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at`
+
+	// SKIP LOCKED: whoever is about to take a lane gets it, the others look for another one.
+	s.Acquire = `
+UPDATE {lanes} SET holder = ?, token = token + 1, expires_at = {now} + ?
+WHERE (spool, lane) IN (
+	SELECT spool, lane FROM {lanes}
+	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
+	ORDER BY lane LIMIT ? FOR UPDATE SKIP LOCKED)`
+
+	// The clock stands in a query of its own, which runs once: compared with a volatile function the index on the
+	// time would be read to its end.
+	s.PurgeDeadLetters = `
+DELETE FROM {dead_letters} WHERE id IN (
+	SELECT id FROM {dead_letters} WHERE died_at < (SELECT {now}) - ?::bigint ORDER BY died_at LIMIT ?)`
+
+	s.PurgeFailures = `
+DELETE FROM {failures} WHERE id IN (
+	SELECT id FROM {failures} WHERE failed_at < (SELECT {now}) - ?::bigint ORDER BY failed_at LIMIT ?)`
+
+	s.MigrateLock = `SELECT 1 FROM (SELECT pg_advisory_lock(hashtextextended(?, 0))) l`
+	s.MigrateUnlock = `SELECT 1 FROM (SELECT pg_advisory_unlock(hashtextextended(?, 0))) l`
+	s.Notify = `SELECT pg_notify(?, ?)`
+	s.MaxAppend = 1000 // no limit of PostgreSQL's: beyond it a statement gains nothing and takes memory
+
+	// PostgreSQL takes a number from a sequence before it gives the transaction an id. The condition on the
+	// id is checked first, so whoever has a number has an id too: the horizon of a drain depends on it.
+	insert := `
+INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT ?::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE {now} + r.delay END, {now},
+       r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
+FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::text[], ?::bytea[], ?::bytea[], ?::bytea[], ?::bytea[])
+     WITH ORDINALITY AS r(lane, state, key_hash, due, delay, topic, message_id, ordering_key, payload, metadata, n)
+WHERE pg_current_xact_id() IS NOT NULL
+ORDER BY r.n`
+
+	// A mark costs a transaction id. The end of a snapshot is no substitute: it is one above the last transaction
+	// that ended, and many that run may have started beyond.
+	//
+	// A clock in a sub-select is read once, and so bounds the scan of its index; read for each row it would only
+	// filter. One index descent a lane; the planner may not turn it into a scan of the whole table.
+	fetch := `
+SELECT f.* FROM unnest(?::smallint[], ?::bigint[]) AS c(lane, after)
+CROSS JOIN LATERAL (
+	SELECT ` + fetchColumns + `
+	FROM {messages} m
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
+	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest(?::text[]))
+	  AND ` + unblocked + `
+	ORDER BY m.id LIMIT ?) f
+UNION ALL (
+	SELECT ` + fetchColumns + `
+	FROM {messages} m
+	WHERE m.spool = ? AND m.state > 0 AND m.available_at <= (SELECT {now}) AND m.lane = ANY(?::smallint[])
+	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest(?::text[]))
+	  AND ` + unblocked + `
+	ORDER BY m.available_at, m.id LIMIT ?)
+UNION ALL
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
+       CASE WHEN ?::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
+       '', NULL, NULL, 0, 0, NULL, NULL`
+
+	remove := `
+DELETE FROM {messages} m
+USING unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id), {lanes} l
+WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`
+
+	release := `
+UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane = ANY(?::smallint[])`
+
+	fill := names.replacer(
+		"{now}", "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
+		"{length}", "octet_length", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
+	)
+	text := func(sql string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(sql)))) }
+	s.lists = postgres{appendText: text(insert), fetchText: text(fetch), removeText: text(remove), releaseText: text(release)}
+	return s.finish(fill, dollars)
+}
+
+func (p postgres) append(spool int64, rows []Row) Query {
+	n := len(rows)
+	lanes, states := make(pq.Int64Array, n), make(pq.Int64Array, n)
+	hashes := make(nullInt64Array, n)
+	dues, delays := make(pq.Int64Array, n), make(pq.Int64Array, n)
+	topics := make(pq.StringArray, n)
+	ids, keys, payloads, metadata := make(pq.ByteaArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
+	for i, r := range rows {
+		lanes[i], states[i], hashes[i], dues[i], delays[i] = int64(r.Lane), int64(r.State), r.KeyHash, r.Due, r.Delay
+		topics[i], ids[i], keys[i], payloads[i], metadata[i] = r.Topic, r.MessageID, r.Key, r.Payload, r.Metadata
+	}
+	return Query{Text: p.appendText, Args: []any{
+		spool, lanes, states, hashes, dues, delays, topics, ids, keys, payloads, metadata,
+	}}
+}
+
+func (p postgres) fetch(f FetchParams) Query {
+	lanes, afters := make(pq.Int64Array, len(f.Cursors)), make(pq.Int64Array, len(f.Cursors))
+	for i, c := range f.Cursors {
+		lanes[i], afters[i] = int64(c.Lane), c.After
+	}
+	known, excluded := append(pq.Int64Array{}, f.Known...), append(pq.StringArray{}, f.Excluded...)
+	return Query{Text: p.fetchText, Args: []any{
+		lanes, afters, f.Inline, f.Inline, f.Spool, known, excluded, f.PerLane,
+		f.Inline, f.Inline, f.Spool, lanes, known, excluded, f.Due,
+		f.Spool, f.Mark, f.Spool,
+	}}
+}
+
+func (p postgres) remove(spool int64, refs []Ref) Query {
+	n := len(refs)
+	states, lanes, tokens, ids := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	for i, r := range refs {
+		states[i], lanes[i], tokens[i], ids[i] = int64(r.State), int64(r.Lane), r.Token, r.ID
+	}
+	return Query{Text: p.removeText, Args: []any{states, lanes, tokens, ids, spool}}
+}
+
+func (p postgres) release(spool int64, holder string, lanes []int) Query {
+	list := make(pq.Int64Array, len(lanes))
+	for i, lane := range lanes {
+		list[i] = int64(lane)
+	}
+	return Query{Text: p.releaseText, Args: []any{spool, holder, list}}
+}

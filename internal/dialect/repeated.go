@@ -1,0 +1,83 @@
+package dialect
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+)
+
+// repeated builds the list statements of the databases without array arguments, MySQL and SQLite: lists of
+// numbers and words travel as one JSON argument, what has its own limit or its own bytes is repeated.
+type repeated struct {
+	insertHead, insertRow string
+	ready, due, meta      string // the three parts of a fetch, ready once for each lane
+	removeText            string
+	releaseText           string
+	fetches               *sync.Map // number of lanes → text
+}
+
+// newRepeated fills in the names.
+func newRepeated(r repeated, fill *strings.Replacer) repeated {
+	for _, text := range []*string{&r.insertHead, &r.insertRow, &r.ready, &r.due, &r.meta, &r.removeText, &r.releaseText} {
+		*text = fill.Replace(fill.Replace(strings.TrimSpace(*text)))
+	}
+	r.fetches = new(sync.Map)
+	return r
+}
+
+func (r repeated) append(spool int64, rows []Row) Query {
+	args := make([]any, 0, 12*len(rows))
+	for _, row := range rows {
+		args = append(args, spool, row.Lane, row.State, row.KeyHash, row.Due, row.Due, row.Delay,
+			row.Topic, row.MessageID, row.Key, row.Payload, row.Metadata)
+	}
+	return Query{
+		Text: r.insertHead + strings.Repeat(r.insertRow+", ", len(rows)-1) + r.insertRow,
+		Args: args,
+		Once: len(rows) > 1,
+	}
+}
+
+func (r repeated) fetch(f FetchParams) Query {
+	known, excluded, lanes := list(f.Known), list(f.Excluded), make([]int, len(f.Cursors))
+	args := make([]any, 0, 8*len(f.Cursors)+9)
+	for i, c := range f.Cursors {
+		args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, known, excluded, f.PerLane)
+		lanes[i] = c.Lane
+	}
+	args = append(args, f.Inline, f.Inline, f.Spool, list(lanes), known, excluded, f.Due, f.Spool, f.Spool)
+	return Query{Text: r.fetchText(len(f.Cursors)), Args: args}
+}
+
+func (r repeated) fetchText(lanes int) string {
+	if text, ok := r.fetches.Load(lanes); ok {
+		return text.(string)
+	}
+	text := strings.Repeat(r.ready+"\nUNION ALL\n", lanes) + r.due + "\nUNION ALL\n" + r.meta
+	r.fetches.Store(lanes, text)
+	return text
+}
+
+func (r repeated) remove(spool int64, refs []Ref) Query {
+	tuples := make([][3]int64, len(refs))
+	for i, ref := range refs {
+		tuples[i] = [3]int64{int64(ref.Lane), ref.Token, ref.ID}
+	}
+	return Query{Text: r.removeText, Args: []any{list(tuples), spool}}
+}
+
+func (r repeated) release(spool int64, holder string, lanes []int) Query {
+	return Query{Text: r.releaseText, Args: []any{spool, holder, list(lanes)}}
+}
+
+// list writes a list as a JSON array.
+func list[T any](items []T) string {
+	if len(items) == 0 {
+		return "[]"
+	}
+	text, err := json.Marshal(items)
+	if err != nil {
+		panic("dialect: a list of numbers or words has no JSON: " + err.Error()) // cannot happen for these types
+	}
+	return string(text)
+}

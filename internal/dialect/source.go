@@ -1,0 +1,81 @@
+package dialect
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// SourceStatements read a table written by watermill-sql v3, and delete from it what was taken over. Its table
+// names are put in as they are: whoever configures them writes SQL.
+type SourceStatements struct {
+	Register string // name: enters the source in {sources}
+	// Lock locks the source's row of {sources} until the transaction ends, without waiting: one process at a
+	// time takes over.
+	Lock string // name → transaction id, offset, snapshot; no row while somebody else has it or it is missing
+	Save string // transaction id, offset, name
+	// Groups reads the whole table of offsets, which has a row for each consumer group, up to a limit.
+	Groups   string // group → group, whether it is that one
+	AddGroup string // group: enters it, at the beginning, unless it is there
+	// Fence locks the row of a consumer group, without waiting, so that nobody else consumes in its name until
+	// the transaction ends.
+	Fence string // group → offset acked, last processed transaction id, next one to start; no row while somebody else has it
+
+	reads sourceReads
+}
+
+// SourceRow names a row of such a table: the transaction that wrote it, 0 where the table does not say, and
+// its offset. Rows are ordered by both, in this order.
+type SourceRow struct {
+	Transaction int64
+	Offset      int64
+}
+
+// SourceRange is the rows after After, and, on PostgreSQL, those of the transactions in Late after the offset that
+// each has there.
+type SourceRange struct {
+	After SourceRow
+	Late  []SourceRow
+}
+
+// sourceReads are the statements whose arguments depend on what the table says of a row.
+type sourceReads interface {
+	peek(name string, r SourceRange) Query
+	page(r SourceRange, limit int) Query
+	remove(rows []SourceRow) Query
+}
+
+// Source returns the statements for a table of messages and its table of offsets.
+func (s *Statements) Source(messages, offsets string) (*SourceStatements, error) {
+	// After finish: a topic, and so a table's name, may have what stands for an argument elsewhere.
+	tables := strings.NewReplacer("{source}", messages, "{offsets}", offsets)
+	switch s.Kind {
+	case PostgreSQL:
+		return postgresSource(s.Names, tables), nil
+	case MySQL:
+		return mysqlSource(s.Names, tables), nil
+	case SQLite:
+		return nil, errors.New("watermill-sql v3 has no schema for SQLite")
+	default:
+		return nil, fmt.Errorf("dialect %q is unknown", s.Kind)
+	}
+}
+
+// Peek asks whether the range has a row, and how far the source is. It returns one row with the two of it, and
+// no row where the source is not registered.
+func (s *SourceStatements) Peek(name string, r SourceRange) Query { return s.reads.peek(name, r) }
+
+// Page reads rows of the range, in their order: transaction id, offset, uuid, payload, metadata. It walks the
+// primary key and reads as many rows as it returns, whatever the size of the table.
+func (s *SourceStatements) Page(r SourceRange, limit int) Query { return s.reads.page(r, limit) }
+
+// Remove deletes rows by their primary key.
+func (s *SourceStatements) Remove(rows []SourceRow) Query { return s.reads.remove(rows) }
+
+// fillSource fills in our own table names, then the argument marks, then the tables of the source.
+func fillSource(names Names, marks func(string) string, tables *strings.Replacer, texts ...*string) {
+	own := names.replacer()
+	for _, text := range texts {
+		*text = tables.Replace(marks(own.Replace(strings.TrimSpace(*text))))
+	}
+}

@@ -1,0 +1,80 @@
+package dialect
+
+import "strings"
+
+// newSQLite returns the statements for SQLite 3.42 and later.
+func newSQLite(names Names) *Statements {
+	s := common(SQLite, names)
+
+	s.FillLanes = `
+INSERT OR IGNORE INTO {lanes} (spool, lane)
+WITH RECURSIVE p (spool, lanes) AS (VALUES (?, ?)),
+	n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n, p WHERE lane + 1 < p.lanes)
+SELECT p.spool, n.lane FROM n, p`
+
+	s.Join = `
+INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
+ON CONFLICT (spool, holder) DO UPDATE SET in_flight = excluded.in_flight, expires_at = excluded.expires_at`
+
+	s.Acquire = `
+UPDATE {lanes} SET holder = ?, token = token + 1, expires_at = {now} + ?
+WHERE (spool, lane) IN (
+	SELECT spool, lane FROM {lanes}
+	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
+	ORDER BY lane LIMIT ? + 0)`
+
+	s.PurgeDeadLetters = `
+DELETE FROM {dead_letters} WHERE id IN (
+	SELECT id FROM {dead_letters} WHERE died_at < {now} - ? ORDER BY died_at LIMIT ? + 0)`
+
+	s.PurgeFailures = `
+DELETE FROM {failures} WHERE id IN (
+	SELECT id FROM {failures} WHERE failed_at < {now} - ? ORDER BY failed_at LIMIT ? + 0)`
+
+	// SQLite takes 32766 parameters, but the driver looks each of them up among all of them: one statement with all of
+	// 2730 rows takes seconds, 27 statements with 100 each take milliseconds.
+	s.MaxAppend = 100
+
+	// LIMIT ? + 0: SQLite plans a statement again whenever the argument of a bare LIMIT ? changes hands, which took more
+	// time than running it.
+	const items = `SELECT value FROM json_each(?)`
+	s.lists = newRepeated(repeated{
+		insertHead: `
+INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+VALUES `,
+		insertRow: `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?)`,
+		ready: `
+SELECT * FROM (SELECT ` + fetchColumns + `
+FROM {messages} m
+WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
+  AND m.id NOT IN (` + items + `) AND m.topic NOT IN (` + items + `)
+  AND ` + unblocked + `
+ORDER BY m.id LIMIT ? + 0)`,
+		due: `
+SELECT * FROM (SELECT ` + fetchColumns + `
+FROM {messages} m
+WHERE m.spool = ? AND m.state > 0 AND m.available_at <= {now} AND m.lane IN (` + items + `)
+  AND m.id NOT IN (` + items + `) AND m.topic NOT IN (` + items + `)
+  AND ` + unblocked + `
+ORDER BY m.available_at, m.id LIMIT ? + 0)`,
+		// One writer at a time: whatever is visible is all there is, so each read ends an epoch.
+		meta: `SELECT -1, 1, ` + freeLanes + `, 0, ` + liveMembers + `, '', NULL, NULL, 0, 0, NULL, NULL`,
+		removeText: `
+DELETE FROM {messages} WHERE id IN (
+	SELECT m.id FROM json_each(?) s
+	CROSS JOIN {messages} m ON m.id = s.value ->> 2
+	CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+	WHERE m.spool = ? AND m.lane = s.value ->> 0)`,
+		releaseText: `
+UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + items + `)`,
+	}, sqliteFill(names))
+	return s.finish(sqliteFill(names), unchanged)
+}
+
+func sqliteFill(names Names) *strings.Replacer {
+	return names.replacer(
+		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "", " {lock in share mode}", "",
+		"{length}", "octet_length", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
+	)
+}

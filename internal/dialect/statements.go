@@ -1,0 +1,111 @@
+package dialect
+
+import (
+	"database/sql"
+	"strings"
+)
+
+// Statements are all statements of Postbox for one database and one set of tables. Arguments are given
+// in the order in which each field lists them.
+type Statements struct {
+	Kind  Kind
+	Names Names
+	// MaxAppend is the number of rows that one Append takes: the database's limit on parameters, or
+	// what keeps the statement at a sane size.
+	MaxAppend int
+	// Isolation is what our own transactions ask for. When it is not the database's default, a statement that
+	// changes messages needs a transaction to get it.
+	Isolation sql.IsolationLevel
+	lists     lists
+
+	// Spools and their lanes.
+
+	RegisterSpool string // name, lanes
+	FindSpool     string // name → id, lanes
+	FindNewSpool  string // name → id, lanes, also where it was registered after the transaction began
+	SpoolByID     string // id → name, lanes
+	FillLanes     string // spool, lanes
+	Join          string // spool, holder, in flight, ttl: enters the member or renews it
+	Leave         string // spool, holder
+	DropMembers   string // spool: forgets members that are long gone
+	Renew         string // ttl, spool, holder
+	Acquire       string // holder, ttl, spool, limit
+	Held          string // spool, holder → lane, token
+
+	// Messages.
+
+	LoadPayload string // spool, state, lane, id → payload, metadata
+	Retry       string // delay, attempts to add, spool, state, lane, id, attempts so far, token
+	BuryMessage string // subject, error, spool, state, lane, id, token: copies it to the dead letters
+
+	// Failures and dead letters.
+
+	InsertFailure    string // subject, attempt, error, process
+	LastAttempt      string // subject → attempts since the last requeue
+	Failures         string // subject, limit → attempt, failed at, error, process; oldest first
+	InsertDeadLetter string // subject, spool, consumer, topic, message id, key, key hash, payload, metadata, attempts, error
+	BuryRow          string // subject, spool, topic, message id, payload, metadata, error: a row of a source that is no message
+	DeadLetter       string // id → the columns of DeadLetters, payload, metadata
+	DeadLetters      string // see DeadLetterFilter.Args → id, origin, subject, spool, its name, consumer, topic, message id, key, created at, died at, attempts, error, resolved at, resolution, size
+	LastDeadLetter   string // → highest id, or 0
+	RemoveDeadLetter string // id: only while it is not resolved
+	Resolve          string // reason, id
+	DeleteDeadLetter string // id
+	CountMessages    string // spool name, again → topic, pending, due, failing, oldest age in µs, dead, dead of inboxes; a topic may come twice
+	InFlight         string // spool name → in flight of each live member
+
+	// Claims.
+
+	Claim       string // key
+	RemoveClaim string // key
+	ClaimsPage  string // after key, limit, retention → last key, keys, expired ones of them
+	PurgeClaims string // after key, up to key, retention
+
+	// Chores.
+
+	AddChore         string // name
+	TakeChore        string // holder, ttl, name, holder
+	ChoreCursor      string // name → cursor
+	SaveChore        string // cursor, name, holder
+	PurgeDeadLetters string // retention, limit
+	PurgeFailures    string // retention, limit
+	LeaveChore       string // name, holder
+
+	// Migrations.
+
+	MigrateLock   string // lock name → 1 when it is ours; empty where the database has no such lock
+	MigrateUnlock string // lock name
+	CreateVersion string // makes the version table if it is not there; empty where the migration tool's way is safe
+	VersionTable  string // name of the table that holds the schema's version
+
+	// Wake-ups; empty where the database has none.
+
+	Notify string // channel, payload
+}
+
+// each calls f with a pointer to every statement text, so that names can be filled in at one place.
+func (s *Statements) each(f func(*string)) {
+	for _, text := range []*string{
+		&s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.Acquire, &s.Held,
+		&s.LoadPayload, &s.Retry, &s.BuryMessage,
+		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
+		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,
+		&s.Claim, &s.RemoveClaim, &s.ClaimsPage, &s.PurgeClaims,
+		&s.AddChore, &s.TakeChore, &s.ChoreCursor, &s.SaveChore, &s.PurgeDeadLetters, &s.PurgeFailures, &s.LeaveChore,
+		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.Notify,
+	} {
+		f(text)
+	}
+}
+
+// finish fills in table names and argument marks.
+func (s *Statements) finish(fill *strings.Replacer, marks func(string) string) *Statements {
+	s.each(func(text *string) { *text = marks(fill.Replace(strings.TrimSpace(*text))) })
+	return s
+}
+
+// Savepoint returns the statements that set a savepoint, go back to it and let go of it. The name must be the
+// only one of its kind in the transaction: on MySQL a second one takes the place of the first.
+func Savepoint(name string) (set, rollback, release string) {
+	return "SAVEPOINT " + name, "ROLLBACK TO SAVEPOINT " + name, "RELEASE SAVEPOINT " + name
+}

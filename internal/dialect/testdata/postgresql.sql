@@ -1,0 +1,234 @@
+-- RegisterSpool
+INSERT INTO postbox_spools (name, lanes) VALUES ($1, $2) ON CONFLICT DO NOTHING
+
+-- FindSpool
+SELECT id, lanes FROM postbox_spools WHERE name = $1
+
+-- FindNewSpool
+SELECT id, lanes FROM postbox_spools WHERE name = $1
+
+-- SpoolByID
+SELECT name, lanes FROM postbox_spools WHERE id = $1
+
+-- FillLanes
+INSERT INTO postbox_lanes (spool, lane)
+SELECT $1, lane FROM generate_series(0, $2::integer - 1) AS lane
+ON CONFLICT DO NOTHING
+
+-- Join
+INSERT INTO postbox_members (spool, holder, in_flight, expires_at) VALUES ($1, $2, $3, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $4)
+ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at
+
+-- Leave
+DELETE FROM postbox_members WHERE spool = $1 AND holder = $2
+
+-- DropMembers
+DELETE FROM postbox_members WHERE spool = $1 AND expires_at < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 3600000000
+
+-- Renew
+UPDATE postbox_lanes SET expires_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $1 WHERE spool = $2 AND holder = $3
+
+-- Acquire
+UPDATE postbox_lanes SET holder = $1, token = token + 1, expires_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $2
+WHERE (spool, lane) IN (
+	SELECT spool, lane FROM postbox_lanes
+	WHERE spool = $3 AND (holder IS NULL OR expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+	ORDER BY lane LIMIT $4 FOR UPDATE SKIP LOCKED)
+
+-- Held
+SELECT lane, token FROM postbox_lanes WHERE spool = $1 AND holder = $2 ORDER BY lane
+
+-- LoadPayload
+SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4
+
+-- Retry
+UPDATE postbox_messages SET state = 2, available_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $1, attempts = attempts + $2
+WHERE spool = $3 AND state = $4 AND lane = $5 AND id = $6 AND attempts = $7
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $8)
+
+-- BuryMessage
+INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
+                            payload, metadata, created_at, died_at, attempts)
+SELECT 0, $1::bytea, $2::text, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+       m.payload, m.metadata, m.created_at, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, m.attempts + 1
+FROM postbox_messages m
+WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = $7)
+
+-- InsertFailure
+INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, $3, $4)
+
+-- LastAttempt
+SELECT attempt FROM postbox_failures WHERE subject = $1 ORDER BY id DESC LIMIT 1
+
+-- Failures
+SELECT attempt, failed_at, error, process
+FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = $1 ORDER BY id DESC LIMIT $2) f
+ORDER BY id
+
+-- InsertDeadLetter
+INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, ordering_key, key_hash,
+                            payload, metadata, created_at, died_at, attempts, error)
+VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, $10, $11)
+
+-- BuryRow
+INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error)
+VALUES (0, $1, $2, '', $3, $4, $5, $6, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, $7)
+
+-- DeadLetter
+SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.error, d.resolved_at, d.resolution,
+	octet_length(d.payload) + octet_length(d.metadata) AS size, d.payload, d.metadata
+FROM postbox_dead_letters d
+LEFT JOIN postbox_spools s ON s.id = d.spool
+WHERE d.id = $1
+
+-- DeadLetters
+SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.error, d.resolved_at, d.resolution,
+	octet_length(d.payload) + octet_length(d.metadata) AS size
+FROM postbox_dead_letters d
+LEFT JOIN postbox_spools s ON s.id = d.spool
+WHERE d.id > $1 AND d.id <= $2
+  AND ($3::text = '' OR d.topic = $4)
+  AND ($5::text = '' OR d.consumer = $6)
+  AND (octet_length($7::bytea) = 0 OR d.message_id = $8)
+  AND d.died_at >= $9 AND d.died_at < $10
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN ($11, $12)
+ORDER BY d.id
+LIMIT $13
+
+-- LastDeadLetter
+SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters
+
+-- RemoveDeadLetter
+DELETE FROM postbox_dead_letters WHERE id = $1 AND resolved_at IS NULL
+
+-- Resolve
+UPDATE postbox_dead_letters SET resolved_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, resolution = $1 WHERE id = $2 AND resolved_at IS NULL
+
+-- DeleteDeadLetter
+DELETE FROM postbox_dead_letters WHERE id = $1
+
+-- CountMessages
+SELECT m.topic, COUNT(*),
+       SUM(CASE WHEN m.state = 0 OR m.available_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - MIN(m.created_at), 0, 0
+FROM postbox_messages m
+WHERE m.spool = (SELECT id FROM postbox_spools WHERE name = $1)
+GROUP BY m.topic
+UNION ALL
+SELECT d.topic, 0, 0, 0, 0,
+       SUM(CASE WHEN d.origin = 0 THEN 1 ELSE 0 END),
+       SUM(CASE WHEN d.origin = 1 THEN 1 ELSE 0 END)
+FROM postbox_dead_letters d
+WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = (SELECT id FROM postbox_spools WHERE name = $2))
+GROUP BY d.topic
+
+-- InFlight
+SELECT in_flight FROM postbox_members
+WHERE spool = (SELECT id FROM postbox_spools WHERE name = $1) AND expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+
+-- Claim
+INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
+
+-- RemoveClaim
+DELETE FROM postbox_claims WHERE claim_key = $1
+
+-- ClaimsPage
+WITH p AS (SELECT claim_key, claimed_at FROM postbox_claims WHERE claim_key > $1 ORDER BY claim_key LIMIT $2)
+SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),
+       COUNT(*),
+       COALESCE(SUM(CASE WHEN claimed_at < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $3 THEN 1 ELSE 0 END), 0)
+FROM p
+
+-- PurgeClaims
+DELETE FROM postbox_claims WHERE claim_key > $1 AND claim_key <= $2 AND claimed_at < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $3
+
+-- AddChore
+INSERT INTO postbox_chores (name) VALUES ($1) ON CONFLICT DO NOTHING
+
+-- TakeChore
+UPDATE postbox_chores SET holder = $1, expires_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $2 WHERE name = $3 AND (holder = $4 OR expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+
+-- ChoreCursor
+SELECT progress FROM postbox_chores WHERE name = $1
+
+-- SaveChore
+UPDATE postbox_chores SET progress = $1 WHERE name = $2 AND holder = $3
+
+-- PurgeDeadLetters
+DELETE FROM postbox_dead_letters WHERE id IN (
+	SELECT id FROM postbox_dead_letters WHERE died_at < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) - $1::bigint ORDER BY died_at LIMIT $2)
+
+-- PurgeFailures
+DELETE FROM postbox_failures WHERE id IN (
+	SELECT id FROM postbox_failures WHERE failed_at < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) - $1::bigint ORDER BY failed_at LIMIT $2)
+
+-- LeaveChore
+UPDATE postbox_chores SET expires_at = 0 WHERE name = $1 AND holder = $2
+
+-- MigrateLock
+SELECT 1 FROM (SELECT pg_advisory_lock(hashtextextended($1, 0))) l
+
+-- MigrateUnlock
+SELECT 1 FROM (SELECT pg_advisory_unlock(hashtextextended($1, 0))) l
+
+-- CreateVersion
+
+
+-- VersionTable
+postbox_version
+
+-- Notify
+SELECT pg_notify($1, $2)
+
+-- Append, two rows
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $1::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + r.delay END, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+       r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
+FROM unnest($2::smallint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[])
+     WITH ORDINALITY AS r(lane, state, key_hash, due, delay, topic, message_id, ordering_key, payload, metadata, n)
+WHERE pg_current_xact_id() IS NOT NULL
+ORDER BY r.n
+
+-- Fetch, two lanes
+SELECT f.* FROM unnest($1::smallint[], $2::bigint[]) AS c(lane, after)
+CROSS JOIN LATERAL (
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $3::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.payload END AS payload
+	FROM postbox_messages m
+	WHERE m.spool = $5 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
+	  AND m.id NOT IN (SELECT unnest($6::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($7::text[]))
+	  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	ORDER BY m.id LIMIT $8) f
+UNION ALL (
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $9::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.payload END AS payload
+	FROM postbox_messages m
+	WHERE m.spool = $11 AND m.state > 0 AND m.available_at <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($12::smallint[])
+	  AND m.id NOT IN (SELECT unnest($13::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($14::text[]))
+	  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	ORDER BY m.available_at, m.id LIMIT $15)
+UNION ALL
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $16 AND (l.holder IS NULL OR l.expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))::smallint,
+       CASE WHEN $17::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
+       '', NULL, NULL, 0, 0, NULL, NULL
+
+-- Remove
+DELETE FROM postbox_messages m
+USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l
+WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+
+-- Release
+UPDATE postbox_lanes SET holder = NULL, expires_at = 0 WHERE spool = $1 AND holder = $2 AND lane = ANY($3::smallint[])

@@ -1,0 +1,236 @@
+-- RegisterSpool
+INSERT OR IGNORE INTO postbox_spools (name, lanes) VALUES (?, ?) 
+
+-- FindSpool
+SELECT id, lanes FROM postbox_spools WHERE name = ?
+
+-- FindNewSpool
+SELECT id, lanes FROM postbox_spools WHERE name = ?
+
+-- SpoolByID
+SELECT name, lanes FROM postbox_spools WHERE id = ?
+
+-- FillLanes
+INSERT OR IGNORE INTO postbox_lanes (spool, lane)
+WITH RECURSIVE p (spool, lanes) AS (VALUES (?, ?)),
+	n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n, p WHERE lane + 1 < p.lanes)
+SELECT p.spool, n.lane FROM n, p
+
+-- Join
+INSERT INTO postbox_members (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?)
+ON CONFLICT (spool, holder) DO UPDATE SET in_flight = excluded.in_flight, expires_at = excluded.expires_at
+
+-- Leave
+DELETE FROM postbox_members WHERE spool = ? AND holder = ?
+
+-- DropMembers
+DELETE FROM postbox_members WHERE spool = ? AND expires_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - 3600000000
+
+-- Renew
+UPDATE postbox_lanes SET expires_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? WHERE spool = ? AND holder = ?
+
+-- Acquire
+UPDATE postbox_lanes SET holder = ?, token = token + 1, expires_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?
+WHERE (spool, lane) IN (
+	SELECT spool, lane FROM postbox_lanes
+	WHERE spool = ? AND (holder IS NULL OR expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+	ORDER BY lane LIMIT ? + 0)
+
+-- Held
+SELECT lane, token FROM postbox_lanes WHERE spool = ? AND holder = ? ORDER BY lane
+
+-- LoadPayload
+SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ?
+
+-- Retry
+UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, attempts = attempts + ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND attempts = ?
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
+
+-- BuryMessage
+INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
+                            payload, metadata, created_at, died_at, attempts)
+SELECT 0, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+       m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts + 1
+FROM postbox_messages m
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)
+
+-- InsertFailure
+INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES (?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?)
+
+-- LastAttempt
+SELECT attempt FROM postbox_failures WHERE subject = ? ORDER BY id DESC LIMIT 1
+
+-- Failures
+SELECT attempt, failed_at, error, process
+FROM (SELECT id, attempt, failed_at, error, process FROM postbox_failures WHERE subject = ? ORDER BY id DESC LIMIT ?) f
+ORDER BY id
+
+-- InsertDeadLetter
+INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, ordering_key, key_hash,
+                            payload, metadata, created_at, died_at, attempts, error)
+VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?)
+
+-- BuryRow
+INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error)
+VALUES (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?)
+
+-- DeadLetter
+SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.error, d.resolved_at, d.resolution,
+	octet_length(d.payload) + octet_length(d.metadata) AS size, d.payload, d.metadata
+FROM postbox_dead_letters d
+LEFT JOIN postbox_spools s ON s.id = d.spool
+WHERE d.id = ?
+
+-- DeadLetters
+SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.error, d.resolved_at, d.resolution,
+	octet_length(d.payload) + octet_length(d.metadata) AS size
+FROM postbox_dead_letters d
+LEFT JOIN postbox_spools s ON s.id = d.spool
+WHERE d.id > ? AND d.id <= ?
+  AND (? = '' OR d.topic = ?)
+  AND (? = '' OR d.consumer = ?)
+  AND (octet_length(?) = 0 OR d.message_id = ?)
+  AND d.died_at >= ? AND d.died_at < ?
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN (?, ?)
+ORDER BY d.id
+LIMIT ?
+
+-- LastDeadLetter
+SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters
+
+-- RemoveDeadLetter
+DELETE FROM postbox_dead_letters WHERE id = ? AND resolved_at IS NULL
+
+-- Resolve
+UPDATE postbox_dead_letters SET resolved_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER), resolution = ? WHERE id = ? AND resolved_at IS NULL
+
+-- DeleteDeadLetter
+DELETE FROM postbox_dead_letters WHERE id = ?
+
+-- CountMessages
+SELECT m.topic, COUNT(*),
+       SUM(CASE WHEN m.state = 0 OR m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
+       CAST(unixepoch('subsec') * 1000000 AS INTEGER) - MIN(m.created_at), 0, 0
+FROM postbox_messages m
+WHERE m.spool = (SELECT id FROM postbox_spools WHERE name = ?)
+GROUP BY m.topic
+UNION ALL
+SELECT d.topic, 0, 0, 0, 0,
+       SUM(CASE WHEN d.origin = 0 THEN 1 ELSE 0 END),
+       SUM(CASE WHEN d.origin = 1 THEN 1 ELSE 0 END)
+FROM postbox_dead_letters d
+WHERE d.resolved_at IS NULL AND (d.origin = 1 OR d.spool = (SELECT id FROM postbox_spools WHERE name = ?))
+GROUP BY d.topic
+
+-- InFlight
+SELECT in_flight FROM postbox_members
+WHERE spool = (SELECT id FROM postbox_spools WHERE name = ?) AND expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+
+-- Claim
+INSERT OR IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES (?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) 
+
+-- RemoveClaim
+DELETE FROM postbox_claims WHERE claim_key = ?
+
+-- ClaimsPage
+WITH p AS (SELECT claim_key, claimed_at FROM postbox_claims WHERE claim_key > ? ORDER BY claim_key LIMIT ?)
+SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),
+       COUNT(*),
+       COALESCE(SUM(CASE WHEN claimed_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? THEN 1 ELSE 0 END), 0)
+FROM p
+
+-- PurgeClaims
+DELETE FROM postbox_claims WHERE claim_key > ? AND claim_key <= ? AND claimed_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?
+
+-- AddChore
+INSERT OR IGNORE INTO postbox_chores (name) VALUES (?) 
+
+-- TakeChore
+UPDATE postbox_chores SET holder = ?, expires_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? WHERE name = ? AND (holder = ? OR expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+
+-- ChoreCursor
+SELECT progress FROM postbox_chores WHERE name = ?
+
+-- SaveChore
+UPDATE postbox_chores SET progress = ? WHERE name = ? AND holder = ?
+
+-- PurgeDeadLetters
+DELETE FROM postbox_dead_letters WHERE id IN (
+	SELECT id FROM postbox_dead_letters WHERE died_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY died_at LIMIT ? + 0)
+
+-- PurgeFailures
+DELETE FROM postbox_failures WHERE id IN (
+	SELECT id FROM postbox_failures WHERE failed_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY failed_at LIMIT ? + 0)
+
+-- LeaveChore
+UPDATE postbox_chores SET expires_at = 0 WHERE name = ? AND holder = ?
+
+-- MigrateLock
+
+
+-- MigrateUnlock
+
+
+-- CreateVersion
+
+
+-- VersionTable
+postbox_version
+
+-- Notify
+
+
+-- Append, two rows
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+VALUES(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?), (?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?)
+
+-- Fetch, two lanes
+SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m
+WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
+  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+ORDER BY m.id LIMIT ? + 0)
+UNION ALL
+SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m
+WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
+  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+ORDER BY m.id LIMIT ? + 0)
+UNION ALL
+SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m
+WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
+  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+ORDER BY m.available_at, m.id LIMIT ? + 0)
+UNION ALL
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), '', NULL, NULL, 0, 0, NULL, NULL
+
+-- Remove
+DELETE FROM postbox_messages WHERE id IN (
+	SELECT m.id FROM json_each(?) s
+	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+	WHERE m.spool = ? AND m.lane = s.value ->> 0)
+
+-- Release
+UPDATE postbox_lanes SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (SELECT value FROM json_each(?))

@@ -1,0 +1,151 @@
+package postbox_test
+
+import (
+	"database/sql"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+const newestVersion = 4
+
+func TestMigrate_F23_many_starters_at_once(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		const starters = 8
+		handles := make([]*sql.DB, starters)
+		for i := range handles {
+			handles[i] = database.Open(t)
+		}
+		errs := make([]error, starters)
+		var wg sync.WaitGroup
+		for i := range handles {
+			wg.Go(func() {
+				errs[i] = postbox.Migrate(t.Context(), handles[i], postbox.MigrateConfig{Dialect: database.Dialect})
+			})
+		}
+		wg.Wait()
+		for _, err := range errs {
+			require.NoError(t, err)
+		}
+		require.Equal(t, newestVersion, database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
+	})
+}
+
+func TestMigrate_F23_from_every_earlier_version(t *testing.T) {
+	t.Parallel()
+	for version := int64(1); version < newestVersion; version++ {
+		testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+			config := postbox.MigrateConfig{Dialect: database.Dialect, Version: version}
+			require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+			require.Equal(t, int(version), database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
+			database.Exec(t, "INSERT INTO postbox_spools (name, lanes) VALUES ('kept', 4)")
+
+			database.Migrate(t)
+			require.Equal(t, newestVersion, database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
+			require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_spools"), "rows survive a migration")
+			require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_sources"))
+		})
+	}
+}
+
+// MySQL commits each CREATE TABLE by itself, so a process killed in a migration leaves a part of it.
+func TestMigrate_F23_half_applied(t *testing.T) {
+	t.Parallel()
+	database := testdb.MySQL(t)
+	config := postbox.MigrateConfig{Dialect: database.Dialect, Version: 1}
+	require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+	database.Exec(t, "CREATE TABLE postbox_failures LIKE postbox_lanes")
+	database.Exec(t, "DROP TABLE postbox_failures")
+	database.Exec(t, "DELETE FROM postbox_version WHERE version_id = 0") // killed before it was inserted
+	database.Exec(t, `CREATE TABLE postbox_chores (name VARCHAR(100) NOT NULL PRIMARY KEY,
+		holder VARCHAR(255) NOT NULL DEFAULT '', expires_at BIGINT NOT NULL DEFAULT 0, progress BLOB)`)
+	database.Migrate(t)
+	require.Equal(t, newestVersion, database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
+}
+
+func TestMigrate_G10_one_connection(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.DB.SetMaxOpenConns(1)
+		database.Migrate(t)
+	})
+}
+
+func TestMigrate_two_modules_in_one_database(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		for _, prefix := range []string{"orders_", "payments_"} {
+			config := postbox.MigrateConfig{Dialect: database.Dialect, Tables: postbox.Tables{Prefix: prefix}}
+			require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+			require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM "+prefix+"messages"))
+		}
+	})
+}
+
+func TestMigrate_into_a_schema(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	schema := "s_" + strings.ToLower(strings.ReplaceAll(postbox.NewMessageID(), "-", ""))[:24]
+	database.Exec(t, "CREATE SCHEMA "+schema)
+	t.Cleanup(func() { _, _ = database.DB.Exec("DROP SCHEMA " + schema + " CASCADE") }) //nolint:noctx // the test's context is over
+	config := postbox.MigrateConfig{Dialect: postbox.PostgreSQL, Tables: postbox.Tables{Schema: schema, Prefix: "pb_"}}
+	require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+	require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+	require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM "+schema+".pb_messages"))
+}
+
+func TestWriteMigrations_prints_what_runs_by_itself(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		var text strings.Builder
+		config := postbox.MigrateConfig{Dialect: database.Dialect, Tables: postbox.Tables{Prefix: "mine_"}}
+		require.NoError(t, postbox.WriteMigrations(&text, config, 0))
+		require.NotContains(t, text.String(), "goose")
+		for statement := range strings.SplitSeq(withoutComments(text.String()), ";") {
+			if strings.TrimSpace(statement) != "" {
+				database.Exec(t, statement)
+			}
+		}
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM mine_claims"))
+
+		var rest strings.Builder
+		require.NoError(t, postbox.WriteMigrations(&rest, config, 2))
+		require.NotContains(t, rest.String(), "mine_messages (")
+		require.Contains(t, rest.String(), "mine_claims (")
+	})
+}
+
+func withoutComments(text string) string {
+	var kept []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+func TestMigrate_bad_input_says_what_to_do(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		config postbox.MigrateConfig
+		want   string
+	}{
+		"no dialect":      {postbox.MigrateConfig{}, "dialect is missing"},
+		"unknown dialect": {postbox.MigrateConfig{Dialect: "oracle"}, `dialect "oracle" is unknown`},
+		"bad prefix":      {postbox.MigrateConfig{Dialect: postbox.SQLite, Tables: postbox.Tables{Prefix: "a; DROP"}}, "table prefix"},
+		"schema":          {postbox.MigrateConfig{Dialect: postbox.SQLite, Tables: postbox.Tables{Schema: "x"}}, "SQLite has no schemas"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.ErrorContains(t, postbox.Migrate(t.Context(), nil, test.config), test.want)
+		})
+	}
+}

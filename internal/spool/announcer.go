@@ -1,0 +1,103 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// notifyInterval is the shortest time between two NOTIFYs of one announcer. Each takes a lock of the whole
+// cluster while it commits, so a few a second is what a process may spend; polling covers the rest.
+const notifyInterval = 250 * time.Millisecond
+
+// Announcer tells drainers that messages were committed: those of this process by a bell, those of others by
+// NOTIFY where the database has it. It is safe for concurrent use.
+type Announcer struct {
+	spool  *Spool
+	db     *sql.DB
+	logger watermill.LoggerAdapter
+
+	mu      sync.Mutex
+	pending bool
+	running bool
+	closed  bool
+	stop    chan struct{}
+	done    sync.WaitGroup
+}
+
+// NewAnnouncer returns an announcer for a spool. A nil db means bells only.
+func NewAnnouncer(spool *Spool, db *sql.DB, logger watermill.LoggerAdapter) *Announcer {
+	return &Announcer{spool: spool, db: db, logger: logger, stop: make(chan struct{})}
+}
+
+// Announce is called after a commit. It does not wait for the database.
+func (a *Announcer) Announce() {
+	ring(a.spool.bell)
+	if a.db == nil || a.spool.statements.Notify == "" {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pending = true
+	if a.running || a.closed {
+		return
+	}
+	a.running = true
+	a.done.Go(a.run)
+}
+
+// run notifies until nothing is pending, waiting between two.
+func (a *Announcer) run() {
+	for a.next() {
+		if err := notify(context.Background(), a.db, a.spool); err != nil {
+			a.logger.Debug("Postbox could not notify, polling will find the messages", watermill.LogFields{"err": err.Error()})
+		}
+		select {
+		case <-a.stop:
+		case <-time.After(notifyInterval):
+		}
+	}
+}
+
+func (a *Announcer) next() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.pending {
+		a.running = false
+		return false
+	}
+	a.pending = false
+	return true
+}
+
+// Close waits for the last notification. It can be called twice.
+func (a *Announcer) Close() {
+	a.mu.Lock()
+	if !a.closed {
+		a.closed = true
+		close(a.stop)
+	}
+	a.mu.Unlock()
+	a.done.Wait()
+}
+
+// Announce wakes the drainers of the spool once: for whoever commits now and then and has no [Announcer]. It waits
+// for the database. An error loses nothing, since drainers poll.
+func (s *Spool) Announce(ctx context.Context, db *sql.DB) error {
+	ring(s.bell)
+	return notify(ctx, db, s)
+}
+
+// notify wakes the drainers of other processes.
+func notify(ctx context.Context, db *sql.DB, spool *Spool) error {
+	if spool.statements.Notify == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	_, err := db.ExecContext(ctx, spool.statements.Notify, spool.Channel(), "")
+	return err
+}

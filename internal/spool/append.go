@@ -1,0 +1,80 @@
+package spool
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// maxAppendBytes bounds one insert, so that it fits into the packet of a MySQL server with default settings.
+const maxAppendBytes = 4 << 20
+
+// Append inserts messages in their order: in one statement, or in several where the database's limits on
+// parameters or packets ask for it. Run it in a transaction if all or none must be there.
+func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Draft) error {
+	id, err := s.Open(ctx, db)
+	if err != nil {
+		return err
+	}
+	rows := make([]dialect.Row, 0, min(len(drafts), s.statements.MaxAppend))
+	bytes := 0
+	flush := func() error {
+		if len(rows) == 0 {
+			return nil
+		}
+		if err := run(ctx, db, s.statements.Append(id, rows)); err != nil {
+			return fmt.Errorf("append to spool %q: %w", s.name, err)
+		}
+		rows, bytes = rows[:0], 0
+		return nil
+	}
+	for _, draft := range drafts {
+		row, err := s.row(draft)
+		if err != nil {
+			return err
+		}
+		size := len(row.Payload) + len(row.Metadata)
+		if len(rows) == s.statements.MaxAppend || bytes+size > maxAppendBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		rows, bytes = append(rows, row), bytes+size
+	}
+	return flush()
+}
+
+// Runner executes a query; it is how a caller brings its prepared statements along.
+type Runner func(ctx context.Context, db Executor, query dialect.Query) error
+
+// Run executes a query as it is.
+func Run(ctx context.Context, db Executor, query dialect.Query) error {
+	_, err := db.ExecContext(ctx, query.Text, query.Args...)
+	return err
+}
+
+func (s *Spool) row(draft Draft) (dialect.Row, error) {
+	metadata, err := EncodeMetadata(draft.Metadata)
+	if err != nil {
+		return dialect.Row{}, fmt.Errorf("encode metadata of message %q: %w", draft.MessageID, err)
+	}
+	lane, hash := s.laneOf(draft.Key)
+	row := dialect.Row{
+		Lane: lane, State: dialect.StateReady, KeyHash: hash, Delay: draft.Delay.Microseconds(),
+		Topic: draft.Topic, MessageID: []byte(draft.MessageID), Payload: draft.Payload, Metadata: metadata,
+	}
+	if draft.Key != "" {
+		row.Key = []byte(draft.Key)
+	}
+	if row.Payload == nil {
+		row.Payload = []byte{} // no message body is an empty one, never NULL
+	}
+	if !draft.Due.IsZero() {
+		row.Due = draft.Due.UnixMicro()
+	}
+	if row.Due > 0 || row.Delay > 0 {
+		row.State = dialect.StateScheduled
+	}
+	return row, nil
+}

@@ -1,0 +1,184 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+const (
+	// cleanInterval costs a process on standby a tenth of a statement a second.
+	cleanInterval = 30 * time.Second
+	// cleanBatch is how many rows a statement of a cleaner deletes or looks at, unless its owner says otherwise.
+	cleanBatch = 1000
+	// letterBatch is the limit for dead letters, which may have megabytes each.
+	letterBatch = 100
+	// leaveTimeout bounds how long a stopping cleaner tries to hand its chores back: they end by themselves.
+	leaveTimeout = 5 * time.Second
+)
+
+// CleanerConfig says what a cleaner deletes. Its owner has checked every field.
+type CleanerConfig struct {
+	Interval time.Duration // between two looks that find little, two renewals, two tries to get a chore; default 30 s
+	Lease    time.Duration // how long a silent process keeps a chore; default three intervals
+	Batch    int           // rows a statement; default 1000
+
+	// How long to keep rows, counted from the death, the failed attempt, the claim; 0 or less: this cleaner leaves
+	// them alone. Unlike the processes' other settings these should be equal everywhere: who has the chore decides.
+	DeadLetters time.Duration
+	Failures    time.Duration
+	Claims      time.Duration
+}
+
+func (c *CleanerConfig) setDefaults() {
+	if c.Interval <= 0 {
+		c.Interval = cleanInterval
+	}
+	if c.Lease <= 0 {
+		c.Lease = 3 * c.Interval
+	}
+	if c.Batch <= 0 {
+		c.Batch = cleanBatch
+	}
+}
+
+// Cleaner deletes what is older than its retention. One process at a time does each chore, in bounded statements
+// and one connection; the others stand by. It works beside the drain loops and not in their idle moments, so a
+// busy spool is cleaned too.
+//
+// A lease keeps processes from doing the same work twice, and nothing else depends on it: rows that are too old are
+// too old for everybody, so a process that lost it unnoticed deletes what the next one would.
+type Cleaner struct {
+	db         *sql.DB
+	statements *dialect.Statements
+	holder     string
+	config     CleanerConfig
+	logger     watermill.LoggerAdapter
+	chores     []*chore // belong to the goroutine of Run
+}
+
+// NewCleaner returns a cleaner, which does nothing until Run. The holder is unique to it.
+func NewCleaner(db *sql.DB, statements *dialect.Statements, holder string, config CleanerConfig, logger watermill.LoggerAdapter) *Cleaner {
+	config.setDefaults()
+	c := &Cleaner{db: db, statements: statements, holder: holder, config: config, logger: logger}
+	if config.DeadLetters > 0 {
+		c.add("dead letters", purge(statements.PurgeDeadLetters, config.DeadLetters, min(letterBatch, config.Batch)))
+	}
+	if config.Failures > 0 {
+		c.add("failures", purge(statements.PurgeFailures, config.Failures, config.Batch))
+	}
+	if config.Claims > 0 {
+		c.add("claims", walkClaims(config.Claims, config.Batch))
+	}
+	return c
+}
+
+func (c *Cleaner) add(name string, work work) {
+	c.chores = append(c.chores, &chore{name: name, work: work})
+}
+
+// Run cleans until ctx ends, and then hands its chores to the others. A database that is away, or has no tables
+// yet, is tried again at each interval.
+func (c *Cleaner) Run(ctx context.Context) {
+	if len(c.chores) == 0 {
+		return
+	}
+	defer c.leave(ctx)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		for _, chore := range c.chores { // one step each, so that none waits for another one's backlog
+			c.turn(ctx, chore)
+		}
+		timer.Reset(c.wait())
+	}
+}
+
+// turn keeps the lease of a chore and does a step of it, whatever of the two is due.
+func (c *Cleaner) turn(live context.Context, chore *chore) {
+	if time.Now().Before(chore.next()) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(live, statementTimeout)
+	defer cancel()
+	var err error
+	if !time.Now().Before(chore.holdAt) {
+		err = c.hold(ctx, chore)
+	}
+	if err == nil && chore.held && !time.Now().Before(chore.stepAt) {
+		err = c.step(ctx, chore)
+	}
+	if live.Err() != nil {
+		return // what failed, failed because of that
+	}
+	if err != nil {
+		chore.held = false // or not: the next try to take it tells
+		chore.holdAt = time.Now().Add(c.config.Interval)
+	}
+	c.report(chore, err)
+}
+
+// report logs the first error of a row of them.
+func (c *Cleaner) report(chore *chore, err error) {
+	fields := watermill.LogFields{"chore": chore.name}
+	switch {
+	case err == nil && chore.failing:
+		c.logger.Info("Postbox cleans up again", fields)
+	case err != nil && chore.failing:
+		c.logger.Debug("Postbox cannot clean up: "+err.Error(), fields)
+	case err != nil:
+		c.logger.Error("Postbox cannot clean up and goes on trying", err, fields)
+	}
+	chore.failing = err != nil
+}
+
+// wait returns how long there is nothing to do.
+func (c *Cleaner) wait() time.Duration {
+	next := c.chores[0].next()
+	for _, chore := range c.chores[1:] {
+		if at := chore.next(); at.Before(next) {
+			next = at
+		}
+	}
+	return max(time.Until(next), 0)
+}
+
+// leave hands back what this process holds.
+func (c *Cleaner) leave(ended context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ended), leaveTimeout)
+	defer cancel()
+	for _, chore := range c.chores {
+		if !chore.taken {
+			continue
+		}
+		if _, err := c.db.ExecContext(ctx, c.statements.LeaveChore, chore.name, c.holder); err != nil {
+			c.logger.Debug("Postbox could not hand back a chore, its lease ends by itself: "+err.Error(),
+				watermill.LogFields{"chore": chore.name})
+		}
+	}
+}
+
+// delete runs one bounded delete and returns how many rows it removed.
+func (c *Cleaner) delete(ctx context.Context, text string, args ...any) (removed int, err error) {
+	err = InTx(ctx, c.db, c.statements, func(tx *sql.Tx) error {
+		n, err := affected(tx.ExecContext(ctx, text, args...))
+		removed = int(n)
+		return err
+	})
+	return removed, err
+}
+
+// failed wraps an error of a chore.
+func (ch *chore) failed(what string, err error) error {
+	return wrap(fmt.Sprintf("%s chore %q", what, ch.name), err)
+}

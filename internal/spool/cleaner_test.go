@@ -1,0 +1,334 @@
+package spool_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+const (
+	retention = time.Hour
+	old       = 2 * time.Hour    // beyond it
+	middle    = 30 * time.Minute // within it, and beyond the shorter one of some tests
+	young     = time.Minute
+	batch     = 10
+)
+
+func cleanerConfig() spool.CleanerConfig {
+	return spool.CleanerConfig{
+		Interval: 10 * time.Millisecond, Lease: time.Minute, Batch: batch,
+		DeadLetters: retention, Failures: retention, Claims: retention,
+	}
+}
+
+// clean starts a cleaner and returns what ends it and what it logged.
+func (b *bench) clean(db *sql.DB, holder string, config spool.CleanerConfig) (stop func(), log *journal) {
+	b.t.Helper()
+	log = &journal{entries: map[watermill.LogLevel][]watermill.CapturedMessage{}}
+	cleaner := spool.NewCleaner(db, b.statements, holder, config, log)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		cleaner.Run(ctx)
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+	b.t.Cleanup(stop)
+	return stop, log
+}
+
+// fill writes so many rows of that age into each table that a cleaner looks after.
+func (b *bench) fill(n int, age time.Duration) {
+	b.t.Helper()
+	at := time.Now().Add(-age).UnixMicro()
+	require.NoError(b.t, spool.InTx(b.t.Context(), b.database.DB, b.statements, func(tx *sql.Tx) error {
+		for i := range n {
+			key := fmt.Appendf(nil, "%03d %s", i, age) // ages are mixed in the order of the keys
+			for _, query := range []struct {
+				text string
+				args []any
+			}{
+				{"INSERT INTO postbox_claims (claim_key, claimed_at) VALUES (?, ?)", []any{key, at}},
+				{
+					"INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES (?, 1, ?, 'no', 'test')",
+					[]any{key, at},
+				},
+				{
+					`INSERT INTO postbox_dead_letters (origin, subject, consumer, topic, message_id, payload, metadata,
+					                                   created_at, died_at, attempts, error)
+					 VALUES (1, ?, 'billing', 'orders', ?, ?, ?, ?, ?, 1, 'no')`,
+					[]any{key, key, key, key, at, at},
+				},
+			} {
+				if _, err := tx.ExecContext(b.t.Context(), b.database.Bind(query.text), query.args...); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}))
+}
+
+// rows counts what is left in each table.
+func (b *bench) rows() [3]int {
+	b.t.Helper()
+	return [3]int{
+		b.database.Count(b.t, "SELECT COUNT(*) FROM postbox_claims"),
+		b.database.Count(b.t, "SELECT COUNT(*) FROM postbox_failures"),
+		b.database.Count(b.t, "SELECT COUNT(*) FROM postbox_dead_letters"),
+	}
+}
+
+// left says whether each table has so many rows left.
+func (b *bench) left(n int) bool { return b.rows() == [3]int{n, n, n} }
+
+// choresOf counts the chores of a holder.
+func (b *bench) choresOf(holder string) int {
+	b.t.Helper()
+	return b.database.Count(b.t, "SELECT COUNT(*) FROM postbox_chores WHERE holder = ? AND expires_at > ?",
+		holder, time.Now().UnixMicro())
+}
+
+func TestCleaner_G8_F18_old_rows_go_in_bounded_statements_and_young_ones_stay(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		database.DB.SetMaxOpenConns(1)
+		b.fill(37, old)
+		b.fill(15, young)
+		stop, log := b.clean(database.DB, "one", cleanerConfig())
+		b.eventually(func() bool { return b.left(15) }, "the old rows are gone")
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE failed_at < ?", time.Now().Add(-retention).UnixMicro()))
+		stop()
+		require.True(t, b.left(15))
+
+		removed := map[any]int{}
+		for _, entry := range log.at(watermill.DebugLogLevel) {
+			if rows, ok := entry.Fields["rows"].(int); ok {
+				require.LessOrEqual(t, rows, batch)
+				removed[entry.Fields["chore"]] += rows
+			}
+		}
+		require.Equal(t, map[any]int{"claims": 37, "failures": 37, "dead letters": 37}, removed)
+		require.Empty(t, log.at(watermill.ErrorLogLevel))
+		require.Zero(t, b.choresOf("one"), "its chores are handed back")
+	})
+}
+
+// A full batch is followed by the next one at once, however long the pause is otherwise.
+func TestCleaner_F18_works_off_a_backlog_without_a_pause(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.fill(10*batch, old)
+		config := cleanerConfig()
+		config.Interval, config.Lease = time.Hour, 2*time.Hour
+		b.clean(database.DB, "one", config)
+		b.eventually(func() bool { return b.left(0) }, "all rows are gone")
+	})
+}
+
+func TestCleaner_G8_walks_through_young_claims_in_small_pauses(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.fill(5*batch, young)
+		database.Exec(t, "INSERT INTO postbox_claims (claim_key, claimed_at) VALUES (?, 0)", []byte("~ the last"))
+		config := cleanerConfig()
+		config.Interval, config.Lease = time.Hour, 2*time.Hour
+		b.clean(database.DB, "one", config)
+		b.eventually(func() bool { return b.left(5 * batch) }, "the last claim is found")
+	})
+}
+
+// Two cleaners with different retentions: what is left shows which of them works.
+func TestCleaner_F18_one_process_at_a_time(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		stop, _ := b.clean(database.DB, "one", cleanerConfig())
+		b.eventually(func() bool { return b.choresOf("one") == 3 }, "the first takes all chores")
+		shorter := cleanerConfig()
+		shorter.DeadLetters, shorter.Failures = middle/2, middle/2
+		shorter.Claims = 10 * time.Second // a walk starts every 200 ms: the first may begin where the other one ended
+		b.clean(database.Open(t), "two", shorter)
+
+		b.fill(2*batch, middle)
+		for round := range 5 { // each takes many intervals of both
+			b.fill(2*batch, old+time.Duration(round))
+			b.eventually(func() bool { return b.rows()[1] == 2*batch && b.rows()[2] == 2*batch }, "the first works")
+			require.Equal(t, 3, b.choresOf("one"))
+		}
+		stop()
+		b.eventually(func() bool { return b.left(0) }, "the second goes on at once")
+		require.Equal(t, 3, b.choresOf("two"))
+	})
+}
+
+func TestCleaner_F18_goes_on_when_the_holder_was_killed(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.fill(3*batch, old)
+		for _, chore := range []string{"dead letters", "failures", "claims"} {
+			database.Exec(t, "INSERT INTO postbox_chores (name, holder, expires_at, progress) VALUES (?, 'killed', ?, ?)",
+				chore, time.Now().Add(time.Second).UnixMicro(), []byte("015"))
+		}
+		_, log := b.clean(database.DB, "heir", cleanerConfig())
+		b.eventually(func() bool { return b.choresOf("heir") == 3 }, "the leases run out")
+		b.eventually(func() bool {
+			return b.rows()[1] == 0 && b.rows()[2] == 0 && b.rows()[0] <= 15
+		}, "it goes on")
+		require.Equal(t, 15, database.Count(t, "SELECT COUNT(*) FROM postbox_claims WHERE claim_key < ?", []byte("015")),
+			"the walk starts where the other one ended")
+		require.Empty(t, log.at(watermill.ErrorLogLevel))
+	})
+}
+
+func TestCleaner_walk_wraps_around(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.fill(3*batch, old)
+		database.Exec(t, "INSERT INTO postbox_chores (name, progress) VALUES ('claims', ?)", []byte("015"))
+		config := cleanerConfig()
+		config.Claims = 10 * time.Second // a walk starts every 200 ms
+		b.clean(database.DB, "one", config)
+		b.eventually(func() bool { return b.rows()[0] == 0 }, "also what stands before the cursor is found")
+	})
+}
+
+func TestCleaner_losing_a_lease_unnoticed_is_harmless(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		config := cleanerConfig()
+		config.Claims = 10 * time.Second
+		stop, log := b.clean(database.DB, "one", config)
+		b.eventually(func() bool { return b.choresOf("one") == 3 }, "it has the chores")
+		// Somebody else has them now, and has got far.
+		database.Exec(t, "UPDATE postbox_chores SET holder = 'two', expires_at = ?, progress = ?",
+			time.Now().Add(time.Hour).UnixMicro(), []byte("far"))
+		b.fill(3*batch, old)
+		stop()
+		require.Equal(t, 3, b.choresOf("two"), "it hands back what is its own, and no more")
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_chores WHERE name = 'claims' AND progress = ?", []byte("far")))
+		require.Empty(t, log.at(watermill.ErrorLogLevel))
+	})
+}
+
+func TestCleaner_leaves_alone_what_has_no_retention(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.fill(batch, old)
+		config := cleanerConfig()
+		config.Claims, config.DeadLetters = 0, 0
+		b.clean(database.DB, "one", config)
+		b.eventually(func() bool { return b.rows() == [3]int{batch, 0, batch} }, "failures go")
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_chores"))
+
+		none := spool.NewCleaner(database.DB, b.statements, "two", spool.CleanerConfig{}, watermill.NopLogger{})
+		none.Run(t.Context()) // has nothing to do and says so by returning
+	})
+}
+
+func TestCleaner_waits_for_the_tables(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newUnmigratedBench(t, database)
+		config := cleanerConfig()
+		config.Claims = 10 * time.Second // a walk starts every 200 ms
+		_, log := b.clean(database.DB, "one", config)
+		b.eventually(func() bool { return len(log.at(watermill.DebugLogLevel)) > 3 }, "it tries again")
+		failed := log.at(watermill.ErrorLogLevel)
+		require.Len(t, failed, 3, "each chore says it once")
+		if database.Dialect != postbox.SQLite { // which has no code for it
+			require.ErrorContains(t, failed[0].Err, "postbox.Migrate")
+		}
+		database.Migrate(t)
+		b.fill(batch, old)
+		b.eventually(func() bool { return b.left(0) }, "it cleans up")
+		b.eventually(func() bool { return len(log.at(watermill.InfoLogLevel)) == 3 }, "and says so")
+	})
+}
+
+// The index on the time ends the search: the cost of a look does not grow with what is kept.
+func TestCleaner_G8_F19_finds_old_rows_by_index(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.Postgres(t))
+	b.fill(500, young)
+	b.database.Exec(t, "ANALYZE postbox_failures")
+	for text, index := range map[string]string{
+		b.statements.PurgeFailures: "postbox_failures_failed_at", b.statements.PurgeDeadLetters: "postbox_dead_letters_died_at",
+	} {
+		plan := b.explain(text, retention.Microseconds(), batch)
+		require.Contains(t, plan, index)
+		require.Contains(t, plan, "Index Cond: (", "a condition, not a filter")
+		require.NotContains(t, plan, "Filter", plan)
+	}
+}
+
+// explain returns PostgreSQL's plan.
+func (b *bench) explain(text string, args ...any) string {
+	b.t.Helper()
+	rows, err := b.database.DB.QueryContext(b.t.Context(), "EXPLAIN "+text, args...)
+	require.NoError(b.t, err)
+	defer func() { _ = rows.Close() }()
+	var plan strings.Builder
+	for rows.Next() {
+		var line string
+		require.NoError(b.t, rows.Scan(&line))
+		plan.WriteString(line + "\n")
+	}
+	require.NoError(b.t, rows.Err())
+	return plan.String()
+}
+
+// journal is a logger that remembers.
+type journal struct {
+	watermill.NopLogger
+
+	mu      sync.Mutex
+	entries map[watermill.LogLevel][]watermill.CapturedMessage
+}
+
+func (j *journal) note(level watermill.LogLevel, msg string, err error, fields watermill.LogFields) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.entries[level] = append(j.entries[level], watermill.CapturedMessage{Level: level, Msg: msg, Err: err, Fields: fields})
+}
+
+func (j *journal) Error(msg string, err error, fields watermill.LogFields) {
+	j.note(watermill.ErrorLogLevel, msg, err, fields)
+}
+
+func (j *journal) Info(msg string, fields watermill.LogFields) {
+	j.note(watermill.InfoLogLevel, msg, nil, fields)
+}
+
+func (j *journal) Debug(msg string, fields watermill.LogFields) {
+	j.note(watermill.DebugLogLevel, msg, nil, fields)
+}
+
+func (j *journal) at(level watermill.LogLevel) []watermill.CapturedMessage {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.entries[level])
+}

@@ -1,0 +1,80 @@
+package spool
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Handler handles a batch of messages of one topic and returns one outcome for each, in the same order.
+// Messages of one key stand in the batch in their order; after one that did not succeed, the later ones of its
+// key must not be handled and are [Postpone]d.
+type Handler interface {
+	Handle(ctx context.Context, batch []*Message) []Outcome
+	// Excluded lists the topics for which nothing shall be read now. Whoever postpones a message excludes its
+	// topic, or it comes again at once, and calls [Drainer.Rescan] when that is over.
+	Excluded() []string
+}
+
+// Verdict says how a message's turn ended.
+type Verdict int
+
+const (
+	// Done removes the message.
+	Done Verdict = iota
+	// Retry counts an attempt and lets the message wait, with the later ones of its key behind it; after the
+	// last attempt it is dead.
+	Retry
+	// Dead moves the message to the dead letters.
+	Dead
+	// Postpone leaves everything as it is: nothing was attempted, or what failed was not the message.
+	Postpone
+)
+
+// Outcome is how the turn of one message ended.
+type Outcome struct {
+	Verdict Verdict
+	// Err is why the message did not succeed.
+	Err error
+	// After, when positive, is used instead of the backoff's delay.
+	After time.Duration
+}
+
+// Backoff is the delay before an attempt: exponential, capped, with full jitter, so that what failed together
+// does not come back together. The technique is described in the AWS Architecture Blog, "Exponential Backoff
+// And Jitter".
+type Backoff struct {
+	Base time.Duration
+	Cap  time.Duration
+}
+
+// Delay returns the delay after the given number of failed attempts, counted from 1.
+func (b Backoff) Delay(failed int) time.Duration {
+	ceiling := math.Min(float64(b.Cap), float64(b.Base)*math.Pow(2, float64(failed-1)))
+	return time.Duration(rand.Float64() * ceiling) //nolint:gosec // jitter needs no secrecy
+}
+
+const (
+	// LeaseRenewals is how often a lease is renewed within its time.
+	LeaseRenewals = 3
+	// InlineBytes is the largest payload that is read together with others, so that a page has a bounded size.
+	InlineBytes = 64 << 10
+)
+
+// Config bounds a drainer. Its owner has set and checked every field.
+type Config struct {
+	Holder      string        // unique to this drainer, not only to its process
+	Process     string        // what failure records name
+	PageSize    int           // messages to read at once; twice as many are in memory at most
+	InlineBytes int           // a larger payload is loaded just before it is handled
+	Workers     int           // batches handled at a time
+	BatchSize   int           // messages of one topic in a batch, at most
+	PollMin     time.Duration // pause after a look that found nothing, at first
+	PollMax     time.Duration // and at last
+	Lease       time.Duration
+	Renew       time.Duration
+	MaxAttempts int
+	Backoff     Backoff
+	Close       time.Duration // how long handlers may go on after Close
+}

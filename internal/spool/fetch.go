@@ -1,0 +1,103 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// page is what one fetch found.
+type page struct {
+	messages []*Message
+	perLane  map[int]int   // ready messages of each lane
+	last     map[int]int64 // highest id of them
+	newest   int64
+	// of the read's snapshot, see horizon
+	lowest, next int64
+	// lanes that nobody holds, and members that are alive
+	free, members int
+}
+
+// fetch reads the lanes.
+func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page, error) {
+	query := d.spool.statements.Fetch(params)
+	stmt, err := d.prepared.Get(ctx, query.Text) //nolint:sqlclosecheck // kept prepared until the drainer ends
+	if err != nil {
+		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
+	}
+	rows, err := stmt.QueryContext(ctx, query.Args...)
+	if err != nil {
+		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
+	}
+	defer func() { _ = rows.Close() }()
+	found := &page{perLane: map[int]int{}, last: map[int]int64{}}
+	for rows.Next() {
+		if err := found.scan(rows, d.lanes); err != nil {
+			return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
+	}
+	return found, nil
+}
+
+func (p *page) scan(rows *sql.Rows, lanes *laneSet) error {
+	var (
+		m         Message
+		hash      sql.NullInt64
+		id, key   []byte
+		metadata  []byte
+		createdAt int64
+	)
+	err := rows.Scan(&m.Ref.State, &m.Ref.ID, &m.Ref.Lane, &hash, &m.Attempts, &m.Topic, &id, &key, &createdAt,
+		&m.size, &metadata, &m.Payload)
+	if err != nil {
+		return err
+	}
+	if m.Ref.State == dialect.StateMeta {
+		p.lowest, p.next, p.free, p.members = m.Ref.ID, hash.Int64, m.Ref.Lane, m.Attempts
+		return nil
+	}
+	lane := lanes.held[m.Ref.Lane]
+	if lane == nil {
+		return fmt.Errorf("read a message of lane %d, which was not asked for", m.Ref.Lane)
+	}
+	m.Ref.Token = lane.token
+	m.MessageID, m.Key, m.HasKey, m.KeyHash = string(id), string(key), hash.Valid, hash.Int64
+	m.CreatedAt = time.UnixMicro(createdAt)
+	if metadata != nil {
+		m.decode(m.Payload, metadata)
+	}
+	if m.Ref.State == dialect.StateReady {
+		p.perLane[m.Ref.Lane]++
+		p.last[m.Ref.Lane] = max(p.last[m.Ref.Lane], m.Ref.ID)
+	}
+	p.newest = max(p.newest, m.Ref.ID)
+	p.messages = append(p.messages, &m)
+	return nil
+}
+
+func (m *Message) decode(payload, metadata []byte) {
+	m.Payload, m.loaded = payload, true
+	m.Metadata, m.broken = DecodeMetadata(metadata)
+}
+
+// loadPayload reads what fetch left out because of its size. It reports false where the message is gone.
+func (d *Drainer) loadPayload(ctx context.Context, m *Message) (bool, error) {
+	var payload, metadata []byte
+	err := d.db.QueryRowContext(ctx, d.spool.statements.LoadPayload, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID).
+		Scan(&payload, &metadata)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("load message %d: %w", m.Ref.ID, err)
+	}
+	m.decode(payload, metadata)
+	return true, nil
+}

@@ -1,0 +1,46 @@
+package spool
+
+import "time"
+
+// A transaction may take an id early and commit late, so the highest id seen says nothing about the ones below
+// it. A drain that went on from there would meet a message that was written after the late one committed, and
+// would handle it first. Reading from the beginning each time is safe and slow: the index is full of entries of
+// deleted messages.
+//
+// horizon finds the id below which nothing can appear any more. Now and then a read sets a mark: the highest id
+// seen, and a transaction that started after the read's snapshot was taken. Whoever took an id up to the mark had
+// a transaction by then (postgres.go sees to that), and so an earlier one; once a read meets none that is earlier
+// and still runs, all of them have ended, and a read in that snapshot sees what they left. Nothing ever waits for
+// the horizon: while a long transaction holds it back, reads start further down, that is all.
+//
+// On SQLite writers take turns and each read is a horizon; on MySQL there is none and reads start at 0.
+type horizon struct {
+	pending bool
+	next    int64 // the transaction of the mark
+	mark    int64 // highest id seen by then
+	newest  int64 // highest id seen
+	safe    int64 // nothing can appear up to here
+	markAt  time.Time
+}
+
+// markInterval is the shortest time between two marks, each of which takes a transaction id on PostgreSQL.
+const markInterval = 20 * time.Millisecond
+
+// wantsMark says whether the next read shall set a mark: not while nothing new comes.
+func (h *horizon) wantsMark(now time.Time) bool {
+	return !h.pending && h.newest > h.mark && !now.Before(h.markAt)
+}
+
+// set sets the mark of the read that was observed last.
+func (h *horizon) set(next int64, now time.Time) {
+	h.pending, h.next, h.mark, h.markAt = true, next, h.newest, now.Add(markInterval)
+}
+
+// observe takes in a read and returns the id up to which nothing can appear after it.
+func (h *horizon) observe(lowest, newest int64) (safe int64) {
+	if h.pending && lowest >= h.next {
+		h.safe, h.pending = h.mark, false
+	}
+	h.newest = max(h.newest, newest)
+	return h.safe
+}

@@ -1,0 +1,109 @@
+package spool
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// sweepShare keeps the time spent on sweeps, which read lanes from their beginning, below a twentieth.
+const sweepShare = 20
+
+// sweepInterval is the shortest time between two sweeps.
+const sweepInterval = time.Second
+
+// lane is what a drainer remembers of a lane that it holds.
+type lane struct {
+	number int
+	token  int64
+	// hint is the id from which on the lane is read: nothing that may be handled stands at or below it.
+	hint int64
+	// hungry lanes gave as much as was asked for and have more.
+	hungry bool
+	// leaving lanes are handed back as soon as nothing of theirs is in memory.
+	leaving bool
+}
+
+// lower makes sure that the message with this id is read again.
+func (l *lane) lower(id int64) { l.hint = min(l.hint, id-1) }
+
+// laneSet is the lanes of a drainer, and when they are swept: a sweep finds what became free without this
+// process knowing of it. It belongs to the drainer's goroutine.
+type laneSet struct {
+	held      map[int]*lane
+	nextSweep time.Time
+}
+
+func newLaneSet() *laneSet { return &laneSet{held: map[int]*lane{}} }
+
+// numbers returns the lanes that are not leaving, in order.
+func (s *laneSet) numbers() []int {
+	var numbers []int
+	for number, l := range s.held {
+		if !l.leaving {
+			numbers = append(numbers, number)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers
+}
+
+func (s *laneSet) hungry() []int {
+	return slices.DeleteFunc(s.numbers(), func(n int) bool { return !s.held[n].hungry })
+}
+
+// replace takes over what the database says of the lanes, and returns those that were lost. A lane that was
+// lost and won again has a new token and starts over.
+func (s *laneSet) replace(tokens map[int]int64) (lost []int) {
+	for number, l := range s.held {
+		if token, ok := tokens[number]; !ok || token != l.token {
+			lost = append(lost, number)
+			delete(s.held, number)
+		}
+	}
+	for number, token := range tokens {
+		if s.held[number] == nil {
+			s.held[number] = &lane{number: number, token: token}
+		}
+	}
+	return lost
+}
+
+// surplus marks lanes beyond the fair share as leaving, those with the highest numbers first.
+func (s *laneSet) surplus(share int) (leaving []int) {
+	numbers := s.numbers()
+	if len(numbers) <= share {
+		return nil
+	}
+	for _, number := range numbers[share:] {
+		s.held[number].leaving = true
+		leaving = append(leaving, number)
+	}
+	return leaving
+}
+
+func (s *laneSet) lower(number int, id int64) {
+	if l := s.held[number]; l != nil {
+		l.lower(id)
+	}
+}
+
+// rewind lets each lane be read from its beginning next time.
+func (s *laneSet) rewind() {
+	for _, l := range s.held {
+		l.hint = 0
+	}
+}
+
+// sweepDue says whether it is time for a sweep.
+func (s *laneSet) sweepDue(now time.Time) bool { return !now.Before(s.nextSweep) }
+
+// swept plans the next sweep after one that took as long.
+func (s *laneSet) swept(now time.Time, took time.Duration) {
+	s.nextSweep = now.Add(max(sweepInterval, sweepShare*took))
+}
+
+// fairShare is the number of lanes for each of so many members.
+func fairShare(lanes, members int) int {
+	return int(math.Ceil(float64(lanes) / float64(max(members, 1))))
+}

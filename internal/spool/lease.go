@@ -1,0 +1,146 @@
+package spool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// upkeep renews the leases, learns which lanes this drainer holds, and takes or gives lanes so that each member
+// has its fair share. The process may act until the lease time has passed since before the renewal was sent:
+// the database counts from a later moment, so it gives the lanes to nobody earlier.
+func (d *Drainer) upkeep(ctx context.Context) error {
+	sent := time.Now()
+	statements := d.spool.statements
+	lease := d.config.Lease.Microseconds()
+	if _, err := d.db.ExecContext(ctx, statements.Join, d.id, d.config.Holder, d.inFlightText(), lease); err != nil {
+		return fmt.Errorf("renew membership of spool %q: %w", d.spool.name, err)
+	}
+	if _, err := d.db.ExecContext(ctx, statements.Renew, lease, d.id, d.config.Holder); err != nil {
+		return fmt.Errorf("renew leases of spool %q: %w", d.spool.name, err)
+	}
+	if err := d.acquire(ctx); err != nil {
+		return err
+	}
+	if err := d.learn(ctx); err != nil {
+		return err
+	}
+	d.scheduler.extend(sent.Add(d.config.Lease))
+	d.renewAt = sent.Add(d.config.Renew)
+	if leaving := d.lanes.surplus(d.share()); len(leaving) > 0 {
+		d.scheduler.drop(leaving)
+		d.scheduler.signal()
+	}
+	return nil
+}
+
+func (d *Drainer) inFlightText() string {
+	text, err := json.Marshal(d.scheduler.inFlight())
+	if err != nil {
+		return "{}" // a map of words to numbers always has a JSON
+	}
+	return string(text)
+}
+
+func (d *Drainer) share() int { return fairShare(d.spool.lanes, d.members) }
+
+// unfair says whether lanes should change hands.
+func (d *Drainer) unfair() bool {
+	held := len(d.lanes.numbers())
+	return held > d.share() || (held < d.share() && d.free > 0)
+}
+
+// acquire takes free lanes up to the fair share.
+func (d *Drainer) acquire(ctx context.Context) error {
+	wanted := d.share() - len(d.lanes.held)
+	if wanted <= 0 || d.stopping {
+		return nil
+	}
+	_, err := d.db.ExecContext(ctx, d.spool.statements.Acquire, d.config.Holder, d.config.Lease.Microseconds(), d.id, wanted)
+	if err != nil {
+		return fmt.Errorf("take lanes of spool %q: %w", d.spool.name, err)
+	}
+	return nil
+}
+
+// learn reads which lanes this drainer holds.
+func (d *Drainer) learn(ctx context.Context) error {
+	rows, err := d.db.QueryContext(ctx, d.spool.statements.Held, d.id, d.config.Holder)
+	if err != nil {
+		return fmt.Errorf("read leases of spool %q: %w", d.spool.name, err)
+	}
+	defer func() { _ = rows.Close() }()
+	tokens := map[int]int64{}
+	for rows.Next() {
+		var number int
+		var token int64
+		if err := rows.Scan(&number, &token); err != nil {
+			return fmt.Errorf("read leases of spool %q: %w", d.spool.name, err)
+		}
+		tokens[number] = token
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read leases of spool %q: %w", d.spool.name, err)
+	}
+	before := len(d.lanes.held)
+	if lost := d.lanes.replace(tokens); len(lost) > 0 {
+		d.scheduler.drop(lost)
+		d.logger.Info("Postbox lost lanes: their leases ran out", watermill.LogFields{"spool": d.spool.name, "lanes": lost})
+	}
+	if len(tokens) > before {
+		d.pollAt = time.Time{} // new lanes want to be read
+	}
+	return nil
+}
+
+// releaseLeaving hands back the leaving lanes of which nothing is in memory any more.
+func (d *Drainer) releaseLeaving(ctx context.Context) error {
+	var free []int
+	for number, l := range d.lanes.held {
+		if l.leaving && d.scheduler.inLane(number) == 0 {
+			free = append(free, number)
+		}
+	}
+	return d.release(ctx, free)
+}
+
+func (d *Drainer) release(ctx context.Context, lanes []int) error {
+	if len(lanes) == 0 {
+		return nil
+	}
+	slices.Sort(lanes)
+	query := d.spool.statements.Release(d.id, d.config.Holder, lanes)
+	if _, err := d.db.ExecContext(ctx, query.Text, query.Args...); err != nil {
+		return fmt.Errorf("hand back lanes of spool %q: %w", d.spool.name, err)
+	}
+	for _, number := range lanes {
+		delete(d.lanes.held, number)
+	}
+	return d.invite(ctx)
+}
+
+// leave hands everything back.
+func (d *Drainer) leave(ctx context.Context) error {
+	var all []int
+	for number := range d.lanes.held {
+		all = append(all, number)
+	}
+	if _, err := d.db.ExecContext(ctx, d.spool.statements.Leave, d.id, d.config.Holder); err != nil {
+		return fmt.Errorf("leave spool %q: %w", d.spool.name, err)
+	}
+	return d.release(ctx, all)
+}
+
+// invite lets the other members look for free lanes now.
+func (d *Drainer) invite(ctx context.Context) error {
+	ring(d.spool.bell)
+	return notify(ctx, d.db, d.spool)
+}
+
+// isConfiguration says whether an error of opening a spool stays until somebody changes the configuration.
+func isConfiguration(err error) bool { return errors.Is(err, ErrLanes) }

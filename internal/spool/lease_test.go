@@ -1,0 +1,116 @@
+package spool_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// held counts the lanes of a holder.
+func (b *bench) held(holder string) int {
+	return b.database.Count(b.t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder = ?", holder)
+}
+
+func TestDrainer_lanes_are_shared_out_fairly(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		handler := &recorder{}
+		one := b.start(database.DB, handler, config("one"))
+		b.eventually(func() bool { return b.held("one") == lanes }, "the first takes all")
+		two := b.start(database.Open(t), handler, config("two"))
+		b.eventually(func() bool { return b.held("one") == lanes/2 && b.held("two") == lanes/2 }, "two share")
+		three := b.start(database.Open(t), handler, config("three"))
+		b.eventually(func() bool { return b.held("three") >= 2 && b.held("one") <= 3 && b.held("two") <= 3 }, "three share")
+
+		b.append(database.DB, drafts(300, func(i int) string { return fmt.Sprint(i % 20) })...)
+		b.eventually(func() bool { return b.pending() == 0 }, "all messages are settled")
+		ids := handler.ids()
+		require.Len(t, slices.Compact(slices.Sorted(slices.Values(ids))), len(ids), "no message was handled twice")
+
+		two.stop(t)
+		three.stop(t)
+		b.eventually(func() bool { return b.held("one") == lanes }, "what was handed back is taken")
+		one.stop(t)
+	})
+}
+
+func TestDrainer_G6_lanes_of_a_crashed_process_change_hands_after_the_lease(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(database.DB, drafts(20, func(i int) string { return fmt.Sprint(i) })...)
+		// A process that died holds every lane for another 300 ms.
+		probe := &recorder{}
+		r := b.start(database.DB, probe, config("probe"))
+		b.eventually(func() bool { return b.pending() == 0 }, "the spool exists")
+		r.stop(t)
+		b.append(database.DB, drafts(20, func(i int) string { return fmt.Sprint(i) })...)
+		_, err := database.DB.ExecContext(t.Context(), database.Bind(
+			"UPDATE postbox_lanes SET holder = 'gone', token = token + 1, expires_at = ?"), time.Now().Add(300*time.Millisecond).UnixMicro())
+		require.NoError(t, err)
+
+		handler := &recorder{}
+		b.start(database.DB, handler, config("heir"))
+		b.eventually(func() bool { return b.pending() == 0 }, "the heir takes over")
+		require.Equal(t, lanes, b.held("heir"))
+	})
+}
+
+func TestDrainer_G6_F15_who_lost_the_lease_cannot_settle(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		for name, verdict := range map[string]error{"done": nil, "retry": errTest} {
+			b := newBench(t, database)
+			b.append(database.DB, draft("1 "+name, "key"))
+			entered, proceed := make(chan struct{}), make(chan struct{})
+			slow := &recorder{do: func(*spool.Message) error {
+				close(entered)
+				<-proceed
+				return verdict
+			}}
+			c := config("slow " + name)
+			c.Renew = time.Hour // as if it were paused: it does not notice
+			r := b.start(database.DB, slow, c)
+			<-entered
+			database.Exec(t, "UPDATE postbox_lanes SET holder = 'new', token = token + 1")
+			close(proceed)
+			b.eventually(func() bool { return slow.tried("1 "+name) == 1 }, "the handler ends")
+			r.stop(t)
+			require.Equal(t, 1, b.pending(), "the message belongs to the new holder")
+			require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts = 0 AND state = 0"))
+			database.Exec(t, "DELETE FROM postbox_messages")
+			database.Exec(t, "UPDATE postbox_lanes SET holder = NULL")
+		}
+	})
+}
+
+func TestSpool_refuses_another_number_of_lanes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(database.DB, draft("1", "key"))
+		other := spool.New(b.statements, b.spool.Name(), lanes+1)
+		err := other.Append(t.Context(), database.DB, spool.Run, []spool.Draft{draft("2", "key")})
+		require.ErrorIs(t, err, spool.ErrLanes)
+		drainer := spool.NewDrainer(database.DB, other, &recorder{}, config("one"), watermill.NopLogger{})
+		require.ErrorIs(t, drainer.Run(t.Context()), spool.ErrLanes)
+	})
+}
+
+func TestSpool_without_tables_says_what_to_do(t *testing.T) {
+	t.Parallel()
+	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
+		b := newUnmigratedBench(t, open(t))
+		err := b.spool.Append(t.Context(), b.database.DB, spool.Run, []spool.Draft{draft("1", "")})
+		require.ErrorContains(t, err, "postbox.Migrate")
+	}
+}

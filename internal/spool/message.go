@@ -1,0 +1,46 @@
+package spool
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// Message is a stored message as a handler gets it.
+type Message struct {
+	Ref       dialect.Ref
+	Topic     string
+	MessageID string
+	Key       string
+	HasKey    bool
+	KeyHash   int64
+	Payload   []byte
+	Metadata  map[string]string
+	CreatedAt time.Time
+	// Attempts that failed before this one.
+	Attempts int
+
+	// size of payload and metadata in bytes; large ones are loaded just before they are handled.
+	size   int
+	loaded bool
+	// broken says why the stored form could not be decoded.
+	broken error
+}
+
+// MessageSubject names a stored message in the table of failures.
+func MessageSubject(id int64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{'m'}, uint64(id)) //nolint:gosec // the bits are kept
+}
+
+// Draft is a message to append.
+type Draft struct {
+	Topic     string
+	MessageID string
+	Key       string // none when empty
+	Payload   []byte
+	Metadata  map[string]string
+	// Due is when the message may be handled first; the zero value means Delay from now.
+	Due   time.Time
+	Delay time.Duration
+}

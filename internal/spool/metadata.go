@@ -1,0 +1,79 @@
+package spool
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Metadata is stored as JSON, readable for whoever looks into the table. JSON cannot carry bytes that are not
+// UTF-8, and Watermill allows them: then each word is written in base64, after this mark, which no JSON starts with.
+const base64Mark = 0x00
+
+// EncodeMetadata writes metadata so that every string survives.
+func EncodeMetadata(metadata map[string]string) ([]byte, error) {
+	if len(metadata) == 0 {
+		return []byte("{}"), nil
+	}
+	if plain(metadata) {
+		return json.Marshal(metadata)
+	}
+	words := make([][]byte, 0, 2*len(metadata)) // [][]byte is base64 in JSON
+	for key, value := range metadata {
+		words = append(words, []byte(key), []byte(value))
+	}
+	text, err := json.Marshal(words)
+	return append([]byte{base64Mark}, text...), err
+}
+
+func plain(metadata map[string]string) bool {
+	for key, value := range metadata {
+		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// DecodeMetadata reads what EncodeMetadata wrote. It never returns a nil map with a nil error.
+func DecodeMetadata(stored []byte) (map[string]string, error) {
+	if len(stored) > 0 && stored[0] == base64Mark {
+		var words [][]byte
+		if err := json.Unmarshal(stored[1:], &words); err != nil {
+			return nil, fmt.Errorf("decode metadata: %w", err)
+		}
+		if len(words)%2 != 0 {
+			return nil, fmt.Errorf("decode metadata: %d words are no pairs", len(words))
+		}
+		metadata := make(map[string]string, len(words)/2)
+		for i := 0; i < len(words); i += 2 {
+			metadata[string(words[i])] = string(words[i+1])
+		}
+		return metadata, nil
+	}
+	metadata := map[string]string{}
+	if len(bytes.TrimSpace(stored)) == 0 {
+		return metadata, nil
+	}
+	if err := json.Unmarshal(stored, &metadata); err != nil {
+		return nil, fmt.Errorf("decode metadata: %w", err)
+	}
+	if metadata == nil { // a stored null
+		metadata = map[string]string{}
+	}
+	return metadata, nil
+}
+
+// maxErrorText bounds what one failure keeps, in bytes: enough for an error and the top of a stack.
+const maxErrorText = 4096
+
+// ErrorText makes an error's text fit for a text column of any database.
+func ErrorText(err error) string {
+	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:maxErrorText], "")
+	}
+	return text
+}

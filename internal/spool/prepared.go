@@ -1,0 +1,109 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// Prepared keeps the hot statements prepared: a driver such as lib/pq spends two round trips on one that is
+// not. It is safe for concurrent use.
+type Prepared struct {
+	db *sql.DB
+
+	mu         sync.Mutex
+	statements map[string]*sql.Stmt
+	preparing  map[string]bool
+	closed     bool
+	background sync.WaitGroup
+}
+
+// NewPrepared returns an empty set. A nil db prepares nothing.
+func NewPrepared(db *sql.DB) *Prepared {
+	return &Prepared{db: db, statements: map[string]*sql.Stmt{}, preparing: map[string]bool{}}
+}
+
+// Get returns the prepared statement, preparing it when it is new. It takes a connection from the pool, so it
+// must not be called by whoever holds one.
+func (p *Prepared) Get(ctx context.Context, text string) (*sql.Stmt, error) {
+	if stmt := p.lookup(text); stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := p.db.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return p.keep(text, stmt), nil
+}
+
+// InTx runs a query in a transaction, prepared if it is by now, and the transaction is one of the same *sql.DB. If not, it is prepared in
+// the background: the transaction may hold the only connection, so nobody can wait for another one.
+func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
+	if query.Once {
+		return tx.ExecContext(ctx, query.Text, query.Args...)
+	}
+	stmt := p.lookup(query.Text)
+	if stmt == nil {
+		p.prepareLater(query.Text) //nolint:contextcheck // it goes on when the caller's context has ended
+		return tx.ExecContext(ctx, query.Text, query.Args...)
+	}
+	result, err := tx.StmtContext(ctx, stmt).ExecContext(ctx, query.Args...) //nolint:sqlclosecheck // it ends with the transaction
+	if err != nil && !dialect.Coded(err) {
+		// Not the server's word. It may be database/sql's, that the transaction comes from another handle on the
+		// database, where the statement is not prepared. If it is the connection's, this fails as well.
+		return tx.ExecContext(ctx, query.Text, query.Args...)
+	}
+	return result, err
+}
+
+func (p *Prepared) prepareLater(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.db == nil || p.closed || p.preparing[text] {
+		return
+	}
+	p.preparing[text] = true
+	p.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
+		defer cancel()
+		stmt, err := p.db.PrepareContext(ctx, text)
+		if err == nil {
+			p.keep(text, stmt)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.preparing[text] = false
+	})
+}
+
+func (p *Prepared) lookup(text string) *sql.Stmt {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.statements[text]
+}
+
+func (p *Prepared) keep(text string, stmt *sql.Stmt) *sql.Stmt {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if earlier := p.statements[text]; earlier != nil || p.closed {
+		_ = stmt.Close() // somebody else was faster
+		return earlier
+	}
+	p.statements[text] = stmt
+	return stmt
+}
+
+// Close closes the statements, not the database. It can be called twice.
+func (p *Prepared) Close() {
+	p.mu.Lock()
+	p.closed = true
+	statements := p.statements
+	p.statements = map[string]*sql.Stmt{}
+	p.mu.Unlock()
+	for _, stmt := range statements {
+		_ = stmt.Close() // the connection may be gone, and the statement with it
+	}
+	p.background.Wait()
+}

@@ -1,0 +1,349 @@
+package spool
+
+import (
+	"sync"
+	"time"
+)
+
+// scheduler is the memory of a drainer: what was read, what runs, and what is to be settled. It hands out
+// batches so that different keys run side by side and one key's messages one after the other, and topics take
+// turns. It is safe for concurrent use.
+type scheduler struct {
+	batchSize int
+
+	mu       sync.Mutex
+	work     *sync.Cond
+	messages map[int64]*entry // all of them, by id
+	keys     map[int64]*queue // by hash of the key
+	topics   map[string]*topicQueue
+	turns    []*topicQueue // topics with something to do, the next one first
+	finished []*entry
+	running  int
+	perLane  map[int]int
+	deadline time.Time // nothing is handed out after it: the leases may be over
+	stopped  bool
+
+	// changed gets a token when there is something to settle.
+	changed chan struct{}
+}
+
+// entry is a message in memory.
+type entry struct {
+	message *Message
+	queue   *queue
+	outcome Outcome
+}
+
+// queue is the messages of one key, oldest first, or one message without a key. It is idle, offered to the
+// queue of its head's topic, or running.
+type queue struct {
+	key     int64
+	keyed   bool
+	entries []*entry // those that wait
+	offered bool
+	running bool
+	// blocked: a message did not succeed, and that is not settled yet. What is read of the key meanwhile is
+	// left where it is, since the database does not know that it must wait.
+	blocked bool
+}
+
+// topicQueue is the queues whose heads are of one topic.
+type topicQueue struct {
+	name    string
+	ready   []*queue
+	running int
+	turn    bool // it stands in turns
+}
+
+func newScheduler(batchSize int) *scheduler {
+	s := &scheduler{
+		batchSize: batchSize,
+		messages:  map[int64]*entry{}, keys: map[int64]*queue{}, topics: map[string]*topicQueue{},
+		perLane: map[int]int{}, changed: make(chan struct{}, 1),
+	}
+	s.work = sync.NewCond(&s.mu)
+	return s
+}
+
+// load takes in messages and returns those that it left out because their key is blocked.
+func (s *scheduler) load(messages []*Message) (left []*Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range messages {
+		if s.messages[m.Ref.ID] != nil {
+			continue
+		}
+		q := s.queueOf(m)
+		if q.blocked {
+			left = append(left, m)
+			continue
+		}
+		e := &entry{message: m, queue: q}
+		q.insert(e)
+		s.messages[m.Ref.ID] = e
+		s.perLane[m.Ref.Lane]++
+		if !q.offered && !q.running {
+			s.offer(q)
+		}
+	}
+	s.work.Broadcast()
+	return left
+}
+
+func (s *scheduler) queueOf(m *Message) *queue {
+	if !m.HasKey {
+		return &queue{}
+	}
+	q := s.keys[m.KeyHash]
+	if q == nil {
+		q = &queue{key: m.KeyHash, keyed: true}
+		s.keys[m.KeyHash] = q
+	}
+	return q
+}
+
+// insert keeps the order of ids: a late committer may stand before what was read earlier.
+func (q *queue) insert(e *entry) {
+	at := len(q.entries)
+	for at > 0 && q.entries[at-1].message.Ref.ID > e.message.Ref.ID {
+		at--
+	}
+	q.entries = append(q.entries, nil)
+	copy(q.entries[at+1:], q.entries[at:])
+	q.entries[at] = e
+}
+
+// offer lets a queue wait for the turn of its head's topic.
+func (s *scheduler) offer(q *queue) {
+	q.offered = true
+	t := s.topic(q.entries[0].message.Topic)
+	t.ready = append(t.ready, q)
+	if !t.turn {
+		t.turn = true
+		s.turns = append(s.turns, t)
+	}
+}
+
+func (s *scheduler) topic(name string) *topicQueue {
+	t := s.topics[name]
+	if t == nil {
+		t = &topicQueue{name: name}
+		s.topics[name] = t
+	}
+	return t
+}
+
+// take waits for a batch. It returns nil after stop.
+func (s *scheduler) take() []*entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.stopped {
+		if len(s.turns) == 0 || !time.Now().Before(s.deadline) {
+			s.work.Wait()
+			continue
+		}
+		if batch := s.batch(); len(batch) > 0 {
+			return batch
+		}
+	}
+	return nil
+}
+
+// batch takes messages of the topic whose turn it is.
+func (s *scheduler) batch() []*entry {
+	t := s.turns[0]
+	s.turns = s.turns[1:]
+	var batch []*entry
+	for len(t.ready) > 0 && len(batch) < s.batchSize {
+		q := t.ready[0]
+		t.ready = t.ready[1:]
+		q.offered = false
+		if len(q.entries) == 0 { // its lane was lost
+			s.close(q)
+			continue
+		}
+		for len(q.entries) > 0 && len(batch) < s.batchSize && q.entries[0].message.Topic == t.name {
+			batch = append(batch, q.entries[0])
+			q.entries = q.entries[1:]
+			q.running = true
+		}
+		if !q.running { // a late committer of another topic has become its head
+			s.offer(q)
+		}
+	}
+	if len(t.ready) > 0 {
+		s.turns = append(s.turns, t)
+	} else {
+		t.ready, t.turn = nil, false
+	}
+	s.running += len(batch)
+	t.running += len(batch)
+	s.forget(t)
+	return batch
+}
+
+// finish records how a batch ended. Keys whose messages all succeeded or died go on at once; the others wait
+// until that is settled.
+func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.topic(batch[0].message.Topic)
+	s.running -= len(batch)
+	t.running -= len(batch)
+	for i, e := range batch {
+		e.outcome = outcomes[i]
+		s.finished = append(s.finished, e)
+		if e.outcome.Verdict == Retry || e.outcome.Verdict == Postpone {
+			e.queue.blocked = true
+		}
+	}
+	for i, e := range batch {
+		if i+1 == len(batch) || batch[i+1].queue != e.queue { // the last one of its queue
+			s.rest(e.queue)
+		}
+	}
+	s.forget(t)
+	s.work.Broadcast()
+	s.signal()
+}
+
+// rest ends the run of a queue.
+func (s *scheduler) rest(q *queue) {
+	q.running = false
+	switch {
+	case q.blocked:
+		for _, waiting := range q.entries { // they come back behind the one that failed
+			waiting.outcome = Outcome{Verdict: Postpone}
+			s.finished = append(s.finished, waiting)
+		}
+		q.entries = nil
+	case len(q.entries) > 0:
+		s.offer(q)
+	default:
+		s.close(q)
+	}
+}
+
+// close forgets the queue of a key of which nothing is in memory but what is done.
+func (s *scheduler) close(q *queue) {
+	if q.keyed {
+		delete(s.keys, q.key)
+	}
+}
+
+func (s *scheduler) forget(t *topicQueue) {
+	if t.running == 0 && !t.turn {
+		delete(s.topics, t.name)
+	}
+}
+
+func (s *scheduler) signal() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// takeFinished returns what is to be settled. Whoever takes it settles it, however often that needs trying.
+func (s *scheduler) takeFinished() []*entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	finished := s.finished
+	s.finished = nil
+	return finished
+}
+
+// settled forgets messages. Their keys are open again: from now on the database knows who must wait.
+func (s *scheduler) settled(entries []*entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range entries {
+		s.remove(e)
+		if e.outcome.Verdict == Retry || e.outcome.Verdict == Postpone {
+			s.close(e.queue)
+		}
+	}
+}
+
+func (s *scheduler) remove(e *entry) {
+	delete(s.messages, e.message.Ref.ID)
+	if s.perLane[e.message.Ref.Lane]--; s.perLane[e.message.Ref.Lane] == 0 {
+		delete(s.perLane, e.message.Ref.Lane)
+	}
+}
+
+// drop forgets the messages of some lanes that wait; those that run end as they end.
+func (s *scheduler) drop(lanes []int) {
+	dropped := map[int]bool{}
+	for _, lane := range lanes {
+		dropped[lane] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.messages {
+		if !dropped[e.message.Ref.Lane] {
+			continue
+		}
+		for i, waiting := range e.queue.entries {
+			if waiting == e {
+				e.queue.entries = append(e.queue.entries[:i:i], e.queue.entries[i+1:]...)
+				s.remove(e)
+				break
+			}
+		}
+	}
+}
+
+// stop hands out nothing more.
+func (s *scheduler) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	s.work.Broadcast()
+}
+
+// extend moves the time after which nothing is handed out.
+func (s *scheduler) extend(deadline time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = deadline
+	s.work.Broadcast()
+}
+
+// known returns the ids in memory.
+func (s *scheduler) known() []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := make([]int64, 0, len(s.messages))
+	for id := range s.messages {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// inLane returns the number of messages of a lane in memory.
+func (s *scheduler) inLane(lane int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.perLane[lane]
+}
+
+// size returns the number of messages in memory, and how many of them run.
+func (s *scheduler) size() (all, running int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.messages), s.running
+}
+
+// inFlight returns the number of running messages of each topic.
+func (s *scheduler) inFlight() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := map[string]int{}
+	for name, t := range s.topics {
+		if t.running > 0 {
+			counts[name] = t.running
+		}
+	}
+	return counts
+}

@@ -1,0 +1,125 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// statementTimeout bounds each statement of ours: far more than one takes, and an end when a connection hangs.
+const statementTimeout = 30 * time.Second
+
+// MaxLanes keeps a fetch, which has a part for each lane, within SQLite's limit on compound statements.
+const MaxLanes = 256
+
+// Executor runs statements: a *sql.DB, *sql.Tx or *sql.Conn.
+type Executor interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Spool is a named spool of one database. It is safe for concurrent use.
+type Spool struct {
+	statements *dialect.Statements
+	name       string
+	lanes      int
+	bell       string
+
+	mu   sync.Mutex
+	id   int64 // 0 until known to be committed
+	turn int   // next lane for a message without a key
+}
+
+// ErrLanes is returned where a spool has another number of lanes than the configuration says.
+var ErrLanes = errors.New("number of lanes differs from the stored one")
+
+// New describes a spool; [Spool.Open] finds it in the database.
+func New(statements *dialect.Statements, name string, lanes int) *Spool {
+	return &Spool{
+		statements: statements, name: name, lanes: lanes,
+		bell: string(statements.Kind) + " " + statements.Names.Table("messages") + " " + name,
+	}
+}
+
+// Name returns the name of the spool.
+func (s *Spool) Name() string { return s.name }
+
+// maxChannel is what PostgreSQL takes as the name of a channel, in bytes.
+const maxChannel = 63
+
+// Channel returns the name under which NOTIFY announces messages of this spool. A name that is too long is hashed.
+func (s *Spool) Channel() string {
+	channel := s.statements.Names.Prefix + s.name
+	if len(channel) > maxChannel {
+		return fmt.Sprintf("%s%016x", s.statements.Names.Prefix, uint64(postbox.KeyHash(s.name))) //nolint:gosec // the bits are kept
+	}
+	return channel
+}
+
+// Open finds the spool, or registers it with its number of lanes, and returns its id. It fails with
+// [ErrLanes] where the spool is stored with another number of lanes: the same key would live in two of them.
+// Inside a transaction that registers it the id is not remembered, since the transaction may roll back.
+func (s *Spool) Open(ctx context.Context, db Executor) (int64, error) {
+	if id := s.openedID(); id != 0 {
+		return id, nil
+	}
+	id, lanes, err := s.find(ctx, db, s.statements.FindSpool)
+	registered := false
+	if errors.Is(err, sql.ErrNoRows) {
+		if _, err := db.ExecContext(ctx, s.statements.RegisterSpool, s.name, s.lanes); err != nil {
+			return 0, fmt.Errorf("register spool %q: %w", s.name, err)
+		}
+		registered = true
+		id, lanes, err = s.find(ctx, db, s.statements.FindNewSpool)
+	}
+	if err != nil {
+		return 0, s.openError(err)
+	}
+	if lanes != s.lanes {
+		return 0, fmt.Errorf("spool %q is stored with %d lanes and configured with %d: configure %d, or drain the spool and change the stored number: %w",
+			s.name, lanes, s.lanes, lanes, ErrLanes)
+	}
+	if _, inTx := db.(*sql.Tx); !registered || !inTx {
+		s.mu.Lock()
+		s.id = id
+		s.mu.Unlock()
+	}
+	return id, nil
+}
+
+func (s *Spool) openedID() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id
+}
+
+func (s *Spool) find(ctx context.Context, db Executor, query string) (id int64, lanes int, err error) {
+	err = db.QueryRowContext(ctx, query, s.name).Scan(&id, &lanes)
+	return id, lanes, err
+}
+
+func (s *Spool) openError(err error) error {
+	if dialect.Classify(err) == dialect.MissingTable {
+		return fmt.Errorf("open spool %q: the tables are not there, call postbox.Migrate first: %w", s.name, err)
+	}
+	return fmt.Errorf("open spool %q: %w", s.name, err)
+}
+
+// laneOf returns the lane of a message: that of its key, or, without one, any lane in turn.
+func (s *Spool) laneOf(key string) (lane int, hash *int64) {
+	if key != "" {
+		h := postbox.KeyHash(key)
+		return postbox.Lane(h, s.lanes), &h
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn = (s.turn + 1) % s.lanes
+	return s.turn, nil
+}

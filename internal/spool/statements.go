@@ -1,0 +1,18 @@
+package spool
+
+import (
+	"errors"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// StatementsFor checks what a user says of the database and returns the statements for it. The error names all that
+// is wrong.
+func StatementsFor(d postbox.Dialect, tables postbox.Tables) (*dialect.Statements, error) {
+	names, err := dialect.NewNames(tables.Schema, tables.Prefix)
+	if err := errors.Join(d.Validate(), err); err != nil {
+		return nil, err
+	}
+	return dialect.New(dialect.Kind(d), names)
+}

@@ -1,0 +1,73 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// affected returns the number of changed rows.
+func affected(result sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// conflictTries is how often a transaction of ours is run before a conflict with another one is an error.
+const conflictTries = 5
+
+// InTx runs fn in a transaction, again when it conflicts with another one. A lost answer to the commit is
+// [postbox.ErrCommitUnknown].
+func InTx(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) error {
+	var err error
+	for range conflictTries {
+		if err = once(ctx, db, statements, fn); err == nil || dialect.Classify(err) != dialect.Conflict {
+			return err
+		}
+	}
+	return err
+}
+
+func once(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: statements.Isolation})
+	if err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		return errors.Join(err, ignoreDone(tx.Rollback()))
+	}
+	return Commit(ctx, conn, tx)
+}
+
+// ignoreDone drops the error of rolling back what the driver has rolled back already.
+func ignoreDone(err error) error {
+	if errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return err
+}
+
+// Commit commits a transaction of conn and tells apart, by its error, one that certainly was rolled back from one of
+// which nobody knows: then it is [postbox.ErrCommitUnknown]. It was rolled back if the server says so with a code of
+// its own, or if the connection lives: then the server did answer, and a driver reports in its own words that it
+// rolled back a transaction in which a statement had failed.
+func Commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
+	err := tx.Commit()
+	if err == nil || errors.Is(err, sql.ErrTxDone) || dialect.RolledBack(err) {
+		return err
+	}
+	if !dialect.Coded(err) && conn.PingContext(ctx) == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", postbox.ErrCommitUnknown, err)
+}

@@ -1,0 +1,101 @@
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// work handles batches until the scheduler stops.
+func (d *Drainer) work(ctx context.Context) {
+	for {
+		batch := d.scheduler.take()
+		if batch == nil {
+			return
+		}
+		d.scheduler.finish(batch, d.handle(ctx, batch))
+	}
+}
+
+// handle gives the handler what is fit for it. A message that cannot be decoded is dead at once, with its stored
+// form kept; one that is gone was settled by whoever took the lane.
+func (d *Drainer) handle(ctx context.Context, batch []*entry) []Outcome {
+	outcomes := make([]Outcome, len(batch))
+	messages := make([]*Message, 0, len(batch))
+	at := make([]int, 0, len(batch))
+	for i, e := range batch {
+		outcome, fit := d.prepare(ctx, e.message)
+		if !fit {
+			outcomes[i] = outcome
+			if outcome.Verdict == Postpone { // the rest may be of the same key: all wait
+				for j := i; j < len(batch); j++ {
+					outcomes[j] = outcome
+				}
+				break
+			}
+			continue
+		}
+		messages, at = append(messages, e.message), append(at, i)
+	}
+	if len(messages) == 0 {
+		return outcomes
+	}
+	for i, outcome := range d.protect(ctx, messages) {
+		outcomes[at[i]] = outcome
+	}
+	return outcomes
+}
+
+func (d *Drainer) prepare(ctx context.Context, m *Message) (outcome Outcome, fit bool) {
+	if !m.loaded {
+		found, err := d.loadPayload(ctx, m)
+		if err != nil {
+			return Outcome{Verdict: Postpone, Err: err}, false
+		}
+		if !found {
+			return Outcome{Verdict: Done}, false
+		}
+	}
+	if m.broken != nil {
+		return Outcome{Verdict: Dead, Err: m.broken}, false
+	}
+	return Outcome{}, true
+}
+
+// protect turns a panic of the handler into a failure of the batch.
+func (d *Drainer) protect(ctx context.Context, messages []*Message) (outcomes []Outcome) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err := fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
+			outcomes = make([]Outcome, len(messages))
+			for i := range outcomes {
+				outcomes[i] = Outcome{Verdict: Retry, Err: err}
+			}
+		}
+	}()
+	outcomes = d.handler.Handle(ctx, messages)
+	if len(outcomes) != len(messages) {
+		panic(fmt.Sprintf("handler returned %d outcomes for %d messages", len(outcomes), len(messages)))
+	}
+	return outcomes
+}
+
+// OutcomeOf turns a handler's error into an outcome, by what the error says of itself: [postbox.Permanent] and
+// [postbox.RetryAfter] are obeyed, anything else is retried, nil is done.
+func OutcomeOf(err error) Outcome {
+	var permanent *postbox.PermanentError
+	var later *postbox.RetryAfterError
+	switch {
+	case err == nil:
+		return Outcome{Verdict: Done}
+	case errors.As(err, &permanent):
+		return Outcome{Verdict: Dead, Err: err}
+	case errors.As(err, &later):
+		return Outcome{Verdict: Retry, Err: err, After: later.After}
+	default:
+		return Outcome{Verdict: Retry, Err: err}
+	}
+}

@@ -1,0 +1,129 @@
+package forwarder
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// circuits remember which topics have an outage. While one has, nothing is read for it; after a pause one
+// message probes it, and the pause grows as long as that fails. It is safe for concurrent use.
+type circuits struct {
+	failuresInRow      int
+	probeMin, probeMax time.Duration
+	// again is called when messages for a topic are wanted again.
+	again func()
+
+	mu     sync.Mutex
+	topics map[string]*circuit
+}
+
+// circuit is the state of one topic that is not simply healthy.
+type circuit struct {
+	failed  map[string]struct{} // messages that failed in a row, for reasons that nobody knows
+	open    bool
+	probing bool
+	timer   *time.Timer
+	until   time.Time
+	pauses  *backoff.ExponentialBackOff
+}
+
+func newCircuits(config Config, again func()) *circuits {
+	return &circuits{
+		failuresInRow: config.FailuresInRow, probeMin: config.ProbeMin, probeMax: config.ProbeMax,
+		again: again, topics: map[string]*circuit{},
+	}
+}
+
+// allow says whether something may be published to the topic. In an outage it allows one probe at a time.
+func (c *circuits) allow(topic string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.topics[topic]
+	if state == nil || !state.open {
+		return true
+	}
+	if state.probing || time.Now().Before(state.until) {
+		return false
+	}
+	state.probing = true
+	return true
+}
+
+// excluded returns the topics for which nothing shall be read.
+func (c *circuits) excluded() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var topics []string
+	for topic, state := range c.topics {
+		if state.open && (state.probing || time.Now().Before(state.until)) {
+			topics = append(topics, topic)
+		}
+	}
+	return topics
+}
+
+// reached says that the broker answered for the topic: the outage, if there was one, is over.
+func (c *circuits) reached(topic string) {
+	c.mu.Lock()
+	state := c.topics[topic]
+	delete(c.topics, topic)
+	c.mu.Unlock()
+	if state != nil && state.open {
+		state.timer.Stop()
+		c.again()
+	}
+}
+
+// failed counts a message that failed for a reason that nobody knows. It reports true, and opens the circuit,
+// when so many different ones have failed in a row that it must be an outage.
+func (c *circuits) failed(topic, messageID string) (outage bool) {
+	c.mu.Lock()
+	state := c.state(topic)
+	state.failed[messageID] = struct{}{}
+	outage = state.open || len(state.failed) >= c.failuresInRow
+	c.mu.Unlock()
+	if outage {
+		c.trip(topic)
+	}
+	return outage
+}
+
+// trip opens the circuit of a topic, or keeps it open after a probe. It reports whether it was closed.
+func (c *circuits) trip(topic string) (first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.state(topic)
+	if state.open && !state.probing {
+		return false // one of several that failed together
+	}
+	first = !state.open
+	pause := state.pauses.NextBackOff()
+	state.open, state.probing = true, false
+	state.until = time.Now().Add(pause)
+	state.timer = time.AfterFunc(pause, c.again)
+	return first
+}
+
+func (c *circuits) state(topic string) *circuit {
+	state := c.topics[topic]
+	if state == nil {
+		pauses := backoff.NewExponentialBackOff()
+		pauses.InitialInterval, pauses.MaxInterval = c.probeMin, c.probeMax
+		state = &circuit{failed: map[string]struct{}{}, pauses: pauses}
+		c.topics[topic] = state
+	}
+	return state
+}
+
+// stop ends the timers.
+func (c *circuits) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, state := range c.topics {
+		if state.timer != nil {
+			state.timer.Stop()
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package forwarder
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// Config says how an outbox is drained.
+type Config struct {
+	// Dialect of the database. Required.
+	Dialect postbox.Dialect
+	// Tables says where the tables are. The zero value is the default place.
+	Tables postbox.Tables
+	// Outbox is the name of the outbox. Defaults to "outbox".
+	Outbox string
+	// Lanes is the number of shards by ordering key; see [PublisherConfig]. Defaults to 32.
+	Lanes int
+
+	// Concurrency is the number of calls to the broker's publisher at a time. Defaults to 64.
+	Concurrency int
+	// BatchSize is the most messages of one topic in one such call. A publisher that sends them one after the
+	// other, as Watermill's for Kafka does, is faster with 1 and concurrency; one with a cost a call, as that for
+	// AMQP, with 100. When a call fails, its messages are published again one by one. Defaults to 1.
+	BatchSize int
+	// PageSize is the number of messages to read at once; up to twice as many are held in memory, each with its
+	// payload when that is small. Defaults to 500.
+	PageSize int
+	// PollMin and PollMax bound the pause between two looks that find nothing; it doubles from one to the
+	// other. Polling is what finds messages for sure, wake-ups are what makes it fast. Default to 5 ms and 1 s.
+	PollMin, PollMax time.Duration
+	// ListenDSN is where lib/pq shall LISTEN for wake-ups from other processes, on PostgreSQL; it takes one
+	// connection. Defaults to none: other processes' messages are found by polling.
+	ListenDSN string
+
+	// Lease is how long the lanes of a crashed process stay its own; a living one renews after a third of it.
+	// Defaults to 15 s.
+	Lease time.Duration
+	// MaxAttempts is the number of failed attempts after which a message is a dead letter. Defaults to 10.
+	MaxAttempts int
+	// BackoffBase and BackoffCap bound the pause before the next attempt: the base doubled by each failure up to
+	// the cap, of which a random part is taken. Default to 1 s and 60 s.
+	BackoffBase, BackoffCap time.Duration
+	// Classify tells outages from faults of a message; the helpers for Kafka and AMQP have one each. What it does
+	// not know goes to [postbox.ClassifyNetwork]. Defaults to that alone.
+	Classify postbox.Classifier
+	// FailuresInRow is the number of different messages to one topic that must fail in a row, with errors that
+	// nobody knows, to be taken for an outage of that topic. Defaults to 5.
+	FailuresInRow int
+	// ProbeMin and ProbeMax bound the pause after which a topic in an outage is tried again; it grows from one to
+	// the other. Default to 100 ms and 30 s.
+	ProbeMin, ProbeMax time.Duration
+	// DeadLetterRetention is how long dead letters and failures are kept. Defaults to 30 days; negative keeps them.
+	DeadLetterRetention time.Duration
+
+	// Sources are tables of other outboxes to take messages from.
+	Sources []Source
+
+	// Router, if set, runs the forwarder: it starts and stops with it.
+	Router *message.Router
+	// Name of the forwarder in its router and in logs. Defaults to "postbox_forwarder_" and the outbox.
+	Name string
+	// CloseTimeout is how long calls to the broker may go on after Close; then their context is cancelled and
+	// their messages are published again later. Defaults to 30 s.
+	CloseTimeout time.Duration
+}
+
+func (c *Config) setDefaults() {
+	c.Outbox = cmp.Or(c.Outbox, DefaultOutbox)
+	c.Lanes = cmp.Or(c.Lanes, DefaultLanes)
+	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
+	c.BatchSize = cmp.Or(c.BatchSize, DefaultBatchSize)
+	c.PageSize = cmp.Or(c.PageSize, DefaultPageSize)
+	c.PollMin = cmp.Or(c.PollMin, DefaultPollMin)
+	c.PollMax = cmp.Or(c.PollMax, max(DefaultPollMax, c.PollMin))
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, DefaultMaxAttempts)
+	c.BackoffBase = cmp.Or(c.BackoffBase, DefaultBackoffBase)
+	c.BackoffCap = cmp.Or(c.BackoffCap, max(DefaultBackoffCap, c.BackoffBase))
+	c.FailuresInRow = cmp.Or(c.FailuresInRow, DefaultFailuresInRow)
+	c.ProbeMin = cmp.Or(c.ProbeMin, DefaultProbeMin)
+	c.ProbeMax = cmp.Or(c.ProbeMax, max(DefaultProbeMax, c.ProbeMin))
+	c.DeadLetterRetention = cmp.Or(c.DeadLetterRetention, DefaultRetention)
+	c.Name = cmp.Or(c.Name, "postbox_forwarder_"+c.Outbox)
+	c.CloseTimeout = cmp.Or(c.CloseTimeout, DefaultCloseTimeout)
+	if c.Classify == nil {
+		c.Classify = postbox.ClassifyNetwork
+	} else {
+		c.Classify = postbox.Classifiers(c.Classify, postbox.ClassifyNetwork)
+	}
+	for i := range c.Sources {
+		c.Sources[i].setDefaults(c.Dialect)
+	}
+}
+
+// Validate returns all that is wrong with the configuration.
+func (c Config) Validate() error {
+	problems := []error{validateOutbox(c.Dialect, c.Tables, c.Outbox, c.Lanes)}
+	for name, n := range map[string]int{
+		"Concurrency": c.Concurrency, "BatchSize": c.BatchSize, "PageSize": c.PageSize,
+		"MaxAttempts": c.MaxAttempts, "FailuresInRow": c.FailuresInRow,
+	} {
+		if n < 1 {
+			problems = append(problems, fmt.Errorf("%s: %d is not positive", name, n))
+		}
+	}
+	for name, d := range map[string]time.Duration{
+		"PollMin": c.PollMin, "BackoffBase": c.BackoffBase, "ProbeMin": c.ProbeMin, "CloseTimeout": c.CloseTimeout,
+	} {
+		if d <= 0 {
+			problems = append(problems, fmt.Errorf("%s: %s is not positive", name, d))
+		}
+	}
+	for name, pair := range map[string][2]time.Duration{
+		"Poll": {c.PollMin, c.PollMax}, "Backoff": {c.BackoffBase, c.BackoffCap}, "Probe": {c.ProbeMin, c.ProbeMax},
+	} {
+		if pair[0] > pair[1] {
+			problems = append(problems, fmt.Errorf("%s: the lower bound %s is above the upper one, %s", name, pair[0], pair[1]))
+		}
+	}
+	if c.Lease < minLease {
+		problems = append(problems, fmt.Errorf("Lease: %s is less than %s, which a slow moment of the database may last", c.Lease, minLease))
+	}
+	if c.ListenDSN != "" && c.Dialect != postbox.PostgreSQL {
+		problems = append(problems, fmt.Errorf("ListenDSN: only PostgreSQL has LISTEN, the dialect is %s", c.Dialect))
+	}
+	for i, source := range c.Sources {
+		if err := source.Validate(c.Dialect); err != nil {
+			problems = append(problems, fmt.Errorf("Sources[%d]: %w", i, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// minLease is the shortest lease that a process can be expected to renew in time.
+const minLease = time.Second

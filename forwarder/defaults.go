@@ -1,0 +1,46 @@
+package forwarder
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Defaults of the settings in [PublisherConfig] and [Config], which explain them.
+const (
+	DefaultOutbox        = "outbox"
+	DefaultLanes         = 32
+	DefaultMaxPayload    = 16 << 20
+	DefaultPageSize      = 500
+	DefaultConcurrency   = 64
+	DefaultBatchSize     = 1
+	DefaultPollMin       = 5 * time.Millisecond
+	DefaultPollMax       = time.Second
+	DefaultLease         = 15 * time.Second
+	DefaultMaxAttempts   = 10
+	DefaultBackoffBase   = time.Second
+	DefaultBackoffCap    = time.Minute
+	DefaultCloseTimeout  = 30 * time.Second
+	DefaultFailuresInRow = 5
+	DefaultProbeMin      = 100 * time.Millisecond
+	DefaultProbeMax      = 30 * time.Second
+	DefaultRetention     = 30 * 24 * time.Hour
+)
+
+// validateOutbox checks what a publisher and a forwarder of one outbox have in common.
+func validateOutbox(d postbox.Dialect, tables postbox.Tables, outbox string, lanes int) error {
+	_, err := spool.StatementsFor(d, tables)
+	if len(outbox) > maxOutboxName {
+		err = errors.Join(err, fmt.Errorf("outbox %q: the name has more than %d bytes", outbox, maxOutboxName))
+	}
+	if lanes < 1 || lanes > spool.MaxLanes {
+		err = errors.Join(err, fmt.Errorf("lanes: %d is not between 1 and %d", lanes, spool.MaxLanes))
+	}
+	return err
+}
+
+// maxOutboxName leaves room for the table prefix in the name of a NOTIFY channel, which has 63 bytes at most.
+const maxOutboxName = 30

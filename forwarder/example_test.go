@@ -1,0 +1,71 @@
+package forwarder_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+)
+
+// An outbox from end to end: a transaction that rolls back leaves nothing, one that commits is forwarded.
+func Example() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	dir, err := os.MkdirTemp("", "postbox")
+	must(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=journal_mode(WAL)&_txlock=immediate")
+	must(err)
+	defer func() { _ = db.Close() }()
+	db.SetMaxOpenConns(1)
+	must(postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}))
+
+	broker := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	received, err := broker.Subscribe(ctx, "orders")
+	must(err)
+	fwd, err := forwarder.New(db, broker, forwarder.Config{Dialect: postbox.SQLite}, nil)
+	must(err)
+	ended := make(chan error, 1)
+	go func() { ended <- fwd.Run(ctx) }()
+
+	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
+	must(err)
+	defer func() { _ = outbox.Close() }()
+	for _, order := range []string{"refused", "accepted"} {
+		err := forwarder.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
+			msg := message.NewMessage(postbox.NewMessageID(), []byte(order))
+			msg.SetContext(ctx)
+			if err := outbox.Publish("orders", msg); err != nil {
+				return err
+			}
+			if order == "refused" {
+				return fmt.Errorf("no stock")
+			}
+			return nil
+		})
+		fmt.Println(order, err)
+	}
+
+	msg := <-received
+	msg.Ack()
+	fmt.Println("forwarded:", string(msg.Payload))
+	must(fwd.Close())
+	must(<-ended)
+	// Output:
+	// refused no stock
+	// accepted <nil>
+	// forwarded: accepted
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,168 @@
+package forwarder
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Forwarder drains an outbox into a Watermill publisher. Run it alone or give it a router; run as many as you
+// like, also in one process: they share the lanes of the outbox, each message is published by one of them.
+//
+// It publishes each message at least once. It crashes harmlessly: what was published and not yet noted is
+// published again, by whoever gets the lanes after the lease. It needs a pool of two connections to do
+// everything without waiting, and works with one. It keeps its statements prepared: behind a pooler such as PgBouncer
+// in transaction mode, give it a connection of its own.
+type Forwarder struct {
+	config     Config
+	db         *sql.DB
+	statements *dialect.Statements
+	spool      *spool.Spool
+	drainer    *spool.Drainer
+	relay      *relay
+	logger     watermill.LoggerAdapter
+
+	mu      sync.Mutex
+	started bool
+	cancel  context.CancelFunc
+	closed  bool
+	ended   chan struct{}
+}
+
+// New returns a forwarder from the outbox in db to the publisher, which stays open when the forwarder closes. A
+// nil logger logs nothing. With config.Router it is added to that router, and starts with it.
+func New(db *sql.DB, publisher message.Publisher, config Config, logger watermill.LoggerAdapter) (*Forwarder, error) {
+	if db == nil || publisher == nil {
+		return nil, errors.New("forwarder: the database or the publisher is nil")
+	}
+	config.Sources = append([]Source(nil), config.Sources...) // setDefaults must not write into the caller's
+	config.setDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("forwarder: invalid config: %w", err)
+	}
+	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	if err != nil {
+		return nil, fmt.Errorf("forwarder: %w", err)
+	}
+	if logger == nil {
+		logger = watermill.NopLogger{}
+	}
+	logger = logger.With(watermill.LogFields{"forwarder": config.Name})
+	f := &Forwarder{
+		config: config, db: db, statements: statements, logger: logger,
+		spool: spool.New(statements, config.Outbox, config.Lanes), ended: make(chan struct{}),
+	}
+	f.relay = &relay{publisher: publisher, classify: config.Classify, logger: logger}
+	f.drainer = spool.NewDrainer(db, f.spool, f.relay, f.drainerConfig(), logger)
+	f.relay.circuits = newCircuits(config, f.drainer.Rescan)
+	if config.Router != nil {
+		if err := f.addTo(config.Router); err != nil {
+			return nil, fmt.Errorf("forwarder: %w", err)
+		}
+	}
+	return f, nil
+}
+
+func (f *Forwarder) drainerConfig() spool.Config {
+	process := spool.ProcessName()
+	return spool.Config{
+		Holder: process + " " + postbox.NewMessageID(), Process: process,
+		PageSize: f.config.PageSize, InlineBytes: spool.InlineBytes,
+		Workers: f.config.Concurrency, BatchSize: f.config.BatchSize,
+		PollMin: f.config.PollMin, PollMax: f.config.PollMax,
+		Lease: f.config.Lease, Renew: f.config.Lease / spool.LeaseRenewals,
+		MaxAttempts: f.config.MaxAttempts, Backoff: spool.Backoff{Base: f.config.BackoffBase, Cap: f.config.BackoffCap},
+		Close: f.config.CloseTimeout,
+	}
+}
+
+// Run forwards until ctx ends or Close is called, and returns after a clean stop: it takes nothing more, waits
+// for calls to the broker up to the close timeout, notes what they achieved and hands its lanes back. It
+// waits for a database that is away. It returns an error where waiting does not help: the tables are missing,
+// or the outbox has another number of lanes. It can be called once.
+func (f *Forwarder) Run(ctx context.Context) error {
+	if f.config.Router != nil {
+		return fmt.Errorf("forwarder %q runs with its router: call Run of the router", f.config.Name)
+	}
+	return f.run(ctx)
+}
+
+func (f *Forwarder) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := f.begin(cancel); err != nil {
+		return err
+	}
+	defer close(f.ended)
+	defer f.relay.circuits.stop()
+
+	var beside sync.WaitGroup
+	f.runBeside(ctx, &beside)
+	err := f.drainer.Run(ctx)
+	cancel()
+	beside.Wait()
+	if err != nil {
+		return fmt.Errorf("forwarder: %w", err)
+	}
+	return nil
+}
+
+// begin makes sure that a forwarder runs once, and not after Close.
+func (f *Forwarder) begin(cancel context.CancelFunc) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return fmt.Errorf("forwarder %q: %w", f.config.Name, postbox.ErrClosed)
+	}
+	if f.started {
+		return fmt.Errorf("forwarder %q runs already", f.config.Name)
+	}
+	f.started, f.cancel = true, cancel
+	return nil
+}
+
+// runBeside starts what runs beside the drainer.
+func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
+	if f.config.ListenDSN != "" {
+		beside.Go(func() { f.listen(ctx) })
+	}
+	for _, source := range f.config.Sources {
+		transfer := newTransfer(f.db, f.statements, f.spool, source, postbox.OrderingKey, f.logger)
+		beside.Go(func() { transfer.Run(ctx) })
+	}
+	if f.config.DeadLetterRetention > 0 {
+		cleaner := spool.NewCleaner(f.db, f.statements, f.drainerConfig().Holder, spool.CleanerConfig{
+			DeadLetters: f.config.DeadLetterRetention, Failures: f.config.DeadLetterRetention,
+		}, f.logger)
+		beside.Go(func() { cleaner.Run(ctx) })
+	}
+}
+
+// Running is closed when the forwarder has opened the outbox and looked at it for the first time.
+func (f *Forwarder) Running() <-chan struct{} { return f.drainer.Ready() }
+
+// InFlight returns how many messages of each topic are being published by this forwarder now.
+func (f *Forwarder) InFlight() map[string]int { return f.drainer.InFlight() }
+
+// Close stops the forwarder cleanly and waits for the end of Run. It can be called twice, and before Run, which
+// then fails with [postbox.ErrClosed].
+func (f *Forwarder) Close() error {
+	f.mu.Lock()
+	f.closed = true
+	started, cancel := f.started, f.cancel
+	f.mu.Unlock()
+	if started {
+		cancel()
+		<-f.ended
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package forwarder
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Executor runs statements: a *sql.Tx, or whatever wraps one.
+type Executor interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Publisher writes messages to the outbox, through the transaction in each message's context. One long-lived
+// Publisher serves a whole process, and it makes Watermill's CQRS buses transactional, since they hand the
+// context on.
+//
+// It is safe for concurrent use, as far as a transaction is. A call to Publish is one INSERT, or a few where the
+// database's limits ask for it; with a transaction it opens no other connection. After a crash the messages are
+// there if the transaction had committed.
+type Publisher struct {
+	config    PublisherConfig
+	db        *sql.DB
+	spool     *spool.Spool
+	prepared  *spool.Prepared
+	announcer *spool.Announcer
+	closed    atomic.Bool
+}
+
+// NewPublisher returns a publisher for the outbox in db. A nil logger logs nothing.
+func NewPublisher(db *sql.DB, config PublisherConfig, logger watermill.LoggerAdapter) (*Publisher, error) {
+	if db == nil {
+		return nil, errors.New("outbox publisher: the database is nil")
+	}
+	config.setDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("outbox publisher: invalid config: %w", err)
+	}
+	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	if err != nil {
+		return nil, fmt.Errorf("outbox publisher: %w", err)
+	}
+	if logger == nil {
+		logger = watermill.NopLogger{}
+	}
+	outbox := spool.New(statements, config.Outbox, config.Lanes)
+	notifyThrough := db
+	if config.DisableNotify {
+		notifyThrough = nil
+	}
+	return &Publisher{
+		config: config, db: db, spool: outbox,
+		prepared: spool.NewPrepared(db), announcer: spool.NewAnnouncer(outbox, notifyThrough, logger),
+	}, nil
+}
+
+// Publish writes the messages to the outbox. They must all carry the same transaction: see
+// [postbox.ContextWithTx] and [InTx]. Without one it returns [postbox.ErrNoTransaction], unless the config
+// allows autocommit; then they are committed together.
+//
+// A message without a UUID is stored under a new one. Delays set with Watermill's components/delay are obeyed,
+// by the database's clock. After an error of the database the transaction must be rolled back.
+func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	ctx := messages[0].Context()
+	tx, inTx := postbox.TxFromContext(ctx)
+	for _, msg := range messages[1:] {
+		if other, _ := postbox.TxFromContext(msg.Context()); other != tx {
+			return fmt.Errorf("publish to topic %q: the messages carry different transactions, publish them one by one", topic)
+		}
+	}
+	switch {
+	case inTx:
+		if err := p.write(ctx, tx, topic, messages); err != nil {
+			return err
+		}
+		if !postbox.AfterCommit(ctx, p.announcer.Announce) {
+			p.spool.Ring() // the commit is near: look more often
+		}
+		return nil
+	case p.config.AllowAutocommit:
+		return p.autocommit(ctx, topic, messages)
+	default:
+		return fmt.Errorf("publish to topic %q: %w: set the message's context with postbox.ContextWithTx, use forwarder.InTx, or set AllowAutocommit",
+			topic, postbox.ErrNoTransaction)
+	}
+}
+
+// conflictTries is how often a transaction of our own is run before its conflict with another one is an error.
+const conflictTries = 5
+
+// autocommit writes the messages in a transaction of their own.
+func (p *Publisher) autocommit(ctx context.Context, topic string, messages []*message.Message) error {
+	var err error
+	for range conflictTries {
+		err = InTx(ctx, p.db, func(ctx context.Context, tx *sql.Tx) error {
+			postbox.AfterCommit(ctx, p.announcer.Announce)
+			return p.write(ctx, tx, topic, messages)
+		})
+		if dialect.Classify(err) != dialect.Conflict {
+			break
+		}
+	}
+	return err
+}
+
+// Bind returns a publisher that writes through tx, whatever the context says. It is for code that hands
+// transactions around by itself, and costs nothing to make.
+func (p *Publisher) Bind(tx Executor) message.Publisher { return boundPublisher{p: p, tx: tx} }
+
+// Announce wakes the forwarders. Call it after a commit that [InTx] did not make; without it they find the
+// messages at their next look. It does not wait for anything.
+func (p *Publisher) Announce() { p.announcer.Announce() }
+
+// Close lets go of prepared statements; it leaves the database and the forwarders alone. Publish fails with
+// [postbox.ErrClosed] afterwards. A router closes the publishers of its handlers: give it a shared one in
+// [KeepOpen]. It can be called twice.
+func (p *Publisher) Close() error {
+	p.closed.Store(true)
+	p.announcer.Close()
+	p.prepared.Close()
+	return nil
+}
+
+func (p *Publisher) write(ctx context.Context, db Executor, topic string, messages []*message.Message) error {
+	if p.closed.Load() {
+		return fmt.Errorf("publish to topic %q: outbox publisher: %w", topic, postbox.ErrClosed)
+	}
+	drafts := make([]spool.Draft, len(messages))
+	for i, msg := range messages {
+		draft, err := p.config.draft(topic, msg)
+		if err != nil {
+			return fmt.Errorf("publish to topic %q: message %q: %w", topic, msg.UUID, err)
+		}
+		drafts[i] = draft
+	}
+	return p.spool.Append(ctx, db, p.run, drafts)
+}
+
+// run executes an insert, prepared where that is possible.
+func (p *Publisher) run(ctx context.Context, db spool.Executor, query dialect.Query) error {
+	if tx, ok := db.(*sql.Tx); ok && !p.config.DisablePreparedStatements {
+		_, err := p.prepared.InTx(ctx, tx, query)
+		return err
+	}
+	return spool.Run(ctx, db, query)
+}
+
+// boundPublisher writes through one transaction.
+type boundPublisher struct {
+	p  *Publisher
+	tx Executor
+}
+
+// Publish writes the messages through the transaction.
+func (b boundPublisher) Publish(topic string, messages ...*message.Message) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	if err := b.p.write(messages[0].Context(), b.tx, topic, messages); err != nil {
+		return err
+	}
+	b.p.spool.Ring()
+	return nil
+}
+
+// Close does nothing: the transaction and the publisher belong to others.
+func (b boundPublisher) Close() error { return nil }
+
+// KeepOpen returns the publisher with a Close that does nothing. A router closes the publisher of a handler
+// as soon as that handler ends, also when others still use it.
+func KeepOpen(publisher message.Publisher) message.Publisher { return keptOpen{publisher} }
+
+type keptOpen struct{ message.Publisher }
+
+// Close does nothing.
+func (keptOpen) Close() error { return nil }

@@ -1,0 +1,59 @@
+package forwarder
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// PublisherConfig says how messages are written to the outbox.
+type PublisherConfig struct {
+	// Dialect of the database. Required.
+	Dialect postbox.Dialect
+	// Tables says where the tables are. The zero value is the default place.
+	Tables postbox.Tables
+	// Outbox is the name of the outbox; a database can have several. Defaults to "outbox".
+	Outbox string
+	// Lanes is the number of shards by ordering key, and so the most processes that can share the outbox. It is
+	// stored with the outbox: publishers and forwarders configured otherwise refuse to work. At most 256.
+	// Defaults to 32.
+	Lanes int
+
+	// OrderingKey returns the key of a message; messages without one ("") are in no order. It travels as the
+	// metadata [postbox.OrderingKey]. Defaults to reading that metadata.
+	OrderingKey func(topic string, msg *message.Message) string
+	// MaxPayload is the largest payload and metadata together, in bytes; a larger message is an error.
+	// Defaults to 16 MiB. MySQL needs a max_allowed_packet above it.
+	MaxPayload int
+	// AllowAutocommit lets a message without a transaction in its context be committed by itself. By default
+	// that is [postbox.ErrNoTransaction], because it is most often a forgotten context.
+	AllowAutocommit bool
+	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode. Without prepared
+	// statements lib/pq needs a second round trip unless its option binary_parameters=yes is set.
+	DisablePreparedStatements bool
+	// DisableNotify leaves it to polling to wake the forwarders of other processes on PostgreSQL, and saves up to
+	// four NOTIFYs a second.
+	DisableNotify bool
+}
+
+func (c *PublisherConfig) setDefaults() {
+	c.Outbox = cmp.Or(c.Outbox, DefaultOutbox)
+	c.Lanes = cmp.Or(c.Lanes, DefaultLanes)
+	c.MaxPayload = cmp.Or(c.MaxPayload, DefaultMaxPayload)
+	if c.OrderingKey == nil {
+		c.OrderingKey = func(_ string, msg *message.Message) string { return msg.Metadata.Get(postbox.OrderingKey) }
+	}
+}
+
+// Validate returns all that is wrong with the configuration.
+func (c PublisherConfig) Validate() error {
+	err := validateOutbox(c.Dialect, c.Tables, c.Outbox, c.Lanes)
+	if c.MaxPayload < 0 {
+		err = errors.Join(err, fmt.Errorf("max payload: %d bytes is negative", c.MaxPayload))
+	}
+	return err
+}

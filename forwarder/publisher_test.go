@@ -1,0 +1,269 @@
+package forwarder_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/components/cqrs"
+	"github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestPublisher_G1_message_exists_if_and_only_if_the_transaction_committed(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		database.Exec(t, "CREATE TABLE business (id INTEGER)")
+		publisher := publisherFor(t, database, nil)
+		for i, fail := range []bool{false, true, false, true} {
+			err := forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, database.Bind("INSERT INTO business VALUES (?)"), i)
+				require.NoError(t, err)
+				msg := newMessage(fmt.Sprint(i), "")
+				msg.SetContext(ctx)
+				require.NoError(t, publisher.Publish("topic", msg))
+				if fail {
+					return errBroker
+				}
+				return nil
+			})
+			require.Equal(t, fail, err != nil)
+		}
+		require.PanicsWithValue(t, "oh", func() {
+			_ = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+				msg := newMessage("panic", "")
+				msg.SetContext(ctx)
+				require.NoError(t, publisher.Publish("topic", msg))
+				panic("oh")
+			})
+		})
+		require.Equal(t, 2, database.Count(t, "SELECT COUNT(*) FROM business"))
+		require.Equal(t, 2, pending(t, database))
+	})
+}
+
+func TestPublisher_G10_one_connection(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		database.DB.SetMaxOpenConns(1)
+		publisher := publisherFor(t, database, nil)
+		for i := range 5 {
+			inTx(t, database.DB, publisher, "topic", newMessage(fmt.Sprint(i), "key"))
+		}
+		require.Equal(t, 5, pending(t, database))
+	})
+}
+
+func TestPublisher_without_transaction(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		err := publisherFor(t, database, nil).Publish("topic", newMessage("1", ""))
+		require.ErrorIs(t, err, postbox.ErrNoTransaction)
+		require.ErrorContains(t, err, "forwarder.InTx")
+
+		allowed := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.AllowAutocommit = true })
+		require.NoError(t, allowed.Publish("topic", newMessage("1", ""), newMessage("2", "")))
+		require.Equal(t, 2, pending(t, database))
+	})
+}
+
+func TestPublisher_takes_a_transaction_of_another_handle(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		publisher := publisherFor(t, database, nil)
+		other := database.Open(t)
+		for i := range 20 { // its statement is prepared meanwhile, on its own handle
+			inTx(t, database.DB, publisher, "topic", newMessage(fmt.Sprint("own ", i), ""))
+			inTx(t, other, publisher, "topic", newMessage(fmt.Sprint("other ", i), ""))
+		}
+		require.Equal(t, 40, pending(t, database))
+	})
+}
+
+func TestPublisher_bound_to_a_transaction(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		publisher := publisherFor(t, database, nil)
+		tx, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		bound := publisher.Bind(tx)
+		require.NoError(t, bound.Publish("topic", newMessage("1", "")))
+		require.NoError(t, bound.Close())
+		require.NoError(t, bound.Publish("topic", newMessage("2", "")))
+		require.NoError(t, tx.Commit())
+		publisher.Announce()
+		require.Equal(t, 2, pending(t, database))
+	})
+}
+
+func TestPublisher_with_the_CQRS_event_bus(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	bus, err := cqrs.NewEventBusWithConfig(publisherFor(t, database, nil), cqrs.EventBusConfig{
+		GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "events", nil },
+		Marshaler:            cqrs.JSONMarshaler{},
+	})
+	require.NoError(t, err)
+	type orderPlaced struct{ ID string }
+	require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		return bus.Publish(ctx, orderPlaced{ID: "1"})
+	}))
+	require.ErrorIs(t, bus.Publish(t.Context(), orderPlaced{ID: "2"}), postbox.ErrNoTransaction)
+	require.Equal(t, 1, pending(t, database))
+}
+
+func TestPublisher_large_batches_are_split(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		messages := make([]*message.Message, 22_000) // more parameters than any database takes
+		for i := range messages {
+			messages[i] = newMessage(fmt.Sprintf("%06d", i), "key")
+		}
+		inTx(t, database.DB, publisherFor(t, database, nil), "topic", messages...)
+		require.Equal(t, len(messages), pending(t, database))
+	})
+}
+
+func TestPublisher_any_message_survives(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		want := map[string]*message.Message{}
+		for name, metadata := range map[string]message.Metadata{
+			"nil": nil, "empty": {}, "plain": {"a": "b", "": "", "ü": "\u2028"},
+			"nul": {"k\x00": "v\x00"}, "bytes": {"\xff\xfe": "\x80", "ok": "ok"},
+		} {
+			msg := message.NewMessage(strings.Repeat(name, 30)+"\x00\xff", []byte{0, 255, 1})
+			msg.Metadata = metadata
+			want[msg.UUID] = msg
+		}
+		empty := message.NewMessage("no payload", nil)
+		want["no payload"] = empty
+		publisher := publisherFor(t, database, nil)
+		for _, msg := range want {
+			inTx(t, database.DB, publisher, "topic", msg)
+		}
+		to := &broker{}
+		run(t, forwarderFor(t, database, to, nil))
+		eventually(t, func() bool { return pending(t, database) == 0 }, "all are published")
+		got := to.all()
+		require.Len(t, got, len(want))
+		for _, p := range got {
+			sent := want[p.message.UUID]
+			require.NotNil(t, sent)
+			require.Equal(t, string(sent.Payload), string(p.message.Payload))
+			require.Len(t, p.message.Metadata, len(sent.Metadata))
+			for key, value := range sent.Metadata {
+				require.Equal(t, value, p.message.Metadata[key])
+			}
+		}
+	})
+}
+
+func TestPublisher_message_without_id_gets_one_when_written(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	msg := newMessage("", "")
+	inTx(t, database.DB, publisherFor(t, database, nil), "topic", msg)
+	require.Empty(t, msg.UUID, "the message of the caller is left alone")
+	to := &broker{}
+	run(t, forwarderFor(t, database, to, nil))
+	eventually(t, func() bool { return len(to.ids()) == 1 }, "it is published")
+	require.Len(t, to.ids()[0], 36)
+}
+
+func TestPublisher_ordering_key_from_the_config_travels_as_metadata(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) {
+		c.OrderingKey = func(_ string, msg *message.Message) string { return msg.Metadata.Get("customer") }
+	})
+	msg := newMessage("1", "")
+	msg.Metadata.Set("customer", "7")
+	inTx(t, database.DB, publisher, "topic", msg)
+	require.Empty(t, msg.Metadata.Get(postbox.OrderingKey), "the message of the caller is left alone")
+	to := &broker{}
+	run(t, forwarderFor(t, database, to, nil))
+	eventually(t, func() bool { return len(to.ids()) == 1 }, "it is published")
+	require.Equal(t, "7", to.all()[0].message.Metadata.Get(postbox.OrderingKey))
+}
+
+func TestPublisher_G11_delays_of_watermill(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		soon, later, until := newMessage("soon", ""), newMessage("later", ""), newMessage("until", "")
+		delay.Message(soon, delay.For(2*time.Second))
+		// This producer's clock is an hour slow: the duration counts, from the database's now.
+		soon.Metadata.Set(delay.DelayedUntilKey, time.Now().Add(-time.Hour).Format(time.RFC3339))
+		delay.Message(later, delay.For(time.Hour))
+		until.Metadata.Set(delay.DelayedUntilKey, time.Now().Add(-time.Minute).Format(time.RFC3339))
+		publisher := publisherFor(t, database, nil)
+		inTx(t, database.DB, publisher, "topic", soon, later, until, newMessage("now", ""))
+		to := &broker{}
+		run(t, forwarderFor(t, database, to, nil))
+		eventually(t, func() bool { return len(to.ids()) == 3 }, "three are due")
+		require.Equal(t, "soon", to.ids()[2])
+		eventually(t, func() bool { return pending(t, database) == 1 }, "the fourth is not")
+	})
+}
+
+func TestPublisher_bad_input_says_what_to_do(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.MaxPayload = 50 })
+	badDelay := newMessage("1", "")
+	badDelay.Metadata.Set(delay.DelayedForKey, "soon")
+	for name, test := range map[string]struct {
+		topic string
+		msg   *message.Message
+		want  string
+	}{
+		"empty topic": {"", newMessage("1", ""), "topic is empty"},
+		"long topic":  {strings.Repeat("t", 300), newMessage("1", ""), "300 bytes"},
+		"NUL topic":   {"a\x00b", newMessage("1", ""), "NUL"},
+		"large":       {"topic", newMessage(strings.Repeat("long", 20), ""), "MaxPayload is 50"},
+		"bad delay":   {"topic", badDelay, delay.DelayedForKey},
+	} {
+		err := forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			test.msg.SetContext(ctx)
+			return publisher.Publish(test.topic, test.msg)
+		})
+		require.ErrorContains(t, err, test.want, name)
+	}
+	require.NoError(t, publisher.Publish("topic"), "nothing to publish is no error")
+	require.Zero(t, pending(t, database))
+
+	_, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Lanes: 1000, MaxPayload: -1}, nil)
+	require.ErrorContains(t, err, "dialect is missing")
+	require.ErrorContains(t, err, "lanes: 1000")
+	require.ErrorContains(t, err, "max payload")
+	_, err = forwarder.NewPublisher(nil, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
+	require.Error(t, err)
+}
+
+func TestPublisher_G12_close_twice_then_closed(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.AllowAutocommit = true })
+	require.NoError(t, forwarder.KeepOpen(publisher).Close())
+	require.NoError(t, publisher.Publish("topic", newMessage("1", "")))
+	require.NoError(t, publisher.Close())
+	require.NoError(t, publisher.Close())
+	require.ErrorIs(t, publisher.Publish("topic", newMessage("2", "")), postbox.ErrClosed)
+}

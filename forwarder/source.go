@@ -1,0 +1,141 @@
+package forwarder
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// Source is a table written by a publisher of watermill-sql v3 with DefaultPostgreSQLSchema or DefaultMySQLSchema,
+// from which a [Forwarder] takes messages over: what the table holds beyond the position of the old daemon, and
+// what producers that still use the old publisher go on writing. It is in the database of the outbox.
+//
+// Each row is inserted into the outbox and deleted from the table in one transaction, so it is taken over once,
+// whatever crashes. From then on it is a message like any other, with its lanes, retries and dead letters.
+// Nothing waits for a transaction that a producer leaves open: its rows are found when they become visible. Rows
+// that the old daemon has forwarded stay where they are. The time for a page of rows does not grow with their
+// number.
+//
+// The old daemon may run beside, as it does while a deployment is rolled out. Both hold the row of the consumer
+// group in the table of offsets while they work, so each message is taken by one of them. Roll back by starting it
+// again: it finds what was not taken over. Order across the two holds once one of them has stopped and has sent what
+// it had taken: until then the old daemon may send a row while earlier ones wait in the outbox.
+//
+// A row that is no message, because its metadata or its envelope cannot be read, becomes a dead letter with the
+// payload as it is and the row's topic.
+//
+// Messages that a producer writes to the outbox itself, with a [Publisher], are in no order with those that it wrote
+// to the table before and that have not been taken over yet.
+//
+// A position is a transaction id on PostgreSQL, and these begin anew in a cluster restored from a dump, which has
+// stopped consumers of watermill-sql (watermill issue 576). Since rows that are taken over are deleted, a position
+// of Postbox that lies in the future is simply dropped. One of the old daemon that does cannot be trusted: nothing is
+// taken over, and the log says so, until the rows that were forwarded are deleted and last_processed_transaction_id is
+// set to '0'.
+type Source struct {
+	// Topic is the topic that producers give to the publisher of watermill-sql: that of the table. With
+	// components/forwarder it is the forwarder topic, "forwarder_topic" unless configured. Required.
+	Topic string
+	// Table is the table of messages, as SQL writes its name. Defaults to that of DefaultPostgreSQLSchema or
+	// DefaultMySQLSchema for the topic.
+	Table string
+	// OffsetsTable is the table of consumer groups, as SQL writes its name; it may be missing. Defaults to that of
+	// DefaultPostgreSQLOffsetsAdapter or DefaultMySQLOffsetsAdapter for the topic.
+	OffsetsTable string
+	// ConsumerGroup is that of the old daemon. Defaults to "", as in watermill-sql.
+	ConsumerGroup string
+	// IgnoreOtherGroups takes messages over although the table of offsets names other consumer groups. They will
+	// not get what is taken over. By default nothing is taken over then, and the log names the groups: stop their
+	// subscribers, have them subscribe to the broker instead, and delete their rows.
+	IgnoreOtherGroups bool
+
+	// Envelope says that the rows are envelopes of Watermill's components/forwarder, which tell where each message
+	// goes. By default the rows are the messages, and go to Destination.
+	Envelope bool
+	// Destination is the topic to which messages go that are in no envelope. Defaults to Topic.
+	Destination string
+	// KeyFrom returns the ordering key of a message; messages without one ("") are in no order. The key travels
+	// as the metadata [postbox.OrderingKey]. By default it is that metadata and, where there is none, the
+	// destination topic, which does not travel: so a topic keeps the total order that it had. That means one
+	// message of a topic at a time; tell keys apart to get concurrency.
+	KeyFrom func(topic string, msg *message.Message) string
+
+	// PageSize is the number of rows that one transaction takes over, fewer when they have megabytes. At most
+	// 10000. Defaults to 500.
+	PageSize int
+	// PollMin and PollMax bound the pause between two looks that find nothing; it doubles from one to the other.
+	// Each costs one statement. Default to 5 ms and 1 s.
+	PollMin, PollMax time.Duration
+}
+
+const (
+	// maxSourcePage keeps the memory for a page, and the time that it locks its rows, bounded.
+	maxSourcePage = 10_000
+	// maxSourceName is what the name of a source may have in bytes, on every database.
+	maxSourceName = 255
+)
+
+// defaultTables tells where watermill-sql keeps a topic.
+func defaultTables(dialect postbox.Dialect, topic string) (messages, offsets string) {
+	switch dialect {
+	case postbox.PostgreSQL:
+		return wmsql.DefaultPostgreSQLSchema{}.MessagesTable(topic), wmsql.DefaultPostgreSQLOffsetsAdapter{}.MessagesOffsetsTable(topic)
+	case postbox.MySQL:
+		return wmsql.DefaultMySQLSchema{}.MessagesTable(topic), wmsql.DefaultMySQLOffsetsAdapter{}.MessagesOffsetsTable(topic)
+	case postbox.SQLite:
+	}
+	return "", ""
+}
+
+func (s *Source) setDefaults(dialect postbox.Dialect) {
+	messages, offsets := defaultTables(dialect, s.Topic)
+	s.Table = cmp.Or(s.Table, messages)
+	s.OffsetsTable = cmp.Or(s.OffsetsTable, offsets)
+	if !s.Envelope {
+		s.Destination = cmp.Or(s.Destination, s.Topic)
+	}
+	s.PageSize = cmp.Or(s.PageSize, DefaultPageSize)
+	s.PollMin = cmp.Or(s.PollMin, DefaultPollMin)
+	s.PollMax = cmp.Or(s.PollMax, max(DefaultPollMax, s.PollMin))
+}
+
+// sourceTopic admits what watermill-sql admits: a topic becomes a part of SQL text.
+var sourceTopic = regexp.MustCompile(`^[A-Za-z0-9\-$:._]+$`)
+
+// Validate returns all that is wrong with the source, for the dialect of its forwarder.
+func (s Source) Validate(dialect postbox.Dialect) error {
+	if dialect == postbox.SQLite {
+		return errors.New("watermill-sql v3 has no schema for SQLite, so there is nothing to take over: use PostgreSQL or MySQL, or leave sources out")
+	}
+	var problems []error
+	if !sourceTopic.MatchString(s.Topic) {
+		problems = append(problems, fmt.Errorf("Topic: %q is not a topic of watermill-sql, which has letters, digits and -$:._", s.Topic))
+	}
+	for name, value := range map[string]string{"Table": s.Table, "OffsetsTable": s.OffsetsTable, "ConsumerGroup": s.ConsumerGroup} {
+		if len(value) > maxSourceName {
+			problems = append(problems, fmt.Errorf("%s: it has more than %d bytes", name, maxSourceName))
+		}
+	}
+	if s.Envelope && s.Destination != "" {
+		problems = append(problems, errors.New("Destination: an envelope says where its message goes, so leave one of Destination and Envelope out"))
+	}
+	if !s.Envelope && s.Destination != "" {
+		if err := checkTopic(s.Destination); err != nil {
+			problems = append(problems, fmt.Errorf("Destination: %w", err))
+		}
+	}
+	if s.PageSize < 0 || s.PageSize > maxSourcePage {
+		problems = append(problems, fmt.Errorf("PageSize: %d is not between 1 and %d", s.PageSize, maxSourcePage))
+	}
+	if s.PollMin < 0 || s.PollMin > s.PollMax {
+		problems = append(problems, fmt.Errorf("PollMin, PollMax: %s and %s are not positive and in this order", s.PollMin, s.PollMax))
+	}
+	return errors.Join(problems...)
+}

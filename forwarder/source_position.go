@@ -1,0 +1,134 @@
+package forwarder
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// snapshot is what PostgreSQL's pg_current_snapshot says: transactions below next had begun, and running lists
+// those of them that had not ended, in order.
+type snapshot struct {
+	next    int64
+	running []int64
+}
+
+// parseSnapshot reads "xmin:xmax:xid,xid,…". An empty text, from a database without such a thing, is nil.
+func parseSnapshot(text string) (*snapshot, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // no snapshot is an answer
+	}
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 {
+		return nil, fmt.Errorf("parse snapshot %q: three parts expected", text)
+	}
+	next, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("parse snapshot %q: %w", text, err)
+	}
+	s := &snapshot{next: next}
+	for word := range strings.SplitSeq(parts[2], ",") {
+		if word == "" {
+			continue
+		}
+		id, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("parse snapshot %q: %w", text, err)
+		}
+		s.running = append(s.running, id)
+	}
+	slices.Sort(s.running)
+	return s, nil
+}
+
+func (s *snapshot) runs(transaction int64) bool {
+	_, found := slices.BinarySearch(s.running, transaction)
+	return found
+}
+
+// position says how far a source was taken over: everything up to after is gone, but for rows of the transactions
+// in late, which were running when the table was read. What they wrote becomes visible with their commit, below
+// what is gone already. Each has the offset up to which its own rows are gone.
+//
+// So nothing waits for a running transaction, and no read goes over the index entries of deleted rows again, of
+// which the oldest running transaction keeps PostgreSQL from forgetting any.
+//
+// The table's rows carry the transaction that wrote them; on MySQL they do not. There after is what the old daemon
+// has forwarded, and each read begins there: InnoDB removes deleted index entries within moments.
+type position dialect.SourceRange
+
+func compareRows(a, b dialect.SourceRow) int {
+	if a.Transaction != b.Transaction {
+		return cmp.Compare(a.Transaction, b.Transaction)
+	}
+	return cmp.Compare(a.Offset, b.Offset)
+}
+
+// raise returns the position where everything up to floor is known to be gone, late rows included.
+func (p position) raise(floor dialect.SourceRow) position {
+	if compareRows(p.After, floor) < 0 {
+		p.After = floor
+	}
+	var late []dialect.SourceRow
+	for _, l := range p.Late {
+		if l.Transaction > floor.Transaction {
+			late = append(late, l)
+		} else if l.Transaction == floor.Transaction {
+			late = append(late, dialect.SourceRow{Transaction: l.Transaction, Offset: max(l.Offset, floor.Offset)})
+		}
+	}
+	p.Late = late
+	return p
+}
+
+// lowest is the row up to which everything is gone and nothing can appear: what the next process may start from.
+func (p position) lowest() dialect.SourceRow {
+	if len(p.Late) > 0 {
+		return p.Late[0]
+	}
+	return p.After
+}
+
+// advance returns the position after a read from p, which took the rows up to last, and nothing beyond it when it was
+// cut, or else all there were. The snapshot is one from before the read: transactions that had ended by then had
+// nothing to show that the read did not see.
+func (p position) advance(s *snapshot, last *dialect.SourceRow, cut bool) position {
+	if s == nil {
+		return p
+	}
+	if cut && compareRows(*last, p.After) <= 0 {
+		return p.advanceLate(s, *last)
+	}
+	end := dialect.SourceRow{Transaction: s.next, Offset: -1}
+	if cut && compareRows(*last, end) < 0 {
+		end = *last
+	}
+	next := position{After: p.After}
+	if compareRows(next.After, end) < 0 {
+		next.After = end
+	}
+	for _, id := range s.running {
+		if id < next.After.Transaction {
+			next.Late = append(next.Late, dialect.SourceRow{Transaction: id, Offset: -1})
+		}
+	}
+	return next
+}
+
+// advanceLate is advance for a read that was cut among late rows.
+func (p position) advanceLate(s *snapshot, last dialect.SourceRow) position {
+	next := position{After: p.After}
+	for _, l := range p.Late {
+		switch {
+		case l.Transaction == last.Transaction:
+			next.Late = append(next.Late, last)
+		case l.Transaction > last.Transaction || s.runs(l.Transaction):
+			next.Late = append(next.Late, l)
+		}
+	}
+	return next
+}

@@ -1,0 +1,138 @@
+package forwarder
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// SourceMetadata is the metadata under which a dead letter keeps the metadata column of a row of a [Source], where
+// that could not be read.
+const SourceMetadata = "postbox_source_metadata"
+
+// sourceRow is a row as watermill-sql wrote it.
+type sourceRow struct {
+	id                      dialect.SourceRow
+	uuid, payload, metadata []byte
+}
+
+func (r sourceRow) size() int { return len(r.payload) + len(r.metadata) }
+
+// envelope is what components/forwarder of Watermill wraps a message in.
+type envelope struct {
+	DestinationTopic string            `json:"destination_topic"`
+	UUID             string            `json:"uuid"`
+	Payload          []byte            `json:"payload"`
+	Metadata         map[string]string `json:"metadata"`
+}
+
+// decoder turns rows of a source into messages.
+type decoder struct {
+	source      Source
+	orderingKey string
+}
+
+// draft reads a row. An error is about the row, and says so to an operator.
+func (d decoder) draft(row sourceRow) (spool.Draft, error) {
+	topic, msg, err := d.message(row)
+	if err != nil {
+		return spool.Draft{}, err
+	}
+	if err := checkTopic(topic); err != nil {
+		return spool.Draft{}, err
+	}
+	if msg.UUID == "" {
+		msg.UUID = postbox.NewMessageID()
+	}
+	key, err := d.key(topic, msg)
+	if err != nil {
+		return spool.Draft{}, err
+	}
+	return spool.Draft{Topic: topic, MessageID: msg.UUID, Key: key, Payload: msg.Payload, Metadata: msg.Metadata}, nil
+}
+
+func (d decoder) message(row sourceRow) (topic string, msg *message.Message, err error) {
+	metadata, err := d.metadata(row)
+	if err != nil {
+		return "", nil, err
+	}
+	if !d.source.Envelope {
+		msg = message.NewMessage(string(row.uuid), row.payload)
+		msg.Metadata = metadata
+		return d.source.Destination, msg, nil
+	}
+	var inner envelope
+	if err := json.Unmarshal(row.payload, &inner); err != nil {
+		return "", nil, fmt.Errorf("the payload is no envelope of Watermill's forwarder: %w", err)
+	}
+	if inner.DestinationTopic == "" {
+		return "", nil, errors.New("the payload is no envelope of Watermill's forwarder: it names no destination topic")
+	}
+	if inner.UUID == "" {
+		inner.UUID = string(row.uuid) // stays the same, however often the message is sent
+	}
+	msg = message.NewMessage(inner.UUID, inner.Payload)
+	if inner.Metadata != nil {
+		msg.Metadata = inner.Metadata
+	}
+	return inner.DestinationTopic, msg, nil
+}
+
+func (d decoder) metadata(row sourceRow) (message.Metadata, error) {
+	metadata := message.Metadata{}
+	if len(row.metadata) == 0 {
+		return metadata, nil
+	}
+	if err := json.Unmarshal(row.metadata, &metadata); err != nil {
+		return nil, fmt.Errorf("the metadata is no JSON object of strings: %w", err)
+	}
+	if metadata == nil { // a stored null
+		metadata = message.Metadata{}
+	}
+	return metadata, nil
+}
+
+// key returns the ordering key, and notes one of the user's making in the metadata. A panic of the user's
+// function is an error like any other: the next look would meet the same row.
+func (d decoder) key(topic string, msg *message.Message) (key string, err error) {
+	if d.source.KeyFrom == nil {
+		if key = msg.Metadata.Get(d.orderingKey); key == "" {
+			key = topic
+		}
+		return key, nil
+	}
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("KeyFrom panics: %v", reason)
+		}
+	}()
+	if key = d.source.KeyFrom(topic, msg); key != "" {
+		msg.Metadata.Set(d.orderingKey, key)
+	}
+	return key, nil
+}
+
+// remains is what a dead letter keeps of the metadata of a row that cannot be read.
+func (d decoder) remains(row sourceRow) map[string]string {
+	metadata, err := d.metadata(row)
+	if err != nil {
+		return map[string]string{SourceMetadata: string(row.metadata)}
+	}
+	return metadata
+}
+
+// subject names a row in the table of dead letters.
+func (d decoder) subject(row sourceRow) []byte {
+	subject := []byte{'s'}
+	for _, part := range []int64{postbox.KeyHash(d.source.Table), row.id.Transaction, row.id.Offset} {
+		subject = binary.BigEndian.AppendUint64(subject, uint64(part)) //nolint:gosec // the bits are kept
+	}
+	return subject
+}

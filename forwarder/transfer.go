@@ -1,0 +1,292 @@
+package forwarder
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// transferTimeout bounds one transaction: far more than one takes, and an end when a connection hangs or somebody
+// locks the table.
+const transferTimeout = 30 * time.Second
+
+// transfer takes messages over from a source into a spool, page by page. Any number of them, in any number of
+// processes, may do so for one table: one at a time works, the others look again later.
+type transfer struct {
+	db         *sql.DB
+	statements *dialect.Statements
+	tables     *dialect.SourceStatements
+	broken     error // why there are no tables
+	target     *spool.Spool
+	source     Source
+	decoder    decoder
+	announcer  *spool.Announcer
+	logger     watermill.LoggerAdapter
+
+	// The rest belongs to the goroutine of Run.
+	registered bool
+	position   position
+	limit      int           // rows in a page: fewer while they are large
+	maxBytes   int           // of a page, but for its last row
+	more       bool          // there may be more, so look without asking
+	pause      time.Duration // between two looks that find nothing
+	trouble    trouble
+	held       bool // the old daemon was seen at work
+}
+
+// newTransfer returns a transfer, which does nothing until Run. The source has its defaults and is valid.
+func newTransfer(db *sql.DB, statements *dialect.Statements, target *spool.Spool, source Source, orderingKey string,
+	logger watermill.LoggerAdapter,
+) *transfer {
+	tables, err := statements.Source(source.Table, source.OffsetsTable)
+	// Each statement of a page sees what was committed before it, whatever the database does by default: otherwise
+	// a page would conflict with the one before, and with producers.
+	committed := *statements
+	committed.Isolation = sql.LevelReadCommitted
+	return &transfer{
+		db: db, statements: &committed, tables: tables, broken: err, target: target, source: source,
+		decoder:   decoder{source: source, orderingKey: orderingKey},
+		announcer: spool.NewAnnouncer(target, db, logger),
+		logger:    logger.With(watermill.LogFields{"source": source.Table}),
+		limit:     source.PageSize, maxBytes: maxPageBytes, more: true, pause: source.PollMin,
+	}
+}
+
+// Run takes over until ctx ends; then a page under way is finished. It waits for whatever is in its way, a table
+// that is missing or another consumer group included, and says so once.
+func (t *transfer) Run(ctx context.Context) {
+	defer t.announcer.Close()
+	if t.broken != nil {
+		t.logger.Error("Postbox cannot take over from a source", t.broken, nil)
+		return
+	}
+	live := context.WithoutCancel(ctx)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		timer.Reset(t.step(live))
+	}
+}
+
+// step takes a page over and returns the pause after it.
+func (t *transfer) step(live context.Context) time.Duration {
+	ctx, cancel := context.WithTimeout(live, transferTimeout)
+	defer cancel()
+	moved, err := t.move(ctx)
+	if err != nil {
+		t.failed(err)
+		return t.source.PollMax
+	}
+	t.recovered()
+	switch {
+	case t.more:
+		t.pause = t.source.PollMin
+		return 0
+	case moved > 0:
+		t.pause = t.source.PollMin
+	default:
+		t.pause = min(2*t.pause, t.source.PollMax)
+	}
+	return t.pause
+}
+
+// move looks, and takes a page over when there is one.
+func (t *transfer) move(ctx context.Context) (moved int, err error) {
+	found, err := t.peek(ctx)
+	if err != nil || !found {
+		return 0, err
+	}
+	group, err := t.group(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var p *page
+	err = spool.InTx(ctx, t.db, t.statements, func(tx *sql.Tx) error {
+		p = &page{transfer: t, tx: tx, group: group, position: t.position} // anew for each try
+		return p.run(ctx)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("take over from %s: %w", t.source.Table, err)
+	}
+	t.done(p)
+	return len(p.rows), nil
+}
+
+// done takes in what was committed.
+func (t *transfer) done(p *page) {
+	t.more = p.cut
+	t.note(p)
+	if p.busy {
+		return
+	}
+	t.position, t.limit = p.position, p.nextLimit()
+	if len(p.drafts) > 0 {
+		t.announcer.Announce()
+	}
+}
+
+// note tells an operator what an operator should know of a page.
+func (t *transfer) note(p *page) {
+	if p.held && !t.held {
+		t.held = true
+		t.logger.Info("Postbox leaves a source alone while the old daemon works on it", watermill.LogFields{"consumer_group": t.source.ConsumerGroup})
+	}
+	if p.restored {
+		t.logger.Info("Postbox dropped its position in a source, which lies in the future: the database was restored", nil)
+	}
+	for _, dead := range p.dead {
+		t.logger.Error("Postbox moved a row that is no message to the dead letters", dead.err, watermill.LogFields{
+			"topic": t.source.Topic, "row_uuid": string(dead.row.uuid), "row_offset": dead.row.id.Offset,
+		})
+	}
+}
+
+// peek asks in one statement, and without a lock, whether there is anything to take over: that is what an idle
+// transfer costs. It enters a source that is new.
+func (t *transfer) peek(ctx context.Context) (found bool, err error) {
+	if t.registered && t.more {
+		return true, nil
+	}
+	var stored dialect.SourceRow
+	query := t.tables.Peek(t.source.Table, dialect.SourceRange(t.position))
+	err = t.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&found, &stored.Transaction, &stored.Offset)
+	if errors.Is(err, sql.ErrNoRows) {
+		return true, t.register(ctx)
+	}
+	if err != nil {
+		return false, fmt.Errorf("look into %s: %w", t.source.Table, err)
+	}
+	t.registered = true
+	t.position = t.position.raise(stored) // what other processes took over meanwhile need not be read again
+	return found || t.more, nil
+}
+
+// register enters the source; a process that comes second finds it there.
+func (t *transfer) register(ctx context.Context) error {
+	if _, err := t.db.ExecContext(ctx, t.tables.Register, t.source.Table); err != nil {
+		return fmt.Errorf("register source %s: %w", t.source.Table, err)
+	}
+	t.registered, t.position = true, position{}
+	return nil
+}
+
+// groupState says what the table of offsets knows of our consumer group.
+type groupState int
+
+const (
+	noTable groupState = iota // nobody ever subscribed
+	noGroup
+	hasGroup
+)
+
+// errOtherGroups is why rows must not be deleted.
+var errOtherGroups = errors.New("other consumer groups read the table")
+
+// group looks for our consumer group, and for others.
+func (t *transfer) group(ctx context.Context) (groupState, error) {
+	rows, err := t.db.QueryContext(ctx, t.tables.Groups, t.source.ConsumerGroup)
+	if err != nil {
+		if dialect.Classify(err) == dialect.MissingTable {
+			return noTable, nil
+		}
+		return noTable, fmt.Errorf("read consumer groups of %s: %w", t.source.OffsetsTable, err)
+	}
+	defer func() { _ = rows.Close() }()
+	state := noGroup
+	var others []string
+	for rows.Next() {
+		var name string
+		var ours bool
+		if err := rows.Scan(&name, &ours); err != nil {
+			return noTable, fmt.Errorf("read consumer groups of %s: %w", t.source.OffsetsTable, err)
+		}
+		if ours {
+			state = hasGroup
+		} else {
+			others = append(others, fmt.Sprintf("%q", name))
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return noTable, fmt.Errorf("read consumer groups of %s: %w", t.source.OffsetsTable, err)
+	}
+	if len(others) > 0 && !t.source.IgnoreOtherGroups {
+		return state, fmt.Errorf("%w: %s names %s besides %q, and taking over deletes rows that those have not read: "+
+			"move them to the broker and delete their rows there, or set IgnoreOtherGroups",
+			errOtherGroups, t.source.OffsetsTable, strings.Join(others, ", "), t.source.ConsumerGroup)
+	}
+	return state, nil
+}
+
+// trouble is the kind of what is in the way.
+type trouble int
+
+const (
+	troubleNone trouble = iota
+	troubleMissing
+	troubleAway
+	troubleGroups
+	troubleRestored
+	troubleOther
+)
+
+func troubleOf(err error) trouble {
+	switch {
+	case errors.Is(err, errOtherGroups):
+		return troubleGroups
+	case errors.Is(err, errRestored):
+		return troubleRestored
+	}
+	switch dialect.Classify(err) {
+	case dialect.MissingTable:
+		return troubleMissing
+	case dialect.Unavailable:
+		return troubleAway
+	case dialect.Conflict, dialect.Other:
+	}
+	if postbox.ClassifyNetwork(err) == postbox.Outage {
+		return troubleAway
+	}
+	return troubleOther
+}
+
+// failed logs the first error of a row of them, and forgets what may not be so any more: the database that comes
+// back may be another one.
+func (t *transfer) failed(err error) {
+	t.registered, t.more, t.position = false, true, position{}
+	kind := troubleOf(err)
+	if kind == t.trouble {
+		t.logger.Debug("Postbox still cannot take over from a source: "+err.Error(), nil)
+		return
+	}
+	t.trouble = kind
+	switch kind {
+	case troubleMissing:
+		t.logger.Error("Postbox waits for a table: the first producer makes that of a source, postbox.Migrate its own", err, nil)
+	case troubleNone, troubleAway, troubleGroups, troubleRestored, troubleOther:
+		t.logger.Error("Postbox cannot take over from a source and goes on trying", err, nil)
+	}
+}
+
+func (t *transfer) recovered() {
+	if t.trouble != troubleNone {
+		t.trouble = troubleNone
+		t.logger.Info("Postbox takes over from a source again", nil)
+	}
+}

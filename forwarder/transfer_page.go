@@ -1,0 +1,228 @@
+package forwarder
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// maxPageBytes bounds the memory for the payloads of a page, but for the last row of it.
+const maxPageBytes = 16 << 20
+
+// errRestored is why nothing can be told apart any more.
+var errRestored = errors.New("the position of the consumer group lies in the future, as after a restore from a dump")
+
+// errContended is why a page is given up: rows of it went away between the read and the delete.
+var errContended = errors.New("somebody else deletes rows of the table")
+
+// page is one transaction of a transfer.
+type page struct {
+	transfer *transfer
+	tx       *sql.Tx
+	group    groupState
+	position position // before, and after run, after
+
+	busy     bool // somebody else is at it: nothing was done
+	held     bool // and that is the old daemon
+	restored bool // our own position was dropped
+	cut      bool // the read ended before the rows did
+	bytes    int
+	rows     []sourceRow
+	drafts   []spool.Draft
+	dead     []deadRow
+}
+
+// deadRow is a row that is no message.
+type deadRow struct {
+	row sourceRow
+	err error
+}
+
+// run takes a page over, if it is our turn. The locks, both taken without waiting, last for these few statements,
+// none of which waits for a producer or a broker.
+func (p *page) run(ctx context.Context) error {
+	stored, seen, err := p.lock(ctx)
+	if err != nil || p.busy {
+		return err
+	}
+	if err := p.fence(ctx); err != nil || p.busy {
+		return err
+	}
+	if err := p.read(ctx); err != nil {
+		return err
+	}
+	if len(p.rows) > 0 {
+		if err := p.append(ctx); err != nil {
+			return err
+		}
+		if err := p.remove(ctx); err != nil {
+			return err
+		}
+	}
+	var last *dialect.SourceRow
+	if len(p.rows) > 0 {
+		last = &p.rows[len(p.rows)-1].id
+	}
+	p.position = p.position.advance(seen, last, p.cut)
+	return p.save(ctx, stored)
+}
+
+// lock takes the turn. It returns the stored position and the snapshot in which it was read.
+func (p *page) lock(ctx context.Context) (stored dialect.SourceRow, seen *snapshot, err error) {
+	var text string
+	err = p.tx.QueryRowContext(ctx, p.transfer.tables.Lock, p.transfer.source.Table).Scan(&stored.Transaction, &stored.Offset, &text)
+	if errors.Is(err, sql.ErrNoRows) {
+		p.busy = true
+		return stored, nil, nil
+	}
+	if err != nil {
+		return stored, nil, fmt.Errorf("lock the source: %w", err)
+	}
+	if seen, err = parseSnapshot(text); err != nil {
+		return stored, nil, err
+	}
+	p.position = p.position.raise(stored)
+	if seen != nil && p.position.After.Transaction > seen.next {
+		p.position, p.restored = position{}, true
+	}
+	return stored, seen, nil
+}
+
+// fence keeps the old daemon out until the transaction ends, and passes over what it has forwarded.
+func (p *page) fence(ctx context.Context) error {
+	source, tables := p.transfer.source, p.transfer.tables
+	if p.group == noTable {
+		return nil
+	}
+	if p.group == noGroup {
+		if _, err := p.tx.ExecContext(ctx, tables.AddGroup, source.ConsumerGroup); err != nil {
+			return fmt.Errorf("enter consumer group %q: %w", source.ConsumerGroup, err)
+		}
+	}
+	var acked dialect.SourceRow
+	var next int64
+	err := p.tx.QueryRowContext(ctx, tables.Fence, source.ConsumerGroup).Scan(&acked.Offset, &acked.Transaction, &next)
+	if errors.Is(err, sql.ErrNoRows) {
+		p.busy, p.held = true, true
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("lock consumer group %q: %w", source.ConsumerGroup, err)
+	}
+	if acked.Transaction > next {
+		return fmt.Errorf("%w: group %q of %s is at transaction %d and the next one to start is %d: delete the rows "+
+			"that were forwarded and set last_processed_transaction_id to '0'",
+			errRestored, source.ConsumerGroup, source.OffsetsTable, acked.Transaction, next)
+	}
+	p.position = p.position.raise(acked)
+	return nil
+}
+
+// read reads rows until the page has enough of them, or of their bytes.
+func (p *page) read(ctx context.Context) error {
+	query := p.transfer.tables.Page(dialect.SourceRange(p.position), p.transfer.limit)
+	rows, err := p.tx.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return fmt.Errorf("read a page: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for p.bytes < p.transfer.maxBytes && rows.Next() {
+		var row sourceRow
+		if err := rows.Scan(&row.id.Transaction, &row.id.Offset, &row.uuid, &row.payload, &row.metadata); err != nil {
+			return fmt.Errorf("read a page: %w", err)
+		}
+		p.bytes += row.size()
+		p.rows = append(p.rows, row)
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read a page: %w", err)
+	}
+	p.cut = len(p.rows) == p.transfer.limit || p.bytes >= p.transfer.maxBytes
+	return nil
+}
+
+// append writes messages to the spool, and what is none to the dead letters.
+func (p *page) append(ctx context.Context) error {
+	t := p.transfer
+	for _, row := range p.rows {
+		draft, err := t.decoder.draft(row)
+		if err != nil {
+			p.dead = append(p.dead, deadRow{row: row, err: err})
+			continue
+		}
+		p.drafts = append(p.drafts, draft)
+	}
+	if err := t.target.Append(ctx, p.tx, spool.Run, p.drafts); err != nil {
+		return err
+	}
+	for _, dead := range p.dead {
+		if err := p.bury(ctx, dead); err != nil {
+			return fmt.Errorf("move row %d to the dead letters: %w", dead.row.id.Offset, err)
+		}
+	}
+	return nil
+}
+
+func (p *page) bury(ctx context.Context, dead deadRow) error {
+	t := p.transfer
+	id, err := t.target.Open(ctx, p.tx)
+	if err != nil {
+		return err
+	}
+	metadata, err := spool.EncodeMetadata(t.decoder.remains(dead.row))
+	if err != nil {
+		return err
+	}
+	payload := dead.row.payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	_, err = p.tx.ExecContext(ctx, t.statements.BuryRow, t.decoder.subject(dead.row), id, t.source.Topic, dead.row.uuid,
+		payload, metadata, spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err)))
+	return err
+}
+
+// remove deletes what was read, all of it or nothing: whoever deletes a row has it.
+func (p *page) remove(ctx context.Context) error {
+	ids := make([]dialect.SourceRow, len(p.rows))
+	for i, row := range p.rows {
+		ids[i] = row.id
+	}
+	query := p.transfer.tables.Remove(ids)
+	result, err := p.tx.ExecContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return fmt.Errorf("delete a page: %w", err)
+	}
+	removed, err := result.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("delete a page: %w", err)
+	}
+	if int(removed) != len(ids) {
+		return fmt.Errorf("delete a page: %d of %d rows are left: %w", removed, len(ids), errContended)
+	}
+	return nil
+}
+
+// save stores from where the next process may start.
+func (p *page) save(ctx context.Context, stored dialect.SourceRow) error {
+	lowest := p.position.lowest()
+	if lowest == stored {
+		return nil
+	}
+	if _, err := p.tx.ExecContext(ctx, p.transfer.tables.Save, lowest.Transaction, lowest.Offset, p.transfer.source.Table); err != nil {
+		return fmt.Errorf("save the position: %w", err)
+	}
+	return nil
+}
+
+// nextLimit is smaller after a page of large rows, since what it did not take was read for nothing.
+func (p *page) nextLimit() int {
+	if p.bytes >= p.transfer.maxBytes {
+		return max(len(p.rows), 1)
+	}
+	return min(2*p.transfer.limit, p.transfer.source.PageSize)
+}

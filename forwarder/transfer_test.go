@@ -1,0 +1,301 @@
+package forwarder
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmforwarder "github.com/ThreeDotsLabs/watermill/components/forwarder"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestTransfer_G2_G3_G10_producers_write_while_several_processes_take_over(t *testing.T) {
+	t.Parallel()
+	eachOldWorld(t, func(w *oldWorld) {
+		const producers, each = 4, 60
+		w.source.PageSize = 7
+		w.initialize()
+		for range 3 {
+			db := w.database.Open(w.t)
+			db.SetMaxOpenConns(1)
+			w.start(w.transfer(db, nil))
+		}
+		var writing sync.WaitGroup
+		written := make([][]string, producers)
+		for p := range producers {
+			writing.Go(func() {
+				for i := range each {
+					batch := ids(fmt.Sprintf("p%d-", p), i*3, i*3+1+i%3)
+					tx, err := w.database.DB.BeginTx(w.t.Context(), nil)
+					if err != nil {
+						w.t.Errorf("begin: %s", err)
+						return
+					}
+					if err := w.publisher(tx).Publish(w.source.Topic, oldMessages(batch...)...); err != nil {
+						w.t.Errorf("publish: %s", err)
+					}
+					if i%7 == 6 {
+						_ = tx.Rollback()
+						continue
+					}
+					if err := tx.Commit(); err != nil {
+						w.t.Errorf("commit: %s", err)
+						return
+					}
+					written[p] = append(written[p], batch...)
+				}
+			})
+		}
+		writing.Wait()
+		w.eventually(func() bool { return w.left() == 0 }, "everything is taken over")
+		came := w.movedIDs()
+		for p := range producers {
+			prefix := fmt.Sprintf("p%d-", p)
+			own := slices.DeleteFunc(slices.Clone(came), func(id string) bool { return !strings.HasPrefix(id, prefix) })
+			require.Equal(w.t, written[p], own, "each message once, in the order in which it was committed")
+		}
+	})
+}
+
+func TestTransfer_F4_G3_late_commit(t *testing.T) {
+	t.Parallel()
+	eachOldWorld(t, func(w *oldWorld) {
+		w.source.PageSize = 4
+		w.initialize()
+		transfer, other := w.transfer(w.database.DB, nil), w.transfer(w.database.Open(w.t), nil)
+		w.publish(w.database.DB, "first")
+		require.Equal(w.t, 1, w.step(transfer))
+
+		late, later := w.begin(w.database.DB), w.begin(w.database.DB)
+		w.publish(late, ids("late", 0, 6)...)
+		w.publish(w.database.DB, "a", "b")
+		w.publish(later, "later")
+		w.publish(w.database.DB, "c")
+		require.Equal(w.t, 3, w.step(transfer), "an open transaction delays nobody")
+		w.publish(w.database.DB, ids("d", 0, 10)...)
+		require.Equal(w.t, 4, w.step(other))
+		require.Equal(w.t, 4, w.step(transfer))
+		require.Equal(w.t, 2, w.step(other))
+		require.Zero(w.t, w.step(transfer))
+		require.Zero(w.t, w.left()) // that is visible
+
+		require.NoError(w.t, late.Commit())
+		w.publish(w.database.DB, "after")
+		require.Equal(w.t, 4, w.step(transfer))
+		require.NoError(w.t, later.Commit())
+		fresh := w.transfer(w.database.Open(w.t), nil)
+		require.Equal(w.t, 4, w.step(fresh))
+		require.Zero(w.t, w.step(transfer)+w.step(other)+w.step(fresh))
+		require.Equal(w.t, slices.Concat([]string{"first", "a", "b", "c"}, ids("d", 0, 10), ids("late", 0, 6), []string{"later", "after"}), w.movedIDs())
+		require.Zero(w.t, w.left())
+	})
+}
+
+// L4, L5: watermill-sql delivers nothing while any transaction of the cluster that writes is open.
+func TestTransfer_G3_unrelated_transaction_delays_nothing(t *testing.T) {
+	t.Parallel()
+	eachOldWorld(t, func(w *oldWorld) {
+		w.initialize()
+		w.database.Exec(w.t, "CREATE TABLE unrelated (n INT)")
+		unrelated := w.begin(w.database.DB)
+		_, err := unrelated.ExecContext(w.t.Context(), "INSERT INTO unrelated VALUES (1)")
+		require.NoError(w.t, err)
+		transfer := w.transfer(w.database.DB, nil)
+		for i := range 5 {
+			w.publish(w.database.DB, ids("m", i, i+1)...)
+			require.Equal(w.t, 1, w.step(transfer))
+		}
+	})
+}
+
+func TestTransfer_F12_G9_what_is_no_message_becomes_a_dead_letter(t *testing.T) {
+	t.Parallel()
+	eachOldWorld(t, func(w *oldWorld) {
+		w.source.Envelope = true
+		w.initialize()
+		enveloping := wmforwarder.NewPublisher(w.publisher(w.database.DB), wmforwarder.PublisherConfig{ForwarderTopic: w.source.Topic})
+		require.NoError(w.t, enveloping.Publish("orders", oldMessages("good-1")...))
+		w.publish(w.database.DB, "foreign")
+		w.database.Exec(w.t, w.insertRaw(), "raw", []byte{0xff, 0x00}, `{"n":1}`)
+		w.database.Exec(w.t, w.insertRaw(), "null", nil, nil)
+		require.NoError(w.t, enveloping.Publish("orders", oldMessages("good-2")...))
+
+		logger := watermill.NewCaptureLogger()
+		require.Equal(w.t, 2, w.step(w.transfer(w.database.DB, logger)))
+		require.Equal(w.t, []string{"good-1", "good-2"}, w.movedIDs())
+		require.Equal(w.t, "orders", w.moved()[0].topic)
+		require.JSONEq(w.t, `{"id": "good-1"}`, w.moved()[0].payload)
+		require.Zero(w.t, w.left())
+		require.Len(w.t, w.errors(logger), 3)
+
+		letters := spool.NewLetters(w.database.DB, w.statements, "test", watermill.NopLogger{})
+		list, err := letters.List(w.t.Context(), dialect.DeadLetterFilter{Limit: 10})
+		require.NoError(w.t, err)
+		require.Len(w.t, list, 3)
+		require.Equal(w.t, "foreign", list[0].MessageID)
+		require.Equal(w.t, w.source.Topic, list[0].Topic)
+		require.Contains(w.t, list[0].Error, "names no destination topic")
+		raw, _, err := letters.Get(w.t.Context(), list[1].ID)
+		require.NoError(w.t, err)
+		require.Equal(w.t, []byte{0xff, 0x00}, raw.Payload)
+		require.JSONEq(w.t, `{"n":1}`, raw.Metadata[SourceMetadata])
+
+		require.NoError(w.t, letters.Requeue(w.t.Context(), list[0].ID))
+		requeued := w.moved()[2]
+		require.Equal(w.t, w.source.Topic, requeued.topic)
+		require.JSONEq(w.t, `{"id": "foreign"}`, requeued.payload)
+		require.Equal(w.t, map[string]string{"id": "foreign"}, requeued.metadata)
+		require.Equal(w.t, 2, w.dead())
+	})
+}
+
+func (w *oldWorld) insertRaw() string {
+	if w.database.Dialect == postbox.MySQL {
+		return "INSERT INTO " + w.schemaTable() + " (uuid, payload, metadata) VALUES (?, ?, ?)"
+	}
+	return "INSERT INTO " + w.schemaTable() + " (uuid, payload, metadata, transaction_id) VALUES (?, ?, ?, pg_current_xact_id())"
+}
+
+func TestTransfer_every_payload_type(t *testing.T) {
+	t.Parallel()
+	types := map[postbox.Dialect][]string{
+		postbox.PostgreSQL: {"JSON", "JSONB", "BYTEA", "TEXT"},
+		postbox.MySQL:      {"JSON", "LONGBLOB", "VARBINARY(255)", "TEXT"},
+	}
+	eachOldWorld(t, func(w *oldWorld) {
+		for i, payload := range types[w.database.Dialect] {
+			w.source.Topic, w.source.Destination = fmt.Sprintf("events.%d-$:", i), "orders"
+			w.useSchema(func(string) string { return payload })
+			w.publish(w.database.DB, payload) // makes the table of messages, and none of offsets
+			w.database.Exec(w.t, strings.Replace(w.insertRaw(), "?, ?, ?", "?, NULL, NULL", 1), "null")
+			require.Equal(w.t, 2, w.step(w.transfer(w.database.DB, nil)), payload)
+			came := w.moved()[2*i:]
+			require.JSONEq(w.t, `{"id": "`+payload+`"}`, came[0].payload)
+			require.Equal(w.t, moved{topic: "orders", id: payload, key: "orders", payload: came[0].payload, metadata: map[string]string{"id": payload}}, came[0])
+			require.Equal(w.t, moved{topic: "orders", id: "null", key: "orders", metadata: map[string]string{}}, came[1])
+		}
+	})
+}
+
+// A process may die at any statement: its transaction goes, its locks with it, and nothing of it was seen.
+func TestTransfer_F5_F20_G2_a_process_that_dies_leaves_nothing(t *testing.T) {
+	t.Parallel()
+	eachOldWorld(t, func(w *oldWorld) {
+		w.initialize()
+		w.publish(w.database.DB, ids("m", 0, 10)...)
+		dying, other := w.transfer(w.database.Open(w.t), nil), w.transfer(w.database.DB, nil)
+		require.NoError(w.t, dying.register(w.t.Context()))
+		tx := w.begin(dying.db)
+		p := &page{transfer: dying, tx: tx, group: noGroup}
+		require.NoError(w.t, p.run(w.t.Context()))
+		require.Len(w.t, p.rows, 10)
+
+		require.Zero(w.t, w.step(other), "one at a time")
+		w.publish(w.database.DB, "meanwhile") // no producer waits
+		require.Zero(w.t, w.step(other))
+		require.NoError(w.t, tx.Rollback())
+		require.Equal(w.t, 11, w.step(other))
+		require.Equal(w.t, append(ids("m", 0, 10), "meanwhile"), w.movedIDs())
+		require.Zero(w.t, w.left())
+	})
+}
+
+// Two sets of tables do not know each other's locks: whoever deletes a row has it.
+func TestTransfer_G2_rows_that_somebody_else_deletes_are_not_doubled(t *testing.T) {
+	t.Parallel()
+	eachOldWorld(t, func(w *oldWorld) {
+		w.initialize()
+		w.publish(w.database.DB, "a", "b")
+		transfer := w.transfer(w.database.DB, nil)
+		require.NoError(w.t, transfer.register(w.t.Context()))
+		tx := w.begin(w.database.Open(w.t))
+		p := &page{transfer: transfer, tx: tx, group: noTable}
+		require.NoError(w.t, p.read(w.t.Context()))
+		require.NoError(w.t, p.append(w.t.Context()))
+		w.database.Exec(w.t, "DELETE FROM "+w.schemaTable()+" WHERE uuid = 'a'")
+		require.ErrorIs(w.t, p.remove(w.t.Context()), errContended)
+		require.NoError(w.t, tx.Rollback())
+		require.Equal(w.t, 1, w.step(transfer))
+		require.Equal(w.t, []string{"b"}, w.movedIDs())
+	})
+}
+
+func TestTransfer_waits_for_a_missing_table_and_says_so_once(t *testing.T) {
+	t.Parallel()
+	eachOldWorld(t, func(w *oldWorld) {
+		logger := watermill.NewCaptureLogger()
+		transfer := w.transfer(w.database.DB, logger)
+		for range 3 {
+			require.Zero(w.t, w.step(transfer))
+		}
+		require.Len(w.t, w.errors(logger), 1)
+		require.Equal(w.t, troubleMissing, transfer.trouble)
+		w.publish(w.database.DB, "m")
+		require.Equal(w.t, 1, w.step(transfer))
+		require.Len(w.t, w.errors(logger), 1)
+	})
+}
+
+func TestTransfer_G8_large_rows_make_small_pages(t *testing.T) {
+	t.Parallel()
+	eachOldWorld(t, func(w *oldWorld) {
+		w.initialize()
+		large := strings.Repeat("x", 6<<10)
+		for i := range 5 {
+			require.NoError(w.t, w.publisher(w.database.DB).Publish(w.source.Topic, message.NewMessage(fmt.Sprint(i), []byte(large))))
+		}
+		transfer := w.transfer(w.database.DB, nil)
+		transfer.maxBytes = 16 << 10
+		require.Equal(w.t, 3, w.step(transfer))
+		require.Equal(w.t, 3, transfer.limit)
+		require.Equal(w.t, 2, w.step(transfer))
+		require.Equal(w.t, 6, transfer.limit)
+		require.Equal(w.t, []string{"0", "1", "2", "3", "4"}, w.movedIDs())
+	})
+}
+
+func TestTransfer_one_poll_of_an_idle_source_is_one_statement(t *testing.T) {
+	t.Parallel()
+	eachOldWorld(t, func(w *oldWorld) {
+		w.initialize()
+		transfer := w.transfer(w.database.DB, nil)
+		require.Zero(w.t, w.step(transfer)) // registers
+		w.database.Exec(w.t, "DROP TABLE "+w.offsetsTable())
+		require.Zero(w.t, w.step(transfer))
+		require.False(w.t, transfer.more, "nothing was found, so no transaction is begun")
+		require.Equal(w.t, noTable, func() groupState { s, err := transfer.group(w.t.Context()); require.NoError(w.t, err); return s }())
+		w.database.Exec(w.t, "DELETE FROM postbox_sources")
+		w.publish(w.database.DB, "m")
+		require.Equal(w.t, 1, w.step(transfer), "a source that was forgotten is registered again")
+	})
+}
+
+func TestTransfer_wakes_the_drainer(t *testing.T) {
+	t.Parallel()
+	w := newOldWorld(t, testdb.Postgres(t))
+	w.initialize()
+	w.publish(w.database.DB, ids("m", 0, 100)...)
+	published := &oldBroker{}
+	fwd, err := New(w.database.DB, published, Config{Dialect: w.database.Dialect, Sources: []Source{w.source}}, nil)
+	require.NoError(t, err)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := fwd.Run(t.Context()); err != nil {
+			t.Errorf("run: %s", err)
+		}
+	})
+	w.eventually(func() bool { return len(published.ids()) == 100 }, "what was taken over is forwarded")
+	require.Equal(t, ids("m", 0, 100), published.ids(), "in the order of the table")
+	require.NoError(t, fwd.Close())
+	running.Wait()
+}

@@ -1,0 +1,70 @@
+package inboxstore
+
+import (
+	"cmp"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Defaults of the settings in [Config], which explains them.
+const (
+	DefaultClaimRetention      = 7 * 24 * time.Hour
+	DefaultDeadLetterRetention = 30 * 24 * time.Hour
+	DefaultCacheSize           = 10_000
+	DefaultLanes               = 32
+	DefaultCloseTimeout        = 30 * time.Second
+)
+
+// Config says where and how long a store remembers.
+type Config struct {
+	// Dialect of the database. Required.
+	Dialect postbox.Dialect
+	// Tables says where the tables are. The zero value is the default place.
+	Tables postbox.Tables
+
+	// ClaimRetention is how long a handled message is remembered, and so the longest time after which a
+	// redelivery is still known as one: keep it above the longest that your broker may take, and above what you
+	// may ever replay. Defaults to 7 days; negative keeps claims for ever.
+	ClaimRetention time.Duration
+	// DeadLetterRetention is how long dead letters and failures are kept. Defaults to 30 days; negative keeps them.
+	DeadLetterRetention time.Duration
+	// CacheSize is the number of committed claims that are remembered in memory too, at about 100 bytes each, so that
+	// a prompt duplicate costs no transaction. Defaults to 10,000; negative turns it off.
+	CacheSize int
+	// Lanes is the number of shards by ordering key of each queue of deferred messages, and so the most processes that
+	// can share one. It is stored with the queue. At most 256. Defaults to 32.
+	Lanes int
+	// TxOptions for the transactions that handlers work in, such as an isolation level. Defaults to the
+	// database's own. Serialization failures are run again.
+	TxOptions *sql.TxOptions
+	// CloseTimeout is how long a handler may go on with a live context after the context of its delivery has been
+	// cancelled, as Watermill's router does to all of them when it closes. Defaults to 30 s.
+	CloseTimeout time.Duration
+	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode.
+	DisablePreparedStatements bool
+}
+
+func (c *Config) setDefaults() {
+	c.ClaimRetention = cmp.Or(c.ClaimRetention, DefaultClaimRetention)
+	c.DeadLetterRetention = cmp.Or(c.DeadLetterRetention, DefaultDeadLetterRetention)
+	c.CacheSize = cmp.Or(c.CacheSize, DefaultCacheSize)
+	c.Lanes = cmp.Or(c.Lanes, DefaultLanes)
+	c.CloseTimeout = cmp.Or(c.CloseTimeout, DefaultCloseTimeout)
+}
+
+// Validate returns all that is wrong with the configuration.
+func (c Config) Validate() error {
+	_, err := spool.StatementsFor(c.Dialect, c.Tables)
+	if c.Lanes < 1 || c.Lanes > spool.MaxLanes {
+		err = errors.Join(err, fmt.Errorf("Lanes: %d is not between 1 and %d", c.Lanes, spool.MaxLanes))
+	}
+	if c.CloseTimeout < 0 {
+		err = errors.Join(err, fmt.Errorf("CloseTimeout: %s is negative", c.CloseTimeout))
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package inboxstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// recordTimeout bounds the writing of a failure or a dead letter, which does not depend on the delivery's context.
+const recordTimeout = 30 * time.Second
+
+// RecordFailure notes that the handler failed, and returns how often it has by now, in all processes. It is a
+// transaction of its own, after the handler's was rolled back; in a transaction that belongs to somebody else it is
+// written there, since a pool may have no second connection.
+func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attempts int, err error) {
+	claim := key.bytes()
+	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		err := tx.QueryRowContext(ctx, s.statements.LastAttempt, claim).Scan(&attempts)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		attempts++
+		_, err = tx.ExecContext(ctx, s.statements.InsertFailure, claim, attempts, spool.ErrorText(cause), s.process)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("inbox: record failure: %w", err)
+	}
+	return attempts, nil
+}
+
+// Bury moves a message to the dead letters and claims it, so that it is not tried again until an operator says
+// so. It does nothing where the message has been claimed meanwhile.
+func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempts int, cause error) error {
+	metadata, err := spool.EncodeMetadata(msg.Metadata)
+	if err != nil {
+		return fmt.Errorf("inbox: bury message: %w", err)
+	}
+	claim, payload := key.bytes(), msg.Payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	var orderingKey []byte
+	var hash *int64
+	if text := msg.Metadata.Get(postbox.OrderingKey); text != "" {
+		h := postbox.KeyHash(text)
+		orderingKey, hash = []byte(text), &h
+	}
+	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+		if err != nil || claimed == 0 {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, s.statements.InsertDeadLetter, claim, nil, key.Consumer, key.Topic, []byte(key.MessageID),
+			orderingKey, hash, []byte(payload), metadata, attempts, spool.ErrorText(cause))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("inbox: bury message: %w", err)
+	}
+	return nil
+}
+
+// write runs fn in the context's transaction, or in one of its own that outlives the context.
+func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	if tx, ok := postbox.TxFromContext(ctx); ok {
+		return fn(ctx, tx)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	return spool.InTx(ctx, s.db, s.statements, func(tx *sql.Tx) error { return fn(ctx, tx) })
+}

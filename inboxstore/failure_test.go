@@ -1,0 +1,76 @@
+package inboxstore_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestStore_F14_attempts_are_counted_over_all_processes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		one, two := storeFor(t, database, database.DB, nil), storeFor(t, database, database.Open(t), nil)
+		for i := range 6 {
+			store := one
+			if i%2 == 1 {
+				store = two
+			}
+			attempts, err := store.RecordFailure(t.Context(), key, fmt.Errorf("failure %d\x00\xff", i))
+			require.NoError(t, err)
+			require.Equal(t, i+1, attempts)
+		}
+		other, err := one.RecordFailure(t.Context(), inboxstore.Key{Consumer: "other", Topic: "orders", MessageID: "1"}, errHandler)
+		require.NoError(t, err)
+		require.Equal(t, 1, other)
+		require.Equal(t, 7, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
+	})
+}
+
+func TestStore_a_failure_is_recorded_although_the_delivery_was_cancelled(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	attempts, err := storeFor(t, database, database.DB, nil).RecordFailure(ctx, key, errHandler)
+	require.NoError(t, err)
+	require.Equal(t, 1, attempts)
+}
+
+func TestStore_bury_claims_the_message(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		withEffects(t, database)
+		store := storeFor(t, database, database.DB, nil)
+		msg := message.NewMessage("1", nil)
+		msg.Metadata.Set("partition_key", "customer 7")
+		var wg sync.WaitGroup
+		for range 4 { // F22: whoever comes second finds it dead
+			wg.Go(func() {
+				if err := store.Bury(t.Context(), key, msg, 15, errHandler); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters WHERE attempts = 15"))
+		fresh, err := store.Once(t.Context(), key, effect(t, nil))
+		require.NoError(t, err)
+		require.False(t, fresh, "a dead message is not handled again")
+		require.Zero(t, effects(t, database))
+
+		handled := inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: "handled"}
+		_, err = store.Once(t.Context(), handled, effect(t, nil))
+		require.NoError(t, err)
+		require.NoError(t, store.Bury(t.Context(), handled, msg, 15, errHandler))
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters"), "what was handled meanwhile is not dead")
+	})
+}

@@ -1,0 +1,53 @@
+package inboxstore
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/google/uuid"
+	"github.com/oklog/ulid"
+)
+
+// Key names a message to one consumer: the same message has another key for another consumer, and a message id
+// may come again on another topic.
+type Key struct {
+	Consumer  string
+	Topic     string
+	MessageID string
+}
+
+// How the message id stands in the stored key. Each form can be told from the others, so no two ids share one.
+const (
+	formText   = 0
+	formUUID   = 1
+	formULID   = 2
+	formDigest = 3
+)
+
+// maxTextID is the longest id in bytes that is stored as it is: with the scope it fits in the key of every
+// database. Longer ones are stored as their SHA-256.
+const maxTextID = 200
+
+// scopeBytes is how much of the SHA-256 of consumer and topic is kept: enough that two of them never meet.
+const scopeBytes = 16
+
+// bytes returns the stored form: 16 bytes for consumer and topic, one for the form of the id, and the id, which
+// is 16 bytes when it is a UUID or a ULID. Ids that are ordered by time stay so, which keeps the index small.
+func (k Key) bytes() []byte {
+	scope := sha256.New()
+	_ = binary.Write(scope, binary.BigEndian, uint64(len(k.Consumer))) // a hash takes everything
+	_, _ = scope.Write([]byte(k.Consumer + k.Topic))
+	key := scope.Sum(nil)[:scopeBytes:scopeBytes]
+
+	if id, err := uuid.Parse(k.MessageID); err == nil && id.String() == k.MessageID {
+		return append(append(key, formUUID), id[:]...)
+	}
+	if id, err := ulid.ParseStrict(k.MessageID); err == nil && id.String() == k.MessageID {
+		return append(append(key, formULID), id[:]...)
+	}
+	if len(k.MessageID) <= maxTextID {
+		return append(append(key, formText), k.MessageID...)
+	}
+	digest := sha256.Sum256([]byte(k.MessageID))
+	return append(append(key, formDigest), digest[:]...)
+}

@@ -1,0 +1,110 @@
+package inboxstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Store is an inbox's memory in an SQL database. It is safe for concurrent use, by any number of processes.
+type Store struct {
+	config     Config
+	db         *sql.DB
+	statements *dialect.Statements
+	prepared   *spool.Prepared
+	cache      *lru.Cache[string, struct{}] // committed claims; nil when turned off
+	process    string
+	logger     watermill.LoggerAdapter
+
+	queuesMu sync.Mutex
+	queues   map[string]*spool.Spool // deferred messages, by name of the queue
+
+	cleaning  sync.Once
+	closing   sync.Once
+	stopClean context.CancelFunc
+	cleanup   context.Context //nolint:containedctx // the life of the cleanup, which Close ends
+	cleaner   sync.WaitGroup
+}
+
+// New returns a store in db, whose tables [postbox.Migrate] has made. A nil logger logs nothing. Cleanup starts
+// with the first message; Close ends it.
+func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, error) {
+	if db == nil {
+		return nil, errors.New("inbox store: the database is nil")
+	}
+	config.setDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("inbox store: invalid config: %w", err)
+	}
+	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	if err != nil {
+		return nil, fmt.Errorf("inbox store: %w", err)
+	}
+	if logger == nil {
+		logger = watermill.NopLogger{}
+	}
+	s := &Store{
+		queues: map[string]*spool.Spool{}, config: config, db: db, statements: statements, process: spool.ProcessName(), logger: logger,
+	}
+	if !config.DisablePreparedStatements {
+		s.prepared = spool.NewPrepared(db)
+	}
+	if config.CacheSize > 0 {
+		if s.cache, err = lru.New[string, struct{}](config.CacheSize); err != nil {
+			return nil, fmt.Errorf("inbox store: %w", err)
+		}
+	}
+	s.cleanup, s.stopClean = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Close ends the cleanup. Handlers under way are not touched. It can be called twice.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.stopClean()
+		s.cleaner.Wait()
+		if s.prepared != nil {
+			s.prepared.Close()
+		}
+	})
+	return nil
+}
+
+// clean starts the cleanup, once: only who handles messages has something to clean up.
+func (s *Store) clean() {
+	s.cleaning.Do(func() {
+		if s.cleanup.Err() != nil {
+			return
+		}
+		cleaner := spool.NewCleaner(s.db, s.statements, s.process+" "+postbox.NewMessageID(), spool.CleanerConfig{
+			Claims:      max(s.config.ClaimRetention, 0),
+			DeadLetters: max(s.config.DeadLetterRetention, 0),
+			Failures:    max(s.config.DeadLetterRetention, 0),
+		}, s.logger)
+		s.cleaner.Go(func() { cleaner.Run(s.cleanup) })
+	})
+}
+
+func (s *Store) exec(ctx context.Context, tx *sql.Tx, text string, args ...any) (int64, error) {
+	var result sql.Result
+	var err error
+	if s.prepared != nil {
+		result, err = s.prepared.InTx(ctx, tx, dialect.Query{Text: text, Args: args})
+	} else {
+		result, err = tx.ExecContext(ctx, text, args...)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}

@@ -1,0 +1,37 @@
+package middleware
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// ErrNoMessageID is returned for a message without an id, unless the config says how to name it.
+var ErrNoMessageID = errors.New("the message has no UUID to tell it from others: set InboxConfig.WithoutID to middleware.BrokerCoordinates or middleware.PayloadHash")
+
+// NameWithoutID names a message that has no UUID.
+type NameWithoutID func(msg *message.Message) (string, error)
+
+// RefuseWithoutID refuses the message with [ErrNoMessageID]: the broker will deliver it again and again until
+// somebody decides. This is the default, since any other choice can be wrong.
+func RefuseWithoutID(*message.Message) (string, error) { return "", ErrNoMessageID }
+
+// BrokerCoordinates names the message by where the broker keeps it, for example topic, partition and offset of
+// Kafka as kafkabroker.Coordinates tells them. A producer that sends twice makes two messages of it.
+func BrokerCoordinates(coordinates func(msg *message.Message) (string, bool)) NameWithoutID {
+	return func(msg *message.Message) (string, error) {
+		if name, ok := coordinates(msg); ok && name != "" {
+			return name, nil
+		}
+		return "", ErrNoMessageID
+	}
+}
+
+// PayloadHash names the message by the SHA-256 of its payload. Two messages that say the same are then one:
+// right for facts that carry their own identity, wrong for "add one".
+func PayloadHash(msg *message.Message) (string, error) {
+	sum := sha256.Sum256(msg.Payload)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,176 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// InboxStore is what an inbox needs to remember; [inboxstore.Store] does it in SQL.
+type InboxStore interface {
+	// Once runs fn in a transaction that claims the key, unless that was done before. An error of fn comes back
+	// as an [inboxstore.HandlerError].
+	Once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error) (fresh bool, err error)
+	// RecordFailure notes a failed attempt and returns their number.
+	RecordFailure(ctx context.Context, key inboxstore.Key, cause error) (attempts int, err error)
+	// Bury moves a message to the dead letters.
+	Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error
+}
+
+// Inbox is a middleware by which a handler has its effect once a message, however often and however concurrently it
+// is delivered: as far as the effect is what the handler writes through the transaction that
+// [postbox.TxFromContext] finds in the message's context, and the messages it returns, which go to the outbox.
+//
+// A handler that fails leaves no trace but a failure record; after MaxAttempts, or at once when the error is
+// [postbox.Permanent], the message goes to the dead letters and is acked. A database that is away counts no
+// attempt. A crash before the commit lets the broker deliver again; a crash after it, and before the ack, makes the
+// next delivery a duplicate, which is acked without running the handler.
+//
+// It costs one INSERT in the handler's transaction, and it is safe for concurrent use by any number of handlers.
+type Inbox struct {
+	store  InboxStore
+	config InboxConfig
+	logger watermill.LoggerAdapter
+}
+
+// NewInbox returns an inbox. A nil logger logs nothing.
+func NewInbox(store InboxStore, config InboxConfig, logger watermill.LoggerAdapter) (*Inbox, error) {
+	if store == nil {
+		return nil, errors.New("inbox: the store is nil")
+	}
+	config.setDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("inbox: invalid config: %w", err)
+	}
+	if logger == nil {
+		logger = watermill.NopLogger{}
+	}
+	return &Inbox{store: store, config: config, logger: logger}, nil
+}
+
+// Middleware is the inbox as Watermill's router takes it. It returns no messages to the router, which would
+// publish them after the commit and lose them in a crash.
+func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		_, err := i.Process(msg.Context(), msg, h)
+		return nil, err
+	}
+}
+
+// Process handles a message without a router, whose part the config's Consumer, Topic and PublishTopic then play.
+// It returns true where the handler ran and was committed; false and no error for a duplicate, or when the message
+// went to the dead letters: ack it. After an error nack it, or deliver it again.
+func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
+	key, err := i.key(ctx, msg)
+	if err != nil {
+		i.pause(ctx, 1, err)
+		return false, err
+	}
+	before := msg.Context()
+	defer msg.SetContext(before) //nolint:contextcheck // the one it had
+	fresh, err := i.store.Once(ctx, key, func(ctx context.Context) error {
+		msg.SetContext(ctx)
+		return i.handle(ctx, msg, h)
+	})
+	if err == nil {
+		return fresh, nil
+	}
+	var failure *inboxstore.HandlerError
+	if !errors.As(err, &failure) || ctx.Err() != nil { // the database's fault, or ours, because we stop
+		return false, err
+	}
+	return false, i.failed(ctx, key, msg, failure.Err)
+}
+
+// key names the message to this consumer.
+func (i *Inbox) key(ctx context.Context, msg *message.Message) (inboxstore.Key, error) {
+	key := inboxstore.Key{Consumer: i.config.Consumer, Topic: i.config.Topic, MessageID: i.config.MessageID(msg)}
+	if key.Consumer == "" {
+		key.Consumer = message.HandlerNameFromCtx(ctx)
+	}
+	if key.Consumer == "" {
+		return key, errors.New("inbox: outside a router there is no handler name: set InboxConfig.Consumer")
+	}
+	if key.Topic == "" {
+		key.Topic = message.SubscribeTopicFromCtx(ctx)
+	}
+	if key.MessageID == "" {
+		var err error
+		if key.MessageID, err = i.config.WithoutID(msg); err != nil {
+			return key, fmt.Errorf("inbox of %q: %w", key.Consumer, err)
+		}
+	}
+	return key, nil
+}
+
+// handle runs the handler and writes what it returns to the outbox, all in the transaction of ctx.
+func (i *Inbox) handle(ctx context.Context, msg *message.Message, h message.HandlerFunc) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
+		}
+	}()
+	produced, err := h(msg)
+	if err != nil || len(produced) == 0 {
+		return err
+	}
+	topic := i.config.PublishTopic
+	if topic == "" {
+		topic = message.PublishTopicFromCtx(ctx)
+	}
+	if i.config.Outbox == nil || topic == "" {
+		return errors.New("inbox: the handler returned messages: set InboxConfig.Outbox, and PublishTopic unless the router knows one")
+	}
+	for _, out := range produced {
+		out.SetContext(ctx)
+	}
+	return i.config.Outbox.Publish(topic, produced...)
+}
+
+// failed records a failure. It returns nil where the message went to the dead letters, so that it is acked.
+func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, msg *message.Message, cause error) error {
+	attempts, err := i.store.RecordFailure(ctx, key, cause)
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	var permanent *postbox.PermanentError
+	if attempts < i.config.MaxAttempts && !errors.As(cause, &permanent) {
+		i.pause(ctx, attempts, cause)
+		return cause
+	}
+	if err := i.store.Bury(ctx, key, msg, attempts, cause); err != nil {
+		return errors.Join(cause, err)
+	}
+	i.logger.Error("Postbox moved a message to the dead letters", cause, watermill.LogFields{
+		"consumer": key.Consumer, "topic": key.Topic, "message_uuid": key.MessageID, "attempts": attempts,
+	})
+	return nil
+}
+
+// pause keeps a broker that delivers a nacked message at once from doing so in a hot loop. The transaction of
+// somebody else is not kept waiting.
+func (i *Inbox) pause(ctx context.Context, attempts int, cause error) {
+	if _, joined := postbox.TxFromContext(ctx); joined {
+		return
+	}
+	delay := spool.Backoff{Base: i.config.BackoffBase, Cap: i.config.BackoffCap}.Delay(attempts)
+	var later *postbox.RetryAfterError
+	if errors.As(cause, &later) {
+		delay = later.After
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

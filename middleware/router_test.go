@@ -1,0 +1,138 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/middleware"
+)
+
+const patience = 20 * time.Second
+
+func startRouter(t *testing.T, add func(*message.Router)) *message.Router {
+	t.Helper()
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	require.NoError(t, err)
+	add(router)
+	done := make(chan error, 1)
+	go func() { done <- router.Run(context.Background()) }()
+	<-router.Running()
+	t.Cleanup(func() {
+		_ = router.Close()
+		require.NoError(t, <-done)
+	})
+	return router
+}
+
+func TestInbox_in_a_router_takes_consumer_and_topics_from_it(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Consumer, c.Topic, c.PublishTopic = "", "", "" })
+	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
+	startRouter(t, func(router *message.Router) {
+		for _, name := range []string{"one", "two"} { // F21: two consumers of one topic
+			router.AddHandler(name, "orders", channel, "receipts", channel, handler(succeed)).AddMiddleware(inbox.Middleware)
+		}
+	})
+	for range 3 {
+		require.NoError(t, channel.Publish("orders", message.NewMessage("1", nil)))
+	}
+	effects, receipts, dead := counts(t, database)
+	require.Equal(t, []int{2, 2, 0}, []int{effects, receipts, dead})
+}
+
+// The router closes in the middle of a handler and cancels its context: the handler ends in peace and is
+// committed, so the next delivery is a duplicate.
+func TestInbox_G12_F24_router_closes_under_a_handler(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		inbox := inboxFor(t, database, nil)
+		channel := gochannel.NewGoChannel(gochannel.Config{}, nil)
+		entered, proceed := make(chan struct{}), make(chan struct{})
+		router := startRouter(t, func(router *message.Router) {
+			router.AddConsumerHandler("billing", "orders", channel, func(msg *message.Message) error {
+				close(entered)
+				<-proceed
+				_, err := handler(succeed)(msg)
+				return err
+			}).AddMiddleware(inbox.Middleware)
+		})
+		require.NoError(t, channel.Publish("orders", message.NewMessage("1", nil)))
+		<-entered
+		closed := make(chan error, 1)
+		go func() { closed <- router.Close() }()
+		close(proceed)
+		require.NoError(t, <-closed)
+		processed, err := inbox.Process(t.Context(), message.NewMessage("1", nil), handler(succeed))
+		require.NoError(t, err)
+		require.False(t, processed)
+		effects, _, _ := counts(t, database)
+		require.Equal(t, 1, effects)
+	})
+}
+
+// The subscriber of watermill-sql v3 commits what a failed handler wrote (L1) and delivers again; in a savepoint
+// nothing of a failure remains, and the one connection that it holds is enough.
+func TestInbox_joins_the_transaction_of_the_watermill_sql_subscriber(t *testing.T) {
+	t.Parallel()
+	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
+		database := open(t)
+		inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.MaxAttempts = 10; c.Outbox = nil })
+		subscriber, publisher := watermillSQL(t, database)
+		failures := 0
+		startRouter(t, func(router *message.Router) {
+			router.AddConsumerHandler("billing", "orders", subscriber, func(msg *message.Message) error {
+				tx, ok := postbox.TxFromContext(msg.Context())
+				require.True(t, ok)
+				if _, err := tx.ExecContext(msg.Context(), "INSERT INTO effects VALUES ('x')"); err != nil {
+					return err
+				}
+				if failures++; failures <= 2 {
+					_, err := tx.ExecContext(msg.Context(), "INSERT INTO no_such_table VALUES (1)")
+					return err
+				}
+				return nil
+			}).AddMiddleware(inbox.Middleware)
+		})
+		for i := range 3 {
+			for range 2 { // each comes twice
+				require.NoError(t, publisher.Publish("orders", message.NewMessage(fmt.Sprint(i), []byte("{}"))))
+			}
+		}
+		require.Eventually(t, func() bool {
+			return database.Count(t, "SELECT COUNT(*) FROM postbox_claims") == 3
+		}, patience, 5*time.Millisecond)
+		effects, _, _ := counts(t, database)
+		require.Equal(t, 3, effects)
+		require.Equal(t, 2, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
+	}
+}
+
+func watermillSQL(t *testing.T, database *testdb.Database) (message.Subscriber, message.Publisher) {
+	t.Helper()
+	var schema wmsql.SchemaAdapter = wmsql.DefaultPostgreSQLSchema{}
+	var offsets wmsql.OffsetsAdapter = wmsql.DefaultPostgreSQLOffsetsAdapter{}
+	if database.Dialect == postbox.MySQL {
+		schema, offsets = wmsql.DefaultMySQLSchema{}, wmsql.DefaultMySQLOffsetsAdapter{}
+	}
+	publisher, err := wmsql.NewPublisher(database.DB, wmsql.PublisherConfig{SchemaAdapter: schema, AutoInitializeSchema: true}, nil)
+	require.NoError(t, err)
+	subscriber, err := wmsql.NewSubscriber(database.DB, wmsql.SubscriberConfig{
+		SchemaAdapter: schema, OffsetsAdapter: offsets, InitializeSchema: true,
+		PollInterval: 10 * time.Millisecond, ResendInterval: 10 * time.Millisecond,
+	}, nil)
+	require.NoError(t, err)
+	require.NoError(t, subscriber.SubscribeInitialize("orders"))
+	return subscriber, publisher
+}

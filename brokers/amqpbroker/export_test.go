@@ -1,0 +1,21 @@
+package amqpbroker
+
+import "time"
+
+// SetConfirmTimeout shortens [ConfirmTimeout] for a test. Call it before the first Publish.
+func (p *Publisher) SetConfirmTimeout(timeout time.Duration) { p.confirmTimeout = timeout }
+
+// Windows returns how many messages of a batch with these ordering keys wait for their confirms together.
+func Windows(keys ...string) []int {
+	batch := make([]outgoing, len(keys))
+	for i, key := range keys {
+		batch[i].key = key
+	}
+	var sizes []int
+	for len(batch) > 0 {
+		var window []outgoing
+		window, batch = nextWindow(batch)
+		sizes = append(sizes, len(window))
+	}
+	return sizes
+}

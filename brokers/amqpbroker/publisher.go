@@ -1,0 +1,199 @@
+package amqpbroker
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// ConfirmTimeout is how long a [Publisher] waits for an answer of RabbitMQ. Then it takes the connection for
+// dead and drops it. A deadline of the messages' context may end the wait for their confirms earlier.
+const ConfirmTimeout = 30 * time.Second
+
+// Publisher publishes to RabbitMQ and reports what watermill-amqp's publisher cannot: a message that reached
+// no queue, and which errors are the broker's and which the message's. It uses the configuration and the
+// marshaler of watermill-amqp.
+//
+// Delivery: when Publish returns nil, RabbitMQ has confirmed every message and, unless Publish.Mandatory is
+// off, put each in at least one queue. When it returns an error, any of the messages may have arrived, except
+// where the error says otherwise; publish all of them again. Messages of one ordering key (metadata
+// partition_key) reach their queues in the order given: after an error none of a key follows one that failed.
+//
+// Cost: the messages of a call go out together and are confirmed together, one round trip for up to 128
+// messages of different keys, or without a key. Messages of one key cost a round trip each. So hand it
+// batches, call it concurrently, or both.
+//
+// Connection: the first Publish connects, so a service starts while RabbitMQ is down. A lost connection is
+// opened again by the next Publish; there is no loop in the background, since a forwarder has a backoff of
+// its own.
+//
+// A Publisher can be used concurrently.
+type Publisher struct {
+	config         amqp.Config
+	logger         watermill.LoggerAdapter
+	confirmTimeout time.Duration
+
+	dialing singleflight.Group // callers that find no connection wait for one dial and share its result
+	closing sync.Once
+
+	mu       sync.Mutex // guards what follows
+	link     *link
+	closed   bool
+	inFlight sync.WaitGroup // calls of Publish; grows only while not closed
+}
+
+var _ message.Publisher = (*Publisher)(nil)
+
+// NewPublisher returns a publisher with that configuration, usually one of [PublisherConfig] or
+// [QueueConfig]. It does not connect yet. A nil logger is allowed.
+//
+// It refuses what would lose messages or what it replaces: Publish.ConfirmDelivery must be on; Transactional,
+// Immediate and ChannelPoolSize must be off. It keeps up to 64 idle channels instead of a pool. The setting
+// Connection.Reconnect and everything about queues and consumers is for subscribers and not read.
+func NewPublisher(config amqp.Config, logger watermill.LoggerAdapter) (*Publisher, error) {
+	if err := validate(config); err != nil {
+		return nil, fmt.Errorf("invalid config: %w", err)
+	}
+	if logger == nil {
+		logger = watermill.NopLogger{}
+	}
+	return &Publisher{config: config, logger: logger, confirmTimeout: ConfirmTimeout}, nil
+}
+
+func validate(config amqp.Config) error {
+	problems := []error{config.ValidatePublisher()}
+	if !config.Publish.ConfirmDelivery {
+		problems = append(problems, errors.New("Publish.ConfirmDelivery must be true: without confirms a message can be lost unnoticed"))
+	}
+	if config.Publish.Transactional {
+		problems = append(problems, errors.New("Publish.Transactional must be false: confirms replace it"))
+	}
+	if config.Publish.Immediate {
+		problems = append(problems, errors.New("Publish.Immediate must be false: RabbitMQ does not support it"))
+	}
+	if config.Publish.ChannelPoolSize != 0 {
+		problems = append(problems, errors.New("Publish.ChannelPoolSize must be 0: the publisher keeps channels itself"))
+	}
+	if config.TopologyBuilder == nil {
+		problems = append(problems, errors.New("missing TopologyBuilder"))
+	}
+	if _, err := amqp091.ParseURI(config.Connection.AmqpURI); err != nil {
+		var withPassword *url.Error // its text has the whole address in it
+		if errors.As(err, &withPassword) {
+			err = withPassword.Err
+		}
+		problems = append(problems, fmt.Errorf("Connection.AmqpURI: %w", err))
+	}
+	return errors.Join(problems...)
+}
+
+// Publish sends the messages to the topic's exchange, or queue, and waits for the confirms. The exchange is
+// declared with the first message to it on each connection.
+//
+// All messages are encoded first: if one cannot be, nothing is sent. The errors of this package tell what
+// went wrong; [Classify] knows them all. After [Publisher.Close] it returns [postbox.ErrClosed].
+func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
+	if err := p.begin(); err != nil {
+		return err
+	}
+	defer p.inFlight.Done()
+	if len(messages) == 0 {
+		return nil
+	}
+	if err := p.publish(topic, messages); err != nil {
+		return fmt.Errorf("publish to topic %q: %w", topic, err)
+	}
+	return nil
+}
+
+// Close waits for the calls of Publish in flight, each at most [ConfirmTimeout] for a round trip, and closes
+// the connection. It may be called any number of times, and concurrently; each call returns when the
+// connection is closed. It always returns nil.
+func (p *Publisher) Close() error {
+	p.closing.Do(func() {
+		p.mu.Lock()
+		p.closed = true
+		p.mu.Unlock()
+		p.inFlight.Wait()
+		if p.link != nil {
+			p.link.close()
+		}
+	})
+	return nil
+}
+
+func (p *Publisher) begin() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return fmt.Errorf("RabbitMQ publisher: %w", postbox.ErrClosed)
+	}
+	p.inFlight.Add(1)
+	return nil
+}
+
+func (p *Publisher) publish(topic string, messages []*message.Message) error {
+	to := destination{
+		exchange:   p.config.Exchange.GenerateName(topic),
+		routingKey: p.config.Publish.GenerateRoutingKey(topic),
+		mandatory:  p.config.Publish.Mandatory,
+	}
+	if err := to.validate(); err != nil {
+		return err
+	}
+	batch, err := encode(p.config.Marshaler, messages)
+	if err != nil {
+		return err
+	}
+	link, err := p.connected()
+	if err != nil {
+		return err
+	}
+	return link.publish(p.config, to, batch)
+}
+
+// connected returns the connection, and opens one if there is none.
+func (p *Publisher) connected() (*link, error) {
+	if link := p.open(); link != nil {
+		return link, nil
+	}
+	dialled, err, _ := p.dialing.Do("", func() (any, error) {
+		if link := p.open(); link != nil { // opened since the look above
+			return link, nil
+		}
+		link, err := dial(p.config.Connection, p.confirmTimeout)
+		if err != nil {
+			return nil, err
+		}
+		p.logger.Info("Connected to RabbitMQ", nil)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.link = link
+		return link, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return dialled.(*link), nil //nolint:forcetypeassert // the function above returns nothing else
+}
+
+// open returns the connection if it is open.
+func (p *Publisher) open() *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link == nil || p.link.conn.IsClosed() {
+		return nil
+	}
+	return p.link
+}

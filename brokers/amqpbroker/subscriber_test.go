@@ -1,0 +1,115 @@
+package amqpbroker_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/brokers/amqpbroker"
+)
+
+// Finding L16: with Watermill's marshaler a message on a quorum queue is never seen again after one nack.
+func TestNackedMessageOfAQuorumQueueComesAgain(t *testing.T) {
+	t.Parallel()
+	topic := newTopic(t)
+	config := amqpbroker.QueueConfig(amqpURI(t))
+	config.Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}
+	require.NoError(t, amqpbroker.EnsureTopology(config, topic))
+	require.NoError(t, newPublisher(t, config).Publish(topic, numbered(1, "k")...))
+
+	messages := subscribe(t, config, topic)
+	for _, count := range []string{"", "1", "2"} {
+		select {
+		case msg := <-messages:
+			require.Equal(t, count, msg.Metadata.Get("x-delivery-count"))
+			msg.Nack()
+		case <-time.After(patience):
+			require.Fail(t, "no delivery")
+		}
+	}
+	require.Equal(t, "3", receive(t, messages, 1)[0].Metadata.Get("x-delivery-count"))
+}
+
+// A dead letter comes with a header that is a list of tables.
+func TestDeadLetterIsReadable(t *testing.T) {
+	t.Parallel()
+	from, to := newTopic(t), newTopic(t)
+	ensureQueue(t, to)
+	config := amqpbroker.QueueConfig(amqpURI(t))
+	config.Consume.NoRequeueOnNack = true
+	config.Queue.Arguments = amqp091.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": to}
+	require.NoError(t, amqpbroker.EnsureTopology(config, from))
+	sent := numbered(1, "k")[0]
+	require.NoError(t, newPublisher(t, config).Publish(from, sent))
+
+	(<-subscribe(t, config, from)).Nack()
+	got := receive(t, subscribe(t, amqpbroker.QueueConfig(amqpURI(t)), to), 1)[0]
+	require.Equal(t, sent.UUID, got.UUID)
+	require.Contains(t, got.Metadata.Get("x-death"), `"queue":"`+from+`"`)
+}
+
+func TestForeignMessage(t *testing.T) {
+	t.Parallel()
+	topic := newTopic(t)
+	ensureQueue(t, topic)
+	require.NoError(t, openChannel(t, amqpURI(t)).PublishWithContext(t.Context(), "", topic, true, false, amqp091.Publishing{
+		Headers: amqp091.Table{"attempt": int32(2), "tags": []any{"a", "b"}, "none": nil},
+		Body:    []byte("from elsewhere"),
+	}))
+	got := receive(t, subscribe(t, amqpbroker.QueueConfig(amqpURI(t)), topic), 1)[0]
+	require.Empty(t, got.UUID)
+	require.Equal(t, message.Metadata{"attempt": "2", "tags": `["a","b"]`, "none": ""}, got.Metadata)
+	require.Equal(t, "from elsewhere", string(got.Payload))
+}
+
+func TestEachGroupGetsEachMessage(t *testing.T) {
+	t.Parallel()
+	topic := newTopic(t)
+	billing := amqpbroker.SubscriberConfig(amqpURI(t), group)
+	fraud := amqpbroker.SubscriberConfig(amqpURI(t), group+"2")
+	require.NoError(t, amqpbroker.EnsureTopology(billing, topic))
+	require.NoError(t, amqpbroker.EnsureTopology(fraud, topic))
+	t.Cleanup(func() {
+		_, err := openChannel(t, amqpURI(t)).QueueDelete(topic+"_"+group+"2", false, false, false)
+		require.NoError(t, err)
+	})
+	sent := numbered(1, "")[0]
+	require.NoError(t, newPublisher(t, amqpbroker.PublisherConfig(amqpURI(t))).Publish(topic, sent))
+	require.Equal(t, sent.UUID, receive(t, subscribe(t, billing, topic), 1)[0].UUID)
+	require.Equal(t, sent.UUID, receive(t, subscribe(t, fraud, topic), 1)[0].UUID)
+}
+
+func TestDelayNackWaitsOnlyAfterAnError(t *testing.T) {
+	t.Parallel()
+	const delay = 30 * time.Millisecond
+	errFailed := errors.New("failed")
+	handle := func(result error) (time.Duration, error) {
+		start := time.Now()
+		_, err := amqpbroker.DelayNack(delay)(func(*message.Message) ([]*message.Message, error) {
+			return nil, result
+		})(message.NewMessage("id", nil))
+		return time.Since(start), err
+	}
+	took, err := handle(errFailed)
+	require.ErrorIs(t, err, errFailed)
+	require.GreaterOrEqual(t, took, delay)
+
+	_, err = handle(nil)
+	require.NoError(t, err)
+}
+
+func TestDelayNackEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	errFailed := errors.New("failed")
+	msg := message.NewMessage("id", nil)
+	msg.SetContext(canceled(t))
+	_, err := amqpbroker.DelayNack(time.Hour)(func(*message.Message) ([]*message.Message, error) {
+		return nil, errFailed
+	})(msg)
+	require.ErrorIs(t, err, errFailed)
+}

@@ -1,0 +1,32 @@
+package amqpbroker
+
+import (
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+)
+
+// EnsureTopology declares the exchange, the queue and the binding of each topic, as an amqp.Subscriber with
+// that configuration would. Call it for every destination, and every group of consumers, before anything is
+// published: RabbitMQ drops a message that reaches no queue. What exists already in the same form is left
+// alone; what exists in another form is an error, and nothing after it is declared.
+//
+// It connects to RabbitMQ for as long as it takes, at most about 30 seconds where nothing answers, and
+// returns the first error.
+func EnsureTopology(config amqp.Config, topics ...string) error {
+	subscriber, err := amqp.NewSubscriber(config, watermill.NopLogger{})
+	if err != nil {
+		return fmt.Errorf("connect to declare the topology: %w", err)
+	}
+	for _, topic := range topics {
+		if err := subscriber.SubscribeInitialize(topic); err != nil {
+			_ = subscriber.Close() // it never returns an error, and the first one matters
+			return fmt.Errorf("declare the topology of topic %q: %w", topic, err)
+		}
+	}
+	if err := subscriber.Close(); err != nil {
+		return fmt.Errorf("disconnect after declaring the topology: %w", err)
+	}
+	return nil
+}

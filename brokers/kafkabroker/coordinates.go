@@ -1,0 +1,26 @@
+package kafkabroker
+
+import (
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Coordinates returns where a received message stands in Kafka, as "topic/partition/offset". No other
+// record of the cluster has the same coordinates and every delivery of the record has them, so they serve an
+// inbox as the id of a message that has none. They differ when the producer publishes a message twice: a
+// duplicate made before Kafka is not recognised.
+//
+// It returns false for a message that did not come through a Watermill router and watermill-kafka: the topic
+// is in the context only inside a handler, the rest only in a message from Kafka.
+func Coordinates(msg *message.Message) (string, bool) {
+	ctx := msg.Context()
+	topic := message.SubscribeTopicFromCtx(ctx)
+	partition, hasPartition := kafka.MessagePartitionFromCtx(ctx)
+	offset, hasOffset := kafka.MessagePartitionOffsetFromCtx(ctx)
+	if topic == "" || !hasPartition || !hasOffset {
+		return "", false
+	}
+	return fmt.Sprintf("%s/%d/%d", topic, partition, offset), true
+}

@@ -1,0 +1,74 @@
+// Package kafkabroker gives Watermill's Kafka publisher and subscriber the settings that an outbox and an
+// inbox need.
+//
+// # The problem
+//
+// Watermill's defaults for Kafka suit events that may be lost. An outbox hands over messages that must not
+// be: with the defaults a message counts as sent when one broker has it, a retry may swap or double
+// messages, and a missing ordering key sends everything to one partition. A new consumer group starts at
+// the end of the topic, so what was published before its first start never reaches the inbox.
+//
+// # Publisher
+//
+//	publisher, err := kafka.NewPublisher(kafkabroker.PublisherConfig(brokers), logger)
+//
+//	Setting                          Value       Why
+//	Producer.RequiredAcks            WaitForAll  a message counts as sent when every replica in sync has it
+//	Producer.Idempotent              true        a retry inside the producer neither doubles nor swaps messages
+//	Net.MaxOpenRequests              1           idempotence in sarama needs it; batches still fill while a request is under way
+//	Producer.Return.Successes        true        Publish returns when Kafka answered, not when the message is queued
+//	Producer.Return.Errors           true        Publish returns the error of its own message
+//	Producer.Retry.Max, .Backoff     20, 500 ms  rides out the election of a new leader, without the duplicates that a retry by the forwarder makes
+//	Producer.Timeout                 10 s        how long the leader waits for its replicas before it answers with an error
+//	Net.DialTimeout                  10 s        a broker that vanished is an outage after 10 s, not 30 s
+//	Producer.MaxMessageBytes         1 MiB       Kafka's own default; never set it above the topic's max.message.bytes (see below)
+//	Producer.Partitioner             hash        one key, one partition: Kafka keeps the order of a partition only
+//	Marshaler                        [Marshaler] the record's key is the message's ordering key, and never empty
+//	Version                          2.1         speaks to every broker from 2.1 on; idempotence needs 0.11
+//
+// Kafka refuses a batch as a whole, so a batch of small messages above the topic's max.message.bytes fails
+// as if each message were too large. Sarama fills batches up to Producer.MaxMessageBytes: keep that at or
+// below the limit of every topic.
+//
+// Watermill's publisher sends one message at a time and waits for it, and batches form only from concurrent
+// calls. Publish different keys concurrently, as the forwarder does.
+//
+// kafka.NewPublisher connects at once and fails while no broker answers. Its Close does not wait for calls
+// to Publish: close the forwarder first.
+//
+// # Subscriber
+//
+//	subscriber, err := kafka.NewSubscriber(kafkabroker.SubscriberConfig(brokers, "billing"), logger)
+//
+//	Setting                          Value       Why
+//	ConsumerGroup                    yours       Kafka keeps what the group has acked; without a group every start reads everything again
+//	Consumer.Offsets.Initial         oldest      a message published before the group's first start is delivered too
+//	Consumer.Offsets.AutoCommit      every 1 s   after a crash up to a second of acked messages comes again; the inbox takes them for duplicates
+//	Consumer.IsolationLevel          uncommitted nothing here publishes in Kafka transactions; set ReadCommitted if another producer does
+//	Consumer.Group.Rebalance         sticky      few partitions move when a member comes or goes, so few messages are worked on twice; range for members not changed yet
+//	Consumer.Return.Errors           true        Watermill logs them
+//	NackResendSleep                  1 s         a nack means that the inbox could not store the message: a database gets a second to come back
+//	ReconnectRetrySleep              1 s         the pause between two attempts to connect; Close waits for it to end
+//	InitializeTopicDetails           12, default SubscribeInitialize creates topics with 12 partitions and the cluster's replication factor
+//	Unmarshaler                      [Marshaler] the record's key becomes the ordering key where the producer set none
+//
+// A record from a producer that is not Watermill has no message id: its UUID is empty. [Coordinates] names
+// it by topic, partition and offset instead, for the inbox's policy for messages without an id.
+//
+// # Topology first
+//
+// Brokers create a missing topic with their own defaults, usually a single partition, unless
+// auto.create.topics.enable is off; then publishing to it is an outage until the topic is there. Create topics
+// before the forwarder starts: with SubscribeInitialize, or with the tools of the cluster.
+//
+// # Errors
+//
+// [Classify] tells the forwarder whether an error is about Kafka, so that nothing but waiting helps, or
+// about the message.
+//
+// # What it does not do
+//
+// It opens no connection and hides nothing: both functions return the plain configurations of
+// watermill-kafka, to be changed before they are used. TLS, SASL, compression and client ids are in
+// OverwriteSaramaConfig.
+package kafkabroker

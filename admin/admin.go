@@ -1,0 +1,111 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// DefaultOutbox is the name of the outbox that [Admin.Stats] counts unless [Config.Outbox] says otherwise.
+const DefaultOutbox = "outbox"
+
+// Config says where the tables are.
+type Config struct {
+	// Dialect of the database. Required.
+	Dialect postbox.Dialect
+	// Tables says where the tables are. The zero value is the default place.
+	Tables postbox.Tables
+	// Outbox is the name of the outbox that [Admin.Stats] counts, and through which messages that died in an inbox are
+	// published again. The dead letters of all outboxes and inboxes with the same tables can be listed, and those of
+	// other outboxes requeued, whatever stands here. Defaults to "outbox".
+	Outbox string
+}
+
+func (c *Config) setDefaults() {
+	if c.Outbox == "" {
+		c.Outbox = DefaultOutbox
+	}
+}
+
+// Validate returns all that is wrong with the configuration.
+func (c Config) Validate() error {
+	_, err := spool.StatementsFor(c.Dialect, c.Tables)
+	return err
+}
+
+// Admin inspects the tables of Postbox and deals with dead letters. It is safe for concurrent use, also by several
+// processes, and holds nothing that must be closed.
+type Admin struct {
+	db         *sql.DB
+	config     Config
+	statements *dialect.Statements
+	letters    *spool.Letters
+	logger     watermill.LoggerAdapter
+}
+
+// New returns an Admin on the database, which it does not contact yet. The logger hears of each letter that was
+// requeued, resolved or deleted; nil means none.
+func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Admin, error) {
+	if db == nil {
+		return nil, errors.New("admin: db is nil")
+	}
+	config.setDefaults()
+	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	if logger == nil {
+		logger = watermill.NopLogger{}
+	}
+	return &Admin{
+		db: db, config: config, statements: statements, logger: logger,
+		letters: spool.NewLetters(db, statements, config.Outbox, logger),
+	}, nil
+}
+
+// TopicStats counts the messages of one topic.
+type TopicStats struct {
+	Topic string
+	// Pending is the number of messages in the outbox that are neither published nor dead. The following three are
+	// parts of it, and overlap.
+	Pending int
+	// Due is those that need not wait: neither for the time that their producer asked for nor for their next attempt.
+	Due int
+	// InFlight is those that forwarders were publishing at their last heartbeat, a few seconds ago at most. Forwarders
+	// that are silent for longer than their lease do not count.
+	InFlight int
+	// Failing is those with a failed attempt.
+	Failing int
+	// Dead is the number of dead letters of the outbox that nobody has resolved.
+	Dead int
+	// DeadInbox is the number of unresolved dead letters of all inboxes with the same tables, for messages of this
+	// topic: one for each consumer that could not handle a message.
+	DeadInbox int
+	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0 without one.
+	OldestAge time.Duration
+}
+
+// Stats counts the messages of the outbox by topic, in the order of the topics. A topic without messages and dead
+// letters is not there; an outbox that nobody has written to yet has none.
+//
+// Pending and Dead are of one moment, so what is pending, dead and published adds up to what was written. It
+// reads each pending message and each dead letter: call it a few times a minute, not a few times a second.
+func (a *Admin) Stats(ctx context.Context) ([]TopicStats, error) {
+	counts, err := spool.Stats(ctx, a.db, a.statements, a.config.Outbox)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	stats := make([]TopicStats, len(counts))
+	for i, count := range counts {
+		stats[i] = TopicStats(count)
+	}
+	return stats, nil
+}

@@ -1,0 +1,183 @@
+package admin_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestAdmin_reads_a_dead_letter_with_its_history(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		before := time.Now().Add(-time.Hour)
+		b.append(draft("one", "orders", "key"))
+		b.bury()
+
+		listed := b.only(admin.Filter{})
+		require.Nil(t, listed.Payload)
+		require.Nil(t, listed.Metadata)
+		require.Nil(t, listed.Failures)
+
+		letter, err := b.admin.DeadLetter(t.Context(), listed.ID)
+		require.NoError(t, err)
+		require.Equal(t, "payload of one", string(letter.Payload))
+		require.Equal(t, map[string]string{"about": "one", "bytes": "\x00\xff"}, map[string]string(letter.Metadata))
+		require.Len(t, letter.Failures, 2)
+		for i, failure := range letter.Failures {
+			require.Equal(t, i+1, failure.Attempt)
+			require.Equal(t, errBroker.Error(), failure.Error)
+			require.Equal(t, "forwarder", failure.Process)
+			require.WithinRange(t, failure.At, before, time.Now().Add(time.Hour))
+		}
+		require.Greater(t, letter.Size, len(letter.Payload))
+		require.WithinRange(t, letter.CreatedAt, before, letter.DiedAt)
+
+		letter.Payload, letter.Metadata, letter.Failures = nil, nil, nil
+		require.Equal(t, listed, *letter)
+		require.Equal(t, admin.DeadLetter{
+			ID: listed.ID, Outbox: b.outbox.Name(), Topic: "orders", MessageID: "one", Key: "key", Attempts: 2,
+			Error: errBroker.Error(), CreatedAt: listed.CreatedAt, DiedAt: listed.DiedAt, Size: listed.Size,
+		}, listed)
+
+		_, err = b.admin.DeadLetter(t.Context(), listed.ID+1)
+		require.ErrorIs(t, err, admin.ErrNotFound)
+	})
+}
+
+func TestAdmin_lists_what_the_filter_chooses(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(draft("a", "orders", ""), draft("b", "orders", ""), draft("c", "refunds", ""))
+		b.bury()
+		b.buryInbox("d", nil)
+		b.buryInbox("\xff\x00", nil) // a message id is any string
+		death := func(id string, hour int) {
+			b.exec(database.Bind("UPDATE postbox_dead_letters SET died_at = ? WHERE message_id = ?"),
+				time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC).UnixMicro(), []byte(id))
+		}
+		for hour, id := range []string{"a", "b", "c", "d", "\xff\x00"} {
+			death(id, hour)
+		}
+		require.NoError(t, b.admin.Resolve(t.Context(), b.only(admin.Filter{MessageID: "b"}).ID, "paid by hand"))
+
+		hour := func(h int) time.Time { return time.Date(2026, 1, 1, h, 0, 0, 0, time.FixedZone("here", 0)) }
+		for name, test := range map[string]struct {
+			filter admin.Filter
+			want   []string
+		}{
+			"nothing set":  {admin.Filter{}, []string{"a", "c", "d", "\xff\x00"}},
+			"topic":        {admin.Filter{Topic: "orders", Resolved: admin.ResolvedAny}, []string{"a", "b", "d", "\xff\x00"}},
+			"consumer":     {admin.Filter{Consumer: "billing"}, []string{"d", "\xff\x00"}},
+			"message id":   {admin.Filter{MessageID: "\xff\x00"}, []string{"\xff\x00"}},
+			"unknown":      {admin.Filter{MessageID: "e"}, nil},
+			"other case":   {admin.Filter{Topic: "Orders"}, nil},
+			"resolved":     {admin.Filter{Resolved: admin.ResolvedYes}, []string{"b"}},
+			"died after":   {admin.Filter{DiedAfter: hour(2)}, []string{"c", "d", "\xff\x00"}},
+			"died before":  {admin.Filter{DiedBefore: hour(2)}, []string{"a"}},
+			"all together": {admin.Filter{Topic: "orders", Consumer: "billing", DiedAfter: hour(1), DiedBefore: hour(4)}, []string{"d"}},
+		} {
+			require.ElementsMatch(t, test.want, ids(b.list(test.filter)), name)
+		}
+	})
+}
+
+func TestAdmin_lists_page_by_page(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		for i := range 7 {
+			b.buryInbox(fmt.Sprint(i), nil)
+		}
+		var seen []string
+		filter := admin.Filter{Limit: 3}
+		for {
+			page := b.list(filter)
+			require.LessOrEqual(t, len(page), 3)
+			seen = append(seen, ids(page)...)
+			if len(page) < filter.Limit {
+				break
+			}
+			filter.After = page[len(page)-1].ID
+		}
+		require.Equal(t, []string{"0", "1", "2", "3", "4", "5", "6"}, seen)
+
+		_, err := b.admin.DeadLetters(t.Context(), admin.Filter{Limit: admin.MaxLimit + 1})
+		require.ErrorContains(t, err, "limit")
+		_, err = b.admin.DeadLetters(t.Context(), admin.Filter{Limit: -1, Resolved: 9})
+		require.ErrorContains(t, err, "limit")
+		require.ErrorContains(t, err, "resolved")
+	})
+}
+
+func TestAdmin_resolves_with_a_reason(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(draft("one", "orders", ""))
+		b.bury()
+		id := b.only(admin.Filter{}).ID
+		require.ErrorContains(t, b.admin.Resolve(t.Context(), id, "  "), "reason")
+		require.NoError(t, b.admin.Resolve(t.Context(), id, "refunded by hand \x00\xff"+strings.Repeat("!", 10_000)))
+		require.ErrorIs(t, b.admin.Resolve(t.Context(), id, "too late"), admin.ErrResolved)
+		require.ErrorIs(t, b.admin.Requeue(t.Context(), id), admin.ErrResolved)
+		require.ErrorIs(t, b.admin.Resolve(t.Context(), id+1, "no such letter"), admin.ErrNotFound)
+
+		letter := b.only(admin.Filter{Resolved: admin.ResolvedYes})
+		require.True(t, strings.HasPrefix(letter.Resolution, "refunded by hand"))
+		require.WithinDuration(t, time.Now(), letter.ResolvedAt, time.Hour)
+		require.Empty(t, b.list(admin.Filter{}))
+		require.Zero(t, b.pending())
+	})
+}
+
+func TestAdmin_deletes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.buryInbox("open", nil)
+		b.buryInbox("resolved", nil)
+		require.NoError(t, b.admin.Resolve(t.Context(), b.only(admin.Filter{MessageID: "resolved"}).ID, "done"))
+		for _, letter := range b.list(admin.Filter{Resolved: admin.ResolvedAny}) {
+			require.NoError(t, b.admin.Delete(t.Context(), letter.ID))
+			require.ErrorIs(t, b.admin.Delete(t.Context(), letter.ID), admin.ErrNotFound)
+		}
+		require.Zero(t, b.dead())
+		require.Equal(t, 2, database.Count(t, "SELECT COUNT(*) FROM postbox_claims"), "the deliveries are still known")
+	})
+}
+
+func TestAdmin_without_tables_says_what_to_do(t *testing.T) {
+	t.Parallel()
+	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
+		database := open(t)
+		a, err := admin.New(database.DB, admin.Config{Dialect: database.Dialect}, nil)
+		require.NoError(t, err)
+		_, err = a.Stats(t.Context())
+		require.ErrorContains(t, err, "postbox.Migrate")
+		_, err = a.DeadLetters(t.Context(), admin.Filter{})
+		require.ErrorContains(t, err, "postbox.Migrate")
+		_, err = a.RequeueAll(t.Context(), admin.Filter{})
+		require.ErrorContains(t, err, "postbox.Migrate")
+		require.ErrorContains(t, a.Requeue(t.Context(), 1), "postbox.Migrate")
+	}
+}
+
+func TestNew_says_what_is_wrong(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	_, err := admin.New(nil, admin.Config{Dialect: postbox.SQLite}, nil)
+	require.ErrorContains(t, err, "db is nil")
+	_, err = admin.New(database.DB, admin.Config{Tables: postbox.Tables{Prefix: "no spaces"}}, nil)
+	require.ErrorContains(t, err, "dialect is missing")
+	require.ErrorContains(t, err, "prefix")
+	require.Error(t, admin.Config{Dialect: postbox.MySQL, Tables: postbox.Tables{Schema: "other"}}.Validate())
+}

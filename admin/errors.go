@@ -1,0 +1,14 @@
+package admin
+
+import "github.com/postbox-go/watermill-postbox/internal/spool"
+
+var (
+	// ErrNotFound is returned where there is no dead letter with that id: there never was one, or it has been
+	// requeued or deleted, maybe by somebody else at the same moment.
+	ErrNotFound = spool.ErrLetterNotFound
+	// ErrResolved is returned where a dead letter is resolved already and so can be neither resolved nor requeued.
+	ErrResolved = spool.ErrLetterResolved
+	// ErrStuck is returned where a dead letter cannot be requeued as it is, and the error says why: its inbox has no
+	// outbox, its outbox is not there any more, or its metadata cannot be read. The letter stays.
+	ErrStuck = spool.ErrLetterStuck
+)

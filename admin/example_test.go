@@ -1,0 +1,99 @@
+package admin_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+
+	_ "modernc.org/sqlite"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+func Example() {
+	if err := dealWithDeadLetters(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// order-1 died after 3 attempts: broker says no
+	// order-2 died after 3 attempts: broker says no
+	// resolved for good: true
+	// requeued 1: 1 pending and 0 dead on topic orders
+}
+
+func dealWithDeadLetters(ctx context.Context) error {
+	db, err := sql.Open("sqlite", "file:admin_example?mode=memory&_txlock=immediate")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	db.SetMaxOpenConns(1) // SQLite has one writer, and this database ends with its connection
+	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}); err != nil {
+		return err
+	}
+	// Stands for a forwarder and a broker that refuses the messages.
+	if err := letMessagesDie(ctx, db, "order-1", "order-2"); err != nil {
+		return err
+	}
+
+	operator, err := admin.New(db, admin.Config{Dialect: postbox.SQLite}, nil)
+	if err != nil {
+		return err
+	}
+	letters, err := operator.DeadLetters(ctx, admin.Filter{Topic: "orders"})
+	if err != nil {
+		return err
+	}
+	for _, letter := range letters {
+		fmt.Printf("%s died after %d attempts: %s\n", letter.MessageID, letter.Attempts, letter.Error)
+	}
+
+	if err := operator.Resolve(ctx, letters[0].ID, "the customer has cancelled"); err != nil {
+		return err
+	}
+	err = operator.Requeue(ctx, letters[0].ID)
+	fmt.Println("resolved for good:", errors.Is(err, admin.ErrResolved))
+
+	requeued, err := operator.RequeueAll(ctx, admin.Filter{Topic: "orders"})
+	if err != nil {
+		return err
+	}
+	stats, err := operator.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("requeued %d: %d pending and %d dead on topic %s\n", requeued, stats[0].Pending, stats[0].Dead, stats[0].Topic)
+	return nil
+}
+
+// letMessagesDie writes messages to the outbox and moves them to the dead letters.
+func letMessagesDie(ctx context.Context, db *sql.DB, ids ...string) error {
+	names, err := dialect.NewNames("", "")
+	if err != nil {
+		return err
+	}
+	statements, err := dialect.New(dialect.SQLite, names)
+	if err != nil {
+		return err
+	}
+	outbox := spool.New(statements, admin.DefaultOutbox, 1)
+	for _, id := range ids {
+		draft := spool.Draft{Topic: "orders", MessageID: id, Payload: []byte("{}")}
+		if err := outbox.Append(ctx, db, spool.Run, []spool.Draft{draft}); err != nil {
+			return err
+		}
+	}
+	// The forwarder does this after the last attempt.
+	_, err = db.ExecContext(ctx, `
+		INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, payload, metadata,
+		                                  created_at, died_at, attempts)
+		SELECT 0, CAST('m' AS BLOB), 'broker says no', spool, '', topic, message_id, payload, metadata, created_at, created_at, 3
+		FROM postbox_messages ORDER BY id;
+		DELETE FROM postbox_messages`)
+	return err
+}

@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// Limits of [Admin.DeadLetters].
+const (
+	DefaultLimit = 100
+	MaxLimit     = 1000
+)
+
+// Resolved chooses dead letters by whether an operator has resolved them.
+type Resolved int
+
+const (
+	// ResolvedNo chooses those that nobody has resolved. It is the zero value.
+	ResolvedNo = Resolved(dialect.ResolvedNo)
+	// ResolvedYes chooses those that somebody has resolved.
+	ResolvedYes = Resolved(dialect.ResolvedYes)
+	// ResolvedAny chooses both.
+	ResolvedAny = Resolved(dialect.ResolvedAny)
+)
+
+// Filter chooses dead letters: those for which all that is set holds. The zero value chooses all that nobody has
+// resolved.
+type Filter struct {
+	// Topic of the message.
+	Topic string
+	// Consumer is the inbox's consumer that could not handle the message.
+	Consumer string
+	// MessageID is the whole id of the message.
+	MessageID string
+	// DiedAfter and DiedBefore bound the time of death: the first is part of the span, the second is not. They are
+	// compared with the database's clock.
+	DiedAfter, DiedBefore time.Time
+	// Resolved chooses by whether an operator has resolved the letter. Defaults to those that nobody has.
+	Resolved Resolved
+
+	// After chooses letters with higher ids, for the next page.
+	After int64
+	// Limit is the most letters that [Admin.DeadLetters] returns: 100 by default, above 1000 it is an error. For
+	// [Admin.RequeueAll] it is the most to requeue, without a maximum, and 0 for all.
+	Limit int
+}
+
+// Validate returns all that is wrong with the filter.
+func (f Filter) Validate() error {
+	var problems []error
+	if f.Limit < 0 {
+		problems = append(problems, fmt.Errorf("limit: %d is negative", f.Limit))
+	}
+	if f.Resolved < ResolvedNo || f.Resolved > ResolvedAny {
+		problems = append(problems, fmt.Errorf("resolved: %d is none of ResolvedNo, ResolvedYes and ResolvedAny", f.Resolved))
+	}
+	return errors.Join(problems...)
+}
+
+func (f Filter) requeueable() error {
+	if f.Resolved != ResolvedNo {
+		return fmt.Errorf("resolved: %w: only ResolvedNo makes sense here", ErrResolved)
+	}
+	return nil
+}
+
+// listable refuses a limit that cannot be met, rather than return a short page that looks like the last.
+func (f Filter) listable() error {
+	if f.Limit > MaxLimit {
+		return fmt.Errorf("limit: %d is above %d", f.Limit, MaxLimit)
+	}
+	return nil
+}
+
+// page bounds what is chosen.
+func (f Filter) page() dialect.DeadLetterFilter {
+	chosen := f.chosen()
+	chosen.Limit = f.Limit
+	if f.Limit == 0 {
+		chosen.Limit = DefaultLimit
+	}
+	return chosen
+}
+
+func (f Filter) chosen() dialect.DeadLetterFilter {
+	return dialect.DeadLetterFilter{
+		After: f.After, Topic: f.Topic, Consumer: f.Consumer, MessageID: f.MessageID,
+		DiedAfter: micros(f.DiedAfter), DiedBefore: micros(f.DiedBefore), Resolved: dialect.Resolved(f.Resolved),
+	}
+}
+
+// micros is how the database keeps times; 0 stands for any.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}

@@ -1,0 +1,210 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+const (
+	patience = 30 * time.Second
+	lanes    = 8
+)
+
+var errBroker = errors.New("broker says no")
+
+// bench is an outbox on a database with an operator at it.
+type bench struct {
+	*testing.T
+
+	database   *testdb.Database
+	statements *dialect.Statements
+	outbox     *spool.Spool
+	admin      *admin.Admin
+}
+
+func newBench(t *testing.T, database *testdb.Database) *bench {
+	t.Helper()
+	database.Migrate(t)
+	names, err := dialect.NewNames("", "")
+	require.NoError(t, err)
+	statements, err := dialect.New(dialect.Kind(database.Dialect), names)
+	require.NoError(t, err)
+	// A name of its own, since a bell is rung by name for the whole process.
+	b := &bench{T: t, database: database, statements: statements, outbox: spool.New(statements, "outbox "+t.Name(), lanes)}
+	b.admin = b.operator(database)
+	return b
+}
+
+// operator returns another one, as another process would have it.
+func (b *bench) operator(database *testdb.Database) *admin.Admin {
+	b.Helper()
+	a, err := admin.New(database.DB, admin.Config{Dialect: database.Dialect, Outbox: b.outbox.Name()}, nil)
+	require.NoError(b, err)
+	return a
+}
+
+func (b *bench) append(drafts ...spool.Draft) {
+	b.Helper()
+	require.NoError(b, b.outbox.Append(b.Context(), b.database.DB, spool.Run, drafts))
+}
+
+func draft(id, topic, key string) spool.Draft {
+	return spool.Draft{
+		Topic: topic, MessageID: id, Key: key, Payload: []byte("payload of " + id),
+		Metadata: map[string]string{"about": id, "bytes": "\x00\xff"},
+	}
+}
+
+// handler does with each message as the test says, and remembers which it handled.
+type handler struct {
+	do func(m *spool.Message) error
+
+	mu      sync.Mutex
+	handled map[string]int
+}
+
+func (h *handler) Handle(_ context.Context, batch []*spool.Message) []spool.Outcome {
+	outcomes := make([]spool.Outcome, len(batch))
+	for i, m := range batch {
+		err := h.do(m)
+		outcomes[i] = spool.OutcomeOf(err)
+		if err == nil {
+			h.mu.Lock()
+			h.handled[m.MessageID]++
+			h.mu.Unlock()
+		}
+	}
+	return outcomes
+}
+
+func (h *handler) Excluded() []string { return nil }
+
+func (h *handler) counts() map[string]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	counts := map[string]int{}
+	for id, n := range h.handled {
+		counts[id] = n
+	}
+	return counts
+}
+
+// drain starts a drainer and returns what ends it.
+func (b *bench) drain(do func(m *spool.Message) error) (h *handler, stop func()) {
+	b.Helper()
+	return b.drainPolling(time.Millisecond, 20*time.Millisecond, do)
+}
+
+func (b *bench) drainPolling(least, most time.Duration, do func(m *spool.Message) error) (h *handler, stop func()) {
+	b.Helper()
+	h = &handler{do: do, handled: map[string]int{}}
+	drainer := spool.NewDrainer(b.database.DB, spool.New(b.statements, b.outbox.Name(), lanes), h, spool.Config{
+		Holder: b.Name(), Process: "forwarder", PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 1,
+		PollMin: least, PollMax: most, Lease: 5 * time.Second, Renew: 20 * time.Millisecond,
+		MaxAttempts: 2, Backoff: spool.Backoff{Base: time.Millisecond, Cap: time.Millisecond}, Close: 5 * time.Second,
+	}, watermill.NopLogger{})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- drainer.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(b, <-done)
+	})
+	b.Cleanup(stop)
+	<-drainer.Ready()
+	return h, stop
+}
+
+// bury lets all messages of the outbox die.
+func (b *bench) bury() {
+	b.Helper()
+	_, stop := b.drain(func(*spool.Message) error { return errBroker })
+	b.eventually(func() bool { return b.pending() == 0 }, "all messages are dead")
+	stop()
+}
+
+// buryInbox writes a letter as an inbox would, with its claim and two failures, and returns the claim's key.
+func (b *bench) buryInbox(id string, outbox any) []byte {
+	b.Helper()
+	subject := []byte("sixteen bytes of " + id)
+	for attempt := 1; attempt <= 2; attempt++ {
+		b.exec(b.statements.InsertFailure, subject, attempt, "handler says no", "consumer")
+	}
+	b.exec(b.statements.Claim, subject)
+	metadata, err := spool.EncodeMetadata(draft(id, "", "").Metadata)
+	require.NoError(b, err)
+	b.exec(b.statements.InsertDeadLetter, subject, outbox, "billing", "orders", []byte(id), []byte("key"), int64(7),
+		[]byte("payload of "+id), metadata, 2, "handler says no")
+	return subject
+}
+
+func (b *bench) exec(text string, args ...any) {
+	b.Helper()
+	_, err := b.database.DB.ExecContext(b.Context(), text, args...)
+	require.NoError(b, err)
+}
+
+func (b *bench) outboxID() int64 {
+	b.Helper()
+	id, err := b.outbox.Open(b.Context(), b.database.DB)
+	require.NoError(b, err)
+	return id
+}
+
+func (b *bench) list(filter admin.Filter) []admin.DeadLetter {
+	b.Helper()
+	letters, err := b.admin.DeadLetters(b.Context(), filter)
+	require.NoError(b, err)
+	return letters
+}
+
+func (b *bench) only(filter admin.Filter) admin.DeadLetter {
+	b.Helper()
+	letters := b.list(filter)
+	require.Len(b, letters, 1)
+	return letters[0]
+}
+
+func (b *bench) pending() int {
+	b.Helper()
+	return b.database.Count(b.T, "SELECT COUNT(*) FROM postbox_messages")
+}
+
+func (b *bench) dead() int {
+	b.Helper()
+	return b.database.Count(b.T, "SELECT COUNT(*) FROM postbox_dead_letters")
+}
+
+func (b *bench) eventually(condition func() bool, what string) {
+	b.Helper()
+	require.Eventually(b, condition, patience, 2*time.Millisecond, what)
+}
+
+func numbered(n int) []spool.Draft {
+	drafts := make([]spool.Draft, n)
+	for i := range drafts {
+		drafts[i] = draft(fmt.Sprintf("%04d", i), "orders", fmt.Sprint(i%3))
+	}
+	return drafts
+}
+
+func ids(letters []admin.DeadLetter) []string {
+	var list []string
+	for _, letter := range letters {
+		list = append(list, letter.MessageID)
+	}
+	return list
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// The example verifies itself; the second run goes on where the first one ended.
+func TestRun_G2_G3_G4(t *testing.T) {
+	t.Parallel()
+	address := os.Getenv("TEST_KAFKA_BROKERS")
+	if address == "" {
+		t.Skip("TEST_KAFKA_BROKERS is not set: run through scripts/services (make test) to test with Kafka")
+	}
+	database := testdb.Postgres(t)
+	s := settings{database: database.DSN, kafka: address, topic: "example." + postbox.NewMessageID(), orders: 100}
+	require.NoError(t, run(t.Context(), s))
+	require.NoError(t, run(t.Context(), s))
+	require.Equal(t, 200, database.Count(t, "SELECT COUNT(*) FROM kafka_example_shipments"))
+	require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM kafka_example_messages"))
+}

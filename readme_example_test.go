@@ -1,0 +1,164 @@
+package postbox_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/components/cqrs"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/middleware"
+)
+
+// OrderPlaced is an event of the examples.
+type OrderPlaced struct {
+	OrderID  string
+	Customer string
+}
+
+// Produce: the business row and the message are one commit.
+func Example_produce() {
+	db, done := exampleDatabase("CREATE TABLE orders (id TEXT)")
+	defer done()
+	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
+	check(err)
+	defer outbox.Close()
+	bus, err := cqrs.NewEventBusWithConfig(outbox, cqrs.EventBusConfig{
+		GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "orders", nil },
+		Marshaler:            cqrs.JSONMarshaler{},
+	})
+	check(err)
+	ctx := context.Background()
+
+	err = forwarder.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ('1')`); err != nil {
+			return err
+		}
+		return bus.Publish(ctx, OrderPlaced{OrderID: "1"}) // the transaction travels in ctx
+	})
+	check(err)
+
+	fmt.Println(count(db, "orders"), "order,", count(db, "postbox_messages"), "message")
+	// Output: 1 order, 1 message
+}
+
+// Relay: from the outbox to any Watermill publisher.
+func Example_relay() {
+	db, done := exampleDatabase("")
+	defer done()
+	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
+	ctx, stop := context.WithCancel(context.Background())
+	received, err := broker.Subscribe(ctx, "orders")
+	check(err)
+	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite, AllowAutocommit: true}, nil)
+	check(err)
+	defer outbox.Close()
+	check(outbox.Publish("orders", message.NewMessage("1", []byte("hello"))))
+	logger := watermill.NopLogger{}
+
+	fwd, err := forwarder.New(db, broker, forwarder.Config{Dialect: postbox.SQLite}, logger)
+	check(err)
+	go fwd.Run(ctx)
+
+	msg := <-received
+	fmt.Println(string(msg.Payload))
+	msg.Ack()
+	stop()
+	check(fwd.Close())
+	// Output: hello
+}
+
+// Consume once: a middleware on a router that you have.
+func Example_consumeOnce() {
+	db, done := exampleDatabase("CREATE TABLE payments (order_id TEXT)")
+	defer done()
+	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
+	logger := watermill.NopLogger{}
+	router, err := message.NewRouter(message.RouterConfig{}, logger)
+	check(err)
+
+	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.SQLite}, logger)
+	check(err)
+	defer store.Close()
+	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{}, logger)
+	check(err)
+	handler := router.AddConsumerHandler("payments", "orders", broker, func(msg *message.Message) error {
+		tx, _ := postbox.TxFromContext(msg.Context()) // commits together with the claim of the message
+		_, err := tx.ExecContext(msg.Context(), `INSERT INTO payments VALUES (?)`, string(msg.Payload))
+		return err
+	})
+	handler.AddMiddleware(inbox.Middleware)
+
+	go router.Run(context.Background())
+	<-router.Running()
+	for range 3 { // the broker delivers it three times
+		check(broker.Publish("orders", message.NewMessage("0190a2d4-1111-7000-8000-000000000001", []byte("order 1"))))
+	}
+	fmt.Println(count(db, "payments"), "payment")
+	check(router.Close())
+	// Output: 1 payment
+}
+
+// Consume later: store and ack now, handle from the inbox with the same kind of handler.
+func Example_consumeLater() {
+	db, done := exampleDatabase("")
+	defer done()
+	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
+	logger := watermill.NopLogger{}
+	router, err := message.NewRouter(message.RouterConfig{}, logger)
+	check(err)
+	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.SQLite}, logger)
+	check(err)
+	defer store.Close()
+	checked := make(chan string)
+	checkFraud := func(msg *message.Message) error { checked <- string(msg.Payload); return nil }
+
+	inboxSubscriber, err := inboxstore.NewSubscriber(store, inboxstore.SubscriberConfig{}, logger)
+	check(err)
+	stored := router.AddConsumerHandler("fraud-store", "orders", broker, func(*message.Message) error { return nil })
+	stored.AddMiddleware(middleware.Defer(store, "fraud")) // acked as soon as it is committed
+	router.AddConsumerHandler("fraud-check", "fraud", inboxSubscriber, checkFraud)
+
+	go router.Run(context.Background())
+	<-router.Running()
+	check(broker.Publish("orders", message.NewMessage("1", []byte("order 1"))))
+	fmt.Println("checked", <-checked)
+	check(router.Close())
+	// Output: checked order 1
+}
+
+// exampleDatabase opens a new SQLite file with the tables of Postbox.
+func exampleDatabase(schema string) (db *sql.DB, done func()) {
+	dir, err := os.MkdirTemp("", "postbox")
+	check(err)
+	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "example.db")+
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate")
+	check(err)
+	db.SetMaxOpenConns(1)
+	ctx := context.Background()
+	check(postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}))
+	_, err = db.ExecContext(ctx, schema)
+	check(err)
+	return db, func() { _ = db.Close(); _ = os.RemoveAll(dir) }
+}
+
+func count(db *sql.DB, table string) (n int) {
+	check(db.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM "+table).Scan(&n))
+	return n
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,49 @@
+# The commands of this project; `make` alone lists them.
+# ARGS goes to go test: make test ARGS='-run TestInbox'
+
+SHELL := bash
+BIN ?= $(CURDIR)/bin
+GOLANGCI_LINT_VERSION := 2.15.0
+GOLANGCI_LINT := $(BIN)/golangci-lint
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-embedded test-short bench verify lint fmt tools services
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## run the quickstart example, on SQLite
+	go run ./examples/quickstart
+
+test: ## run all tests with the race detector, on real databases and brokers
+	scripts/services run -- scripts/go-test $(ARGS)
+
+test-embedded: ## run the tests that need no services, and say what that leaves out
+	go test $(ARGS) ./...
+	@for variable in TEST_POSTGRES_DSN TEST_MYSQL_DSN TEST_AMQP_URI TEST_KAFKA_BROKERS; do \
+		[ -n "$${!variable:-}" ] || echo "left out: tests that need $$variable, which make test sets"; \
+	done
+
+test-short: ## run the quick tests only
+	go test -short $(ARGS) ./...
+
+bench: ## run the benchmarks on real services, benchstat-ready output
+	scripts/services run -- go test -run '^$$' -bench . -benchmem -p 1 -timeout 60m $(ARGS) ./...
+
+verify: ## check formatting, go vet and go.mod
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	go mod tidy -diff
+
+lint: tools ## run the linters
+	$(GOLANGCI_LINT) run ./...
+
+fmt: tools ## format the code and its imports
+	$(GOLANGCI_LINT) fmt ./...
+
+tools: ## install the linters into ./bin, unless they are there
+	@[ "$$($(GOLANGCI_LINT) version --short 2>/dev/null)" = "$(GOLANGCI_LINT_VERSION)" ] || \
+		GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI_LINT_VERSION)
+
+services: ## a shell with the services running, or CMD in it
+	scripts/services run -- $(SHELL) $(if $(CMD),-c "$$CMD")

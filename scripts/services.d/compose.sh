@@ -1,0 +1,47 @@
+# Services from Docker Compose, on loopback ports chosen here.
+
+compose_reason=
+compose_running=
+
+compose() { docker compose -p "postbox-$$" -f "$here/compose.yml" "$@"; }
+
+compose_usable() {
+    if [[ ${POSTBOX_SERVICES_FROM:-} == binaries ]]; then
+        compose_reason="POSTBOX_SERVICES_FROM=binaries"
+    elif ! have docker; then
+        compose_reason="no docker command"
+    elif ! with_deadline 10 docker info >/dev/null 2>&1; then
+        compose_reason="no daemon answers"
+    elif ! docker compose version >/dev/null 2>&1; then
+        compose_reason="no compose plugin"
+    else
+        return 0
+    fi
+    return 1
+}
+
+compose_start() {
+    local name
+    export POSTBOX_POSTGRES_PORT=${port[postgres]} POSTBOX_MARIADB_PORT=${port[mariadb]}
+    export POSTBOX_RABBITMQ_PORT=${port[rabbitmq]} POSTBOX_KAFKA_PORT=${port[kafka]}
+    compose_running=yes
+    launch watchdog watch_over
+    if ! compose up --detach --wait --wait-timeout 300 \
+        >"$temp/compose.log" 2>&1 </dev/null; then
+        say "Docker Compose could not start the services; the end of its log:"
+        tail -n 15 "$temp/compose.log" >&2
+        compose_stop
+        return 1
+    fi
+    for name in "${components[@]}"; do
+        state[$name]=real
+        origin[$name]=compose
+        version[$name]=$(compose images --format '{{.Tag}}' "$name" 2>/dev/null | head -n 1 || true)
+    done
+}
+
+compose_stop() {
+    if [[ -z $compose_running ]]; then return 0; fi
+    compose_running=
+    compose down --volumes --timeout 1 >/dev/null 2>&1 || say "docker compose down did not succeed"
+}

@@ -1,0 +1,78 @@
+# Small helpers: messages, the temporary folder, ports, system users.
+
+# Messages go to stderr: stdout belongs to the command that is run.
+say() { printf 'services: %s\n' "$*" >&2; }
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# Other users' servers must be able to pass through the folder to their own part.
+make_temp_folder() {
+    temp=$(mktemp -d "${TMPDIR:-/tmp}/postbox-services.XXXXXX")
+    chmod 711 "$temp"
+}
+
+# Each run takes a block of ten ports below the range the kernel hands out to
+# clients. A lock held until this script ends keeps two runs from the same block.
+reserve_ports() {
+    local folder="${TMPDIR:-/tmp}/postbox-ports-$(id -u)" attempt base
+    mkdir -p "$folder"
+    for attempt in {1..200}; do
+        base=$((20000 + RANDOM % 1200 * 10))
+        if have flock; then
+            exec {ports_lock}>"$folder/$base"
+            flock -n "$ports_lock" || { exec {ports_lock}>&-; continue; }
+        fi
+        if block_is_free "$base"; then
+            port=([postgres]=$base [mariadb]=$((base + 1)) [rabbitmq]=$((base + 2)) [kafka]=$((base + 3))
+                [rabbitmq_dist]=$((base + 4)) [epmd]=$((base + 5)) [kafka_controller]=$((base + 6)))
+            return
+        fi
+    done
+    say "no free block of ports found"
+    return 1
+}
+
+block_is_free() {
+    local p
+    for p in $(seq "$1" $(($1 + 9))); do
+        if port_answers "$p"; then return 1; fi
+    done
+}
+
+port_answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+is_root() { [[ $(id -u) == 0 ]]; }
+
+# as_user USER COMMAND...: as USER where we are root, else as ourselves.
+as_user() {
+    local user=$1
+    shift
+    if is_root; then
+        exec setpriv --reuid="$user" --regid="$user" --init-groups "$@"
+    fi
+    exec "$@"
+}
+
+# own USER FOLDER: a private folder of the user that will run the server.
+own() {
+    mkdir -p "$2"
+    chmod 700 "$2"
+    if is_root; then chown -R "$1:$1" "$2"; fi
+}
+
+# lacks_user USER: why servers cannot run as USER, nothing if they can.
+lacks_user() {
+    if ! is_root; then return; fi
+    if ! id "$1" >/dev/null 2>&1; then
+        echo "no system user $1"
+    elif ! have setpriv; then
+        echo "no setpriv"
+    fi
+}
+
+# with_deadline SECONDS COMMAND...: COMMAND, stopped after SECONDS where possible.
+with_deadline() {
+    local seconds=$1
+    shift
+    if have timeout; then timeout "$seconds" "$@"; else "$@"; fi
+}

@@ -1,0 +1,29 @@
+# What the command gets to know: addresses, and which services are real.
+
+export_addresses() {
+    local name
+    unset TEST_POSTGRES_DSN TEST_MYSQL_DSN TEST_AMQP_URI TEST_KAFKA_BROKERS
+    for name in "${components[@]}"; do
+        if [[ -n ${state[$name]:-} ]]; then export "$("${name}_address")"; fi
+    done
+}
+
+report() {
+    local name summary=() kind
+    for name in "${components[@]}"; do
+        if [[ -n ${state[$name]:-} ]]; then
+            kind=real
+            if [[ ${origin[$name]} == kfake ]]; then kind=fake; fi
+            summary+=("$name=$kind(${origin[$name]})")
+            say "$(printf '%-9s %-8s %-10s %-18s port %s' "$name" "$kind" "${origin[$name]}" "${version[$name]}" "${port[$name]}")"
+        else
+            summary+=("$name=missing")
+            say "$name: MISSING (${missing[$name]})"
+        fi
+    done
+    say "ready after $SECONDS s"
+    export POSTBOX_SERVICES="${summary[*]}"
+    if [[ -n ${POSTBOX_SERVICES_REPORT:-} ]]; then
+        printf '%s\n' "${summary[@]}" >"$POSTBOX_SERVICES_REPORT"
+    fi
+}

@@ -18,7 +18,8 @@ const (
 	cleanBatch = 1000
 	// letterBatch is the limit for dead letters, which may have megabytes each.
 	letterBatch = 100
-	// leaveTimeout bounds how long a stopping cleaner tries to hand its chores back: they end by themselves.
+	// leaveTimeout bounds how long a stopping cleaner finishes a step, and then tries to hand its chores back: they
+	// end by themselves.
 	leaveTimeout = 5 * time.Second
 )
 
@@ -109,7 +110,7 @@ func (c *Cleaner) turn(live context.Context, chore *chore) {
 	if time.Now().Before(chore.next()) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(live, statementTimeout)
+	ctx, cancel := finishing(live)
 	defer cancel()
 	var err error
 	if !time.Now().Before(chore.holdAt) {
@@ -118,14 +119,25 @@ func (c *Cleaner) turn(live context.Context, chore *chore) {
 	if err == nil && chore.held && !time.Now().Before(chore.stepAt) {
 		err = c.step(ctx, chore)
 	}
-	if live.Err() != nil {
-		return // what failed, failed because of that
-	}
 	if err != nil {
 		chore.held = false // or not: the next try to take it tells
 		chore.holdAt = time.Now().Add(c.config.Interval)
 	}
 	c.report(chore, err)
+}
+
+// finishing returns a context for a step, which may go on a while when the cleaner stops. A statement that is cut off
+// may still be on its way to the server, and one that takes a chore would arrive after the one that hands it back.
+func finishing(live context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(live), statementTimeout)
+	release := context.AfterFunc(live, func() {
+		grace := time.AfterFunc(leaveTimeout, cancel)
+		context.AfterFunc(ctx, func() { grace.Stop() })
+	})
+	return ctx, func() {
+		release()
+		cancel()
+	}
 }
 
 // report logs the first error of a row of them.

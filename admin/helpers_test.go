@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -114,7 +115,7 @@ func (b *bench) drainPolling(least, most time.Duration, do func(m *spool.Message
 	drainer := spool.NewDrainer(b.database.DB, spool.New(b.statements, b.outbox.Name(), lanes), h, spool.Config{
 		Holder: b.Name(), Process: "forwarder", PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 1,
 		PollMin: least, PollMax: most, Lease: 5 * time.Second, Renew: 20 * time.Millisecond,
-		MaxAttempts: 2, Backoff: spool.Backoff{Base: time.Millisecond, Cap: time.Millisecond}, Close: 5 * time.Second,
+		Retry: postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond}.WithDefaults(2), Close: 5 * time.Second,
 	}, watermill.NopLogger{})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -41,11 +41,9 @@ type Config struct {
 	// Lease is how long the lanes of a crashed process stay its own; a living one renews after a third of it.
 	// Defaults to 15 s.
 	Lease time.Duration
-	// MaxAttempts is the number of failed attempts after which a message is a dead letter. Defaults to 10.
-	MaxAttempts int
-	// BackoffBase and BackoffCap bound the pause before the next attempt: the base doubled by each failure up to
-	// the cap, of which a random part is taken. Default to 1 s and 60 s.
-	BackoffBase, BackoffCap time.Duration
+	// Retry says how often and after which pauses a failed message is published again. Defaults to 10 attempts, from
+	// 1 s to 60 s apart.
+	Retry postbox.RetryProfile
 	// Classify tells outages from faults of a message; the helpers for Kafka and AMQP have one each. What it does
 	// not know goes to [postbox.ClassifyNetwork]. Defaults to that alone.
 	Classify postbox.Classifier
@@ -79,9 +77,7 @@ func (c *Config) setDefaults() {
 	c.PollMin = cmp.Or(c.PollMin, DefaultPollMin)
 	c.PollMax = cmp.Or(c.PollMax, max(DefaultPollMax, c.PollMin))
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
-	c.MaxAttempts = cmp.Or(c.MaxAttempts, DefaultMaxAttempts)
-	c.BackoffBase = cmp.Or(c.BackoffBase, DefaultBackoffBase)
-	c.BackoffCap = cmp.Or(c.BackoffCap, max(DefaultBackoffCap, c.BackoffBase))
+	c.Retry = c.Retry.WithDefaults(DefaultMaxAttempts)
 	c.FailuresInRow = cmp.Or(c.FailuresInRow, DefaultFailuresInRow)
 	c.ProbeMin = cmp.Or(c.ProbeMin, DefaultProbeMin)
 	c.ProbeMax = cmp.Or(c.ProbeMax, max(DefaultProbeMax, c.ProbeMin))
@@ -103,25 +99,28 @@ func (c Config) Validate() error {
 	problems := []error{validateOutbox(c.Dialect, c.Tables, c.Outbox, c.Lanes)}
 	for name, n := range map[string]int{
 		"Concurrency": c.Concurrency, "BatchSize": c.BatchSize, "PageSize": c.PageSize,
-		"MaxAttempts": c.MaxAttempts, "FailuresInRow": c.FailuresInRow,
+		"FailuresInRow": c.FailuresInRow,
 	} {
 		if n < 1 {
 			problems = append(problems, fmt.Errorf("%s: %d is not positive", name, n))
 		}
 	}
 	for name, d := range map[string]time.Duration{
-		"PollMin": c.PollMin, "BackoffBase": c.BackoffBase, "ProbeMin": c.ProbeMin, "CloseTimeout": c.CloseTimeout,
+		"PollMin": c.PollMin, "ProbeMin": c.ProbeMin, "CloseTimeout": c.CloseTimeout,
 	} {
 		if d <= 0 {
 			problems = append(problems, fmt.Errorf("%s: %s is not positive", name, d))
 		}
 	}
 	for name, pair := range map[string][2]time.Duration{
-		"Poll": {c.PollMin, c.PollMax}, "Backoff": {c.BackoffBase, c.BackoffCap}, "Probe": {c.ProbeMin, c.ProbeMax},
+		"Poll": {c.PollMin, c.PollMax}, "Probe": {c.ProbeMin, c.ProbeMax},
 	} {
 		if pair[0] > pair[1] {
 			problems = append(problems, fmt.Errorf("%s: the lower bound %s is above the upper one, %s", name, pair[0], pair[1]))
 		}
+	}
+	if err := c.Retry.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("Retry: %w", err))
 	}
 	if c.Lease < minLease {
 		problems = append(problems, fmt.Errorf("Lease: %s is less than %s, which a slow moment of the database may last", c.Lease, minLease))

@@ -21,8 +21,6 @@ const (
 	DefaultPollMax       = time.Second
 	DefaultLease         = 15 * time.Second
 	DefaultMaxAttempts   = 10
-	DefaultBackoffBase   = time.Second
-	DefaultBackoffCap    = time.Minute
 	DefaultCloseTimeout  = 30 * time.Second
 	DefaultFailuresInRow = 5
 	DefaultProbeMin      = 100 * time.Millisecond

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 	"unicode/utf8"
 
-	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -43,7 +41,7 @@ func (c PublisherConfig) draft(topic string, msg *message.Message) (spool.Draft,
 		}
 		draft.Metadata[postbox.OrderingKey] = draft.Key
 	}
-	return draft, setDelay(&draft, msg.Metadata)
+	return draft, draft.SetDelay(msg.Metadata)
 }
 
 func checkTopic(topic string) error {
@@ -54,27 +52,6 @@ func checkTopic(topic string) error {
 		return fmt.Errorf("the topic has %d bytes, the limit is %d", len(topic), maxTopic)
 	case !utf8.ValidString(topic) || strings.ContainsRune(topic, 0):
 		return errors.New("the topic is not UTF-8 text, or has a NUL in it")
-	}
-	return nil
-}
-
-// setDelay obeys the metadata of Watermill's components/delay. It sets both a duration and a time; the
-// duration is preferred, since only that does not depend on the clock of whoever made the message.
-func setDelay(draft *spool.Draft, metadata message.Metadata) error {
-	if text := metadata.Get(delay.DelayedForKey); text != "" {
-		duration, err := time.ParseDuration(text)
-		if err != nil {
-			return fmt.Errorf("metadata %s: %w", delay.DelayedForKey, err)
-		}
-		draft.Delay = max(duration, 0)
-		return nil
-	}
-	if text := metadata.Get(delay.DelayedUntilKey); text != "" {
-		until, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return fmt.Errorf("metadata %s: %w", delay.DelayedUntilKey, err)
-		}
-		draft.Due = until
 	}
 	return nil
 }

@@ -63,7 +63,9 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 	}
 	f.relay = &relay{publisher: publisher, classify: config.Classify, logger: logger}
 	f.drainer = spool.NewDrainer(db, f.spool, f.relay, f.drainerConfig(), logger)
-	f.relay.circuits = newCircuits(config, f.drainer.Rescan)
+	f.relay.circuits = spool.NewCircuits(spool.CircuitConfig{
+		FailuresInRow: config.FailuresInRow, ProbeMin: config.ProbeMin, ProbeMax: config.ProbeMax,
+	}, f.drainer.Rescan)
 	if config.Router != nil {
 		if err := f.addTo(config.Router); err != nil {
 			return nil, fmt.Errorf("forwarder: %w", err)
@@ -80,7 +82,7 @@ func (f *Forwarder) drainerConfig() spool.Config {
 		Workers: f.config.Concurrency, BatchSize: f.config.BatchSize,
 		PollMin: f.config.PollMin, PollMax: f.config.PollMax,
 		Lease: f.config.Lease, Renew: f.config.Lease / spool.LeaseRenewals,
-		MaxAttempts: f.config.MaxAttempts, Backoff: spool.Backoff{Base: f.config.BackoffBase, Cap: f.config.BackoffCap},
+		Retry: f.config.Retry,
 		Close: f.config.CloseTimeout,
 	}
 }
@@ -103,7 +105,7 @@ func (f *Forwarder) run(ctx context.Context) error {
 		return err
 	}
 	defer close(f.ended)
-	defer f.relay.circuits.stop()
+	defer f.relay.circuits.Stop()
 
 	var beside sync.WaitGroup
 	f.runBeside(ctx, &beside)
@@ -133,7 +135,7 @@ func (f *Forwarder) begin(cancel context.CancelFunc) error {
 // runBeside starts what runs beside the drainer.
 func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 	if f.config.ListenDSN != "" {
-		beside.Go(func() { f.listen(ctx) })
+		beside.Go(func() { f.drainer.Listen(ctx, f.config.ListenDSN) })
 	}
 	for _, source := range f.config.Sources {
 		transfer := newTransfer(f.db, f.statements, f.spool, source, postbox.OrderingKey, f.logger)

@@ -63,7 +63,7 @@ func TestForwarder_G7_F13_outage_counts_no_attempt(t *testing.T) {
 		for i := range 100 {
 			inTx(t, database.DB, publisher, "topic", newMessage(fmt.Sprintf("%03d", i), fmt.Sprint(i%3)))
 		}
-		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) { c.MaxAttempts = 2 }))
+		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) { c.Retry.Attempts = 2 }))
 		eventually(t, func() bool { return tried.Load() > 30 }, "it goes on trying")
 		require.Equal(t, 100, pending(t, database))
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts > 0"))
@@ -103,7 +103,7 @@ func TestForwarder_unknown_errors(t *testing.T) {
 		database := testdb.SQLite(t).Migrate(t)
 		to := &broker{fail: func(string, *message.Message) error { return errBroker }}
 		inTx(t, database.DB, publisherFor(t, database, nil), "topic", newMessage("1", ""))
-		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) { c.MaxAttempts = 4 }))
+		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) { c.Retry.Attempts = 4 }))
 		eventually(t, func() bool { return dead(t, database) == 1 }, "it is a dead letter")
 		require.Equal(t, 4, database.Count(t, "SELECT attempts FROM postbox_dead_letters"))
 		require.Equal(t, 4, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
@@ -125,7 +125,7 @@ func TestForwarder_unknown_errors(t *testing.T) {
 		for i := range 50 {
 			inTx(t, database.DB, publisher, "topic", newMessage(fmt.Sprint(i), ""))
 		}
-		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) { c.MaxAttempts = 5 }))
+		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) { c.Retry.Attempts = 5 }))
 		eventually(t, func() bool { return calls.Load() > 100 }, "it probes")
 		require.Zero(t, dead(t, database))
 		down.Store(false)
@@ -143,7 +143,7 @@ func TestForwarder_unknown_errors(t *testing.T) {
 		}}
 		publisher := publisherFor(t, database, nil)
 		inTx(t, database.DB, publisher, "topic", newMessage("poison", "key"), newMessage("behind", "key"), newMessage("beside", "other"))
-		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) { c.MaxAttempts = 3; c.BatchSize = 10 }))
+		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) { c.Retry.Attempts = 3; c.BatchSize = 10 }))
 		eventually(t, func() bool { return pending(t, database) == 0 }, "all are settled")
 		require.Equal(t, 1, dead(t, database))
 		require.ElementsMatch(t, []string{"behind", "beside"}, to.ids())
@@ -181,7 +181,7 @@ func TestForwarder_F16_batch_fails_in_part(t *testing.T) {
 			inTx(t, database.DB, publisher, "topic", newMessage(fmt.Sprintf("%05d", i), fmt.Sprint(i%4)))
 		}
 		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) {
-			c.BatchSize, c.MaxAttempts, c.FailuresInRow = 20, 1000, 1000
+			c.BatchSize, c.Retry.Attempts, c.FailuresInRow = 20, 1000, 1000
 		}))
 		eventually(t, func() bool { return pending(t, database) == 0 }, "all are published")
 		require.Len(t, to.ids(), 200)
@@ -208,7 +208,7 @@ func TestForwarder_panic_of_the_publisher_is_an_error(t *testing.T) {
 		return nil
 	}}
 	inTx(t, database.DB, publisherFor(t, database, nil), "topic", newMessage("bad", ""), newMessage("good", ""))
-	run(t, forwarderFor(t, database, to, func(c *forwarder.Config) { c.MaxAttempts = 2; c.BatchSize = 2 }))
+	run(t, forwarderFor(t, database, to, func(c *forwarder.Config) { c.Retry.Attempts = 2; c.BatchSize = 2 }))
 	eventually(t, func() bool { return pending(t, database) == 0 }, "all are settled")
 	require.Equal(t, []string{"good"}, to.ids())
 	require.Equal(t, 1, dead(t, database))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -98,7 +99,7 @@ func forwarderFor(t *testing.T, database *testdb.Database, to message.Publisher,
 	t.Helper()
 	config := forwarder.Config{
 		Dialect: database.Dialect, Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond,
-		BackoffBase: 5 * time.Millisecond, BackoffCap: 20 * time.Millisecond,
+		Retry:    postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 20 * time.Millisecond},
 		ProbeMin: 5 * time.Millisecond, ProbeMax: 20 * time.Millisecond, Lease: 3 * time.Second,
 	}
 	if change != nil {

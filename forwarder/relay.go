@@ -16,25 +16,25 @@ import (
 type relay struct {
 	publisher message.Publisher
 	classify  postbox.Classifier
-	circuits  *circuits
+	circuits  *spool.Circuits
 	logger    watermill.LoggerAdapter
 }
 
 // Excluded lists the topics that have an outage.
-func (r *relay) Excluded() []string { return r.circuits.excluded() }
+func (r *relay) Excluded() []string { return r.circuits.Excluded() }
 
 // Handle publishes a batch of one topic in one call. If that fails, some may have gone out and some not: they
 // are published one by one, so that each gets an outcome of its own.
 func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	outcomes := make([]spool.Outcome, len(batch))
 	topic := batch[0].Topic
-	if !r.circuits.allow(topic) {
+	if !r.circuits.Allow(topic) {
 		return postponed(outcomes)
 	}
 	err := r.publish(ctx, topic, batch)
 	switch {
 	case err == nil:
-		r.circuits.reached(topic)
+		r.circuits.Reached(topic)
 		return outcomes // all done
 	case ctx.Err() != nil: // cancelled by us, at the end of a close
 		return postponed(outcomes)
@@ -57,7 +57,7 @@ func (r *relay) oneByOne(ctx context.Context, topic string, batch []*spool.Messa
 		}
 		err := r.publish(ctx, topic, batch[i:i+1])
 		if err == nil {
-			r.circuits.reached(topic)
+			r.circuits.Reached(topic)
 			continue
 		}
 		if ctx.Err() != nil {
@@ -81,9 +81,9 @@ func (r *relay) outcome(m *spool.Message, err error) spool.Outcome {
 		r.outage(m.Topic, err)
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}
 	case postbox.MessageFault:
-		r.circuits.reached(m.Topic) // the broker looked at it
+		r.circuits.Reached(m.Topic) // the broker looked at it
 	default:
-		if r.circuits.failed(m.Topic, m.MessageID) {
+		if r.circuits.Failed(m.Topic, m.MessageID) {
 			r.logger.Error("Postbox takes failures of different messages in a row for an outage", err, watermill.LogFields{"topic": m.Topic})
 			return spool.Outcome{Verdict: spool.Postpone, Err: err}
 		}
@@ -92,7 +92,7 @@ func (r *relay) outcome(m *spool.Message, err error) spool.Outcome {
 }
 
 func (r *relay) outage(topic string, err error) {
-	if r.circuits.trip(topic) {
+	if r.circuits.Trip(topic) {
 		r.logger.Error("Postbox cannot reach the broker and goes on trying", err, watermill.LogFields{"topic": topic})
 	}
 }

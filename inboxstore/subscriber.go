@@ -23,8 +23,6 @@ const (
 	DefaultPollMin     = 5 * time.Millisecond
 	DefaultPollMax     = time.Second
 	DefaultLease       = 15 * time.Second
-	DefaultBackoffBase = time.Second
-	DefaultBackoffCap  = time.Minute
 )
 
 // ErrNacked is what the failure record says of a message that its handler nacked.
@@ -35,31 +33,27 @@ type SubscriberConfig struct {
 	// Concurrency is the number of messages that are handled at a time. Messages with the same ordering key are
 	// handled one after the other, oldest first, across all processes. Defaults to 16.
 	Concurrency int
-	// MaxAttempts is the number of failures after which a message is a dead letter. Defaults to 15.
-	MaxAttempts int
-	// BackoffBase and BackoffCap bound the pause before the next attempt: the base doubled by each failure up to the
-	// cap, of which a random part is taken. Default to 1 s and 60 s.
-	BackoffBase, BackoffCap time.Duration
+	// Retry says how often and after which pauses a message is handled again. Defaults to 15 attempts, from 1 s to 60 s
+	// apart.
+	Retry postbox.RetryProfile
 	// Lease is how long the lanes of a crashed process stay its own. Defaults to 15 s.
 	Lease time.Duration
 }
 
 func (c *SubscriberConfig) setDefaults() {
 	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
-	c.MaxAttempts = cmp.Or(c.MaxAttempts, DefaultMaxAttempts)
-	c.BackoffBase = cmp.Or(c.BackoffBase, DefaultBackoffBase)
-	c.BackoffCap = cmp.Or(c.BackoffCap, max(DefaultBackoffCap, c.BackoffBase))
+	c.Retry = c.Retry.WithDefaults(DefaultMaxAttempts)
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
 }
 
 // Validate returns all that is wrong with the configuration.
 func (c SubscriberConfig) Validate() error {
 	var problems []error
-	if c.Concurrency < 1 || c.MaxAttempts < 1 {
-		problems = append(problems, fmt.Errorf("Concurrency and MaxAttempts: %d and %d are not both positive", c.Concurrency, c.MaxAttempts))
+	if c.Concurrency < 1 {
+		problems = append(problems, fmt.Errorf("Concurrency: %d is not positive", c.Concurrency))
 	}
-	if c.BackoffBase < 0 || c.BackoffCap < c.BackoffBase {
-		problems = append(problems, fmt.Errorf("BackoffBase and BackoffCap: %s and %s are not in order", c.BackoffBase, c.BackoffCap))
+	if err := c.Retry.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("Retry: %w", err))
 	}
 	if c.Lease < time.Second {
 		problems = append(problems, fmt.Errorf("Lease: %s is less than a second, which a slow moment of the database may last", c.Lease))
@@ -132,7 +126,7 @@ func (s *Subscriber) drainerConfig() spool.Config {
 		Holder: process + " " + postbox.NewMessageID(), Process: process,
 		PageSize: DefaultPageSize, InlineBytes: spool.InlineBytes, Workers: s.config.Concurrency, BatchSize: 1,
 		PollMin: DefaultPollMin, PollMax: DefaultPollMax, Lease: s.config.Lease, Renew: s.config.Lease / spool.LeaseRenewals,
-		MaxAttempts: s.config.MaxAttempts, Backoff: spool.Backoff{Base: s.config.BackoffBase, Cap: s.config.BackoffCap},
+		Retry: s.config.Retry,
 		Close: s.store.config.CloseTimeout,
 	}
 }

@@ -20,7 +20,7 @@ import (
 func subscriberFor(t *testing.T, store *inboxstore.Store) *inboxstore.Subscriber {
 	t.Helper()
 	subscriber, err := inboxstore.NewSubscriber(store, inboxstore.SubscriberConfig{
-		MaxAttempts: 3, BackoffBase: time.Millisecond, BackoffCap: 5 * time.Millisecond, Lease: 2 * time.Second,
+		Retry: postbox.RetryProfile{Attempts: 3, Base: time.Millisecond, Cap: 5 * time.Millisecond}, Lease: 2 * time.Second,
 	}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, subscriber.Close()) })

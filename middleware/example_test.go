@@ -34,7 +34,7 @@ func ExampleInbox_Process() {
 	defer func() { _ = store.Close() }()
 
 	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{
-		Consumer: "payments", Topic: "orders", BackoffBase: time.Millisecond,
+		Consumer: "payments", Topic: "orders", Retry: postbox.RetryProfile{Base: time.Millisecond},
 	}, nil)
 	must(err)
 	broken := true

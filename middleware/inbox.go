@@ -12,7 +12,6 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // InboxStore is what an inbox needs to remember; [inboxstore.Store] does it in SQL.
@@ -30,7 +29,7 @@ type InboxStore interface {
 // is delivered: as far as the effect is what the handler writes through the transaction that
 // [postbox.TxFromContext] finds in the message's context, and the messages it returns, which go to the outbox.
 //
-// A handler that fails leaves no trace but a failure record; after MaxAttempts, or at once when the error is
+// A handler that fails leaves no trace but a failure record; after the last attempt, or at once when the error is
 // [postbox.Permanent], the message goes to the dead letters and is acked. A database that is away counts no
 // attempt. A crash before the commit lets the broker deliver again; a crash after it, and before the ack, makes the
 // next delivery a duplicate, which is acked without running the handler.
@@ -143,7 +142,7 @@ func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, msg *message.Mes
 		return errors.Join(cause, err)
 	}
 	var permanent *postbox.PermanentError
-	if attempts < i.config.MaxAttempts && !errors.As(cause, &permanent) {
+	if !i.config.Retry.Exhausted(attempts) && !errors.As(cause, &permanent) {
 		i.pause(ctx, attempts, cause)
 		return cause
 	}
@@ -162,7 +161,7 @@ func (i *Inbox) pause(ctx context.Context, attempts int, cause error) {
 	if _, joined := postbox.TxFromContext(ctx); joined {
 		return
 	}
-	delay := spool.Backoff{Base: i.config.BackoffBase, Cap: i.config.BackoffCap}.Delay(attempts)
+	delay := i.config.Retry.Delay(attempts)
 	var later *postbox.RetryAfterError
 	if errors.As(cause, &later) {
 		delay = later.After

@@ -1,23 +1,15 @@
 package middleware
 
 import (
-	"errors"
 	"fmt"
-	"math"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// Defaults of the settings in [InboxConfig], which explains them.
-const (
-	DefaultMaxAttempts = 15
-	DefaultBackoffBase = time.Second
-	DefaultBackoffCap  = time.Minute
-)
-
-// Unlimited is the MaxAttempts that lets a message be tried for ever.
-const Unlimited = -1
+// DefaultMaxAttempts is the default of Retry.Attempts in [InboxConfig].
+const DefaultMaxAttempts = 15
 
 // InboxConfig says how an inbox tells messages apart and what it does with failures.
 type InboxConfig struct {
@@ -37,13 +29,11 @@ type InboxConfig struct {
 	// PublishTopic is where they go. Defaults to the publish topic of the router's handler.
 	PublishTopic string
 
-	// MaxAttempts is the number of failures, in all processes together, after which a message is a dead letter and
-	// is acked. Defaults to 15; [Unlimited] never gives up.
-	MaxAttempts int
-	// BackoffBase and BackoffCap bound the pause between a failure and its nack, since brokers deliver a nacked
-	// message at once: the base doubled by each failure up to the cap, of which a random part is taken. The
-	// subscription waits meanwhile. Default to 1 s and 60 s. In a transaction of somebody else there is no pause.
-	BackoffBase, BackoffCap time.Duration
+	// Retry says how often a handler that fails runs, in all processes together, until its message is a dead letter
+	// and is acked, and how long the pause is between a failure and its nack, since brokers deliver a nacked message at
+	// once. The subscription waits meanwhile; in a transaction of somebody else there is no pause. Defaults to 15
+	// attempts, from 1 s to 60 s apart.
+	Retry postbox.RetryProfile
 }
 
 func (c *InboxConfig) setDefaults() {
@@ -53,28 +43,13 @@ func (c *InboxConfig) setDefaults() {
 	if c.WithoutID == nil {
 		c.WithoutID = RefuseWithoutID
 	}
-	if c.MaxAttempts == 0 {
-		c.MaxAttempts = DefaultMaxAttempts
-	}
-	if c.MaxAttempts == Unlimited {
-		c.MaxAttempts = math.MaxInt
-	}
-	if c.BackoffBase == 0 {
-		c.BackoffBase = DefaultBackoffBase
-	}
-	if c.BackoffCap == 0 {
-		c.BackoffCap = max(DefaultBackoffCap, c.BackoffBase)
-	}
+	c.Retry = c.Retry.WithDefaults(DefaultMaxAttempts)
 }
 
 // Validate returns all that is wrong with the configuration.
 func (c InboxConfig) Validate() error {
-	var problems []error
-	if c.MaxAttempts < 0 && c.MaxAttempts != Unlimited {
-		problems = append(problems, fmt.Errorf("MaxAttempts: %d is negative, use middleware.Unlimited", c.MaxAttempts))
+	if err := c.Retry.Validate(); err != nil {
+		return fmt.Errorf("Retry: %w", err)
 	}
-	if c.BackoffBase < 0 || c.BackoffCap < c.BackoffBase {
-		problems = append(problems, fmt.Errorf("BackoffBase and BackoffCap: %s and %s are not in order", c.BackoffBase, c.BackoffCap))
-	}
-	return errors.Join(problems...)
+	return nil
 }

@@ -33,7 +33,7 @@ func inboxFor(t *testing.T, database *testdb.Database, change func(*middleware.I
 	t.Cleanup(func() { _ = publisher.Close() })
 	config := middleware.InboxConfig{
 		Consumer: "billing", Topic: "orders", Outbox: publisher, PublishTopic: "receipts",
-		MaxAttempts: 3, BackoffBase: time.Nanosecond, BackoffCap: time.Nanosecond,
+		Retry: postbox.RetryProfile{Attempts: 3, Base: time.Nanosecond, Cap: time.Nanosecond},
 	}
 	if change != nil {
 		change(&config)
@@ -118,7 +118,7 @@ func TestInbox_dead_letter_after_the_limit(t *testing.T) {
 func TestInbox_permanent_error_is_dead_at_once(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.MaxAttempts = middleware.Unlimited })
+	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Retry.Attempts = postbox.Unlimited })
 	_, err := inbox.Process(t.Context(), message.NewMessage("1", nil), handler(func() error { return postbox.Permanent(errHandler) }))
 	require.NoError(t, err)
 	_, _, dead := counts(t, database)
@@ -142,7 +142,7 @@ func TestInbox_G7_database_away_counts_no_attempt(t *testing.T) {
 	database := testdb.Postgres(t)
 	inbox := inboxFor(t, database, nil)
 	msg := message.NewMessage("1", nil)
-	for range 5 { // more than MaxAttempts
+	for range 5 { // more than it has attempts
 		_, err := inbox.Process(t.Context(), msg, func(msg *message.Message) ([]*message.Message, error) {
 			tx, _ := postbox.TxFromContext(msg.Context())
 			// The server ends this connection, as it does when it shuts down.
@@ -211,9 +211,9 @@ func TestInbox_bad_wiring_says_what_to_do(t *testing.T) {
 
 	_, err = middleware.NewInbox(nil, middleware.InboxConfig{}, nil)
 	require.Error(t, err)
-	_, err = middleware.NewInbox(&inboxstore.Store{}, middleware.InboxConfig{MaxAttempts: -5, BackoffBase: -1}, nil)
-	require.ErrorContains(t, err, "middleware.Unlimited")
-	require.ErrorContains(t, err, "BackoffBase")
+	_, err = middleware.NewInbox(&inboxstore.Store{}, middleware.InboxConfig{Retry: postbox.RetryProfile{Attempts: -5, Base: -1}}, nil)
+	require.ErrorContains(t, err, "postbox.Unlimited")
+	require.ErrorContains(t, err, "Base and Cap")
 }
 
 func TestInbox_returned_messages_without_an_outbox_are_an_error(t *testing.T) {
@@ -227,7 +227,7 @@ func TestInbox_returned_messages_without_an_outbox_are_an_error(t *testing.T) {
 func TestInbox_pause_before_a_nack_ends_with_the_delivery(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.MaxAttempts = middleware.Unlimited })
+	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Retry.Attempts = postbox.Unlimited })
 	ctx, cancel := context.WithCancel(t.Context())
 	var paused atomic.Bool
 	done := make(chan error, 1)

@@ -88,7 +88,7 @@ func TestInbox_joins_the_transaction_of_the_watermill_sql_subscriber(t *testing.
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		database := open(t)
-		inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.MaxAttempts = 10; c.Outbox = nil })
+		inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Retry.Attempts = 10; c.Outbox = nil })
 		subscriber, publisher := watermillSQL(t, database)
 		failures := 0
 		startRouter(t, func(router *message.Router) {

@@ -156,7 +156,7 @@ func runShop(ctx context.Context, db *sql.DB, p plan, logger watermill.LoggerAda
 	}
 	defer func() { _ = store.Close() }()
 	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{
-		Outbox: outbox, BackoffBase: time.Millisecond, BackoffCap: 10 * time.Millisecond,
+		Outbox: outbox, Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: 10 * time.Millisecond},
 	}, logger)
 	if err != nil {
 		return err

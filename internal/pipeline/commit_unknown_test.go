@@ -84,7 +84,7 @@ func TestCommitUnknown_F26_G4_G7_inbox_finds_out(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { require.NoError(t, outbox.Close()) }()
 		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{
-			Outbox: outbox, PublishTopic: "receipts", BackoffBase: time.Millisecond, BackoffCap: time.Millisecond,
+			Outbox: outbox, PublishTopic: "receipts", Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond},
 		}, nil)
 		require.NoError(t, err)
 

@@ -44,7 +44,7 @@ func newService(w *world, db *sql.DB, logger watermill.LoggerAdapter) (*service,
 		return nil, err
 	}
 	s.inbox, err = middleware.NewInbox(s.store, middleware.InboxConfig{
-		Outbox: s.outbox, BackoffBase: time.Millisecond, BackoffCap: 10 * time.Millisecond,
+		Outbox: s.outbox, Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: 10 * time.Millisecond},
 	}, logger)
 	return s, err
 }
@@ -174,7 +174,7 @@ func startRelay(b broker, database *testdb.Database, db *sql.DB, decorate messag
 	}
 	r.forwarder, err = forwarder.New(db, to, forwarder.Config{
 		Dialect: database.Dialect, Classify: b.classify, BatchSize: b.batchSize, Lease: time.Second,
-		PollMax: 50 * time.Millisecond, BackoffBase: time.Millisecond, BackoffCap: 10 * time.Millisecond,
+		PollMax: 50 * time.Millisecond, Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: 10 * time.Millisecond},
 		ProbeMin: time.Millisecond, ProbeMax: 20 * time.Millisecond,
 	}, logger)
 	if err != nil {

@@ -2,9 +2,9 @@ package spool
 
 import (
 	"context"
-	"math"
-	"math/rand/v2"
 	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 // Handler handles a batch of messages of one topic and returns one outcome for each, in the same order.
@@ -41,20 +41,6 @@ type Outcome struct {
 	After time.Duration
 }
 
-// Backoff is the delay before an attempt: exponential, capped, with full jitter, so that what failed together
-// does not come back together. The technique is described in the AWS Architecture Blog, "Exponential Backoff
-// And Jitter".
-type Backoff struct {
-	Base time.Duration
-	Cap  time.Duration
-}
-
-// Delay returns the delay after the given number of failed attempts, counted from 1.
-func (b Backoff) Delay(failed int) time.Duration {
-	ceiling := math.Min(float64(b.Cap), float64(b.Base)*math.Pow(2, float64(failed-1)))
-	return time.Duration(rand.Float64() * ceiling) //nolint:gosec // jitter needs no secrecy
-}
-
 const (
 	// LeaseRenewals is how often a lease is renewed within its time.
 	LeaseRenewals = 3
@@ -74,7 +60,6 @@ type Config struct {
 	PollMax     time.Duration // and at last
 	Lease       time.Duration
 	Renew       time.Duration
-	MaxAttempts int
-	Backoff     Backoff
+	Retry       postbox.RetryProfile
 	Close       time.Duration // how long handlers may go on after Close
 }

@@ -116,7 +116,7 @@ func TestDrainer_G3_F11_failing_message_holds_back_its_own_key_only(t *testing.T
 			return nil
 		}}
 		c := config("one")
-		c.MaxAttempts = 1_000_000
+		c.Retry.Attempts = postbox.Unlimited
 		b.append(database.DB, drafts(400, func(i int) string { return []string{"bad", "good", "bad", "bad"}[i%4] })...)
 		b.start(database.DB, handler, c)
 		b.eventually(func() bool { return len(handler.ids()) == 100 }, "the other key flows")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -121,7 +122,7 @@ func config(holder string) spool.Config {
 	return spool.Config{
 		Holder: holder, Process: "test", PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 3,
 		PollMin: time.Millisecond, PollMax: 50 * time.Millisecond, Lease: 5 * time.Second, Renew: 100 * time.Millisecond,
-		MaxAttempts: 3, Backoff: spool.Backoff{Base: 10 * time.Millisecond, Cap: 50 * time.Millisecond}, Close: 5 * time.Second,
+		Retry: postbox.RetryProfile{Base: 10 * time.Millisecond, Cap: 50 * time.Millisecond}.WithDefaults(3), Close: 5 * time.Second,
 	}
 }
 

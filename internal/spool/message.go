@@ -32,15 +32,3 @@ type Message struct {
 func MessageSubject(id int64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{'m'}, uint64(id)) //nolint:gosec // the bits are kept
 }
-
-// Draft is a message to append.
-type Draft struct {
-	Topic     string
-	MessageID string
-	Key       string // none when empty
-	Payload   []byte
-	Metadata  map[string]string
-	// Due is when the message may be handled first; the zero value means Delay from now.
-	Due   time.Time
-	Delay time.Duration
-}

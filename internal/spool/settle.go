@@ -74,7 +74,7 @@ func (d *Drainer) execRemove(ctx context.Context, query dialect.Query) (removed 
 // settleFailures writes failures, one by one: it is the rare path.
 func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*entry) error {
 	for _, e := range entries {
-		if e.outcome.Verdict == Retry && e.message.Attempts+1 < d.config.MaxAttempts {
+		if e.outcome.Verdict == Retry && !d.config.Retry.Exhausted(e.message.Attempts+1) {
 			if err := d.retry(ctx, tx, e); err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*ent
 func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry) error {
 	m, delay := e.message, e.outcome.After
 	if delay <= 0 {
-		delay = d.config.Backoff.Delay(m.Attempts + 1)
+		delay = d.config.Retry.Delay(m.Attempts + 1)
 	}
 	changed, err := affected(tx.ExecContext(ctx, d.spool.statements.Retry,
 		delay.Microseconds(), 1, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Attempts, m.Ref.Token))

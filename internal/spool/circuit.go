@@ -1,4 +1,4 @@
-package forwarder
+package spool
 
 import (
 	"sync"
@@ -7,13 +7,17 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// circuits remember which topics have an outage. While one has, nothing is read for it; after a pause one
+// CircuitConfig says what an outage of a topic is, and how often one is probed. Its owner has checked every field.
+type CircuitConfig struct {
+	FailuresInRow      int // different messages that must fail in a row, for reasons that nobody knows
+	ProbeMin, ProbeMax time.Duration
+}
+
+// Circuits remember which topics have an outage. While one has, nothing is read for it; after a pause one
 // message probes it, and the pause grows as long as that fails. It is safe for concurrent use.
-type circuits struct {
-	failuresInRow      int
-	probeMin, probeMax time.Duration
-	// again is called when messages for a topic are wanted again.
-	again func()
+type Circuits struct {
+	config CircuitConfig
+	again  func()
 
 	mu     sync.Mutex
 	topics map[string]*circuit
@@ -29,15 +33,13 @@ type circuit struct {
 	pauses  *backoff.ExponentialBackOff
 }
 
-func newCircuits(config Config, again func()) *circuits {
-	return &circuits{
-		failuresInRow: config.FailuresInRow, probeMin: config.ProbeMin, probeMax: config.ProbeMax,
-		again: again, topics: map[string]*circuit{},
-	}
+// NewCircuits returns circuits that call again when messages for a topic are wanted again.
+func NewCircuits(config CircuitConfig, again func()) *Circuits {
+	return &Circuits{config: config, again: again, topics: map[string]*circuit{}}
 }
 
-// allow says whether something may be published to the topic. In an outage it allows one probe at a time.
-func (c *circuits) allow(topic string) bool {
+// Allow says whether something may be published to the topic. In an outage it allows one probe at a time.
+func (c *Circuits) Allow(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.topics[topic]
@@ -51,8 +53,8 @@ func (c *circuits) allow(topic string) bool {
 	return true
 }
 
-// excluded returns the topics for which nothing shall be read.
-func (c *circuits) excluded() []string {
+// Excluded returns the topics for which nothing shall be read.
+func (c *Circuits) Excluded() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var topics []string
@@ -64,8 +66,8 @@ func (c *circuits) excluded() []string {
 	return topics
 }
 
-// reached says that the broker answered for the topic: the outage, if there was one, is over.
-func (c *circuits) reached(topic string) {
+// Reached says that the broker answered for the topic: the outage, if there was one, is over.
+func (c *Circuits) Reached(topic string) {
 	c.mu.Lock()
 	state := c.topics[topic]
 	delete(c.topics, topic)
@@ -76,22 +78,22 @@ func (c *circuits) reached(topic string) {
 	}
 }
 
-// failed counts a message that failed for a reason that nobody knows. It reports true, and opens the circuit,
+// Failed counts a message that failed for a reason that nobody knows. It reports true, and opens the circuit,
 // when so many different ones have failed in a row that it must be an outage.
-func (c *circuits) failed(topic, messageID string) (outage bool) {
+func (c *Circuits) Failed(topic, messageID string) (outage bool) {
 	c.mu.Lock()
 	state := c.state(topic)
 	state.failed[messageID] = struct{}{}
-	outage = state.open || len(state.failed) >= c.failuresInRow
+	outage = state.open || len(state.failed) >= c.config.FailuresInRow
 	c.mu.Unlock()
 	if outage {
-		c.trip(topic)
+		c.Trip(topic)
 	}
 	return outage
 }
 
-// trip opens the circuit of a topic, or keeps it open after a probe. It reports whether it was closed.
-func (c *circuits) trip(topic string) (first bool) {
+// Trip opens the circuit of a topic, or keeps it open after a probe. It reports whether it was closed.
+func (c *Circuits) Trip(topic string) (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.state(topic)
@@ -106,19 +108,19 @@ func (c *circuits) trip(topic string) (first bool) {
 	return first
 }
 
-func (c *circuits) state(topic string) *circuit {
+func (c *Circuits) state(topic string) *circuit {
 	state := c.topics[topic]
 	if state == nil {
 		pauses := backoff.NewExponentialBackOff()
-		pauses.InitialInterval, pauses.MaxInterval = c.probeMin, c.probeMax
+		pauses.InitialInterval, pauses.MaxInterval = c.config.ProbeMin, c.config.ProbeMax
 		state = &circuit{failed: map[string]struct{}{}, pauses: pauses}
 		c.topics[topic] = state
 	}
 	return state
 }
 
-// stop ends the timers.
-func (c *circuits) stop() {
+// Stop ends the timers.
+func (c *Circuits) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, state := range c.topics {

@@ -12,7 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-const newestVersion = 4
+const newestVersion = 5
 
 func TestMigrate_F23_many_starters_at_once(t *testing.T) {
 	t.Parallel()

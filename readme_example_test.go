@@ -123,7 +123,7 @@ func Example_consumeLater() {
 	checked := make(chan string)
 	checkFraud := func(msg *message.Message) error { checked <- string(msg.Payload); return nil }
 
-	inboxSubscriber, err := inboxstore.NewSubscriber(store, inboxstore.SubscriberConfig{}, logger)
+	inboxSubscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{}, logger)
 	check(err)
 	stored := router.AddConsumerHandler("fraud-store", "orders", broker, func(*message.Message) error { return nil })
 	stored.AddMiddleware(middleware.Defer(store, "fraud")) // acked as soon as it is committed

@@ -21,21 +21,25 @@ func (c PublisherConfig) draft(topic string, msg *message.Message) (spool.Draft,
 	if err := checkTopic(topic); err != nil {
 		return spool.Draft{}, err
 	}
+	metadata := msg.Metadata
+	if causation, ok := postbox.CausationFromContext(msg.Context()); ok {
+		metadata = causation.Stamp(metadata)
+	}
 	size := len(msg.Payload)
-	for key, value := range msg.Metadata {
+	for key, value := range metadata {
 		size += len(key) + len(value)
 	}
 	if size > c.MaxPayload {
 		return spool.Draft{}, fmt.Errorf("payload and metadata have %d bytes and MaxPayload is %d: store large content elsewhere and send its address", size, c.MaxPayload)
 	}
 	draft := spool.Draft{
-		Topic: topic, MessageID: msg.UUID, Key: c.OrderingKey(topic, msg), Payload: msg.Payload, Metadata: msg.Metadata,
+		Topic: topic, MessageID: msg.UUID, Key: c.OrderingKey(topic, msg), Payload: msg.Payload, Metadata: metadata,
 	}
 	if draft.MessageID == "" {
 		draft.MessageID = postbox.NewMessageID()
 	}
 	if draft.Key != "" && msg.Metadata.Get(postbox.OrderingKey) != draft.Key {
-		draft.Metadata = maps.Clone(msg.Metadata)
+		draft.Metadata = maps.Clone(metadata)
 		if draft.Metadata == nil {
 			draft.Metadata = map[string]string{}
 		}

@@ -69,8 +69,9 @@ func NewPublisher(db *sql.DB, config PublisherConfig, logger watermill.LoggerAda
 // [postbox.ContextWithTx] and [InTx]. Without one it returns [postbox.ErrNoTransaction], unless the config
 // allows autocommit; then they are committed together.
 //
-// A message without a UUID is stored under a new one. Delays set with Watermill's components/delay are obeyed,
-// by the database's clock. After an error of the database the transaction must be rolled back.
+// A message without a UUID is stored under a new one. A message whose context carries a [postbox.Causation] is
+// stored with it in its metadata; the message itself stays as it is. Delays set with Watermill's components/delay
+// are obeyed, by the database's clock. After an error of the database the transaction must be rolled back.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -141,7 +142,7 @@ func (p *Publisher) write(ctx context.Context, db Executor, topic string, messag
 	}
 	drafts := make([]spool.Draft, len(messages))
 	for i, msg := range messages {
-		draft, err := p.config.draft(topic, msg)
+		draft, err := p.config.draft(topic, msg) //nolint:contextcheck // a message brings its own
 		if err != nil {
 			return fmt.Errorf("publish to topic %q: message %q: %w", topic, msg.UUID, err)
 		}

@@ -18,6 +18,7 @@ const (
 	DefaultCacheSize           = 10_000
 	DefaultLanes               = 32
 	DefaultCloseTimeout        = 30 * time.Second
+	DefaultMaxPayload          = 16 << 20
 )
 
 // Config says where and how long a store remembers.
@@ -39,6 +40,9 @@ type Config struct {
 	// Lanes is the number of shards by ordering key of each queue of deferred messages, and so the most processes that
 	// can share one. It is stored with the queue. At most 256. Defaults to 32.
 	Lanes int
+	// MaxPayload is the largest payload and metadata together, in bytes, that a queue takes; a larger message is an
+	// error. Defaults to 16 MiB. MySQL needs a max_allowed_packet above it.
+	MaxPayload int
 	// TxOptions for the transactions that handlers work in, such as an isolation level. Defaults to the
 	// database's own. Serialization failures are run again.
 	TxOptions *sql.TxOptions
@@ -47,6 +51,9 @@ type Config struct {
 	CloseTimeout time.Duration
 	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode.
 	DisablePreparedStatements bool
+	// DisableNotify leaves it to polling to wake the subscribers of other processes on PostgreSQL when a message was
+	// deferred, and saves up to four NOTIFYs a second and queue.
+	DisableNotify bool
 }
 
 func (c *Config) setDefaults() {
@@ -54,6 +61,7 @@ func (c *Config) setDefaults() {
 	c.DeadLetterRetention = cmp.Or(c.DeadLetterRetention, DefaultDeadLetterRetention)
 	c.CacheSize = cmp.Or(c.CacheSize, DefaultCacheSize)
 	c.Lanes = cmp.Or(c.Lanes, DefaultLanes)
+	c.MaxPayload = cmp.Or(c.MaxPayload, DefaultMaxPayload)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, DefaultCloseTimeout)
 }
 
@@ -62,6 +70,9 @@ func (c Config) Validate() error {
 	_, err := spool.StatementsFor(c.Dialect, c.Tables)
 	if c.Lanes < 1 || c.Lanes > spool.MaxLanes {
 		err = errors.Join(err, fmt.Errorf("Lanes: %d is not between 1 and %d", c.Lanes, spool.MaxLanes))
+	}
+	if c.MaxPayload < 0 {
+		err = errors.Join(err, fmt.Errorf("MaxPayload: %d bytes is negative", c.MaxPayload))
 	}
 	if c.CloseTimeout < 0 {
 		err = errors.Join(err, fmt.Errorf("CloseTimeout: %s is negative", c.CloseTimeout))

@@ -1,6 +1,8 @@
 package inboxstore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -13,18 +15,79 @@ import (
 )
 
 // Defer stores a message in a queue, once, for a [Subscriber] to handle later: the claim of the key and the message
-// are committed together, or in the transaction that ctx carries. It returns false for a message that was stored
-// before. When it returns without an error, the broker is owed nothing more.
+// are committed together. It returns after the commit, and then the broker is owed nothing more. It returns false for
+// a message that was stored before, by whomever. A message without a UUID is stored under the key's message id. Delays
+// set with Watermill's components/delay are obeyed, by the database's clock.
+//
+// Deliveries that come while a commit of the same queue is under way wait for its end, and then share one: the more
+// come at a time, the less each costs. One that is alone is committed at once. That is one statement on PostgreSQL,
+// and a transaction of two elsewhere.
+//
+// An error concerns this message, or the database as a whole; a message that the database refuses does no harm to
+// those that came with it. When ctx ends, Defer returns at once. Then, and after every other error, the message may
+// have been stored nevertheless, if its commit had begun: deliver it again, and what was stored is a duplicate. That
+// goes for a crash too. Messages that no other delivery could store either, too large ones or with a delay that
+// nobody can read, are a [postbox.PermanentError]. After [Store.Close] it is [postbox.ErrClosed].
+//
+// Where ctx carries a transaction, the message is stored in a savepoint of that one, which its owner commits, and
+// shares nothing. Defer is safe for concurrent use, as far as a transaction is.
 func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.Message) (fresh bool, err error) {
-	stored := s.queue(queue)
-	return s.Once(ctx, key, func(ctx context.Context) error {
-		tx, _ := postbox.TxFromContext(ctx) // Once has put it there
-		postbox.AfterCommit(ctx, stored.Ring)
-		return stored.Append(ctx, tx, s.appendInTx, []spool.Draft{{
-			Topic: queue, MessageID: key.MessageID, Key: msg.Metadata.Get(postbox.OrderingKey),
-			Payload: msg.Payload, Metadata: msg.Metadata,
-		}})
+	in, err := s.ingest(queue)
+	if err != nil {
+		return false, fmt.Errorf("inbox: defer message: %w", err)
+	}
+	s.clean()
+	claim := key.bytes()
+	if s.cache != nil && s.cache.Contains(string(claim)) {
+		return false, nil
+	}
+	draft, err := s.draft(queue, key, msg)
+	if err != nil {
+		return false, fmt.Errorf("inbox: defer message %q: %w", key.MessageID, postbox.Permanent(err))
+	}
+	if tx, ok := postbox.TxFromContext(ctx); ok {
+		return s.deferInTx(ctx, tx, in, claim, draft)
+	}
+	draft.Payload = bytes.Clone(draft.Payload) // its commit may go on after ctx has ended, when the caller has it back
+	arrival, err := in.spool.Arrival(claim, draft)
+	if err != nil {
+		return false, fmt.Errorf("inbox: defer message %q: %w", key.MessageID, err)
+	}
+	fresh, err = in.store(ctx, arrival)
+	if err != nil {
+		return false, fmt.Errorf("inbox: defer message %q: %w", key.MessageID, err)
+	}
+	return fresh, nil
+}
+
+// draft is the message as it is stored.
+func (s *Store) draft(queue string, key Key, msg *message.Message) (spool.Draft, error) {
+	size := len(msg.Payload)
+	for key, value := range msg.Metadata {
+		size += len(key) + len(value)
+	}
+	if size > s.config.MaxPayload {
+		return spool.Draft{}, fmt.Errorf(
+			"payload and metadata have %d bytes and Config.MaxPayload is %d: raise it, or let the producer store large content elsewhere and send its address",
+			size, s.config.MaxPayload)
+	}
+	draft := spool.Draft{
+		Topic: queue, MessageID: cmp.Or(msg.UUID, key.MessageID), Key: msg.Metadata.Get(postbox.OrderingKey),
+		Payload: msg.Payload, Metadata: msg.Metadata,
+	}
+	err := draft.SetDelay(msg.Metadata)
+	return draft, err
+}
+
+// deferInTx claims and stores in a savepoint of a transaction that belongs to somebody else.
+func (s *Store) deferInTx(ctx context.Context, tx *sql.Tx, in *ingest, claim []byte, draft spool.Draft) (fresh bool, err error) {
+	fresh, err = s.join(ctx, tx, claim, func(ctx context.Context) error {
+		return in.spool.Append(ctx, tx, s.appendInTx, []spool.Draft{draft})
 	})
+	if fresh && !postbox.AfterCommit(ctx, in.announcer.Announce) {
+		in.spool.Ring() // the commit is near: look more often
+	}
+	return fresh, err
 }
 
 func (s *Store) appendInTx(ctx context.Context, db spool.Executor, query dialect.Query) error {
@@ -43,8 +106,36 @@ const queuePrefix = "inbox "
 func (s *Store) queue(name string) *spool.Spool {
 	s.queuesMu.Lock()
 	defer s.queuesMu.Unlock()
+	return s.spoolOf(name)
+}
+
+// spoolOf is queue for whoever holds the lock.
+func (s *Store) spoolOf(name string) *spool.Spool {
 	if s.queues[name] == nil {
 		s.queues[name] = spool.New(s.statements, queuePrefix+name, s.config.Lanes)
 	}
 	return s.queues[name]
+}
+
+// ingest returns where messages for a queue come in, until the store is closed.
+func (s *Store) ingest(name string) (*ingest, error) {
+	s.queuesMu.Lock()
+	defer s.queuesMu.Unlock()
+	if s.closed {
+		return nil, postbox.ErrClosed
+	}
+	if s.ingests[name] == nil {
+		s.ingests[name] = newIngest(s, s.spoolOf(name))
+	}
+	return s.ingests[name], nil
+}
+
+// closeIngests lets what has come in be stored, and takes nothing more.
+func (s *Store) closeIngests() {
+	s.queuesMu.Lock()
+	s.closed = true
+	s.queuesMu.Unlock()
+	for _, in := range s.ingests {
+		in.close()
+	}
 }

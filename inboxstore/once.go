@@ -10,7 +10,6 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 const (
@@ -21,15 +20,6 @@ const (
 	// resolvePause is the pause between two looks.
 	resolvePause = 200 * time.Millisecond
 )
-
-// HandlerError is an error of the handler given to [Store.Once], not of the store.
-type HandlerError struct{ Err error }
-
-// Error returns the text of the handler's error.
-func (e *HandlerError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the handler's error.
-func (e *HandlerError) Unwrap() error { return e.Err }
 
 // Once runs fn in a transaction whose first statement claims the key. It returns false, and does not run fn,
 // where the key has been claimed and committed before. Errors of fn come back as [HandlerError]; whatever went
@@ -62,61 +52,35 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 	return fresh, err
 }
 
-// own claims and runs fn in a transaction of our own.
+// own claims and runs fn in a transaction of our own, and finds out what became of a commit whose answer was lost.
 func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Context) error) (fresh bool, err error) {
 	live, end := outlive(ctx, s.config.CloseTimeout)
 	defer end()
-	conn, err := s.db.Conn(ctx) // waits for the pool no longer than the delivery lives
-	if err != nil {
-		return false, fmt.Errorf("inbox: connect: %w", err)
-	}
-	defer func() { _ = conn.Close() }()
-	tx, err := conn.BeginTx(live, s.config.TxOptions)
-	if err != nil {
-		return false, fmt.Errorf("inbox: begin transaction: %w", err)
-	}
-	defer func() { _ = tx.Rollback() }() // does nothing after a commit
-	claimed, err := s.exec(live, tx, s.statements.Claim, claim)
-	if err != nil {
-		return false, fmt.Errorf("inbox: claim message: %w", err)
-	}
-	if claimed == 0 {
+	err = s.transact(ctx, live, func(ctx context.Context, tx *sql.Tx) error {
+		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+		switch {
+		case err != nil:
+			return storeError{fmt.Errorf("inbox: claim message: %w", err)}
+		case claimed == 0:
+			return storeError{errDuplicate}
+		default:
+			return fn(ctx)
+		}
+	})
+	if errors.Is(err, errDuplicate) {
 		return false, nil
 	}
-	hooked, committed := postbox.ContextWithHooks(live, tx)
-	if err := fn(hooked); err != nil {
-		return false, s.failed(err, tx.Rollback())
+	if errors.Is(err, postbox.ErrCommitUnknown) {
+		err = s.resolved(live, claim, err)
 	}
-	if err := s.commit(live, tx, conn, claim); err != nil {
-		return false, err
-	}
-	_ = conn.Close() // what waits for the commit may need a connection, and this may be the only one
-	committed()
-	return true, nil
+	return err == nil, err
 }
 
-// failed tells a handler that failed from one whose database went away: a rollback that fails means that the
-// connection is lost.
-func (s *Store) failed(err, rollbackErr error) error {
-	lost := rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone)
-	if lost || dialect.Classify(err) == dialect.Unavailable {
-		return fmt.Errorf("inbox: the database went away under the handler: %w", errors.Join(err, rollbackErr))
-	}
-	return &HandlerError{Err: err}
-}
+// errDuplicate ends the transaction of a message that was handled before.
+var errDuplicate = errors.New("the message was handled before")
 
-// commit commits, and finds out what became of a commit whose answer was lost. A server that refuses a commit refuses
-// what the handler did: a constraint that is checked at the end, or a statement that failed and was passed over.
-func (s *Store) commit(ctx context.Context, tx *sql.Tx, conn *sql.Conn, claim []byte) error {
-	err := spool.Commit(ctx, conn, tx)
-	if err == nil {
-		return nil
-	}
-	err = fmt.Errorf("inbox: commit: %w", err)
-	if !errors.Is(err, postbox.ErrCommitUnknown) {
-		return s.failed(err, nil)
-	}
-	_ = conn.Close() // it is broken; a pool of one needs its place
+// resolved returns nil where the commit whose answer was lost took effect.
+func (s *Store) resolved(ctx context.Context, claim []byte, err error) error {
 	committed, resolveErr := s.resolve(ctx, claim)
 	switch {
 	case resolveErr != nil:
@@ -195,17 +159,4 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 		return false, fmt.Errorf("inbox: release savepoint: %w", err)
 	}
 	return claimed > 0, nil
-}
-
-// outlive returns a context that is cancelled the given time after ctx is, and a function that ends it.
-func outlive(ctx context.Context, by time.Duration) (live context.Context, end func()) {
-	live, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	timer := make(chan *time.Timer, 1)
-	stop := context.AfterFunc(ctx, func() { timer <- time.AfterFunc(by, cancel) })
-	return live, func() {
-		if !stop() {
-			(<-timer).Stop()
-		}
-		cancel()
-	}
 }

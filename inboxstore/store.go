@@ -28,6 +28,8 @@ type Store struct {
 
 	queuesMu sync.Mutex
 	queues   map[string]*spool.Spool // deferred messages, by name of the queue
+	ingests  map[string]*ingest      // where they come in; no new ones once closed
+	closed   bool
 
 	cleaning  sync.Once
 	closing   sync.Once
@@ -54,7 +56,7 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, err
 		logger = watermill.NopLogger{}
 	}
 	s := &Store{
-		queues: map[string]*spool.Spool{}, config: config, db: db, statements: statements, process: spool.ProcessName(), logger: logger,
+		queues: map[string]*spool.Spool{}, ingests: map[string]*ingest{}, config: config, db: db, statements: statements, process: spool.ProcessName(), logger: logger,
 	}
 	if !config.DisablePreparedStatements {
 		s.prepared = spool.NewPrepared(db)
@@ -68,9 +70,11 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, err
 	return s, nil
 }
 
-// Close ends the cleanup. Handlers under way are not touched. It can be called twice.
+// Close ends the cleanup, and waits for what [Store.Defer] has under way, at most 30 s a commit. Handlers under way are
+// not touched. It can be called twice.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
+		s.closeIngests()
 		s.stopClean()
 		s.cleaner.Wait()
 		if s.prepared != nil {

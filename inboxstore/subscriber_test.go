@@ -19,7 +19,7 @@ import (
 
 func subscriberFor(t *testing.T, store *inboxstore.Store) *inboxstore.Subscriber {
 	t.Helper()
-	subscriber, err := inboxstore.NewSubscriber(store, inboxstore.SubscriberConfig{
+	subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{
 		Retry: postbox.RetryProfile{Attempts: 3, Base: time.Millisecond, Cap: 5 * time.Millisecond}, Lease: 2 * time.Second,
 	}, nil)
 	require.NoError(t, err)

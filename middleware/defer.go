@@ -1,10 +1,16 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
@@ -18,17 +24,95 @@ type DeferStore interface {
 // [inboxstore.Subscriber] gives it to another handler later. The broker hears its ack after the commit, and its
 // time-outs do not matter any more. A message that comes again is stored once.
 //
-// The message needs a UUID; a message without one is refused with [ErrNoMessageID].
+// The message needs a UUID; a message without one is refused with [ErrNoMessageID]. [DeferWith] can do better, and
+// says more. It is safe for concurrent use by any number of handlers.
 func Defer(store DeferStore, queue string) message.HandlerMiddleware {
-	return func(message.HandlerFunc) message.HandlerFunc {
-		return func(msg *message.Message) ([]*message.Message, error) {
-			if msg.UUID == "" {
-				return nil, ErrNoMessageID
-			}
-			ctx := msg.Context()
-			key := inboxstore.Key{Consumer: "queue " + queue, Topic: message.SubscribeTopicFromCtx(ctx), MessageID: msg.UUID}
-			_, err := store.Defer(ctx, queue, key, msg)
+	var config DeferConfig
+	config.setDefaults()
+	return newDeferral(store, queue, config).middleware
+}
+
+// DeferWith is [Defer] with a configuration.
+//
+// What is stored is the message and, where its metadata has no value for them already, what the config's Capture
+// returns and the topic that it came from, as [postbox.SourceTopic]. The message delivered stays as it is. Two handlers
+// that defer to the same queue store a message of the same topic once.
+//
+// Where the message cannot be stored, the middleware returns the error after a pause, which ends with the message's
+// context: the router nacks the message, and the broker delivers it again. So it does after a crash; what was
+// committed before is a duplicate then, and acked.
+func DeferWith(store DeferStore, queue string, config DeferConfig) (message.HandlerMiddleware, error) {
+	if store == nil {
+		return nil, errors.New("defer: the store is nil")
+	}
+	if queue == "" {
+		return nil, errors.New("defer: the queue has no name")
+	}
+	config.setDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("defer to queue %q: invalid config: %w", queue, err)
+	}
+	return newDeferral(store, queue, config).middleware, nil
+}
+
+// deferral stores messages in a queue.
+type deferral struct {
+	store    DeferStore
+	queue    string
+	consumer string
+	config   DeferConfig
+	failures atomic.Int32 // in a row
+}
+
+func newDeferral(store DeferStore, queue string, config DeferConfig) *deferral {
+	return &deferral{store: store, queue: queue, consumer: "queue " + queue, config: config}
+}
+
+func (d *deferral) middleware(message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		ctx := msg.Context()
+		if err := d.process(ctx, msg); err != nil {
+			pause(ctx, d.config.Retry, int(d.failures.Add(1)), err)
 			return nil, err
 		}
+		if d.failures.Load() != 0 {
+			d.failures.Store(0)
+		}
+		return nil, nil
 	}
+}
+
+func (d *deferral) process(ctx context.Context, msg *message.Message) error {
+	source := message.SubscribeTopicFromCtx(ctx)
+	key := inboxstore.Key{Consumer: d.consumer, Topic: cmp.Or(d.config.Topic, source), MessageID: d.config.MessageID(msg)}
+	if key.MessageID == "" {
+		var err error
+		if key.MessageID, err = d.config.WithoutID(msg); err != nil {
+			return fmt.Errorf("defer to queue %q: %w", d.queue, err)
+		}
+	}
+	stored := message.NewMessage(msg.UUID, msg.Payload)
+	stored.Metadata = d.metadata(msg, cmp.Or(source, d.config.Topic))
+	_, err := d.store.Defer(ctx, d.queue, key, stored)
+	return err
+}
+
+// metadata returns that of the message, and what would be lost when it leaves its broker.
+func (d *deferral) metadata(msg *message.Message, source string) message.Metadata {
+	captured := d.config.Capture(msg)
+	metadata := make(message.Metadata, len(msg.Metadata)+len(captured)+2)
+	if source != "" {
+		metadata[postbox.SourceTopic] = source
+	}
+	maps.Copy(metadata, captured)
+	maps.Copy(metadata, msg.Metadata)
+	switch key := captured[postbox.KafkaKey]; {
+	case d.config.OrderingKey != nil:
+		if key := d.config.OrderingKey(msg); key != metadata[postbox.OrderingKey] {
+			metadata[postbox.OrderingKey] = key
+		}
+	case metadata[postbox.OrderingKey] == "" && key != "" && key != msg.UUID: // which a record has where it has no key
+		metadata[postbox.OrderingKey] = key
+	}
+	return metadata
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNoMessageID is returned for a message without an id, unless the config says how to name it.
-var ErrNoMessageID = errors.New("the message has no UUID to tell it from others: set InboxConfig.WithoutID to middleware.BrokerCoordinates or middleware.PayloadHash")
+var ErrNoMessageID = errors.New("the message has no UUID to tell it from others: set WithoutID, of InboxConfig or DeferConfig, to middleware.BrokerCoordinates or middleware.PayloadHash")
 
 // NameWithoutID names a message that has no UUID.
 type NameWithoutID func(msg *message.Message) (string, error)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -71,7 +70,7 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
 	key, err := i.key(ctx, msg)
 	if err != nil {
-		i.pause(ctx, 1, err)
+		pause(ctx, i.config.Retry, 1, err)
 		return false, err
 	}
 	before := msg.Context()
@@ -143,7 +142,7 @@ func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, msg *message.Mes
 	}
 	var permanent *postbox.PermanentError
 	if !i.config.Retry.Exhausted(attempts) && !errors.As(cause, &permanent) {
-		i.pause(ctx, attempts, cause)
+		pause(ctx, i.config.Retry, attempts, cause)
 		return cause
 	}
 	if err := i.store.Bury(ctx, key, msg, attempts, cause); err != nil {
@@ -153,23 +152,4 @@ func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, msg *message.Mes
 		"consumer": key.Consumer, "topic": key.Topic, "message_uuid": key.MessageID, "attempts": attempts,
 	})
 	return nil
-}
-
-// pause keeps a broker that delivers a nacked message at once from doing so in a hot loop. The transaction of
-// somebody else is not kept waiting.
-func (i *Inbox) pause(ctx context.Context, attempts int, cause error) {
-	if _, joined := postbox.TxFromContext(ctx); joined {
-		return
-	}
-	delay := i.config.Retry.Delay(attempts)
-	var later *postbox.RetryAfterError
-	if errors.As(cause, &later) {
-		delay = later.After
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -40,15 +40,30 @@ DELETE FROM {members} WHERE spool = ? AND expires_at < {now} - 3600000000`,
 UPDATE {lanes} SET expires_at = {now} + ? WHERE spool = ? AND holder = ?`,
 
 		Held: `
-SELECT lane, token FROM {lanes} WHERE spool = ? AND holder = ? ORDER BY lane`,
+SELECT lane, token, suspect FROM {lanes} WHERE spool = ? AND holder = ? ORDER BY lane`,
+
+		ClearSuspect: `
+UPDATE {lanes} SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?`,
+
+		Control: `
+SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
+       (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id)
+FROM {spools} s
+WHERE s.id = ?`,
 
 		LoadPayload: `
 SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ?`,
 
 		// The old number of attempts is part of the condition: run twice, it changes the row once.
 		Retry: `
-UPDATE {messages} SET state = 2, available_at = {now} + ?, attempts = attempts + ?
+UPDATE {messages} SET state = 2, available_at = {now} + ?, attempts = attempts + 1, starts = starts - ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND attempts = ?
+  AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
+
+		// The old number of starts is part of the condition for the same reason.
+		CountStart: `
+UPDATE {messages} SET starts = starts + ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND starts = ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
 		BuryMessage: `
@@ -175,7 +190,7 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 
 // fetchColumns are the columns of a fetched message. The payload is the last, since its two arguments,
 // the limit on its size twice over, must follow those of no other column.
-const fetchColumns = `m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+const fetchColumns = `m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	{length}(m.payload) + {length}(m.metadata) AS size,
 	CASE WHEN {length}(m.payload) + {length}(m.metadata) <= {int ?} THEN m.metadata END AS metadata,
 	CASE WHEN {length}(m.payload) + {length}(m.metadata) <= {int ?} THEN m.payload END AS payload`
@@ -185,8 +200,16 @@ const fetchColumns = `m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.
 const unblocked = `(m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM {messages} b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))`
 
-// freeLanes and liveMembers go into the meta row of a fetch.
+// unpaused holds for a message whose key no operator has paused.
+const unpaused = `(m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM {pauses} z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))`
+
+// turns are what a fetch asks of a message beside its lane and its topic, by [FetchParams.variant].
+var turns = [4]string{unblocked, "TRUE", unblocked + "\n  AND " + unpaused, unpaused}
+
+// spoolVersion, freeLanes and liveMembers go into the meta row of a fetch.
 const (
-	freeLanes   = `(SELECT COUNT(*) FROM {lanes} l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= {now}))`
-	liveMembers = `(SELECT COUNT(*) FROM {members} w WHERE w.spool = ? AND w.expires_at > {now})`
+	spoolVersion = `(SELECT v.version FROM {spools} v WHERE v.id = ?)`
+	freeLanes    = `(SELECT COUNT(*) FROM {lanes} l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= {now}))`
+	liveMembers  = `(SELECT COUNT(*) FROM {members} w WHERE w.spool = ? AND w.expires_at > {now})`
 )

@@ -31,6 +31,13 @@ const (
 	StateMeta = -1
 )
 
+// ParkedFrom is the due time in microseconds from which on a retrying message is parked: it waits for an operator, and
+// its key behind it. ParkDelay, added to any time, is beyond.
+const (
+	ParkedFrom = 1 << 62
+	ParkDelay  = ParkedFrom
+)
+
 // Origins of a dead letter.
 const (
 	// OriginSpool is a message that this database stored and could not get rid of.
@@ -85,13 +92,31 @@ type FetchParams struct {
 	Known    []int64  // ids that the caller has already
 	Excluded []string // topics that are not wanted now
 	Mark     bool     // the transaction to start next is wanted
+	// Unordered lets messages of a key pass one that waits for another attempt.
+	Unordered bool
+	// PausedKeys says that there are some.
+	PausedKeys bool
+}
+
+// variant is the index in turns.
+func (p FetchParams) variant() int {
+	variant := 0
+	if p.Unordered {
+		variant++
+	}
+	if p.PausedKeys {
+		variant += 2
+	}
+	return variant
 }
 
 // lists are the statements whose shape depends on the number of their arguments.
 type lists interface {
 	append(spool int64, rows []Row) Query
+	ingest(spool int64, claims [][]byte, rows []Row) Ingest
 	fetch(p FetchParams) Query
 	remove(spool int64, refs []Ref) Query
+	keep(spool int64, refs []Ref) Query
 	release(spool int64, holder string, lanes []int) Query
 }
 
@@ -122,12 +147,15 @@ func (s *Statements) Append(spool int64, rows []Row) Query { return s.lists.appe
 // ids, without those that stand behind a retrying message of their key, then messages that are due. Its
 // columns are those of fetchColumns. Exactly one row has state [StateMeta]; there id and key_hash are
 // the lowest transaction still running and, where the params ask for a mark, one that started after all that
-// this read could have met (see spool.horizon); lane is the number of lanes that nobody holds, and attempts is
-// the number of live members of the spool.
+// this read could have met (see spool.horizon); lane is the number of lanes that nobody holds, attempts the
+// number of live members of the spool, starts the version of what operators say of it, and created_at the time.
 func (s *Statements) Fetch(p FetchParams) Query { return s.lists.fetch(p) }
 
 // Remove deletes messages whose lane is still held under the token of their ref.
 func (s *Statements) Remove(spool int64, refs []Ref) Query { return s.lists.remove(spool, refs) }
+
+// Keep copies messages that are done to the history, under the same guard. Run it before Remove.
+func (s *Statements) Keep(spool int64, refs []Ref) Query { return s.lists.keep(spool, refs) }
 
 // Release gives lanes back.
 func (s *Statements) Release(spool int64, holder string, lanes []int) Query {

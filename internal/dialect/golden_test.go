@@ -52,8 +52,18 @@ func printed(s *dialect.Statements) string {
 	}
 	refs := []dialect.Ref{{Lane: 1, ID: 2, Token: 3}}
 	fmt.Fprintf(&out, "-- Append, two rows\n%s\n\n", s.Append(1, make([]dialect.Row, 2)).Text)
+	ingest := s.Ingest(1, make([][]byte, 2), make([]dialect.Row, 2))
+	for i, query := range []dialect.Query{ingest.Whole, ingest.Claim, ingest.Claimed} {
+		if query.Text != "" {
+			fmt.Fprintf(&out, "-- Ingest, two rows, %s\n%s\n\n", []string{"whole", "claim", "claimed"}[i], query.Text)
+		}
+	}
 	fmt.Fprintf(&out, "-- Fetch, two lanes\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2)}).Text)
+	fmt.Fprintf(&out, "-- Fetch, one lane, unordered, paused keys\n%s\n\n", s.Fetch(dialect.FetchParams{
+		Cursors: make([]dialect.Cursor, 1), Unordered: true, PausedKeys: true,
+	}).Text)
 	fmt.Fprintf(&out, "-- Remove\n%s\n\n", s.Remove(1, refs).Text)
+	fmt.Fprintf(&out, "-- Keep\n%s\n\n", s.Keep(1, refs).Text)
 	fmt.Fprintf(&out, "-- Release\n%s\n", s.Release(1, "holder", []int{1}).Text)
 	return out.String()
 }
@@ -67,8 +77,12 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 		require.NoError(t, err)
 		for _, query := range []dialect.Query{
 			s.Append(1, make([]dialect.Row, 3)),
+			s.Ingest(1, make([][]byte, 3), make([]dialect.Row, 3)).Claim,
+			s.Ingest(1, make([][]byte, 3), make([]dialect.Row, 3)).Claimed,
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3)}),
+			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Unordered: true, PausedKeys: true}),
 			s.Remove(1, make([]dialect.Ref, 3)),
+			s.Keep(1, make([]dialect.Ref, 3)),
 			s.Release(1, "holder", []int{1, 2}),
 		} {
 			require.Len(t, query.Args, strings.Count(query.Text, "?"), query.Text)

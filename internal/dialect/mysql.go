@@ -20,7 +20,8 @@ INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {n
 ON DUPLICATE KEY UPDATE in_flight = VALUES(in_flight), expires_at = VALUES(expires_at)`
 
 	s.Acquire = `
-UPDATE {lanes} SET holder = ?, token = token + 1, expires_at = {now} + ?
+UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
+                   holder = ?, token = token + 1, expires_at = {now} + ?
 WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
 ORDER BY lane LIMIT ?`
 
@@ -57,21 +58,28 @@ VALUES `,
 FROM {messages} m
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
   AND m.id NOT IN (` + numbers + `) AND m.topic NOT IN (` + words + `)
-  AND ` + unblocked + `
+  AND {turn}
 ORDER BY m.id LIMIT ?)`,
 		due: `
 (SELECT ` + fetchColumns + `
 FROM {messages} m
 WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= {now} AND m.lane IN (` + numbers + `)
   AND m.id NOT IN (` + numbers + `) AND m.topic NOT IN (` + words + `)
-  AND ` + unblocked + `
+  AND {turn}
 ORDER BY m.available_at, m.id LIMIT ?)`,
 		// No transaction is ever known to be over, so a drain reads each lane from its start: InnoDB
 		// removes deleted index entries within moments.
-		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, '', NULL, NULL, 0, 0, NULL, NULL`,
+		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `, '', NULL, NULL, {now}, 0, NULL, NULL`,
 		// STRAIGHT_JOIN: from the list to the messages by their primary key, never the other way round.
 		removeText: `
 DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]')) s
+STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
+STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+WHERE m.spool = ? AND m.lane = s.lane`,
+		keepText: `
+INSERT IGNORE INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
+FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]')) s
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane`,

@@ -8,7 +8,8 @@ import (
 
 // postgres fills in what PostgreSQL says in its own way.
 type postgres struct {
-	appendText, fetchText, removeText, releaseText string
+	appendText, ingestText, removeText, keepText, releaseText string
+	fetchTexts                                                [4]string // by FetchParams.variant
 }
 
 // newPostgres returns the statements for PostgreSQL 13 and later. Lists travel as arrays, so a statement
@@ -27,7 +28,8 @@ ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expire
 
 	// SKIP LOCKED: whoever is about to take a lane gets it, the others look for another one.
 	s.Acquire = `
-UPDATE {lanes} SET holder = ?, token = token + 1, expires_at = {now} + ?
+UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
+                   holder = ?, token = token + 1, expires_at = {now} + ?
 WHERE (spool, lane) IN (
 	SELECT spool, lane FROM {lanes}
 	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
@@ -48,16 +50,23 @@ DELETE FROM {failures} WHERE id IN (
 	s.Notify = `SELECT pg_notify(?, ?)`
 	s.MaxAppend = 1000 // no limit of PostgreSQL's: beyond it a statement gains nothing and takes memory
 
-	// PostgreSQL takes a number from a sequence before it gives the transaction an id. The condition on the
-	// id is checked first, so whoever has a number has an id too: the horizon of a drain depends on it.
-	insert := `
-INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT ?::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE {now} + r.delay END, {now},
-       r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
-FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::text[], ?::bytea[], ?::bytea[], ?::bytea[], ?::bytea[])
-     WITH ORDINALITY AS r(lane, state, key_hash, due, delay, topic, message_id, ordering_key, payload, metadata, n)
-WHERE pg_current_xact_id() IS NOT NULL
-ORDER BY r.n`
+	insert := insertRows(`unnest(` + rowTypes + `)
+     WITH ORDINALITY AS r(` + rowColumns + `, n)`)
+
+	// ingest claims in the order of the keys: of two transactions that claim the same ones, one then waits for the other
+	// and never each for the other. It locks the claims that it makes, and waits for those of open transactions.
+	ingest := `
+WITH r AS MATERIALIZED (
+	SELECT claim_key, ` + rowColumns + `, n
+	FROM unnest(?::bytea[], ` + rowTypes + `)
+	     WITH ORDINALITY AS r(claim_key, ` + rowColumns + `, n)),
+c AS (
+	INSERT INTO {claims} (claim_key, claimed_at)
+	SELECT claim_key, {now} FROM r ORDER BY claim_key
+	ON CONFLICT DO NOTHING
+	RETURNING claim_key),
+m AS (` + insertRows(`r JOIN c ON c.claim_key = r.claim_key`) + `)
+SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)`
 
 	// A mark costs a transaction id. The end of a snapshot is no substitute: it is one above the last transaction
 	// that ended, and many that run may have started beyond.
@@ -72,7 +81,7 @@ CROSS JOIN LATERAL (
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
 	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest(?::text[]))
-	  AND ` + unblocked + `
+	  AND {turn}
 	ORDER BY m.id LIMIT ?) f
 UNION ALL (
 	SELECT ` + fetchColumns + `
@@ -80,18 +89,26 @@ UNION ALL (
 	WHERE m.spool = ? AND m.state > 0 AND m.available_at <= (SELECT {now}) AND m.lane = ANY(?::smallint[])
 	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest(?::text[]))
-	  AND ` + unblocked + `
+	  AND {turn}
 	ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
        CASE WHEN ?::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
-       '', NULL, NULL, 0, 0, NULL, NULL`
+       ` + spoolVersion + `, '', NULL, NULL, {now}, 0, NULL, NULL`
 
 	remove := `
 DELETE FROM {messages} m
 USING unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id), {lanes} l
 WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`
+
+	keep := `
+INSERT INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
+FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id), {lanes} l, {messages} m
+WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+ON CONFLICT DO NOTHING`
 
 	release := `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane = ANY(?::smallint[])`
@@ -102,24 +119,18 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		"{length}", "octet_length", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
 	)
 	text := func(sql string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(sql)))) }
-	s.lists = postgres{appendText: text(insert), fetchText: text(fetch), removeText: text(remove), releaseText: text(release)}
+	lists := postgres{
+		appendText: text(insert), ingestText: text(ingest), removeText: text(remove), keepText: text(keep), releaseText: text(release),
+	}
+	for variant, turn := range turns {
+		lists.fetchTexts[variant] = text(strings.ReplaceAll(fetch, "{turn}", turn))
+	}
+	s.lists = lists
 	return s.finish(fill, dollars)
 }
 
 func (p postgres) append(spool int64, rows []Row) Query {
-	n := len(rows)
-	lanes, states := make(pq.Int64Array, n), make(pq.Int64Array, n)
-	hashes := make(nullInt64Array, n)
-	dues, delays := make(pq.Int64Array, n), make(pq.Int64Array, n)
-	topics := make(pq.StringArray, n)
-	ids, keys, payloads, metadata := make(pq.ByteaArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
-	for i, r := range rows {
-		lanes[i], states[i], hashes[i], dues[i], delays[i] = int64(r.Lane), int64(r.State), r.KeyHash, r.Due, r.Delay
-		topics[i], ids[i], keys[i], payloads[i], metadata[i] = r.Topic, r.MessageID, r.Key, r.Payload, r.Metadata
-	}
-	return Query{Text: p.appendText, Args: []any{
-		spool, lanes, states, hashes, dues, delays, topics, ids, keys, payloads, metadata,
-	}}
+	return Query{Text: p.appendText, Args: append([]any{spool}, messageArrays(rows)...)}
 }
 
 func (p postgres) fetch(f FetchParams) Query {
@@ -128,20 +139,29 @@ func (p postgres) fetch(f FetchParams) Query {
 		lanes[i], afters[i] = int64(c.Lane), c.After
 	}
 	known, excluded := append(pq.Int64Array{}, f.Known...), append(pq.StringArray{}, f.Excluded...)
-	return Query{Text: p.fetchText, Args: []any{
+	return Query{Text: p.fetchTexts[f.variant()], Args: []any{
 		lanes, afters, f.Inline, f.Inline, f.Spool, known, excluded, f.PerLane,
 		f.Inline, f.Inline, f.Spool, lanes, known, excluded, f.Due,
-		f.Spool, f.Mark, f.Spool,
+		f.Spool, f.Mark, f.Spool, f.Spool,
 	}}
 }
 
 func (p postgres) remove(spool int64, refs []Ref) Query {
+	return Query{Text: p.removeText, Args: append(refArrays(refs), spool)}
+}
+
+func (p postgres) keep(spool int64, refs []Ref) Query {
+	return Query{Text: p.keepText, Args: append(refArrays(refs), spool)}
+}
+
+// refArrays returns states, lanes, tokens and ids.
+func refArrays(refs []Ref) []any {
 	n := len(refs)
 	states, lanes, tokens, ids := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
 	for i, r := range refs {
 		states[i], lanes[i], tokens[i], ids[i] = int64(r.State), int64(r.Lane), r.Token, r.ID
 	}
-	return Query{Text: p.removeText, Args: []any{states, lanes, tokens, ids, spool}}
+	return []any{states, lanes, tokens, ids}
 }
 
 func (p postgres) release(spool int64, holder string, lanes []int) Query {

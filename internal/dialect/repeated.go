@@ -11,15 +11,25 @@ import (
 type repeated struct {
 	insertHead, insertRow string
 	ready, due, meta      string // the three parts of a fetch, ready once for each lane
+	turns                 [4]string
+	claimHead, claimRow   string
+	claimedHead           string
 	removeText            string
+	keepText              string
 	releaseText           string
-	fetches               *sync.Map // number of lanes → text
+	fetches               *sync.Map // number of lanes and variant → text
 }
 
 // newRepeated fills in the names.
 func newRepeated(r repeated, fill *strings.Replacer) repeated {
-	for _, text := range []*string{&r.insertHead, &r.insertRow, &r.ready, &r.due, &r.meta, &r.removeText, &r.releaseText} {
+	r.claimHead, r.claimRow, r.claimedHead = claimHead, claimRow, claimedHead
+	for _, text := range []*string{
+		&r.insertHead, &r.insertRow, &r.ready, &r.due, &r.meta, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.releaseText,
+	} {
 		*text = fill.Replace(fill.Replace(strings.TrimSpace(*text)))
+	}
+	for variant, turn := range turns {
+		r.turns[variant] = fill.Replace(turn)
 	}
 	r.fetches = new(sync.Map)
 	return r
@@ -40,30 +50,41 @@ func (r repeated) append(spool int64, rows []Row) Query {
 
 func (r repeated) fetch(f FetchParams) Query {
 	known, excluded, lanes := list(f.Known), list(f.Excluded), make([]int, len(f.Cursors))
-	args := make([]any, 0, 8*len(f.Cursors)+9)
+	args := make([]any, 0, 8*len(f.Cursors)+10)
 	for i, c := range f.Cursors {
 		args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, known, excluded, f.PerLane)
 		lanes[i] = c.Lane
 	}
-	args = append(args, f.Inline, f.Inline, f.Spool, list(lanes), known, excluded, f.Due, f.Spool, f.Spool)
-	return Query{Text: r.fetchText(len(f.Cursors)), Args: args}
+	args = append(args, f.Inline, f.Inline, f.Spool, list(lanes), known, excluded, f.Due, f.Spool, f.Spool, f.Spool)
+	return Query{Text: r.fetchText(len(f.Cursors), f.variant()), Args: args}
 }
 
-func (r repeated) fetchText(lanes int) string {
-	if text, ok := r.fetches.Load(lanes); ok {
+func (r repeated) fetchText(lanes, variant int) string {
+	key := [2]int{lanes, variant}
+	if text, ok := r.fetches.Load(key); ok {
 		return text.(string)
 	}
 	text := strings.Repeat(r.ready+"\nUNION ALL\n", lanes) + r.due + "\nUNION ALL\n" + r.meta
-	r.fetches.Store(lanes, text)
+	text = strings.ReplaceAll(text, "{turn}", r.turns[variant])
+	r.fetches.Store(key, text)
 	return text
 }
 
 func (r repeated) remove(spool int64, refs []Ref) Query {
+	return Query{Text: r.removeText, Args: []any{refTuples(refs), spool}}
+}
+
+func (r repeated) keep(spool int64, refs []Ref) Query {
+	return Query{Text: r.keepText, Args: []any{refTuples(refs), spool}}
+}
+
+// refTuples lists lane, token and id of each.
+func refTuples(refs []Ref) string {
 	tuples := make([][3]int64, len(refs))
 	for i, ref := range refs {
 		tuples[i] = [3]int64{int64(ref.Lane), ref.Token, ref.ID}
 	}
-	return Query{Text: r.removeText, Args: []any{list(tuples), spool}}
+	return list(tuples)
 }
 
 func (r repeated) release(spool int64, holder string, lanes []int) Query {

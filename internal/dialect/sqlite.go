@@ -17,7 +17,8 @@ INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {n
 ON CONFLICT (spool, holder) DO UPDATE SET in_flight = excluded.in_flight, expires_at = excluded.expires_at`
 
 	s.Acquire = `
-UPDATE {lanes} SET holder = ?, token = token + 1, expires_at = {now} + ?
+UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
+                   holder = ?, token = token + 1, expires_at = {now} + ?
 WHERE (spool, lane) IN (
 	SELECT spool, lane FROM {lanes}
 	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
@@ -48,23 +49,30 @@ SELECT * FROM (SELECT ` + fetchColumns + `
 FROM {messages} m
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
   AND m.id NOT IN (` + items + `) AND m.topic NOT IN (` + items + `)
-  AND ` + unblocked + `
+  AND {turn}
 ORDER BY m.id LIMIT ? + 0)`,
 		due: `
 SELECT * FROM (SELECT ` + fetchColumns + `
 FROM {messages} m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= {now} AND m.lane IN (` + items + `)
   AND m.id NOT IN (` + items + `) AND m.topic NOT IN (` + items + `)
-  AND ` + unblocked + `
+  AND {turn}
 ORDER BY m.available_at, m.id LIMIT ? + 0)`,
 		// One writer at a time: whatever is visible is all there is, so each read ends an epoch.
-		meta: `SELECT -1, 1, ` + freeLanes + `, 0, ` + liveMembers + `, '', NULL, NULL, 0, 0, NULL, NULL`,
+		meta: `SELECT -1, 1, ` + freeLanes + `, 0, ` + liveMembers + `, ` + spoolVersion + `, '', NULL, NULL, {now}, 0, NULL, NULL`,
 		removeText: `
 DELETE FROM {messages} WHERE id IN (
 	SELECT m.id FROM json_each(?) s
 	CROSS JOIN {messages} m ON m.id = s.value ->> 2
 	CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 	WHERE m.spool = ? AND m.lane = s.value ->> 0)`,
+		keepText: `
+INSERT OR IGNORE INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
+FROM json_each(?) s
+CROSS JOIN {messages} m ON m.id = s.value ->> 2
+CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+WHERE m.spool = ? AND m.lane = s.value ->> 0`,
 		releaseText: `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + items + `)`,
 	}, sqliteFill(names))

@@ -30,12 +30,15 @@ type Statements struct {
 	DropMembers   string // spool: forgets members that are long gone
 	Renew         string // ttl, spool, holder
 	Acquire       string // holder, ttl, spool, limit
-	Held          string // spool, holder → lane, token
+	Held          string // spool, holder → lane, token, suspect
+	ClearSuspect  string // spool, lane, token
+	Control       string // spool → version, 1 if paused, settings, paused keys
 
 	// Messages.
 
 	LoadPayload string // spool, state, lane, id → payload, metadata
-	Retry       string // delay, attempts to add, spool, state, lane, id, attempts so far, token
+	Retry       string // delay, starts to take back, spool, state, lane, id, attempts so far, token
+	CountStart  string // starts to add, spool, state, lane, id, starts so far, token
 	BuryMessage string // subject, error, spool, state, lane, id, token: copies it to the dead letters
 
 	// Failures and dead letters.
@@ -86,8 +89,8 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names can be filled in at one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.Acquire, &s.Held,
-		&s.LoadPayload, &s.Retry, &s.BuryMessage,
+		&s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.Acquire, &s.Held, &s.ClearSuspect, &s.Control,
+		&s.LoadPayload, &s.Retry, &s.CountStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,
 		&s.Claim, &s.RemoveClaim, &s.ClaimsPage, &s.PurgeClaims,

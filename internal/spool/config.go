@@ -26,10 +26,25 @@ const (
 	// Retry counts an attempt and lets the message wait, with the later ones of its key behind it; after the
 	// last attempt it is dead.
 	Retry
-	// Dead moves the message to the dead letters.
+	// Dead moves the message to the dead letters, or does what the queue has instead: see [HeadPolicy].
 	Dead
 	// Postpone leaves everything as it is: nothing was attempted, or what failed was not the message.
 	Postpone
+	// Settled says that the handler has removed the message itself, in its own transaction: see [Message.Settle].
+	Settled
+)
+
+// HeadPolicy says what becomes of a key whose oldest message keeps failing. While that has attempts left, its key
+// waits in any case.
+type HeadPolicy int
+
+const (
+	// HeadSkip moves the message to the dead letters, and its key goes on.
+	HeadSkip HeadPolicy = iota
+	// HeadBlock tries it for ever, and its key waits. A permanent error moves it to the dead letters.
+	HeadBlock
+	// HeadPark leaves it where it is, and its key waits, until an operator decides.
+	HeadPark
 )
 
 // Outcome is how the turn of one message ended.
@@ -39,6 +54,8 @@ type Outcome struct {
 	Err error
 	// After, when positive, is used instead of the backoff's delay.
 	After time.Duration
+	// final: no attempt is left, whatever the profile says.
+	final bool
 }
 
 const (
@@ -48,18 +65,26 @@ const (
 	InlineBytes = 64 << 10
 )
 
-// Config bounds a drainer. Its owner has set and checked every field.
+// Config bounds a drainer. Its owner has set and checked every field; what operators have stored for the spool, its
+// [Settings], goes before it.
 type Config struct {
 	Holder      string        // unique to this drainer, not only to its process
 	Process     string        // what failure records name
 	PageSize    int           // messages to read at once; twice as many are in memory at most
 	InlineBytes int           // a larger payload is loaded just before it is handled
-	Workers     int           // batches handled at a time
+	Workers     int           // batches handled at a time; not more than so many
 	BatchSize   int           // messages of one topic in a batch, at most
 	PollMin     time.Duration // pause after a look that found nothing, at first
 	PollMax     time.Duration // and at last
 	Lease       time.Duration
 	Renew       time.Duration
 	Retry       postbox.RetryProfile
-	Close       time.Duration // how long handlers may go on after Close
+	Head        HeadPolicy
+	Unordered   bool          // messages of one key need not wait for each other
+	Exclusive   bool          // one drainer at a time has all lanes
+	Gather      *Gather       // when a batch is handed out; nil: at once
+	History     time.Duration // how long messages that are done are kept; 0: not at all
+	// Buried, if set, runs in the transaction that moves a message to the dead letters, which ctx carries.
+	Buried func(ctx context.Context, m *Message, attempts int, cause error) error
+	Close  time.Duration // how long handlers may go on after Close
 }

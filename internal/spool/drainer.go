@@ -3,6 +3,7 @@ package spool
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,14 +17,19 @@ import (
 // Drainer drains the lanes that it holds of a spool. Any number of them, in any number of processes, share the
 // lanes of one spool.
 type Drainer struct {
-	db      *sql.DB
-	spool   *Spool
-	handler Handler
-	config  Config
-	logger  watermill.LoggerAdapter
+	db         *sql.DB
+	spool      *Spool
+	handler    Handler
+	configured Config
+	logger     watermill.LoggerAdapter
 
 	// The rest belongs to the goroutine of Run, but for the scheduler and the channels.
 	id        int64
+	config    Config // with the stored settings
+	control   control
+	handling  context.Context //nolint:containedctx // the handlers' life, which a close ends when they take too long
+	workers   sync.WaitGroup
+	started   int // workers
 	prepared  *Prepared
 	lanes     *laneSet
 	horizon   horizon
@@ -48,8 +54,8 @@ type Drainer struct {
 // NewDrainer returns a drainer, which does nothing until Run.
 func NewDrainer(db *sql.DB, spool *Spool, handler Handler, config Config, logger watermill.LoggerAdapter) *Drainer {
 	return &Drainer{
-		db: db, spool: spool, handler: handler, config: config, logger: logger,
-		prepared: NewPrepared(db), lanes: newLaneSet(), scheduler: newScheduler(config.BatchSize),
+		db: db, spool: spool, handler: handler, configured: config, config: config, logger: logger,
+		control: control{version: unknownVersion}, prepared: NewPrepared(db), lanes: newLaneSet(), scheduler: newScheduler(config.BatchSize, config.Gather),
 		rescan: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 }
@@ -88,7 +94,8 @@ func (d *Drainer) Run(ctx context.Context) error {
 	}
 	handling, abort := context.WithCancel(live)
 	defer abort()
-	workers := d.startWorkers(handling)
+	d.handling = handling
+	d.resize()
 
 	d.pause = d.config.PollMin
 	timer := time.NewTimer(0)
@@ -106,7 +113,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 			d.pollAt = time.Time{}
 		}
 	}
-	d.stop(live, workers, abort)
+	d.stop(live, abort)
 	return nil
 }
 
@@ -149,12 +156,12 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	return nil
 }
 
-func (d *Drainer) startWorkers(ctx context.Context) *sync.WaitGroup {
-	var workers sync.WaitGroup
-	for range d.config.Workers {
-		workers.Go(func() { d.work(ctx) })
+// resize lets as many workers work as the configuration says. Those that are too many by now wait.
+func (d *Drainer) resize() {
+	d.scheduler.limit(d.config.Workers)
+	for ; d.started < d.config.Workers; d.started++ {
+		d.workers.Go(func() { d.work(d.handling) })
 	}
-	return &workers
 }
 
 // step does what is due, in the order that the scheduler relies on: settle, then fetch.
@@ -166,12 +173,18 @@ func (d *Drainer) step(live context.Context) {
 		err = d.upkeep(ctx)
 	}
 	if err == nil {
+		err = d.obey(ctx)
+	}
+	if err == nil {
+		err = d.clearSuspicion(ctx)
+	}
+	if err == nil {
 		err = d.releaseLeaving(ctx)
 	}
 	if err == nil {
 		err = d.look(ctx)
 	}
-	if dialect.Classify(err) == dialect.Conflict { // with another drainer: next time
+	if dialect.Classify(err) == dialect.Conflict || errors.Is(err, ErrLost) { // with another drainer: next time
 		d.pollAt = time.Now().Add(d.config.PollMin)
 		return
 	}
@@ -202,10 +215,14 @@ func (d *Drainer) wait() time.Duration {
 	next := d.pollAt
 	switch {
 	case d.away: // only time helps
-	case d.full || d.renewAt.Before(next):
+		return max(time.Until(next), 0)
+	case d.full || d.control.paused || d.renewAt.Before(next):
 		next = d.renewAt
 	case len(d.lanes.hungry()) > 0:
 		return 0
+	}
+	if check := d.control.checkedAt.Add(controlInterval); check.Before(next) {
+		next = check
 	}
 	return max(time.Until(next), 0)
 }
@@ -228,6 +245,7 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 			d.lanes.lower(ref.Lane, ref.ID)
 			d.pollAt = time.Time{}
 		}
+		d.lanes.settled(e.message)
 	}
 	d.scheduler.settled(d.unsettled)
 	d.unsettled = nil
@@ -241,6 +259,10 @@ func (d *Drainer) look(ctx context.Context) error {
 	lanes := d.lanes.hungry()
 	everything := !time.Now().Before(d.pollAt) || len(lanes) == 0
 	d.full = room < d.config.PageSize
+	if d.control.paused {
+		d.readyOnce.Do(func() { close(d.ready) })
+		return nil
+	}
 	if d.full || (everything && time.Now().Before(d.pollAt)) {
 		return nil
 	}
@@ -250,6 +272,7 @@ func (d *Drainer) look(ctx context.Context) error {
 	params := dialect.FetchParams{
 		Spool: d.id, PerLane: max(room/max(len(lanes), 1), 1), Inline: d.config.InlineBytes,
 		Known: d.scheduler.known(), Excluded: d.handler.Excluded(),
+		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
 	}
 	d.readAgain(params.Excluded)
 	started := time.Now()
@@ -273,6 +296,7 @@ func (d *Drainer) look(ctx context.Context) error {
 		d.lanes.swept(time.Now(), time.Since(started))
 	}
 	d.takeIn(params, found)
+	d.heard(found.version)
 	d.plan(everything, len(found.messages) > 0)
 	d.readyOnce.Do(func() { close(d.ready) })
 	return nil
@@ -290,6 +314,9 @@ func (d *Drainer) readAgain(excluded []string) {
 // takeIn gives what was found to the workers and remembers how far each lane was read.
 func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
 	d.passedOver = params.Excluded
+	for _, m := range found.messages {
+		d.prepareToLoad(m, found.now)
+	}
 	safe := d.horizon.observe(found.lowest, found.newest)
 	if params.Mark {
 		d.horizon.set(found.next, time.Now())
@@ -297,6 +324,9 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
 	for _, cursor := range params.Cursors {
 		l := d.lanes.held[cursor.Lane]
 		l.hungry = found.perLane[cursor.Lane] >= params.PerLane
+		if !l.hungry {
+			l.suspects = 0 // what the one before had read, this one has read too
+		}
 		upTo := safe
 		if l.hungry {
 			upTo = min(safe, found.last[cursor.Lane])
@@ -305,11 +335,24 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
 	}
 	for _, m := range d.scheduler.load(found.messages) {
 		d.lanes.lower(m.Ref.Lane, m.Ref.ID)
+		d.lanes.unload(m)
 	}
 	d.free, d.members = found.free, found.members
 	if d.unfair() {
 		d.renewAt = time.Time{}
 	}
+}
+
+// prepareToLoad adds to a message what this process knows of it.
+func (d *Drainer) prepareToLoad(m *Message, now time.Time) {
+	m.spool, m.keep = d.spool, d.config.History > 0
+	if d.config.Gather != nil {
+		m.due = d.config.Gather.due(m.CreatedAt, now)
+	}
+	if m.Starts > 0 && d.config.Retry.Exhausted(m.Attempts+m.Starts) {
+		m.doomed = fmt.Errorf("%w, %d times", errCrashed, m.Starts)
+	}
+	d.lanes.load(m)
 }
 
 // plan chooses the time of the next look at all lanes: soon after one that found something, later and later
@@ -327,12 +370,12 @@ func (d *Drainer) plan(everything, something bool) {
 }
 
 // stop ends a run.
-func (d *Drainer) stop(live context.Context, workers *sync.WaitGroup, abort context.CancelFunc) {
+func (d *Drainer) stop(live context.Context, abort context.CancelFunc) {
 	d.stopping = true
 	d.scheduler.stop()
 	ended := make(chan struct{})
 	go func() {
-		workers.Wait()
+		d.workers.Wait()
 		close(ended)
 	}()
 	deadline := time.NewTimer(d.config.Close)

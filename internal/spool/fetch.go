@@ -20,6 +20,8 @@ type page struct {
 	lowest, next int64
 	// lanes that nobody holds, and members that are alive
 	free, members int
+	version       int64     // of what operators say
+	now           time.Time // by the database's clock
 }
 
 // fetch reads the lanes.
@@ -36,7 +38,7 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 	defer func() { _ = rows.Close() }()
 	found := &page{perLane: map[int]int{}, last: map[int]int64{}}
 	for rows.Next() {
-		if err := found.scan(rows, d.lanes); err != nil {
+		if err := found.scan(rows, d.lanes, params.Unordered); err != nil {
 			return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
 		}
 	}
@@ -46,21 +48,23 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 	return found, nil
 }
 
-func (p *page) scan(rows *sql.Rows, lanes *laneSet) error {
+func (p *page) scan(rows *sql.Rows, lanes *laneSet, unordered bool) error {
 	var (
 		m         Message
 		hash      sql.NullInt64
 		id, key   []byte
 		metadata  []byte
 		createdAt int64
+		starts    int64
 	)
-	err := rows.Scan(&m.Ref.State, &m.Ref.ID, &m.Ref.Lane, &hash, &m.Attempts, &m.Topic, &id, &key, &createdAt,
+	err := rows.Scan(&m.Ref.State, &m.Ref.ID, &m.Ref.Lane, &hash, &m.Attempts, &starts, &m.Topic, &id, &key, &createdAt,
 		&m.size, &metadata, &m.Payload)
 	if err != nil {
 		return err
 	}
 	if m.Ref.State == dialect.StateMeta {
 		p.lowest, p.next, p.free, p.members = m.Ref.ID, hash.Int64, m.Ref.Lane, m.Attempts
+		p.version, p.now = starts, time.UnixMicro(createdAt)
 		return nil
 	}
 	lane := lanes.held[m.Ref.Lane]
@@ -68,7 +72,8 @@ func (p *page) scan(rows *sql.Rows, lanes *laneSet) error {
 		return fmt.Errorf("read a message of lane %d, which was not asked for", m.Ref.Lane)
 	}
 	m.Ref.Token = lane.token
-	m.MessageID, m.Key, m.HasKey, m.KeyHash = string(id), string(key), hash.Valid, hash.Int64
+	m.MessageID, m.Key, m.HasKey, m.KeyHash = string(id), string(key), hash.Valid && !unordered, hash.Int64
+	m.Starts = int(starts)
 	m.CreatedAt = time.UnixMicro(createdAt)
 	if metadata != nil {
 		m.decode(m.Payload, metadata)

@@ -20,6 +20,10 @@ type lane struct {
 	hint int64
 	// hungry lanes gave as much as was asked for and have more.
 	hungry bool
+	// suspect is the lane's mark in the database, see suspicion.go; suspects are the messages that are still to be
+	// treated as such when they are read, and loaded those that were and are in memory.
+	suspect          bool
+	suspects, loaded int
 	// leaving lanes are handed back as soon as nothing of theirs is in memory.
 	leaving bool
 }
@@ -54,16 +58,16 @@ func (s *laneSet) hungry() []int {
 
 // replace takes over what the database says of the lanes, and returns those that were lost. A lane that was
 // lost and won again has a new token and starts over.
-func (s *laneSet) replace(tokens map[int]int64) (lost []int) {
+func (s *laneSet) replace(found map[int]*lane) (lost []int) {
 	for number, l := range s.held {
-		if token, ok := tokens[number]; !ok || token != l.token {
+		if same, ok := found[number]; !ok || same.token != l.token {
 			lost = append(lost, number)
 			delete(s.held, number)
 		}
 	}
-	for number, token := range tokens {
+	for number, l := range found {
 		if s.held[number] == nil {
-			s.held[number] = &lane{number: number, token: token}
+			s.held[number] = l
 		}
 	}
 	return lost

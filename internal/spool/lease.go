@@ -32,7 +32,11 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	}
 	d.scheduler.extend(sent.Add(d.config.Lease))
 	d.renewAt = sent.Add(d.config.Renew)
-	if leaving := d.lanes.surplus(d.share()); len(leaving) > 0 {
+	share := d.share()
+	if d.config.Exclusive && d.lanes.held[0] == nil {
+		share = 0 // somebody else got the first one: let go
+	}
+	if leaving := d.lanes.surplus(share); len(leaving) > 0 {
 		d.scheduler.drop(leaving)
 		d.scheduler.signal()
 	}
@@ -47,7 +51,16 @@ func (d *Drainer) inFlightText() string {
 	return string(text)
 }
 
-func (d *Drainer) share() int { return fairShare(d.spool.lanes, d.members) }
+// share is the number of lanes that this drainer should have. Where one has all, it is the one with the first lane.
+func (d *Drainer) share() int {
+	if !d.config.Exclusive {
+		return fairShare(d.spool.lanes, d.members)
+	}
+	if d.lanes.held[0] != nil {
+		return d.spool.lanes
+	}
+	return 1
+}
 
 // unfair says whether lanes should change hands.
 func (d *Drainer) unfair() bool {
@@ -75,24 +88,26 @@ func (d *Drainer) learn(ctx context.Context) error {
 		return fmt.Errorf("read leases of spool %q: %w", d.spool.name, err)
 	}
 	defer func() { _ = rows.Close() }()
-	tokens := map[int]int64{}
+	found := map[int]*lane{}
 	for rows.Next() {
-		var number int
-		var token int64
-		if err := rows.Scan(&number, &token); err != nil {
+		l := &lane{}
+		if err := rows.Scan(&l.number, &l.token, &l.suspect); err != nil {
 			return fmt.Errorf("read leases of spool %q: %w", d.spool.name, err)
 		}
-		tokens[number] = token
+		if l.suspect {
+			l.suspects = 2 * d.config.PageSize // what a drainer has in memory, and so can have begun
+		}
+		found[l.number] = l
 	}
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read leases of spool %q: %w", d.spool.name, err)
 	}
 	before := len(d.lanes.held)
-	if lost := d.lanes.replace(tokens); len(lost) > 0 {
+	if lost := d.lanes.replace(found); len(lost) > 0 {
 		d.scheduler.drop(lost)
 		d.logger.Info("Postbox lost lanes: their leases ran out", watermill.LogFields{"spool": d.spool.name, "lanes": lost})
 	}
-	if len(tokens) > before {
+	if len(found) > before {
 		d.pollAt = time.Time{} // new lanes want to be read
 	}
 	return nil

@@ -20,12 +20,24 @@ type Message struct {
 	CreatedAt time.Time
 	// Attempts that failed before this one.
 	Attempts int
+	// Starts of attempts that never came back, because their process did not either.
+	Starts int
 
 	// size of payload and metadata in bytes; large ones are loaded just before they are handled.
 	size   int
 	loaded bool
 	// broken says why the stored form could not be decoded.
 	broken error
+	// suspect: it may have brought down the process that held its lane before. started is 1 when that it is
+	// being handled has been counted. doomed: it has been too often.
+	suspect bool
+	started int
+	doomed  error
+	// spool is where it stands, and whether it is kept when it is done.
+	spool *Spool
+	keep  bool
+	// due is when a batch must take it at the latest, by this process's clock; zero for never.
+	due time.Time
 }
 
 // MessageSubject names a stored message in the table of failures.

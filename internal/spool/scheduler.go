@@ -10,6 +10,7 @@ import (
 // turns. It is safe for concurrent use.
 type scheduler struct {
 	batchSize int
+	gather    *Gather
 
 	mu       sync.Mutex
 	work     *sync.Cond
@@ -18,10 +19,17 @@ type scheduler struct {
 	topics   map[string]*topicQueue
 	turns    []*topicQueue // topics with something to do, the next one first
 	finished []*entry
-	running  int
+	running  int // messages
+	batches  int // that run
+	most     int // batches that may run at a time
+	paused   bool
 	perLane  map[int]int
-	deadline time.Time // nothing is handed out after it: the leases may be over
-	stopped  bool
+	// accused: a message that may bring the process down runs; those like it wait.
+	accused        bool
+	accusedWaiting []*queue
+	alarm          *time.Timer // rings when a message that gathers others is due
+	deadline       time.Time   // nothing is handed out after it: the leases may be over
+	stopped        bool
 
 	// changed gets a token when there is something to settle.
 	changed chan struct{}
@@ -55,10 +63,10 @@ type topicQueue struct {
 	turn    bool // it stands in turns
 }
 
-func newScheduler(batchSize int) *scheduler {
+func newScheduler(batchSize int, gather *Gather) *scheduler {
 	s := &scheduler{
-		batchSize: batchSize,
-		messages:  map[int64]*entry{}, keys: map[int64]*queue{}, topics: map[string]*topicQueue{},
+		batchSize: batchSize, gather: gather,
+		messages: map[int64]*entry{}, keys: map[int64]*queue{}, topics: map[string]*topicQueue{},
 		perLane: map[int]int{}, changed: make(chan struct{}, 1),
 	}
 	s.work = sync.NewCond(&s.mu)
@@ -138,7 +146,14 @@ func (s *scheduler) take() []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.stopped {
-		if len(s.turns) == 0 || !time.Now().Before(s.deadline) {
+		if s.paused || s.batches >= s.most || len(s.turns) == 0 || !time.Now().Before(s.deadline) {
+			s.work.Wait()
+			continue
+		}
+		if s.gather != nil {
+			if batch := s.gathered(time.Now()); len(batch) > 0 {
+				return batch
+			}
 			s.work.Wait()
 			continue
 		}
@@ -156,13 +171,22 @@ func (s *scheduler) batch() []*entry {
 	var batch []*entry
 	for len(t.ready) > 0 && len(batch) < s.batchSize {
 		q := t.ready[0]
+		if len(q.entries) > 0 && q.entries[0].message.accused() && q.entries[0].message.Topic == t.name {
+			if batch == nil {
+				batch = s.accusedBatch(t)
+			}
+			if batch != nil {
+				break
+			}
+			continue
+		}
 		t.ready = t.ready[1:]
 		q.offered = false
 		if len(q.entries) == 0 { // its lane was lost
 			s.close(q)
 			continue
 		}
-		for len(q.entries) > 0 && len(batch) < s.batchSize && q.entries[0].message.Topic == t.name {
+		for len(q.entries) > 0 && len(batch) < s.batchSize && q.entries[0].message.Topic == t.name && !q.entries[0].message.accused() {
 			batch = append(batch, q.entries[0])
 			q.entries = q.entries[1:]
 			q.running = true
@@ -171,15 +195,23 @@ func (s *scheduler) batch() []*entry {
 			s.offer(q)
 		}
 	}
+	s.begin(t, batch)
+	return batch
+}
+
+// begin accounts for a batch of the topic whose turn it was, which is over.
+func (s *scheduler) begin(t *topicQueue, batch []*entry) {
 	if len(t.ready) > 0 {
 		s.turns = append(s.turns, t)
 	} else {
 		t.ready, t.turn = nil, false
 	}
+	if len(batch) > 0 {
+		s.batches++
+	}
 	s.running += len(batch)
 	t.running += len(batch)
 	s.forget(t)
-	return batch
 }
 
 // finish records how a batch ended. Keys whose messages all succeeded or died go on at once; the others wait
@@ -188,6 +220,10 @@ func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.topic(batch[0].message.Topic)
+	if batch[0].message.accused() {
+		s.acquitted()
+	}
+	s.batches--
 	s.running -= len(batch)
 	t.running -= len(batch)
 	for i, e := range batch {
@@ -197,8 +233,8 @@ func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
 			e.queue.blocked = true
 		}
 	}
-	for i, e := range batch {
-		if i+1 == len(batch) || batch[i+1].queue != e.queue { // the last one of its queue
+	for _, e := range batch {
+		if e.queue.running { // and not at rest since an earlier one of the batch
 			s.rest(e.queue)
 		}
 	}
@@ -294,11 +330,45 @@ func (s *scheduler) drop(lanes []int) {
 	}
 }
 
+// dropAll forgets what waits, in all lanes, and returns it.
+func (s *scheduler) dropAll() (dropped []*Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.messages {
+		q := e.queue
+		for _, waiting := range q.entries {
+			s.remove(waiting)
+			dropped = append(dropped, waiting.message)
+		}
+		q.entries = nil
+	}
+	return dropped
+}
+
+// pause hands out nothing until it is called again.
+func (s *scheduler) pause(paused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = paused
+	s.work.Broadcast()
+}
+
+// limit bounds the batches that run at a time.
+func (s *scheduler) limit(most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.most = most
+	s.work.Broadcast()
+}
+
 // stop hands out nothing more.
 func (s *scheduler) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true
+	if s.alarm != nil {
+		s.alarm.Stop()
+	}
 	s.work.Broadcast()
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 func ready(batchSize int) *scheduler {
-	s := newScheduler(batchSize)
+	s := newScheduler(batchSize, nil)
+	s.limit(1 << 10)
 	s.extend(time.Now().Add(time.Hour))
 	return s
 }

@@ -3,12 +3,12 @@ package spool
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
@@ -20,14 +20,18 @@ const maxSettle = 1000
 // committed is simply written again.
 func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
 	var done []dialect.Ref
-	var rest []*entry
+	var rest, postponed []*entry
 	for _, e := range entries {
 		switch e.outcome.Verdict {
 		case Done:
 			done = append(done, e.message.Ref)
 		case Retry, Dead:
 			rest = append(rest, e)
-		case Postpone: // nothing changes
+		case Postpone:
+			if e.message.started > 0 {
+				postponed = append(postponed, e)
+			}
+		case Settled: // nothing is left to do
 		}
 	}
 	for start := 0; start < len(done); start += maxSettle {
@@ -37,15 +41,33 @@ func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
 	}
 	for start := 0; start < len(rest); start += maxSettle {
 		part := rest[start:min(start+maxSettle, len(rest))]
-		if err := InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error { return d.settleFailures(ctx, tx, part) }); err != nil {
+		committed := func() {}
+		err := InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
+			hooked, done := postbox.ContextWithHooks(ctx, tx)
+			committed = done
+			return d.settleFailures(hooked, tx, part)
+		})
+		if err != nil {
 			return fmt.Errorf("settle failed messages of spool %q: %w", d.spool.name, err)
+		}
+		committed()
+	}
+	for _, e := range postponed { // they came back, if without an outcome
+		if _, err := d.changeStarts(ctx, d.db, e.message, -1); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref) error {
-	removed, err := d.execRemove(ctx, d.spool.statements.Remove(d.id, refs))
+	var removed int64
+	var err error
+	if d.config.History > 0 {
+		removed, err = d.keep(ctx, refs)
+	} else {
+		removed, err = d.execRemove(ctx, d.spool.statements.Remove(d.id, refs))
+	}
 	if err != nil {
 		return fmt.Errorf("settle messages of spool %q: %w", d.spool.name, err)
 	}
@@ -54,6 +76,16 @@ func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref) error {
 		d.renewAt = time.Time{}
 	}
 	return nil
+}
+
+// keep removes messages and remembers them. If only one of the two works for a message, its lane was lost in between,
+// and neither is done.
+func (d *Drainer) keep(ctx context.Context, refs []dialect.Ref) (removed int64, err error) {
+	err = InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
+		removed, err = d.spool.keepAndRemove(ctx, tx, refs)
+		return err
+	})
+	return removed, err
 }
 
 func (d *Drainer) execRemove(ctx context.Context, query dialect.Query) (removed int64, err error) {
@@ -74,26 +106,59 @@ func (d *Drainer) execRemove(ctx context.Context, query dialect.Query) (removed 
 // settleFailures writes failures, one by one: it is the rare path.
 func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*entry) error {
 	for _, e := range entries {
-		if e.outcome.Verdict == Retry && !d.config.Retry.Exhausted(e.message.Attempts+1) {
-			if err := d.retry(ctx, tx, e); err != nil {
-				return err
-			}
-			continue
+		var err error
+		switch d.next(e) {
+		case tryAgain:
+			err = d.retry(ctx, tx, e, d.delay(e).Microseconds())
+		case park:
+			err = d.retry(ctx, tx, e, dialect.ParkDelay)
+		case bury:
+			err = d.bury(ctx, tx, e)
 		}
-		if err := d.bury(ctx, tx, e); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry) error {
-	m, delay := e.message, e.outcome.After
-	if delay <= 0 {
-		delay = d.config.Retry.Delay(m.Attempts + 1)
+// next is what happens to a message that failed.
+type next int
+
+const (
+	tryAgain next = iota
+	park
+	bury
+)
+
+// next applies the retry profile, and at its end the policy for the head of a key.
+func (d *Drainer) next(e *entry) next {
+	over := e.outcome.Verdict == Dead || e.outcome.final
+	if !over && !d.config.Retry.Exhausted(e.message.Attempts+e.message.Starts+1) {
+		return tryAgain
 	}
+	switch {
+	case d.config.Head == HeadPark:
+		return park
+	case d.config.Head == HeadBlock && !over:
+		return tryAgain
+	default:
+		return bury
+	}
+}
+
+func (d *Drainer) delay(e *entry) time.Duration {
+	if e.outcome.After > 0 {
+		return e.outcome.After
+	}
+	return d.config.Retry.Delay(e.message.Attempts + 1)
+}
+
+// retry lets a message wait so many microseconds.
+func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry, delay int64) error {
+	m := e.message
 	changed, err := affected(tx.ExecContext(ctx, d.spool.statements.Retry,
-		delay.Microseconds(), 1, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Attempts, m.Ref.Token))
+		delay, m.started, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Attempts, m.Ref.Token))
 	if err != nil || changed == 0 {
 		return err
 	}
@@ -110,10 +175,15 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 	if err := d.recordFailure(ctx, tx, e); err != nil {
 		return err
 	}
+	if d.config.Buried != nil {
+		if err := d.config.Buried(ctx, m, m.Attempts+1, e.outcome.Err); err != nil {
+			return fmt.Errorf("tell of the death of message %d: %w", m.Ref.ID, err)
+		}
+	}
 	query := d.spool.statements.Remove(d.id, []dialect.Ref{m.Ref})
 	removed, err := affected(tx.ExecContext(ctx, query.Text, query.Args...))
 	if err == nil && removed == 0 {
-		err = errors.New("the lane was lost between two statements")
+		err = ErrLost
 	}
 	if err == nil {
 		d.logger.Error("Postbox moved a message to the dead letters", e.outcome.Err, watermill.LogFields{

@@ -16,8 +16,21 @@ func (d *Drainer) work(ctx context.Context) {
 		if batch == nil {
 			return
 		}
-		d.scheduler.finish(batch, d.handle(ctx, batch))
+		d.scheduler.finish(batch, d.stay(d.handle(ctx, batch)))
 	}
+}
+
+// stay makes messages that would be dead remain the heads of their keys, where that is the policy.
+func (d *Drainer) stay(outcomes []Outcome) []Outcome {
+	if d.configured.Head != HeadPark {
+		return outcomes
+	}
+	for i := range outcomes {
+		if outcomes[i].Verdict == Dead {
+			outcomes[i].Verdict, outcomes[i].final = Retry, true
+		}
+	}
+	return outcomes
 }
 
 // handle gives the handler what is fit for it. A message that cannot be decoded is dead at once, with its stored
@@ -61,6 +74,12 @@ func (d *Drainer) prepare(ctx context.Context, m *Message) (outcome Outcome, fit
 	}
 	if m.broken != nil {
 		return Outcome{Verdict: Dead, Err: m.broken}, false
+	}
+	if m.doomed != nil {
+		return Outcome{Verdict: Dead, Err: m.doomed}, false
+	}
+	if counted, err := d.countStart(ctx, m); !counted {
+		return Outcome{Verdict: Postpone, Err: err}, false
 	}
 	return Outcome{}, true
 }

@@ -43,7 +43,7 @@ type backend struct {
 	name    string
 	dialect postbox.Dialect
 	driver  string
-	dsn     func(t *testing.T) string
+	dsn     func(tb testing.TB) string
 }
 
 var backends = []backend{
@@ -64,6 +64,14 @@ func Each(t *testing.T, test func(t *testing.T, database *Database)) {
 	}
 }
 
+// EachBenchmark runs the benchmark once on every database that is there, like [Each].
+func EachBenchmark(b *testing.B, benchmark func(b *testing.B, database *Database)) {
+	b.Helper()
+	for _, backend := range backends {
+		b.Run(backend.name, func(b *testing.B) { benchmark(b, backend.open(b)) })
+	}
+}
+
 // Postgres returns a database on PostgreSQL through lib/pq, or skips the test.
 func Postgres(t *testing.T) *Database { t.Helper(); return backends[1].open(t) }
 
@@ -73,46 +81,46 @@ func MySQL(t *testing.T) *Database { t.Helper(); return backends[3].open(t) }
 // SQLite returns a database in a file.
 func SQLite(t *testing.T) *Database { t.Helper(); return backends[0].open(t) }
 
-func (b backend) open(t *testing.T) *Database {
-	t.Helper()
-	database := &Database{Dialect: b.dialect, Driver: b.driver, DSN: b.dsn(t)}
-	database.DB = database.Open(t)
+func (b backend) open(tb testing.TB) *Database {
+	tb.Helper()
+	database := &Database{Dialect: b.dialect, Driver: b.driver, DSN: b.dsn(tb)}
+	database.DB = database.Open(tb)
 	return database
 }
 
 // Open returns another handle on the same database, as another process would have it.
-func (d *Database) Open(t *testing.T) *sql.DB {
-	t.Helper()
+func (d *Database) Open(tb testing.TB) *sql.DB {
+	tb.Helper()
 	db, err := sql.Open(d.Driver, d.DSN)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	if d.Dialect == postbox.SQLite {
 		db.SetMaxOpenConns(1)
 	} else {
 		db.SetMaxOpenConns(16) // tests run side by side on one small server
 	}
-	t.Cleanup(func() { _ = db.Close() })
+	tb.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
 // Migrate creates the tables of Postbox.
-func (d *Database) Migrate(t *testing.T) *Database {
-	t.Helper()
-	require.NoError(t, postbox.Migrate(t.Context(), d.DB, postbox.MigrateConfig{Dialect: d.Dialect}))
+func (d *Database) Migrate(tb testing.TB) *Database {
+	tb.Helper()
+	require.NoError(tb, postbox.Migrate(tb.Context(), d.DB, postbox.MigrateConfig{Dialect: d.Dialect}))
 	return d
 }
 
 // Exec runs statements of a test.
-func (d *Database) Exec(t *testing.T, query string, args ...any) {
-	t.Helper()
-	_, err := d.DB.ExecContext(t.Context(), d.Bind(query), args...)
-	require.NoError(t, err, query)
+func (d *Database) Exec(tb testing.TB, query string, args ...any) {
+	tb.Helper()
+	_, err := d.DB.ExecContext(tb.Context(), d.Bind(query), args...)
+	require.NoError(tb, err, query)
 }
 
 // Count returns the one number that the query selects.
-func (d *Database) Count(t *testing.T, query string, args ...any) int {
-	t.Helper()
+func (d *Database) Count(tb testing.TB, query string, args ...any) int {
+	tb.Helper()
 	var n int
-	require.NoError(t, d.DB.QueryRowContext(t.Context(), d.Bind(query), args...).Scan(&n), query)
+	require.NoError(tb, d.DB.QueryRowContext(tb.Context(), d.Bind(query), args...).Scan(&n), query)
 	return n
 }
 
@@ -127,9 +135,9 @@ func (d *Database) Bind(query string) string {
 	return query
 }
 
-func sqliteDSN(t *testing.T) string {
-	t.Helper()
-	path := strings.ReplaceAll(filepath.Join(t.TempDir(), "postbox.db"), "#", "%23") // subtests have # in their names
+func sqliteDSN(tb testing.TB) string {
+	tb.Helper()
+	path := strings.ReplaceAll(filepath.Join(tb.TempDir(), "postbox.db"), "#", "%23") // subtests have # in their names
 	return "file:" + path +
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
 }
@@ -141,48 +149,48 @@ func uniqueName() string {
 	return fmt.Sprintf("t%d_%d_%d", os.Getpid(), time.Now().UnixNano()%1e9, names.Add(1))
 }
 
-func variable(t *testing.T, name string) string {
-	t.Helper()
+func variable(tb testing.TB, name string) string {
+	tb.Helper()
 	value := os.Getenv(name)
 	if value == "" {
-		t.Skipf("%s is not set: run through scripts/services (make test) to test on this database", name)
+		tb.Skipf("%s is not set: run through scripts/services (make test) to test on this database", name)
 	}
 	return value
 }
 
-func postgresDSN(t *testing.T) string {
-	t.Helper()
-	dsn, name := variable(t, PostgresVariable), uniqueName()
-	admin(t, "postgres", dsn, "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE")
+func postgresDSN(tb testing.TB) string {
+	tb.Helper()
+	dsn, name := variable(tb, PostgresVariable), uniqueName()
+	admin(tb, "postgres", dsn, "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE")
 	u, err := url.Parse(dsn)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	query := u.Query()
 	query.Set("search_path", name)
 	u.RawQuery = query.Encode()
 	return u.String()
 }
 
-func mysqlDSN(t *testing.T) string {
-	t.Helper()
-	dsn, name := variable(t, MySQLVariable), uniqueName()
-	admin(t, "mysql", dsn, "CREATE DATABASE "+name, "DROP DATABASE "+name)
+func mysqlDSN(tb testing.TB) string {
+	tb.Helper()
+	dsn, name := variable(tb, MySQLVariable), uniqueName()
+	admin(tb, "mysql", dsn, "CREATE DATABASE "+name, "DROP DATABASE "+name)
 	config, err := mysql.ParseDSN(dsn)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	config.DBName = name
 	return config.FormatDSN()
 }
 
 // admin makes room for a test and clears it away afterwards.
-func admin(t *testing.T, driver, dsn, create, drop string) {
-	t.Helper()
+func admin(tb testing.TB, driver, dsn, create, drop string) {
+	tb.Helper()
 	db, err := sql.Open(driver, dsn)
-	require.NoError(t, err)
-	_, err = db.ExecContext(t.Context(), create)
-	require.NoError(t, err)
-	t.Cleanup(func() {
+	require.NoError(tb, err)
+	_, err = db.ExecContext(tb.Context(), create)
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
 		_, err := db.Exec(drop) //nolint:noctx // the test's context is over
 		if err != nil {
-			t.Logf("clear away: %s", err)
+			tb.Logf("clear away: %s", err)
 		}
 		_ = db.Close()
 	})

@@ -30,19 +30,34 @@ DELETE FROM postbox_members WHERE spool = ? AND expires_at < TIMESTAMPDIFF(MICRO
 UPDATE postbox_lanes SET expires_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? WHERE spool = ? AND holder = ?
 
 -- Acquire
-UPDATE postbox_lanes SET holder = ?, token = token + 1, expires_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?
+UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
+                   holder = ?, token = token + 1, expires_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?
 WHERE spool = ? AND (holder IS NULL OR expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
 ORDER BY lane LIMIT ?
 
 -- Held
-SELECT lane, token FROM postbox_lanes WHERE spool = ? AND holder = ? ORDER BY lane
+SELECT lane, token, suspect FROM postbox_lanes WHERE spool = ? AND holder = ? ORDER BY lane
+
+-- ClearSuspect
+UPDATE postbox_lanes SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?
+
+-- Control
+SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id)
+FROM postbox_spools s
+WHERE s.id = ?
 
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ?
 
 -- Retry
-UPDATE postbox_messages SET state = 2, available_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, attempts = attempts + ?
+UPDATE postbox_messages SET state = 2, available_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, attempts = attempts + 1, starts = starts - ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND attempts = ?
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
+
+-- CountStart
+UPDATE postbox_messages SET starts = starts + ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND starts = ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- BuryMessage
@@ -190,8 +205,14 @@ postbox_version
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 VALUES(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?), (?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?)
 
+-- Ingest, two rows, claim
+INSERT IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), (?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
+
+-- Ingest, two rows, claimed
+SELECT claim_key FROM postbox_claims WHERE claim_key IN (?, ?)
+
 -- Fetch, two lanes
-(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
@@ -202,7 +223,7 @@ WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
 UNION ALL
-(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
@@ -213,7 +234,7 @@ WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
 UNION ALL
-(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
@@ -224,10 +245,43 @@ WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICR
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), '', NULL, NULL, 0, 0, NULL, NULL
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), (SELECT v.version FROM postbox_spools v WHERE v.id = ?), '', NULL, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, NULL, NULL
+
+-- Fetch, one lane, unordered, paused keys
+(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m
+WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
+  AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+ORDER BY m.id LIMIT ?)
+UNION ALL
+(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m
+WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND m.lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
+  AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+ORDER BY m.available_at, m.id LIMIT ?)
+UNION ALL
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), (SELECT v.version FROM postbox_spools v WHERE v.id = ?), '', NULL, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, NULL, NULL
 
 -- Remove
 DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]')) s
+STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
+STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+WHERE m.spool = ? AND m.lane = s.lane
+
+-- Keep
+INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), m.attempts + 1
+FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]')) s
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane

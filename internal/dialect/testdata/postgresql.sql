@@ -29,22 +29,37 @@ DELETE FROM postbox_members WHERE spool = $1 AND expires_at < (extract(epoch FRO
 UPDATE postbox_lanes SET expires_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $1 WHERE spool = $2 AND holder = $3
 
 -- Acquire
-UPDATE postbox_lanes SET holder = $1, token = token + 1, expires_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $2
+UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
+                   holder = $1, token = token + 1, expires_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $2
 WHERE (spool, lane) IN (
 	SELECT spool, lane FROM postbox_lanes
 	WHERE spool = $3 AND (holder IS NULL OR expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 	ORDER BY lane LIMIT $4 FOR UPDATE SKIP LOCKED)
 
 -- Held
-SELECT lane, token FROM postbox_lanes WHERE spool = $1 AND holder = $2 ORDER BY lane
+SELECT lane, token, suspect FROM postbox_lanes WHERE spool = $1 AND holder = $2 ORDER BY lane
+
+-- ClearSuspect
+UPDATE postbox_lanes SET suspect = 0 WHERE spool = $1 AND lane = $2 AND token = $3
+
+-- Control
+SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id)
+FROM postbox_spools s
+WHERE s.id = $1
 
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4
 
 -- Retry
-UPDATE postbox_messages SET state = 2, available_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $1, attempts = attempts + $2
+UPDATE postbox_messages SET state = 2, available_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $1, attempts = attempts + 1, starts = starts - $2
 WHERE spool = $3 AND state = $4 AND lane = $5 AND id = $6 AND attempts = $7
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $8)
+
+-- CountStart
+UPDATE postbox_messages SET starts = starts + $1
+WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5 AND starts = $6
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $7)
 
 -- BuryMessage
 INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
@@ -193,10 +208,29 @@ FROM unnest($2::smallint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigi
 WHERE pg_current_xact_id() IS NOT NULL
 ORDER BY r.n
 
+-- Ingest, two rows, whole
+WITH r AS MATERIALIZED (
+	SELECT claim_key, lane, state, key_hash, due, delay, topic, message_id, ordering_key, payload, metadata, n
+	FROM unnest($1::bytea[], $2::smallint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[])
+	     WITH ORDINALITY AS r(claim_key, lane, state, key_hash, due, delay, topic, message_id, ordering_key, payload, metadata, n)),
+c AS (
+	INSERT INTO postbox_claims (claim_key, claimed_at)
+	SELECT claim_key, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM r ORDER BY claim_key
+	ON CONFLICT DO NOTHING
+	RETURNING claim_key),
+m AS (
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $12::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + r.delay END, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+       r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
+FROM r JOIN c ON c.claim_key = r.claim_key
+WHERE pg_current_xact_id() IS NOT NULL
+ORDER BY r.n)
+SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)
+
 -- Fetch, two lanes
 SELECT f.* FROM unnest($1::smallint[], $2::bigint[]) AS c(lane, after)
 CROSS JOIN LATERAL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $3::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.payload END AS payload
@@ -208,7 +242,7 @@ CROSS JOIN LATERAL (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 	ORDER BY m.id LIMIT $8) f
 UNION ALL (
-	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $9::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.payload END AS payload
@@ -222,13 +256,52 @@ UNION ALL (
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $16 AND (l.holder IS NULL OR l.expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN $17::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
-       '', NULL, NULL, 0, 0, NULL, NULL
+       (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, NULL, NULL
+
+-- Fetch, one lane, unordered, paused keys
+SELECT f.* FROM unnest($1::smallint[], $2::bigint[]) AS c(lane, after)
+CROSS JOIN LATERAL (
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $3::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.payload END AS payload
+	FROM postbox_messages m
+	WHERE m.spool = $5 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
+	  AND m.id NOT IN (SELECT unnest($6::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($7::text[]))
+	  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+	ORDER BY m.id LIMIT $8) f
+UNION ALL (
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $9::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.payload END AS payload
+	FROM postbox_messages m
+	WHERE m.spool = $11 AND m.state > 0 AND m.available_at <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($12::smallint[])
+	  AND m.id NOT IN (SELECT unnest($13::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($14::text[]))
+	  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+	ORDER BY m.available_at, m.id LIMIT $15)
+UNION ALL
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $16 AND (l.holder IS NULL OR l.expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))::smallint,
+       CASE WHEN $17::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
+       (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, NULL, NULL
 
 -- Remove
 DELETE FROM postbox_messages m
 USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l
 WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+
+-- Keep
+INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, m.attempts + 1
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l, postbox_messages m
+WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+ON CONFLICT DO NOTHING
 
 -- Release
 UPDATE postbox_lanes SET holder = NULL, expires_at = 0 WHERE spool = $1 AND holder = $2 AND lane = ANY($3::smallint[])

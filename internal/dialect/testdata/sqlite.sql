@@ -30,21 +30,36 @@ DELETE FROM postbox_members WHERE spool = ? AND expires_at < CAST(unixepoch('sub
 UPDATE postbox_lanes SET expires_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? WHERE spool = ? AND holder = ?
 
 -- Acquire
-UPDATE postbox_lanes SET holder = ?, token = token + 1, expires_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?
+UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
+                   holder = ?, token = token + 1, expires_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?
 WHERE (spool, lane) IN (
 	SELECT spool, lane FROM postbox_lanes
 	WHERE spool = ? AND (holder IS NULL OR expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 	ORDER BY lane LIMIT ? + 0)
 
 -- Held
-SELECT lane, token FROM postbox_lanes WHERE spool = ? AND holder = ? ORDER BY lane
+SELECT lane, token, suspect FROM postbox_lanes WHERE spool = ? AND holder = ? ORDER BY lane
+
+-- ClearSuspect
+UPDATE postbox_lanes SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?
+
+-- Control
+SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id)
+FROM postbox_spools s
+WHERE s.id = ?
 
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ?
 
 -- Retry
-UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, attempts = attempts + ?
+UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, attempts = attempts + 1, starts = starts - ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND attempts = ?
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
+
+-- CountStart
+UPDATE postbox_messages SET starts = starts + ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND starts = ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- BuryMessage
@@ -189,8 +204,14 @@ postbox_version
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 VALUES(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?), (?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?)
 
+-- Ingest, two rows, claim
+INSERT OR IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES(?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)), (?, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+
+-- Ingest, two rows, claimed
+SELECT claim_key FROM postbox_claims WHERE claim_key IN (?, ?)
+
 -- Fetch, two lanes
-SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
@@ -201,7 +222,7 @@ WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.id LIMIT ? + 0)
 UNION ALL
-SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
@@ -212,7 +233,7 @@ WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.id LIMIT ? + 0)
 UNION ALL
-SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.topic, m.message_id, m.ordering_key, m.created_at,
+SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
@@ -223,7 +244,32 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec')
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
-SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), '', NULL, NULL, 0, 0, NULL, NULL
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), (SELECT v.version FROM postbox_spools v WHERE v.id = ?), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, NULL, NULL
+
+-- Fetch, one lane, unordered, paused keys
+SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m
+WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
+  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+ORDER BY m.id LIMIT ? + 0)
+UNION ALL
+SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m
+WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
+  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+ORDER BY m.available_at, m.id LIMIT ? + 0)
+UNION ALL
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), (SELECT v.version FROM postbox_spools v WHERE v.id = ?), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, NULL, NULL
 
 -- Remove
 DELETE FROM postbox_messages WHERE id IN (
@@ -231,6 +277,14 @@ DELETE FROM postbox_messages WHERE id IN (
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 	WHERE m.spool = ? AND m.lane = s.value ->> 0)
+
+-- Keep
+INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts + 1
+FROM json_each(?) s
+CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+WHERE m.spool = ? AND m.lane = s.value ->> 0
 
 -- Release
 UPDATE postbox_lanes SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (SELECT value FROM json_each(?))

@@ -1,0 +1,117 @@
+package inboxstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// DefaultBatchSize is the default of Size in [BatchConfig].
+const DefaultBatchSize = 100
+
+// BatchConfig says when waiting messages are a batch, and how it is handled. With neither an age nor a schedule a batch
+// is handed out when it is full.
+type BatchConfig struct {
+	// Size is the most messages of a batch. Without a schedule a batch that has so many is handed out. Up to two pages
+	// of messages, each at least of this size, are held in memory. Defaults to 100.
+	Size int
+	// Age is how long the oldest message waits for others at most, by the database's clock. Defaults to for ever.
+	Age time.Duration
+	// Schedule is a cron expression, such as "0 0 * * *" for each midnight, with seconds as an optional sixth field in
+	// front, or a descriptor such as "@daily". At each of its times what was stored until then is handed out, in batches
+	// of up to Size, and what is stored later waits for the next time. A time that passed while no process ran is made
+	// up for. Not with Age.
+	Schedule string
+	// TimeZone of the schedule. Defaults to UTC.
+	TimeZone *time.Location
+	// PerKey makes batches of messages with the same ordering key; a message without one is a batch by itself. It needs
+	// an age or a schedule, lest keys with few messages fill the memory for ever. Otherwise a batch is over the whole
+	// queue, and one process at a time works it off, so that batches are as large as they can be.
+	PerKey bool
+
+	// QueueConfig is the rest. Concurrency defaults to 1: one batch after the other. Its Mode and MicroBatch have no
+	// meaning here; within a batch, messages are in the order in which they were stored.
+	QueueConfig QueueConfig
+}
+
+func (c *BatchConfig) setDefaults() {
+	c.Size = cmp.Or(c.Size, DefaultBatchSize)
+	if c.TimeZone == nil {
+		c.TimeZone = time.UTC
+	}
+	c.QueueConfig.Concurrency = cmp.Or(c.QueueConfig.Concurrency, 1)
+	c.QueueConfig.PageSize = cmp.Or(c.QueueConfig.PageSize, max(DefaultPageSize, c.Size))
+	c.QueueConfig.setDefaults()
+}
+
+// Validate returns all that is wrong with the configuration.
+func (c BatchConfig) Validate() error {
+	problems := []error{c.QueueConfig.Validate()}
+	if c.Size < 1 || c.Size > c.QueueConfig.PageSize {
+		problems = append(problems, fmt.Errorf("Size: %d is not between 1 and PageSize, %d", c.Size, c.QueueConfig.PageSize))
+	}
+	if c.Age < 0 {
+		problems = append(problems, fmt.Errorf("Age: %s is negative", c.Age))
+	}
+	if c.Age > 0 && c.Schedule != "" {
+		problems = append(problems, errors.New("Age and Schedule: set one of them"))
+	}
+	if c.PerKey && c.Age == 0 && c.Schedule == "" {
+		problems = append(problems, errors.New("PerKey: set Age or Schedule too, or keys with few messages wait for ever"))
+	}
+	if c.QueueConfig.MicroBatch > 1 || c.QueueConfig.Mode != Sequential {
+		problems = append(problems, errors.New("QueueConfig: Mode and MicroBatch are for single messages"))
+	}
+	if _, err := c.schedule(); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// cronFields are what a schedule may have: seconds if there are six.
+const cronFields = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
+
+func (c BatchConfig) schedule() (cron.Schedule, error) {
+	if c.Schedule == "" {
+		return nil, nil //nolint:nilnil // no schedule is no error
+	}
+	schedule, err := cron.NewParser(cronFields).Parse(c.Schedule)
+	if err != nil {
+		return nil, fmt.Errorf("Schedule: %q is no cron expression such as \"0 0 * * *\": %w", c.Schedule, err)
+	}
+	return schedule, nil
+}
+
+// gather says when a batch is complete. A schedule needs no memory of its last time: a message belongs to the first time
+// after it was stored.
+func (c BatchConfig) gather() (*spool.Gather, error) {
+	schedule, err := c.schedule()
+	if err != nil {
+		return nil, err
+	}
+	gather := &spool.Gather{PerKey: c.PerKey, OnlyDue: schedule != nil}
+	gather.Due = func(stored time.Time) time.Time {
+		switch {
+		case schedule != nil:
+			return schedule.Next(stored.In(c.TimeZone))
+		case c.Age > 0:
+			return stored.Add(c.Age)
+		default:
+			return time.Time{}
+		}
+	}
+	return gather, nil
+}
+
+// drainer returns the engine's form of the configuration.
+func (c BatchConfig) drainer(store *Store) (spool.Config, error) {
+	gather, err := c.gather()
+	settings := c.QueueConfig.drainer(store)
+	settings.BatchSize, settings.Gather, settings.Exclusive = c.Size, gather, !c.PerKey
+	return settings, err
+}

@@ -1,0 +1,53 @@
+package inboxstore_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// BenchmarkDefer bounds what a commit costs a delivery: all of it when deliveries come one after the other, a part of
+// it when 64 come at a time.
+func BenchmarkDefer(b *testing.B) {
+	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) {
+		database.Migrate(b)
+		store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+		require.NoError(b, err)
+		defer func() { require.NoError(b, store.Close()) }()
+		payload := make([]byte, 500)
+		deliver := func(ctx context.Context) error {
+			msg := message.NewMessage(postbox.NewMessageID(), payload)
+			_, err := store.Defer(ctx, "queue", inboxstore.Key{Consumer: "queue", MessageID: msg.UUID}, msg)
+			return err
+		}
+		require.NoError(b, deliver(b.Context()))
+		b.Run("sequential", func(b *testing.B) {
+			for range b.N {
+				if err := deliver(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+		})
+		b.Run("64 concurrent", func(b *testing.B) {
+			b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if err := deliver(b.Context()); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+		})
+	})
+}

@@ -1,0 +1,173 @@
+package inboxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// BatchError is what a [BatchHandler] returns that knows which messages failed: the others are done. In a transaction
+// all is rolled back, and the others are handled again without the failed ones. The zero value is ready to use.
+type BatchError struct {
+	failed map[*message.Message]error
+	order  []*message.Message
+}
+
+// Fail names a message of the batch that failed, and why. A nil error is ignored.
+func (e *BatchError) Fail(msg *message.Message, err error) {
+	if err == nil {
+		return
+	}
+	if e.failed == nil {
+		e.failed = map[*message.Message]error{}
+	}
+	if _, known := e.failed[msg]; !known {
+		e.order = append(e.order, msg)
+	}
+	e.failed[msg] = err
+}
+
+// OrNil returns the error, or nil where no message failed.
+func (e *BatchError) OrNil() error {
+	if len(e.failed) == 0 {
+		return nil
+	}
+	return e
+}
+
+// Error lists the messages that failed, up to ten.
+func (e *BatchError) Error() string {
+	const most = 10
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d messages of the batch failed", len(e.order))
+	for i, msg := range e.order {
+		if i == most {
+			text.WriteString(", …")
+			break
+		}
+		fmt.Fprintf(&text, "; %s: %s", msg.UUID, e.failed[msg])
+	}
+	return text.String()
+}
+
+// bisection finds the messages of a batch that fail, by handling it in parts.
+type bisection struct {
+	batch    *Batch
+	all      []*spool.Message
+	outcomes []spool.Outcome
+	waiting  map[int64]bool // keys of which a message did not get through: later ones must wait
+}
+
+// handle handles a part of the batch, by its indices, which ascend.
+func (b *bisection) handle(ctx context.Context, part []int) {
+	part = b.withoutWaiting(part)
+	if len(part) == 0 {
+		return
+	}
+	messages, err := b.batch.call(ctx, b.messages(part))
+	if err == nil {
+		b.done(part)
+		return
+	}
+	var ofHandler *HandlerError
+	if ctx.Err() != nil || !errors.As(err, &ofHandler) {
+		b.end(ctx, part, err)
+		return
+	}
+	var partial *BatchError
+	switch {
+	case errors.As(ofHandler.Err, &partial) && partial.names(messages):
+		b.partial(ctx, part, messages, partial)
+	case len(part) == 1:
+		b.end(ctx, part, err)
+	default:
+		b.halves(ctx, part, err)
+	}
+}
+
+// names says whether the error names one of these messages, and not others of the handler's own making.
+func (e *BatchError) names(messages []*message.Message) bool {
+	return slices.ContainsFunc(messages, func(msg *message.Message) bool { return e.failed[msg] != nil })
+}
+
+// halves splits a part that failed, unless an outage did it.
+func (b *bisection) halves(ctx context.Context, part []int, err error) {
+	queue := b.batch.queue
+	if outcome, outage := queue.outageOf(err); outage {
+		b.set(part, outcome)
+		return
+	}
+	middle := len(part) / 2
+	b.handle(ctx, part[:middle])
+	b.handle(ctx, part[middle:])
+}
+
+// partial obeys a handler that says what failed.
+func (b *bisection) partial(ctx context.Context, part []int, messages []*message.Message, partial *BatchError) {
+	var rest []int
+	for at, i := range part {
+		err, failed := partial.failed[messages[at]]
+		if !failed {
+			rest = append(rest, i)
+			continue
+		}
+		b.end(ctx, []int{i}, &HandlerError{Err: err})
+	}
+	if b.batch.config.QueueConfig.Transactional { // all is rolled back
+		b.handle(ctx, rest)
+	} else {
+		b.done(rest)
+	}
+}
+
+func (b *bisection) done(part []int) {
+	verdict := spool.Done
+	if b.batch.config.QueueConfig.Transactional {
+		verdict = spool.Settled
+	}
+	b.batch.queue.circuits.Reached(b.batch.queue.name)
+	b.set(part, spool.Outcome{Verdict: verdict})
+}
+
+// end notes an error for each message of a part.
+func (b *bisection) end(ctx context.Context, part []int, err error) {
+	for _, i := range part {
+		b.set([]int{i}, b.batch.queue.outcome(ctx, b.all[i], err))
+	}
+}
+
+func (b *bisection) set(part []int, outcome spool.Outcome) {
+	for _, i := range part {
+		b.outcomes[i] = outcome
+		if stored := b.all[i]; stored.HasKey && !through(outcome) {
+			b.waiting[stored.KeyHash] = true
+		}
+	}
+}
+
+// withoutWaiting postpones what stands behind a failed message of its key.
+func (b *bisection) withoutWaiting(part []int) []int {
+	var free []int
+	for _, i := range part {
+		if stored := b.all[i]; stored.HasKey && b.waiting[stored.KeyHash] {
+			b.outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
+			continue
+		}
+		free = append(free, i)
+	}
+	return free
+}
+
+func (b *bisection) messages(part []int) []*spool.Message {
+	list := make([]*spool.Message, len(part))
+	for at, i := range part {
+		list[at] = b.all[i]
+	}
+	return list
+}

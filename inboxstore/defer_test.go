@@ -1,0 +1,296 @@
+package inboxstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// deferred stores a message with this id in the queue "q".
+func deferred(ctx context.Context, store *inboxstore.Store, id string) (fresh bool, err error) {
+	return store.Defer(ctx, "q", deferKey(id), message.NewMessage(id, []byte("payload of "+id)))
+}
+
+func deferKey(id string) inboxstore.Key {
+	return inboxstore.Key{Consumer: "queue q", Topic: "orders", MessageID: id}
+}
+
+func storedMessages(t *testing.T, database *testdb.Database) int {
+	t.Helper()
+	return database.Count(t, "SELECT COUNT(*) FROM postbox_messages")
+}
+
+func TestDefer_G5_stored_before_it_returns_and_a_redelivery_once(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		store := storeFor(t, database.Migrate(t), database.Open(t), nil)
+		for i := range 5 {
+			for copies := range 3 {
+				fresh, err := deferred(t.Context(), store, strconv.Itoa(i))
+				require.NoError(t, err)
+				require.Equal(t, copies == 0, fresh)
+				require.Equal(t, i+1, storedMessages(t, database), "another connection sees it: it is committed")
+			}
+		}
+		require.Equal(t, 5, database.Count(t, "SELECT COUNT(*) FROM postbox_claims"))
+		another := storeFor(t, database, database.DB, nil) // F6: another process, or this one after a restart
+		fresh, err := deferred(t.Context(), another, "3")
+		require.NoError(t, err)
+		require.False(t, fresh)
+		require.Equal(t, 5, storedMessages(t, database))
+	})
+}
+
+// A rebalance: both members have the messages in hand, in many copies at the same instant.
+func TestDefer_F6_F25_G5_copies_at_the_same_instant_in_two_processes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		const messages, copies = 50, 64
+		database.Migrate(t)
+		stores := []*inboxstore.Store{storeFor(t, database, database.DB, nil), storeFor(t, database, database.Open(t), nil)}
+		var fresh [messages]atomic.Int32
+		var wg sync.WaitGroup
+		for copied := range copies {
+			wg.Go(func() {
+				for i := range messages {
+					if copied%4 >= 2 { // half of the copies come in the opposite order
+						i = messages - 1 - i
+					}
+					first, err := deferred(t.Context(), stores[copied%2], strconv.Itoa(i))
+					if err != nil {
+						t.Error(err)
+					}
+					if first {
+						fresh[i].Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, messages, storedMessages(t, database))
+		require.Equal(t, messages, database.Count(t, "SELECT COUNT(DISTINCT message_id) FROM postbox_messages"))
+		for i := range fresh {
+			require.EqualValues(t, 1, fresh[i].Load(), "message %d is fresh for one of its deliveries", i)
+		}
+	})
+}
+
+func TestDefer_G3_ids_follow_the_order_of_arrival(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		store := storeFor(t, database.Migrate(t), database.DB, nil)
+		const consumers, messages = 8, 25
+		var wg sync.WaitGroup
+		for consumer := range consumers { // each delivers one message after the other, and they share commits
+			wg.Go(func() {
+				for i := range messages {
+					msg := message.NewMessage(fmt.Sprintf("%d-%03d", consumer, i), nil)
+					msg.Metadata.Set(postbox.OrderingKey, strconv.Itoa(consumer))
+					if _, err := store.Defer(t.Context(), "q", deferKey(msg.UUID), msg); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, consumers*messages, storedMessages(t, database))
+		require.Zero(t, database.Count(t, `SELECT COUNT(*) FROM postbox_messages a JOIN postbox_messages b
+			ON a.key_hash = b.key_hash AND a.lane = b.lane AND a.id < b.id AND a.message_id > b.message_id`))
+		require.Equal(t, consumers, database.Count(t, "SELECT COUNT(DISTINCT key_hash) FROM postbox_messages"))
+	})
+}
+
+func TestDefer_in_a_transaction_of_the_user(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.DB.SetMaxOpenConns(1) // G10
+		store := storeFor(t, database.Migrate(t), database.DB, func(c *inboxstore.Config) { c.CacheSize = 100 })
+		run := func(commit bool) {
+			tx, err := database.DB.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			ctx := postbox.ContextWithTx(t.Context(), tx)
+			for copies := range 2 {
+				fresh, err := deferred(ctx, store, "1")
+				require.NoError(t, err)
+				require.Equal(t, copies == 0, fresh)
+			}
+			if commit {
+				require.NoError(t, tx.Commit())
+			} else {
+				require.NoError(t, tx.Rollback())
+			}
+		}
+		run(false)
+		require.Zero(t, storedMessages(t, database), "the owner rolled back")
+		run(true)
+		require.Equal(t, 1, storedMessages(t, database))
+		fresh, err := deferred(t.Context(), store, "1")
+		require.NoError(t, err)
+		require.False(t, fresh)
+	})
+}
+
+func TestDefer_delay_metadata_is_obeyed_by_the_clock_of_the_database(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		store := storeFor(t, database.Migrate(t), database.DB, nil)
+		later, until, now := message.NewMessage("later", nil), message.NewMessage("until", nil), message.NewMessage("now", nil)
+		delay.Message(later, delay.For(time.Hour))
+		until.Metadata.Set(delay.DelayedUntilKey, time.Now().Add(2*time.Hour).Format(time.RFC3339))
+		inTx := message.NewMessage("tx", nil)
+		delay.Message(inTx, delay.For(time.Hour))
+		for _, msg := range []*message.Message{later, until, now} {
+			_, err := store.Defer(t.Context(), "q", deferKey(msg.UUID), msg)
+			require.NoError(t, err)
+		}
+		tx, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = store.Defer(postbox.ContextWithTx(t.Context(), tx), "q", deferKey("tx"), inTx)
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+
+		const waiting = "SELECT COUNT(*) FROM postbox_messages WHERE state = 1 AND available_at - created_at BETWEEN ? AND ?"
+		require.Equal(t, 2, database.Count(t, waiting, int64(3599e6), int64(3601e6)))
+		require.Equal(t, 1, database.Count(t, waiting, int64(7190e6), int64(7210e6)))
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE state = 0"))
+		bad := message.NewMessage("bad", nil)
+		bad.Metadata.Set(delay.DelayedForKey, "soon")
+		_, err = store.Defer(t.Context(), "q", deferKey("bad"), bad)
+		require.ErrorContains(t, err, delay.DelayedForKey)
+		var permanent *postbox.PermanentError
+		require.ErrorAs(t, err, &permanent)
+	})
+}
+
+func TestDefer_what_is_stored(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		store := storeFor(t, database.Migrate(t), database.DB, nil)
+		named := message.NewMessage("uuid", []byte("\x00\xff"))
+		named.Metadata = message.Metadata{"a": "\x00\xff", postbox.OrderingKey: "customer 7"}
+		before := maps.Clone(named.Metadata)
+		for key, msg := range map[string]*message.Message{"orders/3/42": named, "orders/3/43": {}} {
+			fresh, err := store.Defer(t.Context(), "q", deferKey(key), msg)
+			require.NoError(t, err)
+			require.True(t, fresh)
+		}
+		require.Equal(t, before, named.Metadata)
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE message_id = ? AND payload = ? AND key_hash = ? AND topic = 'q'",
+			[]byte("uuid"), []byte("\x00\xff"), postbox.KeyHash("customer 7")))
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE message_id = ? AND key_hash IS NULL",
+			[]byte("orders/3/43")), "without a UUID the name is all there is")
+	})
+}
+
+func TestDefer_G8_too_large_says_what_to_do(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	store := storeFor(t, database, database.DB, func(c *inboxstore.Config) { c.MaxPayload = 100 })
+	msg := message.NewMessage("1", make([]byte, 90))
+	msg.Metadata.Set("12345", "123456")
+	_, err := store.Defer(t.Context(), "q", deferKey("1"), msg)
+	require.ErrorContains(t, err, "101 bytes and Config.MaxPayload is 100")
+	var permanent *postbox.PermanentError
+	require.ErrorAs(t, err, &permanent)
+	msg.Payload = msg.Payload[:89]
+	_, err = store.Defer(t.Context(), "q", deferKey("1"), msg)
+	require.NoError(t, err)
+	_, err = inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect, MaxPayload: -1}, nil)
+	require.ErrorContains(t, err, "MaxPayload")
+}
+
+func TestDefer_cache_answers_for_committed_messages_only(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	store := storeFor(t, database, database.DB, func(c *inboxstore.Config) { c.CacheSize = 10 })
+	stranger := storeFor(t, database, database.DB, nil)
+	_, err := deferred(t.Context(), store, "mine")
+	require.NoError(t, err)
+	_, err = deferred(t.Context(), stranger, "theirs")
+	require.NoError(t, err)
+	fresh, err := deferred(t.Context(), store, "theirs")
+	require.NoError(t, err)
+	require.False(t, fresh)
+	database.Exec(t, "DELETE FROM postbox_claims") // an operator sets what was claimed elsewhere free
+	fresh, err = deferred(t.Context(), store, "theirs")
+	require.NoError(t, err)
+	require.True(t, fresh)
+
+	require.NoError(t, database.DB.Close())
+	fresh, err = deferred(t.Context(), store, "mine")
+	require.NoError(t, err, "a prompt duplicate needs no database")
+	require.False(t, fresh)
+	_, err = deferred(t.Context(), store, "new")
+	require.Error(t, err)
+}
+
+func TestDefer_G12_closed_store(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		store := storeFor(t, database.Migrate(t), database.DB, nil)
+		const deliveries = 200
+		var stored atomic.Int32
+		var wg sync.WaitGroup
+		begun := make(chan struct{}, deliveries)
+		for i := range deliveries {
+			wg.Go(func() {
+				begun <- struct{}{}
+				_, err := deferred(t.Context(), store, strconv.Itoa(i))
+				switch {
+				case err == nil:
+					stored.Add(1)
+				case !errors.Is(err, postbox.ErrClosed):
+					t.Error(err)
+				}
+			})
+		}
+		for range deliveries / 2 {
+			<-begun
+		}
+		require.NoError(t, store.Close())
+		inTime := storedMessages(t, database)
+		wg.Wait()
+		require.EqualValues(t, inTime, stored.Load(), "what was in line is stored, and nothing after the close")
+		require.Equal(t, inTime, storedMessages(t, database))
+		for _, queue := range []string{"q", "another queue"} {
+			_, err := store.Defer(t.Context(), queue, deferKey("late"), message.NewMessage("late", nil))
+			require.ErrorIs(t, err, postbox.ErrClosed)
+		}
+		tx, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = deferred(postbox.ContextWithTx(t.Context(), tx), store, "late")
+		require.ErrorIs(t, err, postbox.ErrClosed)
+		require.NoError(t, tx.Rollback())
+		require.NoError(t, store.Close())
+	})
+}
+
+// Polling is slow here: what makes it fast is the bell in the same process and NOTIFY in another one.
+func TestDefer_wakes_the_subscriber(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		store := storeFor(t, database.Migrate(t), database.DB, nil)
+		received, err := subscriberFor(t, store).Subscribe(t.Context(), "q")
+		require.NoError(t, err)
+		for i := range 20 {
+			_, err := deferred(t.Context(), store, strconv.Itoa(i))
+			require.NoError(t, err)
+			(<-received).Ack()
+		}
+	})
+}

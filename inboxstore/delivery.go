@@ -1,0 +1,187 @@
+package inboxstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// ErrNacked is what the failure record says of a message that was nacked without [Fail].
+var ErrNacked = errors.New("the handler nacked the message")
+
+type reportKey struct{}
+
+// report is where a handler leaves its error.
+type report struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (r *report) take() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		return ErrNacked
+	}
+	return r.err
+}
+
+// Fail tells the queue that delivered a message why its handler fails: a Nack carries no error. Call it with the
+// message's context before the Nack; the middleware for deferred handlers does so. It reports false where the message
+// came from elsewhere.
+func Fail(ctx context.Context, err error) bool {
+	r, ok := ctx.Value(reportKey{}).(*report)
+	if ok {
+		r.mu.Lock()
+		r.err = err
+		r.mu.Unlock()
+	}
+	return ok
+}
+
+// delivery is the handler of a queue's spool: it hands messages out and waits for their acks.
+type delivery struct {
+	queue    *queue
+	messages chan *message.Message
+	stopping <-chan struct{} // from then on nobody takes messages
+}
+
+func newDelivery(ctx context.Context, store *Store, name string, config QueueConfig, logger watermill.LoggerAdapter) *delivery {
+	d := &delivery{messages: make(chan *message.Message), stopping: ctx.Done()}
+	d.queue = newQueue(store, name, config, logger)
+	d.queue.drain(d, config.drainer(store))
+	return d
+}
+
+// Excluded lists the topic of a queue in an outage.
+func (d *delivery) Excluded() []string { return d.queue.excluded() }
+
+// Handle delivers a batch: several messages only where they share a transaction.
+func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
+	outcomes := make([]spool.Outcome, len(batch))
+	if !d.queue.circuits.Allow(d.queue.name) {
+		return postponed(outcomes)
+	}
+	if len(batch) > 1 {
+		err := d.transact(ctx, batch)
+		if err == nil {
+			d.queue.circuits.Reached(d.queue.name)
+			for i := range outcomes {
+				outcomes[i].Verdict = spool.Settled
+			}
+			return outcomes
+		}
+		var ofHandler *HandlerError
+		if !errors.As(err, &ofHandler) { // the database's fault, or nobody's
+			outcome := d.queue.outcome(ctx, batch[0], err)
+			for i := range outcomes {
+				outcomes[i] = outcome
+			}
+			return outcomes
+		}
+	}
+	waiting := map[int64]bool{} // keys of which an earlier message did not get through
+	for i, stored := range batch {
+		if stored.HasKey && waiting[stored.KeyHash] {
+			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
+			continue
+		}
+		outcomes[i] = d.one(ctx, stored)
+		if stored.HasKey {
+			waiting[stored.KeyHash] = !through(outcomes[i])
+		}
+	}
+	return outcomes
+}
+
+// through says whether later messages of the key may go on.
+func through(outcome spool.Outcome) bool {
+	return outcome.Verdict == spool.Done || outcome.Verdict == spool.Settled
+}
+
+// one delivers one message, in a transaction of its own if the handler gets one.
+func (d *delivery) one(ctx context.Context, stored *spool.Message) spool.Outcome {
+	if !d.queue.config.Transactional {
+		if err := d.hand(ctx, ctx, stored); err != nil {
+			return d.queue.outcome(ctx, stored, err)
+		}
+		d.queue.circuits.Reached(d.queue.name)
+		return spool.Outcome{Verdict: spool.Done}
+	}
+	if err := d.transact(ctx, []*spool.Message{stored}); err != nil {
+		return d.queue.outcome(ctx, stored, err)
+	}
+	d.queue.circuits.Reached(d.queue.name)
+	return spool.Outcome{Verdict: spool.Settled}
+}
+
+// transact delivers messages in one transaction, whose last statement removes them: their done-mark, and the guard
+// against whoever handles them too.
+func (d *delivery) transact(ctx context.Context, batch []*spool.Message) error {
+	return d.queue.store.transactMessages(ctx, batch, func(inTx context.Context) error {
+		for _, stored := range batch {
+			if err := d.hand(ctx, inTx, stored); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// transactMessages runs fn in a transaction that removes the messages at its end, again when it conflicts with another.
+func (s *Store) transactMessages(ctx context.Context, batch []*spool.Message, fn func(inTx context.Context) error) error {
+	var err error
+	for range conflictTries {
+		err = s.transact(ctx, ctx, func(inTx context.Context, tx *sql.Tx) error {
+			if err := fn(inTx); err != nil {
+				var ofHandler *HandlerError
+				if errors.As(err, &ofHandler) {
+					return ofHandler.Err
+				}
+				return storeError{err}
+			}
+			if err := spool.Settle(inTx, tx, batch); err != nil {
+				return storeError{err}
+			}
+			return nil
+		})
+		if err == nil || dialect.Classify(err) != dialect.Conflict || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
+// hand gives a message to whoever reads the channel, with a context on top of inner, and waits for its end. What is
+// the handler's error comes back as [HandlerError].
+func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error {
+	reported := &report{}
+	inner, cancel := context.WithCancel(context.WithValue(inner, reportKey{}, reported)) // Watermill: a message's context ends with its ack
+	defer cancel()
+	if timeout := d.queue.config.HandlerTimeout; timeout > 0 {
+		var stop context.CancelFunc
+		inner, stop = context.WithTimeout(inner, timeout)
+		defer stop()
+	}
+	msg := d.queue.message(inner, stored)
+	select {
+	case d.messages <- msg:
+	case <-d.stopping:
+		return errStopping
+	}
+	select {
+	case <-msg.Acked():
+		return nil
+	case <-msg.Nacked():
+		return &HandlerError{Err: reported.take()}
+	case <-ctx.Done():
+		return errStopping
+	}
+}

@@ -1,0 +1,111 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+)
+
+// Subscriber gives the messages of a store's queues to handlers: a subscriber like any other of Watermill. Messages
+// with the same ordering key are handled one after the other, oldest first, all others at the same time. Ack means
+// done, Nack means another attempt after a pause. Several subscriptions to one queue share its messages.
+type Subscriber struct {
+	store *Store
+	retry postbox.RetryProfile
+
+	mu      sync.Mutex
+	closed  bool
+	stops   []context.CancelFunc
+	running sync.WaitGroup
+}
+
+// Subscriber returns a subscriber that tries messages as retry says. The zero profile is the one of
+// inboxstore.Subscriber: 15 attempts, from 1 s to 60 s apart.
+func (s *Store) Subscriber(retry postbox.RetryProfile) (*Subscriber, error) {
+	retry = retry.WithDefaults(inboxstore.DefaultMaxAttempts)
+	if err := retry.Validate(); err != nil {
+		return nil, fmt.Errorf("memstore: invalid retry profile: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("memstore: %w", postbox.ErrClosed)
+	}
+	subscriber := &Subscriber{store: s, retry: retry}
+	s.subscribers = append(s.subscribers, subscriber)
+	return subscriber, nil
+}
+
+// Subscribe hands out the messages of a queue until ctx ends or the subscriber is closed, and then closes the channel.
+func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("memstore: subscribe to queue %q: %w", queue, postbox.ErrClosed)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	s.stops = append(s.stops, stop)
+	messages := make(chan *message.Message)
+	s.running.Go(func() {
+		defer close(messages)
+		defer stop()
+		s.deliver(ctx, queue, messages)
+	})
+	return messages, nil
+}
+
+// Close ends all subscriptions, after the handlers under way up to the store's close timeout. It can be called twice.
+func (s *Subscriber) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	for _, stop := range s.stops {
+		stop()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	return nil
+}
+
+func (s *Subscriber) deliver(ctx context.Context, queue string, messages chan<- *message.Message) {
+	live, end := outlive(ctx, s.store.closeTimeout)
+	defer end()
+	var handlers sync.WaitGroup
+	defer handlers.Wait()
+	for {
+		taken := s.store.take(ctx, queue)
+		if taken == nil {
+			return
+		}
+		msg := clone(taken.message)
+		msgCtx, done := context.WithCancel(live) // Watermill: a message's context ends with its ack
+		msg.SetContext(msgCtx)
+		select {
+		case messages <- msg:
+			handlers.Go(func() {
+				defer done()
+				s.await(live, queue, taken, msg)
+			})
+		case <-ctx.Done():
+			done()
+			s.store.putBack(taken)
+			return
+		}
+	}
+}
+
+// await settles a message as its handler says.
+func (s *Subscriber) await(live context.Context, queue string, taken *entry, msg *message.Message) {
+	select {
+	case <-msg.Acked():
+		s.store.done(queue, taken)
+	case <-msg.Nacked():
+		s.store.failed(queue, taken, s.retry, inboxstore.ErrNacked)
+	case <-live.Done():
+		s.store.putBack(taken)
+	}
+}

@@ -1,0 +1,164 @@
+package storetest
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+)
+
+// G5: when Defer has returned, the message is stored, once, however often it comes: also at the same instant, and also
+// after it was handled.
+func testDeferOnce(t *testing.T, h Harness) {
+	deferred(t, h.Store, "queue", "1", "")
+	require.Equal(t, []string{"1"}, h.pending(t, "queue"))
+	again := func() {
+		t.Helper()
+		fresh, err := h.Store.Defer(patient(t), "queue", keyOf("1"), newMessage("1", ""))
+		require.NoError(t, err)
+		require.False(t, fresh)
+	}
+	again()
+	require.Equal(t, []string{"1"}, h.pending(t, "queue"))
+	receive(t, h.subscribe(t, briefly(), "queue"), "the message").Ack()
+	h.requireDrained(t, "queue")
+	again()
+	require.Empty(t, h.pending(t, "queue"))
+
+	requireFresh(t, h.Store, keyOf("handled"), "nobody has claimed it")
+	fresh, err := h.Store.Defer(patient(t), "queue", keyOf("handled"), newMessage("handled", ""))
+	require.NoError(t, err)
+	require.False(t, fresh, "what was handled is not deferred")
+	require.Empty(t, h.pending(t, "queue"))
+
+	var wg sync.WaitGroup
+	ctx := patient(t)
+	for range Concurrency {
+		wg.Go(func() {
+			if _, err := h.Store.Defer(ctx, "crowd", keyOf("crowd"), newMessage("crowd", "")); err != nil {
+				t.Errorf("defer: %s", err)
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, []string{"crowd"}, h.pending(t, "crowd"))
+}
+
+// What Watermill accepts comes out of a queue as it went in: any bytes, 10 kB of id, no payload, no metadata.
+func testDeferAnyBytes(t *testing.T, h Harness) {
+	hard, bare := anyBytesMessage(), &message.Message{UUID: "bare"}
+	for _, msg := range []*message.Message{hard, bare} {
+		fresh, err := h.Store.Defer(patient(t), "queue", keyOf(msg.UUID), msg)
+		require.NoError(t, err)
+		require.True(t, fresh)
+	}
+	got := receiveAll(t, h.subscribe(t, briefly(), "queue"), 2)
+	require.Contains(t, got, hard.UUID)
+	require.Equal(t, hard.Payload, got[hard.UUID].Payload)
+	require.Equal(t, hard.Metadata, got[hard.UUID].Metadata)
+	require.Contains(t, got, "bare")
+	require.Empty(t, got["bare"].Payload)
+	require.Empty(t, got["bare"].Metadata)
+	require.NotNil(t, got["bare"].Metadata, "a handler may call Set, as with a message of any other subscriber")
+	for _, msg := range got {
+		msg.Ack()
+	}
+}
+
+// The caller may go on using a message after Defer has returned.
+func testDeferCopies(t *testing.T, h Harness) {
+	msg := newMessage("1", "")
+	_, err := h.Store.Defer(patient(t), "queue", keyOf("1"), msg)
+	require.NoError(t, err)
+	msg.Payload[0] = 'X'
+	msg.Metadata.Set("about", "something else")
+	got := receive(t, h.subscribe(t, briefly(), "queue"), "the message")
+	require.Equal(t, newMessage("1", "").Payload, got.Payload)
+	require.Equal(t, newMessage("1", "").Metadata, got.Metadata)
+	got.Ack()
+}
+
+// The key tells messages apart, and may be something else than the UUID: broker coordinates, a number of the business.
+// The handler gets the message that was delivered.
+func testDeferKeepsUUID(t *testing.T, h Harness) {
+	_, err := h.Store.Defer(patient(t), "queue", keyOf("orders/3/42"), newMessage("uuid", ""))
+	require.NoError(t, err)
+	got := receive(t, h.subscribe(t, briefly(), "queue"), "the message")
+	require.Equal(t, "uuid", got.UUID)
+	got.Ack()
+}
+
+// Two queues are two places. The same message may stand in both, under two consumers.
+func testQueuesAreApart(t *testing.T, h Harness) {
+	for _, queue := range []string{"one", "two"} {
+		key := inboxstore.Key{Consumer: "queue " + queue, Topic: "orders", MessageID: "1"}
+		fresh, err := h.Store.Defer(patient(t), queue, key, newMessage("1", "key"))
+		require.NoError(t, err)
+		require.True(t, fresh)
+	}
+	subscriber := h.subscriber(t, briefly())
+	one, err := subscriber.Subscribe(t.Context(), "one")
+	require.NoError(t, err)
+	held := receive(t, one, "the message of queue one")
+	two, err := subscriber.Subscribe(t.Context(), "two")
+	require.NoError(t, err)
+	receive(t, two, "the message of queue two, which waits for none of another queue").Ack()
+	h.requireDrained(t, "two")
+	require.Equal(t, []string{"1"}, h.pending(t, "one"))
+	held.Ack()
+	h.requireDrained(t, "one")
+}
+
+// A message with the metadata of Watermill's components/delay is not handed out before its time, and holds back
+// nobody, not even its key.
+func testDelay(t *testing.T, h Harness) {
+	const pause = time.Second
+	started := time.Now()
+	for id, wait := range map[string]time.Duration{"hour": time.Hour, "second": pause} {
+		msg := newMessage(id, "key")
+		delay.Message(msg, delay.For(wait))
+		fresh, err := h.Store.Defer(patient(t), "queue", keyOf(id), msg)
+		require.NoError(t, err)
+		require.True(t, fresh)
+	}
+	deferred(t, h.Store, "queue", "now", "key")
+	messages := h.subscribe(t, briefly(), "queue")
+	for _, id := range []string{"now", "second"} {
+		got := receive(t, messages, "a message that is due")
+		require.Equal(t, id, got.UUID)
+		require.True(t, id == "now" || time.Since(started) >= pause, "it came before its time")
+		got.Ack()
+	}
+	requireQuiet(t, messages, "the other one is not due")
+	require.Equal(t, []string{"hour"}, h.pending(t, "queue"))
+}
+
+// G2: claims, failures, dead letters and queues are there when the store is opened again.
+func testPersistence(t *testing.T, h Harness) {
+	requireFresh(t, h.Store, keyOf("handled"), "nobody has claimed it")
+	_, err := h.Store.RecordFailure(patient(t), keyOf("failing"), errFn)
+	require.NoError(t, err)
+	require.NoError(t, h.Store.Bury(patient(t), keyOf("dead"), newMessage("dead", ""), 3, errFn))
+	deferred(t, h.Store, "queue", "deferred", "key")
+	requireClosed(t, h.Store)
+
+	again := h.open(t)
+	for _, id := range []string{"handled", "dead", "deferred"} {
+		require.True(t, claimed(t, again.Store, keyOf(id)), id)
+	}
+	got, err := again.Store.RecordFailure(patient(t), keyOf("failing"), errFn)
+	require.NoError(t, err)
+	require.Equal(t, 2, got)
+	msg := receive(t, again.subscribe(t, briefly(), "queue"), "the message")
+	require.Equal(t, newMessage("deferred", "key").Payload, msg.Payload)
+	require.Equal(t, newMessage("deferred", "key").Metadata, msg.Metadata)
+	msg.Ack()
+	h.requireDrained(t, "queue")
+	require.Equal(t, "dead", h.letter(t).MessageID)
+}

@@ -1,0 +1,192 @@
+package storetest
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+const (
+	// CloseTimeout is what the store under test must be configured with: how long a handler may go on after the
+	// context of its delivery has ended, and a subscriber that closes waits for messages that are not acked.
+	CloseTimeout = 2 * time.Second
+	// Concurrency is the least number of messages that a subscriber under test must hand out at a time.
+	Concurrency = 8
+)
+
+// Features says what a store has; the cases that need something else are skipped.
+type Features struct {
+	// Transactional: fn finds a *sql.Tx in its context, with [postbox.TxFromContext], and what it writes through that
+	// commits and rolls back with the claim. Needs AddEffect and Effects of the [Harness].
+	Transactional bool
+	// SharedBetweenProcesses: several handles work on the same data at a time. Needs Open of the [Harness].
+	SharedBetweenProcesses bool
+	// Persistent: the data outlive the handle. Needs Open of the [Harness].
+	Persistent bool
+	// Delays: Defer obeys the metadata of Watermill's components/delay.
+	Delays bool
+	// RefusesWhenClosed: after Close, every method returns [postbox.ErrClosed].
+	RefusesWhenClosed bool
+}
+
+// Handle is a store as one process has it. The suite closes what it gets, subscribers first.
+type Handle struct {
+	Store Store
+	// Subscriber returns a new subscriber over the queues of the store, which tries messages as retry says and hands
+	// out at least [Concurrency] of them at a time. Ack is done, Nack is another attempt after a pause.
+	Subscriber func(t *testing.T, retry postbox.RetryProfile) message.Subscriber
+}
+
+// Harness is an empty store and what the suite needs to look into it.
+type Harness struct {
+	Handle
+
+	// Open returns another handle on the same data: while the first one is in use if the store is
+	// SharedBetweenProcesses, else after it was closed. It may be nil for a store that has neither feature.
+	Open func(t *testing.T) Handle
+
+	// DeadLetters returns all dead letters, in the order in which they died.
+	DeadLetters func(ctx context.Context) ([]DeadLetter, error)
+	// Pending returns the messages of a queue that are neither done nor dead, in the order in which they were stored.
+	Pending func(ctx context.Context, queue string) ([]Pending, error)
+
+	// AddEffect writes what a handler would write, through its transaction. Nil unless Transactional.
+	AddEffect func(ctx context.Context, tx *sql.Tx, effect string) error
+	// Effects returns what AddEffect has written and was committed, in any order. Nil unless Transactional.
+	Effects func(ctx context.Context) ([]string, error)
+}
+
+// DeadLetter is a message that is not tried again until an operator says so.
+type DeadLetter struct {
+	// Queue in which the message stood; empty for one that Bury wrote.
+	Queue string
+	// Consumer and Topic are those of the key that Bury got; they are not looked at where there is a queue.
+	Consumer, Topic string
+	MessageID       string
+	Payload         []byte
+	Metadata        message.Metadata
+	// Attempts that failed.
+	Attempts int
+	// Error is the text of the last one's.
+	Error string
+	// Failures are the texts of all that were recorded, oldest first.
+	Failures []string
+}
+
+// Pending is a message in a queue.
+type Pending struct {
+	MessageID string
+	// Attempts that failed.
+	Attempts int
+}
+
+// Run tests a store. It calls newStore for each case, and cases run in parallel: each call returns a store of its own
+// without content, configured with [CloseTimeout].
+func Run(t *testing.T, features Features, newStore func(t *testing.T) Harness) {
+	t.Helper()
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if c.needs != nil && !c.needs(features) {
+				t.Skip("the store has not the feature that this is about")
+			}
+			h := newStore(t)
+			h.check(t, features)
+			t.Cleanup(func() { require.NoError(t, h.Store.Close()) })
+			c.test(t, h)
+		})
+	}
+}
+
+// contractCase is one rule of the contract.
+type contractCase struct {
+	name  string
+	needs func(Features) bool // nil for what every store must do
+	test  func(t *testing.T, h Harness)
+}
+
+func transactional(f Features) bool     { return f.Transactional }
+func shared(f Features) bool            { return f.SharedBetweenProcesses }
+func persistent(f Features) bool        { return f.Persistent }
+func delays(f Features) bool            { return f.Delays }
+func refusesWhenClosed(f Features) bool { return f.RefusesWhenClosed }
+
+// cases is the whole contract.
+func cases() []contractCase {
+	return []contractCase{
+		{name: "a claim is fresh once", test: testFreshOnce},
+		{name: "F2 an error leaves the claim free", test: testErrorLeavesTheClaimFree},
+		{name: "F2 a panic leaves the claim free", test: testPanicLeavesTheClaimFree},
+		{name: "F6 a second claim waits for the first", test: testSecondClaimWaits},
+		{name: "F6 of many copies one is handled", test: testManyCopies},
+		{name: "F6 claims and waiting across handles", needs: shared, test: testClaimsAcrossHandles},
+		{name: "F21 consumers and topics do not share claims", test: testScopes},
+		{name: "F3 distinct ids are distinct messages", test: testDistinctIDs},
+
+		{name: "only errors of fn are handler errors", test: testHandlerError},
+		{name: "nothing happens when the context has ended before", test: testEndedContext},
+		{name: "fn's context has the values of the delivery's", test: testContextValues},
+		{name: "G12 fn may end after its delivery was cancelled", test: testFnOutlivesDelivery},
+		{name: "G12 fn's context ends with the close timeout", test: testFnIsCancelledInTheEnd},
+		{name: "close can be called twice", test: testCloseTwice},
+		{name: "a closed store says so", needs: refusesWhenClosed, test: testClosedStore},
+
+		{name: "G4 effect and claim commit together", needs: transactional, test: testEffectAndClaim},
+		{name: "G4 of many copies one has an effect", needs: transactional, test: testManyCopiesOneEffect},
+		{name: "G4 what fn does to the store commits with it", needs: transactional, test: testStoreInsideFn},
+
+		{name: "failures are counted by key", test: testFailuresAreCounted},
+		{name: "F14 failures at the same instant are counted", test: testFailuresAtTheSameInstant},
+		{name: "F14 failures are counted across handles", needs: shared, test: testFailuresAcrossHandles},
+		{name: "a buried message is a claimed dead letter", test: testBury},
+		{name: "bury leaves what was claimed", test: testBuryLeavesWhatWasClaimed},
+		{name: "F22 bury waits for the handler under way", test: testBuryWaits},
+		{name: "F22 a message is buried once", test: testBuryAtTheSameInstant},
+		{name: "failures are kept although the context has ended", test: testFailureAfterCancel},
+		{name: "any bytes survive as a dead letter", test: testBuryAnyBytes},
+
+		{name: "G5 a message is deferred once", test: testDeferOnce},
+		{name: "any bytes survive in a queue", test: testDeferAnyBytes},
+		{name: "a deferred message is a copy", test: testDeferCopies},
+		{name: "a deferred message keeps its UUID beside the key", test: testDeferKeepsUUID},
+		{name: "queues are apart", test: testQueuesAreApart},
+		{name: "a delayed message waits for its time", needs: delays, test: testDelay},
+		{name: "G2 all is there after the store was closed", needs: persistent, test: testPersistence},
+
+		{name: "G3 one at a time by key, others beside it", test: testOneAtATimeByKey},
+		{name: "G3 oldest first within a key", test: testOldestFirst},
+		{name: "G3 oldest first with two processes", needs: shared, test: testOldestFirstAcrossHandles},
+		{name: "a nacked message comes again as it was", test: testNack},
+		{name: "F11 a failing message holds back its key and nothing else", test: testFailingKeyWaits},
+		{name: "after the attempts a message is dead and its key goes on", test: testDeadAfterAttempts},
+		{name: "F14 attempts are counted across subscriptions", test: testAttemptsAcrossSubscriptions},
+		{name: "a message's context ends with its ack or nack", test: testContextEndsWithAck},
+		{name: "F1 closing loses nothing", test: testCloseLosesNothing},
+		{name: "F1 the end of the context loses nothing", test: testContextEndLosesNothing},
+		{name: "G12 a message may be acked after its subscription ended", test: testAckAfterEnd},
+		{name: "a closed subscriber says so", test: testCloseSubscriber},
+	}
+}
+
+// check says what a harness lacks, instead of a panic somewhere in a case.
+func (h Harness) check(t *testing.T, features Features) {
+	t.Helper()
+	require.NotNil(t, h.Store, "Harness.Store")
+	require.NotNil(t, h.Subscriber, "Harness.Subscriber")
+	require.NotNil(t, h.DeadLetters, "Harness.DeadLetters")
+	require.NotNil(t, h.Pending, "Harness.Pending")
+	if features.SharedBetweenProcesses || features.Persistent {
+		require.NotNil(t, h.Open, "Harness.Open")
+	}
+	if features.Transactional {
+		require.NotNil(t, h.AddEffect, "Harness.AddEffect")
+		require.NotNil(t, h.Effects, "Harness.Effects")
+	}
+}

@@ -1,0 +1,120 @@
+package spool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// Settings are what operators have stored for a spool, for all processes. A zero field leaves it to each process's
+// own configuration.
+type Settings struct {
+	PageSize    int           `json:"page_size,omitempty"`
+	Concurrency int           `json:"concurrency,omitempty"`
+	PollMax     time.Duration `json:"poll_max,omitempty"`
+	Attempts    int           `json:"attempts,omitempty"`
+	// History is how long messages that are done are kept; negative turns it off.
+	History time.Duration `json:"history,omitempty"`
+	// Retention is how long dead letters and failures are kept; negative keeps them.
+	Retention time.Duration `json:"retention,omitempty"`
+}
+
+// Encode returns the stored form.
+func (s Settings) Encode() (string, error) {
+	text, err := json.Marshal(s)
+	return string(text), err
+}
+
+// DecodeSettings reads the stored form.
+func DecodeSettings(text string) (Settings, error) {
+	var s Settings
+	if text == "" {
+		return s, nil
+	}
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return Settings{}, fmt.Errorf("settings %q: %w", text, err)
+	}
+	return s, nil
+}
+
+// over returns the configuration with the settings in place.
+func (s Settings) over(c Config) Config {
+	if s.PageSize > 0 {
+		c.PageSize = max(s.PageSize, c.BatchSize)
+	}
+	if s.Concurrency > 0 {
+		c.Workers = s.Concurrency
+	}
+	if s.PollMax > 0 {
+		c.PollMax = s.PollMax
+		c.PollMin = min(c.PollMin, c.PollMax)
+	}
+	if s.Attempts != 0 {
+		c.Retry.Attempts = s.Attempts
+	}
+	if s.History != 0 {
+		c.History = max(s.History, 0)
+	}
+	return c
+}
+
+// controlInterval is how often the word of an operator is looked for, unless a read of messages tells.
+const controlInterval = time.Second
+
+// unknownVersion is none that a spool has.
+const unknownVersion = -1
+
+// control is what a drainer knows of what operators have said.
+type control struct {
+	version    int64 // of the read that told it
+	paused     bool
+	pausedKeys bool
+	checkedAt  time.Time
+}
+
+// obey looks, at least once in [controlInterval], whether operators have said something new, and does it: a pause lets
+// what runs end and hands out nothing more. What waits in memory is forgotten, since another pause may concern it.
+func (d *Drainer) obey(ctx context.Context) error {
+	if time.Since(d.control.checkedAt) < controlInterval {
+		return nil
+	}
+	var found control
+	var paused, keys int
+	var text string
+	err := d.db.QueryRowContext(ctx, d.spool.statements.Control, d.id).Scan(&found.version, &paused, &text, &keys)
+	if err != nil {
+		return fmt.Errorf("read settings of spool %q: %w", d.spool.name, err)
+	}
+	found.paused, found.pausedKeys, found.checkedAt = paused != 0, keys > 0, time.Now()
+	before := d.control
+	d.control = found
+	if found.version == before.version {
+		return nil
+	}
+	settings, err := DecodeSettings(text)
+	if err != nil {
+		d.logger.Error("Postbox leaves stored settings alone that it cannot read", err, watermill.LogFields{"spool": d.spool.name})
+	}
+	d.config = settings.over(d.configured)
+	d.resize()
+	d.scheduler.pause(found.paused)
+	for _, m := range d.scheduler.dropAll() {
+		d.lanes.unload(m)
+	}
+	d.lanes.rewind()
+	d.pollAt, d.pause = time.Time{}, d.config.PollMin
+	return nil
+}
+
+// heard notes the version that a read of messages has brought along.
+func (d *Drainer) heard(version int64) {
+	if version == d.control.version {
+		d.control.checkedAt = time.Now()
+		return
+	}
+	d.control.checkedAt = time.Time{} // look at once
+	d.pollAt = time.Time{}
+}

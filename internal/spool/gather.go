@@ -1,0 +1,128 @@
+package spool
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Gather says when waiting messages are handed out as a batch, whose size the configuration bounds. It is for spools
+// with one topic.
+type Gather struct {
+	// PerKey makes batches of one key each; a message without a key is one by itself.
+	PerKey bool
+	// Due returns when a message that was stored at that time must be handed out at the latest; the zero time means
+	// that it may wait for others for ever.
+	Due func(stored time.Time) time.Time
+	// OnlyDue hands out messages that are due and no others: what was stored after the end of a period belongs to the
+	// next one. Otherwise a message that is due takes others along, and a full batch needs none that is.
+	OnlyDue bool
+}
+
+// due turns the time by the database's clock, where it is now, into one by this process's.
+func (g *Gather) due(stored, now time.Time) time.Time {
+	at := g.Due(stored)
+	if at.IsZero() {
+		return at
+	}
+	return time.Now().Add(at.Sub(now))
+}
+
+// gathered returns a batch that is complete, or none, and then looks again when the next message is due.
+func (s *scheduler) gathered(now time.Time) []*entry {
+	t := s.turns[0]
+	s.sweepReady(t)
+	batch := s.accusedAlone(t)
+	if batch == nil && s.gather.PerKey {
+		for _, q := range t.ready {
+			if batch = s.complete([]*queue{q}, now); batch != nil {
+				break
+			}
+		}
+	} else if batch == nil {
+		batch = s.complete(t.ready, now)
+	}
+	if batch == nil && len(t.ready) > 0 {
+		s.lookAgain(t, now)
+		return nil
+	}
+	for _, e := range batch {
+		e.queue.offered, e.queue.running = false, true
+	}
+	t.ready = slices.DeleteFunc(t.ready, func(q *queue) bool { return q.running })
+	s.turns = s.turns[1:]
+	s.begin(t, batch)
+	return batch
+}
+
+// sweepReady drops queues of which nothing is left since their lane was lost.
+func (s *scheduler) sweepReady(t *topicQueue) {
+	t.ready = slices.DeleteFunc(t.ready, func(q *queue) bool {
+		if len(q.entries) > 0 {
+			return false
+		}
+		q.offered = false
+		s.close(q)
+		return true
+	})
+}
+
+// accusedAlone takes a message that must run alone, if there is one and its like does not run.
+func (s *scheduler) accusedAlone(t *topicQueue) []*entry {
+	for _, q := range t.ready {
+		if head := q.entries[0]; head.message.accused() && !s.accused {
+			s.accused = true
+			q.entries = q.entries[1:]
+			return []*entry{head}
+		}
+	}
+	return nil
+}
+
+// complete takes the oldest messages of these queues, if they are a batch.
+func (s *scheduler) complete(queues []*queue, now time.Time) []*entry {
+	var waiting []*entry
+	due := false
+	for _, q := range queues {
+		for _, e := range q.entries {
+			ripe := !e.message.due.IsZero() && !e.message.due.After(now)
+			if e.message.accused() || (s.gather.OnlyDue && !ripe) {
+				break // and what is behind it
+			}
+			due = due || ripe
+			waiting = append(waiting, e)
+		}
+	}
+	if !due && (s.gather.OnlyDue || len(waiting) < s.batchSize) {
+		return nil
+	}
+	slices.SortFunc(waiting, func(a, b *entry) int { return cmp.Compare(a.message.Ref.ID, b.message.Ref.ID) })
+	batch := waiting[:min(len(waiting), s.batchSize)]
+	for _, e := range batch { // of each queue they are the first ones, in order
+		e.queue.entries = e.queue.entries[1:]
+	}
+	return batch
+}
+
+// lookAgain wakes the workers when the first of the waiting messages is due.
+func (s *scheduler) lookAgain(t *topicQueue, now time.Time) {
+	var next time.Time
+	for _, q := range t.ready {
+		for _, e := range q.entries {
+			if at := e.message.due; at.After(now) && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+	}
+	if s.alarm != nil {
+		s.alarm.Stop()
+		s.alarm = nil
+	}
+	if !next.IsZero() {
+		s.alarm = time.AfterFunc(next.Sub(now), func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.work.Broadcast()
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// MaxIngestBytes bounds what one [Spool.Ingest] should take, if it is more than one message.
+const MaxIngestBytes = maxAppendBytes
+
+// Arrival is a message to store under a claim, once.
+type Arrival struct {
+	// Claim tells the message from all others.
+	Claim []byte
+	row   dialect.Row
+}
+
+// Arrival returns a message as [Spool.Ingest] takes it. It keeps the claim and the draft's payload.
+func (s *Spool) Arrival(claim []byte, draft Draft) (Arrival, error) {
+	row, err := s.row(draft)
+	return Arrival{Claim: claim, row: row}, err
+}
+
+// Size returns the bytes that count for [MaxIngestBytes].
+func (a Arrival) Size() int { return len(a.row.Payload) + len(a.row.Metadata) }
+
+// Ingest stores messages, at most MaxAppend of them with a claim each that no other one has, and claims them, all in
+// one commit: when it returns, that is over. It returns the claims that were there before, whose messages it left
+// out. A conflict with another transaction runs it again.
+//
+// After an error nothing was stored, unless the answer to the commit was lost; then doing it again tells.
+func (s *Spool) Ingest(ctx context.Context, db *sql.DB, prepared *Prepared, arrivals []Arrival) (known map[string]bool, err error) {
+	id, err := s.Open(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	known = map[string]bool{}
+	if query := s.ingest(id, arrivals).Whole; query.Text != "" {
+		err = ingestWhole(ctx, db, prepared, query, arrivals, known)
+	} else {
+		err = s.ingestInParts(ctx, db, prepared, id, arrivals, known)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("append to spool %q: %w", s.name, err)
+	}
+	return known, nil
+}
+
+func (s *Spool) ingest(id int64, arrivals []Arrival) dialect.Ingest {
+	claims, rows := make([][]byte, len(arrivals)), make([]dialect.Row, len(arrivals))
+	for i, a := range arrivals {
+		claims[i], rows[i] = a.Claim, a.row
+	}
+	return s.statements.Ingest(id, claims, rows)
+}
+
+// ingestWhole runs the one statement, which commits by itself.
+func ingestWhole(
+	ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query, arrivals []Arrival, known map[string]bool,
+) error {
+	var positions []int
+	var err error
+	for range conflictTries {
+		positions, err = selectInts(ctx, db, prepared, query)
+		if dialect.Classify(err) != dialect.Conflict {
+			break
+		}
+	}
+	for _, position := range positions {
+		known[string(arrivals[position-1].Claim)] = true
+	}
+	return err
+}
+
+// selectInts returns what a query selects. Only the end of its rows says that it was committed.
+func selectInts(ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query) ([]int, error) {
+	rows, err := queryPrepared(ctx, db, prepared, query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var numbers []int
+	for rows.Next() {
+		var number int
+		if err := rows.Scan(&number); err != nil {
+			return nil, err
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers, rows.Err()
+}
+
+func queryPrepared(ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query) (*sql.Rows, error) {
+	if prepared == nil {
+		return db.QueryContext(ctx, query.Text, query.Args...)
+	}
+	stmt, err := prepared.Get(ctx, query.Text)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(ctx, query.Args...)
+}
+
+// errClaimed rolls back a transaction in which not all claims were new.
+var errClaimed = errors.New("some of the messages were stored before")
+
+// ingestInParts claims and appends in a transaction, on the bet that all claims are new. Where some are not, the
+// database does not say which: the transaction is rolled back, and tried again without those that are there by then.
+func (s *Spool) ingestInParts(
+	ctx context.Context, db *sql.DB, prepared *Prepared, id int64, arrivals []Arrival, known map[string]bool,
+) error {
+	rest := slices.Clone(arrivals)
+	for len(rest) > 0 {
+		ingest := s.ingest(id, rest)
+		var claimed int64
+		err := InTx(ctx, db, s.statements, func(tx *sql.Tx) (err error) {
+			claimed, err = execPrepared(ctx, tx, prepared, ingest.Claim)
+			if err == nil && claimed < int64(len(rest)) {
+				err = errClaimed
+			}
+			if err != nil {
+				return err
+			}
+			_, err = execPrepared(ctx, tx, prepared, ingest.Append)
+			return err
+		})
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, errClaimed):
+			return err
+		case claimed == 0: // then it is all of them
+			for _, a := range rest {
+				known[string(a.Claim)] = true
+			}
+			return nil
+		}
+		if err := selectClaims(ctx, db, ingest.Claimed, known); err != nil {
+			return err
+		}
+		rest = slices.DeleteFunc(rest, func(a Arrival) bool { return known[string(a.Claim)] })
+	}
+	return nil
+}
+
+func execPrepared(ctx context.Context, tx *sql.Tx, prepared *Prepared, query dialect.Query) (int64, error) {
+	if prepared == nil {
+		return affected(tx.ExecContext(ctx, query.Text, query.Args...))
+	}
+	return affected(prepared.InTx(ctx, tx, query))
+}
+
+// selectClaims adds the claims that a query selects.
+func selectClaims(ctx context.Context, db *sql.DB, query dialect.Query, known map[string]bool) error {
+	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var claim []byte
+		if err := rows.Scan(&claim); err != nil {
+			return err
+		}
+		known[string(claim)] = true
+	}
+	return rows.Err()
+}

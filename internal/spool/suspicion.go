@@ -1,0 +1,123 @@
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// A message that brings its process down would do so again and again, since no outcome of it is ever written. So
+// whoever takes a lane whose holder did not hand it back suspects what that one may have begun, as much as a drainer
+// holds in memory: it counts the start of each such message before it hands it out, and takes the count back when the
+// message comes back, whatever its outcome. Who has been started and has not come back is tried by itself, beside no other such
+// message, so that the innocent, which ran beside the culprit once, are soon through; and when attempts and starts are
+// all that it has, it is dead. As long as nothing crashes, nothing of this is written.
+
+// errCrashed is what the failure record says of such a message.
+var errCrashed = errors.New("each process that handled the message ended without an outcome")
+
+// load notes a message that is about to be loaded, and whether it is a suspect.
+func (s *laneSet) load(m *Message) {
+	if l := s.of(m); l != nil && l.suspects > 0 {
+		m.suspect = true
+		l.suspects--
+		l.loaded++
+	}
+}
+
+// unload takes load back: the message will be read again.
+func (s *laneSet) unload(m *Message) {
+	if l := s.of(m); l != nil && m.suspect {
+		l.suspects++
+		l.loaded--
+	}
+}
+
+// settled notes that a message is through.
+func (s *laneSet) settled(m *Message) {
+	if l := s.of(m); l != nil && m.suspect {
+		l.loaded--
+	}
+}
+
+// of returns the lane of a message, if it is held as it was when the message was read.
+func (s *laneSet) of(m *Message) *lane {
+	if l := s.held[m.Ref.Lane]; l != nil && l.token == m.Ref.Token {
+		return l
+	}
+	return nil
+}
+
+// clearSuspicion takes the mark from lanes whose suspects are all through.
+func (d *Drainer) clearSuspicion(ctx context.Context) error {
+	for _, l := range d.lanes.held {
+		if !l.suspect || l.suspects > 0 || l.loaded > 0 {
+			continue
+		}
+		if _, err := d.db.ExecContext(ctx, d.spool.statements.ClearSuspect, d.id, l.number, l.token); err != nil {
+			return fmt.Errorf("clear lane %d of spool %q: %w", l.number, d.spool.name, err)
+		}
+		l.suspect = false
+	}
+	return nil
+}
+
+// accused says that the message has been started and did not come back.
+func (m *Message) accused() bool { return m.Starts > 0 }
+
+// countStart counts the start of a suspect before it is handed out. It reports false where the lane was lost.
+func (d *Drainer) countStart(ctx context.Context, m *Message) (bool, error) {
+	if !m.suspect && !m.accused() {
+		return true, nil
+	}
+	changed, err := d.changeStarts(ctx, d.db, m, 1)
+	if changed {
+		m.started = 1
+	}
+	return changed, err
+}
+
+// changeStarts adds to the count, once.
+func (d *Drainer) changeStarts(ctx context.Context, db Executor, m *Message, by int) (bool, error) {
+	now := m.Starts
+	if by < 0 {
+		now -= by
+	}
+	changed, err := affected(db.ExecContext(ctx, d.spool.statements.CountStart,
+		by, m.spool.openedID(), m.Ref.State, m.Ref.Lane, m.Ref.ID, now, m.Ref.Token))
+	if err != nil {
+		return false, fmt.Errorf("count the start of message %d: %w", m.Ref.ID, err)
+	}
+	return changed > 0, nil
+}
+
+// accusedBatch takes the head of the topic's first queue by itself, or, while another such message runs, puts the
+// queue aside.
+func (s *scheduler) accusedBatch(t *topicQueue) []*entry {
+	q := t.ready[0]
+	t.ready = t.ready[1:]
+	if s.accused {
+		s.accusedWaiting = append(s.accusedWaiting, q)
+		return nil
+	}
+	s.accused = true
+	q.offered, q.running = false, true
+	head := q.entries[0]
+	q.entries = q.entries[1:]
+	return []*entry{head}
+}
+
+// acquitted lets the next message of its kind run.
+func (s *scheduler) acquitted() {
+	s.accused = false
+	waiting := s.accusedWaiting
+	s.accusedWaiting = nil
+	for _, q := range waiting {
+		q.offered = false
+		if len(q.entries) == 0 {
+			s.close(q)
+			continue
+		}
+		s.offer(q)
+	}
+}

@@ -1,0 +1,57 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// ErrLost is returned where a message is not this drainer's to settle any more: somebody else has its lane, or has
+// settled it.
+var ErrLost = errors.New("the message is in other hands")
+
+// Settle removes messages in the transaction that their handler has written in, as its last statement. Either all are
+// removed, and the transaction is their done-mark, or the error is [ErrLost] and it must be rolled back. They must be
+// of one spool, and not be handled any more.
+func Settle(ctx context.Context, tx *sql.Tx, messages []*Message) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	spool := messages[0].spool
+	refs := make([]dialect.Ref, len(messages))
+	for i, m := range messages {
+		refs[i] = m.Ref
+	}
+	var removed int64
+	var err error
+	if messages[0].keep {
+		removed, err = spool.keepAndRemove(ctx, tx, refs)
+	} else {
+		query := spool.statements.Remove(spool.openedID(), refs)
+		removed, err = affected(tx.ExecContext(ctx, query.Text, query.Args...))
+	}
+	if err != nil {
+		return fmt.Errorf("settle messages of spool %q: %w", spool.name, err)
+	}
+	if int(removed) < len(refs) {
+		return ErrLost
+	}
+	return nil
+}
+
+// keepAndRemove moves messages to the history.
+func (s *Spool) keepAndRemove(ctx context.Context, tx *sql.Tx, refs []dialect.Ref) (int64, error) {
+	keep, remove := s.statements.Keep(s.openedID(), refs), s.statements.Remove(s.openedID(), refs)
+	kept, err := affected(tx.ExecContext(ctx, keep.Text, keep.Args...))
+	if err != nil {
+		return 0, err
+	}
+	removed, err := affected(tx.ExecContext(ctx, remove.Text, remove.Args...))
+	if err == nil && removed != kept {
+		err = ErrLost
+	}
+	return removed, err
+}

@@ -1,0 +1,59 @@
+package middleware
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// DefaultDeferPause is the default of Retry.Cap in [DeferConfig]: a database that is back should not wait for long.
+const DefaultDeferPause = 10 * time.Second
+
+// DeferConfig says how messages that go to a queue are told apart, and what is stored with them.
+type DeferConfig struct {
+	// Topic within which message ids differ. Defaults to the topic that the router's handler subscribes to.
+	Topic string
+	// MessageID returns the id of a message, "" when it has none. Defaults to its UUID.
+	MessageID func(msg *message.Message) string
+	// WithoutID names a message that has no id. Defaults to [RefuseWithoutID].
+	WithoutID NameWithoutID
+
+	// Capture returns what the broker knows of a message and the message does not carry, such as kafkabroker.Capture:
+	// it is stored in the metadata, where that has no value of its own. Defaults to nothing.
+	Capture func(msg *message.Message) map[string]string
+	// OrderingKey returns the key of a message; messages without one ("") are in no order. Defaults to the metadata
+	// [postbox.OrderingKey], else the [postbox.KafkaKey] that Capture returned, unless that is the UUID.
+	OrderingKey func(msg *message.Message) string
+
+	// Retry says how long the pause is between a failure to store and its nack, since brokers deliver a nacked message
+	// at once: it grows with each failure in a row, of whatever message. The subscription waits meanwhile; in a
+	// transaction of somebody else there is no pause. Attempts are not counted, since there is nowhere to put a message
+	// that cannot be stored. Defaults to pauses from 1 s to 10 s.
+	Retry postbox.RetryProfile
+}
+
+func (c *DeferConfig) setDefaults() {
+	if c.MessageID == nil {
+		c.MessageID = func(msg *message.Message) string { return msg.UUID }
+	}
+	if c.WithoutID == nil {
+		c.WithoutID = RefuseWithoutID
+	}
+	if c.Capture == nil {
+		c.Capture = func(*message.Message) map[string]string { return nil }
+	}
+	c.Retry.Cap = cmp.Or(c.Retry.Cap, max(DefaultDeferPause, c.Retry.Base))
+	c.Retry = c.Retry.WithDefaults(DefaultMaxAttempts)
+}
+
+// Validate returns all that is wrong with the configuration.
+func (c DeferConfig) Validate() error {
+	if err := c.Retry.Validate(); err != nil {
+		return fmt.Errorf("Retry: %w", err)
+	}
+	return nil
+}

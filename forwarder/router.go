@@ -2,35 +2,22 @@ package forwarder
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 )
 
-// addTo makes the forwarder a handler of the router, which gets no messages and lives as long as the forwarder:
-// so the router starts it, waits for it when it closes, and stops when it fails.
+// addTo lets the router run the forwarder.
 func (f *Forwarder) addTo(router *message.Router) error {
-	if _, taken := router.Handlers()[f.config.Name]; taken {
-		return fmt.Errorf("the router has a handler %q already: set Config.Name", f.config.Name)
-	}
-	router.AddConsumerHandler(f.config.Name, f.config.Outbox, lifecycle{f}, func(*message.Message) error { return nil })
-	return nil
+	return lifecycle.Add(router, f.config.Name, f.config.Outbox, routed{f}, f.logger)
 }
 
-// lifecycle is the forwarder as a subscriber whose subscription is its run.
-type lifecycle struct{ f *Forwarder }
+// routed is a forwarder that its router runs, and nobody else.
+type routed struct{ f *Forwarder }
 
-// Subscribe runs the forwarder until ctx ends. The channel is closed after the clean stop.
-func (l lifecycle) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	messages := make(chan *message.Message)
-	go func() {
-		defer close(messages)
-		if err := l.f.run(ctx); err != nil {
-			l.f.logger.Error("Postbox forwarder cannot run", err, nil)
-		}
-	}()
-	return messages, nil
-}
+// Run forwards until ctx ends.
+func (r routed) Run(ctx context.Context) error { return r.f.run(ctx) }
 
 // Close stops the forwarder.
-func (l lifecycle) Close() error { return l.f.Close() }
+func (r routed) Close() error { return r.f.Close() }

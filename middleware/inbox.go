@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -77,7 +76,7 @@ func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.Han
 	defer msg.SetContext(before) //nolint:contextcheck // the one it had
 	fresh, err := i.store.Once(ctx, key, func(ctx context.Context) error {
 		msg.SetContext(ctx)
-		return i.handle(ctx, msg, h)
+		return emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)
 	})
 	if err == nil {
 		return fresh, nil
@@ -108,30 +107,6 @@ func (i *Inbox) key(ctx context.Context, msg *message.Message) (inboxstore.Key, 
 		}
 	}
 	return key, nil
-}
-
-// handle runs the handler and writes what it returns to the outbox, all in the transaction of ctx.
-func (i *Inbox) handle(ctx context.Context, msg *message.Message, h message.HandlerFunc) (err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
-		}
-	}()
-	produced, err := h(msg)
-	if err != nil || len(produced) == 0 {
-		return err
-	}
-	topic := i.config.PublishTopic
-	if topic == "" {
-		topic = message.PublishTopicFromCtx(ctx)
-	}
-	if i.config.Outbox == nil || topic == "" {
-		return errors.New("inbox: the handler returned messages: set InboxConfig.Outbox, and PublishTopic unless the router knows one")
-	}
-	for _, out := range produced {
-		out.SetContext(ctx)
-	}
-	return i.config.Outbox.Publish(topic, produced...)
 }
 
 // failed records a failure. It returns nil where the message went to the dead letters, so that it is acked.

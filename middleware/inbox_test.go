@@ -221,7 +221,7 @@ func TestInbox_returned_messages_without_an_outbox_are_an_error(t *testing.T) {
 	database := testdb.SQLite(t)
 	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) { c.Outbox = nil })
 	_, err := inbox.Process(t.Context(), message.NewMessage("1", nil), handler(succeed))
-	require.ErrorContains(t, err, "set InboxConfig.Outbox")
+	require.ErrorContains(t, err, "configure an Outbox")
 }
 
 func TestInbox_pause_before_a_nack_ends_with_the_delivery(t *testing.T) {

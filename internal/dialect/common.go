@@ -28,6 +28,11 @@ SELECT id, lanes FROM {spools} WHERE name = ? {lock in share mode}`,
 		SpoolByID: `
 SELECT name, lanes FROM {spools} WHERE id = ?`,
 
+		PendingSpools: `
+SELECT s.name FROM {spools} s
+WHERE s.name LIKE ? AND EXISTS (SELECT 1 FROM {messages} m WHERE m.spool = s.id)
+ORDER BY s.name`,
+
 		Leave: `
 DELETE FROM {members} WHERE spool = ? AND holder = ?`,
 

@@ -15,7 +15,7 @@ const (
 	Conflict
 	// Unavailable errors mean that the server is away, is starting or shutting down, or is full.
 	Unavailable
-	// MissingTable errors mean that the migrations have not run.
+	// MissingTable errors of a statement of ours mean that the migrations have not run.
 	MissingTable
 )
 
@@ -74,6 +74,8 @@ func classifyMySQL(number uint16) ErrorKind {
 // classifySQLite reads the result code of SQLite, of which the low byte is the primary one.
 func classifySQLite(code int) ErrorKind {
 	switch code & 0xff {
+	case 1: // SQLITE_ERROR: a fault in the statement; ours have none but that their tables are not there
+		return MissingTable
 	case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
 		return Conflict
 	case 10, 13, 14: // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN

@@ -24,6 +24,7 @@ type Statements struct {
 	FindSpool     string // name → id, lanes
 	FindNewSpool  string // name → id, lanes, also where it was registered after the transaction began
 	SpoolByID     string // id → name, lanes
+	PendingSpools string // pattern of names → name of each that has messages
 	FillLanes     string // spool, lanes
 	Join          string // spool, holder, in flight, ttl: enters the member or renews it
 	Leave         string // spool, holder
@@ -89,7 +90,7 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names can be filled in at one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.Acquire, &s.Held, &s.ClearSuspect, &s.Control,
+		&s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.Acquire, &s.Held, &s.ClearSuspect, &s.Control,
 		&s.LoadPayload, &s.Retry, &s.CountStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,

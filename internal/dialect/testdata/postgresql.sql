@@ -10,6 +10,11 @@ SELECT id, lanes FROM postbox_spools WHERE name = $1
 -- SpoolByID
 SELECT name, lanes FROM postbox_spools WHERE id = $1
 
+-- PendingSpools
+SELECT s.name FROM postbox_spools s
+WHERE s.name LIKE $1 AND EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id)
+ORDER BY s.name
+
 -- FillLanes
 INSERT INTO postbox_lanes (spool, lane)
 SELECT $1, lane FROM generate_series(0, $2::integer - 1) AS lane

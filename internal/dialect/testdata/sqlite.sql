@@ -10,6 +10,11 @@ SELECT id, lanes FROM postbox_spools WHERE name = ?
 -- SpoolByID
 SELECT name, lanes FROM postbox_spools WHERE id = ?
 
+-- PendingSpools
+SELECT s.name FROM postbox_spools s
+WHERE s.name LIKE ? AND EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id)
+ORDER BY s.name
+
 -- FillLanes
 INSERT OR IGNORE INTO postbox_lanes (spool, lane)
 WITH RECURSIVE p (spool, lanes) AS (VALUES (?, ?)),

@@ -1,0 +1,39 @@
+package inboxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// ErrNoTables is returned where the tables are missing.
+var ErrNoTables = errors.New("the tables are not there, call postbox.Migrate first")
+
+// ClaimRetention returns how long the store remembers what was handled; not positive means for ever.
+func (s *Store) ClaimRetention() time.Duration { return s.config.ClaimRetention }
+
+// PendingQueues lists the queues that have messages, by their names. Whoever handles queues can find out with it whether
+// one is forgotten.
+func (s *Store) PendingQueues(ctx context.Context) ([]string, error) {
+	rows, err := s.db.QueryContext(ctx, s.statements.PendingSpools, queuePrefix+"%")
+	if dialect.Classify(err) == dialect.MissingTable {
+		return nil, fmt.Errorf("list queues: %w: %w", ErrNoTables, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var queues []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, fmt.Errorf("list queues: %w", err)
+		}
+		queues = append(queues, strings.TrimPrefix(name, queuePrefix))
+	}
+	return queues, rows.Err()
+}

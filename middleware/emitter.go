@@ -1,0 +1,41 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// emitter is where the messages go that a handler returns: with the handler's own writes, not after them.
+type emitter struct {
+	outbox message.Publisher
+	topic  string // that of the router where it is empty
+}
+
+// handle runs the handler and writes what it returns to the outbox, all in the transaction of ctx. A panic is an error
+// with its stack.
+func (e emitter) handle(ctx context.Context, msg *message.Message, h message.HandlerFunc) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
+		}
+	}()
+	produced, err := h(msg)
+	if err != nil || len(produced) == 0 {
+		return err
+	}
+	topic := e.topic
+	if topic == "" {
+		topic = message.PublishTopicFromCtx(ctx)
+	}
+	if e.outbox == nil || topic == "" {
+		return errors.New("the handler returned messages: configure an Outbox, and a PublishTopic unless the router knows one")
+	}
+	for _, out := range produced {
+		out.SetContext(ctx)
+	}
+	return e.outbox.Publish(topic, produced...)
+}

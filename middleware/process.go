@@ -1,0 +1,35 @@
+package middleware
+
+import (
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+)
+
+// Process is the middleware of a handler whose messages an [inboxstore.Subscriber] delivers. It tells the queue the
+// handler's error, or its panic with the stack, which a Nack cannot carry; and it writes the messages that the handler
+// returns to the outbox, in the transaction that the queue gives the handler if it is transactional: they commit with
+// the handler's writes and the end of the message. Without a transaction the outbox must allow autocommit, and a crash
+// in between handles the message again.
+//
+// It returns no messages to the router. It is safe for concurrent use. Add it before, so outside of, whatever else
+// works on the handler's messages, such as [Causation].
+type Process struct {
+	// Outbox takes the messages that the handler returns: a forwarder.Publisher. Without it, a handler that returns
+	// messages fails.
+	Outbox message.Publisher
+	// PublishTopic is where they go. Defaults to the publish topic of the router's handler.
+	PublishTopic string
+}
+
+// Middleware is the middleware as Watermill's router takes it.
+func (p Process) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		ctx := msg.Context()
+		err := emitter{p.Outbox, p.PublishTopic}.handle(ctx, msg, h)
+		if err != nil {
+			inboxstore.Fail(ctx, err)
+		}
+		return nil, err
+	}
+}

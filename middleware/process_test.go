@@ -1,0 +1,65 @@
+package middleware_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/middleware"
+)
+
+// Without a router: a handler of a queue whose writes, returned messages and end commit together.
+func TestProcess_G4_returned_messages_commit_with_the_end_of_the_message(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		database.Exec(t, "CREATE TABLE effects (id VARCHAR(100))")
+		store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = store.Close() })
+		outbox, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect}, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = outbox.Close() })
+		subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{
+			Transactional: true, Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond},
+		}, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = subscriber.Close() })
+		_, err = store.Defer(t.Context(), "payments", inboxstore.Key{MessageID: "1"}, message.NewMessage("1", nil))
+		require.NoError(t, err)
+		received, err := subscriber.Subscribe(t.Context(), "payments")
+		require.NoError(t, err)
+
+		failures := 0
+		process := middleware.Process{Outbox: outbox, PublishTopic: "receipts"}.Middleware(handler(func() error {
+			if failures++; failures <= 2 {
+				return errHandler
+			}
+			return nil
+		}))
+		for range 3 {
+			msg := <-received
+			produced, err := process(msg)
+			require.Empty(t, produced, "the router has nothing to publish")
+			if err != nil {
+				require.ErrorIs(t, err, errHandler)
+				msg.Nack()
+			} else {
+				msg.Ack()
+			}
+		}
+		require.Eventually(t, func() bool {
+			return database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE topic = 'payments'") == 0
+		}, patience, 2*time.Millisecond)
+		effects, receipts, dead := counts(t, database)
+		require.Equal(t, []int{1, 1, 0}, []int{effects, receipts, dead})
+		require.Equal(t, 2, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE error = ?", errHandler.Error()))
+	})
+}

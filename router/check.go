@@ -1,0 +1,53 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+)
+
+// checkTimeout bounds the check at start.
+const checkTimeout = 10 * time.Second
+
+// check returns an error where messages wait that nobody would handle. A database that is away is no reason not to
+// start: everything waits for it.
+func (r *Router) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	stored, err := r.config.Store.PendingQueues(ctx)
+	if errors.Is(err, inboxstore.ErrNoTables) {
+		return err
+	}
+	if err != nil {
+		r.logger.Error("Postbox could not check whether each queue has a handler", err, nil)
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	orphans := slices.DeleteFunc(stored, func(queue string) bool {
+		return slices.Contains(r.queues, queue) || slices.Contains(r.config.OtherQueues, queue)
+	})
+	if len(orphans) == 0 {
+		return nil
+	}
+	return fmt.Errorf("queues with messages and without a handler: %s: add a handler for each, or, "+
+		"where it runs in another process, name it in Config.OtherQueues", strings.Join(orphans, ", "))
+}
+
+// unused is the publisher of handlers that publish nothing.
+type unused struct{}
+
+// Publish refuses.
+func (unused) Publish(topic string, _ ...*message.Message) error {
+	return fmt.Errorf("publish to topic %q: the handler was added without a publish topic", topic)
+}
+
+// Close does nothing.
+func (unused) Close() error { return nil }

@@ -1,0 +1,74 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/middleware"
+)
+
+// Config says what the handlers of a router share.
+type Config struct {
+	// Store is the memory of the inboxes, and has the queues. Required.
+	Store *inboxstore.Store
+	// Outbox takes the messages that handlers return: a forwarder.Publisher, which stays open when the router closes.
+	// Needed by handlers with a publish topic.
+	Outbox message.Publisher
+
+	// Module names this service in the causation path of messages, which every handler then extends: see
+	// [middleware.Causation]. Defaults to none, and no path.
+	Module string
+	// MaxHops is the longest causation path. Defaults to 32.
+	MaxHops int
+
+	// LongestRedelivery is the longest time after which a broker of yours may deliver a message again, be it by a replay.
+	// The store must remember messages for longer, or a redelivery would be handled as something new. Defaults to 0,
+	// which checks nothing.
+	LongestRedelivery time.Duration
+	// OtherQueues are queues in the same tables whose handlers run in other processes. A queue that has messages and
+	// neither has a handler here nor stands in this list is an error at start, since nobody would handle them.
+	OtherQueues []string
+}
+
+// Validate returns all that is wrong with the configuration.
+func (c Config) Validate() error {
+	if c.Store == nil {
+		return errors.New("Store: is nil")
+	}
+	var problems []error
+	if kept := c.Store.ClaimRetention(); kept > 0 && kept < c.LongestRedelivery {
+		problems = append(problems, fmt.Errorf(
+			"LongestRedelivery: messages may come again after %s, and the store forgets them after %s: set inboxstore.Config.ClaimRetention above it",
+			c.LongestRedelivery, kept))
+	}
+	if c.Module == "" && c.MaxHops != 0 {
+		problems = append(problems, errors.New("MaxHops: set Module too"))
+	}
+	return errors.Join(problems...)
+}
+
+// DeferredConfig says how a handler that works later is fed and run.
+type DeferredConfig struct {
+	// Queue that the messages are stored in, which is for good: messages wait there under its name. Defaults to the
+	// name of the handler.
+	Queue string
+	// Defer says how messages are told apart, and what is stored with them.
+	Defer middleware.DeferConfig
+	// QueueConfig says how the queue is worked off. Its Mode is set by the method that adds the handler, and a handler
+	// with a publish topic is always transactional.
+	QueueConfig inboxstore.QueueConfig
+}
+
+// BatchConfig says how a batch handler is fed and run.
+type BatchConfig struct {
+	// Queue that the messages are stored in. Defaults to the name of the handler.
+	Queue string
+	// Defer says how messages are told apart, and what is stored with them.
+	Defer middleware.DeferConfig
+	// Batch says when messages are a batch, and how it is handled.
+	Batch inboxstore.BatchConfig
+}

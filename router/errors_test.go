@@ -1,0 +1,116 @@
+package router_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/router"
+)
+
+func noop(*message.Message) ([]*message.Message, error) { return nil, nil }
+
+func TestRouter_name_clashes_are_errors_not_panics(t *testing.T) {
+	t.Parallel()
+	s := newService(t, testdb.SQLite(t), nil)
+	_, err := s.router.AddInboxHandler("orders", "orders", s.broker, "", noop, middleware.InboxConfig{})
+	require.NoError(t, err)
+	_, err = s.router.AddInboxHandler("orders", "orders", s.broker, "", noop, middleware.InboxConfig{})
+	require.ErrorContains(t, err, `the router has a handler "orders" already`)
+	_, err = s.router.AddDeferredHandler("orders", "orders", s.broker, "", noop, router.DeferredConfig{})
+	require.ErrorContains(t, err, `the router has a handler "orders" already`)
+	for i, expected := range []string{"", "the router has a handler"} {
+		_, err := s.router.AddForwarder(s.database.DB, s.broker, forwarder.Config{Dialect: s.database.Dialect})
+		if i == 0 {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, expected)
+		}
+	}
+}
+
+func TestRouter_a_queue_has_one_handler(t *testing.T) {
+	t.Parallel()
+	s := newService(t, testdb.SQLite(t), nil)
+	_, err := s.router.AddDeferredHandler("one", "orders", s.broker, "", noop, router.DeferredConfig{Queue: "fraud"})
+	require.NoError(t, err)
+	_, err = s.router.AddSequentialHandler("two", "users", s.broker, "", noop, router.DeferredConfig{Queue: "fraud"})
+	require.ErrorContains(t, err, "use AddDeferral for a second topic")
+	_, err = s.router.AddBatchHandler("three", "users", s.broker, func(context.Context, []*message.Message) error { return nil },
+		router.BatchConfig{Queue: "fraud"})
+	require.ErrorContains(t, err, "use AddDeferral for a second topic")
+}
+
+// S0 0.11: no handler for a stored message is an error that somebody sees, never "done".
+func TestRouter_S0_0_11_missing_handler_for_a_stored_queue(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		s := newService(t, database, nil)
+		for _, queue := range []string{"fraud", "renamed since"} {
+			_, err := s.store.Defer(t.Context(), queue, inboxstore.Key{MessageID: queue}, message.NewMessage("1", nil))
+			require.NoError(t, err)
+		}
+		add := func(r *router.Router) {
+			_, err := r.AddDeferredHandler("fraud", "orders", s.broker, "", noop, router.DeferredConfig{})
+			require.NoError(t, err)
+		}
+		add(s.router)
+		err := s.router.Run(t.Context())
+		require.ErrorContains(t, err, "queues with messages and without a handler: renamed since: add a handler")
+
+		tolerant, err := router.New(nil, router.Config{Store: s.store, OtherQueues: []string{"renamed since"}}, nil)
+		require.NoError(t, err)
+		s.router = tolerant
+		add(tolerant)
+		s.run()
+		s.eventually("the one with a handler is worked off", func() bool {
+			return database.Count(t, "SELECT COUNT(*) FROM postbox_messages") == 1
+		})
+	})
+}
+
+func TestRouter_missing_tables_are_an_error_at_start(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	require.NoError(t, err)
+	r, err := router.New(nil, router.Config{Store: store}, nil)
+	require.NoError(t, err)
+	require.ErrorContains(t, r.Run(t.Context()), "call postbox.Migrate first")
+}
+
+func TestRouter_F9_claims_are_kept_for_longer_than_a_redelivery_takes(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect, ClaimRetention: time.Hour}, nil)
+	require.NoError(t, err)
+	_, err = router.New(nil, router.Config{Store: store, LongestRedelivery: 2 * time.Hour}, nil)
+	require.ErrorContains(t, err, "may come again after 2h0m0s, and the store forgets them after 1h0m0s: set inboxstore.Config.ClaimRetention")
+	_, err = router.New(nil, router.Config{Store: store, LongestRedelivery: time.Hour}, nil)
+	require.NoError(t, err)
+}
+
+func TestRouter_bad_wiring_says_what_to_do(t *testing.T) {
+	t.Parallel()
+	_, err := router.New(nil, router.Config{}, nil)
+	require.ErrorContains(t, err, "Store")
+	s := newService(t, testdb.SQLite(t), func(c *router.Config) { c.Outbox = nil })
+	_, err = s.router.AddInboxHandler("now", "orders", s.broker, "receipts", noop, middleware.InboxConfig{})
+	require.ErrorContains(t, err, "set Config.Outbox")
+	_, err = s.router.AddInboxHandler("now", "orders", nil, "", noop, middleware.InboxConfig{})
+	require.ErrorContains(t, err, "is nil")
+	_, err = s.router.AddBatchHandler("many", "orders", s.broker, nil, router.BatchConfig{})
+	require.ErrorContains(t, err, "is nil")
+	_, err = s.router.AddDeferredHandler("later", "orders", s.broker, "", noop, router.DeferredConfig{
+		QueueConfig: inboxstore.QueueConfig{Concurrency: -1},
+	})
+	require.ErrorContains(t, err, "Concurrency")
+}

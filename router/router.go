@@ -1,0 +1,223 @@
+package router
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
+	"github.com/postbox-go/watermill-postbox/middleware"
+)
+
+// Router adds the handlers of an inbox, and forwarders, to a Watermill router, each with its middleware in the right
+// order. Add them before the router runs. It is safe for concurrent use.
+type Router struct {
+	router    *message.Router
+	config    Config
+	causation *middleware.Causation // nil without a module
+	logger    watermill.LoggerAdapter
+
+	mu     sync.Mutex
+	queues []string // that have a handler here
+}
+
+// New returns a Router on an existing Watermill router, or on a new one, with default settings, where that is nil. A nil
+// logger logs nothing.
+//
+// A queue with messages that nobody handles lets the start of the router fail.
+func New(router *message.Router, config Config, logger watermill.LoggerAdapter) (*Router, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("router: invalid config: %w", err)
+	}
+	if logger == nil {
+		logger = watermill.NopLogger{}
+	}
+	if router == nil {
+		var err error
+		if router, err = message.NewRouter(message.RouterConfig{}, logger); err != nil {
+			return nil, fmt.Errorf("router: %w", err)
+		}
+	}
+	r := &Router{router: router, config: config, logger: logger}
+	if config.Module != "" {
+		var err error
+		r.causation, err = middleware.NewCausation(middleware.CausationConfig{Module: config.Module, MaxHops: config.MaxHops})
+		if err != nil {
+			return nil, fmt.Errorf("router: %w", err)
+		}
+	}
+	router.AddPlugin(func(*message.Router) error { return r.check(context.Background()) })
+	return r, nil
+}
+
+// Router returns the Watermill router.
+func (r *Router) Router() *message.Router { return r.router }
+
+// Run runs the Watermill router.
+func (r *Router) Run(ctx context.Context) error { return r.router.Run(ctx) }
+
+// Running is closed when the Watermill router runs.
+func (r *Router) Running() <-chan struct{} { return r.router.Running() }
+
+// Close closes the Watermill router, and with it what was added here: handlers end in peace, forwarders and batches hand
+// back what they hold.
+func (r *Router) Close() error { return r.router.Close() }
+
+// AddInboxHandler adds a handler that has its effect once a message, however often that is delivered: see
+// [middleware.Inbox]. The messages that it returns go to publishTopic through the outbox; "" for a handler that returns
+// none. Middleware added to the result works within the handler's transaction.
+func (r *Router) AddInboxHandler(
+	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config middleware.InboxConfig,
+) (*message.Handler, error) {
+	config.Outbox, config.PublishTopic = r.config.Outbox, publishTopic
+	inbox, err := middleware.NewInbox(r.config.Store, config, r.logger)
+	if err != nil {
+		return nil, fmt.Errorf("add inbox handler %q: %w", name, err)
+	}
+	added, err := r.add(name, topic, subscriber, publishTopic, handler)
+	if err != nil {
+		return nil, fmt.Errorf("add inbox handler %q: %w", name, err)
+	}
+	added.AddMiddleware(inbox.Middleware)
+	r.trace(added)
+	return added, nil
+}
+
+// AddDeferredHandler adds a handler whose messages are stored and acked at once, and handled later, each by itself and
+// in no order: [inboxstore.Single].
+func (r *Router) AddDeferredHandler(
+	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config DeferredConfig,
+) (*message.Handler, error) {
+	config.QueueConfig.Mode = inboxstore.Single
+	return r.addDeferred(name, topic, subscriber, publishTopic, handler, config)
+}
+
+// AddSequentialHandler adds a handler whose messages are stored and acked at once, and handled later, those of an
+// ordering key one at a time and in their order: [inboxstore.Sequential].
+func (r *Router) AddSequentialHandler(
+	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config DeferredConfig,
+) (*message.Handler, error) {
+	config.QueueConfig.Mode = inboxstore.Sequential
+	return r.addDeferred(name, topic, subscriber, publishTopic, handler, config)
+}
+
+func (r *Router) addDeferred(
+	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config DeferredConfig,
+) (*message.Handler, error) {
+	if config.Queue == "" {
+		config.Queue = name
+	}
+	if publishTopic != "" {
+		config.QueueConfig.Transactional = true
+	}
+	own, err := inboxstore.NewSubscriber(r.config.Store, config.QueueConfig, r.logger)
+	if err != nil {
+		return nil, fmt.Errorf("add deferred handler %q: %w", name, err)
+	}
+	if err := r.claim(config.Queue); err != nil {
+		return nil, fmt.Errorf("add deferred handler %q: %w", name, err)
+	}
+	if err := r.AddDeferral(storeName(name), topic, subscriber, config.Queue, config.Defer); err != nil {
+		return nil, fmt.Errorf("add deferred handler %q: %w", name, err)
+	}
+	added, err := r.add(name, config.Queue, own, publishTopic, handler)
+	if err != nil {
+		return nil, fmt.Errorf("add deferred handler %q: %w", name, err)
+	}
+	added.AddMiddleware(middleware.Process{Outbox: r.config.Outbox, PublishTopic: publishTopic}.Middleware)
+	r.trace(added)
+	return added, nil
+}
+
+// AddBatchHandler adds a handler whose messages are stored and acked at once, and handled later, many at a time: see
+// [inboxstore.Batch]. What it publishes it publishes itself, with the context that it gets.
+func (r *Router) AddBatchHandler(
+	name, topic string, subscriber message.Subscriber, handler inboxstore.BatchHandler, config BatchConfig,
+) (*inboxstore.Batch, error) {
+	if config.Queue == "" {
+		config.Queue = name
+	}
+	batch, err := inboxstore.NewBatch(r.config.Store, config.Queue, handler, config.Batch, r.logger)
+	if err != nil {
+		return nil, fmt.Errorf("add batch handler %q: %w", name, err)
+	}
+	if err := r.claim(config.Queue); err != nil {
+		return nil, fmt.Errorf("add batch handler %q: %w", name, err)
+	}
+	if err := r.AddDeferral(storeName(name), topic, subscriber, config.Queue, config.Defer); err != nil {
+		return nil, fmt.Errorf("add batch handler %q: %w", name, err)
+	}
+	if err := lifecycle.Add(r.router, name, config.Queue, batch, r.logger); err != nil {
+		return nil, fmt.Errorf("add batch handler %q: %w", name, err)
+	}
+	return batch, nil
+}
+
+// AddDeferral lets the messages of one more topic go to a queue that has a handler, under a name of its own.
+func (r *Router) AddDeferral(
+	name, topic string, subscriber message.Subscriber, queue string, config middleware.DeferConfig,
+) error {
+	store, err := middleware.DeferWith(r.config.Store, queue, config)
+	if err != nil {
+		return err
+	}
+	added, err := r.add(name, topic, subscriber, "", func(*message.Message) ([]*message.Message, error) { return nil, nil })
+	if err != nil {
+		return err
+	}
+	added.AddMiddleware(store)
+	return nil
+}
+
+// AddForwarder adds a forwarder from the outbox in db to the publisher, which stays open when the router closes.
+func (r *Router) AddForwarder(db *sql.DB, publisher message.Publisher, config forwarder.Config) (*forwarder.Forwarder, error) {
+	config.Router = r.router
+	return forwarder.New(db, publisher, config, r.logger)
+}
+
+// add adds a handler to the Watermill router. Nothing it returns gets to the router: the middleware sees to it.
+func (r *Router) add(
+	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc,
+) (*message.Handler, error) {
+	if subscriber == nil || handler == nil {
+		return nil, fmt.Errorf("handler %q: the subscriber or the handler is nil", name)
+	}
+	if err := lifecycle.Free(r.router, name); err != nil {
+		return nil, err
+	}
+	if publishTopic == "" {
+		return r.router.AddHandler(name, topic, subscriber, "", unused{}, handler), nil
+	}
+	if r.config.Outbox == nil {
+		return nil, fmt.Errorf("handler %q publishes to topic %q: set Config.Outbox", name, publishTopic)
+	}
+	return r.router.AddHandler(name, topic, subscriber, publishTopic, forwarder.KeepOpen(r.config.Outbox), handler), nil
+}
+
+// trace makes a handler extend the causation path, within its transaction.
+func (r *Router) trace(added *message.Handler) {
+	if r.causation != nil {
+		added.AddMiddleware(r.causation.Middleware)
+	}
+}
+
+// claim notes that a queue has a handler here. It must have one, since two would share its messages.
+func (r *Router) claim(queue string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Contains(r.queues, queue) {
+		return fmt.Errorf("the queue %q has a handler already: two would share its messages; use AddDeferral for a second topic", queue)
+	}
+	r.queues = append(r.queues, queue)
+	return nil
+}
+
+// storeName is the name of the handler that feeds another one's queue.
+func storeName(name string) string { return name + "_store" }

@@ -99,9 +99,6 @@ func (s *Store) appendInTx(ctx context.Context, db spool.Executor, query dialect
 	return err
 }
 
-// queuePrefix keeps the queues of inboxes apart from outboxes, which are spools of the same tables.
-const queuePrefix = "inbox "
-
 // queue returns the spool of a queue, which is opened once.
 func (s *Store) queue(name string) *spool.Spool {
 	s.queuesMu.Lock()
@@ -112,7 +109,7 @@ func (s *Store) queue(name string) *spool.Spool {
 // spoolOf is queue for whoever holds the lock.
 func (s *Store) spoolOf(name string) *spool.Spool {
 	if s.queues[name] == nil {
-		s.queues[name] = spool.New(s.statements, queuePrefix+name, s.config.Lanes)
+		s.queues[name] = spool.New(s.statements, spool.QueuePrefix+name, s.config.Lanes)
 	}
 	return s.queues[name]
 }

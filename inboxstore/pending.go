@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // ErrNoTables is returned where the tables are missing.
@@ -19,7 +20,7 @@ func (s *Store) ClaimRetention() time.Duration { return s.config.ClaimRetention 
 // PendingQueues lists the queues that have messages, by their names. Whoever handles queues can find out with it whether
 // one is forgotten.
 func (s *Store) PendingQueues(ctx context.Context) ([]string, error) {
-	rows, err := s.db.QueryContext(ctx, s.statements.PendingSpools, queuePrefix+"%")
+	rows, err := s.db.QueryContext(ctx, s.statements.PendingSpools, spool.QueuePrefix+"%")
 	if dialect.Classify(err) == dialect.MissingTable {
 		return nil, fmt.Errorf("list queues: %w: %w", ErrNoTables, err)
 	}
@@ -33,7 +34,7 @@ func (s *Store) PendingQueues(ctx context.Context) ([]string, error) {
 		if err := rows.Scan(&name); err != nil {
 			return nil, fmt.Errorf("list queues: %w", err)
 		}
-		queues = append(queues, strings.TrimPrefix(name, queuePrefix))
+		queues = append(queues, strings.TrimPrefix(name, spool.QueuePrefix))
 	}
 	return queues, rows.Err()
 }

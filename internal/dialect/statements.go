@@ -39,6 +39,7 @@ type Statements struct {
 
 	LoadPayload string // spool, state, lane, id → payload, metadata
 	Retry       string // delay, starts to take back, spool, state, lane, id, attempts so far, token
+	Advance     string // µs, again
 	CountStart  string // starts to add, spool, state, lane, id, starts so far, token
 	BuryMessage string // subject, error, spool, state, lane, id, token: copies it to the dead letters
 
@@ -55,7 +56,7 @@ type Statements struct {
 	RemoveDeadLetter string // id: only while it is not resolved
 	Resolve          string // reason, id
 	DeleteDeadLetter string // id
-	CountMessages    string // spool name, again → topic, pending, due, failing, oldest age in µs, dead, dead of inboxes; a topic may come twice
+	CountMessages    string // spool name, again → topic, pending, due, failing, parked, oldest age in µs, dead, dead of inboxes; a topic may come twice
 	InFlight         string // spool name → in flight of each live member
 
 	// Claims.
@@ -71,9 +72,37 @@ type Statements struct {
 	TakeChore        string // holder, ttl, name, holder
 	ChoreCursor      string // name → cursor
 	SaveChore        string // cursor, name, holder
-	PurgeDeadLetters string // retention, limit
+	PurgeDeadLetters string // spool, retention, limit
+	PurgeOthers      string // retention, limit: dead letters of no spool
 	PurgeFailures    string // retention, limit
+	PurgeHistory     string // spool, retention, limit
+	NextOfLetters    string // spool → the next one that has dead letters, or NULL, its settings, the history that its drainers keep
+	NextOfHistory    string // spool → the same for done messages
 	LeaveChore       string // name, holder
+
+	// What operators see, and what they say.
+
+	Spools          string // → id, name, lanes, paused at, settings, paused keys
+	LiveMembers     string // → spool, in flight
+	CountSpools     string // → spool, pending, due, failing, parked, oldest age in µs, dead, done; a spool may come three times
+	Account         string // spool → pending, done, dead, resolved
+	ChangeSpool     string // spool: lets its drainers notice
+	PauseSpool      string // spool
+	ResumeSpool     string // spool
+	SetSettings     string // settings, spool, settings again
+	PauseKey        string // spool, key hash, key
+	ResumeKey       string // spool, key hash
+	PausedKeys      string // spool → key, paused at
+	ParkedOfKey     string // spool, key hash, after id, limit → id
+	PendingMessage  string // spool, id → the columns of PendingMessages, payload, metadata
+	PendingMessages string // see Pending → state, lane, id, topic, message id, key, attempts, created at, due at, size
+	DoneMessage     string // spool, id → the columns of DoneMessages, payload, metadata
+	DoneMessages    string // see Done → those of PendingMessages, with StateDone, and done at instead of due at
+	LockMessage     string // spool, id → state, lane, 1 if parked; locks the row
+	SetDue          string // time or 0 for now, again, spool, state, lane, id
+	BuryWaiting     string // subject, error, spool, state, lane, id
+	RemoveMessage   string // spool, state, lane, id
+	KeepHistory     string // µs for which done messages are kept, spool, µs again
 
 	// Migrations.
 
@@ -91,11 +120,14 @@ type Statements struct {
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.Acquire, &s.Held, &s.ClearSuspect, &s.Control,
-		&s.LoadPayload, &s.Retry, &s.CountStart, &s.BuryMessage,
+		&s.LoadPayload, &s.Retry, &s.Advance, &s.CountStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,
 		&s.Claim, &s.RemoveClaim, &s.ClaimsPage, &s.PurgeClaims,
-		&s.AddChore, &s.TakeChore, &s.ChoreCursor, &s.SaveChore, &s.PurgeDeadLetters, &s.PurgeFailures, &s.LeaveChore,
+		&s.AddChore, &s.TakeChore, &s.ChoreCursor, &s.SaveChore, &s.PurgeDeadLetters, &s.PurgeOthers, &s.PurgeFailures, &s.PurgeHistory, &s.NextOfLetters, &s.NextOfHistory, &s.LeaveChore,
+		&s.Spools, &s.LiveMembers, &s.CountSpools, &s.Account, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.SetSettings,
+		&s.PauseKey, &s.ResumeKey, &s.PausedKeys, &s.ParkedOfKey, &s.PendingMessage, &s.PendingMessages, &s.DoneMessage, &s.DoneMessages,
+		&s.LockMessage, &s.SetDue, &s.BuryWaiting, &s.RemoveMessage, &s.KeepHistory,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.Notify,
 	} {
 		f(text)

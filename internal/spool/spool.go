@@ -15,8 +15,11 @@ import (
 // statementTimeout bounds each statement of ours: far more than one takes, and an end when a connection hangs.
 const statementTimeout = 30 * time.Second
 
-// MaxLanes keeps a fetch, which has a part for each lane, within SQLite's limit on compound statements.
-const MaxLanes = 256
+// MaxLanes is the most lanes that a spool can have.
+const MaxLanes = dialect.MaxLanes
+
+// QueuePrefix starts the names of the spools that are queues of an inbox, to keep them apart from outboxes.
+const QueuePrefix = "inbox "
 
 // Executor runs statements: a *sql.DB, *sql.Tx or *sql.Conn.
 type Executor interface {

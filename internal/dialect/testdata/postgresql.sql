@@ -61,6 +61,9 @@ UPDATE postbox_messages SET state = 2, available_at = (extract(epoch FROM clock_
 WHERE spool = $3 AND state = $4 AND lane = $5 AND id = $6 AND attempts = $7
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $8)
 
+-- Advance
+UPDATE postbox_messages SET available_at = available_at - $1, created_at = created_at - $2 WHERE available_at < 4611686018427387904
+
 -- CountStart
 UPDATE postbox_messages SET starts = starts + $1
 WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5 AND starts = $6
@@ -134,12 +137,13 @@ DELETE FROM postbox_dead_letters WHERE id = $1
 SELECT m.topic, COUNT(*),
        SUM(CASE WHEN m.state = 0 OR m.available_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - MIN(m.created_at), 0, 0
 FROM postbox_messages m
 WHERE m.spool = (SELECT id FROM postbox_spools WHERE name = $1)
 GROUP BY m.topic
 UNION ALL
-SELECT d.topic, 0, 0, 0, 0,
+SELECT d.topic, 0, 0, 0, 0, 0,
        SUM(CASE WHEN d.origin = 0 THEN 1 ELSE 0 END),
        SUM(CASE WHEN d.origin = 1 THEN 1 ELSE 0 END)
 FROM postbox_dead_letters d
@@ -180,14 +184,158 @@ UPDATE postbox_chores SET progress = $1 WHERE name = $2 AND holder = $3
 
 -- PurgeDeadLetters
 DELETE FROM postbox_dead_letters WHERE id IN (
-	SELECT id FROM postbox_dead_letters WHERE died_at < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) - $1::bigint ORDER BY died_at LIMIT $2)
+	SELECT id FROM postbox_dead_letters WHERE spool = $1 AND died_at < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) - $2::bigint ORDER BY died_at LIMIT $3)
+
+-- PurgeOthers
+DELETE FROM postbox_dead_letters WHERE id IN (
+	SELECT id FROM postbox_dead_letters WHERE spool IS NULL AND died_at < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) - $1::bigint ORDER BY died_at LIMIT $2)
 
 -- PurgeFailures
 DELETE FROM postbox_failures WHERE id IN (
 	SELECT id FROM postbox_failures WHERE failed_at < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) - $1::bigint ORDER BY failed_at LIMIT $2)
 
+-- PurgeHistory
+DELETE FROM postbox_history WHERE id IN (
+	SELECT id FROM postbox_history WHERE spool = $1 AND done_at < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) - $2::bigint ORDER BY done_at LIMIT $3)
+
+-- NextOfLetters
+SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
+FROM (SELECT MIN(spool) AS spool FROM postbox_dead_letters WHERE spool > $1) g
+LEFT JOIN postbox_spools s ON s.id = g.spool
+
+-- NextOfHistory
+SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
+FROM (SELECT MIN(spool) AS spool FROM postbox_history WHERE spool > $1) g
+LEFT JOIN postbox_spools s ON s.id = g.spool
+
 -- LeaveChore
 UPDATE postbox_chores SET expires_at = 0 WHERE name = $1 AND holder = $2
+
+-- Spools
+SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id)
+FROM postbox_spools s
+
+-- LiveMembers
+SELECT spool, in_flight FROM postbox_members WHERE expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+
+-- CountSpools
+SELECT m.spool, COUNT(*),
+       SUM(CASE WHEN m.state = 0 OR m.available_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - MIN(m.created_at), 0, 0
+FROM postbox_messages m
+GROUP BY m.spool
+UNION ALL
+SELECT d.spool, 0, 0, 0, 0, 0, COUNT(*), 0
+FROM postbox_dead_letters d
+WHERE d.origin = 0 AND d.resolved_at IS NULL AND d.spool IS NOT NULL
+GROUP BY d.spool
+UNION ALL
+SELECT h.spool, 0, 0, 0, 0, 0, 0, COUNT(*)
+FROM postbox_history h
+GROUP BY h.spool
+
+-- Account
+SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
+       (SELECT COUNT(*) FROM postbox_history h WHERE h.spool = s.id),
+       (SELECT COUNT(*) FROM postbox_dead_letters d WHERE d.spool = s.id AND d.origin = 0 AND d.resolved_at IS NULL),
+       (SELECT COUNT(*) FROM postbox_dead_letters d WHERE d.spool = s.id AND d.origin = 0 AND d.resolved_at IS NOT NULL)
+FROM postbox_spools s
+WHERE s.id = $1
+
+-- ChangeSpool
+UPDATE postbox_spools SET version = version + 1 WHERE id = $1
+
+-- PauseSpool
+UPDATE postbox_spools SET paused_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint WHERE id = $1 AND paused_at IS NULL
+
+-- ResumeSpool
+UPDATE postbox_spools SET paused_at = NULL WHERE id = $1 AND paused_at IS NOT NULL
+
+-- SetSettings
+UPDATE postbox_spools SET settings = $1 WHERE id = $2 AND settings <> $3
+
+-- PauseKey
+INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at) VALUES ($1, $2, $3, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
+
+-- ResumeKey
+DELETE FROM postbox_pauses WHERE spool = $1 AND key_hash = $2
+
+-- PausedKeys
+SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = $1 ORDER BY paused_at, key_hash
+
+-- ParkedOfKey
+SELECT m.id FROM postbox_messages m
+WHERE m.spool = $1 AND m.key_hash = $2 AND m.id > $3 AND m.state = 2 AND m.available_at >= 4611686018427387904
+ORDER BY m.id LIMIT $4
+
+-- PendingMessage
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size, m.payload, m.metadata
+FROM postbox_messages m
+WHERE m.spool = $1 AND m.id = $2
+  AND m.state IN (0, 1, 2)
+  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 255)::smallint))
+
+-- PendingMessages
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size
+FROM postbox_messages m
+WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4)
+  AND m.state >= $5 AND m.state <= $6 AND m.available_at >= $7 AND m.available_at < $8
+  AND ($9::text = '' OR m.topic = $10)
+  AND (octet_length($11::bytea) = 0 OR m.ordering_key = $12)
+  AND (octet_length($13::bytea) = 0 OR m.message_id = $14)
+ORDER BY m.state, m.lane, m.id
+LIMIT $15
+
+-- DoneMessage
+SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
+	octet_length(h.payload) + octet_length(h.metadata) AS size, h.payload, h.metadata
+FROM postbox_history h
+WHERE h.spool = $1 AND h.id = $2
+
+-- DoneMessages
+SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
+	octet_length(h.payload) + octet_length(h.metadata) AS size
+FROM postbox_history h
+WHERE h.spool = $1 AND h.done_at <= $2 AND (h.done_at < $3 OR h.id < $4)
+  AND h.done_at >= $5 AND h.done_at < $6
+  AND ($7::text = '' OR h.topic = $8)
+  AND (octet_length($9::bytea) = 0 OR h.ordering_key = $10)
+  AND (octet_length($11::bytea) = 0 OR h.message_id = $12)
+ORDER BY h.done_at DESC, h.id DESC
+LIMIT $13
+
+-- LockMessage
+SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END
+FROM postbox_messages m
+WHERE m.spool = $1 AND m.id = $2
+  AND m.state IN (0, 1, 2)
+  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 255)::smallint)) FOR UPDATE
+
+-- SetDue
+UPDATE postbox_messages SET
+	attempts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE attempts END,
+	starts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE starts END,
+	available_at = CASE WHEN $1::bigint > 0 THEN $2::bigint WHEN available_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint ELSE available_at END
+WHERE spool = $3 AND state = $4 AND lane = $5 AND id = $6
+
+-- BuryWaiting
+INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
+                            payload, metadata, created_at, died_at, attempts)
+SELECT 0, $1::bytea, $2::text, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+       m.payload, m.metadata, m.created_at, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, m.attempts
+FROM postbox_messages m
+WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6
+
+-- RemoveMessage
+DELETE FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4
+
+-- KeepHistory
+UPDATE postbox_spools SET history = $1 WHERE id = $2 AND history <> $3
 
 -- MigrateLock
 SELECT 1 FROM (SELECT pg_advisory_lock(hashtextextended($1, 0))) l

@@ -62,6 +62,9 @@ UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') *
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND attempts = ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
+-- Advance
+UPDATE postbox_messages SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904
+
 -- CountStart
 UPDATE postbox_messages SET starts = starts + ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND starts = ?
@@ -135,12 +138,13 @@ DELETE FROM postbox_dead_letters WHERE id = ?
 SELECT m.topic, COUNT(*),
        SUM(CASE WHEN m.state = 0 OR m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
        CAST(unixepoch('subsec') * 1000000 AS INTEGER) - MIN(m.created_at), 0, 0
 FROM postbox_messages m
 WHERE m.spool = (SELECT id FROM postbox_spools WHERE name = ?)
 GROUP BY m.topic
 UNION ALL
-SELECT d.topic, 0, 0, 0, 0,
+SELECT d.topic, 0, 0, 0, 0, 0,
        SUM(CASE WHEN d.origin = 0 THEN 1 ELSE 0 END),
        SUM(CASE WHEN d.origin = 1 THEN 1 ELSE 0 END)
 FROM postbox_dead_letters d
@@ -181,14 +185,154 @@ UPDATE postbox_chores SET progress = ? WHERE name = ? AND holder = ?
 
 -- PurgeDeadLetters
 DELETE FROM postbox_dead_letters WHERE id IN (
-	SELECT id FROM postbox_dead_letters WHERE died_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY died_at LIMIT ? + 0)
+	SELECT id FROM postbox_dead_letters WHERE spool = ? AND died_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY died_at LIMIT ? + 0)
+
+-- PurgeOthers
+DELETE FROM postbox_dead_letters WHERE id IN (
+	SELECT id FROM postbox_dead_letters WHERE spool IS NULL AND died_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY died_at LIMIT ? + 0)
 
 -- PurgeFailures
 DELETE FROM postbox_failures WHERE id IN (
 	SELECT id FROM postbox_failures WHERE failed_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY failed_at LIMIT ? + 0)
 
+-- PurgeHistory
+DELETE FROM postbox_history WHERE id IN (
+	SELECT id FROM postbox_history WHERE spool = ? AND done_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY done_at LIMIT ? + 0)
+
+-- NextOfLetters
+SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
+FROM (SELECT MIN(spool) AS spool FROM postbox_dead_letters WHERE spool > ?) g
+LEFT JOIN postbox_spools s ON s.id = g.spool
+
+-- NextOfHistory
+SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
+FROM (SELECT MIN(spool) AS spool FROM postbox_history WHERE spool > ?) g
+LEFT JOIN postbox_spools s ON s.id = g.spool
+
 -- LeaveChore
 UPDATE postbox_chores SET expires_at = 0 WHERE name = ? AND holder = ?
+
+-- Spools
+SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id)
+FROM postbox_spools s
+
+-- LiveMembers
+SELECT spool, in_flight FROM postbox_members WHERE expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+
+-- CountSpools
+SELECT m.spool, COUNT(*),
+       SUM(CASE WHEN m.state = 0 OR m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
+       CAST(unixepoch('subsec') * 1000000 AS INTEGER) - MIN(m.created_at), 0, 0
+FROM postbox_messages m
+GROUP BY m.spool
+UNION ALL
+SELECT d.spool, 0, 0, 0, 0, 0, COUNT(*), 0
+FROM postbox_dead_letters d
+WHERE d.origin = 0 AND d.resolved_at IS NULL AND d.spool IS NOT NULL
+GROUP BY d.spool
+UNION ALL
+SELECT h.spool, 0, 0, 0, 0, 0, 0, COUNT(*)
+FROM postbox_history h
+GROUP BY h.spool
+
+-- Account
+SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
+       (SELECT COUNT(*) FROM postbox_history h WHERE h.spool = s.id),
+       (SELECT COUNT(*) FROM postbox_dead_letters d WHERE d.spool = s.id AND d.origin = 0 AND d.resolved_at IS NULL),
+       (SELECT COUNT(*) FROM postbox_dead_letters d WHERE d.spool = s.id AND d.origin = 0 AND d.resolved_at IS NOT NULL)
+FROM postbox_spools s
+WHERE s.id = ?
+
+-- ChangeSpool
+UPDATE postbox_spools SET version = version + 1 WHERE id = ?
+
+-- PauseSpool
+UPDATE postbox_spools SET paused_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) WHERE id = ? AND paused_at IS NULL
+
+-- ResumeSpool
+UPDATE postbox_spools SET paused_at = NULL WHERE id = ? AND paused_at IS NOT NULL
+
+-- SetSettings
+UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
+
+-- PauseKey
+INSERT OR IGNORE INTO postbox_pauses (spool, key_hash, ordering_key, paused_at) VALUES (?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) 
+
+-- ResumeKey
+DELETE FROM postbox_pauses WHERE spool = ? AND key_hash = ?
+
+-- PausedKeys
+SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = ? ORDER BY paused_at, key_hash
+
+-- ParkedOfKey
+SELECT m.id FROM postbox_messages m
+WHERE m.spool = ? AND m.key_hash = ? AND m.id > ? AND m.state = 2 AND m.available_at >= 4611686018427387904
+ORDER BY m.id LIMIT ?
+
+-- PendingMessage
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size, m.payload, m.metadata
+FROM postbox_messages m
+WHERE m.spool = ? AND m.id = ?
+
+-- PendingMessages
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size
+FROM postbox_messages m
+WHERE m.spool = ? AND (m.state, m.lane, m.id) > (?, ?, ?)
+  AND m.state >= ? AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
+  AND (? = '' OR m.topic = ?)
+  AND (octet_length(?) = 0 OR m.ordering_key = ?)
+  AND (octet_length(?) = 0 OR m.message_id = ?)
+ORDER BY m.state, m.lane, m.id
+LIMIT ?
+
+-- DoneMessage
+SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
+	octet_length(h.payload) + octet_length(h.metadata) AS size, h.payload, h.metadata
+FROM postbox_history h
+WHERE h.spool = ? AND h.id = ?
+
+-- DoneMessages
+SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
+	octet_length(h.payload) + octet_length(h.metadata) AS size
+FROM postbox_history h
+WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
+  AND h.done_at >= ? AND h.done_at < ?
+  AND (? = '' OR h.topic = ?)
+  AND (octet_length(?) = 0 OR h.ordering_key = ?)
+  AND (octet_length(?) = 0 OR h.message_id = ?)
+ORDER BY h.done_at DESC, h.id DESC
+LIMIT ?
+
+-- LockMessage
+SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END
+FROM postbox_messages m
+WHERE m.spool = ? AND m.id = ?
+
+-- SetDue
+UPDATE postbox_messages SET
+	attempts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE attempts END,
+	starts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE starts END,
+	available_at = CASE WHEN ? > 0 THEN ? WHEN available_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN CAST(unixepoch('subsec') * 1000000 AS INTEGER) ELSE available_at END
+WHERE spool = ? AND state = ? AND lane = ? AND id = ?
+
+-- BuryWaiting
+INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
+                            payload, metadata, created_at, died_at, attempts)
+SELECT 0, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+       m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts
+FROM postbox_messages m
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
+
+-- RemoveMessage
+DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ?
+
+-- KeepHistory
+UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
 
 -- MigrateLock
 

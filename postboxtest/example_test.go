@@ -1,0 +1,46 @@
+package postboxtest_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	_ "modernc.org/sqlite"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/postboxtest"
+)
+
+// A test of a service that publishes an event with each order, and reminds its customers an hour later.
+func Example() {
+	testOrders := func(t *testing.T) {
+		db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/test.db?_txlock=immediate")
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.SetMaxOpenConns(1)
+		if err := postbox.Migrate(t.Context(), db, postbox.MigrateConfig{Dialect: postbox.SQLite}); err != nil {
+			t.Fatal(err)
+		}
+		kit := postboxtest.New(t, db, postboxtest.Config{Dialect: postbox.SQLite})
+
+		placeOrder(t.Context(), db)
+		if events := kit.Published("orders"); len(events) != 1 {
+			t.Errorf("%d events for one order", len(events))
+		}
+
+		kit.Advance(time.Hour)
+		reminders := kit.Drain("reminders", inboxstore.QueueConfig{}, func(msg *message.Message) error { return remind(msg) })
+		if reminders != 1 {
+			t.Errorf("%d reminders", reminders)
+		}
+	}
+	_ = testOrders
+}
+
+// What the service does is not the matter here.
+func placeOrder(context.Context, *sql.DB) {}
+func remind(*message.Message) error       { return nil }

@@ -1,0 +1,217 @@
+package postboxtest
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/middleware"
+)
+
+const (
+	// patience is how long a drain may take before the test fails.
+	patience = time.Minute
+	// glance is the pause between two looks at whether a drain is through.
+	glance = 2 * time.Millisecond
+)
+
+// Config says where the tables are. The zero value of a field but Dialect is the default place.
+type Config struct {
+	// Dialect of the database. Required.
+	Dialect postbox.Dialect
+	// Tables says where the tables are.
+	Tables postbox.Tables
+	// Outbox is the name of the outbox. Defaults to "outbox".
+	Outbox string
+	// Lanes is the number of lanes of the outbox and of the queues. Defaults to 32.
+	Lanes int
+}
+
+// Kit is the helpers for one test and its database, which no service works off meanwhile but the test itself. It is
+// safe for concurrent use.
+type Kit struct {
+	tb         testing.TB
+	db         *sql.DB
+	config     Config
+	statements *dialect.Statements
+	store      *inboxstore.Store
+
+	mu        sync.Mutex
+	published map[string][]*message.Message
+}
+
+// New returns a kit on the test's database, whose tables [postbox.Migrate] has made.
+func New(tb testing.TB, db *sql.DB, config Config) *Kit {
+	tb.Helper()
+	if config.Outbox == "" {
+		config.Outbox = forwarder.DefaultOutbox
+	}
+	if config.Lanes == 0 {
+		config.Lanes = forwarder.DefaultLanes
+	}
+	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	if err != nil {
+		tb.Fatalf("postboxtest: %s", err)
+	}
+	store, err := inboxstore.New(db, inboxstore.Config{Dialect: config.Dialect, Tables: config.Tables, Lanes: config.Lanes}, nil)
+	if err != nil {
+		tb.Fatalf("postboxtest: %s", err)
+	}
+	tb.Cleanup(func() { _ = store.Close() })
+	return &Kit{tb: tb, db: db, config: config, statements: statements, store: store, published: map[string][]*message.Message{}}
+}
+
+// Published works off the outbox and returns what has been published to the topic since the kit was made, in that
+// order. A message with a delay is not among it before [Kit.Advance].
+func (k *Kit) Published(topic string) []*message.Message {
+	k.tb.Helper()
+	f, err := forwarder.New(k.db, collector{k}, forwarder.Config{
+		Dialect: k.config.Dialect, Tables: k.config.Tables, Outbox: k.config.Outbox, Lanes: k.config.Lanes, Concurrency: 1,
+		DeadLetterRetention: -1,
+	}, nil)
+	if err != nil {
+		k.tb.Fatalf("postboxtest: %s", err)
+	}
+	k.drain(k.config.Outbox, false, f.Run)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]*message.Message(nil), k.published[topic]...)
+}
+
+// collector is where the kit publishes to.
+type collector struct{ k *Kit }
+
+// Publish notes messages.
+func (c collector) Publish(topic string, messages ...*message.Message) error {
+	c.k.mu.Lock()
+	defer c.k.mu.Unlock()
+	c.k.published[topic] = append(c.k.published[topic], messages...)
+	return nil
+}
+
+// Close does nothing.
+func (collector) Close() error { return nil }
+
+// Drain lets the handler handle all messages of a queue that are due, and those that become due by it, and returns how
+// often it ran. A message that fails waits for its next attempt, as the config says: let time pass with [Kit.Advance].
+// Messages that the handler returns are an error, publish them with the message's context.
+func (k *Kit) Drain(queue string, config inboxstore.QueueConfig, handler message.NoPublishHandlerFunc) int {
+	k.tb.Helper()
+	subscriber, err := inboxstore.NewSubscriber(k.store, config, nil)
+	if err != nil {
+		k.tb.Fatalf("postboxtest: %s", err)
+	}
+	handle := middleware.Process{}.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		return nil, handler(msg)
+	})
+	var mu sync.Mutex
+	ran := 0
+	k.drain(spool.QueuePrefix+queue, config.Mode == inboxstore.Single, func(ctx context.Context) error {
+		received, err := subscriber.Subscribe(ctx, queue)
+		if err != nil {
+			return err
+		}
+		var handlers sync.WaitGroup
+		defer handlers.Wait()
+		for msg := range received {
+			handlers.Go(func() {
+				mu.Lock()
+				ran++
+				mu.Unlock()
+				if _, err := handle(msg); err != nil {
+					msg.Nack()
+				} else {
+					msg.Ack()
+				}
+			})
+		}
+		return nil
+	})
+	_ = subscriber.Close() // it has no other error than a second close would
+	return ran
+}
+
+// WaitIdle waits until no message of a queue can be handled now, while the test's own service works it off: those that
+// wait for their time or their next attempt, or behind such a one of their key, may remain.
+func (k *Kit) WaitIdle(queue string) {
+	k.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	k.idle(ctx, spool.QueuePrefix+queue, false)
+}
+
+// Advance lets so much time pass for all messages in the database: delays and pauses before another attempt become
+// shorter, waiting batches older.
+func (k *Kit) Advance(d time.Duration) {
+	k.tb.Helper()
+	if _, err := k.db.ExecContext(context.Background(), k.statements.Advance, d.Microseconds(), d.Microseconds()); err != nil {
+		k.tb.Fatalf("postboxtest: advance: %s", err)
+	}
+}
+
+// DeadLetters returns the dead letters that nobody has resolved, whole, at most 1000.
+func (k *Kit) DeadLetters() []admin.DeadLetter {
+	k.tb.Helper()
+	operator, err := admin.New(k.db, admin.Config{Dialect: k.config.Dialect, Tables: k.config.Tables, Outbox: k.config.Outbox}, nil)
+	if err != nil {
+		k.tb.Fatalf("postboxtest: %s", err)
+	}
+	letters, err := operator.DeadLetters(context.Background(), admin.Filter{Limit: admin.MaxLimit})
+	if err != nil {
+		k.tb.Fatalf("postboxtest: %s", err)
+	}
+	for i := range letters {
+		whole, err := operator.DeadLetter(context.Background(), letters[i].ID)
+		if err != nil {
+			k.tb.Fatalf("postboxtest: %s", err)
+		}
+		letters[i] = *whole
+	}
+	return letters
+}
+
+// drain runs something that works a spool off until nothing of it can be handled now.
+func (k *Kit) drain(name string, unordered bool, run func(ctx context.Context) error) {
+	k.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	k.idle(ctx, name, unordered)
+	cancel()
+	if err := <-done; err != nil {
+		k.tb.Fatalf("postboxtest: %s", err)
+	}
+}
+
+// idle waits for that.
+func (k *Kit) idle(ctx context.Context, name string, unordered bool) {
+	k.tb.Helper()
+	watched := spool.New(k.statements, name, k.config.Lanes)
+	pause := time.NewTicker(glance)
+	defer pause.Stop()
+	for {
+		busy, err := watched.Runnable(ctx, k.db, unordered)
+		switch {
+		case err != nil:
+			k.tb.Fatalf("postboxtest: %s", err)
+		case !busy:
+			return
+		}
+		select {
+		case <-ctx.Done():
+			k.tb.Fatalf("postboxtest: %q is not worked off after %s", name, patience)
+		case <-pause.C:
+		}
+	}
+}

@@ -22,7 +22,7 @@ type CausationConfig struct {
 	// Module is the name of whoever handles. Required; the same for all handlers of a module.
 	Module string
 	// EventType names what a message is. Defaults to its metadata "name", which Watermill's CQRS marshalers set, and
-	// without it to the topic that the router's handler subscribes to.
+	// without it to the topic that the message came from, which for a deferred one is not that of the handler.
 	EventType func(msg *message.Message) string
 	// MaxHops is how many hops a path may have: a message at the end of so many is not handled any more. It must be
 	// longer than any chain you mean, and the shorter it is, the less a loop does before it ends. Raise it before you
@@ -33,7 +33,7 @@ type CausationConfig struct {
 func (c *CausationConfig) setDefaults() {
 	if c.EventType == nil {
 		c.EventType = func(msg *message.Message) string {
-			return cmp.Or(msg.Metadata.Get(eventName), message.SubscribeTopicFromCtx(msg.Context()))
+			return cmp.Or(msg.Metadata.Get(eventName), msg.Metadata.Get(postbox.SourceTopic), message.SubscribeTopicFromCtx(msg.Context()))
 		}
 	}
 	c.MaxHops = cmp.Or(c.MaxHops, DefaultMaxHops)

@@ -41,18 +41,19 @@ func (c Config) Validate() error {
 	return err
 }
 
-// Admin inspects the tables of Postbox and deals with dead letters. It is safe for concurrent use, also by several
-// processes, and holds nothing that must be closed.
+// Admin inspects the tables of Postbox, deals with dead letters, and tells outboxes and queues what to do. It is safe for
+// concurrent use, also by several processes, and holds nothing that must be closed.
 type Admin struct {
 	db         *sql.DB
 	config     Config
 	statements *dialect.Statements
 	letters    *spool.Letters
+	operator   *spool.Operator
 	logger     watermill.LoggerAdapter
 }
 
-// New returns an Admin on the database, which it does not contact yet. The logger hears of each letter that was
-// requeued, resolved or deleted; nil means none.
+// New returns an Admin on the database, which it does not contact yet. The logger hears of each thing that was done; nil
+// means none.
 func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Admin, error) {
 	if db == nil {
 		return nil, errors.New("admin: db is nil")
@@ -67,14 +68,15 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Admin, err
 	}
 	return &Admin{
 		db: db, config: config, statements: statements, logger: logger,
-		letters: spool.NewLetters(db, statements, config.Outbox, logger),
+		letters:  spool.NewLetters(db, statements, config.Outbox, logger),
+		operator: spool.NewOperator(db, statements, logger),
 	}, nil
 }
 
 // TopicStats counts the messages of one topic.
 type TopicStats struct {
 	Topic string
-	// Pending is the number of messages in the outbox that are neither published nor dead. The following three are
+	// Pending is the number of messages in the outbox that are neither published nor dead. The following four are
 	// parts of it, and overlap.
 	Pending int
 	// Due is those that need not wait: neither for the time that their producer asked for nor for their next attempt.
@@ -84,6 +86,8 @@ type TopicStats struct {
 	InFlight int
 	// Failing is those with a failed attempt.
 	Failing int
+	// Parked is those that have used up their attempts and wait for an operator, which an outbox has none of.
+	Parked int
 	// Dead is the number of dead letters of the outbox that nobody has resolved.
 	Dead int
 	// DeadInbox is the number of unresolved dead letters of all inboxes with the same tables, for messages of this

@@ -55,7 +55,8 @@ type DeadLetter struct {
 
 // Failure is one failed attempt.
 type Failure struct {
-	// Attempt counts from 1. An entry with 0 says that an operator requeued the message; attempts count again from it.
+	// Attempt counts from 1. An entry with 0 tells in Error what an operator did: requeue the message, resume it, so that
+	// attempts count again from there, or bury it.
 	Attempt int
 	// At is when it failed, by the database's clock.
 	At    time.Time
@@ -134,7 +135,7 @@ func (a *Admin) RequeueAll(ctx context.Context, filter Filter) (int, error) {
 // reason stays then. A resolved letter cannot be requeued.
 func (a *Admin) Resolve(ctx context.Context, id int64, reason string) error {
 	if strings.TrimSpace(reason) == "" {
-		return fmt.Errorf("admin: resolve dead letter %d: the reason is missing", id)
+		return fmt.Errorf("admin: resolve dead letter %d: %w", id, errNoReason)
 	}
 	if err := a.letters.Resolve(ctx, id, reason); err != nil {
 		return fmt.Errorf("admin: %w", err)

@@ -4,11 +4,15 @@ import "github.com/postbox-go/watermill-postbox/internal/spool"
 
 var (
 	// ErrNotFound is returned where there is no dead letter with that id: there never was one, or it has been
-	// requeued or deleted, maybe by somebody else at the same moment.
-	ErrNotFound = spool.ErrLetterNotFound
+	// requeued or deleted, maybe by somebody else at the same moment. The same goes for messages, which are handled
+	// besides. It is returned too where there is no outbox or queue of a name; then the error says which there are.
+	ErrNotFound = spool.ErrNotFound
 	// ErrResolved is returned where a dead letter is resolved already and so can be neither resolved nor requeued.
 	ErrResolved = spool.ErrLetterResolved
 	// ErrStuck is returned where a dead letter cannot be requeued as it is, and the error says why: its inbox has no
 	// outbox, its outbox is not there any more, or its metadata cannot be read. The letter stays.
 	ErrStuck = spool.ErrLetterStuck
+	// ErrReady is returned where a message that is handled as soon as possible, and may be in a handler already, shall
+	// wait for something else.
+	ErrReady = spool.ErrReady
 )

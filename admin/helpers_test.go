@@ -2,8 +2,10 @@ package admin_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +35,7 @@ type bench struct {
 	database   *testdb.Database
 	statements *dialect.Statements
 	outbox     *spool.Spool
+	target     admin.Target
 	admin      *admin.Admin
 }
 
@@ -45,6 +48,7 @@ func newBench(t *testing.T, database *testdb.Database) *bench {
 	require.NoError(t, err)
 	// A name of its own, since a bell is rung by name for the whole process.
 	b := &bench{T: t, database: database, statements: statements, outbox: spool.New(statements, "outbox "+t.Name(), lanes)}
+	b.target = admin.Outbox(b.outbox.Name())
 	b.admin = b.operator(database)
 	return b
 }
@@ -111,12 +115,24 @@ func (b *bench) drain(do func(m *spool.Message) error) (h *handler, stop func())
 
 func (b *bench) drainPolling(least, most time.Duration, do func(m *spool.Message) error) (h *handler, stop func()) {
 	b.Helper()
-	h = &handler{do: do, handled: map[string]int{}}
-	drainer := spool.NewDrainer(b.database.DB, spool.New(b.statements, b.outbox.Name(), lanes), h, spool.Config{
-		Holder: b.Name(), Process: "forwarder", PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 1,
-		PollMin: least, PollMax: most, Lease: 5 * time.Second, Renew: 20 * time.Millisecond,
+	h = newHandler(do)
+	return h, b.drainWith(b.database.DB, h, func(c *spool.Config) { c.PollMin, c.PollMax = least, most })
+}
+
+func newHandler(do func(m *spool.Message) error) *handler {
+	return &handler{do: do, handled: map[string]int{}}
+}
+
+// drainWith starts a drainer, as another process would have it, with a configuration that the test changes.
+func (b *bench) drainWith(db *sql.DB, h spool.Handler, change func(*spool.Config)) (stop func()) {
+	b.Helper()
+	config := spool.Config{
+		Holder: b.Name() + postbox.NewMessageID(), Process: "forwarder", PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 1,
+		PollMin: time.Millisecond, PollMax: 20 * time.Millisecond, Lease: 5 * time.Second, Renew: 20 * time.Millisecond,
 		Retry: postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond}.WithDefaults(2), Close: 5 * time.Second,
-	}, watermill.NopLogger{})
+	}
+	change(&config)
+	drainer := spool.NewDrainer(db, spool.New(b.statements, b.outbox.Name(), lanes), h, config, watermill.NopLogger{})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- drainer.Run(ctx) }()
@@ -126,7 +142,7 @@ func (b *bench) drainPolling(least, most time.Duration, do func(m *spool.Message
 	})
 	b.Cleanup(stop)
 	<-drainer.Ready()
-	return h, stop
+	return stop
 }
 
 // bury lets all messages of the outbox die.
@@ -208,4 +224,15 @@ func ids(letters []admin.DeadLetter) []string {
 		list = append(list, letter.MessageID)
 	}
 	return list
+}
+
+// withoutSearchPath returns a DSN of PostgreSQL that finds no table without its schema.
+func withoutSearchPath(t *testing.T, dsn string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	query := u.Query()
+	query.Del("search_path")
+	u.RawQuery = query.Encode()
+	return u.String()
 }

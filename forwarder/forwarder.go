@@ -141,12 +141,10 @@ func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 		transfer := newTransfer(f.db, f.statements, f.spool, source, postbox.OrderingKey, f.logger)
 		beside.Go(func() { transfer.Run(ctx) })
 	}
-	if f.config.DeadLetterRetention > 0 {
-		cleaner := spool.NewCleaner(f.db, f.statements, f.drainerConfig().Holder, spool.CleanerConfig{
-			DeadLetters: f.config.DeadLetterRetention, Failures: f.config.DeadLetterRetention,
-		}, f.logger)
-		beside.Go(func() { cleaner.Run(ctx) })
-	}
+	cleaner := spool.NewCleaner(f.db, f.statements, f.drainerConfig().Holder, spool.CleanerConfig{
+		DeadLetters: f.config.DeadLetterRetention, Failures: f.config.DeadLetterRetention, History: true,
+	}, f.logger)
+	beside.Go(func() { cleaner.Run(ctx) })
 }
 
 // Running is closed when the forwarder has opened the outbox and looked at it for the first time.

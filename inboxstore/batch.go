@@ -114,9 +114,6 @@ func (b batches) Excluded() []string { return b.queue.excluded() }
 // Handle handles a batch, and finds out which of its messages fail.
 func (b batches) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	outcomes := make([]spool.Outcome, len(batch))
-	if !b.queue.circuits.Allow(b.queue.name) {
-		return postponed(outcomes)
-	}
 	r := &bisection{batch: b.Batch, all: batch, outcomes: outcomes, waiting: map[int64]bool{}}
 	r.handle(ctx, indices(len(batch)))
 	return outcomes

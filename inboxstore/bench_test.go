@@ -17,7 +17,7 @@ import (
 // BenchmarkDefer bounds what a commit costs a delivery: all of it when deliveries come one after the other, a part of
 // it when 64 come at a time.
 func BenchmarkDefer(b *testing.B) {
-	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) {
+	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
 		database.Migrate(b)
 		store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
 		require.NoError(b, err)

@@ -70,42 +70,37 @@ func (b *bisection) handle(ctx context.Context, part []int) {
 	if len(part) == 0 {
 		return
 	}
+	queue := b.batch.queue
+	if !queue.circuits.Allow(queue.name) { // an outage
+		b.set(part, spool.Outcome{Verdict: spool.Postpone})
+		return
+	}
 	messages, err := b.batch.call(ctx, b.messages(part))
 	if err == nil {
 		b.done(part)
 		return
 	}
-	var ofHandler *HandlerError
-	if ctx.Err() != nil || !errors.As(err, &ofHandler) {
-		b.end(ctx, part, err)
+	if outcome, faultless := queue.faultless(ctx, err); faultless {
+		b.set(part, outcome)
 		return
 	}
+	queue.circuits.Reached(queue.name)
 	var partial *BatchError
 	switch {
-	case errors.As(ofHandler.Err, &partial) && partial.names(messages):
+	case errors.As(err, &partial) && partial.names(messages):
 		b.partial(ctx, part, messages, partial)
 	case len(part) == 1:
 		b.end(ctx, part, err)
 	default:
-		b.halves(ctx, part, err)
+		middle := len(part) / 2
+		b.handle(ctx, part[:middle])
+		b.handle(ctx, part[middle:])
 	}
 }
 
 // names says whether the error names one of these messages, and not others of the handler's own making.
 func (e *BatchError) names(messages []*message.Message) bool {
 	return slices.ContainsFunc(messages, func(msg *message.Message) bool { return e.failed[msg] != nil })
-}
-
-// halves splits a part that failed, unless an outage did it.
-func (b *bisection) halves(ctx context.Context, part []int, err error) {
-	queue := b.batch.queue
-	if outcome, outage := queue.outageOf(err); outage {
-		b.set(part, outcome)
-		return
-	}
-	middle := len(part) / 2
-	b.handle(ctx, part[:middle])
-	b.handle(ctx, part[middle:])
 }
 
 // partial obeys a handler that says what failed.

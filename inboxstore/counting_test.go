@@ -6,14 +6,29 @@ import (
 	"database/sql/driver"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
 // appends counts the statements that insert messages. Each is a commit: those outside of a transaction are one by
-// themselves, and no transaction of an ingest has two.
-type appends struct{ all, inTx atomic.Int64 }
+// themselves, and no transaction of an ingest has two. It counts too the statements that look up claims, and, once the
+// database is away, the attempts to connect.
+type appends struct {
+	all, inTx atomic.Int64
+	lookups   atomic.Int64
+	away      atomic.Bool
+	refused   atomic.Int64
+}
+
+// lost is the error of a connection to a database that is away.
+func (a *appends) lost() error {
+	if a.away.Load() {
+		return driver.ErrBadConn
+	}
+	return nil
+}
 
 // counted returns another handle on the database, and what is counted there.
 func counted(t *testing.T, database *testdb.Database) (*sql.DB, *appends) {
@@ -34,6 +49,10 @@ type countingConnector struct {
 func (c countingConnector) Driver() driver.Driver { return c.database }
 
 func (c countingConnector) Connect(context.Context) (driver.Conn, error) {
+	if c.count.away.Load() {
+		c.count.refused.Add(1)
+		return nil, syscall.ECONNREFUSED
+	}
 	conn, err := c.database.Open(c.dsn)
 	return &countingConn{Conn: conn, count: c.count}, err
 }
@@ -46,11 +65,17 @@ type countingConn struct {
 }
 
 func (c *countingConn) Prepare(query string) (driver.Stmt, error) {
+	if err := c.count.lost(); err != nil {
+		return nil, err
+	}
 	stmt, err := c.Conn.Prepare(query)
-	return countingStmt{Stmt: stmt, conn: c, appends: strings.Contains(query, "INSERT INTO postbox_messages")}, err
+	return countingStmt{Stmt: stmt, conn: c, query: query}, err
 }
 
 func (c *countingConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
+	if err := c.count.lost(); err != nil {
+		return nil, err
+	}
 	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, options)
 	c.inTx = err == nil
 	return countingTx{Tx: tx, conn: c}, err
@@ -73,26 +98,34 @@ func (x countingTx) Rollback() error {
 
 type countingStmt struct {
 	driver.Stmt
-	conn    *countingConn
-	appends bool
+	conn  *countingConn
+	query string
 }
 
 func (s countingStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	s.counted()
+	if err := s.conn.count.lost(); err != nil {
+		return nil, err
+	}
 	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
 }
 
 func (s countingStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	s.counted()
+	if err := s.conn.count.lost(); err != nil {
+		return nil, err
+	}
 	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 }
 
 func (s countingStmt) counted() {
-	if !s.appends {
-		return
+	if strings.HasPrefix(s.query, "SELECT claim_key FROM postbox_claims WHERE claim_key IN") {
+		s.conn.count.lookups.Add(1)
 	}
-	s.conn.count.all.Add(1)
-	if s.conn.inTx {
-		s.conn.count.inTx.Add(1)
+	if strings.Contains(s.query, "INSERT INTO postbox_messages") {
+		s.conn.count.all.Add(1)
+		if s.conn.inTx {
+			s.conn.count.inTx.Add(1)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package inboxstore_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,12 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -280,17 +283,65 @@ func TestDefer_G12_closed_store(t *testing.T) {
 	})
 }
 
-// Polling is slow here: what makes it fast is the bell in the same process and NOTIFY in another one.
-func TestDefer_wakes_the_subscriber(t *testing.T) {
+// bell publishes what a queue gives to it.
+type bell chan string
+
+func (b bell) Publish(_ string, messages ...*message.Message) error {
+	for _, msg := range messages {
+		b <- msg.UUID
+	}
+	return nil
+}
+
+func (b bell) Close() error { return nil }
+
+// A queue is a spool, and so a forwarder can drain it, which can be told to look once an hour.
+func TestDefer_wakes_who_drains_the_queue_in_the_same_process(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		store := storeFor(t, database.Migrate(t), database.DB, nil)
-		received, err := subscriberFor(t, store).Subscribe(t.Context(), "q")
-		require.NoError(t, err)
-		for i := range 20 {
-			_, err := deferred(t.Context(), store, strconv.Itoa(i))
-			require.NoError(t, err)
-			(<-received).Ack()
+	database := testdb.SQLite(t).Migrate(t)
+	store := storeFor(t, database, database.DB, nil)
+	rung := make(bell)
+	drain, err := forwarder.New(database.Open(t), rung, forwarder.Config{
+		Dialect: database.Dialect, Outbox: "inbox bell", PollMin: time.Hour, PollMax: time.Hour,
+	}, nil)
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- drain.Run(context.Background()) }()
+	<-drain.Running()
+	for i := range 10 {
+		id := strconv.Itoa(i)
+		deliver := func(ctx context.Context) error {
+			_, err := store.Defer(ctx, "bell", deferKey(id), message.NewMessage(id, nil))
+			return err
 		}
-	})
+		if i%2 == 0 {
+			err = deliver(t.Context())
+		} else {
+			err = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error { return deliver(ctx) })
+		}
+		require.NoError(t, err)
+		require.Equal(t, id, <-rung)
+	}
+	require.NoError(t, drain.Close())
+	require.NoError(t, <-done)
+}
+
+func TestDefer_notifies_other_processes_unless_turned_off(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t).Migrate(t)
+	silent, loud := "silent "+postbox.NewMessageID(), "loud "+postbox.NewMessageID() // the server has one set of channels
+	listener := pq.NewListener(database.DSN, time.Millisecond, time.Second, nil)
+	defer func() { require.NoError(t, listener.Close()) }()
+	for _, channel := range []string{"postbox_inbox " + silent, "postbox_inbox " + loud, "end of " + loud} {
+		require.NoError(t, listener.Listen(channel))
+	}
+	for _, queue := range []string{silent, loud} {
+		store := storeFor(t, database, database.DB, func(c *inboxstore.Config) { c.DisableNotify = queue == silent })
+		_, err := store.Defer(t.Context(), queue, deferKey(queue), message.NewMessage("1", nil))
+		require.NoError(t, err)
+		require.NoError(t, store.Close(), "waits for the NOTIFY")
+	}
+	database.Exec(t, "SELECT pg_notify(?, '')", "end of "+loud)
+	require.Equal(t, "postbox_inbox "+loud, (<-listener.Notify).Channel)
+	require.Equal(t, "end of "+loud, (<-listener.Notify).Channel)
 }

@@ -66,26 +66,8 @@ func (d *delivery) Excluded() []string { return d.queue.excluded() }
 // Handle delivers a batch: several messages only where they share a transaction.
 func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	outcomes := make([]spool.Outcome, len(batch))
-	if !d.queue.circuits.Allow(d.queue.name) {
-		return postponed(outcomes)
-	}
-	if len(batch) > 1 {
-		err := d.transact(ctx, batch)
-		if err == nil {
-			d.queue.circuits.Reached(d.queue.name)
-			for i := range outcomes {
-				outcomes[i].Verdict = spool.Settled
-			}
-			return outcomes
-		}
-		var ofHandler *HandlerError
-		if !errors.As(err, &ofHandler) { // the database's fault, or nobody's
-			outcome := d.queue.outcome(ctx, batch[0], err)
-			for i := range outcomes {
-				outcomes[i] = outcome
-			}
-			return outcomes
-		}
+	if len(batch) > 1 && d.together(ctx, batch, outcomes) {
+		return outcomes
 	}
 	waiting := map[int64]bool{} // keys of which an earlier message did not get through
 	for i, stored := range batch {
@@ -101,6 +83,28 @@ func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.O
 	return outcomes
 }
 
+// together delivers a batch in one transaction. It reports false where the handler failed, for which of the messages
+// nobody knows.
+func (d *delivery) together(ctx context.Context, batch []*spool.Message, outcomes []spool.Outcome) bool {
+	if !d.queue.circuits.Allow(d.queue.name) {
+		fill(outcomes, spool.Outcome{Verdict: spool.Postpone})
+		return true
+	}
+	err := d.transact(ctx, batch)
+	if err == nil {
+		d.queue.circuits.Reached(d.queue.name)
+		fill(outcomes, spool.Outcome{Verdict: spool.Settled})
+		return true
+	}
+	outcome, faultless := d.queue.faultless(ctx, err)
+	if faultless {
+		fill(outcomes, outcome)
+		return true
+	}
+	d.queue.circuits.Reached(d.queue.name)
+	return false
+}
+
 // through says whether later messages of the key may go on.
 func through(outcome spool.Outcome) bool {
 	return outcome.Verdict == spool.Done || outcome.Verdict == spool.Settled
@@ -108,6 +112,9 @@ func through(outcome spool.Outcome) bool {
 
 // one delivers one message, in a transaction of its own if the handler gets one.
 func (d *delivery) one(ctx context.Context, stored *spool.Message) spool.Outcome {
+	if !d.queue.circuits.Allow(d.queue.name) {
+		return spool.Outcome{Verdict: spool.Postpone}
+	}
 	if !d.queue.config.Transactional {
 		if err := d.hand(ctx, ctx, stored); err != nil {
 			return d.queue.outcome(ctx, stored, err)

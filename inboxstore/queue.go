@@ -75,10 +75,7 @@ func (q *queue) message(ctx context.Context, stored *spool.Message) *message.Mes
 
 // outcome turns what a handler returned, or what went wrong around it, into the end of the message's turn.
 func (q *queue) outcome(ctx context.Context, stored *spool.Message, err error) spool.Outcome {
-	if ctx.Err() != nil || errors.Is(err, spool.ErrLost) || errors.Is(err, errStopping) {
-		return spool.Outcome{Verdict: spool.Postpone, Err: err}
-	}
-	if outcome, outage := q.outageOf(err); outage {
+	if outcome, faultless := q.faultless(ctx, err); faultless {
 		return outcome
 	}
 	q.circuits.Reached(q.name)
@@ -89,6 +86,19 @@ func (q *queue) outcome(ctx context.Context, stored *spool.Message, err error) s
 		Queue: q.name, Message: q.message(ctx, stored), Err: err, Attempt: stored.Attempts + 1,
 	})
 	return spool.OutcomeOf(err)
+}
+
+// faultless recognises an error that is no message's fault: all that it befell come again, and no attempt counts.
+func (q *queue) faultless(ctx context.Context, err error) (outcome spool.Outcome, yes bool) {
+	switch {
+	case errors.Is(err, spool.ErrLost): // the handler has succeeded, so an outage is over
+		q.circuits.Reached(q.name)
+		return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
+	case ctx.Err() != nil || errors.Is(err, errStopping):
+		return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
+	default:
+		return q.outageOf(err)
+	}
 }
 
 // outageOf lets the queue wait where an error is nobody's fault: one of the database, or of what the handler needs.
@@ -109,10 +119,9 @@ func (q *queue) outageOf(err error) (outcome spool.Outcome, outage bool) {
 // errStopping ends a delivery that nobody takes any more.
 var errStopping = errors.New("the subscription ends")
 
-// postponed fills in outcomes.
-func postponed(outcomes []spool.Outcome) []spool.Outcome {
+// fill gives all messages of a batch the same outcome.
+func fill(outcomes []spool.Outcome, outcome spool.Outcome) {
 	for i := range outcomes {
-		outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
+		outcomes[i] = outcome
 	}
-	return outcomes
 }

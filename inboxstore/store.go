@@ -91,9 +91,10 @@ func (s *Store) clean() {
 			return
 		}
 		cleaner := spool.NewCleaner(s.db, s.statements, s.process+" "+postbox.NewMessageID(), spool.CleanerConfig{
-			Claims:      max(s.config.ClaimRetention, 0),
-			DeadLetters: max(s.config.DeadLetterRetention, 0),
-			Failures:    max(s.config.DeadLetterRetention, 0),
+			Claims:      s.config.ClaimRetention,
+			DeadLetters: s.config.DeadLetterRetention,
+			Failures:    s.config.DeadLetterRetention,
+			History:     true,
 		}, s.logger)
 		s.cleaner.Go(func() { cleaner.Run(s.cleanup) })
 	})

@@ -55,6 +55,9 @@
 // A record from a producer that is not Watermill has no message id: its UUID is empty. [Coordinates] names
 // it by topic, partition and offset instead, for the inbox's policy for messages without an id.
 //
+// A message that goes to a queue of the inbox leaves Kafka behind. [Capture] keeps what was known of it there, as
+// metadata: give it to middleware.DeferConfig.
+//
 // # Topology first
 //
 // Brokers create a missing topic with their own defaults, usually a single partition, unless

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,7 +20,15 @@ type entry struct {
 	message  *message.Message // never handed out, only copies of it
 	due      time.Time
 	failures []error
-	inFlight bool
+	out      *turn // nil while no handler has it
+}
+
+// turn is one attempt to handle a message.
+type turn struct {
+	message *message.Message
+	retry   postbox.RetryProfile
+	cause   func() error // why the message was nacked
+	end     context.CancelFunc
 }
 
 // DeadLetter is a message that is not tried again.
@@ -49,13 +58,16 @@ type Pending struct {
 	InFlight bool
 }
 
-// Defer stores a message in a queue, once, for a [Subscriber]. It obeys the metadata of Watermill's components/delay.
+// Defer stores a message in a queue, once, for a [Subscriber]. A message without a UUID is stored under the key's
+// message id. Delays set with Watermill's components/delay are obeyed; one that nobody can read is a
+// [postbox.PermanentError].
 func (s *Store) Defer(ctx context.Context, queue string, key inboxstore.Key, msg *message.Message) (fresh bool, err error) {
 	var wanted spool.Draft
 	if err := wanted.SetDelay(msg.Metadata); err != nil {
-		return false, fmt.Errorf("memstore: defer message: %w", err)
+		return false, fmt.Errorf("memstore: defer message: %w", postbox.Permanent(err))
 	}
 	stored := &entry{key: key, message: clone(msg)}
+	stored.message.UUID = cmp.Or(msg.UUID, key.MessageID)
 	return s.once(ctx, key, nothing, func() {
 		stored.due = wanted.Due
 		if stored.due.IsZero() {
@@ -70,9 +82,10 @@ func (s *Store) Defer(ctx context.Context, queue string, key inboxstore.Key, msg
 func (s *Store) Pending(queue string) []Pending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settleAnswered()
 	pending := make([]Pending, len(s.queues[queue]))
 	for i, e := range s.queues[queue] {
-		pending[i] = Pending{Key: e.key, Message: clone(e.message), Due: e.due, Attempts: len(e.failures), InFlight: e.inFlight}
+		pending[i] = Pending{Key: e.key, Message: clone(e.message), Due: e.due, Attempts: len(e.failures), InFlight: e.out != nil}
 	}
 	return pending
 }
@@ -81,6 +94,7 @@ func (s *Store) Pending(queue string) []Pending {
 func (s *Store) DeadLetters() []DeadLetter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settleAnswered()
 	letters := slices.Clone(s.dead)
 	for i := range letters {
 		letters[i].Message, letters[i].Failures = clone(letters[i].Message), slices.Clone(letters[i].Failures)
@@ -89,10 +103,11 @@ func (s *Store) DeadLetters() []DeadLetter {
 }
 
 // Advance moves the clock of the store forward, so that delayed messages and those that wait for another attempt
-// become due without waiting. The clock runs with that of the machine otherwise.
+// become due without waiting. The clock runs with that of the machine otherwise. Acks and nacks before it count before.
 func (s *Store) Advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settleAnswered() // or the pause of what was nacked just now would begin after it
 	s.ahead += d
 	s.wake()
 }
@@ -106,17 +121,19 @@ func (s *Store) wake() {
 	s.changed = make(chan struct{})
 }
 
-// take waits for a message that may be handled, and marks it as in flight. It returns nil when ctx has ended.
-func (s *Store) take(ctx context.Context, queue string) *entry {
-	for {
+// take waits for a message that may be handled, and begins its turn, with a context that ends with live. It returns nil
+// when ctx has ended.
+func (s *Store) take(ctx, live context.Context, queue string, retry postbox.RetryProfile) (*entry, *turn) {
+	for ctx.Err() == nil {
 		s.mu.Lock()
 		next, due := s.next(queue)
-		changed, wait := s.changed, due.Sub(s.now())
-		if next != nil && ctx.Err() == nil {
-			next.inFlight = true
+		if next != nil {
+			out := newTurn(live, next, retry)
+			next.out = out
 			s.mu.Unlock()
-			return next
+			return next, out
 		}
+		changed, wait := s.changed, due.Sub(s.now())
 		s.mu.Unlock()
 		var timer <-chan time.Time
 		if !due.IsZero() {
@@ -124,11 +141,19 @@ func (s *Store) take(ctx context.Context, queue string) *entry {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-changed:
 		case <-timer:
 		}
 	}
+	return nil, nil
+}
+
+func newTurn(live context.Context, e *entry, retry postbox.RetryProfile) *turn {
+	live, end := context.WithCancel(live) // Watermill: a message's context ends with its ack
+	live, cause := inboxstore.ContextWithReport(live)
+	msg := clone(e.message)
+	msg.SetContext(live)
+	return &turn{message: msg, retry: retry, cause: cause, end: end}
 }
 
 // next finds the oldest message that may be handled now. Without one, it tells when the next is due, zero for never. A
@@ -141,7 +166,7 @@ func (s *Store) next(queue string) (next *entry, due time.Time) {
 		if held[orderingKey] {
 			continue
 		}
-		if !e.inFlight {
+		if e.out == nil {
 			if !e.due.After(now) {
 				return e, time.Time{}
 			}
@@ -149,41 +174,71 @@ func (s *Store) next(queue string) (next *entry, due time.Time) {
 				due = e.due
 			}
 		}
-		held[orderingKey] = orderingKey != "" && (e.inFlight || len(e.failures) > 0)
+		held[orderingKey] = orderingKey != "" && (e.out != nil || len(e.failures) > 0)
 	}
 	return nil, due
 }
 
-// done removes a message that was handled.
-func (s *Store) done(queue string, e *entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.remove(queue, e)
-	s.wake()
+// settleAnswered settles what was acked or nacked, so that whoever looks next sees it.
+func (s *Store) settleAnswered() {
+	for queue, entries := range s.queues {
+		for _, e := range slices.Clone(entries) {
+			if e.out != nil {
+				s.settle(queue, e)
+			}
+		}
+	}
+}
+
+// settle ends the turn of a message as its handler said, and leaves one alone of which nothing was said.
+func (s *Store) settle(queue string, e *entry) {
+	select {
+	case <-e.out.message.Acked():
+		s.remove(queue, e)
+	case <-e.out.message.Nacked():
+		s.failed(queue, e, e.out)
+	default:
+		return
+	}
+	s.endTurn(e)
 }
 
 // failed lets a message wait for another attempt, or moves it to the dead letters.
-func (s *Store) failed(queue string, e *entry, retry postbox.RetryProfile, cause error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Store) failed(queue string, e *entry, out *turn) {
+	cause := out.cause()
+	outcome := spool.OutcomeOf(cause)
 	e.failures = append(e.failures, cause)
-	e.inFlight = false
-	e.due = s.now().Add(retry.Delay(len(e.failures)))
-	if retry.Exhausted(len(e.failures)) {
+	if outcome.Verdict == spool.Dead || out.retry.Exhausted(len(e.failures)) {
 		s.remove(queue, e)
 		s.dead = append(s.dead, DeadLetter{
 			Queue: queue, Key: e.key, Message: e.message, Attempts: len(e.failures), Err: cause, Failures: e.failures,
 		})
+		return
 	}
+	pause := outcome.After
+	if pause <= 0 {
+		pause = out.retry.Delay(len(e.failures))
+	}
+	e.due = s.now().Add(pause)
+}
+
+// endTurn leaves a message to others.
+func (s *Store) endTurn(e *entry) {
+	e.out.end()
+	e.out = nil
 	s.wake()
 }
 
-// putBack leaves a message as it was before it was taken.
-func (s *Store) putBack(e *entry) {
+// giveBack ends a turn: as the handler said, or as if it had not begun.
+func (s *Store) giveBack(queue string, e *entry, out *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.inFlight = false
-	s.wake()
+	if e.out == out { // or somebody else has settled it by now, and it may be out again
+		s.settle(queue, e)
+	}
+	if e.out == out {
+		s.endTurn(e)
+	}
 }
 
 func (s *Store) remove(queue string, e *entry) {

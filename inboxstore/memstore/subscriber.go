@@ -13,7 +13,8 @@ import (
 
 // Subscriber gives the messages of a store's queues to handlers: a subscriber like any other of Watermill. Messages
 // with the same ordering key are handled one after the other, oldest first, all others at the same time. Ack means
-// done, Nack means another attempt after a pause. Several subscriptions to one queue share its messages.
+// done, Nack means another attempt after a pause, and [inboxstore.Fail] says why. Several subscriptions to one queue
+// share its messages.
 type Subscriber struct {
 	store *Store
 	retry postbox.RetryProfile
@@ -77,35 +78,23 @@ func (s *Subscriber) deliver(ctx context.Context, queue string, messages chan<- 
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
 	for {
-		taken := s.store.take(ctx, queue)
+		taken, turn := s.store.take(ctx, live, queue, s.retry)
 		if taken == nil {
 			return
 		}
-		msg := clone(taken.message)
-		msgCtx, done := context.WithCancel(live) // Watermill: a message's context ends with its ack
-		msg.SetContext(msgCtx)
 		select {
-		case messages <- msg:
-			handlers.Go(func() {
-				defer done()
-				s.await(live, queue, taken, msg)
-			})
+		case messages <- turn.message:
 		case <-ctx.Done():
-			done()
-			s.store.putBack(taken)
+			s.store.giveBack(queue, taken, turn)
 			return
 		}
-	}
-}
-
-// await settles a message as its handler says.
-func (s *Subscriber) await(live context.Context, queue string, taken *entry, msg *message.Message) {
-	select {
-	case <-msg.Acked():
-		s.store.done(queue, taken)
-	case <-msg.Nacked():
-		s.store.failed(queue, taken, s.retry, inboxstore.ErrNacked)
-	case <-live.Done():
-		s.store.putBack(taken)
+		handlers.Go(func() {
+			select {
+			case <-turn.message.Acked():
+			case <-turn.message.Nacked():
+			case <-live.Done():
+			}
+			s.store.giveBack(queue, taken, turn)
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -106,6 +107,7 @@ func requireOneOfManyCopies(t *testing.T, stores ...Store) {
 					together.Add(1)
 				}
 				defer running.Add(-1)
+				<-time.After(time.Millisecond) // long enough for others to come beside it
 				if ran.Add(1) == 1 && round%2 == 0 {
 					return errFn
 				}

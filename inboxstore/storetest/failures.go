@@ -75,21 +75,21 @@ func testBury(t *testing.T, h Harness) {
 		Attempts: 3, Error: errFn.Error(), Failures: []string{"first", "second", errFn.Error()},
 	}, h.letter(t))
 	require.True(t, claimed(t, h.Store, keyOf("1")))
-	fresh, err := h.Store.Defer(patient(t), "queue", keyOf("1"), newMessage("1", ""))
+	fresh, err := h.Store.Defer(patient(t), queue, keyOf("1"), newMessage("1", ""))
 	require.NoError(t, err)
 	require.False(t, fresh, "a dead message is not deferred")
-	require.Empty(t, h.pending(t, "queue"))
+	require.Empty(t, h.pending(t, queue))
 }
 
 // Bury does nothing, and that is no error, where the message was handled, deferred or buried meanwhile.
 func testBuryLeavesWhatWasClaimed(t *testing.T, h Harness) {
 	requireFresh(t, h.Store, keyOf("handled"), "nobody has claimed it")
-	deferred(t, h.Store, "queue", "deferred", "")
+	deferred(t, h.Store, "deferred", "")
 	for _, id := range []string{"handled", "deferred"} {
 		require.NoError(t, h.Store.Bury(patient(t), keyOf(id), newMessage(id, ""), 3, errFn))
 	}
 	require.Empty(t, h.letters(t))
-	require.Equal(t, []string{"deferred"}, h.pending(t, "queue"))
+	require.Equal(t, []string{"deferred"}, h.pending(t, queue))
 	require.NoError(t, h.Store.Bury(patient(t), keyOf("dead"), newMessage("dead", ""), 1, errFn))
 	require.NoError(t, h.Store.Bury(patient(t), keyOf("dead"), newMessage("dead", ""), 2, errors.New("again")))
 	require.Equal(t, 1, h.letter(t).Attempts, "the first letter stays")
@@ -156,7 +156,9 @@ func testBuryAnyBytes(t *testing.T, h Harness) {
 	require.NotEmpty(t, letter.Error)
 
 	require.NoError(t, h.Store.Bury(patient(t), keyOf("bare"), &message.Message{UUID: "bare"}, 1, errFn))
-	letter = h.letters(t)[1]
+	letters := h.letters(t)
+	require.Len(t, letters, 2)
+	letter = letters[1]
 	require.Equal(t, "bare", letter.MessageID)
 	require.Empty(t, letter.Payload)
 	require.Empty(t, letter.Metadata)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,8 +21,12 @@ const (
 	patience = 30 * time.Second
 	// silence is how long the suite watches that something does not happen.
 	silence = 150 * time.Millisecond
+	// pollPause is the pause between two looks.
+	pollPause = 5 * time.Millisecond
 	// attempts of a message before it is a dead letter.
 	attempts = 3
+	// queue is where most cases defer to.
+	queue = "queue"
 )
 
 var errFn = errors.New("fn says no")
@@ -144,19 +149,17 @@ func requireEnd(t *testing.T, ch <-chan struct{}, what string) {
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
 	for !condition() {
 		select {
-		case <-poll.C:
+		case <-time.After(pollPause):
 		case <-deadline:
 			require.FailNow(t, what+": not in time")
 		}
 	}
 }
 
-// deferred stores a message in a queue. An empty ordering key is none.
-func deferred(t *testing.T, store Store, queue, id, orderingKey string) {
+// deferred stores a message in the queue. An empty ordering key is none.
+func deferred(t *testing.T, store Store, id, orderingKey string) {
 	t.Helper()
 	fresh, err := store.Defer(patient(t), queue, keyOf(id), newMessage(id, orderingKey))
 	require.NoError(t, err)
@@ -180,8 +183,8 @@ func (h Handle) subscriber(t *testing.T, retry postbox.RetryProfile) message.Sub
 	return subscriber
 }
 
-// subscribe works off a queue until the test ends.
-func (h Handle) subscribe(t *testing.T, retry postbox.RetryProfile, queue string) <-chan *message.Message {
+// subscribe works off the queue until the test ends.
+func (h Handle) subscribe(t *testing.T, retry postbox.RetryProfile) <-chan *message.Message {
 	t.Helper()
 	messages, err := h.subscriber(t, retry).Subscribe(t.Context(), queue)
 	require.NoError(t, err)
@@ -196,6 +199,16 @@ func receiveAll(t *testing.T, messages <-chan *message.Message, count int) map[s
 		msg := receive(t, messages, "a message from the queue")
 		require.NotContains(t, got, msg.UUID, "it was handed out already")
 		got[msg.UUID] = msg
+	}
+	return got
+}
+
+// receiveJust takes these messages, in any order, without acking them.
+func receiveJust(t *testing.T, messages <-chan *message.Message, ids ...string) map[string]*message.Message {
+	t.Helper()
+	got := receiveAll(t, messages, len(ids))
+	for _, id := range ids {
+		require.Contains(t, got, id)
 	}
 	return got
 }
@@ -216,6 +229,22 @@ func (h Harness) pending(t *testing.T, queue string) []string {
 func (h Harness) requireDrained(t *testing.T, queue string) {
 	t.Helper()
 	eventually(t, "all of the queue is done or dead", func() bool { return len(h.pending(t, queue)) == 0 })
+}
+
+// requirePending waits until just these messages are pending, with these failures.
+func (h Harness) requirePending(t *testing.T, want ...Pending) {
+	t.Helper()
+	var found []Pending
+	deadline := time.Now().Add(patience)
+	for ; time.Now().Before(deadline); <-time.After(pollPause) {
+		var err error
+		found, err = h.Pending(patient(t), queue)
+		require.NoError(t, err)
+		if slices.Equal(want, found) {
+			return
+		}
+	}
+	require.Equal(t, want, found, "pending messages")
 }
 
 // letters returns the dead letters.

@@ -32,7 +32,7 @@ type Features struct {
 	Persistent bool
 	// Delays: Defer obeys the metadata of Watermill's components/delay.
 	Delays bool
-	// RefusesWhenClosed: after Close, every method returns [postbox.ErrClosed].
+	// RefusesWhenClosed: after Close, Once, RecordFailure and Bury return [postbox.ErrClosed]. Defer must in any case.
 	RefusesWhenClosed bool
 }
 
@@ -40,7 +40,8 @@ type Features struct {
 type Handle struct {
 	Store Store
 	// Subscriber returns a new subscriber over the queues of the store, which tries messages as retry says and hands
-	// out at least [Concurrency] of them at a time. Ack is done, Nack is another attempt after a pause.
+	// out at least [Concurrency] of them at a time. Ack is done, Nack is another attempt after a pause. What handlers
+	// leave with [inboxstore.Fail] is obeyed, for which a store puts [inboxstore.ContextWithReport] into messages.
 	Subscriber func(t *testing.T, retry postbox.RetryProfile) message.Subscriber
 }
 
@@ -136,7 +137,8 @@ func cases() []contractCase {
 		{name: "G12 fn may end after its delivery was cancelled", test: testFnOutlivesDelivery},
 		{name: "G12 fn's context ends with the close timeout", test: testFnIsCancelledInTheEnd},
 		{name: "close can be called twice", test: testCloseTwice},
-		{name: "a closed store says so", needs: refusesWhenClosed, test: testClosedStore},
+		{name: "a closed store takes no messages", test: testClosedQueues},
+		{name: "a closed store says so", needs: refusesWhenClosed, test: testClosedInbox},
 
 		{name: "G4 effect and claim commit together", needs: transactional, test: testEffectAndClaim},
 		{name: "G4 of many copies one has an effect", needs: transactional, test: testManyCopiesOneEffect},
@@ -156,6 +158,7 @@ func cases() []contractCase {
 		{name: "any bytes survive in a queue", test: testDeferAnyBytes},
 		{name: "a deferred message is a copy", test: testDeferCopies},
 		{name: "a deferred message keeps its UUID beside the key", test: testDeferKeepsUUID},
+		{name: "a deferred message without a UUID gets one", test: testDeferWithoutUUID},
 		{name: "queues are apart", test: testQueuesAreApart},
 		{name: "a delayed message waits for its time", needs: delays, test: testDelay},
 		{name: "G2 all is there after the store was closed", needs: persistent, test: testPersistence},
@@ -166,6 +169,9 @@ func cases() []contractCase {
 		{name: "a nacked message comes again as it was", test: testNack},
 		{name: "F11 a failing message holds back its key and nothing else", test: testFailingKeyWaits},
 		{name: "after the attempts a message is dead and its key goes on", test: testDeadAfterAttempts},
+		{name: "the failure record says why the handler failed", test: testFail},
+		{name: "a permanent error is dead at once", test: testPermanent},
+		{name: "the handler sets the pause", test: testRetryAfter},
 		{name: "F14 attempts are counted across subscriptions", test: testAttemptsAcrossSubscriptions},
 		{name: "a message's context ends with its ack or nack", test: testContextEndsWithAck},
 		{name: "F1 closing loses nothing", test: testCloseLosesNothing},

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,7 +54,7 @@ func testEffectAndClaim(t *testing.T, h Harness) {
 func testManyCopiesOneEffect(t *testing.T, h Harness) {
 	var want []string
 	for round := range 4 {
-		id := fmt.Sprint(round)
+		id := strconv.Itoa(round)
 		want = append(want, id)
 		copies := make([]<-chan attempt, Concurrency)
 		for i := range copies {
@@ -74,7 +75,7 @@ func testStoreInsideFn(t *testing.T, h Harness) {
 			fresh, err := h.Store.Once(ctx, keyOf("inner"), h.effect(t, "inner", succeed))
 			require.NoError(t, err)
 			require.True(t, fresh, "the outer fn has only failed so far")
-			fresh, err = h.Store.Defer(ctx, "queue", keyOf("deferred"), newMessage("deferred", ""))
+			fresh, err = h.Store.Defer(ctx, queue, keyOf("deferred"), newMessage("deferred", ""))
 			require.NoError(t, err)
 			require.True(t, fresh, "the outer fn has only failed so far")
 			return end(ctx)
@@ -82,10 +83,10 @@ func testStoreInsideFn(t *testing.T, h Harness) {
 		return err
 	}
 	require.ErrorIs(t, run(fail), errFn)
-	require.Empty(t, h.pending(t, "queue"), "the outer fn failed")
+	require.Empty(t, h.pending(t, queue), "the outer fn failed")
 	require.Empty(t, h.effects(t), "the outer fn failed")
 	require.NoError(t, run(succeed))
-	require.Equal(t, []string{"deferred"}, h.pending(t, "queue"))
+	require.Equal(t, []string{"deferred"}, h.pending(t, queue))
 	require.Equal(t, []string{"inner"}, h.effects(t))
 	for _, id := range []string{"outer", "inner", "deferred"} {
 		require.True(t, claimed(t, h.Store, keyOf(id)), id)

@@ -31,6 +31,9 @@ const (
 	StateMeta = -1
 )
 
+// MaxLanes keeps a fetch, which has a part for each lane, within SQLite's limit on compound statements.
+const MaxLanes = 256
+
 // ParkedFrom is the due time in microseconds from which on a retrying message is parked: it waits for an operator, and
 // its key behind it. ParkDelay, added to any time, is beyond.
 const (

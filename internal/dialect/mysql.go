@@ -26,10 +26,16 @@ WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
 ORDER BY lane LIMIT ?`
 
 	s.PurgeDeadLetters = `
-DELETE FROM {dead_letters} WHERE died_at < {now} - ? ORDER BY died_at LIMIT ?`
+DELETE FROM {dead_letters} WHERE spool = ? AND died_at < {now} - ? ORDER BY died_at LIMIT ?`
+
+	s.PurgeOthers = `
+DELETE FROM {dead_letters} WHERE spool IS NULL AND died_at < {now} - ? ORDER BY died_at LIMIT ?`
 
 	s.PurgeFailures = `
 DELETE FROM {failures} WHERE failed_at < {now} - ? ORDER BY failed_at LIMIT ?`
+
+	s.PurgeHistory = `
+DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ?`
 
 	s.MigrateLock = `SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)`
 	s.MigrateUnlock = `SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)`
@@ -94,5 +100,6 @@ func mysqlFill(names Names) *strings.Replacer {
 		"{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
 		"{insert ignore}", "INSERT IGNORE", "{or ignore}", "", "{lock in share mode}", "LOCK IN SHARE MODE",
 		"{length}", "OCTET_LENGTH", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
+		"{after ?}", afterParts, "{for update}", "FOR UPDATE", "{any lane}", "",
 	)
 }

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/lib/pq"
@@ -39,11 +40,19 @@ WHERE (spool, lane) IN (
 	// time would be read to its end.
 	s.PurgeDeadLetters = `
 DELETE FROM {dead_letters} WHERE id IN (
-	SELECT id FROM {dead_letters} WHERE died_at < (SELECT {now}) - ?::bigint ORDER BY died_at LIMIT ?)`
+	SELECT id FROM {dead_letters} WHERE spool = ? AND died_at < (SELECT {now}) - ?::bigint ORDER BY died_at LIMIT ?)`
+
+	s.PurgeOthers = `
+DELETE FROM {dead_letters} WHERE id IN (
+	SELECT id FROM {dead_letters} WHERE spool IS NULL AND died_at < (SELECT {now}) - ?::bigint ORDER BY died_at LIMIT ?)`
 
 	s.PurgeFailures = `
 DELETE FROM {failures} WHERE id IN (
 	SELECT id FROM {failures} WHERE failed_at < (SELECT {now}) - ?::bigint ORDER BY failed_at LIMIT ?)`
+
+	s.PurgeHistory = `
+DELETE FROM {history} WHERE id IN (
+	SELECT id FROM {history} WHERE spool = ? AND done_at < (SELECT {now}) - ?::bigint ORDER BY done_at LIMIT ?)`
 
 	s.MigrateLock = `SELECT 1 FROM (SELECT pg_advisory_lock(hashtextextended(?, 0))) l`
 	s.MigrateUnlock = `SELECT 1 FROM (SELECT pg_advisory_unlock(hashtextextended(?, 0))) l`
@@ -117,6 +126,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		"{now}", "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
 		"{length}", "octet_length", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
+		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane,
 	)
 	text := func(sql string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(sql)))) }
 	lists := postgres{
@@ -128,6 +138,11 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	s.lists = lists
 	return s.finish(fill, dollars)
 }
+
+// anyLane lets a search for an id use the primary key, whose last column it is.
+var anyLane = fmt.Sprintf(`
+  AND m.state IN (0, 1, 2)
+  AND m.lane = ANY(ARRAY(SELECT generate_series(0, %d)::smallint))`, MaxLanes-1)
 
 func (p postgres) append(spool int64, rows []Row) Query {
 	return Query{Text: p.appendText, Args: append([]any{spool}, messageArrays(rows)...)}

@@ -26,11 +26,19 @@ WHERE (spool, lane) IN (
 
 	s.PurgeDeadLetters = `
 DELETE FROM {dead_letters} WHERE id IN (
-	SELECT id FROM {dead_letters} WHERE died_at < {now} - ? ORDER BY died_at LIMIT ? + 0)`
+	SELECT id FROM {dead_letters} WHERE spool = ? AND died_at < {now} - ? ORDER BY died_at LIMIT ? + 0)`
+
+	s.PurgeOthers = `
+DELETE FROM {dead_letters} WHERE id IN (
+	SELECT id FROM {dead_letters} WHERE spool IS NULL AND died_at < {now} - ? ORDER BY died_at LIMIT ? + 0)`
 
 	s.PurgeFailures = `
 DELETE FROM {failures} WHERE id IN (
 	SELECT id FROM {failures} WHERE failed_at < {now} - ? ORDER BY failed_at LIMIT ? + 0)`
+
+	s.PurgeHistory = `
+DELETE FROM {history} WHERE id IN (
+	SELECT id FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ? + 0)`
 
 	// SQLite takes 32766 parameters, but the driver looks each of them up among all of them: one statement with all of
 	// 2730 rows takes seconds, 27 statements with 100 each take milliseconds.
@@ -84,5 +92,6 @@ func sqliteFill(names Names) *strings.Replacer {
 		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "", " {lock in share mode}", "",
 		"{length}", "octet_length", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
+		"{after ?}", afterRow, " {for update}", "", "{any lane}", "",
 	)
 }

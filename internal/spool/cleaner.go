@@ -18,6 +18,8 @@ const (
 	cleanBatch = 1000
 	// letterBatch is the limit for dead letters, which may have megabytes each.
 	letterBatch = 100
+	// historyBatch is the limit for messages that are done: they may be as large, but there are many more.
+	historyBatch = 500
 	// leaveTimeout bounds how long a stopping cleaner finishes a step, and then tries to hand its chores back: they
 	// end by themselves.
 	leaveTimeout = 5 * time.Second
@@ -29,11 +31,14 @@ type CleanerConfig struct {
 	Lease    time.Duration // how long a silent process keeps a chore; default three intervals
 	Batch    int           // rows a statement; default 1000
 
-	// How long to keep rows, counted from the death, the failed attempt, the claim; 0 or less: this cleaner leaves
-	// them alone. Unlike the processes' other settings these should be equal everywhere: who has the chore decides.
+	// How long to keep rows, counted from the death, the failed attempt, the claim; 0: this cleaner leaves them alone;
+	// negative: they are kept. Unlike the processes' other settings these should be equal everywhere: who has the chore
+	// decides. For the dead letters of a spool the retention of its [Settings] goes before.
 	DeadLetters time.Duration
 	Failures    time.Duration
 	Claims      time.Duration
+	// History says that it looks after messages that are done. How long they are kept is stored with each spool.
+	History bool
 }
 
 func (c *CleanerConfig) setDefaults() {
@@ -67,8 +72,12 @@ type Cleaner struct {
 func NewCleaner(db *sql.DB, statements *dialect.Statements, holder string, config CleanerConfig, logger watermill.LoggerAdapter) *Cleaner {
 	config.setDefaults()
 	c := &Cleaner{db: db, statements: statements, holder: holder, config: config, logger: logger}
-	if config.DeadLetters > 0 {
-		c.add("dead letters", purge(statements.PurgeDeadLetters, config.DeadLetters, min(letterBatch, config.Batch)))
+	if config.DeadLetters != 0 {
+		c.add("dead letters", letterPurge(statements.NextOfLetters, statements.PurgeDeadLetters, statements.PurgeOthers,
+			config.DeadLetters, min(letterBatch, config.Batch)).work)
+	}
+	if config.History {
+		c.add("history", historyPurge(statements.NextOfHistory, statements.PurgeHistory, min(historyBatch, config.Batch)).work)
 	}
 	if config.Failures > 0 {
 		c.add("failures", purge(statements.PurgeFailures, config.Failures, config.Batch))

@@ -58,6 +58,9 @@ type Outcome struct {
 	final bool
 }
 
+// through says whether later messages of the key may go on.
+func (o Outcome) through() bool { return o.Verdict == Done || o.Verdict == Settled }
+
 const (
 	// LeaseRenewals is how often a lease is renewed within its time.
 	LeaseRenewals = 3

@@ -16,9 +16,9 @@ type Settings struct {
 	Concurrency int           `json:"concurrency,omitempty"`
 	PollMax     time.Duration `json:"poll_max,omitempty"`
 	Attempts    int           `json:"attempts,omitempty"`
-	// History is how long messages that are done are kept; negative turns it off.
+	// History is how long messages that are done are kept; negative turns it off, and what was kept goes.
 	History time.Duration `json:"history,omitempty"`
-	// Retention is how long dead letters and failures are kept; negative keeps them.
+	// Retention is how long dead letters of the spool are kept; negative keeps them.
 	Retention time.Duration `json:"retention,omitempty"`
 }
 
@@ -100,7 +100,7 @@ func (d *Drainer) obey(ctx context.Context) error {
 	}
 	d.config = settings.over(d.configured)
 	d.resize()
-	d.scheduler.pause(found.paused)
+	d.permit()
 	for _, m := range d.scheduler.dropAll() {
 		d.lanes.unload(m)
 	}

@@ -14,15 +14,16 @@ import (
 )
 
 var (
-	// ErrLetterNotFound is returned where there is no dead letter with that id, or no longer.
-	ErrLetterNotFound = errors.New("dead letter not found")
+	// ErrNotFound is returned where there is no spool with that name, no message or no dead letter with that id, or no
+	// longer.
+	ErrNotFound = errors.New("not found")
 	// ErrLetterResolved is returned where a dead letter is resolved already.
 	ErrLetterResolved = errors.New("dead letter is resolved already")
 	// ErrLetterStuck is returned where a dead letter cannot be requeued as it is.
 	ErrLetterStuck = errors.New("dead letter cannot be requeued")
 )
 
-// maxHistory bounds the failures that are read with a dead letter, the newest ones.
+// maxHistory bounds the failures that are read with a message or a dead letter, the newest ones.
 const maxHistory = 100
 
 // DeadLetter is a stored dead letter.
@@ -54,7 +55,7 @@ type DeadLetter struct {
 	broken error
 }
 
-// Failure is one entry of a failure history. Attempt 0 is a requeue, from which attempts count again.
+// Failure is one entry of a failure history. Attempt 0 is what an operator did, and attempts count again from there.
 type Failure struct {
 	Attempt int
 	At      time.Time
@@ -106,7 +107,7 @@ func (l *Letters) Get(ctx context.Context, id int64) (*DeadLetter, []Failure, er
 	if err != nil {
 		return nil, nil, wrap(fmt.Sprintf("read dead letter %d", id), err)
 	}
-	failures, err := l.failures(ctx, letter.Subject)
+	failures, err := readFailures(ctx, l.db, l.statements, letter.Subject)
 	if err != nil {
 		return nil, nil, wrap(fmt.Sprintf("read failures of dead letter %d", id), err)
 	}
@@ -129,7 +130,7 @@ func (l *Letters) Resolve(ctx context.Context, id int64, reason string) error {
 func (l *Letters) Delete(ctx context.Context, id int64) error {
 	deleted, err := affected(l.db.ExecContext(ctx, l.statements.DeleteDeadLetter, id))
 	if err == nil && deleted == 0 {
-		err = ErrLetterNotFound
+		err = ErrNotFound
 	}
 	if err != nil {
 		return wrap(fmt.Sprintf("delete dead letter %d", id), err)
@@ -143,7 +144,7 @@ func (l *Letters) read(ctx context.Context, db Executor, id int64) (*DeadLetter,
 	var metadata []byte
 	err := letter.scan(db.QueryRowContext(ctx, l.statements.DeadLetter, id).Scan, &letter.Payload, &metadata)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, ErrLetterNotFound
+		return nil, ErrNotFound
 	}
 	if err != nil {
 		return nil, err
@@ -161,8 +162,9 @@ func (l *Letters) taken(ctx context.Context, db Executor, id int64) error {
 	return ErrLetterResolved // it is there and not open, and nobody opens one again
 }
 
-func (l *Letters) failures(ctx context.Context, subject []byte) ([]Failure, error) {
-	rows, err := l.db.QueryContext(ctx, l.statements.Failures, subject, maxHistory)
+// readFailures returns the latest failures of a subject, oldest first.
+func readFailures(ctx context.Context, db *sql.DB, statements *dialect.Statements, subject []byte) ([]Failure, error) {
+	rows, err := db.QueryContext(ctx, statements.Failures, subject, maxHistory)
 	if err != nil {
 		return nil, err
 	}

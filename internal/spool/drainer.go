@@ -152,6 +152,11 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	if _, err := d.db.ExecContext(ctx, d.spool.statements.DropMembers, id); err != nil {
 		return fmt.Errorf("forget old members of spool %q: %w", d.spool.name, err)
 	}
+	if keep := d.configured.History.Microseconds(); keep > 0 { // for whoever has the chore to clean up
+		if _, err := d.db.ExecContext(ctx, d.spool.statements.KeepHistory, keep, id, keep); err != nil {
+			return fmt.Errorf("note the history of spool %q: %w", d.spool.name, err)
+		}
+	}
 	d.id = id
 	return nil
 }
@@ -263,27 +268,24 @@ func (d *Drainer) look(ctx context.Context) error {
 		d.readyOnce.Do(func() { close(d.ready) })
 		return nil
 	}
-	if d.full || (everything && time.Now().Before(d.pollAt)) {
+	if d.full {
+		return d.lookForRetries(ctx, room+d.config.PageSize)
+	}
+	if everything && time.Now().Before(d.pollAt) {
 		return nil
 	}
 	if everything {
 		lanes = d.lanes.numbers()
 	}
-	params := dialect.FetchParams{
-		Spool: d.id, PerLane: max(room/max(len(lanes), 1), 1), Inline: d.config.InlineBytes,
-		Known: d.scheduler.known(), Excluded: d.handler.Excluded(),
-		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
-	}
-	d.readAgain(params.Excluded)
 	started := time.Now()
-	params.Mark = d.horizon.wantsMark(started)
 	sweep := everything && d.lanes.sweepDue(started)
-	for _, number := range lanes {
-		cursor := dialect.Cursor{Lane: number, After: d.lanes.held[number].hint}
-		if sweep {
-			cursor.After = 0
+	params := d.params(lanes)
+	params.PerLane = max(room/max(len(lanes), 1), 1)
+	params.Mark = d.horizon.wantsMark(started)
+	if sweep {
+		for i := range params.Cursors {
+			params.Cursors[i].After = 0
 		}
-		params.Cursors = append(params.Cursors, cursor)
 	}
 	if everything {
 		params.Due = room
@@ -296,10 +298,39 @@ func (d *Drainer) look(ctx context.Context) error {
 		d.lanes.swept(time.Now(), time.Since(started))
 	}
 	d.takeIn(params, found)
-	d.heard(found.version)
 	d.plan(everything, len(found.messages) > 0)
 	d.readyOnce.Do(func() { close(d.ready) })
 	return nil
+}
+
+// lookForRetries is for batches that are gathered: those that are not complete may fill the memory for long, and what
+// waits for another attempt shall not wait for them.
+func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
+	if d.config.Gather == nil || room <= 0 || time.Now().Before(d.pollAt) {
+		return nil
+	}
+	params := d.params(d.lanes.numbers())
+	params.Due = room
+	found, err := d.fetch(ctx, params)
+	if err != nil {
+		return err
+	}
+	d.takeIn(params, found)
+	d.plan(true, len(found.messages) > 0)
+	return nil
+}
+
+// params is what every read of these lanes asks for.
+func (d *Drainer) params(lanes []int) dialect.FetchParams {
+	params := dialect.FetchParams{
+		Spool: d.id, Inline: d.config.InlineBytes, Known: d.scheduler.known(), Excluded: d.handler.Excluded(),
+		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
+	}
+	d.readAgain(params.Excluded)
+	for _, number := range lanes {
+		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: number, After: d.lanes.held[number].hint})
+	}
+	return params
 }
 
 // readAgain goes back to the beginning when a topic is back that was passed over: its messages must be read before
@@ -311,7 +342,7 @@ func (d *Drainer) readAgain(excluded []string) {
 	}
 }
 
-// takeIn gives what was found to the workers and remembers how far each lane was read.
+// takeIn gives what was found to the workers.
 func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
 	d.passedOver = params.Excluded
 	for _, m := range found.messages {
@@ -321,6 +352,22 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
 	if params.Mark {
 		d.horizon.set(found.next, time.Now())
 	}
+	if params.PerLane > 0 {
+		d.remember(params, found, safe)
+	}
+	for _, m := range d.scheduler.load(found.messages) {
+		d.lanes.lower(m.Ref.Lane, m.Ref.ID)
+		d.lanes.unload(m)
+	}
+	d.free, d.members = found.free, found.members
+	if d.unfair() {
+		d.renewAt = time.Time{}
+	}
+	d.heard(found.version)
+}
+
+// remember notes how far each lane was read.
+func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) {
 	for _, cursor := range params.Cursors {
 		l := d.lanes.held[cursor.Lane]
 		l.hungry = found.perLane[cursor.Lane] >= params.PerLane
@@ -333,14 +380,6 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
 		}
 		l.hint = max(cursor.After, upTo)
 	}
-	for _, m := range d.scheduler.load(found.messages) {
-		d.lanes.lower(m.Ref.Lane, m.Ref.ID)
-		d.lanes.unload(m)
-	}
-	d.free, d.members = found.free, found.members
-	if d.unfair() {
-		d.renewAt = time.Time{}
-	}
 }
 
 // prepareToLoad adds to a message what this process knows of it.
@@ -349,7 +388,7 @@ func (d *Drainer) prepareToLoad(m *Message, now time.Time) {
 	if d.config.Gather != nil {
 		m.due = d.config.Gather.due(m.CreatedAt, now)
 	}
-	if m.Starts > 0 && d.config.Retry.Exhausted(m.Attempts+m.Starts) {
+	if d.isDoomed(m) {
 		m.doomed = fmt.Errorf("%w, %d times", errCrashed, m.Starts)
 	}
 	d.lanes.load(m)

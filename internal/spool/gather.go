@@ -72,8 +72,7 @@ func (s *scheduler) accusedAlone(t *topicQueue) []*entry {
 	for _, q := range t.ready {
 		if head := q.entries[0]; head.message.accused() && !s.accused {
 			s.accused = true
-			q.entries = q.entries[1:]
-			return []*entry{head}
+			return q.alone()
 		}
 	}
 	return nil

@@ -85,6 +85,7 @@ type bench struct {
 	database   *testdb.Database
 	statements *dialect.Statements
 	spool      *spool.Spool
+	historyID  int
 }
 
 func newBench(t *testing.T, database *testdb.Database) *bench {

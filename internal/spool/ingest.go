@@ -99,7 +99,7 @@ func queryPrepared(ctx context.Context, db *sql.DB, prepared *Prepared, query di
 	if prepared == nil {
 		return db.QueryContext(ctx, query.Text, query.Args...)
 	}
-	stmt, err := prepared.Get(ctx, query.Text)
+	stmt, err := prepared.Get(ctx, query.Text) //nolint:sqlclosecheck // it stays prepared
 	if err != nil {
 		return nil, err
 	}

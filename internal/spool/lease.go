@@ -40,7 +40,15 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 		d.scheduler.drop(leaving)
 		d.scheduler.signal()
 	}
+	d.permit()
 	return nil
+}
+
+// permit lets messages be handed out, unless operators have paused the spool, or somebody else still has some of the
+// lanes that one drainer shall have all of.
+func (d *Drainer) permit() {
+	incomplete := d.config.Exclusive && len(d.lanes.numbers()) < d.spool.lanes
+	d.scheduler.pause(d.control.paused || incomplete)
 }
 
 func (d *Drainer) inFlightText() string {
@@ -62,8 +70,12 @@ func (d *Drainer) share() int {
 	return 1
 }
 
-// unfair says whether lanes should change hands.
+// unfair says whether lanes should change hands. Where one has all, the others leave alone what is free while somebody
+// has the first lane: they would take it and let go of it, again and again.
 func (d *Drainer) unfair() bool {
+	if d.config.Exclusive && d.lanes.held[0] == nil {
+		return d.free == d.spool.lanes
+	}
 	held := len(d.lanes.numbers())
 	return held > d.share() || (held < d.share() && d.free > 0)
 }

@@ -86,7 +86,7 @@ func (r *requeueing) page(ctx context.Context, letters []*DeadLetter) error {
 		case err == nil:
 			r.count++
 			woken[spool] = struct{}{}
-		case errors.Is(err, ErrLetterNotFound), errors.Is(err, ErrLetterResolved): // somebody else was faster
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrLetterResolved): // somebody else was faster
 		case errors.Is(err, ErrLetterStuck):
 			if len(r.stuck) < maxStuck {
 				r.stuck = append(r.stuck, err)

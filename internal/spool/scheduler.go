@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -40,6 +41,12 @@ type entry struct {
 	message *Message
 	queue   *queue
 	outcome Outcome
+	// alone: it was handed out by itself, and those like it wait until it is settled.
+	alone bool
+	// dropped: its lane was given up or lost while it was handled, and then its outcome is not written.
+	dropped bool
+	// opens: its key is closed until it is settled.
+	opens bool
 }
 
 // queue is the messages of one key, oldest first, or one message without a key. It is idle, offered to the
@@ -214,26 +221,24 @@ func (s *scheduler) begin(t *topicQueue, batch []*entry) {
 	s.forget(t)
 }
 
-// finish records how a batch ended. Keys whose messages all succeeded or died go on at once; the others wait
-// until that is settled.
+// finish records how a batch ended. Keys whose messages all succeeded go on at once. The others wait until that is
+// settled: also where one died, since until then another process may have to handle it again, and first.
 func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.topic(batch[0].message.Topic)
-	if batch[0].message.accused() {
-		s.acquitted()
-	}
 	s.batches--
 	s.running -= len(batch)
 	t.running -= len(batch)
 	for i, e := range batch {
 		e.outcome = outcomes[i]
 		s.finished = append(s.finished, e)
-		if e.outcome.Verdict == Retry || e.outcome.Verdict == Postpone {
+		if !e.outcome.through() || e.dropped {
 			e.queue.blocked = true
 		}
 	}
 	for _, e := range batch {
+		e.opens = e.queue.blocked
 		if e.queue.running { // and not at rest since an earlier one of the batch
 			s.rest(e.queue)
 		}
@@ -262,7 +267,7 @@ func (s *scheduler) rest(q *queue) {
 
 // close forgets the queue of a key of which nothing is in memory but what is done.
 func (s *scheduler) close(q *queue) {
-	if q.keyed {
+	if s.keys[q.key] == q {
 		delete(s.keys, q.key)
 	}
 }
@@ -295,10 +300,14 @@ func (s *scheduler) settled(entries []*entry) {
 	defer s.mu.Unlock()
 	for _, e := range entries {
 		s.remove(e)
-		if e.outcome.Verdict == Retry || e.outcome.Verdict == Postpone {
+		if e.opens && !e.queue.running {
 			s.close(e.queue)
 		}
+		if e.alone {
+			s.acquitted()
+		}
 	}
+	s.work.Broadcast()
 }
 
 func (s *scheduler) remove(e *entry) {
@@ -308,27 +317,33 @@ func (s *scheduler) remove(e *entry) {
 	}
 }
 
-// drop forgets the messages of some lanes that wait; those that run end as they end.
+// drop forgets the messages of some lanes that wait. Those that run end as they end, and their keys are closed until
+// then: should the lanes come back, what is behind such a message waits until it is known what became of it.
 func (s *scheduler) drop(lanes []int) {
-	dropped := map[int]bool{}
+	concerned := map[int]bool{}
 	for _, lane := range lanes {
-		dropped[lane] = true
+		concerned[lane] = true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.messages {
-		if !dropped[e.message.Ref.Lane] {
+		if !concerned[e.message.Ref.Lane] {
 			continue
 		}
-		for i, waiting := range e.queue.entries {
-			if waiting == e {
-				e.queue.entries = append(e.queue.entries[:i:i], e.queue.entries[i+1:]...)
-				s.remove(e)
-				break
-			}
+		if i := slices.Index(e.queue.entries, e); i >= 0 {
+			e.queue.entries = slices.Delete(e.queue.entries, i, i+1)
+			s.remove(e)
+			continue
+		}
+		e.dropped = true
+		if q := e.queue; q.keyed && !s.runs(q.key) { // it has ended, and is not settled yet
+			q.blocked, e.opens = true, true
+			s.keys[q.key] = q
 		}
 	}
 }
+
+func (s *scheduler) runs(key int64) bool { return s.keys[key] != nil && s.keys[key].running }
 
 // dropAll forgets what waits, in all lanes, and returns it.
 func (s *scheduler) dropAll() (dropped []*Message) {

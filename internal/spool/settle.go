@@ -71,11 +71,17 @@ func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref) error {
 	if err != nil {
 		return fmt.Errorf("settle messages of spool %q: %w", d.spool.name, err)
 	}
-	if int(removed) < len(refs) { // a lane was lost, or an answer was, and this is the second try
-		d.lanes.rewind()
-		d.renewAt = time.Time{}
+	if int(removed) < len(refs) {
+		d.lookAgain()
 	}
 	return nil
+}
+
+// lookAgain is for when something could not be settled: a lane was lost, or an answer was, and this is the second try.
+// What the messages are now must be known before later ones of their keys go on.
+func (d *Drainer) lookAgain() {
+	d.lanes.rewind()
+	d.renewAt = time.Time{}
 }
 
 // keep removes messages and remembers them. If only one of the two works for a message, its lane was lost in between,
@@ -159,8 +165,12 @@ func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry, delay int64) 
 	m := e.message
 	changed, err := affected(tx.ExecContext(ctx, d.spool.statements.Retry,
 		delay, m.started, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Attempts, m.Ref.Token))
-	if err != nil || changed == 0 {
+	if err != nil {
 		return err
+	}
+	if changed == 0 {
+		d.lookAgain()
+		return nil
 	}
 	return d.recordFailure(ctx, tx, e)
 }
@@ -169,8 +179,12 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 	m := e.message
 	buried, err := affected(tx.ExecContext(ctx, d.spool.statements.BuryMessage,
 		MessageSubject(m.Ref.ID), ErrorText(e.outcome.Err), d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.Token))
-	if err != nil || buried == 0 {
+	if err != nil {
 		return err
+	}
+	if buried == 0 {
+		d.lookAgain()
+		return nil
 	}
 	if err := d.recordFailure(ctx, tx, e); err != nil {
 		return err

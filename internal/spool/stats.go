@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -19,6 +17,7 @@ type TopicStats struct {
 	Due       int // of these, without those that wait for their time or their next attempt
 	InFlight  int // of these, being handled at the last heartbeat of each live drainer
 	Failing   int // of these, with a failed attempt
+	Parked    int // of these, waiting for an operator
 	Dead      int // open dead letters of the spool
 	DeadInbox int // open dead letters of the inboxes with the same tables
 	OldestAge time.Duration
@@ -28,10 +27,10 @@ type TopicStats struct {
 func Stats(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string) ([]TopicStats, error) {
 	topics := map[string]*TopicStats{}
 	if err := countMessages(ctx, db, statements, name, topics); err != nil {
-		return nil, wrap(fmt.Sprintf("count messages of spool %q", name), err)
+		return nil, wrap("count messages of "+Described(name), err)
 	}
 	if err := countInFlight(ctx, db, statements, name, topics); err != nil {
-		return nil, wrap(fmt.Sprintf("count messages in flight of spool %q", name), err)
+		return nil, wrap("count messages in flight of "+Described(name), err)
 	}
 	stats := make([]TopicStats, 0, len(topics))
 	for _, topic := range topics {
@@ -60,7 +59,7 @@ func countMessages(ctx context.Context, db *sql.DB, statements *dialect.Statemen
 	for rows.Next() {
 		var found TopicStats
 		var age int64
-		err := rows.Scan(&found.Topic, &found.Pending, &found.Due, &found.Failing, &age, &found.Dead, &found.DeadInbox)
+		err := rows.Scan(&found.Topic, &found.Pending, &found.Due, &found.Failing, &found.Parked, &age, &found.Dead, &found.DeadInbox)
 		if err != nil {
 			return err
 		}
@@ -68,6 +67,7 @@ func countMessages(ctx context.Context, db *sql.DB, statements *dialect.Statemen
 		entry.Pending += found.Pending
 		entry.Due += found.Due
 		entry.Failing += found.Failing
+		entry.Parked += found.Parked
 		entry.Dead += found.Dead
 		entry.DeadInbox += found.DeadInbox
 		entry.OldestAge = max(entry.OldestAge, time.Duration(age)*time.Microsecond)
@@ -86,9 +86,9 @@ func countInFlight(ctx context.Context, db *sql.DB, statements *dialect.Statemen
 		if err := rows.Scan(&text); err != nil {
 			return err
 		}
-		var counts map[string]int
-		if err := json.Unmarshal(text, &counts); err != nil {
-			return fmt.Errorf("decode a heartbeat: %w", err)
+		counts, err := decodeHeartbeat(text)
+		if err != nil {
+			return err
 		}
 		for topic, n := range counts {
 			if n > 0 {

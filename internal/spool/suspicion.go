@@ -65,13 +65,23 @@ func (d *Drainer) clearSuspicion(ctx context.Context) error {
 // accused says that the message has been started and did not come back.
 func (m *Message) accused() bool { return m.Starts > 0 }
 
+// isDoomed says that a message has been started too often without coming back. Once proves nothing: then it ran beside
+// others. Where the head of a key is tried for ever, its failures do not count.
+func (d *Drainer) isDoomed(m *Message) bool {
+	failed := m.Attempts + m.Starts
+	if d.config.Head == HeadBlock {
+		failed = m.Starts
+	}
+	return m.Starts > 1 && d.config.Retry.Exhausted(failed)
+}
+
 // countStart counts the start of a suspect before it is handed out. It reports false where the lane was lost.
 func (d *Drainer) countStart(ctx context.Context, m *Message) (bool, error) {
 	if !m.suspect && !m.accused() {
 		return true, nil
 	}
 	changed, err := d.changeStarts(ctx, d.db, m, 1)
-	if changed {
+	if changed || err != nil { // after an error it may be counted all the same
 		m.started = 1
 	}
 	return changed, err
@@ -102,12 +112,19 @@ func (s *scheduler) accusedBatch(t *topicQueue) []*entry {
 	}
 	s.accused = true
 	q.offered, q.running = false, true
+	return q.alone()
+}
+
+// alone takes the head of a queue by itself.
+func (q *queue) alone() []*entry {
 	head := q.entries[0]
+	head.alone = true
 	q.entries = q.entries[1:]
 	return []*entry{head}
 }
 
-// acquitted lets the next message of its kind run.
+// acquitted lets the next message of its kind run. That is when the one before is settled: if the next one brought the
+// process down while the outcome is not written, an innocent would have been started without one again.
 func (s *scheduler) acquitted() {
 	s.accused = false
 	waiting := s.accusedWaiting

@@ -43,6 +43,7 @@ func once(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn fu
 	if err != nil {
 		return err
 	}
+	defer func() { _ = tx.Rollback() }() // after a panic: a connection with an open transaction cannot be closed
 	if err := fn(tx); err != nil {
 		return errors.Join(err, ignoreDone(tx.Rollback()))
 	}

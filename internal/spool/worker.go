@@ -39,10 +39,16 @@ func (d *Drainer) handle(ctx context.Context, batch []*entry) []Outcome {
 	outcomes := make([]Outcome, len(batch))
 	messages := make([]*Message, 0, len(batch))
 	at := make([]int, 0, len(batch))
+	closed := map[int64]bool{} // keys of which a message is dead, which is not written yet
 	for i, e := range batch {
+		if e.message.HasKey && closed[e.message.KeyHash] {
+			outcomes[i] = Outcome{Verdict: Postpone}
+			continue
+		}
 		outcome, fit := d.prepare(ctx, e.message)
 		if !fit {
 			outcomes[i] = outcome
+			closed[e.message.KeyHash] = !outcome.through()
 			if outcome.Verdict == Postpone { // the rest may be of the same key: all wait
 				for j := i; j < len(batch); j++ {
 					outcomes[j] = outcome
@@ -62,7 +68,13 @@ func (d *Drainer) handle(ctx context.Context, batch []*entry) []Outcome {
 	return outcomes
 }
 
+// prepare counts the start of a suspect before it loads the payload: a large one may be what brings the process down.
 func (d *Drainer) prepare(ctx context.Context, m *Message) (outcome Outcome, fit bool) {
+	if m.doomed == nil {
+		if counted, err := d.countStart(ctx, m); !counted {
+			return Outcome{Verdict: Postpone, Err: err}, false
+		}
+	}
 	if !m.loaded {
 		found, err := d.loadPayload(ctx, m)
 		if err != nil {
@@ -77,9 +89,6 @@ func (d *Drainer) prepare(ctx context.Context, m *Message) (outcome Outcome, fit
 	}
 	if m.doomed != nil {
 		return Outcome{Verdict: Dead, Err: m.doomed}, false
-	}
-	if counted, err := d.countStart(ctx, m); !counted {
-		return Outcome{Verdict: Postpone, Err: err}, false
 	}
 	return Outcome{}, true
 }

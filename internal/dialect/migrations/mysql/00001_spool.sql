@@ -4,14 +4,16 @@
 
 -- A spool is a durable queue of messages: an outbox, or a queue of an inbox. Its number of lanes is part of the
 -- data, since it decides in which lane a key lives. What operators say of it stands here too, and its version grows
--- with every change, so that processes notice.
+-- with every change, so that processes notice. history is for how long (in microseconds) its drainers keep messages that
+-- are done, so that whoever cleans up knows.
 CREATE TABLE IF NOT EXISTS {spools} (
 	id    INT NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	name  VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL UNIQUE,
 	lanes INT NOT NULL,
 	version BIGINT NOT NULL DEFAULT 0,
 	paused_at BIGINT,
-	settings VARCHAR(4096) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''
+	settings VARCHAR(4096) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+	history BIGINT NOT NULL DEFAULT 0
 ) ENGINE = InnoDB;
 
 -- Who drains a lane, until when (microseconds since 1970, by this database's clock), under which fencing token. A

@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS {dead_letters} (
 	error        TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
 	resolved_at  BIGINT,
 	resolution   TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
-	INDEX died_at (died_at)
+	INDEX died_at (spool, died_at)
 ) ENGINE = InnoDB;
 
 -- Cleanup: one process at a time does each chore, and the next one goes on where it stopped.

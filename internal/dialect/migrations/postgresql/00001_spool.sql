@@ -2,14 +2,16 @@
 
 -- A spool is a durable queue of messages: an outbox, or a queue of an inbox. Its number of lanes is part of the
 -- data, since it decides in which lane a key lives. What operators say of it stands here too, and its version grows
--- with every change, so that processes notice.
+-- with every change, so that processes notice. history is for how long (in microseconds) its drainers keep messages that
+-- are done, so that whoever cleans up knows.
 CREATE TABLE {spools} (
 	id         integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	name       text NOT NULL UNIQUE,
 	lanes      integer NOT NULL,
 	version    bigint NOT NULL DEFAULT 0,
 	paused_at  bigint,
-	settings   text NOT NULL DEFAULT ''
+	settings   text NOT NULL DEFAULT '',
+	history    bigint NOT NULL DEFAULT 0
 );
 
 -- Who drains a lane, until when (microseconds since 1970, by this database's clock), under which fencing token. A

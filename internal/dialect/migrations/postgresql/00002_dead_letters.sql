@@ -34,7 +34,7 @@ CREATE TABLE {dead_letters} (
 	resolution   text
 );
 
-CREATE INDEX {prefix}dead_letters_died_at ON {dead_letters} (died_at);
+CREATE INDEX {prefix}dead_letters_died_at ON {dead_letters} (spool, died_at);
 
 -- Cleanup: one process at a time does each chore, and the next one goes on where it stopped.
 CREATE TABLE {chores} (

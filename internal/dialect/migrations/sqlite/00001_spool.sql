@@ -2,14 +2,16 @@
 
 -- A spool is a durable queue of messages: an outbox, or a queue of an inbox. Its number of lanes is part of the
 -- data, since it decides in which lane a key lives. What operators say of it stands here too, and its version grows
--- with every change, so that processes notice.
+-- with every change, so that processes notice. history is for how long (in microseconds) its drainers keep messages that
+-- are done, so that whoever cleans up knows.
 CREATE TABLE {spools} (
 	id    INTEGER PRIMARY KEY AUTOINCREMENT,
 	name  TEXT NOT NULL UNIQUE,
 	lanes INTEGER NOT NULL,
 	version INTEGER NOT NULL DEFAULT 0,
 	paused_at INTEGER,
-	settings TEXT NOT NULL DEFAULT ''
+	settings TEXT NOT NULL DEFAULT '',
+	history INTEGER NOT NULL DEFAULT 0
 );
 
 -- Who drains a lane, until when (microseconds since 1970, by this database's clock), under which fencing token. A

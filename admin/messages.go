@@ -1,0 +1,200 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Status says what a message waits for.
+//
+// Where others tell PENDING, SENT (or PROCESSED) and FAILED apart: the first four of these are PENDING, Done is SENT, and
+// FAILED is a [DeadLetter].
+type Status string
+
+const (
+	// Ready is a message that is handled as soon as possible, and may be in a handler now.
+	Ready Status = "READY"
+	// Scheduled is one that waits for the time that its producer, or an operator, asked for. It holds nobody back. From
+	// that time on it is handled as soon as possible.
+	Scheduled Status = "SCHEDULED"
+	// Retrying is one that failed and waits for its next attempt, or is in it. Later messages of its key wait for it.
+	Retrying Status = "RETRYING"
+	// Parked is one that has used up its attempts, in a queue with inboxstore.ParkHead. It waits for an operator, and
+	// later messages of its key wait for it.
+	Parked Status = "PARKED"
+	// Done is one that was handled and stands in the history.
+	Done Status = "DONE"
+)
+
+// Message is a message of an outbox or a queue that is pending, or done and kept.
+type Message struct {
+	// ID names the message in its outbox or queue. None is given out twice.
+	ID     int64
+	Status Status
+	// Topic of an outbox's message; in a queue it is the queue's name.
+	Topic     string
+	MessageID string
+	// Key is the ordering key, empty without one.
+	Key string
+	// Attempts is the number of attempts that failed since the message was written, or an operator gave it all of them
+	// again; of one that is done, all attempts.
+	Attempts  int
+	CreatedAt time.Time
+	// DueAt is when it may be handled, or may have been: zero for one that is parked or done.
+	DueAt time.Time
+	// DoneAt is when it was done, zero for one that is pending. All times are of the database's clock.
+	DoneAt time.Time
+	// Size of payload and metadata as they are stored, in bytes.
+	Size int
+	// Place is where it stands in the list: give it to a filter to get what comes after.
+	Place Place
+
+	// Payload and Metadata are nil in lists; [Admin.Message] reads them. Metadata stays nil where it cannot be decoded.
+	Payload  message.Payload
+	Metadata message.Metadata
+	// Failures is the history, oldest first, at most the 100 latest; only [Admin.Message] reads it.
+	Failures []Failure
+}
+
+// MessageFilter chooses pending messages: those for which all that is set holds. The zero value chooses all.
+type MessageFilter struct {
+	Target Target
+	// Status of the message: any of the pending ones.
+	Status Status
+	// Topic, Key and MessageID are compared as a whole.
+	Topic, Key, MessageID string
+
+	// After chooses messages after the one with this [Message.Place], for the next page.
+	After Place
+	// Limit is the most messages of a page: 100 by default, above 1000 it is an error.
+	Limit int
+}
+
+// Messages lists the pending messages that the filter chooses: ready ones first, then scheduled ones, then those that
+// failed, each by lane, and in a lane in the order in which they were written. A page shorter than the limit is the last.
+//
+// Messages move on while pages are read, and only ever forward in this order: one may come twice, and none that is
+// pending all the while is missed. A page costs as many rows as it has and as its filter leaves out. Payload, metadata and
+// failures are left out, so that memory is bounded whatever the messages hold: see [Admin.Message].
+func (a *Admin) Messages(ctx context.Context, filter MessageFilter) ([]Message, error) {
+	chosen, err := filter.chosen()
+	if err != nil {
+		return nil, fmt.Errorf("admin: list messages of %s: %w", filter.Target, err)
+	}
+	return publicMessages(a.operator.Messages(ctx, filter.Target.spool, chosen))
+}
+
+// DoneFilter chooses messages of the history: those for which all that is set holds. The zero value chooses all.
+type DoneFilter struct {
+	// Topic, Key and MessageID are compared as a whole.
+	Topic, Key, MessageID string
+	// DoneAfter and DoneBefore bound the time when the message was done: the first is part of the span, the second is not.
+	// They are compared with the database's clock.
+	DoneAfter, DoneBefore time.Time
+
+	// After chooses messages after the one with this [Message.Place], for the next page.
+	After Place
+	// Limit is the most messages of a page: 100 by default, above 1000 it is an error.
+	Limit int
+}
+
+// Done lists the messages of the history that the filter chooses, the latest first. A page shorter than the limit is the
+// last. There is a history where the queue is configured with one, or [Admin.SetQueue] has turned it on.
+func (a *Admin) Done(ctx context.Context, target Target, filter DoneFilter) ([]Message, error) {
+	chosen, err := filter.chosen()
+	if err != nil {
+		return nil, fmt.Errorf("admin: list done messages of %s: %w", target, err)
+	}
+	return publicMessages(a.operator.Done(ctx, target.spool, chosen))
+}
+
+// Message returns one message, pending or done, with its payload, metadata and failure history, or [ErrNotFound]: then
+// there never was one, it is dead, or it is done and not kept.
+func (a *Admin) Message(ctx context.Context, target Target, id int64) (*Message, error) {
+	found, failures, err := a.operator.Message(ctx, target.spool, id)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	m := publicMessage(found)
+	for _, failure := range failures {
+		m.Failures = append(m.Failures, Failure(failure))
+	}
+	return &m, nil
+}
+
+// pendingStates are the states, the first and the last, of a status.
+var pendingStates = map[Status]struct {
+	states [2]int
+	parked dialect.Parked
+}{
+	"":        {[2]int{dialect.StateReady, dialect.StateRetrying}, dialect.ParkedAny},
+	Ready:     {[2]int{dialect.StateReady, dialect.StateReady}, dialect.ParkedAny},
+	Scheduled: {[2]int{dialect.StateScheduled, dialect.StateScheduled}, dialect.ParkedAny},
+	Retrying:  {[2]int{dialect.StateRetrying, dialect.StateRetrying}, dialect.ParkedNo},
+	Parked:    {[2]int{dialect.StateRetrying, dialect.StateRetrying}, dialect.ParkedOnly},
+}
+
+func (f MessageFilter) chosen() (dialect.MessageFilter, error) {
+	after, err := f.After.parse(dialect.StateReady, dialect.StateRetrying)
+	chosen, known := pendingStates[f.Status]
+	if !known {
+		err = errors.Join(err, fmt.Errorf("status: %q is none of %s, %s, %s and %s", f.Status, Ready, Scheduled, Retrying, Parked))
+	}
+	limit, limitErr := pageLimit(f.Limit)
+	return dialect.MessageFilter{
+		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID, States: chosen.states, Parked: chosen.parked, After: after, Limit: limit,
+	}, errors.Join(err, limitErr)
+}
+
+func (f DoneFilter) chosen() (dialect.MessageFilter, error) {
+	after, err := f.After.parse(dialect.StateDone, dialect.StateDone)
+	limit, limitErr := pageLimit(f.Limit)
+	return dialect.MessageFilter{
+		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID,
+		DoneFrom: micros(f.DoneAfter), DoneBefore: micros(f.DoneBefore), After: after, Limit: limit,
+	}, errors.Join(err, limitErr)
+}
+
+func publicMessages(found []*spool.Listed, err error) ([]Message, error) {
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	messages := make([]Message, len(found))
+	for i, m := range found {
+		messages[i] = publicMessage(m)
+	}
+	return messages, nil
+}
+
+func publicMessage(m *spool.Listed) Message {
+	public := Message{
+		ID: m.Place.ID, Status: status(m), Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Attempts: m.Attempts,
+		CreatedAt: m.CreatedAt, DueAt: m.At, Size: m.Size, Place: placeOf(m.Place), Payload: m.Payload, Metadata: m.Metadata,
+	}
+	if public.Status == Done {
+		public.DueAt, public.DoneAt = time.Time{}, m.At
+	}
+	return public
+}
+
+func status(m *spool.Listed) Status {
+	switch {
+	case m.Parked:
+		return Parked
+	case m.Place.State == dialect.StateReady:
+		return Ready
+	case m.Place.State == dialect.StateScheduled:
+		return Scheduled
+	case m.Place.State == dialect.StateDone:
+		return Done
+	default:
+		return Retrying
+	}
+}

@@ -1,0 +1,330 @@
+package admin_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func (b *bench) messages(filter admin.MessageFilter) []admin.Message {
+	b.Helper()
+	filter.Target = b.target
+	messages, err := b.admin.Messages(b.Context(), filter)
+	require.NoError(b, err)
+	return messages
+}
+
+// message returns the pending message with this id of its producer.
+func (b *bench) message(id string) admin.Message {
+	b.Helper()
+	messages := b.messages(admin.MessageFilter{MessageID: id})
+	require.Len(b, messages, 1)
+	return messages[0]
+}
+
+// whole reads a message with all that belongs to it.
+func (b *bench) whole(id int64) *admin.Message {
+	b.Helper()
+	m, err := b.admin.Message(b.Context(), b.target, id)
+	require.NoError(b, err)
+	return m
+}
+
+func TestMessages_S0_0_7_status_attempts_executeAt_and_failures_are_visible(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		before := time.Now().Add(-time.Hour)
+		b.append(draft("failing", "orders", "a"), draft("parked", "orders", "b"), draft("done", "orders", "c"))
+		tried := func(id string) int { return len(b.whole(b.message(id).ID).Failures) }
+		h := newHandler(func(m *spool.Message) error {
+			switch m.MessageID {
+			case "failing", "parked":
+				return errBroker
+			}
+			return nil
+		})
+		stop := b.drainWith(database.DB, h, func(c *spool.Config) { c.Head, c.History = spool.HeadPark, time.Hour })
+		b.eventually(func() bool { return b.pending() == 2 && tried("failing") == 2 && tried("parked") == 2 }, "all have had their turns")
+		stop()
+		due := time.Now().Add(3 * time.Hour).Truncate(time.Microsecond)
+		b.exec(database.Bind("UPDATE postbox_messages SET attempts = 1, available_at = ? WHERE message_id = ?"), due.UnixMicro(), []byte("failing"))
+		later := draft("scheduled", "orders", "")
+		later.Due = due
+		b.append(draft("ready", "orders", "key"), later)
+
+		statuses := map[string]admin.Message{}
+		for _, m := range b.messages(admin.MessageFilter{}) {
+			statuses[m.MessageID] = m
+			require.Equal(t, "orders", m.Topic)
+			require.WithinRange(t, m.CreatedAt, before, time.Now().Add(time.Hour))
+			require.Greater(t, m.Size, len("payload of "+m.MessageID))
+			require.Nil(t, m.Payload)
+			require.Nil(t, m.Metadata)
+			require.Nil(t, m.Failures)
+			require.True(t, m.DoneAt.IsZero())
+		}
+		require.Len(t, statuses, 4)
+		for id, want := range map[string]struct {
+			status   admin.Status
+			attempts int
+			due      time.Time
+			key      string
+		}{
+			"ready":     {admin.Ready, 0, statuses["ready"].CreatedAt, "key"},
+			"scheduled": {admin.Scheduled, 0, due, ""},
+			"failing":   {admin.Retrying, 1, due, "a"},
+			"parked":    {admin.Parked, 2, time.Time{}, "b"},
+		} {
+			m := statuses[id]
+			require.Equal(t, want.status, m.Status, id)
+			require.Equal(t, want.attempts, m.Attempts, id)
+			require.WithinDuration(t, want.due, m.DueAt, time.Millisecond, id)
+			require.Equal(t, want.key, m.Key)
+		}
+
+		whole := b.whole(statuses["parked"].ID)
+		require.Equal(t, "payload of parked", string(whole.Payload))
+		require.Equal(t, map[string]string{"about": "parked", "bytes": "\x00\xff"}, map[string]string(whole.Metadata))
+		require.Len(t, whole.Failures, 2)
+		for i, failure := range whole.Failures {
+			require.Equal(t, i+1, failure.Attempt)
+			require.Equal(t, errBroker.Error(), failure.Error)
+			require.Equal(t, "forwarder", failure.Process)
+			require.WithinRange(t, failure.At, before, time.Now().Add(time.Hour))
+		}
+		whole.Payload, whole.Metadata, whole.Failures = nil, nil, nil
+		require.Equal(t, statuses["parked"], *whole)
+
+		listed, err := b.admin.Done(t.Context(), b.target, admin.DoneFilter{})
+		require.NoError(t, err)
+		require.Len(t, listed, 1)
+		done := listed[0]
+		require.Equal(t, admin.Done, done.Status)
+		require.Equal(t, "done", done.MessageID)
+		require.Equal(t, 1, done.Attempts)
+		require.True(t, done.DueAt.IsZero())
+		require.False(t, done.DoneAt.Before(done.CreatedAt))
+		require.WithinRange(t, done.DoneAt, before, time.Now().Add(time.Hour))
+		whole = b.whole(done.ID)
+		require.Equal(t, "payload of done", string(whole.Payload))
+		whole.Payload, whole.Metadata = nil, nil
+		require.Equal(t, done, *whole)
+
+		b.exec(database.Bind("UPDATE postbox_messages SET metadata = ? WHERE message_id = ?"), []byte("{"), []byte("ready"))
+		require.Nil(t, b.whole(statuses["ready"].ID).Metadata, "it can be looked at all the same")
+		_, err = b.admin.Message(t.Context(), b.target, done.ID+1000)
+		require.ErrorIs(t, err, admin.ErrNotFound)
+		require.ErrorContains(t, err, b.target.String())
+	})
+}
+
+func TestMessages_are_those_of_the_target(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(draft("mine", "orders", ""))
+		other := spool.New(b.statements, spool.QueuePrefix+"q", lanes)
+		require.NoError(t, other.Append(t.Context(), database.DB, spool.Run, []spool.Draft{draft("theirs", "q", "")}))
+		mine := b.messages(admin.MessageFilter{})
+		require.Len(t, mine, 1)
+		theirs, err := b.admin.Messages(t.Context(), admin.MessageFilter{Target: admin.Queue("q")})
+		require.NoError(t, err)
+		require.Len(t, theirs, 1)
+		require.Equal(t, "theirs", theirs[0].MessageID)
+		_, err = b.admin.Message(t.Context(), b.target, theirs[0].ID)
+		require.ErrorIs(t, err, admin.ErrNotFound)
+		require.ErrorIs(t, b.admin.RunNow(t.Context(), b.target, theirs[0].ID), admin.ErrNotFound)
+		require.ErrorIs(t, b.admin.Bury(t.Context(), b.target, theirs[0].ID, "no"), admin.ErrNotFound)
+		b.exec(database.Bind(b.insertHistory()), 1001, b.outboxID(), 1)
+		_, err = b.admin.Message(t.Context(), admin.Queue("q"), 1001)
+		require.ErrorIs(t, err, admin.ErrNotFound)
+	})
+}
+
+// thousands writes messages of all kinds, and returns their number.
+func (b *bench) thousands() int {
+	b.Helper()
+	const n = 3000
+	drafts := make([]spool.Draft, n)
+	for i := range drafts {
+		drafts[i] = draft(strconv.Itoa(i), []string{"orders", "refunds", "Orders"}[i%3], []string{"", "a", "b\x00", "c"}[i%4])
+		if i%5 == 0 {
+			drafts[i].Delay = time.Hour
+		}
+	}
+	b.append(drafts...)
+	b.exec("UPDATE postbox_messages SET state = 2, attempts = 1 WHERE state = 0 AND id % 7 = 0")
+	b.exec(b.database.Bind("UPDATE postbox_messages SET available_at = available_at + ? WHERE state = 2 AND id % 2 = 0"), int64(1)<<62)
+	return n
+}
+
+// pages reads all pages and requires that they are in order and have each message once.
+func (b *bench) pages(filter admin.MessageFilter) []admin.Message {
+	b.Helper()
+	var all []admin.Message
+	seen := map[int64]bool{}
+	for {
+		page := b.messages(filter)
+		for _, m := range page {
+			require.False(b, seen[m.ID], "message %d comes once", m.ID)
+			seen[m.ID] = true
+		}
+		all = append(all, page...)
+		if len(page) < filter.Limit {
+			return all
+		}
+		filter.After = page[len(page)-1].Place
+	}
+}
+
+func TestMessages_pages_through_thousands_with_filters(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		total := b.thousands()
+		all := b.pages(admin.MessageFilter{Limit: 137})
+		require.Len(t, all, total)
+		number := map[admin.Status]int{admin.Ready: 0, admin.Scheduled: 1, admin.Retrying: 2, admin.Parked: 2}
+		for i := 1; i < len(all); i++ {
+			require.LessOrEqual(t, number[all[i-1].Status], number[all[i].Status], "in the order of the states")
+		}
+		require.Len(t, b.messages(admin.MessageFilter{}), admin.DefaultLimit)
+
+		for name, test := range map[string]struct {
+			filter admin.MessageFilter
+			want   func(m admin.Message) bool
+		}{
+			"ready":      {admin.MessageFilter{Status: admin.Ready}, func(m admin.Message) bool { return m.Status == admin.Ready }},
+			"scheduled":  {admin.MessageFilter{Status: admin.Scheduled}, func(m admin.Message) bool { return m.Status == admin.Scheduled }},
+			"retrying":   {admin.MessageFilter{Status: admin.Retrying}, func(m admin.Message) bool { return m.Status == admin.Retrying }},
+			"parked":     {admin.MessageFilter{Status: admin.Parked}, func(m admin.Message) bool { return m.Status == admin.Parked }},
+			"topic":      {admin.MessageFilter{Topic: "orders"}, func(m admin.Message) bool { return m.Topic == "orders" }},
+			"key":        {admin.MessageFilter{Key: "b\x00"}, func(m admin.Message) bool { return m.Key == "b\x00" }},
+			"message id": {admin.MessageFilter{MessageID: "1234"}, func(m admin.Message) bool { return m.MessageID == "1234" }},
+			"nothing":    {admin.MessageFilter{Topic: "nothing"}, func(admin.Message) bool { return false }},
+			"together": {
+				admin.MessageFilter{Status: admin.Ready, Topic: "refunds", Key: "a"},
+				func(m admin.Message) bool { return m.Status == admin.Ready && m.Topic == "refunds" && m.Key == "a" },
+			},
+		} {
+			var want []admin.Message
+			for _, m := range all {
+				if test.want(m) {
+					want = append(want, m)
+				}
+			}
+			require.Equal(t, name != "nothing", len(want) > 0, name)
+			test.filter.Limit = 91
+			require.Equal(t, want, b.pages(test.filter), name)
+		}
+	})
+}
+
+// While pages are read, messages fail and move on, new ones come and old ones go: what is pending all the while is seen.
+func TestMessages_misses_nothing_that_moves(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		total := b.thousands()
+		seen := map[int64]bool{}
+		filter := admin.MessageFilter{Limit: 100}
+		for {
+			page := b.messages(filter)
+			for _, m := range page {
+				seen[m.ID] = true
+			}
+			if len(page) < filter.Limit {
+				break
+			}
+			filter.After = page[len(page)-1].Place
+			b.exec("UPDATE postbox_messages SET state = 2, attempts = attempts + 1 WHERE id % 11 = " + strconv.Itoa(len(seen)%11))
+		}
+		require.Len(t, seen, total)
+	})
+}
+
+func TestMessages_refuses_what_it_cannot_do(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.append(draft("1", "orders", ""))
+	for want, filter := range map[string]admin.MessageFilter{
+		"limit: 1001 is above 1000": {Limit: 1001}, "limit: -1 is negative": {Limit: -1},
+		`status: "FAILED" is none of READY`: {Status: "FAILED"}, `status: "DONE" is none of`: {Status: admin.Done},
+		`after: "3-1-1" is no place in this list`: {After: "3-1-1"}, `after: "1-1-1x" is no`: {After: "1-1-1x"}, `after: "x" is no`: {After: "x"},
+	} {
+		filter.Target = b.target
+		_, err := b.admin.Messages(t.Context(), filter)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, b.target.String())
+	}
+	for want, filter := range map[string]admin.DoneFilter{
+		"limit: 1001 is above 1000": {Limit: 1001}, `after: "1-1-1" is no place in this list`: {After: "1-1-1"},
+	} {
+		_, err := b.admin.Done(t.Context(), b.target, filter)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestDone_pages_with_filters_the_latest_first(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		outbox, total := b.outboxID(), 1000
+		at := time.Now().Add(-time.Hour).Truncate(time.Second)
+		var rows []string
+		for i := range total { // many at the same moment, as one statement settles them
+			rows = append(rows, fmt.Sprintf("(%d, %d, '%s', 'id', 'payload', '{}', 1, %d, 2)",
+				i+1, outbox, []string{"orders", "refunds"}[i%2], at.Add(time.Duration(i/300)*time.Minute).UnixMicro()))
+		}
+		b.exec("INSERT INTO postbox_history (id, spool, topic, message_id, payload, metadata, created_at, done_at, attempts) VALUES " +
+			strings.Join(rows, ", "))
+		b.exec(database.Bind("UPDATE postbox_history SET message_id = ? WHERE id = 78"), []byte("id77"))
+		for i, key := range []string{"b", "", "a"} {
+			if key != "" {
+				b.exec(database.Bind("UPDATE postbox_history SET ordering_key = ? WHERE id % 3 = ?"), []byte(key), i)
+			}
+		}
+		b.exec(database.Bind(b.insertHistory()), 5000, outbox+1, 1) // of another one
+
+		pages := func(filter admin.DoneFilter) (all []admin.Message) {
+			filter.Limit = 77
+			for {
+				page, err := b.admin.Done(t.Context(), b.target, filter)
+				require.NoError(t, err)
+				all = append(all, page...)
+				if len(page) < filter.Limit {
+					return all
+				}
+				filter.After = page[len(page)-1].Place
+			}
+		}
+		all := pages(admin.DoneFilter{})
+		require.Len(t, all, total)
+		for i, m := range all {
+			require.EqualValues(t, total-i, m.ID)
+		}
+		for name, test := range map[string]struct {
+			filter admin.DoneFilter
+			want   int
+		}{
+			"topic": {admin.DoneFilter{Topic: "orders"}, 500}, "key": {admin.DoneFilter{Key: "a"}, 333},
+			"message id": {admin.DoneFilter{MessageID: "id77"}, 1},
+			"after":      {admin.DoneFilter{DoneAfter: at.Add(time.Minute)}, 700},
+			"before":     {admin.DoneFilter{DoneBefore: at.Add(time.Minute)}, 300},
+			"together": {
+				admin.DoneFilter{Topic: "orders", Key: "b", DoneAfter: at.Add(time.Minute), DoneBefore: at.Add(2 * time.Minute)}, 50,
+			},
+		} {
+			require.Len(t, pages(test.filter), test.want, name)
+		}
+	})
+}

@@ -1,0 +1,41 @@
+package admin
+
+import (
+	"fmt"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// Place is where a message stands in a list. It is a short word of digits, fit for an address of a web page, and means
+// something to the list that it came from only. The zero value is the beginning.
+type Place string
+
+const placeFormat = "%d-%d-%d"
+
+func placeOf(p dialect.Place) Place { return Place(fmt.Sprintf(placeFormat, p.State, p.Lane, p.ID)) }
+
+// parse reads a place in a list of messages from one state to another.
+func (p Place) parse(least, most int) (place dialect.Place, err error) {
+	if p == "" {
+		return place, nil
+	}
+	_, err = fmt.Sscanf(string(p), placeFormat, &place.State, &place.Lane, &place.ID)
+	if err != nil || placeOf(place) != p || place.State < least || place.State > most {
+		return dialect.Place{}, fmt.Errorf("after: %q is no place in this list", p)
+	}
+	return place, nil
+}
+
+// pageLimit refuses a limit that cannot be met, rather than return a short page that looks like the last.
+func pageLimit(limit int) (int, error) {
+	switch {
+	case limit == 0:
+		return DefaultLimit, nil
+	case limit < 0:
+		return 0, fmt.Errorf("limit: %d is negative", limit)
+	case limit > MaxLimit:
+		return 0, fmt.Errorf("limit: %d is above %d", limit, MaxLimit)
+	default:
+		return limit, nil
+	}
+}

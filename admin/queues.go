@@ -1,0 +1,123 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// QueueInfo is how an outbox or a queue does, and what operators have said of it.
+type QueueInfo struct {
+	Target Target
+	// Lanes is the number of its shards by ordering key, and so the most processes that can share it.
+	Lanes int
+	// Processes is the number of forwarders or subscribers that work it off and have been heard of within their lease.
+	Processes int
+
+	// PausedSince is when an operator paused it, by the database's clock; zero when it is not paused.
+	PausedSince time.Time
+	// PausedKeys is the number of keys that are paused.
+	PausedKeys int
+	// Settings are what operators have stored.
+	Settings Settings
+
+	// Pending is the number of messages that are neither done nor dead. The following four are parts of it, and overlap.
+	Pending int
+	// Due is those that need not wait: neither for the time that their producer asked for nor for their next attempt.
+	Due int
+	// InFlight is those that were being handled at the last heartbeat of each process, a few seconds ago at most.
+	InFlight int
+	// Failing is those with a failed attempt.
+	Failing int
+	// Parked is those that have used up their attempts and wait for an operator, with their keys behind them.
+	Parked int
+	// Dead is the number of dead letters that nobody has resolved.
+	Dead int
+	// Done is the number of messages in the history: 0 where none is kept.
+	Done int
+	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0 without one.
+	OldestAge time.Duration
+}
+
+// Queues returns all outboxes and queues that a message was ever written to or a process has worked off, outboxes first,
+// in the order of their names.
+//
+// Pending, Dead and Done are of one moment, in all of them. It reads each pending message, dead letter and entry of the
+// history: call it a few times a minute, not a few times a second.
+func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
+	spools, err := a.operator.Overviews(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	queues := make([]QueueInfo, len(spools))
+	for i, s := range spools {
+		queues[i] = QueueInfo{
+			Target: Target{spool: s.Name}, Lanes: s.Lanes, Processes: s.Members,
+			PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, Settings: Settings(s.Settings),
+			Pending: s.Pending, Due: s.Due, InFlight: s.InFlight, Failing: s.Failing, Parked: s.Parked,
+			Dead: s.Dead, Done: s.Done, OldestAge: s.OldestAge,
+		}
+	}
+	slices.SortStableFunc(queues, func(a, b QueueInfo) int { return kind(a) - kind(b) })
+	return queues, nil
+}
+
+func kind(q QueueInfo) int {
+	if q.Target.IsQueue() {
+		return 1
+	}
+	return 0
+}
+
+// StatsOf counts the messages of an outbox or a queue by topic, as [Admin.Stats] does for the configured outbox. All
+// messages of a queue have its name for their topic, and there [TopicStats.DeadInbox] is 0. It fails with [ErrNotFound]
+// where there is none of this name.
+func (a *Admin) StatsOf(ctx context.Context, target Target) ([]TopicStats, error) {
+	counts, err := a.operator.Stats(ctx, target.spool)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	stats := make([]TopicStats, 0, len(counts))
+	for _, count := range counts {
+		if target.IsQueue() {
+			count.DeadInbox = 0
+		}
+		if of := TopicStats(count); of != (TopicStats{Topic: of.Topic}) {
+			stats = append(stats, of)
+		}
+	}
+	return stats, nil
+}
+
+// Account says what has become of the messages of an outbox or a queue.
+type Account struct {
+	// Written is the sum of the others.
+	Written int
+	// Pending is the number of messages that are neither done nor dead.
+	Pending int
+	// Done is the number of messages in the history.
+	Done int
+	// Dead is the number of dead letters that nobody has resolved, and Resolved that of the others.
+	Dead, Resolved int
+}
+
+// Account counts all messages of an outbox or a queue in one statement, and so at one moment: while messages are handled,
+// fail, are requeued and buried, their sum stays the same.
+//
+// While a history is kept, Written is the number of messages that were written since it is, without those whose retention
+// is over and letters that were deleted. Without a history a message that is done leaves nothing behind: then Done is 0,
+// or what is left of an earlier history, and Written is what is pending or dead.
+//
+// It reads an index entry of each message: call it a few times a minute. It fails with [ErrNotFound] where there is none
+// of this name.
+func (a *Admin) Account(ctx context.Context, target Target) (Account, error) {
+	found, err := a.operator.Account(ctx, target.spool)
+	if err != nil {
+		return Account{}, fmt.Errorf("admin: %w", err)
+	}
+	return Account{
+		Written: found.Pending + found.Done + found.Dead + found.Resolved,
+		Pending: found.Pending, Done: found.Done, Dead: found.Dead, Resolved: found.Resolved,
+	}, nil
+}

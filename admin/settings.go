@@ -1,0 +1,87 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Bounds of [Settings].
+const (
+	MaxPageSize    = 10_000
+	MaxConcurrency = 10_000
+	MinPollMax     = time.Millisecond
+	MaxPollMax     = time.Hour
+)
+
+// Settings are what operators lay down for an outbox or a queue, for all processes: they go before what the processes
+// are configured with. A field that is zero leaves it to each process.
+type Settings struct {
+	// PageSize is the number of messages to read at once, up to 10,000; up to twice as many are held in memory. For a
+	// queue of batches it is at least the size of a batch.
+	PageSize int
+	// Concurrency is the number of handlers, or calls to the broker, at a time in each process, up to 10,000.
+	Concurrency int
+	// PollMax is the longest pause between two looks that find nothing, from 1 ms to 1 h. A lower bound above it is lowered.
+	PollMax time.Duration
+	// Attempts is how often a message may fail before it is dead or parked; [postbox.Unlimited] never gives up. Failures
+	// that were counted before count.
+	Attempts int
+	// History is how long messages that are done are kept, at least 1 s. Negative turns it off, and what was kept goes.
+	History time.Duration
+	// Retention is how long dead letters are kept, at least 1 s. Negative keeps them. Their failure histories go after
+	// the retention that processes are configured with.
+	Retention time.Duration
+}
+
+// Validate returns all that is wrong with the settings.
+func (s Settings) Validate() error {
+	var problems []error
+	for _, count := range []struct {
+		name    string
+		n, most int
+	}{{"PageSize", s.PageSize, MaxPageSize}, {"Concurrency", s.Concurrency, MaxConcurrency}} {
+		if count.n < 0 || count.n > count.most {
+			problems = append(problems, fmt.Errorf("%s: %d is not between 1 and %d, nor 0 for what each process is configured with",
+				count.name, count.n, count.most))
+		}
+	}
+	if s.PollMax != 0 && (s.PollMax < MinPollMax || s.PollMax > MaxPollMax) {
+		problems = append(problems, fmt.Errorf("PollMax: %s is not between %s and %s, nor 0 for what each process is configured with",
+			s.PollMax, MinPollMax, MaxPollMax))
+	}
+	if s.Attempts < postbox.Unlimited {
+		problems = append(problems, fmt.Errorf("Attempts: %d is negative: use postbox.Unlimited, which is %d, to never give up",
+			s.Attempts, postbox.Unlimited))
+	}
+	for _, span := range []struct {
+		name, negative string
+		d              time.Duration
+	}{{"History", "to keep none", s.History}, {"Retention", "to keep them for ever", s.Retention}} {
+		if span.d > 0 && span.d < time.Second {
+			problems = append(problems, fmt.Errorf("%s: %s is less than a second: give it a unit, such as 24 * time.Hour, or a negative value %s",
+				span.name, span.d, span.negative))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// SetQueue stores settings for an outbox or a queue, in place of those that were stored: read those with [Admin.Queues]
+// to change a part of them. Processes notice within a second, and obey from the next message on; more handlers start at
+// once, fewer take effect as handlers end.
+func (a *Admin) SetQueue(ctx context.Context, target Target, settings Settings) error {
+	if err := settings.Validate(); err != nil {
+		return fmt.Errorf("admin: settings for %s: %w", target, err)
+	}
+	if err := a.operator.Set(ctx, target.spool, spool.Settings(settings)); err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	a.say("Postbox has new settings from an operator", target, watermill.LogFields{"settings": fmt.Sprintf("%+v", settings)})
+	return nil
+}

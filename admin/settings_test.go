@@ -1,0 +1,111 @@
+package admin_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestSettings_say_what_is_wrong_and_what_to_do(t *testing.T) {
+	t.Parallel()
+	for want, settings := range map[string]admin.Settings{
+		"PageSize: -1 is not between 1 and 10000":      {PageSize: -1},
+		"PageSize: 10001 is not":                       {PageSize: 10_001},
+		"Concurrency: -2 is not between 1 and 10000":   {Concurrency: -2},
+		"Concurrency: 10001 is not":                    {Concurrency: 10_001},
+		"PollMax: -1ns is not between 1ms and 1h0m0s":  {PollMax: -1},
+		"PollMax: 5ns is not":                          {PollMax: 5},
+		"PollMax: 1h0m0.000000001s is not":             {PollMax: time.Hour + 1},
+		"Attempts: -2 is negative: use postbox.Unlimi": {Attempts: -2},
+		"History: 7ns is less than a second: give it":  {History: 7},
+		"Retention: 30ns is less than a second: give":  {Retention: 30},
+	} {
+		require.ErrorContains(t, settings.Validate(), want)
+	}
+	both := admin.Settings{PageSize: -1, Retention: 30}
+	require.ErrorContains(t, both.Validate(), "PageSize")
+	require.ErrorContains(t, both.Validate(), "Retention")
+	for _, settings := range []admin.Settings{
+		{},
+		{PageSize: 1, Concurrency: 1, PollMax: time.Millisecond, Attempts: 1, History: time.Second, Retention: time.Second},
+		{PageSize: 10_000, Concurrency: 10_000, PollMax: time.Hour, Attempts: postbox.Unlimited, History: -1, Retention: -1},
+	} {
+		require.NoError(t, settings.Validate())
+	}
+	database := testdb.SQLite(t)
+	b := newBench(t, database)
+	b.outboxID()
+	require.ErrorContains(t, b.admin.SetQueue(t.Context(), b.target, both), b.target.String())
+	require.Zero(t, b.info().Settings, "nothing is stored")
+}
+
+func TestSetQueue_W14_is_stored_whole_and_replaced_whole(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.outboxID()
+		settings := admin.Settings{
+			PageSize: 20, Concurrency: 3, PollMax: 10 * time.Second, Attempts: postbox.Unlimited, History: 7 * 24 * time.Hour, Retention: -1,
+		}
+		require.NoError(t, b.admin.SetQueue(t.Context(), b.target, settings))
+		require.Equal(t, settings, b.info().Settings)
+		require.NoError(t, b.admin.SetQueue(t.Context(), b.target, admin.Settings{Attempts: 2}))
+		require.Equal(t, admin.Settings{Attempts: 2}, b.info().Settings)
+
+		b.exec("UPDATE postbox_spools SET settings = 'nonsense'")
+		require.Zero(t, b.info().Settings, "the rest of the overview is there")
+		require.NoError(t, b.admin.SetQueue(t.Context(), b.target, admin.Settings{}))
+		require.Zero(t, b.info().Settings)
+	})
+}
+
+func TestSetQueue_W14_drainers_obey_while_they_run(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		var running atomic.Int32
+		gate := make(chan struct{})
+		h := newHandler(func(m *spool.Message) error {
+			if m.Topic == "fails" {
+				return errBroker
+			}
+			running.Add(1)
+			defer running.Add(-1)
+			<-gate
+			return nil
+		})
+		b.drainWith(database.DB, h, func(c *spool.Config) { c.Workers = 1 })
+		open := sync.OnceFunc(func() { close(gate) })
+		t.Cleanup(open)
+		for range 20 {
+			b.append(draft(postbox.NewMessageID(), "orders", ""))
+		}
+		b.eventually(func() bool { return running.Load() == 1 }, "one at a time, as configured")
+		require.NoError(t, b.admin.SetQueue(t.Context(), b.target, admin.Settings{Concurrency: 7, History: time.Hour, Attempts: 5}))
+		require.Eventually(t, func() bool { return running.Load() == 7 }, obeyed, 2*time.Millisecond)
+		require.NoError(t, b.admin.SetQueue(t.Context(), b.target, admin.Settings{Concurrency: 2, History: time.Hour, Attempts: 5}))
+		require.Eventually(t, func() bool { // as handlers end, fewer begin
+			if running.Load() > 2 {
+				gate <- struct{}{}
+				b.append(draft(postbox.NewMessageID(), "orders", ""))
+			}
+			return running.Load() <= 2
+		}, obeyed, 20*time.Millisecond)
+		open()
+		b.eventually(func() bool { return b.pending() == 0 }, "all are handled")
+		b.append(draft("kept", "orders", ""))
+		b.eventually(func() bool { return b.info().Done > 0 && b.pending() == 0 }, "done messages are kept")
+
+		b.append(draft("fails", "fails", ""))
+		b.eventually(func() bool { return b.dead() == 1 }, "it is dead")
+		require.Equal(t, 5, b.list(admin.Filter{})[0].Attempts, "after as many attempts as the operator says")
+	})
+}

@@ -1,0 +1,62 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// RunNow makes a message due that is scheduled, retrying or parked. A parked one gets all its attempts again. One that is
+// ready is left as it is, since it is handled as soon as possible; and so is what an operator has paused.
+//
+// It fails with [ErrNotFound] where the message is not pending, or no longer: it may have been handled at the same moment.
+func (a *Admin) RunNow(ctx context.Context, target Target, id int64) error {
+	if err := a.operator.RunNow(ctx, target.spool, id); err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	a.say("Postbox is told to run a message now", target, watermill.LogFields{"message": id})
+	return nil
+}
+
+// Reschedule lets a message that is scheduled, retrying or parked wait until another time, by the database's clock; a
+// time that is over means now. A parked one gets all its attempts again. It fails with [ErrReady] for one that is ready,
+// and with [ErrNotFound] where the message is not pending, or no longer.
+//
+// One whose time has come may be in a handler already, and then ends as it ends: [Admin.Pause] first if that matters.
+func (a *Admin) Reschedule(ctx context.Context, target Target, id int64, at time.Time) error {
+	if at.IsZero() || at.UnixMicro() <= 0 || at.UnixMicro() >= dialect.ParkedFrom {
+		return fmt.Errorf("admin: reschedule message %d of %s: %s is no time to wait for: use RunNow, or a time from 1970 on",
+			id, target, at)
+	}
+	if err := a.operator.Reschedule(ctx, target.spool, id, at); err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	a.say("Postbox is told to reschedule a message", target, watermill.LogFields{"message": id, "at": at.UTC().Format(time.RFC3339)})
+	return nil
+}
+
+// Bury makes a message that is scheduled, retrying or parked a dead letter, with the reason, and its key goes on. The
+// reason is required. It fails with [ErrReady] for one that is ready, and with [ErrNotFound] where the message is not
+// pending, or no longer: a handler, or another operator, was faster. Neither OnDead nor PoisonOutbox of a queue's
+// configuration hears of it.
+//
+// One whose time has come may be in a handler already. If that works in a transaction of the queue, what it writes is
+// rolled back; if not, the message may have its effect and be a dead letter besides: [Admin.Pause] first if that matters.
+func (a *Admin) Bury(ctx context.Context, target Target, id int64, reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return fmt.Errorf("admin: bury message %d of %s: %w", id, target, errNoReason)
+	}
+	if err := a.operator.Bury(ctx, target.spool, id, reason); err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	a.say("Postbox is told to bury a message", target, watermill.LogFields{"message": id, "reason": reason})
+	return nil
+}
+
+var errNoReason = errors.New("the reason is missing")

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// books are what the database says in the end, of all runs of the example.
+type books struct {
+	sales   map[string]sale
+	lines   map[string][]time.Time // the midnights by sale: one, it is to be hoped
+	stored  map[string]time.Time   // by sale that was reported
+	done    map[string]time.Time
+	dead    map[string]string // why, by sale
+	reports totals
+	batches int64 // of the report with the most
+	waiting int64
+}
+
+// readBooks reads the tables, and the dead letters as an operator would.
+func (a *app) readBooks(ctx context.Context) (b books, err error) {
+	b = books{
+		sales: map[string]sale{}, lines: map[string][]time.Time{}, dead: map[string]string{}, reports: totals{},
+		stored: map[string]time.Time{}, done: map[string]time.Time{},
+	}
+	err = errors.Join(
+		a.each(ctx, "SELECT id, currency, cents FROM daily_report_sales", func(scan scanner) error {
+			var sold sale
+			err := scan(&sold.ID, &sold.Currency, &sold.Cents)
+			b.sales[sold.ID] = sold
+			return err
+		}),
+		a.each(ctx, "SELECT midnight, sale_id FROM daily_report_lines", func(scan scanner) error {
+			var midnight int64
+			var id string
+			err := scan(&midnight, &id)
+			b.lines[id] = append(b.lines[id], time.UnixMicro(midnight))
+			return err
+		}),
+		a.each(ctx, "SELECT midnight, currency, sales, cents, batches FROM daily_report_reports", func(scan scanner) error {
+			var of account
+			var total sum
+			var batches int64
+			err := scan(&of.midnight, &of.currency, &total.sales, &total.cents, &batches)
+			b.reports[of], b.batches = total, max(b.batches, batches)
+			return err
+		}),
+		// The queue keeps what is done, since QueueConfig.History says so. Both times are by the database's clock.
+		a.each(ctx, "SELECT message_id, created_at, done_at FROM daily_report_history", func(scan scanner) error {
+			var id []byte
+			var stored, done int64
+			err := scan(&id, &stored, &done)
+			b.stored[string(id)], b.done[string(id)] = time.UnixMicro(stored), time.UnixMicro(done)
+			return err
+		}),
+	)
+	if err != nil {
+		return b, err
+	}
+	if b.waiting, err = number(ctx, a.DB, "SELECT COUNT(*) FROM daily_report_messages"); err != nil {
+		return b, err
+	}
+	operator, err := admin.New(a.DB, admin.Config{Dialect: a.Dialect, Tables: inTables}, a.Logger)
+	if err != nil {
+		return b, err
+	}
+	letters, err := operator.DeadLetters(ctx, admin.Filter{Limit: admin.MaxLimit})
+	for _, letter := range letters {
+		b.dead[letter.MessageID] = letter.Error
+	}
+	return b, err
+}
+
+// scanner reads a row.
+type scanner func(columns ...any) error
+
+// each reads the rows that a query selects.
+func (a *app) each(ctx context.Context, query string, row func(scan scanner) error) error {
+	rows, err := a.DB.QueryContext(ctx, query)
+	if err != nil {
+		return fmt.Errorf("%s: %w", query, err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return fmt.Errorf("%s: %w", query, err)
+		}
+	}
+	return rows.Err()
+}
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+func (t totals) sorted() []account {
+	return slices.SortedFunc(maps.Keys(t), func(a, b account) int {
+		return cmp.Or(cmp.Compare(a.midnight, b.midnight), cmp.Compare(a.currency, b.currency))
+	})
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// outcome counts what must be, and then what must not.
+type outcome struct {
+	sales, reported, culprits, reports, batches, madeUp, duplicates int
+
+	lost, twice, wrongDay, early, wrongTotals, wronglyDead, left int
+}
+
+// verify prints the reports, and returns an error where they are not what they should be.
+func (a *app) verify(ctx context.Context) error {
+	b, err := a.readBooks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range sortedKeys(b.dead) {
+		a.say("dead letter: sale %s, %s", id, b.dead[id])
+	}
+	for _, of := range b.reports.sorted() {
+		total := b.reports[of]
+		a.say("report of %s: %3d sales, %8.2f %s", time.UnixMicro(of.midnight).In(a.zone).Format(time.DateTime),
+			total.sales, float64(total.cents)/100, of.currency)
+	}
+	o := b.outcome(a.calendar, a.restarted)
+	o.duplicates = a.post.duplicates()
+	a.say("%s", o)
+	return o.verdict()
+}
+
+// outcome compares the reports with the sales.
+func (b books) outcome(days calendar, restarted time.Time) (o outcome) {
+	o.sales, o.left, o.batches = len(b.sales), int(b.waiting), int(b.batches)
+	expected, madeUp, midnights := totals{}, map[time.Time]bool{}, map[int64]bool{}
+	for id, sold := range b.sales {
+		_, dead := b.dead[id]
+		if wrong := sold.Cents <= 0; dead != wrong {
+			o.wronglyDead++
+		} else if wrong {
+			o.culprits++
+		}
+		in := b.lines[id]
+		switch {
+		case len(in) > 0:
+			o.reported++
+		case !dead:
+			o.lost++
+		}
+		if len(in) > 1 {
+			o.twice++
+		}
+		for _, midnight := range in {
+			expected.add(midnight, sold)
+			if !midnight.Equal(days.endOfDay(b.stored[id])) {
+				o.wrongDay++
+			}
+			if b.done[id].Before(midnight) {
+				o.early++
+			}
+			if midnight.Before(restarted) && b.done[id].After(restarted) {
+				madeUp[midnight] = true
+			}
+		}
+	}
+	for of, total := range b.reports {
+		midnights[of.midnight] = true
+		if expected[of] != total {
+			o.wrongTotals++
+		}
+	}
+	o.reports, o.madeUp = len(midnights), len(madeUp)
+	o.wrongTotals += max(0, len(expected)-len(b.reports)) // those that are missing
+	return o
+}
+
+// String returns the last line of the program.
+func (o outcome) String() string {
+	return fmt.Sprintf("RESULT sales=%d reported=%d culprits=%d reports=%d made_up=%d duplicates_absorbed=%d "+
+		"lost=%d twice=%d wrong_day=%d early=%d wrong_totals=%d wrongly_dead=%d left=%d",
+		o.sales, o.reported, o.culprits, o.reports, o.madeUp, o.duplicates,
+		o.lost, o.twice, o.wrongDay, o.early, o.wrongTotals, o.wronglyDead, o.left)
+}
+
+// verdict returns what is wrong.
+func (o outcome) verdict() error {
+	var problems []error
+	for _, must := range []struct {
+		hold bool
+		or   string
+	}{
+		{o.lost == 0, "sales are in no report"},
+		{o.twice == 0, "sales are reported twice"},
+		{o.wrongDay == 0, "sales are in the report of another day than the one on which they were stored"},
+		{o.early == 0, "sales were reported before midnight"},
+		{o.wrongTotals == 0, "reports are not the sum of their sales"},
+		{o.wronglyDead == 0, "dead letters are not just the wrong sales"},
+		{o.left == 0, "sales are left in the queue"},
+		{o.reported+o.culprits == o.sales, "reported sales and wrong ones do not add up to all sales"},
+		{o.culprits > 0, "no sale was wrong, so that was not tried"},
+		{o.batches > 1, "no day took more than one batch, so that was not tried"},
+		{o.madeUp > 0, "no report was made up for"},
+		{o.duplicates > 0, "no sale was delivered twice, so that was not tried"},
+	} {
+		if !must.hold {
+			problems = append(problems, errors.New(must.or))
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestRun_S0_0_5_S0_0_14_N2_on_SQLite_and_GoChannel(t *testing.T) {
+	t.Parallel()
+	requireReports(t, pipes.Settings{Database: "sqlite", Broker: "gochannel"})
+}
+
+func TestRun_S0_0_5_S0_0_14_N2_on_PostgreSQL(t *testing.T) {
+	t.Parallel()
+	for broker, variable := range map[string]string{"rabbitmq": "TEST_AMQP_URI", "kafka": "TEST_KAFKA_BROKERS"} {
+		t.Run(broker, func(t *testing.T) {
+			t.Parallel()
+			address := os.Getenv(variable)
+			if address == "" {
+				t.Skipf("%s is not set: run through scripts/services (make test) to test with this broker", variable)
+			}
+			requireReports(t, pipes.Settings{
+				Database: "postgres", DSN: testdb.Postgres(t).DSN,
+				Broker: broker, BrokerURL: address, TopicPrefix: "example." + postbox.NewMessageID() + ".",
+			})
+		})
+	}
+}
+
+// requireReports runs the example with a midnight every other second. It verifies itself.
+func requireReports(t *testing.T, on pipes.Settings) {
+	t.Helper()
+	var out bytes.Buffer
+	s := settings{Settings: on, schedule: "*/2 * * * * *", timeZone: "Europe/Berlin", sales: 20, size: 8}
+	require.NoError(t, run(t.Context(), &out, s), out.String())
+
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Regexp(t, `^RESULT sales=\d+ reported=\d+ culprits=\d+ reports=\d+ made_up=[1-9]\d* duplicates_absorbed=[1-9]\d* `+
+		`lost=0 twice=0 wrong_day=0 early=0 wrong_totals=0 wrongly_dead=0 left=0$`, lines[len(lines)-1], out.String())
+	require.Equal(t, 1, strings.Count(out.String(), "the service is stopped"))
+	require.NotContains(t, out.String(), "panic")
+}
+
+// The example is worth something only if it sees what goes wrong.
+func TestOutcome_sees_what_goes_wrong(t *testing.T) {
+	t.Parallel()
+	days, err := newCalendar("0 0 * * *", "Europe/Berlin")
+	require.NoError(t, err)
+	day := func(n int) time.Time { return time.Date(2026, time.March, n, 0, 0, 0, 0, days.zone) }
+	noon, night := day(1).Add(12*time.Hour), day(2).Add(time.Minute)
+	first := account{midnight: day(2).UnixMicro(), currency: "EUR"}
+	second := account{midnight: day(3).UnixMicro(), currency: "EUR"}
+
+	good := func() books {
+		return books{
+			sales:   map[string]sale{"good": {ID: "good", Currency: "EUR", Cents: 5}, "bad": {ID: "bad", Currency: "EUR", Cents: -5}},
+			lines:   map[string][]time.Time{"good": {day(2)}},
+			stored:  map[string]time.Time{"good": noon},
+			done:    map[string]time.Time{"good": night},
+			dead:    map[string]string{"bad": "negative"},
+			reports: totals{first: {1, 5}},
+			batches: 2,
+		}
+	}
+	for name, check := range map[string]struct {
+		change func(b *books)
+		want   []string
+	}{
+		"nothing": {func(*books) {}, nil},
+		"a sale is in no report": {
+			func(b *books) { delete(b.lines, "good"); clear(b.reports) },
+			[]string{"sales are in no report", "do not add up", "no report was made up for"},
+		},
+		"a sale is in two reports": {
+			func(b *books) { b.lines["good"] = []time.Time{day(2), day(3)}; b.reports[second] = sum{1, 5} },
+			[]string{"sales are reported twice", "another day", "before midnight"},
+		},
+		"a sale is in one report twice": {
+			func(b *books) { b.lines["good"] = []time.Time{day(2), day(2)}; b.reports[first] = sum{2, 10} },
+			[]string{"sales are reported twice"},
+		},
+		"a sale is in the next report": {
+			func(b *books) { b.lines["good"] = []time.Time{day(3)}; b.reports = totals{second: {1, 5}} },
+			[]string{"another day", "before midnight", "no report was made up for"},
+		},
+		"a report is made before midnight": {
+			func(b *books) { b.done["good"] = noon.Add(time.Hour) },
+			[]string{"before midnight", "no report was made up for"},
+		},
+		"a report has another sum": {
+			func(b *books) { b.reports[first] = sum{1, 6} },
+			[]string{"not the sum of their sales"},
+		},
+		"a report is missing":      {func(b *books) { clear(b.reports) }, []string{"not the sum of their sales"}},
+		"an innocent sale is dead": {func(b *books) { b.dead["good"] = "why?" }, []string{"dead letters are not just the wrong sales"}},
+		"a culprit is reported": {
+			func(b *books) {
+				delete(b.dead, "bad")
+				b.lines["bad"] = b.lines["good"]
+				b.stored["bad"] = noon
+				b.done["bad"] = night
+				b.reports[first] = sum{2, 0}
+			},
+			[]string{"dead letters are not just the wrong sales", "no sale was wrong"},
+		},
+		"a sale is left in the queue": {func(b *books) { b.waiting = 1 }, []string{"left in the queue"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := good()
+			check.change(&b)
+			o := b.outcome(days, day(2).Add(time.Second))
+			o.duplicates = 1
+			err := o.verdict()
+			if check.want == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.Len(t, strings.Split(err.Error(), "\n"), len(check.want), err)
+			for _, want := range check.want {
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
+}

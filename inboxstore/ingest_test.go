@@ -1,0 +1,367 @@
+package inboxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+const patience = 30 * time.Second
+
+// crowd lets a test line up deliveries behind a commit that cannot end.
+type crowd struct {
+	t        *testing.T
+	database *testdb.Database
+	store    *inboxstore.Store
+	db       *sql.DB // the store's
+	appends  *appends
+	stranger *inboxstore.Store // in another process
+	results  map[string]chan result
+}
+
+type result struct {
+	fresh bool
+	err   error
+}
+
+// gather returns a crowd with the message "blocker" in a commit that waits until release is called, which ends the
+// transaction of somebody else who holds that message, and whatever messages are named. Appends are counted from then on.
+func gather(t *testing.T, database *testdb.Database, held ...string) (c *crowd, release func(commit bool)) {
+	t.Helper()
+	db, appends := counted(t, database)
+	c = &crowd{
+		t: t, database: database, db: db, appends: appends, results: map[string]chan result{},
+		store: storeFor(t, database, db, func(c *inboxstore.Config) { c.DisableNotify = true }),
+	}
+	_, err := deferred(t.Context(), c.store, "the first message of a queue does more")
+	require.NoError(t, err)
+	other := database.Open(t)
+	c.stranger = storeFor(t, database, other, nil)
+	release = c.hold(other, append(held, "blocker")...)
+	c.join(t.Context(), "blocker")
+	c.inLine(0)
+	if database.Dialect == postbox.PostgreSQL { // the others claim first, and append what they have claimed
+		require.Eventually(t, func() bool { return appends.all.Load() == 2 }, patience, 100*time.Microsecond)
+	}
+	appends.all.Store(0)
+	appends.inTx.Store(0)
+	return c, release
+}
+
+// hold stores messages in a transaction that stays open.
+func (c *crowd) hold(db *sql.DB, ids ...string) (release func(commit bool)) {
+	c.t.Helper()
+	tx, err := db.BeginTx(context.WithoutCancel(c.t.Context()), nil)
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = tx.Rollback() })
+	for _, id := range ids {
+		fresh, err := deferred(postbox.ContextWithTx(c.t.Context(), tx), c.stranger, id)
+		require.NoError(c.t, err)
+		require.True(c.t, fresh)
+	}
+	return func(commit bool) {
+		c.t.Helper()
+		if commit {
+			require.NoError(c.t, tx.Commit())
+		} else {
+			require.NoError(c.t, tx.Rollback())
+		}
+	}
+}
+
+// join delivers a message and does not wait for it.
+func (c *crowd) join(ctx context.Context, id string) { c.joinWith(ctx, id, "payload of "+id) }
+
+func (c *crowd) joinWith(ctx context.Context, id, payload string) {
+	stored := make(chan result, 1)
+	c.results[id] = stored
+	go func() {
+		fresh, err := c.store.Defer(ctx, "q", deferKey(id), message.NewMessage(id, []byte(payload)))
+		stored <- result{fresh, err}
+	}()
+}
+
+// lineUp delivers messages, so that they stand in line in this order.
+func (c *crowd) lineUp(ids ...string) {
+	c.t.Helper()
+	before, _ := c.store.Line("q")
+	for i, id := range ids {
+		c.join(c.t.Context(), id)
+		c.inLine(before + i + 1)
+	}
+}
+
+// inLine waits until so many deliveries wait, behind a commit.
+func (c *crowd) inLine(waiting int) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		n, committing := c.store.Line("q")
+		return committing && n == waiting
+	}, patience, 100*time.Microsecond)
+}
+
+func (c *crowd) result(id string) result {
+	c.t.Helper()
+	select {
+	case r := <-c.results[id]:
+		return r
+	case <-time.After(patience):
+		require.FailNow(c.t, "no answer", id)
+		return result{}
+	}
+}
+
+// stored returns the messages in the order of their ids.
+func (c *crowd) stored() []string {
+	c.t.Helper()
+	rows, err := c.database.DB.QueryContext(c.t.Context(), "SELECT message_id FROM postbox_messages ORDER BY id")
+	require.NoError(c.t, err)
+	defer func() { _ = rows.Close() }()
+	var ids []string
+	for rows.Next() {
+		var id []byte
+		require.NoError(c.t, rows.Scan(&id))
+		ids = append(ids, string(id))
+	}
+	require.NoError(c.t, rows.Err())
+	return ids[1:] // without the first one of gather
+}
+
+func numbered(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%03d", n-i) // falling: not the order of their claims
+	}
+	return ids
+}
+
+func TestIngest_deliveries_at_a_time_share_a_commit_in_the_order_of_their_arrival(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c, release := gather(t, database.Migrate(t))
+		ids := numbered(100)
+		c.lineUp(ids...)
+		release(false)
+		for _, id := range append(ids, "blocker") {
+			require.Equal(t, result{fresh: true}, c.result(id), id)
+		}
+		require.Equal(t, append([]string{"blocker"}, ids...), c.stored())
+		// PostgreSQL had the statement of the blocker in hand before the count began.
+		commits := map[postbox.Dialect]int64{postbox.PostgreSQL: 1, postbox.MySQL: 2, postbox.SQLite: 2}[database.Dialect]
+		require.Equal(t, commits, c.appends.all.Load())
+		if database.Dialect == postbox.PostgreSQL {
+			require.Zero(t, c.appends.inTx.Load(), "claims and messages are one statement, which commits by itself")
+		}
+	})
+}
+
+func TestIngest_who_is_alone_is_committed_at_once(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		db, appends := counted(t, database.Migrate(t))
+		for _, unprepared := range []bool{false, true} {
+			store := storeFor(t, database, db, func(c *inboxstore.Config) { c.DisablePreparedStatements = unprepared })
+			for i := range int64(20) {
+				before := appends.all.Load()
+				fresh, err := deferred(t.Context(), store, fmt.Sprint(unprepared, i))
+				require.NoError(t, err)
+				require.True(t, fresh)
+				require.Equal(t, before+1, appends.all.Load())
+			}
+		}
+		require.Equal(t, 40, storedMessages(t, database))
+	})
+}
+
+func TestIngest_G8_a_commit_is_bounded_in_rows_and_bytes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c, release := gather(t, database.Migrate(t))
+		mebibyte := string(make([]byte, 1<<20))
+		large := string(make([]byte, 6<<20)) // more than a commit takes otherwise
+		for i := range 11 {
+			payload := mebibyte
+			if i == 5 {
+				payload = large
+			}
+			c.joinWith(t.Context(), strconv.Itoa(i), payload)
+			c.inLine(i + 1)
+		}
+		release(true)
+		for i := range 11 {
+			require.Equal(t, result{fresh: true}, c.result(strconv.Itoa(i)))
+		}
+		// 3 of 1 MiB and their metadata, 2, the large one, 3, 2. The blocker was there before.
+		require.EqualValues(t, 5, c.appends.all.Load())
+		if database.Dialect == postbox.SQLite {
+			database.Exec(t, "DELETE FROM postbox_messages")
+			before := c.appends.all.Load()
+			release = c.hold(database.DB, "another blocker")
+			c.join(t.Context(), "another blocker")
+			c.inLine(0)
+			ids := numbered(250)
+			c.lineUp(ids...)
+			release(true)
+			for _, id := range ids {
+				require.Equal(t, result{fresh: true}, c.result(id))
+			}
+			require.EqualValues(t, 3, c.appends.all.Load()-before, "SQLite takes 100 rows")
+		}
+	})
+}
+
+func TestIngest_F6_duplicates_among_the_deliveries_of_a_commit(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		ids := numbered(40)
+		var theirs []string
+		for i := 0; i < len(ids); i += 3 {
+			theirs = append(theirs, ids[i])
+		}
+		c, release := gather(t, database.Migrate(t), theirs...)
+		c.lineUp(ids...)
+		copies := make([]chan result, 0, len(ids))
+		for i, id := range ids { // the second copy of each, in the same commit
+			copies = append(copies, make(chan result, 1))
+			go func() {
+				fresh, err := deferred(t.Context(), c.store, id)
+				copies[i] <- result{fresh, err}
+			}()
+		}
+		c.inLine(2 * len(ids))
+		release(true)
+		require.Equal(t, result{}, c.result("blocker"), "somebody else stored it meanwhile")
+		for i, id := range ids {
+			require.Equal(t, result{fresh: !slices.Contains(theirs, id)}, c.result(id), id)
+			require.Equal(t, result{}, <-copies[i], "copy of %s", id)
+		}
+		require.ElementsMatch(t, append(ids, "blocker"), c.stored())
+		require.LessOrEqual(t, c.appends.all.Load(), int64(1), "no commit more for the duplicates")
+
+		appended, lookedUp := c.appends.all.Load(), c.appends.lookups.Load()
+		for _, id := range ids {
+			fresh, err := deferred(t.Context(), c.store, id)
+			require.NoError(t, err)
+			require.False(t, fresh)
+		}
+		if database.Dialect != postbox.PostgreSQL { // where claim and append are one statement
+			require.Equal(t, appended, c.appends.all.Load(), "nothing is appended in vain")
+			require.Equal(t, lookedUp, c.appends.lookups.Load(), "the claim says all there is to know of one message")
+		}
+	})
+}
+
+func TestIngest_G8_cancelled_delivery_leaves_the_line_and_no_commit_ends_with_it(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c, release := gather(t, database.Migrate(t))
+		cancelled := func(id string) {
+			ctx, cancel := context.WithCancel(t.Context())
+			c.join(ctx, id)
+			c.inLine(1)
+			cancel()
+			require.ErrorIs(t, c.result(id).err, context.Canceled)
+			c.inLine(0)
+		}
+		cancelled("impatient")
+		c.lineUp("patient")
+		release(false)
+		require.Equal(t, result{fresh: true}, c.result("blocker"))
+		require.Equal(t, result{fresh: true}, c.result("patient"))
+		require.Equal(t, []string{"blocker", "patient"}, c.stored())
+
+		release = c.hold(database.DB, "second blocker")
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		msg := message.NewMessage("second blocker", []byte("before"))
+		go func() {
+			_, err := c.store.Defer(ctx, "q", deferKey("second blocker"), msg)
+			gone <- err
+		}()
+		c.inLine(0)
+		cancel()
+		require.ErrorIs(t, <-gone, context.Canceled, "it does not wait for the commit")
+		copy(msg.Payload, "behind")
+		c.lineUp("third")
+		release(false)
+		require.Equal(t, result{fresh: true}, c.result("third"))
+		require.Equal(t, []string{"blocker", "patient", "second blocker", "third"}, c.stored(), "the commit went on")
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE payload = ?", []byte("before")),
+			"with the payload that was delivered")
+		fresh, err := deferred(t.Context(), c.store, "second blocker")
+		require.NoError(t, err)
+		require.False(t, fresh, "its redelivery is a duplicate")
+
+		_, err = deferred(overdue{t.Context()}, c.store, "overdue")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Len(t, c.stored(), 4, "who comes too late is not stored")
+	})
+}
+
+// overdue is a context that ended, and does not tell who waits for that.
+type overdue struct{ context.Context } //nolint:containedctx // it is one
+
+func (overdue) Err() error { return context.DeadlineExceeded }
+
+func TestIngest_G12_close_waits_for_the_line(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c, release := gather(t, database.Migrate(t))
+		c.lineUp("1", "2")
+		var closed atomic.Bool
+		done := make(chan error, 1)
+		go func() {
+			err := c.store.Close()
+			closed.Store(true)
+			done <- err
+		}()
+		require.Eventually(t, func() bool {
+			_, open := c.store.Line("q")
+			return !open
+		}, patience, time.Millisecond)
+		_, err := deferred(t.Context(), c.store, "late")
+		require.ErrorIs(t, err, postbox.ErrClosed)
+		require.False(t, closed.Load())
+		release(false)
+		require.NoError(t, <-done)
+		for _, id := range []string{"blocker", "1", "2"} {
+			require.Equal(t, result{fresh: true}, c.result(id))
+		}
+		require.Equal(t, []string{"blocker", "1", "2"}, c.stored())
+	})
+}
+
+func TestIngest_G10_one_connection(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		db := database.Migrate(t).Open(t)
+		db.SetMaxOpenConns(1)
+		store := storeFor(t, database, db, nil)
+		const deliveries, queues = 60, 3
+		results := make(chan error, deliveries)
+		for i := range deliveries {
+			go func() {
+				key := deferKey(strconv.Itoa(i / 2)) // each twice
+				_, err := store.Defer(t.Context(), fmt.Sprint("queue ", i%queues), key, message.NewMessage(key.MessageID, nil))
+				results <- err
+			}()
+		}
+		for range deliveries {
+			require.NoError(t, <-results)
+		}
+		require.Equal(t, deliveries/2, storedMessages(t, database))
+	})
+}

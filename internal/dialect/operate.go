@@ -1,0 +1,240 @@
+package dialect
+
+import (
+	"fmt"
+	"math"
+)
+
+// StateDone stands for a message of the history where messages are listed; none is stored in it.
+const StateDone = 3
+
+// isParked holds for a message that waits for an operator.
+var isParked = fmt.Sprintf("m.state = 2 AND m.available_at >= %d", int64(ParkedFrom))
+
+// The columns of a message that is listed: the last but one is when it may be handled, or was done. Payload and metadata
+// are not among them: each may have megabytes, and a page has many messages.
+const (
+	pendingColumns = `m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at,
+	{length}(m.payload) + {length}(m.metadata) AS size`
+	doneColumns = `3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
+	{length}(h.payload) + {length}(h.metadata) AS size`
+)
+
+// operate fills in what operators ask for and change, and what they keep. None of it is for a loop.
+func (s *Statements) operate() {
+	s.Spools = `
+SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
+       (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id)
+FROM {spools} s`
+
+	s.LiveMembers = `
+SELECT spool, in_flight FROM {members} WHERE expires_at > {now}`
+
+	// Counts each message, each dead letter and each entry of the history, in one snapshot, so that none is counted twice
+	// or missed on its way from the first to the others.
+	s.CountSpools = `
+SELECT m.spool, COUNT(*),
+       SUM(CASE WHEN m.state = 0 OR m.available_at <= {now} THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
+       SUM(CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END),
+       {now} - MIN(m.created_at), 0, 0
+FROM {messages} m
+GROUP BY m.spool
+UNION ALL
+SELECT d.spool, 0, 0, 0, 0, 0, COUNT(*), 0
+FROM {dead_letters} d
+WHERE d.origin = 0 AND d.resolved_at IS NULL AND d.spool IS NOT NULL
+GROUP BY d.spool
+UNION ALL
+SELECT h.spool, 0, 0, 0, 0, 0, 0, COUNT(*)
+FROM {history} h
+GROUP BY h.spool`
+
+	// One snapshot too.
+	s.Account = `
+SELECT (SELECT COUNT(*) FROM {messages} m WHERE m.spool = s.id),
+       (SELECT COUNT(*) FROM {history} h WHERE h.spool = s.id),
+       (SELECT COUNT(*) FROM {dead_letters} d WHERE d.spool = s.id AND d.origin = 0 AND d.resolved_at IS NULL),
+       (SELECT COUNT(*) FROM {dead_letters} d WHERE d.spool = s.id AND d.origin = 0 AND d.resolved_at IS NOT NULL)
+FROM {spools} s
+WHERE s.id = ?`
+
+	s.ChangeSpool = `
+UPDATE {spools} SET version = version + 1 WHERE id = ?`
+
+	s.PauseSpool = `
+UPDATE {spools} SET paused_at = {now} WHERE id = ? AND paused_at IS NULL`
+
+	s.ResumeSpool = `
+UPDATE {spools} SET paused_at = NULL WHERE id = ? AND paused_at IS NOT NULL`
+
+	s.SetSettings = `
+UPDATE {spools} SET settings = ? WHERE id = ? AND settings <> ?`
+
+	s.PauseKey = `
+{insert ignore} INTO {pauses} (spool, key_hash, ordering_key, paused_at) VALUES (?, ?, ?, {now}) {or ignore}`
+
+	s.ResumeKey = `
+DELETE FROM {pauses} WHERE spool = ? AND key_hash = ?`
+
+	s.PausedKeys = `
+SELECT ordering_key, paused_at FROM {pauses} WHERE spool = ? ORDER BY paused_at, key_hash`
+
+	// By the index of retrying messages by key, which has those of the key that failed and no others.
+	s.ParkedOfKey = `
+SELECT m.id FROM {messages} m
+WHERE m.spool = ? AND m.key_hash = ? AND m.id > ? AND ` + isParked + `
+ORDER BY m.id LIMIT ?`
+
+	// On PostgreSQL, where the id is the last column of the primary key, that takes a descent for each state and lane.
+	s.PendingMessage = `
+SELECT ` + pendingColumns + `, m.payload, m.metadata
+FROM {messages} m
+WHERE m.spool = ? AND m.id = ?{any lane}`
+
+	// Whoever settles the message waits for the transaction that has locked it, or the other way round.
+	s.LockMessage = `
+SELECT m.state, m.lane, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END
+FROM {messages} m
+WHERE m.spool = ? AND m.id = ?{any lane} {for update}`
+
+	// Walks the index in its order, and the page is bounded by its limit; what the filter leaves out is read all the same.
+	s.PendingMessages = `
+SELECT ` + pendingColumns + `
+FROM {messages} m
+WHERE m.spool = ? AND {after ?}
+  AND m.state >= ? AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
+  AND ({text ?} = '' OR m.topic = ?)
+  AND ({length}({blob ?}) = 0 OR m.ordering_key = ?)
+  AND ({length}({blob ?}) = 0 OR m.message_id = ?)
+ORDER BY m.state, m.lane, m.id
+LIMIT ?`
+
+	s.DoneMessage = `
+SELECT ` + doneColumns + `, h.payload, h.metadata
+FROM {history} h
+WHERE h.spool = ? AND h.id = ?`
+
+	// Walks the index on spool and time backwards.
+	s.DoneMessages = `
+SELECT ` + doneColumns + `
+FROM {history} h
+WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
+  AND h.done_at >= ? AND h.done_at < ?
+  AND ({text ?} = '' OR h.topic = ?)
+  AND ({length}({blob ?}) = 0 OR h.ordering_key = ?)
+  AND ({length}({blob ?}) = 0 OR h.message_id = ?)
+ORDER BY h.done_at DESC, h.id DESC
+LIMIT ?`
+
+	// A parked message has no attempt left, and gets all of them again. MySQL sets columns in this order, and the last one
+	// decides about the others.
+	startOver := fmt.Sprintf("CASE WHEN available_at >= %d THEN 0 ELSE ", int64(ParkedFrom))
+	s.SetDue = `
+UPDATE {messages} SET
+	attempts = ` + startOver + `attempts END,
+	starts = ` + startOver + `starts END,
+	available_at = CASE WHEN {int ?} > 0 THEN {int ?} WHEN available_at > {now} THEN {now} ELSE available_at END
+WHERE spool = ? AND state = ? AND lane = ? AND id = ?`
+
+	s.BuryWaiting = `
+INSERT INTO {dead_letters} (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
+                            payload, metadata, created_at, died_at, attempts)
+SELECT 0, {blob ?}, {text ?}, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+       m.payload, m.metadata, m.created_at, {now}, m.attempts
+FROM {messages} m
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?`
+
+	s.RemoveMessage = `
+DELETE FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ?`
+
+	s.KeepHistory = `
+UPDATE {spools} SET history = ? WHERE id = ? AND history <> ?`
+
+	// The next two find the end of a group in the index, whatever its size.
+	s.NextOfLetters = nextGroup("{dead_letters}")
+	s.NextOfHistory = nextGroup("{history}")
+}
+
+// nextGroup finds the first spool after another one of which a table has rows.
+func nextGroup(table string) string {
+	return `
+SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
+FROM (SELECT MIN(spool) AS spool FROM ` + table + ` WHERE spool > ?) g
+LEFT JOIN {spools} s ON s.id = g.spool`
+}
+
+// Place is where a listed message stands, in the order of the list: by state, lane and id, or, in the history, by time
+// and id.
+type Place struct {
+	State int
+	Lane  int64 // in the history the time
+	ID    int64
+}
+
+// MessageFilter chooses messages of a spool. The zero value of a field means any, but that Limit is required.
+type MessageFilter struct {
+	Topic, Key, MessageID string
+	States                [2]int // the first and the last one, of pending messages
+	Parked                Parked
+	DoneFrom, DoneBefore  int64 // of the history
+	After                 Place // the zero value is the beginning
+	Limit                 int
+}
+
+// Parked says whether pending messages are chosen by whether they are parked.
+type Parked int
+
+// What a [MessageFilter] may ask for.
+const (
+	ParkedAny Parked = iota
+	ParkedNo
+	ParkedOnly
+)
+
+// Pending chooses pending messages: [Statements.PendingMessages].
+func (s *Statements) Pending(spool int64, f MessageFilter) Query {
+	args := []any{spool}
+	p := f.After
+	if s.Kind == MySQL {
+		args = append(args, p.State, p.State, p.Lane, p.State, p.Lane, p.ID)
+	} else {
+		args = append(args, p.State, p.Lane, p.ID)
+	}
+	from, before := int64(math.MinInt64), int64(math.MaxInt64)
+	switch f.Parked {
+	case ParkedNo:
+		before = ParkedFrom
+	case ParkedOnly:
+		from = ParkedFrom
+	case ParkedAny:
+	}
+	args = append(args, f.States[0], f.States[1], from, before)
+	return Query{Text: s.PendingMessages, Args: append(args, f.common()...)}
+}
+
+// Done chooses messages of the history, the latest first: [Statements.DoneMessages].
+func (s *Statements) Done(spool int64, f MessageFilter) Query {
+	last, before := f.After, f.DoneBefore
+	if last == (Place{}) {
+		last = Place{Lane: math.MaxInt64, ID: math.MaxInt64}
+	}
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	args := []any{spool, last.Lane, last.Lane, last.ID, f.DoneFrom, before}
+	return Query{Text: s.DoneMessages, Args: append(args, f.common()...)}
+}
+
+// common returns the last arguments of both.
+func (f MessageFilter) common() []any {
+	key, messageID := []byte(f.Key), []byte(f.MessageID)
+	return []any{f.Topic, f.Topic, key, key, messageID, messageID, f.Limit}
+}
+
+// after holds for messages beyond a place. As one comparison of rows it is a range of the index; MySQL sees that only
+// where it is taken apart.
+const (
+	afterRow   = `(m.state, m.lane, m.id) > (?, ?, ?)`
+	afterParts = `(m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))`
+)

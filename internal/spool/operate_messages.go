@@ -1,0 +1,94 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// ErrReady is returned where a message does not wait for its time, so that nobody can say whether it is being handled.
+var ErrReady = errors.New("message is ready")
+
+// RunNow makes a waiting message due. One that is ready is left as it is.
+func (o *Operator) RunNow(ctx context.Context, name string, id int64) error {
+	return o.change(ctx, name, fmt.Sprintf("run message %d of", id), func(tx *sql.Tx, s *Spool) (bool, error) {
+		found, err := o.lock(ctx, tx, s, id)
+		if err != nil || found.ref.State == dialect.StateReady {
+			return false, err
+		}
+		return false, o.due(ctx, tx, s, found, 0)
+	})
+}
+
+// Reschedule makes a waiting message due at some time. Its drainer notices, since it may have the message in memory.
+func (o *Operator) Reschedule(ctx context.Context, name string, id int64, at time.Time) error {
+	return o.change(ctx, name, fmt.Sprintf("reschedule message %d of", id), func(tx *sql.Tx, s *Spool) (bool, error) {
+		found, err := o.lockWaiting(ctx, tx, s, id)
+		if err != nil {
+			return false, err
+		}
+		return true, o.due(ctx, tx, s, found, at.UnixMicro())
+	})
+}
+
+// Bury makes a waiting message a dead letter. Whoever removes the message has it: its drainer, which then has handled it,
+// or this transaction, and then what a handler does in a transaction of its own is rolled back.
+func (o *Operator) Bury(ctx context.Context, name string, id int64, reason string) error {
+	return o.change(ctx, name, fmt.Sprintf("bury message %d of", id), func(tx *sql.Tx, s *Spool) (bool, error) {
+		found, err := o.lockWaiting(ctx, tx, s, id)
+		if err != nil {
+			return false, err
+		}
+		subject, text, ref := MessageSubject(id), ErrorText(errors.New(buryNote+reason)), found.ref
+		if _, err := tx.ExecContext(ctx, o.statements.BuryWaiting, subject, text, s.id, ref.State, ref.Lane, id); err != nil {
+			return false, err
+		}
+		if _, err := tx.ExecContext(ctx, o.statements.InsertFailure, subject, 0, text, ProcessName()); err != nil {
+			return false, err
+		}
+		removed, err := changed(tx.ExecContext(ctx, o.statements.RemoveMessage, s.id, ref.State, ref.Lane, id))
+		if err == nil && !removed {
+			err = ErrNotFound
+		}
+		return true, err // what stood behind it must be found
+	})
+}
+
+// locked is a message that nobody else changes or removes while the transaction lasts.
+type locked struct {
+	ref    dialect.Ref
+	parked bool
+}
+
+func (o *Operator) lock(ctx context.Context, tx *sql.Tx, s *Spool, id int64) (locked, error) {
+	found := locked{ref: dialect.Ref{ID: id}}
+	err := tx.QueryRowContext(ctx, o.statements.LockMessage, s.id, id).Scan(&found.ref.State, &found.ref.Lane, &found.parked)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return found, err
+}
+
+// lockWaiting locks a message that is not ready.
+func (o *Operator) lockWaiting(ctx context.Context, tx *sql.Tx, s *Spool, id int64) (locked, error) {
+	found, err := o.lock(ctx, tx, s, id)
+	if err == nil && found.ref.State == dialect.StateReady {
+		err = fmt.Errorf("%w: it is handled as soon as possible, and may be running now; only what is scheduled, retrying or parked can wait for something else",
+			ErrReady)
+	}
+	return found, err
+}
+
+// due sets the time of a message in microseconds, 0 for now. One that was parked has all its attempts again.
+func (o *Operator) due(ctx context.Context, tx *sql.Tx, s *Spool, m locked, at int64) error {
+	_, err := tx.ExecContext(ctx, o.statements.SetDue, at, at, s.id, m.ref.State, m.ref.Lane, m.ref.ID)
+	if err != nil || !m.parked {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, o.statements.InsertFailure, MessageSubject(m.ref.ID), 0, resumeNote, ProcessName())
+	return err
+}

@@ -1,0 +1,140 @@
+package spool
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// started is a message that was handed out so often and has not come back.
+func started(id int64, topic string, key int64, starts int) *Message {
+	m := stored(id, topic, key)
+	m.Starts = starts
+	return m
+}
+
+// next returns the batch that a worker would get now, nil if none.
+func (s *scheduler) next() []*entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.turns) > 0 {
+		if batch := s.batch(); len(batch) > 0 {
+			return batch
+		}
+	}
+	return nil
+}
+
+// settle does what a drainer does with what was finished.
+func (s *scheduler) settle() {
+	s.settled(s.takeFinished())
+}
+
+func TestScheduler_accused_message_runs_alone_among_its_like(t *testing.T) {
+	t.Parallel()
+	s := ready(3)
+	s.load([]*Message{
+		stored(1, "a", 0), started(2, "a", 0, 1), started(3, "a", 7, 2), stored(4, "a", 7), stored(5, "a", 0), started(6, "b", 0, 1),
+	})
+	require.Equal(t, []int64{1}, ids(s.next()), "a batch ends before an accused one")
+	require.Equal(t, []int64{6}, ids(s.next()), "an accused one is a batch by itself")
+	require.Equal(t, []int64{5}, ids(s.next()), "those like it wait, and the key of one waits with it")
+	require.Nil(t, s.next())
+}
+
+// The outcome of an accused message must be written before the next one runs: if that one brings the process down, the
+// innocent has not been started once more without an outcome.
+func TestScheduler_next_accused_message_waits_until_the_one_before_is_settled(t *testing.T) {
+	t.Parallel()
+	for _, verdict := range []Verdict{Done, Retry, Dead, Postpone, Settled} {
+		s := ready(1)
+		s.load([]*Message{started(1, "a", 0, 1), started(2, "a", 7, 1), stored(3, "a", 7), stored(4, "a", 0)})
+		innocent := s.next()
+		require.Equal(t, []int64{1}, ids(innocent))
+		require.Equal(t, []int64{4}, ids(s.next()), "others run beside it")
+		require.Nil(t, s.next())
+		s.finish(innocent, one(verdict))
+		require.Nil(t, s.next(), "it has come back, and nobody knows")
+		s.settle()
+		require.Equal(t, []int64{2}, ids(s.next()), "now it is known")
+		require.Nil(t, s.next(), "and its key waits behind it")
+	}
+}
+
+func TestScheduler_accused_messages_wait_also_when_the_running_one_loses_its_lane(t *testing.T) {
+	t.Parallel()
+	s := ready(1)
+	lost := started(1, "a", 7, 1)
+	lost.Ref.Lane = 5
+	s.load([]*Message{lost, started(2, "a", 0, 1)})
+	running := s.next()
+	require.Equal(t, []int64{1}, ids(running))
+	s.drop([]int{5})
+	require.Nil(t, s.next())
+	s.finish(running, one(Postpone))
+	s.settle()
+	require.Equal(t, []int64{2}, ids(s.next()))
+}
+
+func TestScheduler_dropping_accused_messages_that_wait_leaves_nothing_behind(t *testing.T) {
+	t.Parallel()
+	s := ready(1)
+	s.load([]*Message{started(1, "a", 7, 1), started(2, "a", 8, 1), stored(3, "a", 8)})
+	running := s.next()
+	require.Nil(t, s.next(), "the second one is put aside")
+	require.Len(t, s.dropAll(), 2)
+	s.finish(running, one(Done))
+	s.settle()
+	require.Nil(t, s.next())
+	require.Empty(t, s.keys)
+	require.Empty(t, s.topics)
+	s.load([]*Message{started(2, "a", 8, 1)})
+	require.Equal(t, []int64{2}, ids(s.next()), "it can come again")
+}
+
+func held(suspects int) *laneSet {
+	set := newLaneSet()
+	set.held[1] = &lane{number: 1, token: 3, suspect: suspects > 0, suspects: suspects}
+	return set
+}
+
+func ofLane(id, token int64) *Message {
+	return &Message{Ref: dialect.Ref{ID: id, Lane: 1, Token: token}}
+}
+
+func TestLaneSet_suspects_are_what_the_holder_before_can_have_begun(t *testing.T) {
+	t.Parallel()
+	set := held(2)
+	first, second, third := ofLane(1, 3), ofLane(2, 3), ofLane(3, 3)
+	for _, m := range []*Message{first, second, third} {
+		set.load(m)
+	}
+	require.True(t, first.suspect)
+	require.True(t, second.suspect)
+	require.False(t, third.suspect, "nobody holds more in memory")
+	set.unload(third)
+	set.unload(second) // left where it is: it is a suspect when it is read again
+	require.Equal(t, 1, set.held[1].suspects)
+	require.Equal(t, 1, set.held[1].loaded)
+	again := ofLane(2, 3)
+	set.load(again)
+	require.True(t, again.suspect)
+	set.settled(first)
+	set.settled(again)
+	require.Zero(t, set.held[1].loaded)
+}
+
+func TestLaneSet_message_of_an_earlier_token_counts_for_nothing(t *testing.T) {
+	t.Parallel()
+	set := held(2)
+	m := ofLane(1, 2)
+	set.load(m)
+	require.False(t, m.suspect)
+	m.suspect = true
+	set.settled(m)
+	set.unload(m)
+	require.Equal(t, 2, set.held[1].suspects)
+	require.Zero(t, set.held[1].loaded)
+}

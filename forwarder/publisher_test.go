@@ -220,6 +220,10 @@ func TestPublisher_G11_delays_of_watermill(t *testing.T) {
 		eventually(t, func() bool { return len(to.ids()) == 3 }, "three are due")
 		require.Equal(t, "soon", to.ids()[2])
 		eventually(t, func() bool { return pending(t, database) == 1 }, "the fourth is not")
+		for _, sent := range to.all() { // a queue that it is deferred to would wait for the same time again
+			require.NotContains(t, sent.message.Metadata, delay.DelayedForKey)
+			require.NotContains(t, sent.message.Metadata, delay.DelayedUntilKey)
+		}
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -113,6 +114,9 @@ func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Messag
 	}()
 	messages := make([]*message.Message, len(batch))
 	for i, m := range batch {
+		// The outbox has waited, and whoever stores the message next shall not wait again.
+		delete(m.Metadata, delay.DelayedForKey)
+		delete(m.Metadata, delay.DelayedUntilKey)
 		messages[i] = message.NewMessage(m.MessageID, m.Payload)
 		messages[i].Metadata = m.Metadata
 		messages[i].SetContext(ctx)

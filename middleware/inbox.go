@@ -83,6 +83,7 @@ func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.Han
 	}
 	var failure *inboxstore.HandlerError
 	if !errors.As(err, &failure) || ctx.Err() != nil { // the database's fault, or ours, because we stop
+		pause(ctx, i.config.Retry, 1, err)
 		return false, err
 	}
 	return false, i.failed(ctx, key, msg, failure.Err)

@@ -244,3 +244,26 @@ func TestInbox_pause_before_a_nack_ends_with_the_delivery(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-done, errHandler)
 }
+
+// Brokers deliver a nacked message at once, and a database that is away would be asked in a hot loop.
+func TestInbox_pauses_while_the_database_is_away(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	inbox := inboxFor(t, database, func(c *middleware.InboxConfig) {
+		c.Retry = postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}
+	})
+	require.NoError(t, database.DB.Close())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := inbox.Process(ctx, message.NewMessage("1", nil), handler(succeed))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		require.Fail(t, "it does not pause", "%v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	cancel()
+	require.Error(t, <-done)
+}

@@ -1,4 +1,20 @@
-// Package admin is what an operator needs: the dead letters of a database, and how far its outbox has got.
+// Package admin is what an operator needs: what is in the outboxes and queues of a database and in their dead letters, how
+// far they have got, and the means to pause them, to set them and to deal with single messages.
+//
+// # Outboxes and queues
+//
+// [Admin.Queues] shows how each of them does. [Admin.Pause] stops one in all processes, [Admin.PauseKey] the messages with
+// one ordering key, and [Admin.SetQueue] changes how fast, how often and how long, without a restart. [Admin.Messages]
+// lists what is pending, [Admin.Done] what was handled, where that is kept. [Admin.RunNow], [Admin.Reschedule] and
+// [Admin.Bury] deal with a message that waits: for its time, its next attempt, or an operator. [Admin.Account] tells whether
+// everything that was written is somewhere.
+//
+// What operators say is stored in the database, committed before a method returns, and obeyed by every process within
+// a second or so, also after a crash or a restart. Processes that share the machine or LISTEN are woken, the others look
+// once a second. All of it can be said twice, and by several operators at once. When the answer to a commit is lost the
+// error is [postbox.ErrCommitUnknown]: say it again.
+//
+// # Dead letters
 //
 // A message becomes a dead letter when it has failed as often as it may, or when its error says that no retry can
 // cure it. It is not tried again until an operator says so. There are two kinds:
@@ -14,8 +30,8 @@
 // at the same moment gets [ErrNotFound] or [ErrResolved]. Requeueing is one transaction, so a crash leaves either
 // the letter or the message, and never both.
 //
-// Dead letters are kept for the retention that forwarders and inboxes are configured with, by default 30 days, also
-// those that nobody resolved: watch [TopicStats.Dead].
+// Dead letters are kept for the retention that forwarders and inboxes are configured with, by default 30 days, or the one
+// that [Admin.SetQueue] gives an outbox or a queue, also those that nobody resolved: watch [TopicStats.Dead].
 //
 // The package starts no goroutine and needs one connection at a time.
 package admin

@@ -142,8 +142,8 @@ var pendingStates = map[Status]struct {
 }
 
 func (f MessageFilter) chosen() (dialect.MessageFilter, error) {
-	after, err := f.After.parse(dialect.StateReady, dialect.StateRetrying)
 	chosen, known := pendingStates[f.Status]
+	after, err := f.After.parse(chosen.states[0], chosen.states[1])
 	if !known {
 		err = errors.Join(err, fmt.Errorf("status: %q is none of %s, %s, %s and %s", f.Status, Ready, Scheduled, Retrying, Parked))
 	}

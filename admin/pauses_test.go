@@ -18,7 +18,7 @@ import (
 )
 
 // obeyed is how long drainers may take to notice what an operator says, on a machine that has other things to do.
-const obeyed = 5 * time.Second
+const obeyed = 10 * time.Second
 
 // order remembers in which order messages were handled.
 type order struct {
@@ -89,7 +89,6 @@ func TestPause_W14_again_changes_nothing(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		b.outboxID()
-		version := func() int { return database.Count(t, "SELECT version FROM postbox_spools") }
 		for i, say := range []func() error{
 			func() error { return b.admin.Pause(t.Context(), b.target) },
 			func() error { return b.admin.Resume(t.Context(), b.target) },
@@ -99,13 +98,13 @@ func TestPause_W14_again_changes_nothing(t *testing.T) {
 			func() error { return b.admin.SetQueue(t.Context(), b.target, admin.Settings{}) },
 		} {
 			require.NoError(t, say())
-			require.Equal(t, i+1, version(), "drainers notice")
+			require.Equal(t, i+1, b.version(), "drainers notice")
 			info := b.info()
 			keys, err := b.admin.PausedKeys(t.Context(), b.target)
 			require.NoError(t, err)
 
 			require.NoError(t, say())
-			require.Equal(t, i+1, version(), "there is nothing to notice")
+			require.Equal(t, i+1, b.version(), "there is nothing to notice")
 			require.Equal(t, info, b.info())
 			again, err := b.admin.PausedKeys(t.Context(), b.target)
 			require.NoError(t, err)

@@ -17,17 +17,31 @@ import (
 const recordTimeout = 30 * time.Second
 
 // RecordFailure notes that the handler failed, and returns how often it has by now, in all processes. It is a
-// transaction of its own, after the handler's was rolled back; in a transaction that belongs to somebody else it is
-// written there, since a pool may have no second connection.
+// transaction of its own, after the handler's was rolled back, and copies that fail at the same instant are counted one
+// after the other; in a transaction that belongs to somebody else it is written there, since a pool may have no second
+// connection.
 func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attempts int, err error) {
 	claim := key.bytes()
+	lock := lockOf(claim)
+	_, joined := postbox.TxFromContext(ctx)
 	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if !joined { // copies may fail at the same instant, and each counts; a lock in a user's transaction might last
+			if _, err := tx.ExecContext(ctx, s.statements.LockClaim, lock); err != nil {
+				return err
+			}
+		}
+		attempts = 0 // also where a conflict runs this again
 		err := tx.QueryRowContext(ctx, s.statements.LastAttempt, claim).Scan(&attempts)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 		attempts++
-		_, err = tx.ExecContext(ctx, s.statements.InsertFailure, claim, attempts, spool.ErrorText(cause), s.process)
+		if _, err = tx.ExecContext(ctx, s.statements.InsertFailure, claim, attempts, spool.ErrorText(cause), s.process); err != nil {
+			return err
+		}
+		if !joined {
+			_, err = tx.ExecContext(ctx, s.statements.RemoveClaim, lock)
+		}
 		return err
 	})
 	if err != nil {

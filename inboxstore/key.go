@@ -28,6 +28,16 @@ const (
 // database. Longer ones are stored as their SHA-256.
 const maxTextID = 200
 
+// formLock is the form of a key that is no claim, but a lock on one: see [Store.RecordFailure].
+const formLock = 0xff
+
+// lockOf returns the key of the lock on a claim.
+func lockOf(claim []byte) []byte {
+	lock := append([]byte(nil), claim...)
+	lock[scopeBytes] = formLock
+	return lock
+}
+
 // scopeBytes is how much of the SHA-256 of consumer and topic is kept: enough that two of them never meet.
 const scopeBytes = 16
 

@@ -20,11 +20,11 @@ type books struct {
 	done    map[string]time.Time
 	dead    map[string]string // why, by sale
 	reports totals
-	batches int64 // of the report with the most
-	waiting int64
+	batches int64         // of the report with the most
+	queue   admin.Account // what became of all that was stored
 }
 
-// readBooks reads the tables, and the dead letters as an operator would.
+// readBooks reads the tables, and asks Postbox what an operator would.
 func (a *app) readBooks(ctx context.Context) (b books, err error) {
 	b = books{
 		sales: map[string]sale{}, lines: map[string][]time.Time{}, dead: map[string]string{}, reports: totals{},
@@ -52,30 +52,36 @@ func (a *app) readBooks(ctx context.Context) (b books, err error) {
 			b.reports[of], b.batches = total, max(b.batches, batches)
 			return err
 		}),
-		// The queue keeps what is done, since QueueConfig.History says so. Both times are by the database's clock.
-		a.each(ctx, "SELECT message_id, created_at, done_at FROM daily_report_history", func(scan scanner) error {
-			var id []byte
-			var stored, done int64
-			err := scan(&id, &stored, &done)
-			b.stored[string(id)], b.done[string(id)] = time.UnixMicro(stored), time.UnixMicro(done)
-			return err
-		}),
+		a.readHistory(ctx, b),
 	)
 	if err != nil {
 		return b, err
 	}
-	if b.waiting, err = number(ctx, a.DB, "SELECT COUNT(*) FROM daily_report_messages"); err != nil {
-		return b, err
-	}
-	operator, err := admin.New(a.DB, admin.Config{Dialect: a.Dialect, Tables: inTables}, a.Logger)
+	letters, err := a.operator.DeadLetters(ctx, admin.Filter{Limit: admin.MaxLimit})
 	if err != nil {
 		return b, err
 	}
-	letters, err := operator.DeadLetters(ctx, admin.Filter{Limit: admin.MaxLimit})
 	for _, letter := range letters {
 		b.dead[letter.MessageID] = letter.Error
 	}
+	b.queue, err = a.operator.Account(ctx, admin.Queue(queue))
 	return b, err
+}
+
+// readHistory reads when each sale was stored and when it was done, both by the database's clock. The queue keeps what is
+// done, since QueueConfig.History says so.
+func (a *app) readHistory(ctx context.Context, b books) error {
+	filter := admin.DoneFilter{Limit: admin.MaxLimit}
+	for {
+		page, err := a.operator.Done(ctx, admin.Queue(queue), filter)
+		for _, msg := range page {
+			b.stored[msg.MessageID], b.done[msg.MessageID] = msg.CreatedAt, msg.DoneAt
+			filter.After = msg.Place
+		}
+		if err != nil || len(page) < filter.Limit {
+			return err
+		}
+	}
 }
 
 // scanner reads a row.

@@ -60,19 +60,9 @@ var clocks = map[postbox.Dialect]string{
 
 // now returns the time by the database's clock.
 func (a *app) now(ctx context.Context) (time.Time, error) {
-	micros, err := number(ctx, a.DB, clocks[a.Dialect])
-	return time.UnixMicro(micros), err
-}
-
-// waiting counts the messages of a topic or a queue that Postbox has and that are neither done nor dead.
-func (a *app) waiting(ctx context.Context, topic string) (int64, error) {
-	return number(ctx, a.DB, "SELECT COUNT(*) FROM daily_report_messages WHERE topic = $1", topic)
-}
-
-// number returns the one number that a query selects.
-func number(ctx context.Context, db *sql.DB, query string, args ...any) (n int64, err error) {
-	if err = db.QueryRowContext(ctx, query, args...).Scan(&n); err != nil {
-		return 0, fmt.Errorf("%s: %w", query, err)
+	var micros int64
+	if err := a.DB.QueryRowContext(ctx, clocks[a.Dialect]).Scan(&micros); err != nil {
+		return time.Time{}, fmt.Errorf("look at the database's clock: %w", err)
 	}
-	return n, nil
+	return time.UnixMicro(micros), nil
 }

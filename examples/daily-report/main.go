@@ -17,6 +17,7 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
@@ -64,7 +65,11 @@ func run(ctx context.Context, out io.Writer, s settings) error {
 	if _, err := p.DB.ExecContext(ctx, tables); err != nil {
 		return fmt.Errorf("make tables: %w", err)
 	}
-	shop := &app{Pipes: p, settings: s, calendar: days, out: out, post: newPost(p.Publisher)}
+	operator, err := admin.New(p.DB, admin.Config{Dialect: p.Dialect, Tables: inTables}, p.Logger)
+	if err != nil {
+		return err
+	}
+	shop := &app{Pipes: p, settings: s, calendar: days, out: out, post: newPost(p.Publisher), operator: operator}
 	if err := shop.liveThroughDays(ctx); err != nil {
 		return err
 	}
@@ -85,8 +90,9 @@ type app struct {
 	settings
 	calendar
 
-	out  io.Writer
-	post *post
+	out      io.Writer
+	post     *post
+	operator *admin.Admin // to look into the outbox and the queue
 
 	restarted time.Time // when the service was started again after the midnight that it missed
 }
@@ -118,14 +124,14 @@ func (a *app) startService(ctx context.Context) (*service, error) {
 	// was stored until then, in batches: one batch of a whole day would be one large transaction.
 	_, err = r.AddBatchHandler(queue, salesTopic, subscriber, a.makeReport, router.BatchConfig{
 		Batch: inboxstore.BatchConfig{
-			Schedule: a.settings.schedule, TimeZone: a.zone, Size: a.size,
+			Schedule: a.schedule, TimeZone: a.zone, Size: a.size,
 			QueueConfig: inboxstore.QueueConfig{
 				// What the handler writes commits together with the end of the sales that it was given.
 				Transactional: true,
 				// The pause is short, because days are. Left out, it is 15 attempts and pauses of up to a minute.
 				Retry: postbox.RetryProfile{Attempts: 2, Base: 50 * time.Millisecond, Cap: 50 * time.Millisecond},
-				// For check.go: a sale that is done stays, with the time at which it was stored.
-				History: 24 * time.Hour,
+				// For the check at the end: a sale that is done stays for a year, with the time at which it was stored.
+				History: 365 * 24 * time.Hour,
 			},
 		},
 	})

@@ -76,8 +76,8 @@ func (t totals) save(ctx context.Context, tx *sql.Tx) error {
 
 // calendar knows when days end.
 type calendar struct {
-	schedule cron.Schedule
-	zone     *time.Location
+	ends cron.Schedule
+	zone *time.Location
 }
 
 func newCalendar(schedule, zone string) (c calendar, err error) {
@@ -86,9 +86,9 @@ func newCalendar(schedule, zone string) (c calendar, err error) {
 	}
 	// What inboxstore.BatchConfig takes for a schedule.
 	const fields = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
-	c.schedule, err = cron.NewParser(fields).Parse(schedule)
+	c.ends, err = cron.NewParser(fields).Parse(schedule)
 	return c, err
 }
 
 // endOfDay returns the first midnight after t.
-func (c calendar) endOfDay(t time.Time) time.Time { return c.schedule.Next(t.In(c.zone)) }
+func (c calendar) endOfDay(t time.Time) time.Time { return c.ends.Next(t.In(c.zone)) }

@@ -14,7 +14,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-var small = plan{users: 12, suspects: 5, products: 3, orders: 90}
+var small = plan{users: 12, suspects: 4, products: 3, orders: 60}
 
 // The example verifies itself: one user's event is a dead letter on the way, and at the end there is none.
 func TestRun_S0_0_12_G2_G4_G5_G7_G9_suspects_are_reviewed_once(t *testing.T) {

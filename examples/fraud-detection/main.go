@@ -134,7 +134,7 @@ func (s *shop) demo(ctx context.Context, out io.Writer, p plan) error {
 	for _, letter := range letters {
 		fmt.Fprintf(out, "Dead letter %d about %s after %d attempts: %s\n", letter.ID, letter.Key, letter.Attempts, letter.Error)
 		if !isDamaged(letter.Key) {
-			return errors.New("no retry could help that event, and one should have")
+			return errors.New("that event should not have died")
 		}
 	}
 	if len(letters) == 0 {

@@ -101,15 +101,11 @@ func (s *service) publish(ctx context.Context, topic, key string, content any) e
 	return s.outbox.Publish(topic, event)
 }
 
-// idle says whether nothing waits: neither in a queue, whose handler may publish, nor in the outbox.
+// idle says whether nothing waits: neither in a queue nor in the outbox.
 func (s *service) idle(ctx context.Context) (bool, error) {
-	queues, err := s.store.PendingQueues(ctx)
-	if err != nil || len(queues) > 0 {
-		return false, err
-	}
-	topics, err := s.admin.Stats(ctx)
-	for _, topic := range topics {
-		if topic.Pending > 0 {
+	queues, err := s.admin.Queues(ctx)
+	for _, queue := range queues {
+		if queue.Pending > 0 {
 			return false, nil
 		}
 	}

@@ -58,7 +58,7 @@ func (b *bank) openAccounts(ctx context.Context, commands int) error {
 	for n := range accounts {
 		amount := int64(commands) * cents
 		if account(n) == poor {
-			amount = cents - 1
+			amount = 0
 		}
 		if err := b.deposit(ctx, account(n), amount); err != nil {
 			return fmt.Errorf("deposit: %w", err)
@@ -81,7 +81,7 @@ func (b *bank) placeCommands(ctx context.Context, number int) error {
 			if err != nil {
 				return err
 			}
-			return b.outbox.Publish(commandsTopic, message.NewMessageWithContext(ctx, order.ID, payload)) // the transaction is in ctx
+			return b.publisher.Publish(commandsTopic, message.NewMessageWithContext(ctx, order.ID, payload)) // the transaction is in ctx
 		})
 		if err != nil {
 			return fmt.Errorf("place a command: %w", err)

@@ -13,14 +13,13 @@ import (
 
 // tell lets commands be paid, and an operator help those that could not.
 func (b *bank) tell(ctx context.Context, commands int) (err error) {
-	operator, err := admin.New(b.DB, admin.Config{Dialect: b.Dialect, Tables: inTables}, b.Logger)
-	if err != nil {
-		return err
-	}
 	if err := b.openAccounts(ctx, commands); err != nil {
 		return err
 	}
-	if err := b.openBooks(ctx, operator); err != nil {
+	if err := b.placeCommands(ctx, commands); err != nil {
+		return err
+	}
+	if err := b.openBooks(ctx); err != nil {
 		return err
 	}
 	for _, as := range roles {
@@ -42,30 +41,26 @@ func (b *bank) tell(ctx context.Context, commands int) (err error) {
 	go func() { ended <- fwd.Run(ctx) }()
 	defer func() { err = errors.Join(err, fwd.Close(), <-ended) }()
 
-	if err := b.placeCommands(ctx, commands); err != nil {
-		return err
-	}
-	b.totals.written += commands
-	if err := b.waitUntilQuiet(ctx, operator); err != nil {
+	if err := b.waitUntilQuiet(ctx); err != nil {
 		return err
 	}
 	b.say("%d commands were placed, and %d payments made", commands, b.totals.payments)
-	if err := b.help(ctx, operator); err != nil {
+	if err := b.help(ctx); err != nil {
 		return err
 	}
-	return b.waitUntilQuiet(ctx, operator)
+	return b.waitUntilQuiet(ctx)
 }
 
 // help is what an operator does: look at the dead letters, do something about the reason, and requeue them.
-func (b *bank) help(ctx context.Context, operator *admin.Admin) error {
-	letters, err := operator.DeadLetters(ctx, admin.Filter{Consumer: "teller", Limit: admin.MaxLimit})
+func (b *bank) help(ctx context.Context) error {
+	letters, err := b.operator.DeadLetters(ctx, admin.Filter{Consumer: "teller", Limit: admin.MaxLimit})
 	if err != nil {
 		return err
 	}
 	b.totals.refused = len(letters)
 	needed := map[string]int64{}
 	for i, found := range letters {
-		letter, err := operator.DeadLetter(ctx, found.ID) // with its payload
+		letter, err := b.operator.DeadLetter(ctx, found.ID) // with its payload
 		if err != nil {
 			return err
 		}
@@ -86,29 +81,29 @@ func (b *bank) help(ctx context.Context, operator *admin.Admin) error {
 		b.say("%d cents are deposited on %s", cents, name)
 	}
 	// Each is published again, through the outbox and under its id. Both tellers will get it, and one will pay.
-	requeued, err := operator.RequeueAll(ctx, admin.Filter{Consumer: "teller"})
-	b.totals.written += requeued
+	requeued, err := b.operator.RequeueAll(ctx, admin.Filter{Consumer: "teller"})
+	b.totals.requeued = requeued
 	b.say("%d dead letters are requeued", requeued)
 	return err
 }
 
 // waitUntilQuiet returns when all that was sent has arrived and nothing is left to be sent. What arrives may be a command
 // whose receipt is still to be sent: so it looks at the post before and after the outbox.
-func (b *bank) waitUntilQuiet(ctx context.Context, operator *admin.Admin) error {
+func (b *bank) waitUntilQuiet(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		sentBefore, underWay := b.post.underWay()
-		pending, _, err := b.outboxCounts(ctx, operator)
+		waiting, err := b.operator.Account(ctx, outbox)
 		if err != nil {
 			return err
 		}
-		if sent, _ := b.post.underWay(); !underWay && pending == 0 && sent == sentBefore {
+		if sent, _ := b.post.underWay(); !underWay && waiting.Pending == 0 && sent == sentBefore {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %d messages in the outbox, and those under way: %w", pending, ctx.Err())
+			return fmt.Errorf("wait for %d messages in the outbox, and those under way: %w", waiting.Pending, ctx.Err())
 		case <-tick.C:
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
@@ -59,12 +60,16 @@ func run(ctx context.Context, out io.Writer, s settings) error {
 	if _, err := p.DB.ExecContext(ctx, tables); err != nil {
 		return fmt.Errorf("make tables: %w", err)
 	}
-	outbox, err := forwarder.NewPublisher(p.DB, forwarder.PublisherConfig{Dialect: p.Dialect, Tables: inTables}, p.Logger)
+	operator, err := admin.New(p.DB, admin.Config{Dialect: p.Dialect, Tables: inTables}, p.Logger)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = outbox.Close() }()
-	b := &bank{Pipes: p, out: out, outbox: outbox, post: newPost(p.Publisher)}
+	publisher, err := forwarder.NewPublisher(p.DB, forwarder.PublisherConfig{Dialect: p.Dialect, Tables: inTables}, p.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = publisher.Close() }()
+	b := &bank{Pipes: p, out: out, publisher: publisher, operator: operator, post: newPost(p.Publisher)}
 	if err := b.tell(ctx, s.commands); err != nil {
 		return err
 	}
@@ -79,6 +84,9 @@ const (
 	receiptsTopic = "payments.receipts"
 )
 
+// outbox is where commands and receipts wait for the forwarder.
+var outbox = admin.Outbox(admin.DefaultOutbox)
+
 // soon has short pauses for a short demo. Left out, they grow from a second to a minute.
 var soon = postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 50 * time.Millisecond}
 
@@ -86,10 +94,11 @@ var soon = postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 50 * time.Milli
 type bank struct {
 	*pipes.Pipes
 
-	out    io.Writer
-	outbox *forwarder.Publisher
-	post   *post
-	totals totals
+	out       io.Writer
+	publisher *forwarder.Publisher // to the outbox
+	operator  *admin.Admin
+	post      *post // from the outbox
+	totals    totals
 }
 
 // payment is what the command says, and the receipt too.
@@ -175,7 +184,7 @@ func (b *bank) start(ctx context.Context, as role) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := router.New(nil, router.Config{Store: store, Outbox: b.outbox}, b.Logger)
+	r, err := router.New(nil, router.Config{Store: store, Outbox: b.publisher}, b.Logger)
 	if err != nil {
 		return nil, err
 	}

@@ -33,15 +33,13 @@ type post struct {
 	message.Publisher
 
 	mu        sync.Mutex
-	accepted  int            // messages that the forwarder took for published
-	doubled   int            // receipts that the forwarder publishes again though they have been published
-	sent      map[string]int // by message, each copy
+	doubled   int            // receipts that were published, and that the forwarder will publish again
+	sent      map[string]int // by message: each copy, to each group of the broker
 	delivered map[string]int
-	expected  map[string]int // as sent, but once for each group of the broker
 }
 
 func newPost(broker message.Publisher) *post {
-	return &post{Publisher: broker, sent: map[string]int{}, delivered: map[string]int{}, expected: map[string]int{}}
+	return &post{Publisher: broker, sent: map[string]int{}, delivered: map[string]int{}}
 }
 
 // Publish publishes commands two or three times. It publishes receipts once, but sometimes says that it did not.
@@ -74,12 +72,9 @@ func (p *post) noteSent(topic string, messages []*message.Message, copies int, l
 	defer p.mu.Unlock()
 	if lost {
 		p.doubled += len(messages)
-	} else {
-		p.accepted += len(messages)
 	}
 	for _, msg := range messages {
-		p.sent[msg.UUID] += copies
-		p.expected[msg.UUID] += copies * groups
+		p.sent[msg.UUID] += copies * groups
 	}
 }
 
@@ -100,19 +95,20 @@ func (p *post) noteDelivery(next message.HandlerFunc) message.HandlerFunc {
 func (p *post) underWay() (sent int, yes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for id, n := range p.expected {
+	for id, n := range p.sent {
 		sent += n
 		yes = yes || p.delivered[id] < n
 	}
 	return sent, yes
 }
 
-// counts returns how many deliveries were of messages that had been delivered before, and the rest of the books.
-func (p *post) counts() (duplicates, doubled, accepted int) {
+// counts returns how many deliveries were of messages that had been delivered before, and how many receipts were published
+// again.
+func (p *post) counts() (duplicates, doubled int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, n := range p.delivered {
 		duplicates += n - 1
 	}
-	return duplicates, p.doubled, p.accepted
+	return duplicates, p.doubled
 }

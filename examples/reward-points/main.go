@@ -89,11 +89,18 @@ func run(ctx context.Context, out io.Writer, settings pipes.Settings, p plan) (e
 		return err
 	}
 	d := &demo{
-		plan: p, pipes: open, shop: shop{db: open.DB, outbox: outbox}, bus: bus, forwarder: fwd, admin: operator, mishap: newMishap(),
+		plan: p, pipes: open, shop: shop{db: open.DB, outbox: outbox}, bus: bus, forwarder: fwd, admin: operator,
+		mishap: newMishap(p.activities / 2),
 	}
 	if err := d.run(ctx); err != nil {
 		return err
 	}
+	fmt.Fprintf(out, "%d activities of %d users were recorded, %d events came twice.\n", p.activities, p.users, bus.again.Load())
+	for _, w := range d.workers {
+		fmt.Fprintf(out, "The %s worker applied %d.\n", w.name, w.applied.Load())
+	}
+	fmt.Fprintf(out, "Handlers failed %d times. Meanwhile others went on: %d activities on average until the one that failed was applied.\n",
+		d.mishap.failures, d.mishap.meanwhile/max(len(d.mishap.failedAt), 1))
 	return d.verify(ctx, out)
 }
 
@@ -115,23 +122,26 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return running.Wait()
 }
 
-// work lets the users be busy, and meanwhile replaces the first worker by a third.
+// work lets the users be busy. When half of what they do is applied, a third worker replaces the first.
 func (d *demo) work(ctx context.Context) error {
-	half := make(chan struct{})
-	busy, busyCtx := errgroup.WithContext(ctx)
-	busy.Go(func() error { return d.shop.serve(busyCtx, d.plan, half) })
+	done := make(chan struct{})
+	busy, ctx := errgroup.WithContext(ctx)
+	busy.Go(func() error {
+		defer close(done)
+		if err := d.shop.serve(ctx, d.plan); err != nil {
+			return err
+		}
+		return d.waitUntilQuiet(ctx)
+	})
 	busy.Go(func() error {
 		select {
-		case <-half:
+		case <-d.mishap.halfway:
 			return errors.Join(d.workers[0].stop(), d.startWorker(ctx, "third"))
-		case <-busyCtx.Done():
+		case <-done:
 			return nil
 		}
 	})
-	if err := busy.Wait(); err != nil {
-		return err
-	}
-	return d.waitUntilQuiet(ctx)
+	return busy.Wait()
 }
 
 func (d *demo) startWorker(ctx context.Context, name string) error {

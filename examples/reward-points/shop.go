@@ -52,8 +52,8 @@ const (
 	dearest          = 400 // euros
 )
 
-// serve lets new users do as many things as planned, several at a time. Half-way it closes half.
-func (s shop) serve(ctx context.Context, p plan, half chan<- struct{}) error {
+// serve lets new users do as many things as planned, several at a time.
+func (s shop) serve(ctx context.Context, p plan) error {
 	run, users := rand.IntN(1_000_000), make([]string, p.users) //nolint:gosec // any dice will do
 	for i := range users {
 		users[i] = fmt.Sprintf("user %06d-%02d", run, i)
@@ -63,10 +63,7 @@ func (s shop) serve(ctx context.Context, p plan, half chan<- struct{}) error {
 	}
 	atATime, ctx := errgroup.WithContext(ctx)
 	atATime.SetLimit(customersAtATime)
-	for n := range p.activities {
-		if n == p.activities/2 {
-			close(half)
-		}
+	for range p.activities {
 		atATime.Go(func() error { return s.record(ctx, someActivity(users)) })
 	}
 	return atATime.Wait()

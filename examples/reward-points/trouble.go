@@ -78,6 +78,9 @@ var errMishap = errors.New("this handler fails after it has written")
 // mishap lets handlers fail at random, and counts what others get done while a failed activity waits for its next
 // attempt.
 type mishap struct {
+	half    int
+	halfway chan struct{} // closed when so many are applied
+
 	mu        sync.Mutex
 	applied   int
 	failedAt  map[string]int // what was applied when an activity failed first
@@ -85,7 +88,9 @@ type mishap struct {
 	meanwhile int
 }
 
-func newMishap() *mishap { return &mishap{failedAt: map[string]int{}} }
+func newMishap(half int) *mishap {
+	return &mishap{half: half, halfway: make(chan struct{}), failedAt: map[string]int{}}
+}
 
 // strike fails one time in eight.
 func (m *mishap) strike(id string) error {
@@ -103,6 +108,8 @@ func (m *mishap) strike(id string) error {
 	if failed {
 		m.meanwhile += m.applied - at
 	}
-	m.applied++
+	if m.applied++; m.applied == m.half {
+		close(m.halfway)
+	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -24,6 +25,8 @@ type worker struct {
 	store  *inboxstore.Store
 	router *router.Router
 	ended  chan error // what the router had to say at its end
+
+	applied atomic.Int64
 }
 
 // pointsQueue has the activities that wait for their turn.
@@ -105,5 +108,9 @@ func (w *worker) apply(msg *message.Message) ([]*message.Message, error) {
 	if err != nil {
 		return nil, fmt.Errorf("note in the journal: %w", err)
 	}
-	return nil, w.mishap.strike(msg.UUID) // at the worst moment, when all is written
+	if err := w.mishap.strike(msg.UUID); err != nil { // at the worst moment, when all is written
+		return nil, err
+	}
+	w.applied.Add(1)
+	return nil, nil
 }

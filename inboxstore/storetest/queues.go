@@ -150,7 +150,7 @@ func testDelay(t *testing.T, h Harness) {
 	_, err := h.Store.Defer(patient(t), queue, keyOf("unreadable"), unreadable)
 	var permanent *postbox.PermanentError
 	require.ErrorAs(t, err, &permanent)
-	require.Equal(t, []string{"hour"}, h.pending(t, queue))
+	h.requirePending(t, Pending{MessageID: "hour"})
 }
 
 // G2: claims, failures, dead letters and queues are there when the store is opened again.

@@ -68,7 +68,8 @@ func testManyCopiesOneEffect(t *testing.T, h Harness) {
 }
 
 // G4: a handler that claims or defers in its own context does so in its transaction, for which it needs no second
-// connection. The messages that it emits come with its commit or not at all.
+// connection. The messages that it emits come with its commit or not at all. What fails inside it, and is passed over,
+// takes back only what it did itself.
 func testStoreInsideFn(t *testing.T, h Harness) {
 	run := func(end func(context.Context) error) error {
 		_, err := h.Store.Once(patient(t), keyOf("outer"), func(ctx context.Context) error {
@@ -78,6 +79,8 @@ func testStoreInsideFn(t *testing.T, h Harness) {
 			fresh, err = h.Store.Defer(ctx, queue, keyOf("deferred"), newMessage("deferred", ""))
 			require.NoError(t, err)
 			require.True(t, fresh, "the outer fn has only failed so far")
+			_, err = h.Store.Once(ctx, keyOf("broken"), h.effect(t, "broken", fail))
+			require.ErrorIs(t, err, errFn)
 			return end(ctx)
 		})
 		return err
@@ -91,4 +94,5 @@ func testStoreInsideFn(t *testing.T, h Harness) {
 	for _, id := range []string{"outer", "inner", "deferred"} {
 		require.True(t, claimed(t, h.Store, keyOf(id)), id)
 	}
+	require.False(t, claimed(t, h.Store, keyOf("broken")))
 }

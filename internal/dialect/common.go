@@ -164,6 +164,11 @@ WHERE spool = (SELECT id FROM {spools} WHERE name = ?) AND expires_at > {now}`,
 		Claim: `
 {insert ignore} INTO {claims} (claim_key, claimed_at) VALUES (?, {now}) {or ignore}`,
 
+		// Whoever comes second waits for the transaction of the first.
+		LockClaim: `
+INSERT INTO {claims} (claim_key, claimed_at) VALUES (?, {now})
+{on conflict (claim_key)} claimed_at = 0`,
+
 		RemoveClaim: `
 DELETE FROM {claims} WHERE claim_key = ?`,
 

@@ -94,16 +94,17 @@ WHERE m.spool = ? AND m.id = ?{any lane}`
 
 	// Whoever settles the message waits for the transaction that has locked it, or the other way round.
 	s.LockMessage = `
-SELECT m.state, m.lane, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END
+SELECT m.state, m.lane, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane} {for update}`
 
 	// Walks the index in its order, and the page is bounded by its limit; what the filter leaves out is read all the same.
+	// SQLite looks at the index entries of a lane from their beginning.
 	s.PendingMessages = `
 SELECT ` + pendingColumns + `
 FROM {messages} m
 WHERE m.spool = ? AND {after ?}
-  AND m.state >= ? AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
+  AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
   AND ({text ?} = '' OR m.topic = ?)
   AND ({length}({blob ?}) = 0 OR m.ordering_key = ?)
   AND ({length}({blob ?}) = 0 OR m.message_id = ?)
@@ -196,6 +197,9 @@ const (
 func (s *Statements) Pending(spool int64, f MessageFilter) Query {
 	args := []any{spool}
 	p := f.After
+	if p == (Place{}) {
+		p = Place{State: f.States[0], Lane: -1}
+	}
 	if s.Kind == MySQL {
 		args = append(args, p.State, p.State, p.Lane, p.State, p.Lane, p.ID)
 	} else {
@@ -209,7 +213,7 @@ func (s *Statements) Pending(spool int64, f MessageFilter) Query {
 		from = ParkedFrom
 	case ParkedAny:
 	}
-	args = append(args, f.States[0], f.States[1], from, before)
+	args = append(args, f.States[1], from, before)
 	return Query{Text: s.PendingMessages, Args: append(args, f.common()...)}
 }
 

@@ -91,7 +91,7 @@ func sqliteFill(names Names) *strings.Replacer {
 	return names.replacer(
 		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "", " {lock in share mode}", "",
-		"{length}", "octet_length", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
+		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
 		"{after ?}", afterRow, " {for update}", "", "{any lane}", "",
 	)
 }

@@ -62,6 +62,7 @@ type Statements struct {
 	// Claims.
 
 	Claim       string // key
+	LockClaim   string // key: until the transaction ends
 	RemoveClaim string // key
 	ClaimsPage  string // after key, limit, retention → last key, keys, expired ones of them
 	PurgeClaims string // after key, up to key, retention
@@ -98,7 +99,7 @@ type Statements struct {
 	PendingMessages string // see Pending → state, lane, id, topic, message id, key, attempts, created at, due at, size
 	DoneMessage     string // spool, id → the columns of DoneMessages, payload, metadata
 	DoneMessages    string // see Done → those of PendingMessages, with StateDone, and done at instead of due at
-	LockMessage     string // spool, id → state, lane, 1 if parked; locks the row
+	LockMessage     string // spool, id → state, lane, 1 if parked, 1 if due; locks the row
 	SetDue          string // time or 0 for now, again, spool, state, lane, id
 	BuryWaiting     string // subject, error, spool, state, lane, id
 	RemoveMessage   string // spool, state, lane, id
@@ -123,7 +124,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.LoadPayload, &s.Retry, &s.Advance, &s.CountStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,
-		&s.Claim, &s.RemoveClaim, &s.ClaimsPage, &s.PurgeClaims,
+		&s.Claim, &s.LockClaim, &s.RemoveClaim, &s.ClaimsPage, &s.PurgeClaims,
 		&s.AddChore, &s.TakeChore, &s.ChoreCursor, &s.SaveChore, &s.PurgeDeadLetters, &s.PurgeOthers, &s.PurgeFailures, &s.PurgeHistory, &s.NextOfLetters, &s.NextOfHistory, &s.LeaveChore,
 		&s.Spools, &s.LiveMembers, &s.CountSpools, &s.Account, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.SetSettings,
 		&s.PauseKey, &s.ResumeKey, &s.PausedKeys, &s.ParkedOfKey, &s.PendingMessage, &s.PendingMessages, &s.DoneMessage, &s.DoneMessages,

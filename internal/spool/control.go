@@ -99,11 +99,11 @@ func (d *Drainer) obey(ctx context.Context) error {
 		d.logger.Error("Postbox leaves stored settings alone that it cannot read", err, watermill.LogFields{"spool": d.spool.name})
 	}
 	d.config = settings.over(d.configured)
-	d.resize()
 	d.permit()
 	for _, m := range d.scheduler.dropAll() {
 		d.lanes.unload(m)
 	}
+	d.resize() // after what waits is forgotten, lest more workers take it
 	d.lanes.rewind()
 	d.pollAt, d.pause = time.Time{}, d.config.PollMin
 	return nil

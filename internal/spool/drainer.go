@@ -189,6 +189,9 @@ func (d *Drainer) step(live context.Context) {
 	if err == nil {
 		err = d.look(ctx)
 	}
+	if err == nil {
+		d.permit()
+	}
 	if dialect.Classify(err) == dialect.Conflict || errors.Is(err, ErrLost) { // with another drainer: next time
 		d.pollAt = time.Now().Add(d.config.PollMin)
 		return
@@ -342,8 +345,13 @@ func (d *Drainer) readAgain(excluded []string) {
 	}
 }
 
-// takeIn gives what was found to the workers.
+// takeIn gives what was found to the workers, unless operators have said something that this process has not obeyed yet:
+// a message that they took away may have held back others, which were not read.
 func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
+	d.heard(found.version)
+	if found.version != d.control.version {
+		return
+	}
 	d.passedOver = params.Excluded
 	for _, m := range found.messages {
 		d.prepareToLoad(m, found.now)
@@ -363,7 +371,6 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
 	if d.unfair() {
 		d.renewAt = time.Time{}
 	}
-	d.heard(found.version)
 }
 
 // remember notes how far each lane was read.

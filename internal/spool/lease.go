@@ -40,15 +40,21 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 		d.scheduler.drop(leaving)
 		d.scheduler.signal()
 	}
-	d.permit()
+	if d.incomplete() {
+		d.permit()
+	}
 	return nil
 }
 
-// permit lets messages be handed out, unless operators have paused the spool, or somebody else still has some of the
-// lanes that one drainer shall have all of.
+// incomplete says that somebody else still has some of the lanes that one drainer shall have all of.
+func (d *Drainer) incomplete() bool {
+	return d.config.Exclusive && len(d.lanes.numbers()) < d.spool.lanes
+}
+
+// permit lets messages be handed out, unless operators have paused the spool, or lanes are missing. When these have come,
+// that is after they have been read, so that a batch finds its messages in all of them.
 func (d *Drainer) permit() {
-	incomplete := d.config.Exclusive && len(d.lanes.numbers()) < d.spool.lanes
-	d.scheduler.pause(d.control.paused || incomplete)
+	d.scheduler.pause(d.control.paused || d.incomplete())
 }
 
 func (d *Drainer) inFlightText() string {

@@ -24,14 +24,14 @@ func (o *Operator) RunNow(ctx context.Context, name string, id int64) error {
 	})
 }
 
-// Reschedule makes a waiting message due at some time. Its drainer notices, since it may have the message in memory.
+// Reschedule makes a waiting message due at some time. Its drainer notices if it may have the message in memory.
 func (o *Operator) Reschedule(ctx context.Context, name string, id int64, at time.Time) error {
 	return o.change(ctx, name, fmt.Sprintf("reschedule message %d of", id), func(tx *sql.Tx, s *Spool) (bool, error) {
 		found, err := o.lockWaiting(ctx, tx, s, id)
 		if err != nil {
 			return false, err
 		}
-		return true, o.due(ctx, tx, s, found, at.UnixMicro())
+		return found.due, o.due(ctx, tx, s, found, at.UnixMicro())
 	})
 }
 
@@ -54,7 +54,7 @@ func (o *Operator) Bury(ctx context.Context, name string, id int64, reason strin
 		if err == nil && !removed {
 			err = ErrNotFound
 		}
-		return true, err // what stood behind it must be found
+		return found.due || ref.State == dialect.StateRetrying, err // what stood behind it must be read
 	})
 }
 
@@ -62,11 +62,13 @@ func (o *Operator) Bury(ctx context.Context, name string, id int64, reason strin
 type locked struct {
 	ref    dialect.Ref
 	parked bool
+	due    bool // and so a drainer may have it
 }
 
 func (o *Operator) lock(ctx context.Context, tx *sql.Tx, s *Spool, id int64) (locked, error) {
 	found := locked{ref: dialect.Ref{ID: id}}
-	err := tx.QueryRowContext(ctx, o.statements.LockMessage, s.id, id).Scan(&found.ref.State, &found.ref.Lane, &found.parked)
+	err := tx.QueryRowContext(ctx, o.statements.LockMessage, s.id, id).Scan(
+		&found.ref.State, &found.ref.Lane, &found.parked, &found.due)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // scheduler is the memory of a drainer: what was read, what runs, and what is to be settled. It hands out
@@ -222,7 +224,8 @@ func (s *scheduler) begin(t *topicQueue, batch []*entry) {
 }
 
 // finish records how a batch ended. Keys whose messages all succeeded go on at once. The others wait until that is
-// settled: also where one died, since until then another process may have to handle it again, and first.
+// settled: also where one died, since until then another process may have to handle it again, and first. And so does the
+// key of a message that was tried again: what stands behind it was not read, and has to be, from there on.
 func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +236,7 @@ func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
 	for i, e := range batch {
 		e.outcome = outcomes[i]
 		s.finished = append(s.finished, e)
-		if !e.outcome.through() || e.dropped {
+		if !e.outcome.through() || e.dropped || e.message.Ref.State == dialect.StateRetrying {
 			e.queue.blocked = true
 		}
 	}
@@ -364,8 +367,10 @@ func (s *scheduler) dropAll() (dropped []*Message) {
 func (s *scheduler) pause(paused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.paused = paused
-	s.work.Broadcast()
+	if s.paused != paused {
+		s.paused = paused
+		s.work.Broadcast()
+	}
 }
 
 // limit bounds the batches that run at a time.

@@ -156,6 +156,10 @@ WHERE spool = (SELECT id FROM postbox_spools WHERE name = ?) AND expires_at > TI
 -- Claim
 INSERT IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES (?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) 
 
+-- LockClaim
+INSERT INTO postbox_claims (claim_key, claimed_at) VALUES (?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
+ON DUPLICATE KEY UPDATE claimed_at = 0
+
 -- RemoveClaim
 DELETE FROM postbox_claims WHERE claim_key = ?
 
@@ -277,7 +281,7 @@ SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts,
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size
 FROM postbox_messages m
 WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
-  AND m.state >= ? AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
+  AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
   AND (? = '' OR m.topic = ?)
   AND (OCTET_LENGTH(?) = 0 OR m.ordering_key = ?)
   AND (OCTET_LENGTH(?) = 0 OR m.message_id = ?)
@@ -303,7 +307,7 @@ ORDER BY h.done_at DESC, h.id DESC
 LIMIT ?
 
 -- LockMessage
-SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END
+SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ? FOR UPDATE
 

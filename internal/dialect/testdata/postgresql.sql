@@ -157,6 +157,10 @@ WHERE spool = (SELECT id FROM postbox_spools WHERE name = $1) AND expires_at > (
 -- Claim
 INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
 
+-- LockClaim
+INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+ON CONFLICT (claim_key) DO UPDATE SET claimed_at = 0
+
 -- RemoveClaim
 DELETE FROM postbox_claims WHERE claim_key = $1
 
@@ -284,12 +288,12 @@ SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts,
 	octet_length(m.payload) + octet_length(m.metadata) AS size
 FROM postbox_messages m
 WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4)
-  AND m.state >= $5 AND m.state <= $6 AND m.available_at >= $7 AND m.available_at < $8
-  AND ($9::text = '' OR m.topic = $10)
-  AND (octet_length($11::bytea) = 0 OR m.ordering_key = $12)
-  AND (octet_length($13::bytea) = 0 OR m.message_id = $14)
+  AND m.state <= $5 AND m.available_at >= $6 AND m.available_at < $7
+  AND ($8::text = '' OR m.topic = $9)
+  AND (octet_length($10::bytea) = 0 OR m.ordering_key = $11)
+  AND (octet_length($12::bytea) = 0 OR m.message_id = $13)
 ORDER BY m.state, m.lane, m.id
-LIMIT $15
+LIMIT $14
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
@@ -310,7 +314,7 @@ ORDER BY h.done_at DESC, h.id DESC
 LIMIT $13
 
 -- LockMessage
-SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END
+SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)

@@ -158,6 +158,10 @@ WHERE spool = (SELECT id FROM postbox_spools WHERE name = ?) AND expires_at > CA
 -- Claim
 INSERT OR IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES (?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) 
 
+-- LockClaim
+INSERT INTO postbox_claims (claim_key, claimed_at) VALUES (?, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+ON CONFLICT (claim_key) DO UPDATE SET claimed_at = 0
+
 -- RemoveClaim
 DELETE FROM postbox_claims WHERE claim_key = ?
 
@@ -283,7 +287,7 @@ SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts,
 	octet_length(m.payload) + octet_length(m.metadata) AS size
 FROM postbox_messages m
 WHERE m.spool = ? AND (m.state, m.lane, m.id) > (?, ?, ?)
-  AND m.state >= ? AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
+  AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
   AND (? = '' OR m.topic = ?)
   AND (octet_length(?) = 0 OR m.ordering_key = ?)
   AND (octet_length(?) = 0 OR m.message_id = ?)
@@ -309,7 +313,7 @@ ORDER BY h.done_at DESC, h.id DESC
 LIMIT ?
 
 -- LockMessage
-SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END
+SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 

@@ -1,0 +1,150 @@
+package spool
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// place is where a message is.
+type place int
+
+const (
+	nowhere place = iota // not committed
+	pending
+	done
+	dead
+	gone // a dead letter that was resolved and purged
+)
+
+// modelMessage is what must be true of a message.
+type modelMessage struct {
+	name, key, topic string
+	// begun and committed are when its transaction was.
+	begun, committed int64
+	place            place
+
+	// While it is pending: its row.
+	id               int64
+	state            int
+	due, parked      bool
+	attempts, starts int
+
+	// When it is done: whether it is in the history.
+	kept bool
+	// When it is dead: its letter.
+	letter   int64
+	resolved bool
+}
+
+// turn is a message's turn that has ended in a process and is not settled yet.
+type turn struct {
+	message *Message
+	outcome Outcome
+	keep    bool
+}
+
+// settle says what must come of the turns of a process that settles now.
+func (w *world) settle(turns []turn) {
+	lanes := w.readLanes()
+	for _, t := range turns {
+		m := w.byID(t.message.Ref.ID)
+		if m == nil || lanes[t.message.Ref.Lane].token != t.message.Ref.Token {
+			continue // in other hands, and nothing may change
+		}
+		w.settleTurn(m, t)
+	}
+}
+
+func (w *world) settleTurn(m *modelMessage, t turn) {
+	switch t.outcome.Verdict {
+	case Done:
+		m.place, m.kept = done, w.settings.History > 0
+	case Settled:
+		require.Fail(w, "a message that its handler removed is there", m.name)
+	case Postpone:
+		m.starts -= t.message.started
+	case Retry, Dead:
+		m.starts -= t.message.started
+		over := t.outcome.Verdict == Dead || t.outcome.final
+		last := m.attempts+t.message.Starts+1 >= w.settings.Retry.Attempts
+		switch {
+		case (over || last) && w.settings.Head == HeadPark:
+			m.state, m.parked, m.due = dialect.StateRetrying, true, false
+		case over || (last && w.settings.Head == HeadSkip):
+			m.place, m.letter = dead, 0
+			return
+		default:
+			m.state, m.due = dialect.StateRetrying, false
+		}
+		m.attempts++
+	}
+}
+
+// byID returns the pending message with this row, nil if there is none.
+func (w *world) byID(id int64) *modelMessage {
+	for _, m := range w.messages {
+		if m.place == pending && m.id == id {
+			return m
+		}
+	}
+	return nil
+}
+
+// mayRun checks that a process may hand out a message now: it holds the lane, knows the message as it is, and nobody
+// who must go first is left behind. Those of the process that are done but not settled are not.
+func (w *world) mayRun(p *modelProcess, before []*entry, e *entry, lanes map[int]modelLane) {
+	message := e.message
+	lane := lanes[message.Ref.Lane]
+	require.Equal(w, p.d.configured.Holder, lane.holder, "lane %d", message.Ref.Lane)
+	require.Equal(w, lane.token, message.Ref.Token, "lane %d", message.Ref.Lane)
+	require.True(w, lane.live, "the lease has ended")
+	if w.settings.Exclusive {
+		for _, other := range lanes {
+			require.Equal(w, p.d.configured.Holder, other.holder, "one has all lanes")
+		}
+	}
+	m := w.byID(message.Ref.ID)
+	if m == nil && p.d.control.version != w.version {
+		return // an operator has just taken it away
+	}
+	require.NotNil(w, m, "message %d is not pending", message.Ref.ID)
+	require.Equal(w, m.name, message.MessageID)
+	require.Equal(w, m.state, message.Ref.State, m.name)
+	require.Equal(w, m.attempts, message.Attempts, m.name)
+	require.Equal(w, m.starts, message.Starts, m.name)
+	require.True(w, m.due && !m.parked, "%s has to wait", m.name)
+	if p.d.control.version == w.version {
+		require.False(w, w.paused || w.keys[m.key], "%s is paused", m.name)
+	}
+	for _, run := range p.runs {
+		for _, other := range run.batch {
+			require.NotEqual(w, message.Ref.ID, other.message.Ref.ID, "%s runs already", m.name)
+			if !w.settings.Unordered && m.key != "" {
+				require.NotEqual(w, m.key, w.keyOf(other), "%s: its key runs already", m.name)
+			}
+			require.False(w, message.accused() && other.message.accused(), "%s runs beside another that was accused", m.name)
+		}
+	}
+	for _, t := range p.ended {
+		require.False(w, message.accused() && t.message.accused() && t.message.started > 0, "%s: who was accused before is not settled", m.name)
+	}
+	if m.key == "" || w.settings.Unordered {
+		return
+	}
+	for _, older := range w.messages {
+		if w.goesBefore(older, m) && !p.through(before, older, message.Ref.Token) {
+			require.Fail(w, "order", "%s is handed out before %s", m.name, older.name)
+		}
+	}
+}
+
+func (w *world) keyOf(e *entry) string { return e.message.Key }
+
+// goesBefore says that a message must be through before another one of its key: it is older, and was committed before
+// the other's transaction began. What its producer scheduled for later holds nobody back until it has failed, and one
+// that a topic in an outage has left behind does not hold back other topics.
+func (w *world) goesBefore(older, m *modelMessage) bool {
+	return older.place == pending && older.key == m.key && older.id < m.id && older.committed < m.begun &&
+		older.state != dialect.StateScheduled && (older.topic == m.topic || !w.excluding)
+}

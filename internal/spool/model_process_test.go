@@ -1,0 +1,341 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// modelProcess is a process that has a drainer and no goroutines.
+type modelProcess struct {
+	*world
+
+	d        *Drainer
+	logger   *modelLogger
+	runs     []*modelRun
+	ended    []turn // not settled
+	excluded []string
+	entered  chan *modelRun
+	stepping bool
+	within   bool // an action within another one's step
+}
+
+// modelRun is a batch that is handled: a goroutine that stands still in the handler.
+type modelRun struct {
+	batch    []*entry
+	messages []*Message // those that the handler got
+	reply    chan []Outcome
+	finished chan []Outcome
+	outcomes []Outcome // of messages, once their transactions have ended
+}
+
+// modelLogger notes that a drainer could not reach its database, which does not happen here.
+type modelLogger struct {
+	watermill.NopLogger
+
+	err error
+}
+
+func (l *modelLogger) Error(msg string, err error, _ watermill.LogFields) {
+	if msg != "Postbox moved a message to the dead letters" {
+		l.err = fmt.Errorf("%s: %w", msg, err)
+	}
+}
+
+func (w *world) spawn() {
+	if len(w.processes) == modelProcesses {
+		return
+	}
+	w.spawned++
+	config := w.settings
+	config.Holder = fmt.Sprintf("p%d", w.spawned)
+	p := &modelProcess{world: w, logger: &modelLogger{}, entered: make(chan *modelRun)}
+	p.d = NewDrainer(w.db.DB, New(w.statements, w.spool.name, w.spool.lanes), p, config, p.logger)
+	p.d.prepared = w.prepared
+	p.d.started = 1 << 20 // it never starts a worker
+	p.d.pause = config.PollMin
+	p.d.scheduler.limit(config.Workers)
+	require.NoError(w, p.d.tryOpen(w.ctx))
+	w.processes = append(w.processes, p)
+}
+
+// Handle gives the batch to the model and stands still until it knows the outcomes.
+func (p *modelProcess) Handle(_ context.Context, batch []*Message) []Outcome {
+	run := &modelRun{messages: batch, reply: make(chan []Outcome)}
+	p.entered <- run
+	return <-run.reply
+}
+
+// Excluded is called between what a step settles and what it reads. What others do meanwhile, and this process's own
+// workers, may happen then.
+func (p *modelProcess) Excluded() []string {
+	if !p.stepping || p.within {
+		return p.excluded
+	}
+	p.within = true
+	for range rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(p.T, "meanwhile") {
+		act := rapid.SampledFrom([]func(){
+			p.take, p.finish, p.finish, p.append,
+			func() { p.withProcess((*modelProcess).step) },
+			func() { p.withProcess((*modelProcess).finish) },
+			func() { p.withProcess((*modelProcess).loseLease) },
+			p.unpark, p.takeAway, p.pauseKey, p.passTime,
+		}).Draw(p.T, "act")
+		act()
+		p.check()
+	}
+	p.within = false
+	return p.excluded
+}
+
+// step is a turn of the drainer's loop. What is due by then, rapid decides, unless the drainer wants it at once.
+func (p *modelProcess) step() {
+	if p.stepping {
+		return
+	}
+	p.due(&p.d.renewAt, "renew")
+	p.due(&p.d.pollAt, "poll", "poll")
+	p.due(&p.d.horizon.markAt, "mark", "mark", "mark")
+	p.due(&p.d.control.checkedAt, "obey") // the time of the last look
+	if rapid.IntRange(0, 9).Draw(p.T, "sweep") == 0 {
+		p.d.lanes.nextSweep = time.Time{}
+	} else {
+		p.d.lanes.nextSweep = time.Now().Add(time.Hour)
+	}
+	p.stepNow()
+}
+
+// due makes something due now, or in an hour, which it is not said to be now.
+func (p *modelProcess) due(at *time.Time, names ...string) {
+	odds := append([]string{"", ""}, names...)
+	if at.IsZero() || rapid.SampledFrom(odds).Draw(p.T, "due") != "" {
+		*at = time.Time{}
+	} else {
+		*at = time.Now().Add(time.Hour)
+	}
+}
+
+func (p *modelProcess) stepNow() {
+	ended := p.ended
+	p.ended = nil
+	p.settle(ended)
+	p.stepping = true
+	p.d.step(p.ctx)
+	p.stepping = false
+	p.learnIDs()
+	require.NoError(p, p.logger.err)
+	require.Empty(p, p.d.unsettled)
+}
+
+// take lets a worker have a batch, if there is one for it.
+func (p *modelProcess) take() {
+	batch := p.next()
+	if batch == nil {
+		return
+	}
+	lanes := p.readLanes()
+	for i, e := range batch {
+		p.mayRun(p, batch[:i], e, lanes)
+		require.True(p, len(batch) == 1 || !e.message.accused(), "who was accused runs alone")
+	}
+	finished := make(chan []Outcome, 1)
+	go func() { finished <- p.d.stay(p.d.handle(p.ctx, batch)) }()
+	var run *modelRun
+	select {
+	case run = <-p.entered:
+		run.batch, run.finished = batch, finished
+		p.runs = append(p.runs, run)
+	case outcomes := <-finished: // nothing of it was fit for the handler
+		p.end(batch, outcomes)
+	}
+	for _, e := range batch {
+		if m := p.byID(e.message.Ref.ID); m != nil {
+			p.countStart(m, e.message, run != nil)
+		}
+	}
+}
+
+// countStart checks whether a start was counted, and whether a message that may have brought processes down is handled
+// again.
+func (p *modelProcess) countStart(m *modelMessage, message *Message, handled bool) {
+	failed := message.Starts
+	if p.settings.Head != HeadBlock {
+		failed += message.Attempts
+	}
+	doomed := message.Starts > 1 && failed >= p.settings.Retry.Attempts
+	require.Equal(p, doomed, message.doomed != nil, m.name)
+	require.False(p, doomed && handled, "%s has used up its attempts and is handled", m.name)
+	suspect := message.suspect || message.accused()
+	require.Equal(p, suspect && !doomed, message.started == 1, "%s: its start is counted if it is suspect", m.name)
+	m.starts += message.started
+}
+
+// next is what take of the scheduler would return, if it need not wait.
+func (p *modelProcess) next() []*entry {
+	s := p.d.scheduler
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.stopped && !s.paused && s.batches < s.most && len(s.turns) > 0 && time.Now().Before(s.deadline) {
+		if batch := s.batch(); len(batch) > 0 {
+			return batch
+		}
+	}
+	return nil
+}
+
+// finish lets the handler of a batch go on: first its transactions end, and some time later it returns.
+func (p *modelProcess) finish() {
+	if len(p.runs) == 0 {
+		return
+	}
+	run := rapid.SampledFrom(p.runs).Draw(p.T, "run")
+	if run.outcomes == nil {
+		p.decide(run, func(*Message) Verdict {
+			return rapid.SampledFrom([]Verdict{Done, Done, Done, Retry, Retry, Dead, Postpone}).Draw(p.T, "verdict")
+		})
+		if p.effective && rapid.Bool().Draw(p.T, "later") {
+			return
+		}
+	}
+	p.reply(run)
+}
+
+func (p *modelProcess) reply(run *modelRun) {
+	run.reply <- run.outcomes
+	p.runs = slices.DeleteFunc(p.runs, func(r *modelRun) bool { return r == run })
+	p.end(run.batch, <-run.finished)
+}
+
+func (p *modelProcess) end(batch []*entry, outcomes []Outcome) {
+	for i, e := range batch {
+		p.ended = append(p.ended, turn{message: e.message, outcome: outcomes[i]})
+	}
+	p.d.scheduler.finish(batch, outcomes)
+}
+
+// decide finds the outcomes of a batch as a handler does that keeps the rules.
+func (p *modelProcess) decide(run *modelRun, verdict func(*Message) Verdict) {
+	waiting := map[int64]bool{}
+	for _, message := range run.messages {
+		outcome := Outcome{Verdict: Postpone}
+		if !message.HasKey || !waiting[message.KeyHash] {
+			outcome.Verdict = verdict(message)
+		}
+		if outcome.Verdict == Retry || outcome.Verdict == Dead {
+			outcome.Err = errModel
+		}
+		if outcome.Verdict == Done && p.effective {
+			outcome.Verdict = p.effect(message)
+		}
+		if !outcome.through() {
+			waiting[message.KeyHash] = true
+		}
+		run.outcomes = append(run.outcomes, outcome)
+	}
+}
+
+var errModel = errors.New("handler says no")
+
+// effect writes the effect of a message and settles it in one transaction. That works for whoever holds its lane.
+func (p *modelProcess) effect(message *Message) Verdict {
+	m := p.byID(message.Ref.ID)
+	mine := m != nil && p.readLanes()[message.Ref.Lane].token == message.Ref.Token
+	err := InTx(p.ctx, p.db.DB, p.statements, func(tx *sql.Tx) error {
+		if err := p.in("INSERT INTO effects (message_id) VALUES (?)", message.MessageID)(tx); err != nil {
+			return err
+		}
+		return Settle(p.ctx, tx, []*Message{message})
+	})
+	if !mine {
+		require.ErrorIs(p, err, ErrLost, message.MessageID)
+		return Postpone
+	}
+	require.NoError(p, err, m.name)
+	if m.key != "" && !p.settings.Unordered {
+		for _, older := range p.messages {
+			require.False(p, p.goesBefore(older, m), "%s has its effect before %s", m.name, older.name)
+		}
+	}
+	m.place, m.kept = done, p.settings.History > 0
+	return Settled
+}
+
+// through says whether a message is before another one in a batch, or has ended well in this process, which holds its
+// lane since then, and is only not settled.
+func (p *modelProcess) through(before []*entry, m *modelMessage, token int64) bool {
+	for _, e := range before {
+		if e.message.Ref.ID == m.id {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.ended, func(t turn) bool {
+		return t.message.Ref.ID == m.id && t.outcome.through() && t.message.Ref.Token == token
+	})
+}
+
+func (p *modelProcess) exclude() {
+	p.world.excluding = true
+	if len(p.excluded) > 0 {
+		p.excluded = nil
+		p.d.pollAt = time.Time{} // what Rescan does
+		return
+	}
+	p.excluded = []string{rapid.SampledFrom([]string{"x", "y"}).Draw(p.T, "topic")}
+}
+
+// loseLease lets the leases of a process end, which stands still as long. It knows that it must not hand out anything,
+// and nothing else.
+func (p *modelProcess) loseLease() {
+	if p.stepping {
+		return
+	}
+	p.expire(p.d.configured.Holder)
+	p.d.scheduler.extend(time.Time{})
+}
+
+// crash is the end of a process of which nobody knows until its leases end.
+func (p *modelProcess) crash() {
+	if p.stepping {
+		return
+	}
+	p.world.abandoned = append(p.abandoned, p.runs...)
+	p.world.ghosts = append(p.ghosts, p.d.configured.Holder)
+	p.leaveWorld()
+}
+
+func (p *modelProcess) leaveWorld() {
+	p.world.processes = slices.DeleteFunc(p.processes, func(other *modelProcess) bool { return other == p })
+}
+
+// stop is the clean end of a process, whose handlers end first.
+func (p *modelProcess) stop() {
+	if p.stepping {
+		return
+	}
+	p.d.stopping = true
+	p.d.scheduler.stop()
+	for len(p.runs) > 0 {
+		p.finish()
+	}
+	ended := p.ended
+	p.ended = nil
+	p.settle(ended)
+	require.NoError(p, p.d.settleFinished(p.ctx))
+	require.NoError(p, p.d.leave(p.ctx))
+	p.learnIDs()
+	p.leaveWorld()
+}
+
+// abandon ends the goroutine of a run.
+func (r *modelRun) abandon() {
+	r.reply <- make([]Outcome, len(r.messages))
+	<-r.finished
+}

@@ -1,0 +1,104 @@
+package spool
+
+import (
+	"database/sql"
+	"flag"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// The model drives the engine with random actions of random processes, one at a time, on a real database, and knows what
+// must have become of each message. There are no workers and no clocks: what a worker does is an action, and time passes
+// by an action too, so each interleaving is a matter of what rapid draws, and it shrinks the ones that fail.
+//
+//	model_test.go          the runs, and the actions
+//	model_world_test.go    the database, and what surrounds the processes
+//	model_process_test.go  a process: a Drainer whose steps the model takes
+//	model_message_test.go  what the model knows of a message, and what must come of a turn
+//	model_check_test.go    comparing with the database
+
+const (
+	// modelChecks and modelSteps bound a run: with the race detector on two cores they take some ten seconds on SQLite.
+	modelChecks, modelChecksShort = 80, 15
+	modelSteps                    = 60
+	// modelProcesses live at a time at most.
+	modelProcesses = 3
+)
+
+func TestModel_G2_G3_G4_G6_G9_on_SQLite(t *testing.T) {
+	t.Parallel()
+	bound()
+	db, err := sql.Open("sqlite", ":memory:")
+	require.NoError(t, err)
+	db.SetMaxOpenConns(1) // with the connection the database would end
+	t.Cleanup(func() { _ = db.Close() })
+	m := newModel(t, &testdb.Database{DB: db, Dialect: "sqlite"})
+	rapid.Check(t, m.run)
+}
+
+// On PostgreSQL transactions overlap, so that messages appear late: after others with higher ids.
+func TestModel_F4_G2_G3_G4_G6_G9_on_PostgreSQL(t *testing.T) {
+	t.Parallel()
+	bound()
+	m := newModel(t, testdb.Postgres(t))
+	rapid.Check(t, m.run)
+}
+
+// bound sets the size of a run, unless the command line does: -rapid.checks=10000 is a search for an afternoon.
+var bound = sync.OnceFunc(func() {
+	checks := modelChecks
+	if testing.Short() {
+		checks = modelChecksShort
+	}
+	for name, value := range map[string]int{"rapid.checks": checks, "rapid.steps": modelSteps} {
+		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
+			_ = f.Value.Set(strconv.Itoa(value)) // a number is one
+		}
+	}
+})
+
+// run is one check: some history of a spool, and then everything must come to its end.
+func (m *model) run(rt *rapid.T) {
+	w := m.newWorld(rt)
+	defer w.close()
+	w.spawn()
+	actions := map[string]func(*rapid.T){
+		"": func(*rapid.T) { w.check() },
+
+		"append":         func(*rapid.T) { w.append() },
+		"append again":   func(*rapid.T) { w.append() },
+		"step":           func(*rapid.T) { w.withProcess((*modelProcess).step) },
+		"step again":     func(*rapid.T) { w.withProcess((*modelProcess).step) },
+		"step and again": func(*rapid.T) { w.withProcess((*modelProcess).step) },
+		"time passes":    func(*rapid.T) { w.passTime() },
+		"spawn":          func(*rapid.T) { w.spawn() },
+		"stop":           func(*rapid.T) { w.withProcess((*modelProcess).stop) },
+		"crash":          func(*rapid.T) { w.withProcess((*modelProcess).crash) },
+		"lose the lease": func(*rapid.T) { w.withProcess((*modelProcess).loseLease) },
+		"ghosts expire":  func(*rapid.T) { w.expireGhosts() },
+		"exclude":        func(*rapid.T) { w.withProcess((*modelProcess).exclude) },
+		"pause":          func(*rapid.T) { w.pause() },
+		"pause a key":    func(*rapid.T) { w.pauseKey() },
+		"unpark":         func(*rapid.T) { w.unpark() },
+		"take away":      func(*rapid.T) { w.takeAway() },
+		"dead letter":    func(*rapid.T) { w.letter() },
+		"purge":          func(*rapid.T) { w.purge() },
+	}
+	for i := range 3 { // workers are what there is most of
+		actions[fmt.Sprint("take ", i)] = func(*rapid.T) { w.withProcess((*modelProcess).take) }
+		actions[fmt.Sprint("finish ", i)] = func(*rapid.T) { w.withProcess((*modelProcess).finish) }
+	}
+	if w.db.Dialect == "postgresql" {
+		actions["append, commit later"] = func(*rapid.T) { w.appendLate() }
+		actions["commit late"] = func(*rapid.T) { w.commitLate() }
+	}
+	rt.Repeat(actions)
+	w.finale()
+}

@@ -1,0 +1,343 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// model is a database for many runs, one after the other.
+type model struct {
+	db         *testdb.Database
+	statements *dialect.Statements
+	prepared   *Prepared // the processes share them: preparing takes longer than running
+	runs       int
+}
+
+func newModel(t *testing.T, database *testdb.Database) *model {
+	t.Helper()
+	statements, err := StatementsFor(database.Dialect, postbox.Tables{})
+	require.NoError(t, err)
+	database.Migrate(t)
+	database.Exec(t, "CREATE TABLE effects (message_id VARCHAR(40) NOT NULL)")
+	m := &model{db: database, statements: statements, prepared: NewPrepared(database.DB)}
+	t.Cleanup(m.prepared.Close)
+	return m
+}
+
+// world is one run.
+type world struct {
+	*model
+	*rapid.T
+
+	ctx       context.Context //nolint:containedctx // of the run
+	spool     *Spool
+	id        int64
+	letters   *Letters
+	settings  Config
+	effective bool // handlers have transactions, and so effects
+
+	clock     int64 // counts what happens, for causality
+	messages  []*modelMessage
+	late      []*lateAppend
+	processes []*modelProcess
+	ghosts    []string // crashed processes whose leases have not ended
+	spawned   int
+	abandoned []*modelRun
+	holders   map[[2]int64]string // who has ever had a lane under a token
+	tokens    map[int]int64
+	paused    bool
+	keys      map[string]bool // paused ones
+	version   int64
+	excluding bool // some process has ever left out a topic
+	purged    int  // dead letters that are gone
+}
+
+var modelTables = []string{"messages", "lanes", "members", "dead_letters", "failures", "history", "pauses", "chores", "spools"}
+
+func (m *model) newWorld(rt *rapid.T) *world {
+	m.runs++
+	w := &world{
+		model: m, T: rt, ctx: context.Background(),
+		holders: map[[2]int64]string{}, tokens: map[int]int64{}, keys: map[string]bool{},
+	}
+	for _, table := range modelTables {
+		w.exec("DELETE FROM " + m.statements.Names.Table(table))
+	}
+	w.exec("DELETE FROM effects")
+	page := rapid.IntRange(1, 4).Draw(rt, "page size")
+	w.settings = Config{
+		Process: "model", PageSize: page, InlineBytes: rapid.SampledFrom([]int{1 << 10, 0}).Draw(rt, "inline bytes"),
+		Workers: rapid.IntRange(1, 3).Draw(rt, "workers"), BatchSize: rapid.IntRange(1, page).Draw(rt, "batch size"),
+		PollMin: time.Second, PollMax: time.Second, Lease: time.Hour, Renew: time.Hour, Close: time.Second,
+		Retry:     postbox.RetryProfile{Attempts: rapid.IntRange(1, 3).Draw(rt, "attempts"), Base: time.Hour, Cap: time.Hour, Multiplier: 1, Jitter: postbox.NoJitter},
+		Head:      rapid.SampledFrom([]HeadPolicy{HeadSkip, HeadBlock, HeadPark}).Draw(rt, "head"),
+		Unordered: rapid.IntRange(0, 7).Draw(rt, "unordered") == 7,
+		Exclusive: rapid.IntRange(0, 7).Draw(rt, "exclusive") == 7,
+		History:   rapid.SampledFrom([]time.Duration{time.Hour, 0}).Draw(rt, "history"),
+	}
+	w.effective = rapid.Bool().Draw(rt, "transactional")
+	w.spool = New(m.statements, fmt.Sprint("model ", m.runs), rapid.IntRange(1, 3).Draw(rt, "lanes"))
+	var err error
+	w.id, err = w.spool.Open(w.ctx, m.db.DB)
+	require.NoError(rt, err)
+	w.letters = NewLetters(m.db.DB, m.statements, w.spool.name, watermill.NopLogger{})
+	return w
+}
+
+// close ends what a run leaves behind, also when it fails.
+func (w *world) close() {
+	for _, p := range w.processes {
+		w.abandoned = append(w.abandoned, p.runs...)
+	}
+	for _, run := range w.abandoned {
+		run.abandon()
+	}
+	for _, late := range w.late {
+		_ = late.tx.Rollback()
+	}
+}
+
+func (w *world) exec(query string, args ...any) {
+	_, err := w.db.DB.ExecContext(w.ctx, w.db.Bind(query), args...)
+	require.NoError(w, err, query)
+}
+
+func (w *world) tick() int64 {
+	w.clock++
+	return w.clock
+}
+
+// withProcess lets one of the processes act.
+func (w *world) withProcess(act func(*modelProcess)) {
+	if len(w.processes) > 0 {
+		act(rapid.SampledFrom(w.processes).Draw(w.T, "process"))
+	}
+}
+
+// drafts draws messages.
+func (w *world) drafts() (drafts []Draft, messages []*modelMessage) {
+	begun := w.tick()
+	for range rapid.IntRange(1, 4).Draw(w.T, "messages") {
+		m := &modelMessage{
+			name:  fmt.Sprintf("m%02d", len(w.messages)+len(messages)),
+			key:   rapid.SampledFrom([]string{"a", "b", "c", ""}).Draw(w.T, "key"),
+			topic: rapid.SampledFrom([]string{"x", "y"}).Draw(w.T, "topic"),
+			begun: begun,
+		}
+		d := Draft{Topic: m.topic, MessageID: m.name, Key: m.key, Payload: []byte(m.name)}
+		m.state, m.due = dialect.StateReady, true
+		if rapid.IntRange(0, 7).Draw(w.T, "delay") == 7 {
+			d.Delay, m.state, m.due = time.Hour, dialect.StateScheduled, false
+		}
+		drafts, messages = append(drafts, d), append(messages, m)
+	}
+	return drafts, messages
+}
+
+func (w *world) append() {
+	drafts, messages := w.drafts()
+	require.NoError(w, w.spool.Append(w.ctx, w.db.DB, Run, drafts))
+	w.committed(messages)
+}
+
+// committed says that messages are there from now on.
+func (w *world) committed(messages []*modelMessage) {
+	now := w.tick()
+	for _, m := range messages {
+		m.committed, m.place = now, pending
+	}
+	w.messages = append(w.messages, messages...)
+	w.learnIDs()
+}
+
+// lateAppend is messages that are written and not yet committed.
+type lateAppend struct {
+	tx       *sql.Tx
+	messages []*modelMessage
+}
+
+func (w *world) appendLate() {
+	if len(w.late) == 2 {
+		return
+	}
+	drafts, messages := w.drafts()
+	tx, err := w.db.DB.BeginTx(w.ctx, nil)
+	require.NoError(w, err)
+	late := &lateAppend{tx: tx, messages: messages}
+	w.late = append(w.late, late)
+	w.messages = append(w.messages, messages...) // their names are taken
+	require.NoError(w, w.spool.Append(w.ctx, tx, Run, drafts))
+}
+
+func (w *world) commitLate() {
+	if len(w.late) == 0 {
+		return
+	}
+	late := w.late[0]
+	w.late = w.late[1:]
+	require.NoError(w, late.tx.Commit())
+	now := w.tick()
+	for _, m := range late.messages {
+		m.committed, m.place = now, pending
+	}
+	w.learnIDs()
+}
+
+// passTime makes everything due that waits for its time, of one key or of all.
+func (w *world) passTime() {
+	key := rapid.SampledFrom([]string{"all", "all", "a", "b", "c", ""}).Draw(w.T, "key")
+	for _, m := range w.messages {
+		if m.place == pending && !m.parked && (key == "all" || key == m.key) {
+			m.due = true
+			w.exec("UPDATE postbox_messages SET available_at = 0 WHERE id = ? AND state > 0", m.id)
+		}
+	}
+}
+
+func (w *world) expireGhosts() {
+	for _, name := range w.ghosts {
+		w.expire(name)
+	}
+	w.ghosts = nil
+}
+
+// expire ends the leases of a process.
+func (w *world) expire(name string) {
+	w.exec("UPDATE postbox_lanes SET expires_at = 0 WHERE holder = ?", name)
+	w.exec("UPDATE postbox_members SET expires_at = 0 WHERE holder = ?", name)
+}
+
+// say changes what operators say, in one transaction with the version.
+func (w *world) say(queries ...func(tx *sql.Tx) error) {
+	w.version++
+	require.NoError(w, InTx(w.ctx, w.db.DB, w.statements, func(tx *sql.Tx) error {
+		for _, query := range queries {
+			if err := query(tx); err != nil {
+				return err
+			}
+		}
+		return w.in("UPDATE postbox_spools SET version = version + 1 WHERE id = ?", w.id)(tx)
+	}))
+}
+
+func (w *world) in(query string, args ...any) func(tx *sql.Tx) error {
+	return func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(w.ctx, w.db.Bind(query), args...)
+		return err
+	}
+}
+
+func (w *world) pause() {
+	w.paused = !w.paused
+	at := sql.NullInt64{Int64: 1, Valid: w.paused}
+	w.say(w.in("UPDATE postbox_spools SET paused_at = ? WHERE id = ?", at, w.id))
+}
+
+func (w *world) pauseKey() {
+	key := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(w.T, "key")
+	hash := postbox.KeyHash(key)
+	if w.keys[key] = !w.keys[key]; w.keys[key] {
+		w.say(w.in("INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at) VALUES (?, ?, ?, 1)", w.id, hash, []byte(key)))
+	} else {
+		w.say(w.in("DELETE FROM postbox_pauses WHERE spool = ? AND key_hash = ?", w.id, hash))
+	}
+}
+
+// unpark gives the parked messages all their attempts again.
+func (w *world) unpark() {
+	for _, m := range w.messages {
+		if m.place == pending && m.parked {
+			m.parked, m.due, m.attempts, m.starts = false, true, 0, 0
+			w.exec("UPDATE postbox_messages SET available_at = 0, attempts = 0, starts = 0 WHERE id = ?", m.id)
+		}
+	}
+}
+
+// takeAway makes a dead letter of a message that waits for another attempt, as an operator does.
+func (w *world) takeAway() {
+	for _, m := range w.messages {
+		if m.place == pending && m.state == dialect.StateRetrying && !w.running(m) {
+			w.say(w.in("INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash, "+
+				"payload, metadata, created_at, died_at, attempts) SELECT 0, ?, 'taken away', spool, '', topic, message_id, ordering_key, key_hash, "+
+				"payload, metadata, created_at, created_at, attempts FROM postbox_messages WHERE id = ?", MessageSubject(m.id), m.id),
+				w.in("DELETE FROM postbox_messages WHERE id = ?", m.id))
+			m.place = dead
+			w.learnIDs()
+			return
+		}
+	}
+}
+
+func (w *world) running(m *modelMessage) bool {
+	for _, p := range w.processes {
+		for _, run := range p.runs {
+			for _, e := range run.batch {
+				if e.message.Ref.ID == m.id {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// letter requeues a dead letter, or resolves it.
+func (w *world) letter() {
+	for _, m := range w.messages {
+		if m.place != dead {
+			continue
+		}
+		if m.resolved || rapid.IntRange(0, 2).Draw(w.T, "resolve") == 0 {
+			err := w.letters.Resolve(w.ctx, m.letter, "no longer needed")
+			require.Equal(w, m.resolved, err != nil)
+			if m.resolved {
+				require.Error(w, w.letters.Requeue(w.ctx, m.letter))
+				continue
+			}
+			m.resolved = true
+			return
+		}
+		begun := w.tick()
+		require.NoError(w, w.letters.Requeue(w.ctx, m.letter))
+		*m = modelMessage{
+			name: m.name, key: m.key, topic: m.topic, begun: begun, committed: w.tick(),
+			place: pending, state: dialect.StateReady, due: true,
+		}
+		w.learnIDs()
+		return
+	}
+}
+
+// purge lets a cleaner delete what is old: here what is resolved, and all history.
+func (w *world) purge() {
+	w.exec("UPDATE postbox_history SET done_at = 0")
+	w.exec("UPDATE postbox_dead_letters SET died_at = 0 WHERE resolved_at IS NOT NULL")
+	c := NewCleaner(w.db.DB, w.statements, "cleaner", CleanerConfig{DeadLetters: time.Hour, History: true}, watermill.NopLogger{})
+	for range 6 { // it goes round the spools
+		for _, chore := range c.chores {
+			chore.stepAt = time.Time{}
+			c.turn(w.ctx, chore)
+			require.False(w, chore.failing)
+		}
+	}
+	for _, m := range w.messages {
+		switch {
+		case m.place == done:
+			m.kept = false
+		case m.place == dead && m.resolved:
+			m.place = gone
+		}
+	}
+}

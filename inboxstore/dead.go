@@ -25,21 +25,20 @@ func (q *queue) buried(ctx context.Context, stored *spool.Message, attempts int,
 		}
 	}
 	if q.config.OnDead != nil {
-		live := context.WithoutCancel(ctx)
-		params := DeadParams{Queue: q.name, Message: q.message(live, stored), Err: cause, Attempts: attempts}
+		params := DeadParams{Queue: q.name, Message: q.message(q.live, stored), Err: cause, Attempts: attempts}
 		postbox.AfterCommit(ctx, func() {
-			q.telling.Go(func() { q.tell(live, params) })
+			q.telling.Go(func() { q.tell(params) })
 		})
 	}
 	return nil
 }
 
 // tell calls the hook, whose panic is not ours.
-func (q *queue) tell(ctx context.Context, params DeadParams) {
+func (q *queue) tell(params DeadParams) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			q.logger.Error("QueueConfig.OnDead panicked", fmt.Errorf("panic: %v", reason), nil)
 		}
 	}()
-	q.config.OnDead(ctx, params)
+	q.config.OnDead(q.live, params)
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -172,17 +173,11 @@ func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error
 	reported := &report{}
 	inner, cancel := context.WithCancel(context.WithValue(inner, reportKey{}, reported)) // Watermill: a message's context ends with its ack
 	defer cancel()
-	if timeout := d.queue.config.HandlerTimeout; timeout > 0 {
-		var stop context.CancelFunc
-		inner, stop = context.WithTimeout(inner, timeout)
-		defer stop()
+	msg, end, err := d.offer(inner, stored)
+	if err != nil {
+		return err
 	}
-	msg := d.queue.message(inner, stored)
-	select {
-	case d.messages <- msg:
-	case <-d.stopping:
-		return errStopping
-	}
+	defer end()
 	select {
 	case <-msg.Acked():
 		return nil
@@ -190,5 +185,31 @@ func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error
 		return &HandlerError{Err: reported.take()}
 	case <-ctx.Done():
 		return errStopping
+	}
+}
+
+// offerShare is the part of a handler's time that may be over when a message is taken.
+const offerShare = 20
+
+// offer waits for somebody to take the message. A handler's time begins there, so a message that nobody takes is
+// offered again with a later deadline. The function that it returns ends what was begun.
+func (d *delivery) offer(inner context.Context, stored *spool.Message) (*message.Message, context.CancelFunc, error) {
+	timeout := d.queue.config.HandlerTimeout
+	for {
+		ctx, end, stale := inner, context.CancelFunc(func() {}), (<-chan time.Time)(nil)
+		if timeout > 0 {
+			ctx, end = context.WithTimeout(inner, timeout)
+			stale = time.After(timeout / offerShare)
+		}
+		msg := d.queue.message(ctx, stored)
+		select {
+		case d.messages <- msg:
+			return msg, end, nil
+		case <-d.stopping:
+			end()
+			return nil, nil, errStopping
+		case <-stale:
+			end()
+		}
 	}
 }

@@ -23,7 +23,8 @@ type queue struct {
 	circuits *spool.Circuits
 	drainer  *spool.Drainer
 	logger   watermill.LoggerAdapter
-	telling  sync.WaitGroup // calls of OnDead
+	telling  sync.WaitGroup  // calls of OnDead
+	live     context.Context //nolint:containedctx // for OnDead: that of run without its end, and without a transaction
 }
 
 // newQueue returns a queue, which drain completes.
@@ -43,6 +44,7 @@ func (q *queue) drain(handler spool.Handler, settings spool.Config) {
 // run works the queue off until ctx ends, and stops cleanly.
 func (q *queue) run(ctx context.Context) error {
 	q.store.clean()
+	q.live = context.WithoutCancel(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	if q.config.ListenDSN != "" {

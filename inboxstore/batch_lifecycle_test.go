@@ -1,0 +1,149 @@
+package inboxstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func nothing(context.Context, []*message.Message) error { return nil }
+
+func TestBatch_G12_runs_once_and_closes_as_often_as_you_like(t *testing.T) {
+	t.Parallel()
+	b := newQueueBench(t, testdb.SQLite(t))
+	b.put("1")
+	p := b.batch(quickBatch(nil), nothing)
+	b.await(p.Running(), "the first look")
+	require.ErrorContains(t, p.Run(t.Context()), `batch of queue "q" runs already`)
+	b.drained()
+	for range 2 {
+		require.NoError(t, p.Close())
+	}
+	require.ErrorIs(t, p.Run(t.Context()), postbox.ErrClosed)
+
+	unused, err := inboxstore.NewBatch(b.store, "q", nothing, inboxstore.BatchConfig{}, nil)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, unused.Close())
+	}
+	require.ErrorIs(t, unused.Run(t.Context()), postbox.ErrClosed)
+}
+
+func TestBatch_G12_run_ends_with_its_context(t *testing.T) {
+	t.Parallel()
+	b := newQueueBench(t, testdb.SQLite(t))
+	batch, err := inboxstore.NewBatch(b.store, "q", nothing, quickBatch(nil), nil)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- batch.Run(ctx) }()
+	b.await(batch.Running(), "the first look")
+	cancel()
+	require.NoError(t, <-done)
+	require.NoError(t, batch.Close())
+	require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder IS NOT NULL"))
+}
+
+func TestBatch_G12_F1_close_waits_for_the_handler_and_then_cancels_it(t *testing.T) {
+	t.Parallel()
+	for name, timeout := range map[string]time.Duration{"in time": time.Minute, "too late": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := newQueueBench(t, database)
+				b.put("a/1", "a/2", "b/1")
+				b.store = storeFor(t, database, b.db, func(c *inboxstore.Config) { c.CloseTimeout = timeout })
+				entered, proceed := make(chan struct{}), make(chan struct{})
+				p := b.batch(quickBatch(func(c *inboxstore.BatchConfig) { c.QueueConfig.Lease = time.Second }), func(ctx context.Context, _ []*message.Message) error {
+					close(entered)
+					return hold(ctx, proceed)
+				})
+				b.await(entered, "the handler")
+				closed := make(chan struct{})
+				go func() {
+					defer close(closed)
+					_ = p.Close()
+				}()
+				if timeout == time.Minute {
+					b.renewed(2)
+					close(proceed)
+				}
+				b.await(closed, "the end")
+				if timeout == time.Minute {
+					require.Zero(t, b.pending())
+				} else {
+					require.Equal(t, 3, b.untried())
+				}
+				require.Empty(t, b.failures())
+			})
+		})
+	}
+}
+
+func TestBatch_handler_timeout_cancels_the_context_and_waits(t *testing.T) {
+	t.Parallel()
+	b := newQueueBench(t, testdb.SQLite(t))
+	b.put("a/1", "a/2")
+	var parts parts
+	b.batch(quickBatch(func(c *inboxstore.BatchConfig) { c.QueueConfig.HandlerTimeout = 20 * time.Millisecond }), func(ctx context.Context, messages []*message.Message) error {
+		if _, call := parts.add(messages); call > 1 {
+			return nil
+		}
+		for _, msg := range messages {
+			<-msg.Context().Done() // that of each message is the batch's
+		}
+		return ctx.Err()
+	})
+	b.drained()
+	require.Equal(t, [][]string{{"a/1", "a/2"}, {"a/1"}, {"a/2"}}, parts.all())
+	require.Empty(t, b.failures(), "of neither of the two is it known")
+}
+
+func TestBatch_cannot_run_without_tables(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	batch, err := inboxstore.NewBatch(storeFor(t, database, database.DB, nil), "q", nothing, quickBatch(nil), nil)
+	require.NoError(t, err)
+	require.ErrorContains(t, batch.Run(t.Context()), "postbox.Migrate")
+	require.NoError(t, batch.Close())
+}
+
+func TestBatch_bad_input_says_what_to_do(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	store := storeFor(t, database, database.DB, nil)
+	_, err := inboxstore.NewBatch(nil, "q", nothing, inboxstore.BatchConfig{}, nil)
+	require.Error(t, err)
+	_, err = inboxstore.NewBatch(store, "q", nil, inboxstore.BatchConfig{}, nil)
+	require.Error(t, err)
+	for want, config := range map[string]inboxstore.BatchConfig{
+		"Size: -1": {Size: -1},
+		"Size: 9 is not between 1 and PageSize, 5": {Size: 9, QueueConfig: inboxstore.QueueConfig{PageSize: 5}},
+		"Age: -1s":                           {Age: -time.Second},
+		"Age and Schedule":                   {Age: time.Second, Schedule: "@daily"},
+		"PerKey: set Age or Schedule":        {PerKey: true},
+		"Mode and MicroBatch":                {QueueConfig: inboxstore.QueueConfig{MicroBatch: 2}},
+		"for single messages":                {QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}},
+		`Schedule: "at midnight" is no cron`: {Schedule: "at midnight"},
+		`Schedule: "0 0 30 2 *" never comes`: {Schedule: "0 0 30 2 *"},
+		`Schedule: "@every 1h" has no times`: {Schedule: "@every 1h"},
+		"Concurrency: -1":                    {QueueConfig: inboxstore.QueueConfig{Concurrency: -1}},
+	} {
+		_, err := inboxstore.NewBatch(store, "q", nothing, config, nil)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "inbox batch: invalid config")
+	}
+	all := inboxstore.BatchConfig{Size: -1, Age: -1, Schedule: "?", PerKey: true, QueueConfig: inboxstore.QueueConfig{Lease: 1}}
+	_, err = inboxstore.NewBatch(store, "q", nothing, all, nil)
+	for _, want := range []string{"Size", "Age", "Schedule", "Lease"} {
+		require.ErrorContains(t, err, want, "all at once")
+	}
+}

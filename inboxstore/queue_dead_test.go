@@ -1,0 +1,166 @@
+package inboxstore_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	wmmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestQueue_OnDead_is_called_once_after_the_commit(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.DB.SetMaxOpenConns(1) // G10
+		b := newQueueBench(t, database)
+		b.put("a/1", "fine", "b/1")
+		told := make(chan inboxstore.DeadParams, 10)
+		config := quick(func(c *inboxstore.QueueConfig) { c.Transactional = true })
+		config.OnDead = func(ctx context.Context, p inboxstore.DeadParams) {
+			told <- p
+			if n := b.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters WHERE message_id = ?", []byte(p.Message.UUID)); n != 1 {
+				t.Errorf("%d dead letters can be seen", n)
+			}
+			if _, found := postbox.TxFromContext(ctx); found || ctx.Err() != nil {
+				t.Errorf("a context with a transaction that is over, or one that has ended: %v", ctx.Err())
+			}
+			if p.Message.UUID == "a/1" {
+				panic("nobody listens")
+			}
+		}
+		p := b.start(config, func(msg *message.Message) error {
+			switch msg.UUID {
+			case "a/1":
+				return postbox.Permanent(errHandler)
+			case "b/1":
+				return errHandler
+			default:
+				return nil
+			}
+		})
+		b.drained()
+		p.close() // waits for it
+		close(told)
+		params := map[string]inboxstore.DeadParams{}
+		for p := range told {
+			require.NotContains(t, params, p.Message.UUID)
+			params[p.Message.UUID] = p
+		}
+		require.Len(t, params, 2)
+		for id, attempts := range map[string]int{"a/1": 1, "b/1": 3} {
+			require.Equal(t, "q", params[id].Queue)
+			require.Equal(t, attempts, params[id].Attempts)
+			require.ErrorIs(t, params[id].Err, errHandler)
+			require.Equal(t, "payload of "+id, string(params[id].Message.Payload))
+			require.Equal(t, id[:1], params[id].Message.Metadata.Get(postbox.OrderingKey))
+		}
+	})
+}
+
+// A parked message is not dead.
+func TestQueue_N8_OnDead_is_not_called_for_a_parked_message(t *testing.T) {
+	t.Parallel()
+	b := newQueueBench(t, testdb.SQLite(t))
+	b.put("bad/1", "bad/2", "bad/3")
+	config := quick(func(c *inboxstore.QueueConfig) { c.Head, c.Lease = inboxstore.ParkHead, time.Second })
+	config.OnDead = func(context.Context, inboxstore.DeadParams) { t.Error("it is not dead") }
+	b.start(config, func(*message.Message) error { return errHandler })
+	b.parked(3)
+}
+
+// failing is an outbox that can be told to fail.
+type failing struct {
+	message.Publisher
+	fails atomic.Bool
+	tried chan struct{}
+}
+
+func (f *failing) Publish(topic string, messages ...*message.Message) error {
+	if f.fails.Load() {
+		select {
+		case f.tried <- struct{}{}:
+		default:
+		}
+		return errors.New("the outbox says no")
+	}
+	return f.Publisher.Publish(topic, messages...)
+}
+
+func TestQueue_PoisonOutbox_publishes_with_the_keys_of_Watermill_or_buries_nothing(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		b.put("a/1")
+		outbox := &failing{Publisher: b.outbox(), tried: make(chan struct{})}
+		outbox.fails.Store(true)
+		config := quick(func(c *inboxstore.QueueConfig) { c.PoisonOutbox, c.PoisonTopic = outbox, "poison" })
+		var told atomic.Int32
+		config.OnDead = func(context.Context, inboxstore.DeadParams) { told.Add(1) }
+		p := b.start(config, func(*message.Message) error { return postbox.Permanent(errHandler) })
+		for range 2 {
+			b.await(outbox.tried, "the outbox is tried")
+		}
+		require.Empty(t, b.dead(), "not without the message")
+		require.Equal(t, 1, b.pending())
+		require.Empty(t, b.failures())
+		require.Zero(t, told.Load())
+		outbox.fails.Store(false)
+		b.drained()
+		p.close()
+		require.Equal(t, []string{"a/1"}, b.dead())
+		require.EqualValues(t, 1, told.Load())
+
+		published := b.published()
+		require.Equal(t, "a/1", published.UUID)
+		require.Equal(t, "payload of a/1", string(published.Payload))
+		require.Equal(t, message.Metadata{
+			postbox.OrderingKey:                "a",
+			wmmiddleware.ReasonForPoisonedKey:  errHandler.Error(),
+			wmmiddleware.PoisonedTopicKey:      "q",
+			wmmiddleware.PoisonedHandlerKey:    "q",
+			wmmiddleware.PoisonedSubscriberKey: "inboxstore.Subscriber",
+		}, published.Metadata)
+	})
+}
+
+// published returns the first message of the outbox, as it leaves for the broker.
+func (b *queueBench) published() *message.Message {
+	b.t.Helper()
+	out := make(sink, 1)
+	fwd, err := forwarder.New(b.db, out, forwarder.Config{Dialect: b.Dialect}, nil)
+	require.NoError(b.t, err)
+	done := make(chan error, 1)
+	go func() { done <- fwd.Run(context.Background()) }()
+	defer func() {
+		require.NoError(b.t, fwd.Close())
+		require.NoError(b.t, <-done)
+	}()
+	select {
+	case msg := <-out:
+		return msg
+	case <-time.After(patience):
+		require.FailNow(b.t, "nothing was published")
+		return nil
+	}
+}
+
+type sink chan *message.Message
+
+func (s sink) Publish(_ string, messages ...*message.Message) error {
+	for _, msg := range messages {
+		s <- msg
+	}
+	return nil
+}
+
+func (s sink) Close() error { return nil }

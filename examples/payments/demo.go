@@ -90,7 +90,7 @@ func (b *bank) help(ctx context.Context) error {
 // waitUntilQuiet returns when all that was sent has arrived and nothing is left to be sent. What arrives may be a command
 // whose receipt is still to be sent: so it looks at the post before and after the outbox.
 func (b *bank) waitUntilQuiet(ctx context.Context) error {
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		sentBefore, underWay := b.post.underWay()

@@ -353,6 +353,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
 		return
 	}
 	d.passedOver = params.Excluded
+	found.leaveEarly(params.PerLane)
 	for _, m := range found.messages {
 		d.prepareToLoad(m, found.now)
 	}

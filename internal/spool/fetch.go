@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -85,6 +86,15 @@ func (p *page) scan(rows *sql.Rows, lanes *laneSet, unordered bool) error {
 	p.newest = max(p.newest, m.Ref.ID)
 	p.messages = append(p.messages, &m)
 	return nil
+}
+
+// leaveEarly leaves out scheduled messages that are due while older ones of their lane, which may be of their key, have
+// not all been read. Being read apart from the others, they come again.
+func (p *page) leaveEarly(perLane int) {
+	p.messages = slices.DeleteFunc(p.messages, func(m *Message) bool {
+		lane := m.Ref.Lane
+		return m.Ref.State == dialect.StateScheduled && m.HasKey && p.perLane[lane] >= perLane && p.last[lane] < m.Ref.ID
+	})
 }
 
 func (m *Message) decode(payload, metadata []byte) {

@@ -67,6 +67,11 @@ func (w *world) spawn() {
 	w.processes = append(w.processes, p)
 }
 
+// log tells the story of a run that fails.
+func (p *modelProcess) log(format string, args ...any) {
+	p.Logf(p.d.configured.Holder+" "+format, args...)
+}
+
 // Handle gives the batch to the model and stands still until it knows the outcomes.
 func (p *modelProcess) Handle(_ context.Context, batch []*Message) []Outcome {
 	run := &modelRun{messages: batch, reply: make(chan []Outcome)}
@@ -127,9 +132,11 @@ func (p *modelProcess) stepNow() {
 	ended := p.ended
 	p.ended = nil
 	p.settle(ended)
+	p.log("steps")
 	p.stepping = true
 	p.d.step(p.ctx)
 	p.stepping = false
+	p.log("has lanes %v, in memory %v", p.d.lanes.numbers(), p.d.scheduler.known())
 	p.learnIDs()
 	require.NoError(p, p.logger.err)
 	require.Empty(p, p.d.unsettled)
@@ -142,6 +149,9 @@ func (p *modelProcess) take() {
 		return
 	}
 	lanes := p.readLanes()
+	for _, e := range batch {
+		p.log("takes %s under %d", e.message.MessageID, e.message.Ref.Token)
+	}
 	for i, e := range batch {
 		p.mayRun(p, batch[:i], e, lanes)
 		require.True(p, len(batch) == 1 || !e.message.accused(), "who was accused runs alone")
@@ -196,7 +206,7 @@ func (p *modelProcess) finish() {
 	if len(p.runs) == 0 {
 		return
 	}
-	run := rapid.SampledFrom(p.runs).Draw(p.T, "run")
+	run := p.runs[rapid.IntRange(0, len(p.runs)-1).Draw(p.T, "run")]
 	if run.outcomes == nil {
 		p.decide(run, func(*Message) Verdict {
 			return rapid.SampledFrom([]Verdict{Done, Done, Done, Retry, Retry, Dead, Postpone}).Draw(p.T, "verdict")
@@ -216,6 +226,7 @@ func (p *modelProcess) reply(run *modelRun) {
 
 func (p *modelProcess) end(batch []*entry, outcomes []Outcome) {
 	for i, e := range batch {
+		p.log("ends %s with %d", e.message.MessageID, outcomes[i].Verdict)
 		p.ended = append(p.ended, turn{message: e.message, outcome: outcomes[i]})
 	}
 	p.d.scheduler.finish(batch, outcomes)
@@ -289,6 +300,7 @@ func (p *modelProcess) exclude() {
 		return
 	}
 	p.excluded = []string{rapid.SampledFrom([]string{"x", "y"}).Draw(p.T, "topic")}
+	p.log("leaves out %v", p.excluded)
 }
 
 // loseLease lets the leases of a process end, which stands still as long. It knows that it must not hand out anything,

@@ -122,7 +122,7 @@ func (w *world) tick() int64 {
 // withProcess lets one of the processes act.
 func (w *world) withProcess(act func(*modelProcess)) {
 	if len(w.processes) > 0 {
-		act(rapid.SampledFrom(w.processes).Draw(w.T, "process"))
+		act(w.processes[rapid.IntRange(0, len(w.processes)-1).Draw(w.T, "process")])
 	}
 }
 
@@ -141,6 +141,7 @@ func (w *world) drafts() (drafts []Draft, messages []*modelMessage) {
 		if rapid.IntRange(0, 7).Draw(w.T, "delay") == 7 {
 			d.Delay, m.state, m.due = time.Hour, dialect.StateScheduled, false
 		}
+		w.Logf("%s: key %q, topic %s, state %d", m.name, m.key, m.topic, m.state)
 		drafts, messages = append(drafts, d), append(messages, m)
 	}
 	return drafts, messages

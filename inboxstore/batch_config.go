@@ -84,6 +84,12 @@ func (c BatchConfig) schedule() (cron.Schedule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("Schedule: %q is no cron expression such as \"0 0 * * *\": %w", c.Schedule, err)
 	}
+	if _, constant := schedule.(cron.ConstantDelaySchedule); constant {
+		return nil, fmt.Errorf("Schedule: %q has no times of its own, each message would be due by itself: set Age", c.Schedule)
+	}
+	if schedule.Next(time.Now()).IsZero() {
+		return nil, fmt.Errorf("Schedule: %q never comes", c.Schedule)
+	}
 	return schedule, nil
 }
 

@@ -59,7 +59,7 @@ func TestBatch_G12_F1_close_waits_for_the_handler_and_then_cancels_it(t *testing
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 				b := newQueueBench(t, database)
-				b.put("a/1", "a/2", "b/1")
+				b.put("b/1", "b/2", "c/1")
 				b.store = storeFor(t, database, b.db, func(c *inboxstore.Config) { c.CloseTimeout = timeout })
 				entered, proceed := make(chan struct{}), make(chan struct{})
 				p := b.batch(quickBatch(func(c *inboxstore.BatchConfig) { c.QueueConfig.Lease = time.Second }), func(ctx context.Context, _ []*message.Message) error {

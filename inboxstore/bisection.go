@@ -64,17 +64,20 @@ type bisection struct {
 	waiting  map[int64]bool // keys of which a message did not get through: later ones must wait
 }
 
-// handle handles a part of the batch, by its indices, which ascend.
+// handle handles a part of the batch, by its indices, which ascend, unless there is an outage.
 func (b *bisection) handle(ctx context.Context, part []int) {
 	part = b.withoutWaiting(part)
-	if len(part) == 0 {
-		return
-	}
-	queue := b.batch.queue
-	if !queue.circuits.Allow(queue.name) { // an outage
+	switch queue := b.batch.queue; {
+	case len(part) == 0:
+	case !queue.circuits.Allow(queue.name):
 		b.set(part, spool.Outcome{Verdict: spool.Postpone})
-		return
+	default:
+		b.try(ctx, part)
 	}
+}
+
+func (b *bisection) try(ctx context.Context, part []int) {
+	queue := b.batch.queue
 	messages, err := b.batch.call(ctx, b.messages(part))
 	if err == nil {
 		b.done(part)
@@ -84,18 +87,19 @@ func (b *bisection) handle(ctx context.Context, part []int) {
 		b.set(part, outcome)
 		return
 	}
-	queue.circuits.Reached(queue.name)
 	var partial *BatchError
-	switch {
-	case errors.As(err, &partial) && partial.names(messages):
+	if errors.As(err, &partial) && partial.names(messages) {
 		b.partial(ctx, part, messages, partial)
-	case len(part) == 1:
-		b.end(ctx, part, err)
-	default:
-		middle := len(part) / 2
-		b.handle(ctx, part[:middle])
-		b.handle(ctx, part[middle:])
+		return
 	}
+	if len(part) == 1 {
+		b.end(ctx, part[0], err)
+		return
+	}
+	queue.circuits.Reached(queue.name)
+	middle := len(part) / 2
+	b.handle(ctx, part[:middle])
+	b.handle(ctx, part[middle:])
 }
 
 // names says whether the error names one of these messages, and not others of the handler's own making.
@@ -103,21 +107,33 @@ func (e *BatchError) names(messages []*message.Message) bool {
 	return slices.ContainsFunc(messages, func(msg *message.Message) bool { return e.failed[msg] != nil })
 }
 
-// partial obeys a handler that says what failed.
+// partial obeys a handler that says what failed. The others come first: that they succeed must not end an outage that
+// one of those that failed tells of.
 func (b *bisection) partial(ctx context.Context, part []int, messages []*message.Message, partial *BatchError) {
-	var rest []int
+	inTx := b.batch.config.QueueConfig.Transactional
+	var rest, failed []int
+	var errs []error
 	for at, i := range part {
-		err, failed := partial.failed[messages[at]]
-		if !failed {
+		err, named := partial.failed[messages[at]]
+		switch {
+		case named:
+			failed, errs = append(failed, i), append(errs, err)
+			b.wait(i)
+		case inTx: // all is rolled back, and what stands behind a failed one of its key waits for that
+			rest = append(rest, b.withoutWaiting([]int{i})...)
+		default:
 			rest = append(rest, i)
-			continue
 		}
-		b.end(ctx, []int{i}, &HandlerError{Err: err})
 	}
-	if b.batch.config.QueueConfig.Transactional { // all is rolled back
-		b.handle(ctx, rest)
-	} else {
+	switch {
+	case len(rest) == 0:
+	case inTx:
+		b.try(ctx, rest)
+	default:
 		b.done(rest)
+	}
+	for at, i := range failed {
+		b.end(ctx, i, &HandlerError{Err: errs[at]})
 	}
 }
 
@@ -130,19 +146,24 @@ func (b *bisection) done(part []int) {
 	b.set(part, spool.Outcome{Verdict: verdict})
 }
 
-// end notes an error for each message of a part.
-func (b *bisection) end(ctx context.Context, part []int, err error) {
-	for _, i := range part {
-		b.set([]int{i}, b.batch.queue.outcome(ctx, b.all[i], err))
-	}
+// end notes the error of a message.
+func (b *bisection) end(ctx context.Context, i int, err error) {
+	b.set([]int{i}, b.batch.queue.outcome(ctx, b.all[i], err))
 }
 
 func (b *bisection) set(part []int, outcome spool.Outcome) {
 	for _, i := range part {
 		b.outcomes[i] = outcome
-		if stored := b.all[i]; stored.HasKey && !through(outcome) {
-			b.waiting[stored.KeyHash] = true
+		if !through(outcome) {
+			b.wait(i)
 		}
+	}
+}
+
+// wait lets what stands behind a message of its key wait.
+func (b *bisection) wait(i int) {
+	if stored := b.all[i]; stored.HasKey {
+		b.waiting[stored.KeyHash] = true
 	}
 }
 

@@ -25,6 +25,7 @@ func (q *queue) buried(ctx context.Context, stored *spool.Message, attempts int,
 		}
 	}
 	if q.config.OnDead != nil {
+		//nolint:contextcheck // the transaction is over by then
 		params := DeadParams{Queue: q.name, Message: q.message(q.live, stored), Err: cause, Attempts: attempts}
 		postbox.AfterCommit(ctx, func() {
 			q.telling.Go(func() { q.tell(params) })

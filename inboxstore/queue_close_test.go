@@ -2,7 +2,6 @@ package inboxstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -83,7 +82,7 @@ func TestQueue_G12_F24_end_waits_for_handlers_and_hands_everything_back(t *testi
 				go func() {
 					defer close(ended)
 					end(t, &queueProcess{Subscriber: subscriber}, unsubscribe)
-					for range received { //nolint:revive // until it is closed
+					for range received {
 						t.Error("a message after the end of the subscription")
 					}
 				}()
@@ -211,7 +210,7 @@ func TestQueue_handler_timeout_begins_with_the_handler(t *testing.T) {
 		require.NoError(t, msg.Context().Err())
 		<-msg.Context().Done()
 		require.ErrorIs(t, context.Cause(msg.Context()), context.DeadlineExceeded)
-		require.False(t, errors.Is(msg.Context().Err(), context.Canceled), "no more than with a deadline")
+		require.NotErrorIs(t, msg.Context().Err(), context.Canceled, "no more than with a deadline")
 		msg.Ack()
 		b.drained()
 	})

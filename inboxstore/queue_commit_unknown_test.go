@@ -121,7 +121,7 @@ func (x cuttingTx) Commit() error {
 	if x.conn.connector.committed {
 		_ = x.Tx.Commit()
 	} else {
-		_ = x.Tx.Rollback() // as the server does with what it has not committed
+		_ = x.Rollback() // as the server does with what it has not committed
 	}
 	return driver.ErrBadConn
 }

@@ -2,6 +2,8 @@ package inboxstore_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -46,5 +48,92 @@ func TestQueue_F13_G6_probe_of_an_outage_loses_its_lease(t *testing.T) {
 		})
 		b.drained()
 		require.Equal(t, []string{"1"}, b.effects())
+	}
+}
+
+func TestQueue_F13_G7_N5_outage_counts_no_attempt_and_ends_by_itself(t *testing.T) {
+	t.Parallel()
+	for _, inTx := range []bool{false, true} {
+		t.Run(fmt.Sprintf("in a transaction is %t", inTx), func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := newQueueBench(t, database)
+				ids := keysOf(5, "a", "b", "c", "d", "e", "f")
+				b.put(ids...)
+				var away, probing atomic.Bool
+				away.Store(true)
+				var atWork, calls atomic.Int32
+				var handled journal
+				config := quick(awayIsOutage)
+				config.Transactional, config.Concurrency = inTx, 4
+				b.start(config, func(msg *message.Message) error {
+					n := atWork.Add(1)
+					defer atWork.Add(-1)
+					if calls.Add(1); !away.Load() {
+						handled.add(msg.UUID)
+						return nil
+					}
+					if n > 1 && probing.Load() {
+						t.Errorf("%d probes at a time", n)
+					}
+					return fmt.Errorf("ask: %w", errAway)
+				})
+				b.eventually(func() bool { return calls.Load() > 0 && atWork.Load() == 0 }, "the outage begins")
+				probing.Store(true)
+				before := calls.Load()
+				b.eventually(func() bool { return calls.Load() > before+5 }, "it is probed")
+				require.Equal(t, len(ids), b.untried())
+				probing.Store(false)
+				away.Store(false)
+				b.drained()
+				require.Len(t, handled.all(), len(ids))
+				for _, key := range []string{"a", "f"} {
+					require.True(t, slices.IsSorted(ofKey(handled.all(), key)), "key %s: %v", key, handled.all())
+				}
+				require.Empty(t, b.failures())
+				require.Empty(t, b.dead())
+			})
+		})
+	}
+}
+
+// The database goes away under the handlers, and comes back.
+func TestQueue_F13_G7_database_away(t *testing.T) {
+	t.Parallel()
+	for _, inTx := range []bool{false, true} {
+		t.Run(fmt.Sprintf("in a transaction is %t", inTx), func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				if database.Dialect == postbox.SQLite {
+					return // it cannot go away
+				}
+				db, valve := throughValve(t, database)
+				b := newQueueBench(t, database).over(db)
+				ids := keysOf(5, "a", "b", "c", "d")
+				b.put(ids...)
+				var run journal
+				b.start(quick(func(c *inboxstore.QueueConfig) { c.Transactional, c.Concurrency = inTx, 4 }), func(msg *message.Message) error {
+					run.add(msg.UUID)
+					if len(run.all()) == 6 {
+						valve.shut(true)
+					}
+					if inTx {
+						return b.effect(msg.Context(), msg)
+					}
+					return nil
+				})
+				b.eventually(func() bool { return valve.refused.Load() >= 3 }, "the database is asked for")
+				require.Positive(t, b.pending())
+				valve.shut(false)
+				b.drained()
+				require.Empty(t, b.failures())
+				require.Empty(t, b.dead())
+				if inTx {
+					require.ElementsMatch(t, ids, b.effects())
+				} else {
+					require.ElementsMatch(t, ids, run.all(), "the end of each was remembered meanwhile")
+				}
+			})
+		})
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	_ "modernc.org/sqlite"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
@@ -33,7 +34,7 @@ func Example() {
 		}
 
 		kit.Advance(time.Hour)
-		reminders := kit.Drain("reminders", inboxstore.QueueConfig{}, func(msg *message.Message) error { return remind(msg) })
+		reminders := kit.Drain("reminders", inboxstore.QueueConfig{}, remind)
 		if reminders != 1 {
 			t.Errorf("%d reminders", reminders)
 		}

@@ -39,7 +39,7 @@ func (a *app) ordinaryDay(ctx context.Context) error {
 // missMidnight stops the service while sales wait for midnight, lets that pass, and starts the service again. Where the
 // machine is too slow for days that are so short, the next day is another chance, with fewer sales.
 func (a *app) missMidnight(ctx context.Context, running *service) (*service, error) {
-	const chances = 10
+	const chances = 5
 	const fewest = 3
 	sales := a.sales
 	for range chances {

@@ -17,7 +17,7 @@ import (
 
 func TestRun_S0_0_5_S0_0_14_N2_on_SQLite_and_GoChannel(t *testing.T) {
 	t.Parallel()
-	requireReports(t, pipes.Settings{Database: "sqlite", Broker: "gochannel"})
+	requireReports(t, func() pipes.Settings { return pipes.Settings{Database: "sqlite", Broker: "gochannel"} })
 }
 
 func TestRun_S0_0_5_S0_0_14_N2_on_PostgreSQL(t *testing.T) {
@@ -29,20 +29,29 @@ func TestRun_S0_0_5_S0_0_14_N2_on_PostgreSQL(t *testing.T) {
 			if address == "" {
 				t.Skipf("%s is not set: run through scripts/services (make test) to test with this broker", variable)
 			}
-			requireReports(t, pipes.Settings{
-				Database: "postgres", DSN: testdb.Postgres(t).DSN,
-				Broker: broker, BrokerURL: address, TopicPrefix: "example." + postbox.NewMessageID() + ".",
+			requireReports(t, func() pipes.Settings {
+				return pipes.Settings{
+					Database: "postgres", DSN: testdb.Postgres(t).DSN,
+					Broker: broker, BrokerURL: address, TopicPrefix: "example." + postbox.NewMessageID() + ".",
+				}
 			})
 		})
 	}
 }
 
-// requireReports runs the example, which verifies itself, with midnights that a slow machine can keep up with.
-func requireReports(t *testing.T, on pipes.Settings) {
+// requireReports runs the example, which verifies itself. A machine that is too busy for short days gets longer ones.
+func requireReports(t *testing.T, place func() pipes.Settings) {
 	t.Helper()
 	var out bytes.Buffer
-	s := settings{Settings: on, schedule: "*/3 * * * * *", timeZone: "Europe/Berlin", sales: 12, size: 5}
-	require.NoError(t, run(t.Context(), &out, s), out.String())
+	var err error
+	for _, schedule := range []string{"*/3 * * * * *", "*/20 * * * * *"} {
+		out.Reset()
+		err = run(t.Context(), &out, settings{Settings: place(), schedule: schedule, timeZone: "Europe/Berlin", sales: 12, size: 5})
+		if err == nil || err.Error() != errNotMadeUp.Error() { // if it is that and nothing else
+			break
+		}
+	}
+	require.NoError(t, err, out.String())
 
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Regexp(t, `^RESULT sales=\d+ reported=\d+ culprits=\d+ reports=\d+ made_up=[1-9]\d* duplicates_absorbed=[1-9]\d* `+

@@ -84,6 +84,8 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			s.Remove(1, make([]dialect.Ref, 3)),
 			s.Keep(1, make([]dialect.Ref, 3)),
 			s.Release(1, "holder", []int{1, 2}),
+			s.Pending(1, dialect.MessageFilter{}),
+			s.Done(1, dialect.MessageFilter{}),
 		} {
 			require.Len(t, query.Args, strings.Count(query.Text, "?"), query.Text)
 		}

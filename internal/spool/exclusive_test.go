@@ -55,8 +55,8 @@ func TestDrainer_G6_exclusive_drainers_take_turns(t *testing.T) {
 				if before := alive.Swap(p); before != nil && before != p {
 					select {
 					case <-before.dead: // its lease ran out
-					case <-before.done: // it has stopped
-						before.done <- nil
+					case err := <-before.done: // it has stopped
+						before.done <- err
 					default:
 						overlaps.Add(1)
 					}

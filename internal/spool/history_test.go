@@ -64,7 +64,7 @@ func TestDrainer_G9_written_is_done_and_pending_and_dead_at_any_time(t *testing.
 		plain := config("plain")
 		keep(&plain)
 		b.append(database.DB, drafts(messages, func(i int) string { return []string{"", "a", "b"}[i%3] })...)
-		b.start(database.DB, &recorder{do: func(m *spool.Message) error { return sometimes(nil, m) }}, plain) //nolint:staticcheck // it is not used
+		b.start(database.DB, &recorder{do: func(m *spool.Message) error { return sometimes(nil, m) }}, plain)
 		b.spawn("transactional", func(p *process) spool.Handler { return &effector{p: p, do: sometimes} }, keep)
 
 		account := func() (done, pending, dead int) {

@@ -47,8 +47,8 @@ func (w *world) readLanes() map[int]modelLane {
 	return lanes
 }
 
-func (w *world) query(query string, row func(scan func(...any) error) error, args ...any) {
-	rows, err := w.db.DB.QueryContext(w.ctx, w.db.Bind(query), args...)
+func (w *world) query(query string, row func(scan func(...any) error) error) {
+	rows, err := w.db.DB.QueryContext(w.ctx, query)
 	require.NoError(w, err, query)
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {

@@ -41,7 +41,6 @@ type modelMessage struct {
 type turn struct {
 	message *Message
 	outcome Outcome
-	keep    bool
 }
 
 // settle says what must come of the turns of a process that settles now.

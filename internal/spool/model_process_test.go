@@ -293,7 +293,7 @@ func (p *modelProcess) through(before []*entry, m *modelMessage, token int64) bo
 }
 
 func (p *modelProcess) exclude() {
-	p.world.excluding = true
+	p.excluding = true
 	if len(p.excluded) > 0 {
 		p.excluded = nil
 		p.d.pollAt = time.Time{} // what Rescan does
@@ -318,13 +318,13 @@ func (p *modelProcess) crash() {
 	if p.stepping {
 		return
 	}
-	p.world.abandoned = append(p.abandoned, p.runs...)
-	p.world.ghosts = append(p.ghosts, p.d.configured.Holder)
+	p.abandoned = append(p.abandoned, p.runs...)
+	p.ghosts = append(p.ghosts, p.d.configured.Holder)
 	p.leaveWorld()
 }
 
 func (p *modelProcess) leaveWorld() {
-	p.world.processes = slices.DeleteFunc(p.processes, func(other *modelProcess) bool { return other == p })
+	p.processes = slices.DeleteFunc(p.processes, func(other *modelProcess) bool { return other == p })
 }
 
 // stop is the clean end of a process, whose handlers end first.

@@ -61,7 +61,6 @@ type world struct {
 	keys      map[string]bool // paused ones
 	version   int64
 	excluding bool // some process has ever left out a topic
-	purged    int  // dead letters that are gone
 }
 
 var modelTables = []string{"messages", "lanes", "members", "dead_letters", "failures", "history", "pauses", "chores", "spools"}

@@ -2,6 +2,7 @@ package forwarder
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -10,7 +11,10 @@ import (
 
 // addTo lets the router run the forwarder.
 func (f *Forwarder) addTo(router *message.Router) error {
-	return lifecycle.Add(router, f.config.Name, f.config.Outbox, routed{f}, f.logger)
+	if err := lifecycle.Add(router, f.config.Name, f.config.Outbox, routed{f}, f.logger); err != nil {
+		return fmt.Errorf("%w: set Config.Name", err)
+	}
+	return nil
 }
 
 // routed is a forwarder that its router runs, and nobody else.

@@ -64,6 +64,9 @@ func (s Settings) over(c Config) Config {
 // controlInterval is how often the word of an operator is looked for, unless a read of messages tells.
 const controlInterval = time.Second
 
+// controlGrace is how much later it is looked for when a read is about to tell.
+const controlGrace = 100 * time.Millisecond
+
 // unknownVersion is none that a spool has.
 const unknownVersion = -1
 
@@ -78,7 +81,7 @@ type control struct {
 // obey looks, at least once in [controlInterval], whether operators have said something new, and does it: a pause lets
 // what runs end and hands out nothing more. What waits in memory is forgotten, since another pause may concern it.
 func (d *Drainer) obey(ctx context.Context) error {
-	if time.Since(d.control.checkedAt) < controlInterval {
+	if time.Now().Before(d.controlDue()) {
 		return nil
 	}
 	var found control
@@ -107,6 +110,16 @@ func (d *Drainer) obey(ctx context.Context) error {
 	d.lanes.rewind()
 	d.pollAt, d.pause = time.Time{}, d.config.PollMin
 	return nil
+}
+
+// controlDue is when to look, a little later where a read of messages is about to tell: an idle drainer costs no more.
+func (d *Drainer) controlDue() time.Time {
+	due := d.control.checkedAt.Add(controlInterval)
+	known := !d.control.checkedAt.IsZero()
+	if late := due.Add(controlGrace); known && !d.full && !d.control.paused && d.pollAt.Before(late) {
+		return late
+	}
+	return due
 }
 
 // heard notes the version that a read of messages has brought along.

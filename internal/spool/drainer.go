@@ -229,7 +229,7 @@ func (d *Drainer) wait() time.Duration {
 	case len(d.lanes.hungry()) > 0:
 		return 0
 	}
-	if check := d.control.checkedAt.Add(controlInterval); check.Before(next) {
+	if check := d.controlDue(); check.Before(next) {
 		next = check
 	}
 	return max(time.Until(next), 0)

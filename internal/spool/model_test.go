@@ -3,7 +3,7 @@ package spool
 import (
 	"database/sql"
 	"flag"
-	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -39,7 +40,7 @@ func TestModel_G2_G3_G4_G6_G9_on_SQLite(t *testing.T) {
 	require.NoError(t, err)
 	db.SetMaxOpenConns(1) // with the connection the database would end
 	t.Cleanup(func() { _ = db.Close() })
-	m := newModel(t, &testdb.Database{DB: db, Dialect: "sqlite"})
+	m := newModel(t, &testdb.Database{DB: db, Dialect: postbox.SQLite})
 	rapid.Check(t, m.run)
 }
 
@@ -69,36 +70,35 @@ func (m *model) run(rt *rapid.T) {
 	w := m.newWorld(rt)
 	defer w.close()
 	w.spawn()
-	actions := map[string]func(*rapid.T){
-		"": func(*rapid.T) { w.check() },
-
-		"append":         func(*rapid.T) { w.append() },
-		"append again":   func(*rapid.T) { w.append() },
-		"step":           func(*rapid.T) { w.withProcess((*modelProcess).step) },
-		"step again":     func(*rapid.T) { w.withProcess((*modelProcess).step) },
-		"step and again": func(*rapid.T) { w.withProcess((*modelProcess).step) },
-		"time passes":    func(*rapid.T) { w.passTime() },
-		"spawn":          func(*rapid.T) { w.spawn() },
-		"stop":           func(*rapid.T) { w.withProcess((*modelProcess).stop) },
-		"crash":          func(*rapid.T) { w.withProcess((*modelProcess).crash) },
-		"lose the lease": func(*rapid.T) { w.withProcess((*modelProcess).loseLease) },
-		"ghosts expire":  func(*rapid.T) { w.expireGhosts() },
-		"exclude":        func(*rapid.T) { w.withProcess((*modelProcess).exclude) },
-		"pause":          func(*rapid.T) { w.pause() },
-		"pause a key":    func(*rapid.T) { w.pauseKey() },
-		"unpark":         func(*rapid.T) { w.unpark() },
-		"take away":      func(*rapid.T) { w.takeAway() },
-		"dead letter":    func(*rapid.T) { w.letter() },
-		"purge":          func(*rapid.T) { w.purge() },
-	}
-	for i := range 3 { // workers are what there is most of
-		actions[fmt.Sprint("take ", i)] = func(*rapid.T) { w.withProcess((*modelProcess).take) }
-		actions[fmt.Sprint("finish ", i)] = func(*rapid.T) { w.withProcess((*modelProcess).finish) }
-	}
-	if w.db.Dialect == "postgresql" {
-		actions["append, commit later"] = func(*rapid.T) { w.appendLate() }
-		actions["commit late"] = func(*rapid.T) { w.commitLate() }
-	}
-	rt.Repeat(actions)
+	actions := w.actions()
+	rt.Repeat(map[string]func(*rapid.T){
+		"":    func(*rapid.T) { w.check() },
+		"act": func(*rapid.T) { rapid.SampledFrom(actions).Draw(rt, "action")() },
+	})
 	w.finale()
+}
+
+// actions are what may happen. Some stand there more than once, and the first ones are drawn more often: trouble is
+// worth something only where work is done.
+func (w *world) actions() []func() {
+	process := w.withProcess
+	work := []func(){
+		func() { process((*modelProcess).take) },
+		func() { process((*modelProcess).finish) },
+		func() { process((*modelProcess).step) },
+	}
+	actions := slices.Concat(work, []func(){w.append, w.passTime}, work, []func(){w.append}, work, work, work, []func(){
+		w.spawn,
+		w.passTime,
+		func() { process((*modelProcess).loseLease) },
+		func() { process((*modelProcess).crash) },
+		func() { process((*modelProcess).stop) },
+		func() { process((*modelProcess).exclude) },
+		w.expireGhosts,
+		w.pause, w.pauseKey, w.unpark, w.takeAway, w.letter, w.purge,
+	})
+	if w.db.Dialect == postbox.PostgreSQL {
+		actions = append(actions, w.appendLate, w.appendLate, w.commitLate)
+	}
+	return actions
 }

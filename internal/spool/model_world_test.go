@@ -80,7 +80,7 @@ func (m *model) newWorld(rt *rapid.T) *world {
 		Process: "model", PageSize: page, InlineBytes: rapid.SampledFrom([]int{1 << 10, 0}).Draw(rt, "inline bytes"),
 		Workers: rapid.IntRange(1, 3).Draw(rt, "workers"), BatchSize: rapid.IntRange(1, page).Draw(rt, "batch size"),
 		PollMin: time.Second, PollMax: time.Second, Lease: time.Hour, Renew: time.Hour, Close: time.Second,
-		Retry:     postbox.RetryProfile{Attempts: rapid.IntRange(1, 3).Draw(rt, "attempts"), Base: time.Hour, Cap: time.Hour, Multiplier: 1, Jitter: postbox.NoJitter},
+		Retry:     postbox.RetryProfile{Attempts: rapid.SampledFrom([]int{3, 2, 4, 1}).Draw(rt, "attempts"), Base: time.Hour, Cap: time.Hour, Multiplier: 1, Jitter: postbox.NoJitter},
 		Head:      rapid.SampledFrom([]HeadPolicy{HeadSkip, HeadBlock, HeadPark}).Draw(rt, "head"),
 		Unordered: rapid.IntRange(0, 7).Draw(rt, "unordered") == 7,
 		Exclusive: rapid.IntRange(0, 7).Draw(rt, "exclusive") == 7,
@@ -131,8 +131,8 @@ func (w *world) drafts() (drafts []Draft, messages []*modelMessage) {
 	for range rapid.IntRange(1, 4).Draw(w.T, "messages") {
 		m := &modelMessage{
 			name:  fmt.Sprintf("m%02d", len(w.messages)+len(messages)),
-			key:   rapid.SampledFrom([]string{"a", "b", "c", ""}).Draw(w.T, "key"),
-			topic: rapid.SampledFrom([]string{"x", "y"}).Draw(w.T, "topic"),
+			key:   rapid.SampledFrom([]string{"a", "a", "b", "b", "c", "a", ""}).Draw(w.T, "key"),
+			topic: rapid.SampledFrom([]string{"x", "x", "x", "y"}).Draw(w.T, "topic"),
 			begun: begun,
 		}
 		d := Draft{Topic: m.topic, MessageID: m.name, Key: m.key, Payload: []byte(m.name)}
@@ -239,7 +239,11 @@ func (w *world) in(query string, args ...any) func(tx *sql.Tx) error {
 	}
 }
 
+// pause pauses the spool now and then, and resumes it.
 func (w *world) pause() {
+	if !w.paused && rapid.IntRange(0, 3).Draw(w.T, "pause") > 0 {
+		return
+	}
 	w.paused = !w.paused
 	at := sql.NullInt64{Int64: 1, Valid: w.paused}
 	w.say(w.in("UPDATE postbox_spools SET paused_at = ? WHERE id = ?", at, w.id))

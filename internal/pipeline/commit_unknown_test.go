@@ -34,7 +34,7 @@ func eachLoss(t *testing.T, test func(t *testing.T, direct, wired *testdb.Databa
 				wired, w := throughWire(t, direct)
 				wired.DB.SetMaxOpenConns(1)
 				test(t, direct, wired, w, how)
-				require.Equal(t, 1, w.cuts)
+				require.Equal(t, 1, w.done())
 			})
 		})
 	}

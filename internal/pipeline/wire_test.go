@@ -88,6 +88,13 @@ func (w *wire) cut() loss {
 	return how
 }
 
+// done returns how many COMMITs went wrong.
+func (w *wire) done() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cuts
+}
+
 func (w *wire) accept() {
 	for {
 		client, err := w.listener.Accept()

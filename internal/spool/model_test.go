@@ -26,47 +26,59 @@ import (
 //	model_check_test.go    comparing with the database
 
 const (
-	// modelChecks and modelSteps bound a run: with the race detector on two cores they take some ten seconds on SQLite.
-	modelChecks, modelChecksShort = 80, 15
-	modelSteps                    = 60
+	// modelChecks and modelSteps bound a run to some ten seconds on two cores.
+	modelChecks, modelSteps = 150, 50
 	// modelProcesses live at a time at most.
 	modelProcesses = 3
 )
 
 func TestModel_G2_G3_G4_G6_G9_on_SQLite(t *testing.T) {
 	t.Parallel()
-	bound()
+	bounded := bound()
 	db, err := sql.Open("sqlite", ":memory:")
 	require.NoError(t, err)
 	db.SetMaxOpenConns(1) // with the connection the database would end
 	t.Cleanup(func() { _ = db.Close() })
 	m := newModel(t, &testdb.Database{DB: db, Dialect: postbox.SQLite})
+	if bounded && raceDetector {
+		m.most = modelChecks / 10 // a database in this process is checked for races too
+	}
 	rapid.Check(t, m.run)
 }
 
 // On PostgreSQL transactions overlap, so that messages appear late: after others with higher ids.
 func TestModel_F4_G2_G3_G4_G6_G9_on_PostgreSQL(t *testing.T) {
 	t.Parallel()
-	bound()
+	bounded := bound()
 	m := newModel(t, testdb.Postgres(t))
+	if bounded {
+		m.most = modelChecks / 2 // each statement is a round trip
+	}
 	rapid.Check(t, m.run)
 }
 
 // bound sets the size of a run, unless the command line does: -rapid.checks=10000 is a search for an afternoon.
-var bound = sync.OnceFunc(func() {
+var bound = sync.OnceValue(func() (bounded bool) {
 	checks := modelChecks
 	if testing.Short() {
-		checks = modelChecksShort
+		checks /= 5
 	}
 	for name, value := range map[string]int{"rapid.checks": checks, "rapid.steps": modelSteps} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
 			_ = f.Value.Set(strconv.Itoa(value)) // a number is one
+			bounded = bounded || name == "rapid.checks"
 		}
 	}
+	return bounded
 })
 
 // run is one check: some history of a spool, and then everything must come to its end.
 func (m *model) run(rt *rapid.T) {
+	if m.most > 0 && m.runs >= m.most && !m.failed {
+		return
+	}
+	well := false
+	defer func() { m.failed = m.failed || !well }() // then what shrinks it runs too
 	w := m.newWorld(rt)
 	defer w.close()
 	w.spawn()
@@ -76,6 +88,7 @@ func (m *model) run(rt *rapid.T) {
 		"act": func(*rapid.T) { rapid.SampledFrom(actions).Draw(rt, "action")() },
 	})
 	w.finale()
+	well = true
 }
 
 // actions are what may happen. Some stand there more than once, and the first ones are drawn more often: trouble is

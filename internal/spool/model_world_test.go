@@ -22,7 +22,8 @@ type model struct {
 	db         *testdb.Database
 	statements *dialect.Statements
 	prepared   *Prepared // the processes share them: preparing takes longer than running
-	runs       int
+	most, runs int
+	failed     bool
 }
 
 func newModel(t *testing.T, database *testdb.Database) *model {

@@ -178,9 +178,11 @@ func TestDrainer_F5_after_a_crash_starts_are_counted_and_taken_back(t *testing.T
 			second.proceed <- outcome
 		}
 		signal(t, second.entered, "the postponed one comes again")
-		b.eventually(func() bool { return b.pending() == 2 && b.dead() == 1 }, "the outcomes are written")
+		b.eventually(func() bool {
+			return b.pending() == 2 && b.dead() == 1 &&
+				database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts = 1 AND state = 2") == 1
+		}, "the outcomes are written")
 		require.Zero(t, b.starts(), "what came back is no suspect, also when it is handed out again")
-		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts = 1 AND state = 2"))
 		second.proceed <- spool.Outcome{Verdict: spool.Done}
 		b.eventually(func() bool { return b.pending() == 1 && b.suspects() == 0 }, "the marks are taken away")
 	})

@@ -175,7 +175,7 @@ func TestPublisher_any_message_survives(t *testing.T) {
 	})
 }
 
-func TestPublisher_message_without_id_gets_one_when_written(t *testing.T) {
+func TestPublisher_S4_4_4_message_without_id_gets_one_when_written(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	msg := newMessage("", "")

@@ -30,7 +30,7 @@ func TestPublisherConfigIsNewEachTime(t *testing.T) {
 	require.Equal(t, "postbox", kafkabroker.PublisherConfig(nil).OverwriteSaramaConfig.ClientID)
 }
 
-func TestMessagesOfOneKeyStayInOnePartitionAndInOrder(t *testing.T) {
+func TestS4_4_1_MessagesOfOneKeyStayInOnePartitionAndInOrder(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t, nil)
 	const keys, each = 8, 10

@@ -132,7 +132,7 @@ func TestCleaner_G8_F18_old_rows_go_in_bounded_statements_and_young_ones_stay(t 
 }
 
 // A full batch is followed by the next one at once, however long the pause is otherwise.
-func TestCleaner_F18_works_off_a_backlog_without_a_pause(t *testing.T) {
+func TestCleaner_F18_S4_4_5_works_off_a_backlog_without_a_pause(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

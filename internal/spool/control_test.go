@@ -66,14 +66,14 @@ func TestDrainer_W14_paused_queue_ends_what_runs_and_hands_out_nothing(t *testin
 			signal(t, handler.entered, "five run")
 		}
 		b.say("paused_at = 1")
-		require.Never(t, func() bool { return b.pending() < 20 }, obeyed, 10*time.Millisecond, "what runs is left alone")
+		b.never(func() bool { return b.pending() < 20 }, obeyed, "what runs is left alone")
 		for range 5 {
 			handler.proceed <- spool.Outcome{Verdict: spool.Done}
 		}
 		b.eventually(func() bool { return b.pending() == 15 }, "what runs ends and is settled")
 		b.append(database.DB, draft("new", "new"))
 		r.Wake()
-		require.Never(t, func() bool { return len(handler.entered) > 0 }, 100*time.Millisecond, 10*time.Millisecond, "nothing is handed out")
+		b.never(func() bool { return len(handler.entered) > 0 }, 100*time.Millisecond, "nothing is handed out")
 		require.Empty(t, r.InFlight())
 
 		b.say("paused_at = NULL")
@@ -147,10 +147,10 @@ func TestDrainer_W14_paused_key_ends_what_runs(t *testing.T) {
 		b.start(database.DB, handler, c)
 		signal(t, handler.entered, "one runs")
 		b.pauseKey("key")
-		require.Never(t, func() bool { return b.pending() < 10 }, obeyed, 10*time.Millisecond)
+		b.never(func() bool { return b.pending() < 10 }, obeyed, "nothing changes")
 		handler.proceed <- spool.Outcome{Verdict: spool.Done}
 		b.eventually(func() bool { return b.pending() == 9 }, "it is settled")
-		require.Never(t, func() bool { return len(handler.entered) > 0 }, 100*time.Millisecond, 10*time.Millisecond, "the others wait")
+		b.never(func() bool { return len(handler.entered) > 0 }, 100*time.Millisecond, "the others wait")
 		b.resumeKey("key")
 		for range 9 {
 			signal(t, handler.entered, "they go on")
@@ -198,7 +198,7 @@ func TestDrainer_settings_are_obeyed_while_it_runs(t *testing.T) {
 		running := func(n int) {
 			t.Helper()
 			b.eventually(func() bool { return r.InFlight()["orders"] == n }, fmt.Sprint(n, " run"))
-			require.Never(t, func() bool { return r.InFlight()["orders"] != n }, 50*time.Millisecond, 5*time.Millisecond, "and no more")
+			b.never(func() bool { return r.InFlight()["orders"] != n }, 50*time.Millisecond, "and no more")
 		}
 		end := func(n int) {
 			t.Helper()
@@ -212,16 +212,16 @@ func TestDrainer_settings_are_obeyed_while_it_runs(t *testing.T) {
 		b.set(spool.Settings{Concurrency: 7})
 		running(7)
 		b.set(spool.Settings{Concurrency: 3})
-		require.Never(t, func() bool { return r.InFlight()["orders"] < 7 }, obeyed, 10*time.Millisecond, "what runs goes on")
+		b.never(func() bool { return r.InFlight()["orders"] < 7 }, obeyed, "what runs goes on")
 		end(5)
 		running(3)
 		b.set(spool.Settings{Concurrency: 150, PageSize: 10})
 		b.eventually(func() bool { return r.InFlight()["orders"] >= 15 }, "more run")
-		require.Never(t, func() bool { return r.InFlight()["orders"] > 20+lanes }, 100*time.Millisecond, 10*time.Millisecond, "two pages, or little more")
+		b.never(func() bool { return r.InFlight()["orders"] > 20+lanes }, 100*time.Millisecond, "two pages, or little more")
 		b.set(spool.Settings{Concurrency: 150})
 		running(150)
 		b.set(spool.Settings{})
-		require.Never(t, func() bool { return r.InFlight()["orders"] < 150 }, obeyed, 10*time.Millisecond)
+		b.never(func() bool { return r.InFlight()["orders"] < 150 }, obeyed, "nothing changes")
 		end(149)
 		running(2)
 		end(46)
@@ -243,7 +243,7 @@ func TestDrainer_settings_of_polling_attempts_and_history(t *testing.T) {
 		b.eventually(func() bool { return b.pending() == 0 && b.history() == 2 && b.dead() == 1 }, "one attempt is enough")
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
 		b.set(spool.Settings{PollMax: 5 * time.Millisecond, History: -1})
-		require.Never(t, func() bool { return b.dead() != 1 }, obeyed, 10*time.Millisecond)
+		b.never(func() bool { return b.dead() != 1 }, obeyed, "nothing changes")
 		b.append(database.DB, draft("three", ""))
 		b.eventually(func() bool { return b.pending() == 0 }, "it is done")
 		require.Equal(t, 2, b.history(), "and not kept")

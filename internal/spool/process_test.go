@@ -149,6 +149,23 @@ func (e *effector) work(ctx context.Context, m *spool.Message) error {
 	}
 }
 
+// never watches for a while that something does not happen. It asks itself, and has asked when it returns.
+func (b *bench) never(condition func() bool, span time.Duration, what string) {
+	b.t.Helper()
+	end := time.NewTimer(span)
+	defer end.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		require.False(b.t, condition(), what)
+		select {
+		case <-end.C:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // signal waits for a channel that is closed, or gets a value.
 func signal[T any](t *testing.T, c <-chan T, what string) {
 	t.Helper()

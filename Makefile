@@ -7,7 +7,7 @@ GOLANGCI_LINT_VERSION := 2.15.0
 GOLANGCI_LINT := $(BIN)/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-embedded test-short bench verify lint fmt tools services
+.PHONY: help demo test test-embedded test-short fuzz bench verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test-embedded: ## run the tests that need no services, and say what that leaves 
 
 test-short: ## run the quick tests only
 	go test -short $(ARGS) ./...
+
+fuzz: ## run each fuzz target for FUZZTIME, 10s unless set
+	scripts/fuzz $(FUZZTIME)
 
 bench: ## run the benchmarks on real services, benchstat-ready output
 	scripts/services run -- go test -run '^$$' -bench . -benchmem -p 1 -timeout 60m $(ARGS) ./...

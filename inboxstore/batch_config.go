@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -79,6 +80,11 @@ const cronFields = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cr
 func (c BatchConfig) schedule() (cron.Schedule, error) {
 	if c.Schedule == "" {
 		return nil, nil //nolint:nilnil // no schedule is no error
+	}
+	// The parser takes a time zone in front, and panics where no space ends it.
+	zoned := strings.HasPrefix(c.Schedule, "TZ=") || strings.HasPrefix(c.Schedule, "CRON_TZ=")
+	if zoned && !strings.Contains(c.Schedule, " ") {
+		return nil, fmt.Errorf("Schedule: %q is a time zone without a cron expression such as \"0 0 * * *\" behind it", c.Schedule)
 	}
 	schedule, err := cron.NewParser(cronFields).Parse(c.Schedule)
 	if err != nil {

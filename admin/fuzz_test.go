@@ -1,0 +1,59 @@
+package admin
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// A place comes back from a web page: it is one that a list gave out, or an error.
+func FuzzPlace(f *testing.F) {
+	for _, place := range []string{"", "0-0-0", "2-255-9223372036854775807", "-1-0-0", "0--1-1", " 0-0-0", "0-0-0 ", "+0-0-0", "3-1-1", "0-0-99999999999999999999", "x"} {
+		f.Add(place)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		place, err := Place(text).parse(dialect.StateReady, dialect.StateRetrying)
+		if err != nil || text == "" {
+			require.Zero(t, place)
+			return
+		}
+		require.Equal(t, Place(text), placeOf(place))
+		require.GreaterOrEqual(t, place.State, dialect.StateReady)
+		require.LessOrEqual(t, place.State, dialect.StateRetrying)
+	})
+}
+
+func FuzzPlace_roundtrip(f *testing.F) {
+	f.Add(0, int64(0), int64(1))
+	f.Add(2, int64(255), int64(math.MaxInt64))
+	f.Add(1, int64(math.MinInt64), int64(math.MinInt64))
+	f.Fuzz(func(t *testing.T, state int, lane, id int64) {
+		place := dialect.Place{State: state, Lane: lane, ID: id}
+		read, err := placeOf(place).parse(math.MinInt, math.MaxInt)
+		require.NoError(t, err)
+		require.Equal(t, place, read)
+	})
+}
+
+// What is asked for is bounded, whatever is asked for.
+func FuzzFilter(f *testing.F) {
+	f.Add(0, 0, "", "", "")
+	f.Add(-1, 3, "\x00", "\xff", "'")
+	f.Add(MaxLimit+1, -1, "a", "b", "c")
+	f.Fuzz(func(t *testing.T, limit, resolved int, topic, consumer, id string) {
+		filter := Filter{Limit: limit, Resolved: Resolved(resolved), Topic: topic, Consumer: consumer, MessageID: id}
+		if filter.Validate() != nil || filter.listable() != nil {
+			return
+		}
+		page := filter.page()
+		require.Positive(t, page.Limit)
+		require.LessOrEqual(t, page.Limit, MaxLimit)
+		require.Len(t, page.Args(), 13)
+		for bound := range 2 {
+			require.Contains(t, []any{0, 1}, page.Args()[10+bound])
+		}
+	})
+}

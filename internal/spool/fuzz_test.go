@@ -1,0 +1,99 @@
+package spool
+
+import (
+	"errors"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Whatever strings Watermill accepts survive, NUL and bytes that are no text included.
+func FuzzMetadata_roundtrip(f *testing.F) {
+	f.Add("", "", "a", "b")
+	f.Add("key", "value", "\x00", "\xff\xfe")
+	f.Add("\u2028<&>", "\uFFFD", "\ud7ff", "\xed\xa0\x80")
+	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string) {
+		metadata := map[string]string{key1: value1, key2: value2}
+		stored, err := EncodeMetadata(metadata)
+		require.NoError(t, err)
+		read, err := DecodeMetadata(stored)
+		require.NoError(t, err)
+		require.Equal(t, metadata, read)
+	})
+}
+
+// What stands in the table may be anything: an error is an answer, and what can be read can be written again.
+func FuzzMetadata_decode(f *testing.F) {
+	for _, stored := range []string{
+		``, ` `, `{}`, `null`, `[]`, `{"a":"b"}`, `{"a":1}`, `{"a":null}`, "\x00", "\x00[]", "\x00null", "\x00[\"YQ==\"]", "\x00[\"YQ==\",\"/w==\"]", "{\"\xff\":\"\"}",
+	} {
+		f.Add([]byte(stored))
+	}
+	f.Fuzz(func(t *testing.T, stored []byte) {
+		metadata, err := DecodeMetadata(stored)
+		if err != nil {
+			return
+		}
+		require.NotNil(t, metadata)
+		again, err := EncodeMetadata(metadata)
+		require.NoError(t, err)
+		read, err := DecodeMetadata(again)
+		require.NoError(t, err)
+		require.Equal(t, metadata, read)
+	})
+}
+
+// An error's text goes into a text column of any database, whatever it holds.
+func FuzzErrorText(f *testing.F) {
+	f.Add("")
+	f.Add("\x00\xff")
+	f.Add(string(make([]byte, maxErrorText+1)))
+	f.Fuzz(func(t *testing.T, text string) {
+		kept := ErrorText(errors.New(text))
+		require.True(t, utf8.ValidString(kept))
+		require.NotContains(t, kept, "\x00")
+		require.LessOrEqual(t, len(kept), maxErrorText)
+	})
+}
+
+// A delay is read or refused, and never one that lies in the past of its message.
+func FuzzDraft_SetDelay(f *testing.F) {
+	f.Add("", "")
+	f.Add("1h", "")
+	f.Add("-1h", "")
+	f.Add("9223372036854775807ns", "")
+	f.Add("", "2026-11-21T12:00:00Z")
+	f.Add("", "0000-01-01T00:00:00+24:00")
+	f.Add("x", "y")
+	f.Fuzz(func(t *testing.T, delayedFor, delayedUntil string) {
+		draft := Draft{}
+		err := draft.SetDelay(message.Metadata{delay.DelayedForKey: delayedFor, delay.DelayedUntilKey: delayedUntil})
+		if err != nil {
+			return
+		}
+		require.GreaterOrEqual(t, draft.Delay, time.Duration(0))
+	})
+}
+
+// Settings that are stored were written by some version of Postbox, or by hand.
+func FuzzDecodeSettings(f *testing.F) {
+	for _, text := range []string{``, `{}`, `null`, `[]`, `{"PageSize":-1}`, `{"Attempts":1e3}`, `{"History":"1h"}`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		settings, err := DecodeSettings(text)
+		if err != nil {
+			require.Zero(t, settings)
+			return
+		}
+		config := settings.over(Config{PageSize: 500, Workers: 16, BatchSize: 1, PollMin: time.Millisecond, PollMax: time.Second})
+		require.Positive(t, config.PageSize)
+		require.Positive(t, config.Workers)
+		require.Positive(t, config.PollMin)
+	})
+}

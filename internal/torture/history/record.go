@@ -8,7 +8,7 @@ import "time"
 // Kind says what a process did.
 type Kind string
 
-// What a process may write down. Each is written after it happened, except Intended, Saw and Holding.
+// What a process may write down. Each is written after it happened, except Intended, Sending, Saw and Requeueing.
 const (
 	// Intended is written by a producer before its transaction begins: the message may or may not get committed.
 	Intended Kind = "intended"
@@ -28,8 +28,21 @@ const (
 	Applied Kind = "applied"
 	// Failed is written when a handler returns an error, or panics.
 	Failed Kind = "failed"
+	// Duplicate is written when a consumer's inbox let a delivery go without running the handler to a commit: the
+	// message had its effect before, or is a dead letter.
+	Duplicate Kind = "duplicate"
 	// Stored is written after a deferred message was stored, before the broker hears the ack.
 	Stored Kind = "stored"
+	// Requeueing is written by the operator before it requeues a dead letter. A crash may follow, so the letter may
+	// be requeued without another word. Consumer is the consumer or queue, empty for a letter of the outbox.
+	Requeueing Kind = "requeueing"
+	// Requeued is written by the operator after the letter was requeued.
+	Requeued Kind = "requeued"
+	// Healed is written by the operator before a message with plan Poison is requeued, if from then on its handlers
+	// succeed.
+	Healed Kind = "healed"
+	// Repeated is written by the driver after it published an old message to the broker once more, past the outbox.
+	Repeated Kind = "repeated"
 	// Fault is written by the driver: what it broke, and when.
 	Fault Kind = "fault"
 )

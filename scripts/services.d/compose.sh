@@ -40,6 +40,15 @@ compose_start() {
     done
 }
 
+compose_halt() {
+    local signal=KILL
+    if [[ $1 == postgres ]]; then signal=QUIT; fi
+    if [[ $2 == immediate ]]; then compose kill --signal "$signal" "$1"; else compose stop --timeout 30 "$1"; fi
+} >/dev/null 2>&1
+
+# What was stopped goes on in its container, with its data.
+compose_resume() { compose up --detach --wait --wait-timeout 90 "$1" >/dev/null 2>&1 </dev/null; }
+
 compose_stop() {
     if [[ -z $compose_running ]]; then return 0; fi
     compose_running=

@@ -74,7 +74,7 @@ kafka_serve() {
     sed -e "s|@DATA@|$data/data|" -e "s|@PORT@|${port[kafka]}|" \
         -e "s|@CONTROLLER_PORT@|${port[kafka_controller]}|" \
         "$here/kafka/server.properties" >"$data/server.properties"
-    (kafka_java kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg -c "$data/server.properties")
+    [[ -d $data/data ]] || (kafka_java kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg -c "$data/server.properties")
     kafka_java kafka.Kafka "$data/server.properties"
 }
 

@@ -16,7 +16,7 @@ mariadb_serve() {
     local data="$temp/mariadb"
     own mysql "$data"
     cd "$data"
-    (as_user mysql mariadb-install-db --no-defaults --datadir="$data/data" --skip-test-db \
+    [[ -d $data/data ]] || (as_user mysql mariadb-install-db --no-defaults --datadir="$data/data" --skip-test-db \
         --auth-root-authentication-method=normal) >"$temp/mariadb-install.log" 2>&1 ||
         { cat "$temp/mariadb-install.log"; exit 1; }
     cat >"$data/init.sql" <<'EOF'

@@ -27,7 +27,7 @@ postgres_serve() {
     bin=$(postgres_bin)
     own postgres "$data"
     cd "$data"
-    (as_user postgres "$bin/initdb" -D "$data/data" --username=postgres --auth=trust --encoding=UTF8 --locale=C)
+    [[ -d $data/data ]] || (as_user postgres "$bin/initdb" -D "$data/data" --username=postgres --auth=trust --encoding=UTF8 --locale=C)
     as_user postgres "$bin/postgres" -D "$data/data" -p "${port[postgres]}" \
         -c listen_addresses=127.0.0.1 -c unix_socket_directories="$data" -c max_connections=200
 }

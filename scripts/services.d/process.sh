@@ -10,6 +10,7 @@ launch() {
     set -m
     ("$2") >"$temp/$1.log" 2>&1 </dev/null &
     server[$1]=$!
+    echo $! >"$temp/$1.pid" # for the watchdog, which would not know of a later start
     set +m
 }
 
@@ -42,11 +43,25 @@ end_group() {
     kill -"$signal" -- "-${server[$1]}" || true
 }
 
+# PostgreSQL's children take the signal for something else.
+end_in_order() {
+    if [[ $1 == postgres ]]; then
+        kill -INT "${server[$1]}" || true
+    else
+        kill -TERM -- "-${server[$1]}" || true
+    fi
+}
+
 # Runs beside the servers and does the cleaning up if this script is killed outright.
 watch_over() {
     while kill -0 $$; do sleep 1; done
-    local label
-    for label in "${!server[@]}"; do end_group "$label"; done
+    local label file
+    for file in "$temp"/*.pid; do
+        label=$(basename "$file" .pid)
+        if [[ $label == watchdog ]]; then continue; fi
+        server[$label]=$(<"$file")
+        end_group "$label"
+    done
     compose_stop
     sleep 1
     remove_temp_folder
@@ -67,7 +82,11 @@ run_command() {
     local status=0
     ("$@") <&0 &
     command_pid=$!
-    wait "$command_pid" || status=$?
+    while :; do
+        obeyed= status=0
+        wait "$command_pid" || status=$?
+        if [[ -z $obeyed ]]; then break; fi
+    done
     command_pid=
     return "$status"
 }

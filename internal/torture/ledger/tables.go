@@ -19,7 +19,10 @@ import (
 //   - torture_effects has one row a handled message and consumer, written in the transaction of the inbox or queue, so
 //     it is there if and only if the handler's work is committed. id is the order in which handlers of one key worked.
 //   - torture_leases has one row each time that the holder or the token of a lane changed: a token that stands there
-//     with two holders was held by two. holder is '' where a lane was handed back.
+//     with two holders was held by two. holder is '' where a lane was handed back. until is how long the lane is held,
+//     and before how long it was held until then, in microseconds as Postbox counts them.
+//
+// at is the database's clock, in microseconds since 1970 too: processes' clocks are hours off.
 const tables = `
 	CREATE TABLE torture_keys (
 		key  text PRIMARY KEY,
@@ -33,7 +36,8 @@ const tables = `
 		topic      text NOT NULL,
 		plan       text NOT NULL,
 		emitter    text NOT NULL,
-		parent     text NOT NULL
+		parent     text NOT NULL,
+		at         bigint NOT NULL DEFAULT extract(epoch FROM clock_timestamp()) * 1000000
 	);
 	CREATE TABLE torture_effects (
 		id         bigserial,
@@ -42,19 +46,23 @@ const tables = `
 		key        text NOT NULL,
 		turn       bigint NOT NULL,
 		topic      text NOT NULL,
-		process    text NOT NULL
+		process    text NOT NULL,
+		at         bigint NOT NULL DEFAULT extract(epoch FROM clock_timestamp()) * 1000000
 	);
 	CREATE TABLE torture_leases (
 		id     bigserial,
 		spool  integer NOT NULL,
 		lane   smallint NOT NULL,
 		token  bigint NOT NULL,
-		holder text NOT NULL
+		holder text NOT NULL,
+		until  bigint NOT NULL,
+		before bigint NOT NULL,
+		at     bigint NOT NULL DEFAULT extract(epoch FROM clock_timestamp()) * 1000000
 	);
 	CREATE FUNCTION torture_note_lease() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN
-		INSERT INTO torture_leases (spool, lane, token, holder)
-		VALUES (NEW.spool, NEW.lane, NEW.token, COALESCE(NEW.holder, ''));
+		INSERT INTO torture_leases (spool, lane, token, holder, until, before)
+		VALUES (NEW.spool, NEW.lane, NEW.token, COALESCE(NEW.holder, ''), NEW.expires_at, OLD.expires_at);
 		RETURN NULL;
 	END $$;
 	CREATE TRIGGER torture_note_lease AFTER UPDATE ON postbox_lanes

@@ -30,7 +30,13 @@ test-short: ## run the quick tests only
 fuzz: ## run each fuzz target for FUZZTIME, 10s unless set
 	scripts/fuzz $(FUZZTIME)
 
-bench: ## run the benchmarks on real services, benchstat-ready output
+bench: ## measure side by side with peers and floors, about 10 minutes; ARGS='-only inbox' for less
+	scripts/services run -- go run -C benchmarks . $(ARGS)
+
+bench-quick: ## the same, less thoroughly, under 2 minutes
+	scripts/services run -- go run -C benchmarks . -quick $(ARGS)
+
+bench-go: ## run the benchmarks of each package on real services, benchstat-ready output
 	scripts/services run -- go test -run '^$$' -bench . -benchmem -p 1 -timeout 60m $(ARGS) ./...
 
 verify: ## check formatting, go vet and go.mod

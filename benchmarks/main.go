@@ -1,0 +1,102 @@
+// Command benchmarks measures Postbox side by side with what a user would pick instead, and with the same done by hand,
+// on a PostgreSQL of its own. See docs/performance.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/benchmarks/report"
+	"github.com/postbox-go/watermill-postbox/benchmarks/server"
+)
+
+// Rounds in which each contender has one turn.
+const (
+	fullRounds  = 5
+	quickRounds = 2
+)
+
+func main() {
+	var options measure.Options
+	only := flag.String("only", "", "names of targets or groups, separated by commas; default: all")
+	flag.IntVar(&options.Rounds, "rounds", 0, "rounds in which each contender has one turn (default 5, quick 2)")
+	flag.BoolVar(&options.Quick, "quick", false, "fewer rounds of fewer messages, for a first impression")
+	flag.StringVar(&options.CPUProfiles, "cpuprofile", "", "existing folder for a CPU profile of each run")
+	flag.StringVar(&options.MemoryProfiles, "memprofile", "", "existing folder for allocation profiles, one before and one after each run")
+	results := flag.String("results", "", "file for the results, as JSON")
+	flag.Parse()
+	if options.Rounds == 0 {
+		options.Rounds = fullRounds
+		if options.Quick {
+			options.Rounds = quickRounds
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, options, names(*only), *results)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks:", err)
+		os.Exit(1)
+	}
+}
+
+func names(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+// run starts a server, measures, and reports.
+func run(ctx context.Context, options measure.Options, only []string, results string) (err error) {
+	chosen, err := choose(only)
+	if err != nil {
+		return err
+	}
+	postgres, err := server.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, postgres.Stop()) }()
+	options.Server = postgres.DSN()
+	options.Progress = report.Progress(os.Stderr)
+	if err := measure.Prepare(ctx, options.Server); err != nil {
+		return err
+	}
+	summary := report.New(options, server.Settings())
+	for _, scenario := range chosen {
+		series, err := scenario.Rounds(ctx, options)
+		if err != nil {
+			return err
+		}
+		summary.Add(scenario, series)
+		if err := summary.Print(os.Stdout, scenario.Name); err != nil {
+			return err
+		}
+	}
+	if results == "" {
+		return nil
+	}
+	return summary.Save(results)
+}
+
+// choose returns the scenarios with the targets or groups of these names.
+func choose(only []string) ([]measure.Scenario, error) {
+	var chosen []measure.Scenario
+	for _, scenario := range scenarios() {
+		if restricted, ok := scenario.Restrict(only); ok {
+			chosen = append(chosen, restricted)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("nothing is called %s", strings.Join(only, " or "))
+	}
+	return chosen, nil
+}

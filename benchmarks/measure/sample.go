@@ -1,0 +1,67 @@
+package measure
+
+import (
+	"slices"
+	"time"
+)
+
+// Metric names what was measured.
+type Metric string
+
+// What every run is measured for, a message but the first.
+const (
+	Rate       Metric = "msg/s"
+	Statements Metric = "statements/msg"
+	RoundTrips Metric = "round trips/msg"
+	Commits    Metric = "transactions/msg"
+	WAL        Metric = "WAL B/msg"
+	Allocs     Metric = "allocs/msg"
+)
+
+// Sample is what one contender achieved in one round.
+type Sample struct {
+	Round    int                `json:"round"`
+	Messages int                `json:"messages"`
+	Elapsed  time.Duration      `json:"elapsed_ns"`
+	Values   map[Metric]float64 `json:"values"`
+}
+
+// Series is what one contender achieved in all rounds.
+type Series struct {
+	Contender string   `json:"contender"`
+	Samples   []Sample `json:"samples"`
+}
+
+// Median of a metric over the rounds; false where it was not measured.
+func (s Series) Median(metric Metric) (float64, bool) {
+	values := s.sorted(metric)
+	if len(values) == 0 {
+		return 0, false
+	}
+	middle := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[middle], true
+	}
+	return (values[middle-1] + values[middle]) / 2, true
+}
+
+// Spread is how far a metric's best and worst round lie apart, as a part of the median.
+func (s Series) Spread(metric Metric) float64 {
+	values := s.sorted(metric)
+	median, ok := s.Median(metric)
+	if !ok || median == 0 {
+		return 0
+	}
+	return (values[len(values)-1] - values[0]) / median
+}
+
+func (s Series) sorted(metric Metric) []float64 {
+	var values []float64
+	for _, sample := range s.Samples {
+		if value, ok := sample.Values[metric]; ok {
+			values = append(values, value)
+		}
+	}
+	slices.Sort(values)
+	return values
+}

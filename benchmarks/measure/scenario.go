@@ -1,0 +1,120 @@
+package measure
+
+import (
+	"context"
+	"slices"
+)
+
+// Scenario is a group of contenders that do the same work, in turns, and what is expected of their results.
+type Scenario struct {
+	// Name of the group.
+	Name string
+	// About says in a sentence what they do.
+	About string
+	// Contenders in the order in which they take turns.
+	Contenders []Contender
+	// Targets that this group shows.
+	Targets []Target
+	// Floor is the contender whose spread tells how much the machine disturbs; "" is the first.
+	Floor string
+}
+
+// Contender is one way to do the work.
+type Contender struct {
+	Name string
+	// Run does the work once: it prepares, starts the clock, works, and stops the clock.
+	Run func(ctx context.Context, stage *Stage) error
+}
+
+// Target is what is expected of one contender against another, or against a limit.
+type Target struct {
+	// Name of the target, which several may share.
+	Name string
+	// Ours and Other are the contenders. Without Other, Limit is what ours is compared with.
+	Ours, Other string
+	Limit       float64
+	// Metric that is compared. Defaults to the rate.
+	Metric Metric
+	// Lower says that less is better; then the ratio is the other's value by ours.
+	Lower bool
+	// AtLeast is the ratio expected.
+	AtLeast float64
+}
+
+// Verdict is what became of a target.
+type Verdict struct {
+	Target
+	OursValue, OtherValue float64
+	Ratio                 float64
+	OK                    bool
+}
+
+// Restrict returns the scenario with the targets of these names alone, and the contenders that they need. No names are
+// all of them. It reports false where nothing remains.
+func (s Scenario) Restrict(names []string) (Scenario, bool) {
+	if len(names) == 0 || slices.Contains(names, s.Name) {
+		return s, true
+	}
+	var targets []Target
+	needed := map[string]bool{s.Floor: true}
+	for _, target := range s.Targets {
+		if slices.Contains(names, target.Name) {
+			targets = append(targets, target)
+			needed[target.Ours], needed[target.Other] = true, true
+		}
+	}
+	var contenders []Contender
+	for _, contender := range s.Contenders {
+		if needed[contender.Name] {
+			contenders = append(contenders, contender)
+		}
+	}
+	s.Targets, s.Contenders = targets, contenders
+	return s, len(targets) > 0
+}
+
+// Judge compares the results with the targets.
+func (s Scenario) Judge(results []Series) []Verdict {
+	var verdicts []Verdict
+	for _, target := range s.Targets {
+		if target.Metric == "" {
+			target.Metric = Rate
+		}
+		ours, measured := of(results, target.Ours).Median(target.Metric)
+		other := target.Limit
+		if target.Other != "" {
+			var ok bool
+			other, ok = of(results, target.Other).Median(target.Metric)
+			measured = measured && ok
+		}
+		verdict := Verdict{Target: target, OursValue: ours, OtherValue: other}
+		switch {
+		case !measured:
+		case target.Lower && ours > 0:
+			verdict.Ratio = other / ours
+		case !target.Lower && other > 0:
+			verdict.Ratio = ours / other
+		}
+		verdict.OK = verdict.Ratio >= target.AtLeast
+		verdicts = append(verdicts, verdict)
+	}
+	return verdicts
+}
+
+// Noise is the spread of the floor.
+func (s Scenario) Noise(results []Series) float64 {
+	floor := s.Floor
+	if floor == "" {
+		floor = s.Contenders[0].Name
+	}
+	return of(results, floor).Spread(Rate)
+}
+
+func of(results []Series, contender string) Series {
+	for _, series := range results {
+		if series.Contender == contender {
+			return series
+		}
+	}
+	return Series{Contender: contender}
+}

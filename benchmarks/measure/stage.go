@@ -1,0 +1,184 @@
+package measure
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"runtime"
+	"time"
+)
+
+// Stage is what a contender works on: an empty schema, and a clock.
+type Stage struct {
+	// DSN leads to the schema, which is its search path.
+	DSN string
+	// Setup is a handle for what is not measured.
+	Setup *sql.DB
+	// DB is the handle of what is measured.
+	DB *sql.DB
+	// Wire counts what goes over DB; a contender with a driver of its own dials through it.
+	Wire *Wire
+	// Quick asks for less.
+	Quick bool
+
+	schema  string
+	admin   *sql.DB
+	profile *profile
+	before  counters
+	began   time.Time
+	sample  Sample
+}
+
+// counters are those of the whole server, or of this process.
+type counters struct {
+	wal, commits, statements, roundTrips int64
+	allocs                               uint64
+}
+
+// Scale returns full, or quick where a quick run is wanted.
+func (s *Stage) Scale(full, quick int) int {
+	if s.Quick {
+		return quick
+	}
+	return full
+}
+
+// Start begins the measurement.
+func (s *Stage) Start(ctx context.Context) error {
+	if err := s.Setup.Close(); err != nil {
+		return err
+	}
+	if err := s.waitGone(ctx, setupName); err != nil { // a connection that ends says what it did, which is not to be measured
+		return err
+	}
+	runtime.GC() // what came before is not this one's garbage
+	if err := s.profile.start(); err != nil {
+		return err
+	}
+	var err error
+	if s.before, err = s.read(ctx); err != nil {
+		return err
+	}
+	s.began = time.Now()
+	return nil
+}
+
+// Stop ends the measurement of so many messages.
+func (s *Stage) Stop(ctx context.Context, messages int) error {
+	elapsed := time.Since(s.began)
+	after, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	s.sample.Messages, s.sample.Elapsed = messages, elapsed
+	n := float64(messages)
+	s.Record(Rate, n/elapsed.Seconds())
+	s.Record(Statements, float64(after.statements-s.before.statements)/n)
+	s.Record(RoundTrips, float64(after.roundTrips-s.before.roundTrips)/n)
+	s.Record(WAL, float64(after.wal-s.before.wal)/n)
+	s.Record(Allocs, float64(after.allocs-s.before.allocs)/n)
+	return s.profile.stop()
+}
+
+// Record notes a value that the contender has measured by itself.
+func (s *Stage) Record(metric Metric, value float64) {
+	if s.sample.Values == nil {
+		s.sample.Values = map[Metric]float64{}
+	}
+	s.sample.Values[metric] = value
+}
+
+// read reads all counters. That of the transactions lags behind, until connections end.
+func (s *Stage) read(ctx context.Context) (counters, error) {
+	now := counters{statements: s.Wire.statements.Load(), roundTrips: s.Wire.roundTrips.Load()}
+	var err error
+	if now.commits, err = s.commitsSoFar(ctx); err != nil {
+		return now, err
+	}
+	const wal = `SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint`
+	if err := s.admin.QueryRowContext(ctx, wal).Scan(&now.wal); err != nil {
+		return now, fmt.Errorf("read the position of the WAL: %w", err)
+	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	now.allocs = memory.Mallocs
+	return now, nil
+}
+
+// commitsSoFar counts the transactions in the contenders' database, those that only read too; ours are in another one.
+func (s *Stage) commitsSoFar(ctx context.Context) (int64, error) {
+	const commits = `SELECT xact_commit FROM pg_stat_database WHERE datname = $1`
+	var n int64
+	if err := s.admin.QueryRowContext(ctx, commits, database).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count transactions: %w", err)
+	}
+	return n, nil
+}
+
+// finish closes the contender's handle and counts its transactions, which connections report when they end.
+func (s *Stage) finish(ctx context.Context) error {
+	if err := s.DB.Close(); err != nil {
+		return err
+	}
+	if err := s.waitGone(ctx, ""); err != nil {
+		return err
+	}
+	commits, err := s.commitsSoFar(ctx)
+	if err != nil {
+		return err
+	}
+	if s.sample.Messages > 0 {
+		s.Record(Commits, float64(commits-s.before.commits)/float64(s.sample.Messages))
+	}
+	return nil
+}
+
+// goneTimeout is what a server process may need to notice that its client has gone.
+const goneTimeout = 30 * time.Second
+
+// waitGone waits until nobody of that name is connected to the contenders' database; no name is everybody.
+func (s *Stage) waitGone(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
+	defer cancel()
+	const clients = `
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = $1 AND backend_type = 'client backend' AND ($2 = '' OR application_name = $2)`
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var n int
+		if err := s.admin.QueryRowContext(ctx, clients, database, name).Scan(&n); err != nil {
+			return fmt.Errorf("wait until connections have ended: %w", err)
+		}
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d connections stay open", n)
+		case <-tick.C:
+		}
+	}
+}
+
+// setupName is how the handle for what is not measured calls itself.
+const setupName = "setup"
+
+// address returns that of a schema of the contenders' database, for a client of that name.
+func address(server, schema, name string) (string, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return "", err
+	}
+	u.Path = "/" + database
+	query := u.Query()
+	if schema != "" {
+		query.Set("search_path", schema)
+	}
+	if name != "" {
+		query.Set("application_name", name)
+	}
+	u.RawQuery = query.Encode()
+	return u.String(), nil
+}

@@ -1,0 +1,99 @@
+package relay
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/lib/pq"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+)
+
+// floor drains an outbox of n messages as little as possible: it reads a page, publishes, and deletes what it has
+// published by a list of ids, with prepared statements. It knows no retry, no order of a key, no second process, and
+// misses what commits late.
+func floor(n int, to *sink, page int) func(context.Context, *measure.Stage) error {
+	return func(ctx context.Context, stage *measure.Stage) error {
+		if err := fillFloor(ctx, stage.Setup, n); err != nil {
+			return err
+		}
+		if err := stage.Start(ctx); err != nil {
+			return err
+		}
+		if err := drainByHand(ctx, stage.DB, to, page); err != nil {
+			return err
+		}
+		return stage.Stop(ctx, n)
+	}
+}
+
+func fillFloor(ctx context.Context, db *sql.DB, n int) error {
+	if _, err := db.ExecContext(ctx, floorTable); err != nil {
+		return err
+	}
+	return fill(n, func(batch ...*message.Message) error {
+		ids, metadata, payloads := make([]string, len(batch)), make([][]byte, len(batch)), make([][]byte, len(batch))
+		for i, msg := range batch {
+			ids[i], payloads[i] = msg.UUID, msg.Payload
+			var err error
+			if metadata[i], err = json.Marshal(msg.Metadata); err != nil {
+				return err
+			}
+		}
+		_, err := db.ExecContext(ctx, floorInsert, topic, pq.Array(ids), pq.Array(metadata), pq.Array(payloads))
+		return err
+	})
+}
+
+// drainByHand works until the table is empty.
+func drainByHand(ctx context.Context, db *sql.DB, to *sink, page int) error {
+	read, err := db.PrepareContext(ctx, floorRead)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = read.Close() }()
+	remove, err := db.PrepareContext(ctx, floorDelete)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = remove.Close() }()
+	after := int64(0)
+	for {
+		ids, err := publishPage(ctx, read, to, after, page)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		if _, err := remove.ExecContext(ctx, pq.Array(ids)); err != nil {
+			return err
+		}
+		after = ids[len(ids)-1]
+	}
+}
+
+func publishPage(ctx context.Context, read *sql.Stmt, to *sink, after int64, page int) (ids []int64, err error) {
+	rows, err := read.QueryContext(ctx, after, page)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var id int64
+		var topic, uuid string
+		var metadata, payload []byte
+		if err := rows.Scan(&id, &topic, &uuid, &metadata, &payload); err != nil {
+			return nil, err
+		}
+		msg := message.NewMessage(uuid, payload)
+		if err := json.Unmarshal(metadata, &msg.Metadata); err != nil {
+			return nil, err
+		}
+		if err := to.Publish(topic, msg); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}

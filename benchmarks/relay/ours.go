@@ -1,0 +1,60 @@
+package relay
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+)
+
+// ours drains an outbox of so many messages with a forwarder, until the sink has got what it wants.
+func ours(backlog int, to *sink, config forwarder.Config) func(context.Context, *measure.Stage) error {
+	return func(ctx context.Context, stage *measure.Stage) error {
+		if err := fillOurs(ctx, stage.Setup, backlog); err != nil {
+			return err
+		}
+		if err := stage.Start(ctx); err != nil {
+			return err
+		}
+		fwd, ended, err := startOurs(ctx, stage.DB, to, config)
+		if err != nil {
+			return err
+		}
+		if err := to.wait(ctx); err != nil {
+			return errors.Join(err, fwd.Close())
+		}
+		return errors.Join(stage.Stop(ctx, int(to.want)), fwd.Close(), <-ended)
+	}
+}
+
+// fillOurs makes the tables and writes n messages.
+func fillOurs(ctx context.Context, db *sql.DB, n int) error {
+	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
+		return err
+	}
+	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{
+		Dialect: postbox.PostgreSQL, AllowAutocommit: true, DisableNotify: true,
+	}, nil)
+	if err != nil {
+		return err
+	}
+	err = fill(n, func(batch ...*message.Message) error { return publisher.Publish(topic, batch...) })
+	return errors.Join(err, publisher.Close())
+}
+
+// startOurs starts a forwarder, whose end the channel tells.
+func startOurs(ctx context.Context, db *sql.DB, to message.Publisher, config forwarder.Config) (*forwarder.Forwarder, <-chan error, error) {
+	config.Dialect = postbox.PostgreSQL
+	fwd, err := forwarder.New(db, to, config, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- fwd.Run(ctx) }()
+	return fwd, ended, nil
+}

@@ -1,0 +1,40 @@
+package relay
+
+// The tables and statements of what is done by hand, and of the stand-in for oagudo/outbox.
+const (
+	floorTable = `
+CREATE TABLE outbox (
+	id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	topic      text NOT NULL,
+	message_id text NOT NULL,
+	metadata   bytea NOT NULL,
+	payload    bytea NOT NULL
+)`
+	floorInsert = `
+INSERT INTO outbox (topic, message_id, metadata, payload)
+SELECT $1, * FROM unnest($2::text[], $3::bytea[], $4::bytea[])`
+	floorRead   = `SELECT id, topic, message_id, metadata, payload FROM outbox WHERE id > $1 ORDER BY id LIMIT $2`
+	floorDelete = `DELETE FROM outbox WHERE id = ANY($1)`
+
+	// That library lets its users make the table; this is the one that its documentation proposes.
+	standInTable = `
+CREATE TABLE outbox (
+	id              uuid PRIMARY KEY,
+	created_at      timestamptz NOT NULL,
+	scheduled_at    timestamptz NOT NULL,
+	metadata        bytea,
+	payload         bytea NOT NULL,
+	times_attempted integer NOT NULL
+)`
+	standInIndexes = `
+CREATE INDEX outbox_created_at ON outbox (created_at);
+CREATE INDEX outbox_scheduled_at ON outbox (scheduled_at)`
+	standInInsert = `
+INSERT INTO outbox (id, created_at, scheduled_at, metadata, payload, times_attempted)
+SELECT id, now() + n * interval '1 microsecond', now(), metadata, payload, 0
+FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) WITH ORDINALITY AS r(id, metadata, payload, n)`
+	standInRead = `
+SELECT id, payload, created_at, scheduled_at, metadata, times_attempted
+FROM outbox WHERE scheduled_at <= now() ORDER BY created_at LIMIT $1`
+	standInDelete = `DELETE FROM outbox WHERE id IN (`
+)

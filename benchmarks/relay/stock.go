@@ -1,0 +1,77 @@
+package relay
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	stockforwarder "github.com/ThreeDotsLabs/watermill/components/forwarder"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+)
+
+// stockTopic is where Watermill's forwarder keeps messages.
+const stockTopic = "forwarder"
+
+// stock drains an outbox of n messages with Watermill's components/forwarder on watermill-sql. A batch size of 0 is its
+// default.
+func stock(n int, to *sink, batchSize int) func(context.Context, *measure.Stage) error {
+	return func(ctx context.Context, stage *measure.Stage) error {
+		if err := fillStock(stage.Setup, n); err != nil {
+			return err
+		}
+		if err := stage.Start(ctx); err != nil {
+			return err
+		}
+		fwd, ended, err := startStock(ctx, stage.DB, to, batchSize)
+		if err != nil {
+			return err
+		}
+		if err := to.wait(ctx); err != nil {
+			return errors.Join(err, fwd.Close())
+		}
+		return errors.Join(stage.Stop(ctx, n), fwd.Close(), <-ended)
+	}
+}
+
+// fillStock makes the tables and writes n messages in Watermill's envelope.
+func fillStock(db *sql.DB, n int) error {
+	publisher, err := newStockPublisher(db)
+	if err != nil {
+		return err
+	}
+	err = fill(n, func(batch ...*message.Message) error { return publisher.Publish(topic, batch...) })
+	return errors.Join(err, publisher.Close())
+}
+
+func newStockPublisher(db *sql.DB) (message.Publisher, error) {
+	inner, err := wmsql.NewPublisher(db, wmsql.PublisherConfig{
+		SchemaAdapter: wmsql.DefaultPostgreSQLSchema{}, AutoInitializeSchema: true,
+	}, watermill.NopLogger{})
+	if err != nil {
+		return nil, err
+	}
+	return stockforwarder.NewPublisher(inner, stockforwarder.PublisherConfig{ForwarderTopic: stockTopic}), nil
+}
+
+// startStock starts a forwarder, whose end the channel tells.
+func startStock(ctx context.Context, db *sql.DB, to message.Publisher, batchSize int) (*stockforwarder.Forwarder, <-chan error, error) {
+	subscriber, err := wmsql.NewSubscriber(db, wmsql.SubscriberConfig{
+		SchemaAdapter:    wmsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batchSize},
+		OffsetsAdapter:   wmsql.DefaultPostgreSQLOffsetsAdapter{},
+		InitializeSchema: true,
+	}, watermill.NopLogger{})
+	if err != nil {
+		return nil, nil, err
+	}
+	fwd, err := stockforwarder.NewForwarder(subscriber, to, watermill.NopLogger{}, stockforwarder.Config{ForwarderTopic: stockTopic})
+	if err != nil {
+		return nil, nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- fwd.Run(ctx) }()
+	return fwd, ended, nil
+}

@@ -1,0 +1,92 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+)
+
+// Settings of the tuned contenders, each its best.
+const (
+	tunedPage    = 1000 // ours, the floor's, and the stand-in's
+	tunedBatch   = 100
+	tunedWorkers = 4
+	stockPage    = 5000
+)
+
+var tuned = forwarder.Config{PageSize: tunedPage, BatchSize: tunedBatch, Concurrency: tunedWorkers}
+
+// Throughput drains a backlog into a publisher that does nothing.
+func Throughput() measure.Scenario {
+	backlog := func(stage *measure.Stage) int { return stage.Scale(50_000, 10_000) }
+	into := func(run func(n int, to *sink) func(context.Context, *measure.Stage) error) func(context.Context, *measure.Stage) error {
+		return func(ctx context.Context, stage *measure.Stage) error {
+			n := backlog(stage)
+			return run(n, newSink(n, 0))(ctx, stage)
+		}
+	}
+	type run = func(context.Context, *measure.Stage) error
+	return measure.Scenario{
+		Name:  "relay",
+		About: "drain 50,000 messages of 256 bytes and 1,000 keys into a publisher that does nothing",
+		Floor: "by-hand",
+		Contenders: []measure.Contender{
+			{Name: "ours", Run: into(func(n int, to *sink) run { return ours(n, to, forwarder.Config{}) })},
+			{Name: "watermill", Run: into(func(n int, to *sink) run { return stock(n, to, 0) })},
+			{Name: "ours-tuned", Run: into(func(n int, to *sink) run { return ours(n, to, tuned) })},
+			{Name: "watermill-5000", Run: into(func(n int, to *sink) run { return stock(n, to, stockPage) })},
+			{Name: "oagudo-stand-in", Run: into(func(n int, to *sink) run { return standIn(n, to, tunedPage) })},
+			{Name: "by-hand", Run: into(func(n int, to *sink) run { return floor(n, to, tunedPage) })},
+		},
+		Targets: []measure.Target{
+			{Name: "relay-default", Ours: "ours", Other: "watermill", AtLeast: 15},
+			{Name: "relay-tuned", Ours: "ours-tuned", Other: "watermill-5000", AtLeast: 3},
+			{Name: "relay-tuned", Ours: "ours-tuned", Other: "oagudo-stand-in", AtLeast: 1.2},
+			{Name: "relay-floor", Ours: "ours-tuned", Other: "by-hand", AtLeast: 0.6},
+			{Name: "wal", Ours: "ours", Limit: 65, Metric: measure.WAL, Lower: true, AtLeast: 1},
+		},
+	}
+}
+
+// SlowBroker drains into a publisher that takes 5 ms a call.
+func SlowBroker() measure.Scenario {
+	const takes = 5 * time.Millisecond
+	return measure.Scenario{
+		Name:  "relay-slow-broker",
+		About: "drain into a publisher that takes 5 ms, 1,000 keys; Watermill's forwarder fewer messages, since it sends one at a time",
+		Floor: "watermill",
+		Contenders: []measure.Contender{
+			{Name: "ours", Run: func(ctx context.Context, stage *measure.Stage) error {
+				n := stage.Scale(20_000, 5_000)
+				return ours(n, newSink(n, takes), forwarder.Config{})(ctx, stage)
+			}},
+			{Name: "watermill", Run: func(ctx context.Context, stage *measure.Stage) error {
+				n := stage.Scale(400, 200)
+				return stock(n, newSink(n, takes), 0)(ctx, stage)
+			}},
+		},
+		Targets: []measure.Target{{Name: "relay-slow-broker", Ours: "ours", Other: "watermill", AtLeast: 50}},
+	}
+}
+
+// Backlog drains the same number of messages from a short outbox and from a long one.
+func Backlog() measure.Scenario {
+	drainFrom := func(full, quick int) func(context.Context, *measure.Stage) error {
+		return func(ctx context.Context, stage *measure.Stage) error {
+			n := stage.Scale(20_000, 10_000)
+			return ours(stage.Scale(full, quick), newSink(n, 0), forwarder.Config{})(ctx, stage)
+		}
+	}
+	return measure.Scenario{
+		Name:  "relay-backlog",
+		About: "the first 20,000 messages of an outbox of 1,000,000 and of one of 20,000",
+		Floor: "short",
+		Contenders: []measure.Contender{
+			{Name: "long", Run: drainFrom(1_000_000, 200_000)},
+			{Name: "short", Run: drainFrom(20_000, 10_000)},
+		},
+		Targets: []measure.Target{{Name: "relay-backlog", Ours: "long", Other: "short", AtLeast: 0.85}},
+	}
+}

@@ -1,0 +1,15 @@
+package main
+
+import (
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/benchmarks/relay"
+)
+
+// scenarios in the order in which they run.
+func scenarios() []measure.Scenario {
+	return []measure.Scenario{
+		relay.Throughput(),
+		relay.SlowBroker(),
+		relay.Backlog(),
+	}
+}

@@ -26,7 +26,8 @@ const (
 	Saw Kind = "saw"
 	// Applied is written after the transaction of the handler committed.
 	Applied Kind = "applied"
-	// Failed is written when a handler returns an error, or panics.
+	// Failed is written when a handler returns an error, or panics. A batch that fails is handled in halves until the
+	// culprit is alone: it is written then only, when the failure is an attempt.
 	Failed Kind = "failed"
 	// Duplicate is written when a consumer's inbox let a delivery go without running the handler to a commit: the
 	// message had its effect before, or is a dead letter.

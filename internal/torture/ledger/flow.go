@@ -12,7 +12,13 @@ const (
 	Receipts = "receipts"
 	// Statements are emitted by the consumer of payments and go to Kafka.
 	Statements = "statements"
+	// Nowhere is a topic of RabbitMQ that no queue is bound to, and no flow has: each of its messages becomes a dead
+	// letter of the outbox.
+	Nowhere = "nowhere"
 )
+
+// OutboxAttempts is how often publishing a message may fail for a reason that is not an outage.
+const OutboxAttempts = 4
 
 // Broker is where a topic lives.
 type Broker string

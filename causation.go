@@ -49,7 +49,7 @@ func CausationOf(msg *message.Message, hop Hop) (Causation, error) {
 	causation.handled.path = msg.Metadata.Get(CausationPath)
 	var err error
 	if causation.Path, err = decodePath(causation.handled.path); err != nil {
-		return Causation{}, Permanent(fmt.Errorf("metadata %s %.200q is not a causation path: %w", CausationPath, causation.handled.path, err))
+		return Causation{}, Permanent(fmt.Errorf("metadata %s is not a causation path: %w", CausationPath, err))
 	}
 	causation.Path = append(causation.Path, hop)
 	return causation, nil
@@ -101,7 +101,8 @@ func encodePath(path []Hop) string {
 	return string(text)
 }
 
-// decodePath reads what encodePath wrote, or somebody else in the same format.
+// decodePath reads what encodePath wrote, or somebody else in the same format. What it cannot read stays out of its
+// errors, since whoever wrote the metadata may have written anything.
 func decodePath(text string) ([]Hop, error) {
 	if text == "" {
 		return nil, nil
@@ -117,13 +118,13 @@ func decodePath(text string) ([]Hop, error) {
 	for i, hop := range hops {
 		module, eventType, found := strings.Cut(hop, "/")
 		if !found || strings.Contains(eventType, "/") {
-			return nil, fmt.Errorf("hop %.200q is not module/event type", hop)
+			return nil, fmt.Errorf("hop %d is not module/event type", i+1)
 		}
 		var moduleErr, typeErr error
 		path[i].Module, moduleErr = url.PathUnescape(module)
 		path[i].EventType, typeErr = url.PathUnescape(eventType)
 		if err := errors.Join(moduleErr, typeErr); err != nil {
-			return nil, fmt.Errorf("hop %.200q: %w", hop, err)
+			return nil, fmt.Errorf("hop %d: a %% is not followed by two hexadecimal digits", i+1)
 		}
 	}
 	return path, nil

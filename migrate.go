@@ -83,7 +83,7 @@ func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, fi
 		_, err = provider.Up(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("migrate tables %q: %w", statements.Names.Table("*"), err)
+		return fmt.Errorf("migrate tables %q: %w", statements.Names.Table("*"), dialect.HideAddress(err))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package forwarder
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -33,6 +34,12 @@ func validateOutbox(d postbox.Dialect, tables postbox.Tables, outbox string, lan
 	_, err := spool.StatementsFor(d, tables)
 	if len(outbox) > maxOutboxName {
 		err = errors.Join(err, fmt.Errorf("outbox %q: the name has more than %d bytes", outbox, maxOutboxName))
+	}
+	if nameErr := spool.CheckName(outbox); nameErr != nil {
+		err = errors.Join(err, fmt.Errorf("outbox %w", nameErr))
+	}
+	if strings.HasPrefix(outbox, spool.QueuePrefix) {
+		err = errors.Join(err, fmt.Errorf("outbox %q: names that begin with %q are those of an inbox's queues", outbox, spool.QueuePrefix))
 	}
 	if lanes < 1 || lanes > spool.MaxLanes {
 		err = errors.Join(err, fmt.Errorf("lanes: %d is not between 1 and %d", lanes, spool.MaxLanes))

@@ -270,7 +270,7 @@ func troubleOf(err error) trouble {
 // back may be another one.
 func (t *transfer) failed(err error) {
 	t.registered, t.more, t.position = false, true, position{}
-	kind := troubleOf(err)
+	kind, err := troubleOf(err), dialect.HideAddress(err)
 	if kind == t.trouble {
 		t.logger.Debug("Postbox still cannot take over from a source: "+err.Error(), nil)
 		return

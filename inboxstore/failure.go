@@ -51,7 +51,8 @@ func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attemp
 }
 
 // Bury moves a message to the dead letters and claims it, so that it is not tried again until an operator says
-// so. It does nothing where the message has been claimed meanwhile.
+// so. It does nothing where the message has been claimed meanwhile. Of a consumer or topic that is no text, or has more
+// than 255 bytes, the letter keeps what its columns can hold.
 func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempts int, cause error) error {
 	metadata, err := spool.EncodeMetadata(msg.Metadata)
 	if err != nil {
@@ -72,8 +73,8 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 		if err != nil || claimed == 0 {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, s.statements.InsertDeadLetter, claim, nil, key.Consumer, key.Topic, []byte(key.MessageID),
-			orderingKey, hash, []byte(payload), metadata, attempts, spool.ErrorText(cause))
+		_, err = tx.ExecContext(ctx, s.statements.InsertDeadLetter, claim, nil, spool.NameText(key.Consumer), spool.NameText(key.Topic),
+			[]byte(key.MessageID), orderingKey, hash, []byte(payload), metadata, attempts, spool.ErrorText(cause))
 		return err
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ func (s *Store) PendingQueues(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("list queues: %w: %w", ErrNoTables, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list queues: %w", err)
+		return nil, fmt.Errorf("list queues: %w", dialect.HideAddress(err))
 	}
 	defer func() { _ = rows.Close() }()
 	var queues []string

@@ -30,7 +30,7 @@ type storeError struct{ error }
 func (s *Store) transact(wait, live context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	conn, err := s.db.Conn(wait)
 	if err != nil {
-		return fmt.Errorf("inbox: connect: %w", err)
+		return fmt.Errorf("inbox: connect: %w", dialect.HideAddress(err))
 	}
 	defer func() { _ = conn.Close() }()
 	tx, err := conn.BeginTx(live, s.config.TxOptions)

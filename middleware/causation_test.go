@@ -195,7 +195,7 @@ func TestCausation_path_that_cannot_be_read_is_dead_at_once(t *testing.T) {
 	require.NoError(t, err)
 	effects, _, dead := counts(t, database)
 	require.Equal(t, []int{0, 1}, []int{effects, dead})
-	require.Equal(t, 1, database.Count(t, `SELECT COUNT(*) FROM postbox_dead_letters WHERE error LIKE '%causation_path "orders > payments"%'`))
+	require.Equal(t, 1, database.Count(t, `SELECT COUNT(*) FROM postbox_dead_letters WHERE error LIKE '%causation_path is not a causation path%'`))
 }
 
 func TestCausation_is_in_the_context_while_the_handler_runs(t *testing.T) {

@@ -74,7 +74,7 @@ func validatePublishing(p amqp091.Publishing) error {
 	}
 	for _, property := range properties(p) {
 		if len(property) > shortString {
-			return fmt.Errorf("property %.40q… has more than %d bytes", property, shortString)
+			return fmt.Errorf("a property has %d bytes, more than %d", len(property), shortString)
 		}
 	}
 	return p.Headers.Validate()

@@ -88,14 +88,22 @@ func validate(config amqp.Config) error {
 	if config.TopologyBuilder == nil {
 		problems = append(problems, errors.New("missing TopologyBuilder"))
 	}
-	if _, err := amqp091.ParseURI(config.Connection.AmqpURI); err != nil {
-		var withPassword *url.Error // its text has the whole address in it
-		if errors.As(err, &withPassword) {
-			err = withPassword.Err
-		}
-		problems = append(problems, fmt.Errorf("Connection.AmqpURI: %w", err))
-	}
+	problems = append(problems, validateURI(config.Connection.AmqpURI))
 	return errors.Join(problems...)
+}
+
+// validateURI keeps the address, which has a password in it, out of the error: that of url.Parse has all of it, and the
+// cause of that one the part that it takes for the port.
+func validateURI(uri string) error {
+	_, err := amqp091.ParseURI(uri)
+	var withPassword *url.Error
+	switch {
+	case errors.As(err, &withPassword):
+		return errors.New("Connection.AmqpURI: it is no URL: check its port, and write %xx for the special characters of a password")
+	case err != nil:
+		return fmt.Errorf("Connection.AmqpURI: %w", err)
+	}
+	return nil
 }
 
 // Publish sends the messages to the topic's exchange, or queue, and waits for the confirms. The exchange is

@@ -15,6 +15,9 @@ import (
 // It connects to RabbitMQ for as long as it takes, at most about 30 seconds where nothing answers, and
 // returns the first error.
 func EnsureTopology(config amqp.Config, topics ...string) error {
+	if err := validateURI(config.Connection.AmqpURI); err != nil {
+		return fmt.Errorf("connect to declare the topology: %w", err)
+	}
 	subscriber, err := amqp.NewSubscriber(config, watermill.NopLogger{})
 	if err != nil {
 		return fmt.Errorf("connect to declare the topology: %w", err)

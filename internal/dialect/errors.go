@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"errors"
+	"net/url"
 	"reflect"
 )
 
@@ -82,6 +83,18 @@ func classifySQLite(code int) ErrorKind {
 		return Unavailable
 	}
 	return Other
+}
+
+var errAddress = errors.New("the address of the database is no URL: check its port, and write %xx for the special characters of a password")
+
+// HideAddress takes the text out of an error of the driver that has the whole address of the database in it, password
+// and all: lib/pq reads an address that is a URL when it connects, and cites one that cannot be read.
+func HideAddress(err error) error {
+	var address *url.Error
+	if errors.As(err, &address) && address.Op == "parse" {
+		return errAddress
+	}
+	return err
 }
 
 // mysqlNumber finds the error number of go-sql-driver's MySQLError in the chain. The driver offers no method

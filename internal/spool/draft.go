@@ -25,8 +25,8 @@ type Draft struct {
 func (d *Draft) SetDelay(metadata message.Metadata) error {
 	if text := metadata.Get(delay.DelayedForKey); text != "" {
 		duration, err := time.ParseDuration(text)
-		if err != nil {
-			return fmt.Errorf("metadata %s: %w", delay.DelayedForKey, err)
+		if err != nil { // whose text has that of the metadata in it
+			return fmt.Errorf("metadata %s is no duration such as 1m30s", delay.DelayedForKey)
 		}
 		d.Delay = max(duration, 0)
 		return nil
@@ -34,7 +34,7 @@ func (d *Draft) SetDelay(metadata message.Metadata) error {
 	if text := metadata.Get(delay.DelayedUntilKey); text != "" {
 		until, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return fmt.Errorf("metadata %s: %w", delay.DelayedUntilKey, err)
+			return fmt.Errorf("metadata %s is no time such as 2006-01-02T15:04:05Z", delay.DelayedUntilKey)
 		}
 		d.Due = until
 	}

@@ -176,4 +176,4 @@ func (d *Drainer) invite(ctx context.Context) error {
 }
 
 // isConfiguration says whether an error of opening a spool stays until somebody changes the configuration.
-func isConfiguration(err error) bool { return errors.Is(err, ErrLanes) }
+func isConfiguration(err error) bool { return errors.Is(err, ErrLanes) || errors.Is(err, ErrName) }

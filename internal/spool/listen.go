@@ -7,6 +7,8 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // Pauses between two tries of lib/pq to connect again.
@@ -31,7 +33,7 @@ func (d *Drainer) Listen(ctx context.Context, dsn string) {
 	defer func() { _ = listener.Close() }()
 	go func() { // Listen waits for the first connection, and ends with Close
 		if err := listener.Listen(d.spool.Channel()); err != nil {
-			d.logger.Debug("Postbox does not LISTEN", watermill.LogFields{"err": err.Error()})
+			d.logger.Debug("Postbox does not LISTEN", watermill.LogFields{"err": errorText(err)})
 		}
 	}()
 	for {
@@ -48,5 +50,5 @@ func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return dialect.HideAddress(err).Error()
 }

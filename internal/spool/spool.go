@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -43,6 +45,30 @@ type Spool struct {
 // ErrLanes is returned where a spool has another number of lanes than the configuration says.
 var ErrLanes = errors.New("number of lanes differs from the stored one")
 
+// maxName is what the name of a spool may have in bytes, on every database.
+const maxName = 255
+
+// ErrName is returned for a spool whose name not every database can store. MySQL would cut some off without a word.
+var ErrName = errors.New("a name has at most 255 bytes and is UTF-8 text without NUL")
+
+// CheckName returns [ErrName] unless the name can be stored.
+func CheckName(name string) error {
+	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return fmt.Errorf("%.60q: %w", name, ErrName)
+	}
+	return nil
+}
+
+// NameText makes a name of somebody else's fit for a column of names, for people to read: what is no text in it is
+// replaced, and the end of a long one cut off.
+func NameText(name string) string {
+	text := strings.ReplaceAll(strings.ToValidUTF8(name, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) > maxName {
+		text = strings.ToValidUTF8(text[:maxName], "")
+	}
+	return text
+}
+
 // New describes a spool; [Spool.Open] finds it in the database.
 func New(statements *dialect.Statements, name string, lanes int) *Spool {
 	return &Spool{
@@ -67,11 +93,15 @@ func (s *Spool) Channel() string {
 }
 
 // Open finds the spool, or registers it with its number of lanes, and returns its id. It fails with
-// [ErrLanes] where the spool is stored with another number of lanes: the same key would live in two of them.
+// [ErrName] where the name cannot be stored, and with [ErrLanes] where the spool is stored with another number of lanes:
+// the same key would live in two of them.
 // Inside a transaction that registers it the id is not remembered, since the transaction may roll back.
 func (s *Spool) Open(ctx context.Context, db Executor) (int64, error) {
 	if id := s.openedID(); id != 0 {
 		return id, nil
+	}
+	if err := CheckName(s.name); err != nil {
+		return 0, s.openError(err)
 	}
 	id, lanes, err := s.find(ctx, db, s.statements.FindSpool)
 	registered := false
@@ -112,7 +142,7 @@ func (s *Spool) openError(err error) error {
 	if dialect.Classify(err) == dialect.MissingTable {
 		return fmt.Errorf("open spool %q: the tables are not there, call postbox.Migrate first: %w", s.name, err)
 	}
-	return fmt.Errorf("open spool %q: %w", s.name, err)
+	return fmt.Errorf("open spool %q: %w", s.name, dialect.HideAddress(err))
 }
 
 // laneOf returns the lane of a message: that of its key, or, without one, any lane in turn.

@@ -36,7 +36,7 @@ func InTx(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn fu
 func once(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return err
+		return dialect.HideAddress(err)
 	}
 	defer func() { _ = conn.Close() }()
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: statements.Isolation})

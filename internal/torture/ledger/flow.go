@@ -12,8 +12,8 @@ const (
 	Receipts = "receipts"
 	// Statements are emitted by the consumer of payments and go to Kafka.
 	Statements = "statements"
-	// Nowhere is a topic of RabbitMQ that no queue is bound to, and no flow has: each of its messages becomes a dead
-	// letter of the outbox.
+	// Nowhere is a topic whose messages the forwarders' publisher refuses, and that no flow has: each of them becomes a
+	// dead letter of the outbox.
 	Nowhere = "nowhere"
 )
 

@@ -129,3 +129,55 @@ func (e Effect) Write(ctx context.Context, tx *sql.Tx) error {
 	}
 	return nil
 }
+
+// staleClaims are claims of long ago that a run begins with, so that there is something to purge. They are more than
+// one step of a purge takes.
+const staleClaims = 20_000
+
+// AddStaleClaims writes them.
+func AddStaleClaims(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, `
+		INSERT INTO postbox_claims (claimed_at, claim_key)
+		SELECT 1, decode(md5(n::text) || md5('claim' || n), 'hex') FROM generate_series(1, $1) AS n`, staleClaims)
+	if err != nil {
+		return fmt.Errorf("write stale claims: %w", err)
+	}
+	return nil
+}
+
+// Waiting returns the messages that a flow has not handled yet, dead ones among them.
+func Waiting(ctx context.Context, db *sql.DB, flow Flow) ([]string, error) {
+	return messages(ctx, db, `
+		SELECT message_id FROM torture_intents WHERE topic = $1
+		EXCEPT SELECT message_id FROM torture_effects WHERE consumer = $2`, flow.Topic, flow.Consumer)
+}
+
+// Intents counts the messages there are.
+func Intents(ctx context.Context, db *sql.DB) (n int, err error) {
+	err = db.QueryRowContext(ctx, "SELECT count(*) FROM torture_intents").Scan(&n)
+	return n, err
+}
+
+// Effects counts what handlers have done.
+func Effects(ctx context.Context, db *sql.DB) (n int, err error) {
+	err = db.QueryRowContext(ctx, "SELECT count(*) FROM torture_effects").Scan(&n)
+	return n, err
+}
+
+// messages returns the ids that a query selects.
+func messages(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var ids []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}

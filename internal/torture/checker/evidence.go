@@ -1,0 +1,139 @@
+package checker
+
+import (
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/torture/history"
+	"github.com/postbox-go/watermill-postbox/internal/torture/ledger"
+)
+
+// Evidence is all that a run is judged by.
+type Evidence struct {
+	// Flows are the consumers there were.
+	Flows []ledger.Flow
+	// Records are those of all processes, each process's in the order in which it wrote them.
+	Records []history.Record
+	// Database is what was found after the run.
+	Database Database
+	// OutboxKept says that the outbox kept all that it ever published.
+	OutboxKept bool
+	// CaughtUp is how long after the last fault was healed nothing waited any more, or [NeverCaughtUp].
+	CaughtUp time.Duration
+	// Memory is what the processes occupied now and then.
+	Memory []Sample
+	// Skew is how far the clock of a process, named without its incarnation, is ahead of the others. It is for
+	// telling the story in its order alone.
+	Skew   map[string]time.Duration
+	Bounds Bounds
+}
+
+// NeverCaughtUp is the [Evidence.CaughtUp] of a run that did not in the time it had.
+const NeverCaughtUp time.Duration = -1
+
+// Bounds are what the run has to keep to. The zero value of one bounds nothing.
+type Bounds struct {
+	// CatchUp is how long after the end of the faults everything has to be through.
+	CatchUp time.Duration
+	// Memory is how many bytes a process may occupy.
+	Memory int64
+	// Clock is how far a time that Postbox stored may be outside the run, by the database's clock: more than a
+	// transaction and a retry may take, and much less than the clocks of the processes are off.
+	Clock time.Duration
+}
+
+// Sample is what a process occupied at one instant.
+type Sample struct {
+	Process string
+	At      time.Time
+	Bytes   int64
+}
+
+// Database is what stands in the tables of the run and of Postbox. All times are of the database's clock.
+type Database struct {
+	// ReadAt is when it was read.
+	ReadAt  time.Time
+	Intents []Intent
+	Effects []Effect
+	// Leases are the changes of holders and tokens, in their order.
+	Leases   []Lease
+	Pending  []Pending
+	Letters  []Letter
+	Failures []Failure
+	// Kept are messages that are done, of queues that keep them.
+	Kept []Kept
+	// OldestClaim and NewestClaim are zero where there are no claims.
+	OldestClaim, NewestClaim time.Time
+}
+
+// Intent is a row of torture_intents.
+type Intent struct {
+	ledger.Intent
+	ID int64
+	At time.Time
+}
+
+// Effect is a row of torture_effects.
+type Effect struct {
+	ledger.Effect
+	ID int64
+	At time.Time
+}
+
+// Lease is a change of a lane's holder or token.
+type Lease struct {
+	ID     int64
+	Spool  string
+	Lane   int
+	Token  int64
+	Holder string // "" when the lane was handed back
+	// Until is how long the lane is held from now on, Before how long it was; zero for not at all.
+	Until, Before, At time.Time
+}
+
+// Pending is a message that stands in the outbox or in a queue.
+type Pending struct {
+	ID       int64
+	Queue    string // "" for the outbox
+	Topic    string
+	Message  string
+	Key      string
+	Attempts int
+	State    int
+	Created  time.Time
+	// Available is when it is due, zero for a message that waits for an operator.
+	Available time.Time
+}
+
+// Letter is a dead letter. Resolved ones count: the message is dead all the same.
+type Letter struct {
+	ID int64
+	// Consumer is the consumer or the queue where it died, "" for the outbox.
+	Consumer string
+	Topic    string
+	Message  string
+	Key      string
+	Attempts int
+	Error    string
+	Subject  string
+	Created  time.Time
+	Died     time.Time
+}
+
+// Failure is an entry of a failure history. Attempt 0 is what an operator did.
+type Failure struct {
+	ID      int64
+	Subject string
+	Attempt int
+	At      time.Time
+	Error   string
+	Process string
+}
+
+// Kept is a message that is done.
+type Kept struct {
+	ID      int64
+	Queue   string // "" for the outbox
+	Message string
+	Created time.Time
+	Done    time.Time
+}

@@ -102,10 +102,11 @@ func (m *Message) decode(payload, metadata []byte) {
 	m.Metadata, m.broken = DecodeMetadata(metadata)
 }
 
-// loadPayload reads what fetch left out because of its size. It reports false where the message is gone.
-func (d *Drainer) loadPayload(ctx context.Context, m *Message) (bool, error) {
+// loadPayload reads what fetch left out because of its size, or what was unloaded since. It reports false where the
+// message is gone.
+func (d *Drainer) loadPayload(ctx context.Context, db Executor, m *Message) (bool, error) {
 	var payload, metadata []byte
-	err := d.db.QueryRowContext(ctx, d.spool.statements.LoadPayload, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID).
+	err := db.QueryRowContext(ctx, d.spool.statements.LoadPayload, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID).
 		Scan(&payload, &metadata)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil

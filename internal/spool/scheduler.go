@@ -173,13 +173,20 @@ func (s *scheduler) take() []*entry {
 	return nil
 }
 
+// maxBatchBytes bounds the payloads that a batch has in memory, if it is more than one message.
+const maxBatchBytes = maxAppendBytes
+
 // batch takes messages of the topic whose turn it is.
 func (s *scheduler) batch() []*entry {
 	t := s.turns[0]
 	s.turns = s.turns[1:]
 	var batch []*entry
+	size := 0
 	for len(t.ready) > 0 && len(batch) < s.batchSize {
 		q := t.ready[0]
+		if len(batch) > 0 && len(q.entries) > 0 && size+q.entries[0].message.size > maxBatchBytes {
+			break
+		}
 		if len(q.entries) > 0 && q.entries[0].message.accused() && q.entries[0].message.Topic == t.name {
 			if batch == nil {
 				batch = s.accusedBatch(t)
@@ -196,7 +203,10 @@ func (s *scheduler) batch() []*entry {
 			continue
 		}
 		for len(q.entries) > 0 && len(batch) < s.batchSize && q.entries[0].message.Topic == t.name && !q.entries[0].message.accused() {
-			batch = append(batch, q.entries[0])
+			if len(batch) > 0 && size+q.entries[0].message.size > maxBatchBytes {
+				break
+			}
+			batch, size = append(batch, q.entries[0]), size+q.entries[0].message.size
 			q.entries = q.entries[1:]
 			q.running = true
 		}

@@ -39,6 +39,29 @@ func TestScheduler_topics_take_turns(t *testing.T) {
 	require.Equal(t, []int64{3}, ids(s.take()))
 }
 
+// However many messages a batch may have, their payloads are loaded together.
+func TestScheduler_batch_of_large_messages_is_bounded_in_bytes_G8(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]int64{"without a key": 0, "of one key": 9} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := ready(100)
+			var messages []*Message
+			for id, size := range []int{maxBatchBytes / 2, maxBatchBytes / 2, 1, 4 * maxBatchBytes, 1, maxBatchBytes - 1, 1} {
+				m := stored(int64(id+1), "a", key)
+				m.size = size
+				messages = append(messages, m)
+			}
+			s.load(messages)
+			for _, want := range [][]int64{{1, 2}, {3}, {4}, {5, 6}, {7}} {
+				batch := s.take()
+				require.Equal(t, want, ids(batch))
+				s.finish(batch, make([]Outcome, len(batch)))
+			}
+		})
+	}
+}
+
 func TestScheduler_late_committer_goes_before_what_was_read_earlier(t *testing.T) {
 	t.Parallel()
 	s := ready(1)

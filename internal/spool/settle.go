@@ -190,6 +190,11 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 		return err
 	}
 	if d.config.Buried != nil {
+		if !m.loaded { // it is large, see unload
+			if _, err := d.loadPayload(ctx, tx, m); err != nil {
+				return err
+			}
+		}
 		if err := d.config.Buried(ctx, m, m.Attempts+1, e.outcome.Err); err != nil {
 			return fmt.Errorf("tell of the death of message %d: %w", m.Ref.ID, err)
 		}

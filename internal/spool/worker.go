@@ -16,7 +16,18 @@ func (d *Drainer) work(ctx context.Context) {
 		if batch == nil {
 			return
 		}
-		d.scheduler.finish(batch, d.stay(d.handle(ctx, batch)))
+		outcomes := d.stay(d.handle(ctx, batch))
+		d.unload(batch)
+		d.scheduler.finish(batch, outcomes)
+	}
+}
+
+// unload lets go of large payloads: a settlement that takes long has up to two pages of messages wait for it.
+func (d *Drainer) unload(batch []*entry) {
+	for _, e := range batch {
+		if m := e.message; m.size > d.configured.InlineBytes {
+			m.Payload, m.Metadata, m.loaded = nil, nil, false
+		}
 	}
 }
 
@@ -76,7 +87,7 @@ func (d *Drainer) prepare(ctx context.Context, m *Message) (outcome Outcome, fit
 		}
 	}
 	if !m.loaded {
-		found, err := d.loadPayload(ctx, m)
+		found, err := d.loadPayload(ctx, d.db, m)
 		if err != nil {
 			return Outcome{Verdict: Postpone, Err: err}, false
 		}

@@ -36,14 +36,30 @@ func Prepare(ctx context.Context, server string) error {
 }
 
 // Rounds lets the contenders take turns: A B C A B C …
-func (s Scenario) Rounds(ctx context.Context, options Options) ([]Series, error) {
-	results := make([]Series, len(s.Contenders))
+func (s Scenario) Rounds(ctx context.Context, options Options) (results []Series, err error) {
+	if s.MaxRounds > 0 {
+		options.Rounds = min(options.Rounds, s.MaxRounds)
+	}
+	if s.Shared != nil {
+		stage := s.stage("shared", options)
+		if err := stage.open(ctx, options.Server, true); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, stage.close(context.WithoutCancel(ctx), true)) }()
+		if err := s.Shared(ctx, stage); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		if err := stage.Setup.Close(); err != nil {
+			return nil, err
+		}
+	}
+	results = make([]Series, len(s.Contenders))
 	for i, contender := range s.Contenders {
 		results[i].Contender = contender.Name
 	}
 	for round := range options.Rounds {
 		for i, contender := range s.Contenders {
-			sample, err := s.turn(ctx, contender, round, options)
+			sample, err := s.turn(ctx, contender, round+1, options)
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s, round %d: %w", s.Name, contender.Name, round+1, err)
 			}
@@ -54,29 +70,40 @@ func (s Scenario) Rounds(ctx context.Context, options Options) ([]Series, error)
 	return results, nil
 }
 
-// turn is one run of one contender, in a schema of its own.
+// turn is one run of one contender.
 func (s Scenario) turn(ctx context.Context, contender Contender, round int, options Options) (sample Sample, err error) {
-	stage := &Stage{Wire: &Wire{}, Quick: options.Quick}
-	stage.schema = strings.ReplaceAll(fmt.Sprintf("%s_%s_%d", s.Name, contender.Name, round+1), "-", "_")
+	name := fmt.Sprintf("%s_%d", contender.Name, round)
+	stage := s.stage(name, options)
 	if options.CPUProfiles+options.MemoryProfiles != "" {
 		stage.profile = &profile{cpuFolder: options.CPUProfiles, memoryFolder: options.MemoryProfiles, name: stage.schema}
 	}
-	if err := stage.open(ctx, options.Server); err != nil {
+	own := !contender.InShared
+	if !own {
+		stage.schema = s.schema("shared")
+	}
+	if err := stage.open(ctx, options.Server, own); err != nil {
 		return sample, err
 	}
-	defer func() { err = errors.Join(err, stage.clear(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, stage.close(context.WithoutCancel(ctx), own)) }()
 	if err := contender.Run(ctx, stage); err != nil {
 		return sample, err
 	}
 	if err := stage.finish(ctx); err != nil {
 		return sample, err
 	}
-	stage.sample.Round = round + 1
+	stage.sample.Round = round
 	return stage.sample, nil
 }
 
-// open makes the schema and the handles.
-func (s *Stage) open(ctx context.Context, server string) error {
+func (s Scenario) stage(name string, options Options) *Stage {
+	return &Stage{Wire: &Wire{}, Quick: options.Quick, schema: s.schema(name)}
+}
+
+// schema is the name of one of the scenario's schemas.
+func (s Scenario) schema(name string) string { return strings.ReplaceAll(s.Name+"_"+name, "-", "_") }
+
+// open makes the handles, and the schema unless it is there.
+func (s *Stage) open(ctx context.Context, server string, create bool) error {
 	var err error
 	if s.admin, err = sql.Open("postgres", server); err != nil {
 		return err
@@ -100,22 +127,27 @@ func (s *Stage) open(ctx context.Context, server string) error {
 	const clients = 128 // more than any contender has at a time: a pool that closes connections would be measured too
 	s.DB.SetMaxOpenConns(clients)
 	s.DB.SetMaxIdleConns(clients)
+	if !create {
+		return nil
+	}
 	_, err = s.Setup.ExecContext(ctx, `CREATE SCHEMA "`+s.schema+`"`)
 	return err
 }
 
-// clear throws the schema away.
-func (s *Stage) clear(ctx context.Context) error {
-	errs := []error{s.DB.Close(), s.Setup.Close()}
-	everywhere, err := address(s.DSN, "", "")
-	if err != nil {
-		return err
+// close closes the handles, and throws the schema away if it is the stage's own.
+func (s *Stage) close(ctx context.Context, drop bool) error {
+	errs := []error{s.DB.Close(), s.Setup.Close(), s.admin.Close()}
+	if drop {
+		errs = append(errs, s.drop(ctx))
 	}
-	db, err := sql.Open("postgres", everywhere)
+	return errors.Join(errs...)
+}
+
+func (s *Stage) drop(ctx context.Context) error {
+	db, err := sql.Open("postgres", s.DSN)
 	if err != nil {
 		return err
 	}
 	_, err = db.ExecContext(ctx, `DROP SCHEMA "`+s.schema+`" CASCADE`)
-	errs = append(errs, err, db.Close(), s.admin.Close())
-	return errors.Join(errs...)
+	return errors.Join(err, db.Close())
 }

@@ -15,6 +15,10 @@ type Scenario struct {
 	Contenders []Contender
 	// Targets that this group shows.
 	Targets []Target
+	// Shared, if set, fills a schema once, for those contenders that say so.
+	Shared func(ctx context.Context, stage *Stage) error
+	// MaxRounds, if set, bounds the rounds: of what takes long, or counts instead of taking time.
+	MaxRounds int
 	// Floor is the contender whose spread tells how much the machine disturbs; "" is the first.
 	Floor string
 }
@@ -22,6 +26,8 @@ type Scenario struct {
 // Contender is one way to do the work.
 type Contender struct {
 	Name string
+	// InShared says that it works in the schema that the scenario has filled, and not in an empty one.
+	InShared bool
 	// Run does the work once: it prepares, starts the clock, works, and stops the clock.
 	Run func(ctx context.Context, stage *Stage) error
 }

@@ -64,20 +64,15 @@ func (s *Stage) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the measurement of so many messages.
-func (s *Stage) Stop(ctx context.Context, messages int) error {
+// Stop stops the clock: so many messages have been handled. What is still written about them, until the contender has
+// closed, is counted, and its time is not.
+func (s *Stage) Stop(messages int) error {
 	elapsed := time.Since(s.began)
-	after, err := s.read(ctx)
-	if err != nil {
-		return err
-	}
 	s.sample.Messages, s.sample.Elapsed = messages, elapsed
-	n := float64(messages)
-	s.Record(Rate, n/elapsed.Seconds())
-	s.Record(Statements, float64(after.statements-s.before.statements)/n)
-	s.Record(RoundTrips, float64(after.roundTrips-s.before.roundTrips)/n)
-	s.Record(WAL, float64(after.wal-s.before.wal)/n)
-	s.Record(Allocs, float64(after.allocs-s.before.allocs)/n)
+	s.Record(Rate, float64(messages)/elapsed.Seconds())
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	s.Record(Allocs, float64(memory.Mallocs-s.before.allocs)/float64(messages))
 	return s.profile.stop()
 }
 
@@ -92,13 +87,13 @@ func (s *Stage) Record(metric Metric, value float64) {
 // read reads all counters. That of the transactions lags behind, until connections end.
 func (s *Stage) read(ctx context.Context) (counters, error) {
 	now := counters{statements: s.Wire.statements.Load(), roundTrips: s.Wire.roundTrips.Load()}
-	var err error
-	if now.commits, err = s.commitsSoFar(ctx); err != nil {
-		return now, err
-	}
 	const wal = `SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint`
 	if err := s.admin.QueryRowContext(ctx, wal).Scan(&now.wal); err != nil {
 		return now, fmt.Errorf("read the position of the WAL: %w", err)
+	}
+	const commits = `SELECT xact_commit FROM pg_stat_database WHERE datname = $1` // those that only read too
+	if err := s.admin.QueryRowContext(ctx, commits, database).Scan(&now.commits); err != nil {
+		return now, fmt.Errorf("count transactions: %w", err)
 	}
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
@@ -106,17 +101,7 @@ func (s *Stage) read(ctx context.Context) (counters, error) {
 	return now, nil
 }
 
-// commitsSoFar counts the transactions in the contenders' database, those that only read too; ours are in another one.
-func (s *Stage) commitsSoFar(ctx context.Context) (int64, error) {
-	const commits = `SELECT xact_commit FROM pg_stat_database WHERE datname = $1`
-	var n int64
-	if err := s.admin.QueryRowContext(ctx, commits, database).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count transactions: %w", err)
-	}
-	return n, nil
-}
-
-// finish closes the contender's handle and counts its transactions, which connections report when they end.
+// finish closes the contender's handle and counts what it did; connections report their transactions when they end.
 func (s *Stage) finish(ctx context.Context) error {
 	if err := s.DB.Close(); err != nil {
 		return err
@@ -124,13 +109,15 @@ func (s *Stage) finish(ctx context.Context) error {
 	if err := s.waitGone(ctx, ""); err != nil {
 		return err
 	}
-	commits, err := s.commitsSoFar(ctx)
-	if err != nil {
+	after, err := s.read(ctx)
+	if err != nil || s.sample.Messages == 0 {
 		return err
 	}
-	if s.sample.Messages > 0 {
-		s.Record(Commits, float64(commits-s.before.commits)/float64(s.sample.Messages))
-	}
+	n := float64(s.sample.Messages)
+	s.Record(Statements, float64(after.statements-s.before.statements)/n)
+	s.Record(RoundTrips, float64(after.roundTrips-s.before.roundTrips)/n)
+	s.Record(Commits, float64(after.commits-s.before.commits)/n)
+	s.Record(WAL, float64(after.wal-s.before.wal)/n)
 	return nil
 }
 

@@ -26,7 +26,7 @@ func floor(n int, to *sink, page int) func(context.Context, *measure.Stage) erro
 		if err := drainByHand(ctx, stage.DB, to, page); err != nil {
 			return err
 		}
-		return stage.Stop(ctx, n)
+		return stage.Stop(n)
 	}
 }
 

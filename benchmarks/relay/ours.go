@@ -12,12 +12,19 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
-// ours drains an outbox of so many messages with a forwarder, until the sink has got what it wants.
-func ours(backlog int, to *sink, config forwarder.Config) func(context.Context, *measure.Stage) error {
+// ours fills an outbox with n messages and drains it with a forwarder.
+func ours(n int, to *sink, config forwarder.Config) func(context.Context, *measure.Stage) error {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		if err := fillOurs(ctx, stage.Setup, backlog); err != nil {
+		if err := fillOurs(ctx, stage.Setup, n); err != nil {
 			return err
 		}
+		return drainOurs(to, config)(ctx, stage)
+	}
+}
+
+// drainOurs drains an outbox with a forwarder, until the sink has got what it wants.
+func drainOurs(to *sink, config forwarder.Config) func(context.Context, *measure.Stage) error {
+	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := stage.Start(ctx); err != nil {
 			return err
 		}
@@ -28,7 +35,7 @@ func ours(backlog int, to *sink, config forwarder.Config) func(context.Context, 
 		if err := to.wait(ctx); err != nil {
 			return errors.Join(err, fwd.Close())
 		}
-		return errors.Join(stage.Stop(ctx, int(to.want)), fwd.Close(), <-ended)
+		return errors.Join(stage.Stop(int(to.want)), fwd.Close(), <-ended)
 	}
 }
 

@@ -38,7 +38,7 @@ func standIn(n int, to *sink, batch int) func(context.Context, *measure.Stage) e
 			}
 			<-tick.C
 		}
-		return stage.Stop(ctx, n)
+		return stage.Stop(n)
 	}
 }
 

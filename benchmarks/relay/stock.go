@@ -33,7 +33,7 @@ func stock(n int, to *sink, batchSize int) func(context.Context, *measure.Stage)
 		if err := to.wait(ctx); err != nil {
 			return errors.Join(err, fwd.Close())
 		}
-		return errors.Join(stage.Stop(ctx, n), fwd.Close(), <-ended)
+		return errors.Join(stage.Stop(n), fwd.Close(), <-ended)
 	}
 }
 

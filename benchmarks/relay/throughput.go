@@ -70,23 +70,3 @@ func SlowBroker() measure.Scenario {
 		Targets: []measure.Target{{Name: "relay-slow-broker", Ours: "ours", Other: "watermill", AtLeast: 50}},
 	}
 }
-
-// Backlog drains the same number of messages from a short outbox and from a long one.
-func Backlog() measure.Scenario {
-	drainFrom := func(full, quick int) func(context.Context, *measure.Stage) error {
-		return func(ctx context.Context, stage *measure.Stage) error {
-			n := stage.Scale(20_000, 10_000)
-			return ours(stage.Scale(full, quick), newSink(n, 0), forwarder.Config{})(ctx, stage)
-		}
-	}
-	return measure.Scenario{
-		Name:  "relay-backlog",
-		About: "the first 20,000 messages of an outbox of 1,000,000 and of one of 20,000",
-		Floor: "short",
-		Contenders: []measure.Contender{
-			{Name: "long", Run: drainFrom(1_000_000, 200_000)},
-			{Name: "short", Run: drainFrom(20_000, 10_000)},
-		},
-		Targets: []measure.Target{{Name: "relay-backlog", Ours: "long", Other: "short", AtLeast: 0.85}},
-	}
-}

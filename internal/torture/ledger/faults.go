@@ -32,3 +32,24 @@ func HoldOpen(ctx context.Context, db *sql.DB) (release func(), err error) {
 	}
 	return func() { _ = tx.Rollback() }, nil
 }
+
+// Published returns some messages that have arrived somewhere, in no order.
+func Published(ctx context.Context, db *sql.DB, number int) ([]Intent, error) {
+	rows, err := db.QueryContext(ctx, `
+		SELECT message_id, key, turn, topic, plan FROM torture_intents i
+		WHERE EXISTS (SELECT 1 FROM torture_effects e WHERE e.message_id = i.message_id)
+		ORDER BY random() LIMIT $1`, number)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var intents []Intent
+	for rows.Next() {
+		var i Intent
+		if err := rows.Scan(&i.Message, &i.Key, &i.Turn, &i.Topic, &i.Plan); err != nil {
+			return nil, err
+		}
+		intents = append(intents, i)
+	}
+	return intents, rows.Err()
+}

@@ -59,6 +59,7 @@ const tables = `
 		before bigint NOT NULL,
 		at     bigint NOT NULL DEFAULT extract(epoch FROM clock_timestamp()) * 1000000
 	);
+	CREATE INDEX ON torture_effects (message_id);
 	CREATE FUNCTION torture_note_lease() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN
 		INSERT INTO torture_leases (spool, lane, token, holder, until, before)
@@ -150,6 +151,12 @@ func Waiting(ctx context.Context, db *sql.DB, flow Flow) ([]string, error) {
 	return messages(ctx, db, `
 		SELECT message_id FROM torture_intents WHERE topic = $1
 		EXCEPT SELECT message_id FROM torture_effects WHERE consumer = $2`, flow.Topic, flow.Consumer)
+}
+
+// Works says whether a flow has had any effect.
+func Works(ctx context.Context, db *sql.DB, flow Flow) (works bool, err error) {
+	err = db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM torture_effects WHERE consumer = $1)", flow.Consumer).Scan(&works)
+	return works, err
 }
 
 // Intents counts the messages there are.

@@ -144,7 +144,7 @@ func (p *process) requeue(ctx context.Context, operator *admin.Admin) error {
 		if !chance(5) {
 			continue
 		}
-		r := history.Record{Message: letter.MessageID, Topic: letter.Topic, Consumer: consumerOf(letter), Key: letter.Key}
+		r := history.Record{Message: letter.MessageID, Topic: letter.Topic, Consumer: ConsumerOf(letter), Key: letter.Key}
 		if chance(2) {
 			if _, err := marks(p.Marks).leave(healed(letter.MessageID)); err != nil {
 				return err
@@ -163,8 +163,8 @@ func (p *process) requeue(ctx context.Context, operator *admin.Admin) error {
 	return nil
 }
 
-// consumerOf says whose letter it is: the topic of a message in a queue is the queue's name.
-func consumerOf(letter admin.DeadLetter) string {
+// ConsumerOf says whose letter it is: the topic of a message in a queue is the queue's name.
+func ConsumerOf(letter admin.DeadLetter) string {
 	if letter.Consumer != "" || letter.Outbox == admin.DefaultOutbox {
 		return letter.Consumer
 	}

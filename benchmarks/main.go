@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/benchmarks/relay"
 	"github.com/postbox-go/watermill-postbox/benchmarks/report"
 	"github.com/postbox-go/watermill-postbox/benchmarks/server"
 )
@@ -24,6 +25,22 @@ const (
 )
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	var err error
+	if len(os.Args) > 1 && os.Args[1] == relay.ChildCommand {
+		err = relay.Child(ctx, os.Args[2:], os.Stdin, os.Stdout)
+	} else {
+		err = bench(ctx)
+	}
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks:", err)
+		os.Exit(1)
+	}
+}
+
+// bench does what the flags say.
+func bench(ctx context.Context) error {
 	var options measure.Options
 	only := flag.String("only", "", "names of targets or groups, separated by commas; default: all")
 	flag.IntVar(&options.Rounds, "rounds", 0, "rounds in which each contender has one turn (default 5, quick 2)")
@@ -38,13 +55,7 @@ func main() {
 			options.Rounds = quickRounds
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options, names(*only), *results)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "benchmarks:", err)
-		os.Exit(1)
-	}
+	return run(ctx, options, names(*only), *results)
 }
 
 func names(list string) []string {

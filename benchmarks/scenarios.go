@@ -11,5 +11,9 @@ func scenarios() []measure.Scenario {
 		relay.Throughput(),
 		relay.SlowBroker(),
 		relay.Backlog(),
+		relay.Latency(),
+		relay.Idle(),
+		relay.Memory(),
+		relay.Scale(),
 	}
 }

@@ -16,6 +16,9 @@ type Wire struct {
 	statements, roundTrips atomic.Int64
 }
 
+// Statements is how many there were so far.
+func (w *Wire) Statements() int64 { return w.statements.Load() }
+
 // Connector returns a connector of lib/pq whose traffic is counted.
 func (w *Wire) Connector(dsn string) (driver.Connector, error) {
 	connector, err := pq.NewConnector(dsn)

@@ -47,10 +47,18 @@ func fillStock(db *sql.DB, n int) error {
 	return errors.Join(err, publisher.Close())
 }
 
+// newStockPublisher makes its tables when it first publishes.
 func newStockPublisher(db *sql.DB) (message.Publisher, error) {
-	inner, err := wmsql.NewPublisher(db, wmsql.PublisherConfig{
-		SchemaAdapter: wmsql.DefaultPostgreSQLSchema{}, AutoInitializeSchema: true,
-	}, watermill.NopLogger{})
+	return stockPublisherOn(db, wmsql.PublisherConfig{SchemaAdapter: wmsql.DefaultPostgreSQLSchema{}, AutoInitializeSchema: true})
+}
+
+// newStockTxPublisher is how Watermill writes in a transaction: by a publisher for each.
+func newStockTxPublisher(tx *sql.Tx) (message.Publisher, error) {
+	return stockPublisherOn(tx, wmsql.PublisherConfig{SchemaAdapter: wmsql.DefaultPostgreSQLSchema{}})
+}
+
+func stockPublisherOn(db wmsql.ContextExecutor, config wmsql.PublisherConfig) (message.Publisher, error) {
+	inner, err := wmsql.NewPublisher(db, config, watermill.NopLogger{})
 	if err != nil {
 		return nil, err
 	}

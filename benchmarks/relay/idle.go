@@ -1,0 +1,87 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+)
+
+// PerSecond counts statements of a process that has nothing to do.
+const PerSecond measure.Metric = "statements/s"
+
+// Idle leaves a forwarder, and a subscriber of a queue, without work.
+func Idle() measure.Scenario {
+	return measure.Scenario{
+		Name:      "idle",
+		About:     "statements of a forwarder, and of a worker of a queue, that have nothing to do, with default settings",
+		MaxRounds: 1,
+		Contenders: []measure.Contender{
+			{Name: "forwarder", Run: func(ctx context.Context, stage *measure.Stage) error {
+				return idle(ctx, stage, func() (func() error, error) {
+					fwd, ended, err := startOurs(ctx, stage.DB, newSink(1, 0), forwarder.Config{})
+					return func() error { return errors.Join(fwd.Close(), <-ended) }, err
+				})
+			}},
+			{Name: "worker", Run: func(ctx context.Context, stage *measure.Stage) error {
+				return idle(ctx, stage, func() (func() error, error) { return idleWorker(ctx, stage) })
+			}},
+		},
+		Targets: []measure.Target{
+			{Name: "idle", Ours: "forwarder", Limit: 2, Metric: PerSecond, Lower: true, AtLeast: 1},
+			{Name: "idle", Ours: "worker", Limit: 2, Metric: PerSecond, Lower: true, AtLeast: 1},
+		},
+	}
+}
+
+// Idle processes slow down first, and then are watched for long, since some of what they do comes once in five seconds.
+const (
+	idleSettles = 3 * time.Second
+	idleWindow  = 20 * time.Second
+)
+
+func idle(ctx context.Context, stage *measure.Stage, start func() (stop func() error, err error)) error {
+	if err := fillOurs(ctx, stage.Setup, 0); err != nil {
+		return err
+	}
+	stop, err := start()
+	if err != nil {
+		return err
+	}
+	<-time.After(idleSettles)
+	if err := stage.Start(ctx); err != nil {
+		return err
+	}
+	window := time.Duration(stage.Scale(int(idleWindow), int(idleWindow/2)))
+	before := stage.Wire.Statements()
+	<-time.After(window)
+	stage.Record(PerSecond, float64(stage.Wire.Statements()-before)/window.Seconds())
+	return stop()
+}
+
+func idleWorker(ctx context.Context, stage *measure.Stage) (stop func() error, err error) {
+	store, err := inboxstore.New(stage.DB, inboxstore.Config{Dialect: postbox.PostgreSQL}, nil)
+	if err != nil {
+		return nil, err
+	}
+	subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	var messages <-chan *message.Message
+	if messages, err = subscriber.Subscribe(ctx, "queue"); err != nil {
+		return nil, err
+	}
+	go func() {
+		for msg := range messages {
+			msg.Ack()
+		}
+	}()
+	return func() error { return errors.Join(subscriber.Close(), store.Close()) }, nil
+}

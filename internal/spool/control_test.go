@@ -50,9 +50,6 @@ func (b *bench) sayOf(query string, args ...any) {
 	}))
 }
 
-// obeyed waits until the drainer has heard the last word: what was said before it is done.
-const obeyed = 1200 * time.Millisecond
-
 func TestDrainer_W14_paused_queue_ends_what_runs_and_hands_out_nothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -66,7 +63,8 @@ func TestDrainer_W14_paused_queue_ends_what_runs_and_hands_out_nothing(t *testin
 			signal(t, handler.entered, "five run")
 		}
 		b.say("paused_at = 1")
-		b.never(func() bool { return b.pending() < 20 }, obeyed, "what runs is left alone")
+		b.eventually(func() bool { paused, _, _ := r.Obeys(); return paused }, "it hears it")
+		require.Equal(t, 20, b.pending(), "what runs is left alone")
 		for range 5 {
 			handler.proceed <- spool.Outcome{Verdict: spool.Done}
 		}
@@ -144,10 +142,11 @@ func TestDrainer_W14_paused_key_ends_what_runs(t *testing.T) {
 		handler := newStanding()
 		c := config("one")
 		c.BatchSize = 1
-		b.start(database.DB, handler, c)
+		r := b.start(database.DB, handler, c)
 		signal(t, handler.entered, "one runs")
 		b.pauseKey("key")
-		b.never(func() bool { return b.pending() < 10 }, obeyed, "nothing changes")
+		b.eventually(func() bool { _, _, waiting := r.Obeys(); return waiting == 0 }, "it hears it")
+		require.Equal(t, 10, b.pending(), "nothing changes")
 		handler.proceed <- spool.Outcome{Verdict: spool.Done}
 		b.eventually(func() bool { return b.pending() == 9 }, "it is settled")
 		b.never(func() bool { return len(handler.entered) > 0 }, 100*time.Millisecond, "the others wait")
@@ -200,6 +199,10 @@ func TestDrainer_settings_are_obeyed_while_it_runs(t *testing.T) {
 			b.eventually(func() bool { return r.InFlight()["orders"] == n }, fmt.Sprint(n, " run"))
 			b.never(func() bool { return r.InFlight()["orders"] != n }, 50*time.Millisecond, "and no more")
 		}
+		heard := func(most int) {
+			t.Helper()
+			b.eventually(func() bool { _, limit, _ := r.Obeys(); return limit == most }, "it hears it")
+		}
 		end := func(n int) {
 			t.Helper()
 			before := b.pending()
@@ -212,7 +215,8 @@ func TestDrainer_settings_are_obeyed_while_it_runs(t *testing.T) {
 		b.set(spool.Settings{Concurrency: 7})
 		running(7)
 		b.set(spool.Settings{Concurrency: 3})
-		b.never(func() bool { return r.InFlight()["orders"] < 7 }, obeyed, "what runs goes on")
+		heard(3)
+		require.Equal(t, 7, r.InFlight()["orders"], "what runs goes on")
 		end(5)
 		running(3)
 		b.set(spool.Settings{Concurrency: 150, PageSize: 10})
@@ -221,7 +225,8 @@ func TestDrainer_settings_are_obeyed_while_it_runs(t *testing.T) {
 		b.set(spool.Settings{Concurrency: 150})
 		running(150)
 		b.set(spool.Settings{})
-		b.never(func() bool { return r.InFlight()["orders"] < 150 }, obeyed, "nothing changes")
+		heard(2)
+		require.Equal(t, 150, r.InFlight()["orders"], "nothing changes")
 		end(149)
 		running(2)
 		end(46)
@@ -242,8 +247,8 @@ func TestDrainer_settings_of_polling_attempts_and_history(t *testing.T) {
 		b.append(database.DB, draft("poison", ""), draft("two", ""))
 		b.eventually(func() bool { return b.pending() == 0 && b.history() == 2 && b.dead() == 1 }, "one attempt is enough")
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
-		b.set(spool.Settings{PollMax: 5 * time.Millisecond, History: -1})
-		b.never(func() bool { return b.dead() != 1 }, obeyed, "nothing changes")
+		b.set(spool.Settings{PollMax: 5 * time.Millisecond, History: -1, Concurrency: 3})
+		b.eventually(func() bool { _, most, _ := r.Obeys(); return most == 3 }, "it hears it")
 		b.append(database.DB, draft("three", ""))
 		b.eventually(func() bool { return b.pending() == 0 }, "it is done")
 		require.Equal(t, 2, b.history(), "and not kept")

@@ -35,6 +35,7 @@ type Drainer struct {
 	horizon   horizon
 	scheduler *scheduler
 	unsettled []*entry
+	removal   *removal
 	// passedOver are the topics that the last read left out, and so may have read beyond.
 	passedOver []string
 	renewAt    time.Time
@@ -56,7 +57,8 @@ func NewDrainer(db *sql.DB, spool *Spool, handler Handler, config Config, logger
 	return &Drainer{
 		db: db, spool: spool, handler: handler, configured: config, config: config, logger: logger,
 		control: control{version: unknownVersion}, prepared: NewPrepared(db), lanes: newLaneSet(), scheduler: newScheduler(config.BatchSize, config.Gather),
-		rescan: make(chan struct{}, 1), ready: make(chan struct{}),
+		removal: newRemoval(),
+		rescan:  make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 }
 
@@ -84,6 +86,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 	rings, silence := listen(d.spool.bell)
 	defer silence()
 	defer d.prepared.Close()
+	defer d.removal.running.Wait()
 
 	live := context.WithoutCancel(ctx)
 	if err := d.open(ctx, live); err != nil {
@@ -233,31 +236,6 @@ func (d *Drainer) wait() time.Duration {
 		next = check
 	}
 	return max(time.Until(next), 0)
-}
-
-// settleFinished settles what the workers finished. What cannot be settled now is kept for the next step: until
-// then nothing is fetched, since the database would hand out what must wait.
-func (d *Drainer) settleFinished(ctx context.Context) error {
-	d.unsettled = append(d.unsettled, d.scheduler.takeFinished()...)
-	if len(d.unsettled) == 0 {
-		return nil
-	}
-	if err := d.settle(ctx, d.unsettled); err != nil {
-		return err
-	}
-	for _, e := range d.unsettled {
-		ref := e.message.Ref
-		// What was put back must be found again, and so must what stood behind a message that has
-		// given its key free.
-		if e.outcome.Verdict == Postpone || ref.State == dialect.StateRetrying {
-			d.lanes.lower(ref.Lane, ref.ID)
-			d.pollAt = time.Time{}
-		}
-		d.lanes.settled(e.message)
-	}
-	d.scheduler.settled(d.unsettled)
-	d.unsettled = nil
-	return nil
 }
 
 // look fetches when there is room and it is time.
@@ -446,7 +424,7 @@ func (d *Drainer) stop(live context.Context, abort context.CancelFunc) {
 			d.whileStopping(live, d.settleFinished)
 		}
 	}
-	d.whileStopping(live, d.settleFinished)
+	d.whileStopping(live, d.settleRest)
 	d.whileStopping(live, d.leave)
 }
 

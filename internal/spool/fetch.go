@@ -38,8 +38,13 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 	}
 	defer func() { _ = rows.Close() }()
 	found := &page{perLane: map[int]int{}, last: map[int]int64{}}
+	scanner := newRowScanner()
 	for rows.Next() {
-		if err := found.scan(rows, d.lanes, params.Unordered); err != nil {
+		err := rows.Scan(scanner.columns...)
+		if err == nil {
+			err = found.add(scanner, d.lanes, params.Unordered)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
 		}
 	}
@@ -49,42 +54,24 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 	return found, nil
 }
 
-func (p *page) scan(rows *sql.Rows, lanes *laneSet, unordered bool) error {
-	var (
-		m         Message
-		hash      sql.NullInt64
-		id, key   []byte
-		metadata  []byte
-		createdAt int64
-		starts    int64
-	)
-	err := rows.Scan(&m.Ref.State, &m.Ref.ID, &m.Ref.Lane, &hash, &m.Attempts, &starts, &m.Topic, &id, &key, &createdAt,
-		&m.size, &metadata, &m.Payload)
-	if err != nil {
-		return err
-	}
-	if m.Ref.State == dialect.StateMeta {
-		p.lowest, p.next, p.free, p.members = m.Ref.ID, hash.Int64, m.Ref.Lane, m.Attempts
-		p.version, p.now = starts, time.UnixMicro(createdAt)
+// add takes in a row.
+func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
+	if row.state == dialect.StateMeta {
+		p.lowest, p.next, p.free, p.members = row.id, row.hash.Int64, int(row.lane), int(row.attempts)
+		p.version, p.now = row.starts, time.UnixMicro(row.createdAt)
 		return nil
 	}
-	lane := lanes.held[m.Ref.Lane]
+	lane := lanes.held[int(row.lane)]
 	if lane == nil {
-		return fmt.Errorf("read a message of lane %d, which was not asked for", m.Ref.Lane)
+		return fmt.Errorf("read a message of lane %d, which was not asked for", row.lane)
 	}
-	m.Ref.Token = lane.token
-	m.MessageID, m.Key, m.HasKey, m.KeyHash = string(id), string(key), hash.Valid && !unordered, hash.Int64
-	m.Starts = int(starts)
-	m.CreatedAt = time.UnixMicro(createdAt)
-	if metadata != nil {
-		m.decode(m.Payload, metadata)
-	}
+	m := row.message(lane, unordered)
 	if m.Ref.State == dialect.StateReady {
 		p.perLane[m.Ref.Lane]++
 		p.last[m.Ref.Lane] = max(p.last[m.Ref.Lane], m.Ref.ID)
 	}
 	p.newest = max(p.newest, m.Ref.ID)
-	p.messages = append(p.messages, &m)
+	p.messages = append(p.messages, m)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func FuzzMetadata_roundtrip(f *testing.F) {
 // What stands in the table may be anything: an error is an answer, and what can be read can be written again.
 func FuzzMetadata_decode(f *testing.F) {
 	for _, stored := range []string{
-		``, ` `, `{}`, `null`, `[]`, `{"a":"b"}`, `{"a":1}`, `{"a":null}`, "\x00", "\x00[]", "\x00null", "\x00[\"YQ==\"]", "\x00[\"YQ==\",\"/w==\"]", "{\"\xff\":\"\"}",
+		``, ` `, `{}`, `null`, `[]`, `{"a":"b"}`, `{"a":1}`, `{"a":null}`, `{"a":"b","c":""}`, `{"a":"b",}`, `{"a":"b"`, `{"a`, `{"a":`, `{"a":"b"}x`, `{"a":"\n"}`, `{"a":"b","a":"c"}`, "\x00", "\x00[]", "\x00null", "\x00[\"YQ==\"]", "\x00[\"YQ==\",\"/w==\"]", "{\"\xff\":\"\"}",
 	} {
 		f.Add([]byte(stored))
 	}
@@ -45,6 +46,11 @@ func FuzzMetadata_decode(f *testing.F) {
 		read, err := DecodeMetadata(again)
 		require.NoError(t, err)
 		require.Equal(t, metadata, read)
+		if plain, ok := decodePlain(string(stored)); ok {
+			var general map[string]string
+			require.NoError(t, json.Unmarshal(stored, &general), "the quick way takes nothing else than the general one")
+			require.Equal(t, general, plain)
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package spool_test
 
 import (
+	"database/sql"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,5 +33,34 @@ func TestOpen_spool_registered_by_another_after_the_transaction_began(t *testing
 		b.append(tx, draft("1", ""))
 		require.NoError(t, tx.Commit())
 		require.Equal(t, 1, b.pending())
+	})
+}
+
+// What one transaction has seen twice, and rolled back, is not there for the next one: a message that went there would
+// never be read.
+func TestOpen_G1_G2_spool_registered_by_a_transaction_that_rolls_back(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		fresh := spool.New(b.statements, "fresh", lanes)
+		write := func(executor func(tx *sql.Tx) spool.Executor, end func(tx *sql.Tx) error) {
+			tx, err := database.DB.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			for range 3 {
+				require.NoError(t, fresh.Append(t.Context(), executor(tx), spool.Run, []spool.Draft{draft("1", "")}))
+			}
+			require.NoError(t, end(tx))
+		}
+		plain := func(tx *sql.Tx) spool.Executor { return tx }
+		wrapped := func(tx *sql.Tx) spool.Executor { return struct{ *sql.Tx }{tx} }
+		write(plain, (*sql.Tx).Rollback)
+		write(wrapped, (*sql.Tx).Rollback)
+		_, err := spool.New(b.statements, "another", lanes).Open(t.Context(), database.DB) // SQLite uses an id again
+		require.NoError(t, err)
+		for range 3 {
+			write(plain, (*sql.Tx).Commit)
+		}
+		require.Equal(t, 9, database.Count(t,
+			"SELECT COUNT(*) FROM postbox_messages m JOIN postbox_spools s ON s.id = m.spool WHERE s.name = 'fresh'"))
 	})
 }

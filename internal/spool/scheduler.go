@@ -103,7 +103,7 @@ func (s *scheduler) load(messages []*Message) (left []*Message) {
 			s.offer(q)
 		}
 	}
-	s.work.Broadcast()
+	s.wake()
 	return left
 }
 
@@ -150,6 +150,17 @@ func (s *scheduler) topic(name string) *topicQueue {
 	return t
 }
 
+// wake wakes a worker if there may be something for it. Whoever takes a batch wakes the next one, so no more are woken
+// than find something, and whoever ends one looks for the next itself. Where batches are gathered, all look.
+func (s *scheduler) wake() {
+	switch {
+	case s.gather != nil:
+		s.work.Broadcast()
+	case len(s.turns) > 0 && s.batches < s.most && !s.paused:
+		s.work.Signal()
+	}
+}
+
 // take waits for a batch. It returns nil after stop.
 func (s *scheduler) take() []*entry {
 	s.mu.Lock()
@@ -167,6 +178,7 @@ func (s *scheduler) take() []*entry {
 			continue
 		}
 		if batch := s.batch(); len(batch) > 0 {
+			s.wake()
 			return batch
 		}
 	}
@@ -257,7 +269,9 @@ func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
 		}
 	}
 	s.forget(t)
-	s.work.Broadcast()
+	if s.gather != nil {
+		s.wake()
+	}
 	s.signal()
 }
 
@@ -320,7 +334,7 @@ func (s *scheduler) settled(entries []*entry) {
 			s.acquitted()
 		}
 	}
-	s.work.Broadcast()
+	s.wake()
 }
 
 func (s *scheduler) remove(e *entry) {

@@ -34,10 +34,12 @@ func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
 		case Settled: // nothing is left to do
 		}
 	}
-	for start := 0; start < len(done); start += maxSettle {
-		if err := d.remove(ctx, done[start:min(start+maxSettle, len(done))]); err != nil {
-			return err
-		}
+	missing, err := d.remove(ctx, done, d.config.History > 0)
+	if missing {
+		d.lookAgain()
+	}
+	if err != nil {
+		return err
 	}
 	for start := 0; start < len(rest); start += maxSettle {
 		part := rest[start:min(start+maxSettle, len(rest))]
@@ -60,21 +62,23 @@ func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
 	return nil
 }
 
-func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref) error {
-	var removed int64
-	var err error
-	if d.config.History > 0 {
-		removed, err = d.keep(ctx, refs)
-	} else {
-		removed, err = d.execRemove(ctx, d.spool.statements.Remove(d.id, refs))
+// remove removes messages that are done, and says whether some were not there to be removed. It uses nothing that belongs
+// to the drainer's goroutine.
+func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, keep bool) (missing bool, err error) {
+	for start := 0; start < len(refs) && err == nil; start += maxSettle {
+		part := refs[start:min(start+maxSettle, len(refs))]
+		var removed int64
+		if keep {
+			removed, err = d.keep(ctx, part)
+		} else {
+			removed, err = d.execRemove(ctx, d.spool.statements.Remove(d.id, part))
+		}
+		missing = missing || err == nil && int(removed) < len(part)
 	}
 	if err != nil {
-		return fmt.Errorf("settle messages of spool %q: %w", d.spool.name, err)
+		err = fmt.Errorf("settle messages of spool %q: %w", d.spool.name, err)
 	}
-	if int(removed) < len(refs) {
-		d.lookAgain()
-	}
-	return nil
+	return missing, err
 }
 
 // lookAgain is for when something could not be settled: a lane was lost, or an answer was, and this is the second try.

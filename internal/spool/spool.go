@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -39,7 +40,14 @@ type Spool struct {
 
 	mu   sync.Mutex
 	id   int64 // 0 until known to be committed
-	turn int   // next lane for a message without a key
+	seen sighting
+	turn int // next lane for a message without a key
+}
+
+// sighting is where a transaction has seen the spool, which it may have registered itself.
+type sighting struct {
+	in Executor
+	id int64
 }
 
 // ErrLanes is returned where a spool has another number of lanes than the configuration says.
@@ -95,7 +103,7 @@ func (s *Spool) Channel() string {
 // Open finds the spool, or registers it with its number of lanes, and returns its id. It fails with
 // [ErrName] where the name cannot be stored, and with [ErrLanes] where the spool is stored with another number of lanes:
 // the same key would live in two of them.
-// Inside a transaction that registers it the id is not remembered, since the transaction may roll back.
+// The transaction that registers it may roll back, and sees it until then: the id is remembered when another one sees it.
 func (s *Spool) Open(ctx context.Context, db Executor) (int64, error) {
 	if id := s.openedID(); id != 0 {
 		return id, nil
@@ -104,12 +112,11 @@ func (s *Spool) Open(ctx context.Context, db Executor) (int64, error) {
 		return 0, s.openError(err)
 	}
 	id, lanes, err := s.find(ctx, db, s.statements.FindSpool)
-	registered := false
-	if errors.Is(err, sql.ErrNoRows) {
+	registered := errors.Is(err, sql.ErrNoRows)
+	if registered {
 		if _, err := db.ExecContext(ctx, s.statements.RegisterSpool, s.name, s.lanes); err != nil {
 			return 0, fmt.Errorf("register spool %q: %w", s.name, err)
 		}
-		registered = true
 		id, lanes, err = s.find(ctx, db, s.statements.FindNewSpool)
 	}
 	if err != nil {
@@ -119,12 +126,22 @@ func (s *Spool) Open(ctx context.Context, db Executor) (int64, error) {
 		return 0, fmt.Errorf("spool %q is stored with %d lanes and configured with %d: configure %d, or drain the spool and change the stored number: %w",
 			s.name, lanes, s.lanes, lanes, ErrLanes)
 	}
-	if _, inTx := db.(*sql.Tx); !registered || !inTx {
-		s.mu.Lock()
-		s.id = id
-		s.mu.Unlock()
-	}
+	s.remember(id, db, registered)
 	return id, nil
+}
+
+// remember keeps the id if it is there to stay. What is no *sql.DB may be a transaction, or something that wraps one.
+func (s *Spool) remember(id int64, db Executor, registered bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, committed := db.(*sql.DB)
+	seenBefore := !registered && s.seen.id == id
+	switch known := reflect.TypeOf(db).Comparable(); {
+	case committed || (known && seenBefore && s.seen.in != db):
+		s.id, s.seen = id, sighting{}
+	case known:
+		s.seen = sighting{in: db, id: id}
+	}
 }
 
 func (s *Spool) openedID() int64 {

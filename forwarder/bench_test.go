@@ -1,0 +1,83 @@
+package forwarder_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// BenchmarkRelay bounds what the forwarder itself costs a message: it drains a backlog, with default settings, into a
+// publisher that does nothing.
+func BenchmarkRelay(b *testing.B) {
+	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
+		for _, keyed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("keyed=%t", keyed), func(b *testing.B) { benchmarkRelay(b, database, keyed) })
+		}
+	})
+}
+
+func benchmarkRelay(b *testing.B, database *testdb.Database, keyed bool) {
+	b.Helper()
+	database.Migrate(b)
+	preload(b, database, b.N, keyed)
+	sink := &countingPublisher{want: int64(b.N), reached: make(chan struct{})}
+	fwd, err := forwarder.New(database.DB, sink, forwarder.Config{Dialect: database.Dialect}, nil)
+	require.NoError(b, err)
+	ended := make(chan error, 1)
+	b.ReportAllocs()
+	b.ResetTimer()
+	go func() { ended <- fwd.Run(context.WithoutCancel(b.Context())) }()
+	<-sink.reached
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+	require.NoError(b, fwd.Close())
+	require.NoError(b, <-ended)
+}
+
+// preload fills the outbox with so many messages of 256 bytes, of a thousand keys or of none.
+func preload(b *testing.B, database *testdb.Database, n int, keyed bool) {
+	b.Helper()
+	const page, keys = 1000, 1000
+	publisher, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect}, nil)
+	require.NoError(b, err)
+	payload := make([]byte, 256)
+	for start := 0; start < n; start += page {
+		messages := make([]*message.Message, 0, page)
+		for i := start; i < min(start+page, n); i++ {
+			msg := message.NewMessage(postbox.NewMessageID(), payload)
+			if keyed {
+				msg.Metadata.Set(postbox.OrderingKey, fmt.Sprint("key-", i%keys))
+			}
+			messages = append(messages, msg)
+		}
+		require.NoError(b, forwarder.InTx(b.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
+			return publisher.Bind(tx).Publish("topic", messages...)
+		}))
+	}
+	require.NoError(b, publisher.Close())
+}
+
+// countingPublisher does nothing, and tells when it was given as many messages as are wanted.
+type countingPublisher struct {
+	want    int64
+	got     atomic.Int64
+	reached chan struct{}
+}
+
+func (p *countingPublisher) Publish(_ string, messages ...*message.Message) error {
+	if p.got.Add(int64(len(messages))) == p.want {
+		close(p.reached)
+	}
+	return nil
+}
+
+func (p *countingPublisher) Close() error { return nil }

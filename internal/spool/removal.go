@@ -1,0 +1,133 @@
+package spool
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// removal is the settlement of messages that are simply done. It goes on beside the drainer's reads, on a connection of
+// its own where the pool has one: what is in memory is not read again, so nothing that a read finds depends on whether
+// these rows are gone yet. Everything else is settled before the next read.
+type removal struct {
+	under   bool // way: there is one at a time
+	ended   chan removed
+	running sync.WaitGroup
+	start   func(work func())
+}
+
+// removed is how a removal ended.
+type removed struct {
+	entries []*entry
+	missing bool // some were not there, or not under this token
+	err     error
+}
+
+func newRemoval() *removal {
+	r := &removal{ended: make(chan removed, 1)}
+	r.start = r.running.Go
+	return r
+}
+
+// settleFinished settles what the workers finished, or begins to. What cannot be settled now is kept for the next step:
+// until then nothing is fetched, since the database would hand out what must wait.
+func (d *Drainer) settleFinished(ctx context.Context) error {
+	if err := d.takeRemoved(); err != nil {
+		return err
+	}
+	simple, rest := d.unsettled[:0:0], d.unsettled[:0:0]
+	for _, e := range append(d.unsettled, d.scheduler.takeFinished()...) {
+		if e.simple() {
+			simple = append(simple, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	d.unsettled = append(rest, simple...)
+	if len(rest) > 0 {
+		if err := d.settle(ctx, rest); err != nil {
+			return err
+		}
+		d.forget(rest)
+		d.unsettled = simple
+	}
+	if len(simple) == 0 || d.removal.under {
+		return nil
+	}
+	d.unsettled = nil
+	d.removeBeside(ctx, simple)
+	return d.takeRemoved()
+}
+
+// simple says that nothing but this message depends on its being settled.
+func (e *entry) simple() bool {
+	return e.outcome.Verdict == Done && !e.opens && e.message.Ref.State != dialect.StateRetrying
+}
+
+func (d *Drainer) removeBeside(ctx context.Context, entries []*entry) {
+	refs := make([]dialect.Ref, len(entries))
+	for i, e := range entries {
+		refs[i] = e.message.Ref
+	}
+	keep := d.config.History > 0
+	d.removal.under = true
+	d.removal.start(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+		defer cancel()
+		missing, err := d.remove(ctx, refs, keep)
+		d.removal.ended <- removed{entries: entries, missing: missing, err: err}
+		d.scheduler.signal()
+	})
+}
+
+// takeRemoved takes in a removal that has ended.
+func (d *Drainer) takeRemoved() error {
+	select {
+	case r := <-d.removal.ended:
+		return d.endRemoval(r)
+	default:
+		return nil
+	}
+}
+
+// settleRest settles all, and waits for it.
+func (d *Drainer) settleRest(ctx context.Context) error {
+	for {
+		if err := d.settleFinished(ctx); err != nil || !d.removal.under {
+			return err
+		}
+		if err := d.endRemoval(<-d.removal.ended); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *Drainer) endRemoval(r removed) error {
+	d.removal.under = false
+	if r.missing {
+		d.lookAgain()
+	}
+	if r.err != nil {
+		d.unsettled = append(r.entries, d.unsettled...)
+		return r.err
+	}
+	d.forget(r.entries)
+	return nil
+}
+
+// forget drops messages that are settled.
+func (d *Drainer) forget(entries []*entry) {
+	for _, e := range entries {
+		ref := e.message.Ref
+		// What was put back must be found again, and so must what stood behind a message that has
+		// given its key free.
+		if e.outcome.Verdict == Postpone || ref.State == dialect.StateRetrying {
+			d.lanes.lower(ref.Lane, ref.ID)
+			d.pollAt = time.Time{}
+		}
+		d.lanes.settled(e.message)
+	}
+	d.scheduler.settled(entries)
+}

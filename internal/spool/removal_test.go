@@ -1,0 +1,32 @@
+package spool_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// Rows that are done and cannot be deleted for a while, here because somebody has locked one, keep nobody from reading.
+func TestDrainer_reads_while_what_is_done_is_removed(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	b := newBench(t, database)
+	b.append(database.DB, draft("locked", ""))
+	tx, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	var id int64
+	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT id FROM postbox_messages FOR UPDATE").Scan(&id))
+
+	handler := &recorder{}
+	b.start(database.DB, handler, config("one"))
+	b.eventually(func() bool { return len(handler.ids()) == 1 }, "it is done")
+	b.append(database.DB, drafts(5, func(int) string { return "" })...)
+	b.eventually(func() bool { return len(handler.ids()) == 6 }, "the others are read all the same")
+	require.Equal(t, 6, b.pending(), "nothing is removed yet")
+	require.NoError(t, tx.Rollback())
+	b.eventually(func() bool { return b.pending() == 0 }, "all go")
+	require.Len(t, handler.ids(), 6, "and nobody came twice")
+}

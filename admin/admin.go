@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -61,7 +60,7 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Admin, err
 	config.setDefaults()
 	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+		return nil, failed(err)
 	}
 	if logger == nil {
 		logger = watermill.NopLogger{}
@@ -105,7 +104,7 @@ type TopicStats struct {
 func (a *Admin) Stats(ctx context.Context) ([]TopicStats, error) {
 	counts, err := spool.Stats(ctx, a.db, a.statements, a.config.Outbox)
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+		return nil, failed(err)
 	}
 	stats := make([]TopicStats, len(counts))
 	for i, count := range counts {

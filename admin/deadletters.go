@@ -74,7 +74,7 @@ func (a *Admin) DeadLetters(ctx context.Context, filter Filter) ([]DeadLetter, e
 	}
 	found, err := a.letters.List(ctx, filter.page())
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+		return nil, failed(err)
 	}
 	letters := make([]DeadLetter, len(found))
 	for i, letter := range found {
@@ -87,7 +87,7 @@ func (a *Admin) DeadLetters(ctx context.Context, filter Filter) ([]DeadLetter, e
 func (a *Admin) DeadLetter(ctx context.Context, id int64) (*DeadLetter, error) {
 	found, failures, err := a.letters.Get(ctx, id)
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+		return nil, failed(err)
 	}
 	letter := publicLetter(found)
 	for _, failure := range failures {
@@ -103,7 +103,7 @@ func (a *Admin) DeadLetter(ctx context.Context, id int64) (*DeadLetter, error) {
 // [postbox.ErrCommitUnknown] it may have happened or not: call it again, [ErrNotFound] then means that it had.
 func (a *Admin) Requeue(ctx context.Context, id int64) error {
 	if err := a.letters.Requeue(ctx, id); err != nil {
-		return fmt.Errorf("admin: %w", err)
+		return failed(err)
 	}
 	a.logger.Info("Postbox requeued a dead letter", watermill.LogFields{"dead_letter": id})
 	return nil
@@ -125,7 +125,7 @@ func (a *Admin) RequeueAll(ctx context.Context, filter Filter) (int, error) {
 		a.logger.Info("Postbox requeued dead letters", watermill.LogFields{"count": requeued})
 	}
 	if err != nil {
-		return requeued, fmt.Errorf("admin: requeue dead letters: %w", err)
+		return requeued, failed(fmt.Errorf("requeue dead letters: %w", err))
 	}
 	return requeued, nil
 }
@@ -138,7 +138,7 @@ func (a *Admin) Resolve(ctx context.Context, id int64, reason string) error {
 		return fmt.Errorf("admin: resolve dead letter %d: %w", id, errNoReason)
 	}
 	if err := a.letters.Resolve(ctx, id, reason); err != nil {
-		return fmt.Errorf("admin: %w", err)
+		return failed(err)
 	}
 	a.logger.Info("Postbox resolved a dead letter", watermill.LogFields{"dead_letter": id, "reason": reason})
 	return nil
@@ -148,7 +148,7 @@ func (a *Admin) Resolve(ctx context.Context, id int64, reason string) error {
 // knows that the message was delivered, for as long as it keeps claims.
 func (a *Admin) Delete(ctx context.Context, id int64) error {
 	if err := a.letters.Delete(ctx, id); err != nil {
-		return fmt.Errorf("admin: %w", err)
+		return failed(err)
 	}
 	a.logger.Info("Postbox deleted a dead letter", watermill.LogFields{"dead_letter": id})
 	return nil

@@ -1,6 +1,11 @@
 package admin
 
-import "github.com/postbox-go/watermill-postbox/internal/spool"
+import (
+	"fmt"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
 
 var (
 	// ErrNotFound is returned where there is no dead letter with that id: there never was one, or it has been
@@ -16,3 +21,6 @@ var (
 	// wait for something else.
 	ErrReady = spool.ErrReady
 )
+
+// failed says that it was here where something went wrong.
+func failed(err error) error { return fmt.Errorf("admin: %w", dialect.HideAddress(err)) }

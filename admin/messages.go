@@ -120,7 +120,7 @@ func (a *Admin) Done(ctx context.Context, target Target, filter DoneFilter) ([]M
 func (a *Admin) Message(ctx context.Context, target Target, id int64) (*Message, error) {
 	found, failures, err := a.operator.Message(ctx, target.spool, id)
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+		return nil, failed(err)
 	}
 	m := publicMessage(found)
 	for _, failure := range failures {
@@ -164,7 +164,7 @@ func (f DoneFilter) chosen() (dialect.MessageFilter, error) {
 
 func publicMessages(found []*spool.Listed, err error) ([]Message, error) {
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+		return nil, failed(err)
 	}
 	messages := make([]Message, len(found))
 	for i, m := range found {

@@ -17,7 +17,7 @@ import (
 // none of this name. The same goes for the other methods that take a [Target].
 func (a *Admin) Pause(ctx context.Context, target Target) error {
 	if err := a.operator.Pause(ctx, target.spool); err != nil {
-		return fmt.Errorf("admin: %w", err)
+		return failed(err)
 	}
 	a.say("Postbox is paused by an operator", target, nil)
 	return nil
@@ -26,7 +26,7 @@ func (a *Admin) Pause(ctx context.Context, target Target) error {
 // Resume ends a pause. Processes notice within a second. Keys that are paused, by [Admin.PauseKey], stay so.
 func (a *Admin) Resume(ctx context.Context, target Target) error {
 	if err := a.operator.Resume(ctx, target.spool); err != nil {
-		return fmt.Errorf("admin: %w", err)
+		return failed(err)
 	}
 	a.say("Postbox is resumed by an operator", target, nil)
 	return nil
@@ -39,7 +39,7 @@ func (a *Admin) PauseKey(ctx context.Context, target Target, key string) error {
 		return fmt.Errorf("admin: pause a key of %s: %w", target, errNoKey)
 	}
 	if err := a.operator.PauseKey(ctx, target.spool, key); err != nil {
-		return fmt.Errorf("admin: %w", err)
+		return failed(err)
 	}
 	a.say("Postbox is told to pause a key", target, watermill.LogFields{"key": key})
 	return nil
@@ -53,7 +53,7 @@ func (a *Admin) ResumeKey(ctx context.Context, target Target, key string) error 
 		return fmt.Errorf("admin: resume a key of %s: %w", target, errNoKey)
 	}
 	if err := a.operator.ResumeKey(ctx, target.spool, key); err != nil {
-		return fmt.Errorf("admin: %w", err)
+		return failed(err)
 	}
 	a.say("Postbox is told to resume a key", target, watermill.LogFields{"key": key})
 	return nil
@@ -72,7 +72,7 @@ type PausedKey struct {
 func (a *Admin) PausedKeys(ctx context.Context, target Target) ([]PausedKey, error) {
 	found, err := a.operator.PausedKeys(ctx, target.spool)
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+		return nil, failed(err)
 	}
 	keys := make([]PausedKey, len(found))
 	for i, key := range found {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -48,7 +47,7 @@ type QueueInfo struct {
 func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 	spools, err := a.operator.Overviews(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+		return nil, failed(err)
 	}
 	queues := make([]QueueInfo, len(spools))
 	for i, s := range spools {
@@ -76,7 +75,7 @@ func kind(q QueueInfo) int {
 func (a *Admin) StatsOf(ctx context.Context, target Target) ([]TopicStats, error) {
 	counts, err := a.operator.Stats(ctx, target.spool)
 	if err != nil {
-		return nil, fmt.Errorf("admin: %w", err)
+		return nil, failed(err)
 	}
 	stats := make([]TopicStats, 0, len(counts))
 	for _, count := range counts {
@@ -114,7 +113,7 @@ type Account struct {
 func (a *Admin) Account(ctx context.Context, target Target) (Account, error) {
 	found, err := a.operator.Account(ctx, target.spool)
 	if err != nil {
-		return Account{}, fmt.Errorf("admin: %w", err)
+		return Account{}, failed(err)
 	}
 	return Account{
 		Written: found.Pending + found.Done + found.Dead + found.Resolved,

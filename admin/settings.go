@@ -80,7 +80,7 @@ func (a *Admin) SetQueue(ctx context.Context, target Target, settings Settings) 
 		return fmt.Errorf("admin: settings for %s: %w", target, err)
 	}
 	if err := a.operator.Set(ctx, target.spool, spool.Settings(settings)); err != nil {
-		return fmt.Errorf("admin: %w", err)
+		return failed(err)
 	}
 	a.say("Postbox has new settings from an operator", target, watermill.LogFields{"settings": fmt.Sprintf("%+v", settings)})
 	return nil

@@ -18,7 +18,7 @@ import (
 // It fails with [ErrNotFound] where the message is not pending, or no longer: it may have been handled at the same moment.
 func (a *Admin) RunNow(ctx context.Context, target Target, id int64) error {
 	if err := a.operator.RunNow(ctx, target.spool, id); err != nil {
-		return fmt.Errorf("admin: %w", err)
+		return failed(err)
 	}
 	a.say("Postbox is told to run a message now", target, watermill.LogFields{"message": id})
 	return nil
@@ -35,7 +35,7 @@ func (a *Admin) Reschedule(ctx context.Context, target Target, id int64, at time
 			id, target, at)
 	}
 	if err := a.operator.Reschedule(ctx, target.spool, id, at); err != nil {
-		return fmt.Errorf("admin: %w", err)
+		return failed(err)
 	}
 	a.say("Postbox is told to reschedule a message", target, watermill.LogFields{"message": id, "at": at.UTC().Format(time.RFC3339)})
 	return nil
@@ -53,7 +53,7 @@ func (a *Admin) Bury(ctx context.Context, target Target, id int64, reason string
 		return fmt.Errorf("admin: bury message %d of %s: %w", id, target, errNoReason)
 	}
 	if err := a.operator.Bury(ctx, target.spool, id, reason); err != nil {
-		return fmt.Errorf("admin: %w", err)
+		return failed(err)
 	}
 	a.say("Postbox is told to bury a message", target, watermill.LogFields{"message": id, "reason": reason})
 	return nil

@@ -53,7 +53,7 @@ func (a *Announcer) Announce() {
 func (a *Announcer) run() {
 	for a.next() {
 		if err := notify(context.Background(), a.db, a.spool); err != nil {
-			a.logger.Debug("Postbox could not notify, polling will find the messages", watermill.LogFields{"err": err.Error()})
+			a.logger.Debug("Postbox could not notify, polling will find the messages", watermill.LogFields{"err": errorText(err)})
 		}
 		select {
 		case <-a.stop:

@@ -153,7 +153,7 @@ func (o *Operator) change(ctx context.Context, name, what string, do func(tx *sq
 		return failedTo(what, name, err)
 	}
 	if err := s.Announce(ctx, o.db); err != nil {
-		o.logger.Debug("Postbox could not notify, drainers look by themselves", watermill.LogFields{"err": err.Error()})
+		o.logger.Debug("Postbox could not notify, drainers look by themselves", watermill.LogFields{"err": errorText(err)})
 	}
 	return nil
 }

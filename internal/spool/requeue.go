@@ -194,6 +194,6 @@ func (l *Letters) take(ctx context.Context, tx *sql.Tx, letter *DeadLetter) erro
 
 func (l *Letters) announce(ctx context.Context, spool *Spool) {
 	if err := spool.Announce(ctx, l.db); err != nil {
-		l.logger.Debug("Postbox could not notify, polling will find the messages", watermill.LogFields{"err": err.Error()})
+		l.logger.Debug("Postbox could not notify, polling will find the messages", watermill.LogFields{"err": errorText(err)})
 	}
 }

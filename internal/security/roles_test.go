@@ -1,0 +1,295 @@
+package security_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/middleware"
+)
+
+// Each role does its whole work with the rights that docs/security.md grants it, one after the other, so that each has
+// the chores of cleaning up for itself; and the database refuses what it may not do.
+func TestRoles_are_enough_and_no_more(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) *testdb.Database{"postgres": testdb.Postgres, "mariadb": testdb.MySQL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := open(t)
+			p := &play{cast: newCast(t, database), logger: newCapture()}
+			p.migrate(t)
+			p.forward(t, nil, 0) // it makes the outbox
+			p.produce(t)
+			p.forward(t, errBroker, 1)
+			p.consume(t)
+			p.work(t)
+			p.operate(t)
+			require.NotContains(t, p.logger.everything(), "denied")
+			require.Contains(t, p.logger.everything(), "Postbox moved a message to the dead letters")
+		})
+	}
+}
+
+var errBroker = errors.New("the broker says no")
+
+// play is the acts of the roles.
+type play struct {
+	*cast
+	logger capture
+}
+
+func (p *play) migrate(t *testing.T) {
+	t.Helper()
+	db := p.migrator(t)
+	for range 2 { // the second finds nothing to do
+		require.NoError(t, postbox.Migrate(t.Context(), db, postbox.MigrateConfig{Dialect: p.database.Dialect}))
+	}
+	p.refused(t, db, intrude, deleteOrders)
+}
+
+// forward runs a forwarder until the outbox is empty and so many messages are dead.
+func (p *play) forward(t *testing.T, answer error, dead int) {
+	t.Helper()
+	db := p.as(t, "", "forwarder", "forwarder")
+	fwd, err := forwarder.New(db, sink{answer}, forwarder.Config{
+		Dialect: p.database.Dialect, Retry: postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond},
+	}, p.logger)
+	require.NoError(t, err)
+	p.during(t, fwd.Run, fwd.Running(), fwd.Close, func() bool {
+		return p.database.Count(t, storedMessages) == 0 && p.database.Count(t, failedMessage) == dead
+	})
+	p.refused(t, db, countOrders, intrude, readDead, readClaims, pauseOthers, changeVersion, createTable, dropTable)
+}
+
+// during runs something until what it should do is done.
+func (p *play) during(t *testing.T, run func(context.Context) error, running <-chan struct{}, stop func() error, done func() bool) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- run(t.Context()) }()
+	select {
+	case <-running:
+	case err := <-ended:
+		require.NoError(t, err)
+	}
+	require.Eventually(t, done, patience, tick, "%s", p.logger.everything())
+	require.NoError(t, stop())
+	require.NoError(t, <-ended)
+}
+
+// produce writes an order and two messages, of which one is for later.
+func (p *play) produce(t *testing.T) {
+	t.Helper()
+	db := p.as(t, "INSERT", "producer", "producer")
+	outbox := p.outbox(t, db)
+	require.NoError(t, forwarder.InTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, p.database.Bind(insertOrder), "1"); err != nil {
+			return err
+		}
+		msg := message.NewMessageWithContext(ctx, "1", []byte("hello"))
+		msg.Metadata.Set(postbox.OrderingKey, "customer")
+		return outbox.Publish("orders", msg)
+	}))
+	require.Equal(t, 1, p.database.Count(t, storedMessages))
+	p.refused(t, db, readMessages, readTopics, changeMessages, deleteMessages, readClaims, deleteClaims, readDead, readFailures, readHistory,
+		readLanes, stealLanes, addSpool, pauseSpools, createTable, dropTable, countOrders)
+
+	unknown, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: p.database.Dialect, Outbox: "another", AllowAutocommit: true}, p.logger)
+	require.NoError(t, err)
+	require.ErrorContains(t, unknown.Publish("orders", message.NewMessage("2", nil)), `register spool "another"`)
+	require.NoError(t, unknown.Close())
+}
+
+func (p *play) outbox(t *testing.T, db *sql.DB) *forwarder.Publisher {
+	t.Helper()
+	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: p.database.Dialect, AllowAutocommit: true}, p.logger)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = outbox.Close() })
+	return outbox
+}
+
+func (p *play) store(t *testing.T, db *sql.DB) *inboxstore.Store {
+	t.Helper()
+	store, err := inboxstore.New(db, inboxstore.Config{Dialect: p.database.Dialect, CacheSize: -1}, p.logger)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// consume handles a message, with an order and a message of its own, hears it again, handles one that fails for good,
+// and stores three for later.
+func (p *play) consume(t *testing.T) {
+	t.Helper()
+	db := p.as(t, "INSERT", "consumer", "consumer", "producer")
+	store, outbox := p.store(t, db), p.outbox(t, db)
+	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{
+		Consumer: "billing", Topic: "orders", Outbox: outbox, PublishTopic: "invoices",
+		Retry: postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond},
+	}, p.logger)
+	require.NoError(t, err)
+	effect := func(msg *message.Message) ([]*message.Message, error) {
+		tx, _ := postbox.TxFromContext(msg.Context())
+		_, err := tx.ExecContext(msg.Context(), p.database.Bind(insertOrder), msg.UUID)
+		return []*message.Message{message.NewMessage("invoice "+msg.UUID, nil)}, err
+	}
+	for _, fresh := range []bool{true, false} {
+		processed, err := inbox.Process(t.Context(), message.NewMessage("a", nil), effect)
+		require.NoError(t, err)
+		require.Equal(t, fresh, processed)
+	}
+	failing := func(*message.Message) ([]*message.Message, error) { return nil, errBroker }
+	_, err = inbox.Process(t.Context(), message.NewMessage("b", nil), failing)
+	require.ErrorIs(t, err, errBroker)
+	_, err = inbox.Process(t.Context(), message.NewMessage("b", nil), failing)
+	require.NoError(t, err, "it is a dead letter now")
+
+	for _, id := range []string{"later", "later", "poison", "waits"} {
+		_, err := store.Defer(t.Context(), "queue", inboxstore.Key{Consumer: "queue", Topic: "orders", MessageID: id}, message.NewMessage(id, nil))
+		require.NoError(t, err)
+	}
+	require.NoError(t, store.Close())
+	p.refused(t, db, readMessages, changeMessages, deleteMessages, readDead, readFailures, readHistory, readLanes, stealLanes, pauseSpools,
+		createTable, dropTable, countOrders)
+}
+
+// work handles what was stored: each message in a transaction, then the rest as a batch.
+func (p *play) work(t *testing.T) {
+	t.Helper()
+	db := p.as(t, "INSERT, SELECT", "worker", "forwarder", "consumer")
+	store, outbox := p.store(t, db), p.outbox(t, db)
+	require.Equal(t, []string{"queue"}, p.pending(t, store))
+	config := inboxstore.QueueConfig{
+		Transactional: true, History: time.Hour, PoisonOutbox: outbox, PoisonTopic: "poison",
+		Retry: postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond},
+	}
+	subscriber, err := inboxstore.NewSubscriber(store, config, p.logger)
+	require.NoError(t, err)
+	require.NoError(t, subscriber.SubscribeInitialize("queue"))
+	messages, err := subscriber.Subscribe(t.Context(), "queue")
+	require.NoError(t, err)
+	for waiting := 2; waiting > 0; {
+		msg := <-messages
+		if msg.UUID == "poison" {
+			inboxstore.Fail(msg.Context(), postbox.Permanent(errBroker))
+			msg.Nack()
+			waiting--
+			continue
+		}
+		if msg.UUID == "waits" {
+			inboxstore.Fail(msg.Context(), postbox.RetryAfter(errBroker, time.Second))
+			msg.Nack()
+			continue
+		}
+		tx, _ := postbox.TxFromContext(msg.Context())
+		_, err := tx.ExecContext(msg.Context(), p.database.Bind(insertOrder), msg.UUID)
+		require.NoError(t, err)
+		require.NoError(t, outbox.Publish("done", messageIn(msg.Context(), "from the worker")))
+		msg.Ack()
+		waiting--
+	}
+	require.NoError(t, subscriber.Close())
+
+	handled := make(chan int, 1)
+	batch, err := inboxstore.NewBatch(store, "queue", func(_ context.Context, batch []*message.Message) error {
+		handled <- len(batch)
+		return nil
+	}, inboxstore.BatchConfig{Age: time.Millisecond, QueueConfig: inboxstore.QueueConfig{Transactional: true}}, p.logger)
+	require.NoError(t, err)
+	p.during(t, batch.Run, batch.Running(), batch.Close, func() bool { return len(p.pending(t, store)) == 0 })
+	require.Equal(t, 1, <-handled)
+	require.NoError(t, store.Close())
+	p.refused(t, db, readDead, pauseOthers, stealVersion, createTable, dropTable, deleteOrders)
+}
+
+func (p *play) pending(t *testing.T, store *inboxstore.Store) []string {
+	t.Helper()
+	queues, err := store.PendingQueues(t.Context())
+	require.NoError(t, err)
+	return queues
+}
+
+func messageIn(ctx context.Context, id string) *message.Message {
+	return message.NewMessageWithContext(ctx, id, nil)
+}
+
+// operate does all that the package admin can.
+func (p *play) operate(t *testing.T) {
+	t.Helper()
+	db := p.as(t, "", "operator", "operator")
+	ctx, outbox := t.Context(), admin.Outbox(admin.DefaultOutbox)
+	a, err := admin.New(db, admin.Config{Dialect: p.database.Dialect}, p.logger)
+	require.NoError(t, err)
+
+	queues, err := a.Queues(ctx)
+	require.NoError(t, err)
+	require.NotEmpty(t, queues)
+	_, err = a.Stats(ctx)
+	require.NoError(t, err)
+	_, err = a.StatsOf(ctx, outbox)
+	require.NoError(t, err)
+	_, err = a.Account(ctx, outbox)
+	require.NoError(t, err)
+
+	require.NoError(t, a.Pause(ctx, outbox))
+	require.NoError(t, a.Resume(ctx, outbox))
+	require.NoError(t, a.PauseKey(ctx, outbox, "customer"))
+	_, err = a.PausedKeys(ctx, outbox)
+	require.NoError(t, err)
+	require.NoError(t, a.ResumeKey(ctx, outbox, "customer"))
+	require.NoError(t, a.SetQueue(ctx, outbox, admin.Settings{PageSize: 10}))
+
+	letters, err := a.DeadLetters(ctx, admin.Filter{})
+	require.NoError(t, err)
+	require.Len(t, letters, 3, "of the forwarder, the consumer and the worker")
+	for _, letter := range letters {
+		_, err = a.DeadLetter(ctx, letter.ID)
+		require.NoError(t, err)
+	}
+	require.NoError(t, a.Requeue(ctx, letters[0].ID))
+	requeued, err := a.RequeueAll(ctx, admin.Filter{})
+	require.NoError(t, err)
+	require.Equal(t, 2, requeued)
+
+	later := p.outbox(t, p.database.DB)
+	for _, id := range []string{"to run", "to bury"} {
+		msg := message.NewMessage(id, nil)
+		delay.Message(msg, delay.For(time.Hour))
+		require.NoError(t, later.Publish("orders", msg))
+	}
+	scheduled, err := a.Messages(ctx, admin.MessageFilter{Target: outbox, Status: admin.Scheduled})
+	require.NoError(t, err)
+	require.Len(t, scheduled, 2)
+	_, err = a.Message(ctx, outbox, scheduled[0].ID)
+	require.NoError(t, err)
+	require.NoError(t, a.Reschedule(ctx, outbox, scheduled[0].ID, time.Now().Add(2*time.Hour)))
+	require.NoError(t, a.RunNow(ctx, outbox, scheduled[0].ID))
+	require.NoError(t, a.Bury(ctx, outbox, scheduled[1].ID, "not needed"))
+	done, err := a.Done(ctx, admin.Queue("queue"), admin.DoneFilter{})
+	require.NoError(t, err)
+	require.NotEmpty(t, done)
+
+	letters, err = a.DeadLetters(ctx, admin.Filter{})
+	require.NoError(t, err)
+	require.Len(t, letters, 1)
+	require.NoError(t, a.Resolve(ctx, letters[0].ID, "told the customer"))
+	require.NoError(t, a.Delete(ctx, letters[0].ID))
+	p.refused(t, db, countOrders, intrude, stealLanes, changeVersion, createTable, dropTable)
+}
+
+// sink is a broker that answers as it is told.
+type sink struct{ answer error }
+
+func (s sink) Publish(string, ...*message.Message) error { return s.answer }
+
+func (s sink) Close() error { return nil }

@@ -1,0 +1,50 @@
+package security_test
+
+import "github.com/postbox-go/watermill-postbox/internal/testdb"
+
+// The SQL of these tests: a table of the user's, and what roles may and may not do.
+const (
+	createOrders = `CREATE TABLE orders (id VARCHAR(255) PRIMARY KEY)`
+	insertOrder  = `INSERT INTO orders (id) VALUES (?)`
+	intrude      = `INSERT INTO orders (id) VALUES ('intruder')`
+	countOrders  = `SELECT COUNT(*) FROM orders`
+
+	listTablesPostgres = `SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = current_schema()`
+	listTablesMySQL    = `SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()`
+	listTablesSQLite   = `SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'`
+
+	readMessages    = `SELECT payload FROM postbox_messages`
+	readTopics      = `SELECT topic FROM postbox_messages`
+	changeMessages  = `UPDATE postbox_messages SET attempts = 0`
+	deleteMessages  = `DELETE FROM postbox_messages`
+	readClaims      = `SELECT claim_key FROM postbox_claims`
+	deleteClaims    = `DELETE FROM postbox_claims`
+	readDead        = `SELECT payload FROM postbox_dead_letters`
+	readFailures    = `SELECT error FROM postbox_failures`
+	readHistory     = `SELECT payload FROM postbox_history`
+	pauseSpools     = `UPDATE postbox_spools SET paused_at = 1`
+	addSpool        = `INSERT INTO postbox_spools (name, lanes) VALUES ('mine', 1)`
+	stealLanes      = `UPDATE postbox_lanes SET token = 0`
+	readLanes       = `SELECT holder FROM postbox_lanes`
+	deleteOrders    = `DELETE FROM orders`
+	pauseOthers     = `DELETE FROM postbox_pauses`
+	stealVersion    = `SELECT version_id FROM postbox_version`
+	changeVersion   = `DELETE FROM postbox_version`
+	createTable     = `CREATE TABLE mine (id INTEGER)`
+	dropTable       = `DROP TABLE postbox_messages`
+	breakMetadata   = `UPDATE postbox_messages SET metadata = ?`
+	failedMessage   = `SELECT COUNT(*) FROM postbox_dead_letters`
+	storedMessages  = `SELECT COUNT(*) FROM postbox_messages`
+	errorsOfLetters = `SELECT error FROM postbox_dead_letters UNION ALL SELECT error FROM postbox_failures`
+)
+
+func listTables(database *testdb.Database) string {
+	switch database.Driver {
+	case "mysql":
+		return listTablesMySQL
+	case "sqlite":
+		return listTablesSQLite
+	default:
+		return listTablesPostgres
+	}
+}

@@ -71,7 +71,7 @@ func deadHadTheirAttempts(x *index, found findings) {
 			allowed, others = flow.Attempts, x.unexplained(x.at(l.Consumer, l.Message))
 		}
 		if l.Attempts+others < allowed {
-			found(l.Message, "died in %s after %d of %d attempts, and %d runs that may have counted: %s",
+			found(l.Message, "died at %s after %d of %d attempts, and %d runs that may have counted: %s",
 				nameOf(l.Consumer), l.Attempts, allowed, others, l.Error)
 		}
 	}

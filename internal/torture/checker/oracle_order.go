@@ -73,7 +73,7 @@ func (x *index) requeuedAnywhere(i Intent) bool {
 			return true
 		}
 	}
-	return false
+	return x.requeued("", i.Message)
 }
 
 // deadCameFirst: in flows that promise order, a message holds its key until it is dead: no later turn is applied

@@ -102,10 +102,10 @@ func nothingFromNothing(x *index, found findings) {
 	}
 }
 
-// nameOf names a queue, or the outbox.
-func nameOf(queue string) string {
-	if queue == "" {
+// nameOf names a consumer or its queue, or the outbox.
+func nameOf(consumer string) string {
+	if consumer == "" {
 		return "the outbox"
 	}
-	return "queue " + queue
+	return consumer
 }

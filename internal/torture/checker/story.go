@@ -100,7 +100,7 @@ func (x *index) skew(process string) time.Duration {
 func (x *index) describe(r history.Record) string {
 	words := []string{string(r.Kind)}
 	if r.Message != "" {
-		words = append(words, x.nameOf(r.Message))
+		words = append(words, x.described(r.Message))
 	}
 	if r.Consumer != "" {
 		words = append(words, "by "+r.Consumer)
@@ -114,8 +114,8 @@ func (x *index) describe(r history.Record) string {
 	return strings.Join(words, " ")
 }
 
-// nameOf names a message, with its place under its key.
-func (x *index) nameOf(message string) string {
+// described names a message, with its place under its key.
+func (x *index) described(message string) string {
 	i, there := x.intents[message]
 	if !there {
 		return message
@@ -128,11 +128,15 @@ func (x *index) written(cast map[string]bool) []event {
 	var events []event
 	tell := func(message string, at time.Time, format string, args ...any) {
 		if cast[message] {
-			events = append(events, event{at: at, who: byDatabase, what: fmt.Sprintf(format, args...) + " " + x.nameOf(message)})
+			events = append(events, event{at: at, who: byDatabase, what: fmt.Sprintf(format, args...) + " " + x.described(message)})
 		}
 	}
 	for _, i := range x.Database.Intents {
-		tell(i.Message, i.At, "intent %d of %q %s", i.ID, i.Emitter, i.Parent)
+		origin := ""
+		if i.Parent != "" {
+			origin = fmt.Sprintf(", emitted by %s for %s:", i.Emitter, i.Parent)
+		}
+		tell(i.Message, i.At, "intent %d%s", i.ID, origin)
 	}
 	for _, e := range x.Database.Effects {
 		tell(e.Message, e.At, "effect %d at %s by %s", e.ID, e.Consumer, e.Process)

@@ -1,7 +1,8 @@
 # Stopping and starting a service while the command runs. The command asks with
 # `scripts/services stop NAME`, which leaves a request in the temporary folder and
 # sends a signal; the script that runs the command obeys, since the servers are its
-# children. The data stays.
+# children. It never waits for a server, so several can be asked for at a time: who
+# asks waits, and asks whether it is done. The data stays.
 
 control= # the folder of requests and answers
 obeyed=  # a signal to obey has interrupted whatever waited
@@ -14,23 +15,42 @@ control_open() {
     trap obey USR1
 }
 
-# control_request VERB NAME [HOW]: what the command calls, in a process of its own.
-control_request() {
-    local folder runner answer
+# control_stop NAME [HOW] and control_start NAME: what the command calls, in a process
+# of its own.
+control_stop() { ask stop "$1" "${2:-fast}" && ask_until 40 stopped "$1"; }
+
+control_start() { ask start "$1" && ask_until "$start_deadline" started "$1"; }
+
+# ask_until SECONDS QUESTION NAME
+ask_until() {
+    local deadline=$((SECONDS + $1)) answer
+    shift
+    until answer=$(ask "$@" 2>&1); do
+        if ((SECONDS >= deadline)); then
+            say "${answer#services: }"
+            return 1
+        fi
+        sleep 0.1
+    done
+}
+
+# ask WORD...: has the script that runs the command obey, and fails with its reason.
+ask() {
+    local runner folder answer
     read -r runner folder <<<"${POSTBOX_SERVICES_CONTROL:-}"
     if [[ -z $runner || ! -d $folder ]]; then
         say "nothing to $1: this is for a command that scripts/services run has started"
         return 1
     fi
-    printf '%s\n' "$*" >"$folder/new.$$"
-    mv "$folder/new.$$" "$folder/request.$$"
+    printf '%s\n' "$*" >"$folder/new.$BASHPID"
+    mv "$folder/new.$BASHPID" "$folder/request.$BASHPID"
     kill -USR1 "$runner"
-    until [[ -e $folder/answer.$$ ]]; do
+    until [[ -e $folder/answer.$BASHPID ]]; do
         kill -0 "$runner" 2>/dev/null || { say "the script that runs the services has ended"; return 1; }
         sleep 0.05
     done
-    answer=$(<"$folder/answer.$$")
-    rm -f "$folder/answer.$$"
+    answer=$(<"$folder/answer.$BASHPID")
+    rm -f "$folder/answer.$BASHPID"
     if [[ $answer != done ]]; then
         say "$*: $answer"
         return 1
@@ -49,7 +69,7 @@ obey() {
         answer=$(refuses "${words[@]}")
         if [[ -z $answer ]]; then
             answer=done
-            "control_${words[0]}" "${words[@]:1}" || answer="did not succeed"
+            "obey_${words[0]}" "${words[@]:1}" >>"$temp/control.log" 2>&1 || answer="not yet"
         fi
         echo "$answer" >"$control/new.$id"
         mv "$control/new.$id" "$control/answer.$id"
@@ -65,32 +85,32 @@ refuses() {
     fi
 }
 
-# control_stop NAME [fast|immediate]: immediate is a crash, fast ends connections
-# and shuts down in order.
-control_stop() {
-    local name=$1 how=${2:-fast}
+# obey_stop NAME HOW: immediate is a crash, fast shuts down in order.
+obey_stop() {
     if [[ -n $compose_running ]]; then
-        compose_halt "$name" "$how"
-        return
+        compose_halt "$@"
+    elif alive "${server[$1]}"; then
+        if [[ $2 == immediate ]]; then end_group "$1"; else end_in_order "$1"; fi
     fi
-    if ! alive "${server[$name]}"; then return 0; fi
-    if [[ $how == immediate ]]; then end_group "$name"; else end_in_order "$name"; fi
-    wait_gone "${server[$name]}" 30 || kill -KILL -- "-${server[$name]}" || true
-    wait "${server[$name]}" || true
-    rm -f "$temp/$name.pid"
-} >>"$temp/control.log" 2>&1
+}
 
-# control_start NAME returns when the service answers.
-control_start() {
-    local name=$1
+obey_stopped() {
+    [[ -z $compose_running ]] || return 0
+    if alive "${server[$1]}"; then return 1; fi
+    wait "${server[$1]}" || true # or bash would tell of its death
+    rm -f "$temp/$1.pid"
+}
+
+obey_start() {
     if [[ -n $compose_running ]]; then
-        compose_resume "$name"
-        return
+        compose_resume "$1"
+    elif ! alive "${server[$1]}"; then
+        : >"$temp/$1.log" # what the last one said would tell that this one is ready
+        launch "$1" "${1}_serve"
     fi
-    if alive "${server[$name]}"; then return 0; fi
-    : >"$temp/$name.log" # what the last one said would tell that this one is ready
-    state[$name]=
-    launch "$name" "${name}_serve"
-    wait_ready "$name"
-    [[ -n ${state[$name]} ]]
+}
+
+obey_started() {
+    [[ -z $compose_running ]] || return 0
+    alive "${server[$1]}" && "${1}_ready"
 }

@@ -1,6 +1,7 @@
 package role
 
 import (
+	"errors"
 	"net"
 
 	"github.com/IBM/sarama"
@@ -45,7 +46,15 @@ func (c Config) kafkaSubscriber(group string) kafka.SubscriberConfig {
 
 func (p *process) subscriber(flow ledger.Flow) (message.Subscriber, error) {
 	if ledger.BrokerOf(flow.Topic) == ledger.Kafka {
-		return kafka.NewSubscriber(p.kafkaSubscriber(flow.Consumer), p.logger)
+		subscriber, err := kafka.NewSubscriber(p.kafkaSubscriber(flow.Consumer), p.logger)
+		if err != nil {
+			return nil, err
+		}
+		// It finds out whether the broker is there, which a router that starts would not survive.
+		if err := subscriber.SubscribeInitialize(flow.Topic); err != nil {
+			return nil, errors.Join(err, subscriber.Close())
+		}
+		return subscriber, nil
 	}
 	return amqp.NewSubscriber(amqpbroker.SubscriberConfig(p.AMQP, flow.Consumer), p.logger)
 }

@@ -24,6 +24,10 @@ const ProbeMax = 2 * time.Second
 // claimRetention is longer than any run, and short enough that the claims that were there before are purged in it.
 const claimRetention = time.Hour
 
+// closeTimeout of a router is longer than the slowest handler. A router that cannot subscribe when it starts, since a
+// broker is away, waits for so long until it gives up.
+const closeTimeout = 10 * time.Second
+
 // service is a router with all that it needs.
 type service struct {
 	*router.Router
@@ -52,7 +56,11 @@ func (p *process) newService() (*service, error) {
 			others = append(others, flow.Queue())
 		}
 	}
-	s.Router, err = router.New(nil, router.Config{Store: s.store, Outbox: s.outbox, OtherQueues: others}, p.logger)
+	inner, err := message.NewRouter(message.RouterConfig{CloseTimeout: closeTimeout}, p.logger)
+	if err != nil {
+		return nil, err
+	}
+	s.Router, err = router.New(inner, router.Config{Store: s.store, Outbox: s.outbox, OtherQueues: others}, p.logger)
 	if err != nil {
 		return nil, err
 	}

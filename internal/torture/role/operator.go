@@ -34,7 +34,7 @@ func (p *process) operate(ctx context.Context) error {
 			fmt.Fprintln(os.Stderr, "resume:", err)
 			continue
 		}
-		tasks := []func(context.Context, *admin.Admin) error{p.count, p.requeue, p.requeue, p.pause, p.pauseKey, p.set}
+		tasks := []func(context.Context, *admin.Admin) error{p.count, p.requeue, p.requeue, p.requeue, p.pause, p.pauseKey, p.set}
 		if err := tasks[rand.IntN(len(tasks))](ctx, operator); err != nil { //nolint:gosec // any task will do
 			fmt.Fprintln(os.Stderr, "operate:", err)
 		}
@@ -141,7 +141,7 @@ func (p *process) requeue(ctx context.Context, operator *admin.Admin) error {
 		return err
 	}
 	for _, letter := range letters {
-		if !chance(5) {
+		if !chance(3) {
 			continue
 		}
 		r := history.Record{Message: letter.MessageID, Topic: letter.Topic, Consumer: ConsumerOf(letter), Key: letter.Key}

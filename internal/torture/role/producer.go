@@ -145,11 +145,11 @@ func newPlan() history.Plan {
 	switch n := rand.IntN(1000); { //nolint:gosec // any plan will do
 	case n < 3:
 		return history.Slow
-	case n < 8:
+	case n < 13:
 		return history.Poison
-	case n < 18:
+	case n < 23:
 		return history.Panics
-	case n < 40:
+	case n < 45:
 		return history.Flaky
 	default:
 		return history.Plain

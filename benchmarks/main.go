@@ -76,7 +76,7 @@ func run(ctx context.Context, options measure.Options, only []string, results st
 		return err
 	}
 	defer func() { err = errors.Join(err, postgres.Stop()) }()
-	options.Server = postgres.DSN()
+	options.Server, options.ServerCPU = postgres.DSN(), postgres.CPU
 	options.Progress = report.Progress(os.Stderr)
 	if err := measure.Prepare(ctx, options.Server); err != nil {
 		return err

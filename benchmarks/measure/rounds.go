@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Options say how thoroughly to measure.
 type Options struct {
 	// Server is the address of the server's own database.
 	Server string
+	// ServerCPU returns the processor time that the server has taken.
+	ServerCPU func() time.Duration
 	// Rounds in which each contender has one turn.
 	Rounds int
 	// Quick asks contenders for fewer messages.
@@ -96,7 +99,7 @@ func (s Scenario) turn(ctx context.Context, contender Contender, round int, opti
 }
 
 func (s Scenario) stage(name string, options Options) *Stage {
-	return &Stage{Wire: &Wire{}, Quick: options.Quick, schema: s.schema(name)}
+	return &Stage{Wire: &Wire{}, Quick: options.Quick, schema: s.schema(name), serverCPU: options.ServerCPU}
 }
 
 // schema is the name of one of the scenario's schemas.

@@ -16,6 +16,8 @@ const (
 	Commits    Metric = "transactions/msg"
 	WAL        Metric = "WAL B/msg"
 	Allocs     Metric = "allocs/msg"
+	ClientCPU  Metric = "client CPU µs/msg"
+	ServerCPU  Metric = "server CPU µs/msg"
 )
 
 // Sample is what one contender achieved in one round.

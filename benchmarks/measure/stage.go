@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"runtime"
+	"syscall"
 	"time"
 )
 
@@ -25,15 +26,18 @@ type Stage struct {
 	schema  string
 	admin   *sql.DB
 	profile *profile
-	before  counters
-	began   time.Time
-	sample  Sample
+	// serverCPU returns the processor time that the server has taken.
+	serverCPU func() time.Duration
+	before    counters
+	began     time.Time
+	sample    Sample
 }
 
 // counters are those of the whole server, or of this process.
 type counters struct {
 	wal, commits, statements, roundTrips int64
 	allocs                               uint64
+	clientCPU, serverCPU                 time.Duration
 }
 
 // Scale returns full, or quick where a quick run is wanted.
@@ -73,8 +77,22 @@ func (s *Stage) Stop(messages int) error {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	s.Record(Allocs, float64(memory.Mallocs-s.before.allocs)/float64(messages))
+	client := ownCPU()
+	s.Record(ClientCPU, microseconds(client-s.before.clientCPU)/float64(messages))
+	s.Record(ServerCPU, microseconds(s.serverCPU()-s.before.serverCPU)/float64(messages))
 	return s.profile.stop()
 }
+
+// ownCPU is the processor time that this process has taken.
+func ownCPU() time.Duration {
+	var usage syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // Record notes a value that the contender has measured by itself.
 func (s *Stage) Record(metric Metric, value float64) {
@@ -98,6 +116,7 @@ func (s *Stage) read(ctx context.Context) (counters, error) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	now.allocs = memory.Mallocs
+	now.clientCPU, now.serverCPU = ownCPU(), s.serverCPU()
 	return now, nil
 }
 

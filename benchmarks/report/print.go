@@ -12,7 +12,8 @@ import (
 
 // columns of the table, where they were measured.
 var columns = []measure.Metric{
-	measure.Rate, measure.Statements, measure.RoundTrips, measure.Commits, measure.WAL, measure.Allocs,
+	measure.Rate, measure.Statements, measure.RoundTrips, measure.Commits, measure.WAL,
+	measure.ClientCPU, measure.ServerCPU, measure.Allocs,
 }
 
 // Progress prints each run as it ends.

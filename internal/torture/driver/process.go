@@ -59,7 +59,7 @@ func (p *process) start() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }() // the process has it
+	defer func() { _ = log.Close() }()    // the process has it
 	command := exec.Command(p.run.binary) //nolint:gosec,noctx // this program, which faults end
 	command.Env = append(environ, fmt.Sprintf("%s=%d", skew.Variable, int(p.skew.Seconds())))
 	command.Stdout, command.Stderr = log, log

@@ -60,7 +60,7 @@ type run struct {
 // Run is a whole run. Its error says what went wrong that must not.
 func Run(ctx context.Context, config Config) (err error) {
 	r := &run{
-		Config: config, wires: newWires(), services: newServices(schedule.Services),
+		Config: config, wires: newWires(), services: newServices(everything),
 		processes: map[string]*process{}, faults: map[schedule.Kind]int{}, begun: time.Now(),
 	}
 	r.say("seed %d, %s, faults %v", r.Seed, r.Duration, r.Kinds)
@@ -74,7 +74,7 @@ func Run(ctx context.Context, config Config) (err error) {
 		}
 		err = os.RemoveAll(r.folder)
 	}()
-	faults, err := schedule.New(r.Seed, r.Duration, r.Kinds, names())
+	faults, err := schedule.New(r.Seed, r.Duration, r.Kinds, victims())
 	if err != nil {
 		return err
 	}
@@ -106,25 +106,29 @@ func Run(ctx context.Context, config Config) (err error) {
 	return r.judge(ctx, caughtUp)
 }
 
-// roles are which processes there are, and how many connections each has.
+// everything is the services that there are.
+var everything = []string{"postgres", "rabbitmq", "kafka"}
+
+// roles are which processes there are, how many connections each has, and what it speaks to.
 var roles = []struct {
-	role   role.Role
-	number int
-	pool   int
+	role     role.Role
+	number   int
+	pool     int
+	services []string
 }{
-	{role.Producer, 2, 5},
-	{role.Forwarder, 2, 3},
-	{role.Consumer, 2, 12},
-	{role.Worker, 2, 20},
-	{role.Operator, 1, 3},
+	{role.Producer, 2, 5, everything[:1]},
+	{role.Forwarder, 2, 3, everything},
+	{role.Consumer, 2, 12, everything},
+	{role.Worker, 2, 20, []string{"postgres", "kafka"}},
+	{role.Operator, 1, 3, everything[:1]},
 }
 
-// names of all processes.
-func names() []string {
-	var all []string
+// victims are all processes.
+func victims() []schedule.Process {
+	var all []schedule.Process
 	for _, kind := range roles {
 		for n := range kind.number {
-			all = append(all, fmt.Sprintf("%s-%d", kind.role, n+1))
+			all = append(all, schedule.Process{Name: fmt.Sprintf("%s-%d", kind.role, n+1), Services: kind.services})
 		}
 	}
 	return all

@@ -14,12 +14,12 @@ import (
 //   - torture_keys has one row an ordering key. Whoever writes a message of the key counts its turn up first, and so
 //     waits until the writer before it has committed: turns are the order of causality.
 //   - torture_intents has one row a message of the outbox, written in the message's transaction. It is there if and only
-//     if the message is committed. Messages without a key have key '' and turn 0. parent is the message that a
-//     handler, named by emitter, was handling when it emitted this one; both are '' for what producers write.
+//     if the message is committed. Messages without a key have key ” and turn 0. parent is the message that a
+//     handler, named by emitter, was handling when it emitted this one; both are ” for what producers write.
 //   - torture_effects has one row a handled message and consumer, written in the transaction of the inbox or queue, so
 //     it is there if and only if the handler's work is committed. id is the order in which handlers of one key worked.
 //   - torture_leases has one row each time that the holder or the token of a lane changed: a token that stands there
-//     with two holders was held by two. holder is '' where a lane was handed back. until is how long the lane is held,
+//     with two holders was held by two. holder is ” where a lane was handed back. until is how long the lane is held,
 //     and before how long it was held until then, in microseconds as Postbox counts them.
 //
 // at is the database's clock, in microseconds since 1970 too: processes' clocks are hours off.

@@ -99,8 +99,12 @@ func Parse(text string) ([]Kind, error) {
 	return kinds, nil
 }
 
-// Services that a wire can lead to.
-var Services = []string{"postgres", "rabbitmq", "kafka"}
+// Process is one that faults happen to.
+type Process struct {
+	Name string
+	// Services that it speaks to, each over a wire.
+	Services []string
+}
 
 // Fault is one thing that goes wrong.
 type Fault struct {
@@ -156,7 +160,7 @@ func (f Fault) String() string {
 const pace = 1100 * time.Millisecond
 
 // New returns the faults of a run, in their order. Of each kind there is one before any kind comes again.
-func New(seed uint64, duration time.Duration, kinds []Kind, processes []string) ([]Fault, error) {
+func New(seed uint64, duration time.Duration, kinds []Kind, processes []Process) ([]Fault, error) {
 	if len(kinds) == 0 || len(processes) == 0 {
 		return nil, errors.New("a schedule needs kinds of faults and processes")
 	}
@@ -196,15 +200,15 @@ func between(random *rand.Rand, from, to time.Duration) time.Duration {
 	return (from + time.Duration(random.Int64N(int64(to-from)))).Truncate(time.Millisecond)
 }
 
-func draw(random *rand.Rand, kind Kind, processes []string) Fault {
+func draw(random *rand.Rand, kind Kind, processes []Process) Fault {
 	f := Fault{Kind: kind}
 	switch kind {
 	case Kill, Pause, Restart, Clock, Pool, Cut, Slow, HalfOpen:
-		f.Process = processes[random.IntN(len(processes))]
-	}
-	switch kind {
-	case Cut, Slow, HalfOpen:
-		f.Service = Services[random.IntN(len(Services))]
+		p := processes[random.IntN(len(processes))]
+		f.Process = p.Name
+		if kind == Cut || kind == Slow || kind == HalfOpen {
+			f.Service = p.Services[random.IntN(len(p.Services))]
+		}
 	}
 	switch kind {
 	case Pause: // longer than a lease, mostly

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
 	wmmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
@@ -167,17 +166,7 @@ func (f *flows) source(t *testing.T) {
 	if f.Dialect == postbox.SQLite {
 		return // watermill-sql has no schema for it
 	}
-	bytes := func(string) string { return "BYTEA" }
-	var schema wmsql.SchemaAdapter = wmsql.DefaultPostgreSQLSchema{GeneratePayloadType: bytes}
-	if f.Dialect == postbox.MySQL {
-		bytes = func(string) string { return "LONGBLOB" }
-		schema = wmsql.DefaultMySQLSchema{GeneratePayloadType: bytes}
-	}
-	for _, query := range schema.SchemaInitializingQueries("events") {
-		f.Exec(t, query.Query, query.Args...)
-	}
-	old, err := wmsql.NewPublisher(f.DB, wmsql.PublisherConfig{SchemaAdapter: schema}, f.logger)
-	require.NoError(t, err)
+	old := newOldTable(t, f.Database)
 	for _, payload := range []string{secretPayload, secretMetadata, `{"destination_topic":"` + secretMetadata + `\u0000"}`, `{"destination_topic":"a","payload":"` + secretMetadata + `%"}`} {
 		msg := secret("row")
 		msg.Payload = []byte(payload)

@@ -33,6 +33,7 @@ func TestRoles_are_enough_and_no_more(t *testing.T) {
 			p.forward(t, nil, 0) // it makes the outbox
 			p.produce(t)
 			p.forward(t, errBroker, 1)
+			p.takeOver(t)
 			p.consume(t)
 			p.work(t)
 			p.operate(t)
@@ -69,6 +70,22 @@ func (p *play) forward(t *testing.T, answer error, dead int) {
 	require.NoError(t, err)
 	p.during(t, fwd.Run, fwd.Running(), fwd.Close, func() bool {
 		return p.database.Count(t, storedMessages) == 0 && p.database.Count(t, failedMessage) == dead
+	})
+	p.refused(t, db, countOrders, intrude, readDead, readClaims, pauseOthers, changeVersion, createTable, dropTable)
+}
+
+// takeOver runs a forwarder over a table of watermill-sql.
+func (p *play) takeOver(t *testing.T) {
+	t.Helper()
+	old := newOldTable(t, p.database)
+	require.NoError(t, old.Publish("events", message.NewMessage("old", nil)))
+	db := p.as(t, "", "sources", "forwarder", "sources")
+	fwd, err := forwarder.New(db, sink{}, forwarder.Config{
+		Dialect: p.database.Dialect, Sources: []forwarder.Source{{Topic: "events", PollMin: time.Millisecond}},
+	}, p.logger)
+	require.NoError(t, err)
+	p.during(t, fwd.Run, fwd.Running(), fwd.Close, func() bool {
+		return p.database.Count(t, oldMessages) == 0 && p.database.Count(t, storedMessages) == 0
 	})
 	p.refused(t, db, countOrders, intrude, readDead, readClaims, pauseOthers, changeVersion, createTable, dropTable)
 }

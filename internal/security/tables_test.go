@@ -1,6 +1,15 @@
 package security_test
 
-import "github.com/postbox-go/watermill-postbox/internal/testdb"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
 
 // The SQL of these tests: a table of the user's, and what roles may and may not do.
 const (
@@ -34,6 +43,7 @@ const (
 	dropTable       = `DROP TABLE postbox_messages`
 	breakMetadata   = `UPDATE postbox_messages SET metadata = ?`
 	failedMessage   = `SELECT COUNT(*) FROM postbox_dead_letters`
+	oldMessages     = `SELECT COUNT(*) FROM watermill_events`
 	storedMessages  = `SELECT COUNT(*) FROM postbox_messages`
 	errorsOfLetters = `SELECT error FROM postbox_dead_letters UNION ALL SELECT error FROM postbox_failures`
 )
@@ -47,4 +57,21 @@ func listTables(database *testdb.Database) string {
 	default:
 		return listTablesPostgres
 	}
+}
+
+// newOldTable makes the tables of watermill-sql for the topic events, and returns an old producer.
+func newOldTable(t *testing.T, database *testdb.Database) *wmsql.Publisher {
+	t.Helper()
+	var schema wmsql.SchemaAdapter = wmsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }}
+	var offsets wmsql.OffsetsAdapter = wmsql.DefaultPostgreSQLOffsetsAdapter{}
+	if database.Dialect == postbox.MySQL {
+		schema = wmsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "LONGBLOB" }}
+		offsets = wmsql.DefaultMySQLOffsetsAdapter{}
+	}
+	for _, query := range append(schema.SchemaInitializingQueries("events"), offsets.SchemaInitializingQueries("events")...) {
+		database.Exec(t, query.Query, query.Args...)
+	}
+	old, err := wmsql.NewPublisher(database.DB, wmsql.PublisherConfig{SchemaAdapter: schema}, nil)
+	require.NoError(t, err)
+	return old
 }

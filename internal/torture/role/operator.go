@@ -146,11 +146,11 @@ func (p *process) requeue(ctx context.Context, operator *admin.Admin) error {
 		}
 		r := history.Record{Message: letter.MessageID, Topic: letter.Topic, Consumer: ConsumerOf(letter), Key: letter.Key}
 		if chance(2) {
+			r.Kind = history.Healed
+			p.history.Write(r) // first: whoever is killed in between has healed nothing, and said nothing wrong
 			if _, err := marks(p.Marks).leave(healed(letter.MessageID)); err != nil {
 				return err
 			}
-			r.Kind = history.Healed
-			p.history.Write(r)
 		}
 		r.Kind = history.Requeueing
 		p.history.Write(r)

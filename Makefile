@@ -7,7 +7,7 @@ GOLANGCI_LINT_VERSION := 2.15.0
 GOLANGCI_LINT := $(BIN)/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-embedded test-short fuzz torture bench verify lint fmt tools services
+.PHONY: help demo test test-embedded test-short fuzz torture bench soak overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,13 @@ bench-quick: ## the same, less thoroughly, under 2 minutes
 
 bench-go: ## run the benchmarks of each package on real services, benchstat-ready output
 	scripts/services run -- go test -run '^$$' -bench . -benchmem -p 1 -timeout 60m $(ARGS) ./...
+
+soak: ## run the pipeline at a steady RATE for DURATION, a look each INTERVAL; fails where something rises
+	scripts/services run -- go run ./internal/endurance soak $(if $(DURATION),-duration $(DURATION)) $(if $(RATE),-rate $(RATE)) \
+		$(if $(INTERVAL),-interval $(INTERVAL)) $(ARGS)
+
+overload: ## offer ten times the capacity for DURATION, a minute unless set, and let it recover; fails where memory grows
+	scripts/services run -- go run ./internal/endurance overload $(if $(DURATION),-duration $(DURATION)) $(ARGS)
 
 verify: ## check formatting, go vet and go.mod
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"time"
+
+	"github.com/lib/pq"
 )
 
 // The tables of the business. Nothing there is unique: a second effect must show, not fail.
@@ -13,6 +15,11 @@ CREATE TABLE orders (ordering_key TEXT NOT NULL, seq BIGINT NOT NULL);
 CREATE TABLE effects (id BIGINT GENERATED ALWAYS AS IDENTITY, consumer TEXT NOT NULL, ordering_key TEXT NOT NULL, seq BIGINT NOT NULL)`
 
 const insertOrder = `INSERT INTO orders (ordering_key, seq) VALUES ($1, $2)`
+
+// insertOrders writes the numbers from 1 on, of many keys.
+const insertOrders = `
+INSERT INTO orders (ordering_key, seq)
+SELECT ordering_key, generate_series(1, last) FROM unnest($1::text[], $2::bigint[]) AS committed(ordering_key, last)`
 
 const insertEffect = `INSERT INTO effects (consumer, ordering_key, seq) VALUES ($1, $2, $3)`
 
@@ -34,11 +41,18 @@ const gauge = `
 SELECT pg_table_size('postbox_messages'), pg_indexes_size('postbox_messages'),
        (SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = 'postbox_messages'::regclass),
        (SELECT vacuum_count + autovacuum_count FROM pg_stat_user_tables WHERE relid = 'postbox_messages'::regclass),
+       (SELECT count(*) FROM postbox_claims),
        (SELECT count(*) FROM pg_stat_activity WHERE application_name = $1)`
 
 // Order writes the business row of a message.
 func Order(ctx context.Context, tx *sql.Tx, key string, seq int64) error {
 	_, err := tx.ExecContext(ctx, insertOrder, key, seq)
+	return err
+}
+
+// Record writes down what was committed, in the end: of each key the numbers from 1 to the last.
+func (p *Place) Record(ctx context.Context, keys []string, last []int64) error {
+	_, err := p.watch.ExecContext(ctx, insertOrders, pq.Array(keys), pq.Array(last))
 	return err
 }
 
@@ -81,14 +95,14 @@ func (p *Place) Account(ctx context.Context, consumer string) (a Account, err er
 
 // Gauge is how large things are, in bytes, rows and connections.
 type Gauge struct {
-	Table, Indexes, DeadRows, Vacuums, Connections int64
+	Table, Indexes, DeadRows, Vacuums, Claims, Connections int64
 }
 
 // Gauge asks the database.
 func (p *Place) Gauge(ctx context.Context) (g Gauge, err error) {
 	ctx, cancel := context.WithTimeout(ctx, gaugeTimeout)
 	defer cancel()
-	err = p.watch.QueryRowContext(ctx, gauge, p.name).Scan(&g.Table, &g.Indexes, &g.DeadRows, &g.Vacuums, &g.Connections)
+	err = p.watch.QueryRowContext(ctx, gauge, p.name).Scan(&g.Table, &g.Indexes, &g.DeadRows, &g.Vacuums, &g.Claims, &g.Connections)
 	return g, err
 }
 

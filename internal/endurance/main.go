@@ -1,0 +1,69 @@
+// Endurance runs Postbox for long, or beyond its capacity, on a real PostgreSQL. It is started by make soak and make
+// overload:
+//
+//	make soak DURATION=1h RATE=200 INTERVAL=1m
+//	make overload DURATION=1m
+//
+// package soak says what must not rise, package overload what must be bounded, and package trend what rising means.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/endurance/overload"
+	"github.com/postbox-go/watermill-postbox/internal/endurance/soak"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "endurance:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return errors.New("say soak or overload")
+	}
+	switch args[0] {
+	case "soak":
+		return runSoak(ctx, args[1:])
+	case "overload":
+		return runOverload(ctx, args[1:])
+	default:
+		return fmt.Errorf("%q is neither soak nor overload", args[0])
+	}
+}
+
+func runSoak(ctx context.Context, args []string) error {
+	config := soak.Config{Out: os.Stdout}
+	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
+	flags.DurationVar(&config.Duration, "duration", 5*time.Minute, "how long to run")
+	flags.DurationVar(&config.Interval, "interval", 10*time.Second, "how often to look")
+	flags.Float64Var(&config.Rate, "rate", 100, "messages a second")
+	flags.StringVar(&config.Brokers, "kafka", "", "brokers of Kafka, with commas between them (default Watermill's GoChannel)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return soak.Run(ctx, config)
+}
+
+func runOverload(ctx context.Context, args []string) error {
+	config := overload.Config{Out: os.Stdout}
+	flags := flag.NewFlagSet("overload", flag.ContinueOnError)
+	flags.DurationVar(&config.Duration, "duration", time.Minute, "how long each overload lasts")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return overload.Run(ctx, config)
+}

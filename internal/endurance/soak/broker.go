@@ -1,0 +1,71 @@
+package soak
+
+import (
+	"context"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
+)
+
+// partitions of the topic: as many messages of it are handled at a time by each consumer.
+const partitions = 4
+
+// broker carries messages from the forwarder to the consumers.
+type broker struct {
+	publisher  message.Publisher
+	subscriber func(consumer string) (message.Subscriber, error)
+	classify   postbox.Classifier
+	close      func() error
+}
+
+func openBroker(addresses, topic string) (broker, error) {
+	if addresses == "" {
+		return channel(), nil
+	}
+	return apacheKafka(strings.Split(addresses, ","), topic)
+}
+
+// channel is Watermill's GoChannel. A message leaves the outbox when its consumers have acked it.
+func channel() broker {
+	bus := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
+	return broker{
+		publisher:  bus,
+		subscriber: func(string) (message.Subscriber, error) { return member{bus}, nil },
+		classify:   postbox.ClassifyNetwork, close: bus.Close,
+	}
+}
+
+// member leaves the bus open when the router closes it: others still use it.
+type member struct{ bus message.Subscriber }
+
+func (m member) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	return m.bus.Subscribe(ctx, topic)
+}
+
+func (m member) Close() error { return nil }
+
+func apacheKafka(addresses []string, topic string) (broker, error) {
+	publisher, err := kafka.NewPublisher(kafkabroker.PublisherConfig(addresses), nil)
+	if err != nil {
+		return broker{}, err
+	}
+	return broker{
+		publisher: publisher,
+		subscriber: func(consumer string) (message.Subscriber, error) {
+			config := kafkabroker.SubscriberConfig(addresses, consumer)
+			config.InitializeTopicDetails.NumPartitions = partitions
+			subscriber, err := kafka.NewSubscriber(config, nil)
+			if err != nil {
+				return nil, err
+			}
+			return subscriber, subscriber.SubscribeInitialize(topic)
+		},
+		classify: kafkabroker.Classify, close: publisher.Close,
+	}, nil
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/postbox-go/watermill-postbox/benchmarks/inbox"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/benchmarks/relay"
 )
@@ -13,6 +14,8 @@ func scenarios() []measure.Scenario {
 		relay.Backlog(),
 		relay.Latency(),
 		relay.Idle(),
+		inbox.Write(),
+		inbox.Once(),
 		relay.Memory(),
 		relay.Scale(),
 	}

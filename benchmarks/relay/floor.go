@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/lib/pq"
 
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
@@ -34,7 +35,7 @@ func fillFloor(ctx context.Context, db *sql.DB, n int) error {
 	if _, err := db.ExecContext(ctx, floorTable); err != nil {
 		return err
 	}
-	return fill(n, func(batch ...*message.Message) error {
+	return load.Fill(n, func(batch ...*message.Message) error {
 		ids, metadata, payloads := make([]string, len(batch)), make([][]byte, len(batch)), make([][]byte, len(batch))
 		for i, msg := range batch {
 			ids[i], payloads[i] = msg.UUID, msg.Payload
@@ -43,7 +44,7 @@ func fillFloor(ctx context.Context, db *sql.DB, n int) error {
 				return err
 			}
 		}
-		_, err := db.ExecContext(ctx, floorInsert, topic, pq.Array(ids), pq.Array(metadata), pq.Array(payloads))
+		_, err := db.ExecContext(ctx, floorInsert, load.Topic, pq.Array(ids), pq.Array(metadata), pq.Array(payloads))
 		return err
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
@@ -59,7 +60,7 @@ func oursLatency(ctx context.Context, stage *measure.Stage) error {
 		return forwarder.InTx(ctx, stage.DB, func(ctx context.Context, _ *sql.Tx) error {
 			postbox.AfterCommit(ctx, func() { watch.committed(msg.UUID) })
 			msg.SetContext(ctx)
-			return publisher.Publish(topic, msg)
+			return publisher.Publish(load.Topic, msg)
 		})
 	})
 	return errors.Join(err, publisher.Close(), fwd.Close(), <-ended)
@@ -70,7 +71,7 @@ func stockLatency(ctx context.Context, stage *measure.Stage) error {
 	if err != nil {
 		return err
 	}
-	if err := publisher.Publish(topic, messages(0, 1)...); err != nil { // makes the tables
+	if err := publisher.Publish(load.Topic, load.Messages(0, 1)...); err != nil { // makes the tables
 		return err
 	}
 	watch := newStopwatch(stage)
@@ -92,7 +93,7 @@ func publishStock(ctx context.Context, db *sql.DB, msg *message.Message, watch *
 	if err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	if err := publisher.Publish(topic, msg); err != nil {
+	if err := publisher.Publish(load.Topic, msg); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	if err := tx.Commit(); err != nil {
@@ -128,7 +129,7 @@ func (w *stopwatch) run(ctx context.Context, stage *measure.Stage, send func(*me
 	}
 	tick := time.NewTicker(time.Second / latencyRate)
 	defer tick.Stop()
-	for _, msg := range messages(0, w.want) {
+	for _, msg := range load.Messages(0, w.want) {
 		<-tick.C
 		if err := send(msg); err != nil {
 			return err

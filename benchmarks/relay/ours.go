@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
@@ -50,7 +51,7 @@ func fillOurs(ctx context.Context, db *sql.DB, n int) error {
 	if err != nil {
 		return err
 	}
-	err = fill(n, func(batch ...*message.Message) error { return publisher.Publish(topic, batch...) })
+	err = load.Fill(n, func(batch ...*message.Message) error { return publisher.Publish(load.Topic, batch...) })
 	return errors.Join(err, publisher.Close())
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
@@ -46,7 +47,7 @@ func fillStandIn(ctx context.Context, db *sql.DB, n int) error {
 	if _, err := db.ExecContext(ctx, standInTable+";"+standInIndexes); err != nil {
 		return err
 	}
-	return fill(n, func(batch ...*message.Message) error {
+	return load.Fill(n, func(batch ...*message.Message) error {
 		ids, metadata, payloads := make([]string, len(batch)), make([][]byte, len(batch)), make([][]byte, len(batch))
 		for i, msg := range batch {
 			id, err := uuid.NewV7() // the library makes random ones, which cost it more
@@ -114,5 +115,5 @@ func standInPublish(ctx context.Context, to *sink, row *standInRow) error {
 	if err := json.Unmarshal(row.metadata, &msg.Metadata); err != nil {
 		return err
 	}
-	return to.Publish(topic, msg)
+	return to.Publish(load.Topic, msg)
 }

@@ -10,6 +10,7 @@ import (
 	stockforwarder "github.com/ThreeDotsLabs/watermill/components/forwarder"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
@@ -43,7 +44,7 @@ func fillStock(db *sql.DB, n int) error {
 	if err != nil {
 		return err
 	}
-	err = fill(n, func(batch ...*message.Message) error { return publisher.Publish(topic, batch...) })
+	err = load.Fill(n, func(batch ...*message.Message) error { return publisher.Publish(load.Topic, batch...) })
 	return errors.Join(err, publisher.Close())
 }
 

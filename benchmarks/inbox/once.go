@@ -1,0 +1,166 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/middleware"
+)
+
+// handlers that work at a time.
+const handlers = 16
+
+// executor runs the handler's statement: as users mostly write it, which costs lib/pq two round trips, or prepared.
+type executor func(ctx context.Context, tx *sql.Tx, args ...any) (sql.Result, error)
+
+func plain(_ context.Context, _ *sql.DB, query string) (executor, func() error, error) {
+	return func(ctx context.Context, tx *sql.Tx, args ...any) (sql.Result, error) {
+		return tx.ExecContext(ctx, query, args...)
+	}, func() error { return nil }, nil
+}
+
+func prepared(ctx context.Context, db *sql.DB, query string) (executor, func() error, error) {
+	statement, err := db.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(ctx context.Context, tx *sql.Tx, args ...any) (sql.Result, error) {
+		return tx.StmtContext(ctx, statement).ExecContext(ctx, args...)
+	}, statement.Close, nil
+}
+
+type style func(ctx context.Context, db *sql.DB, query string) (executor, func() error, error)
+
+// Once handles messages with one update each.
+func Once() measure.Scenario {
+	return measure.Scenario{
+		Name:  "inbox",
+		About: "a handler that makes one update, 16 at a time",
+		Floor: "by-hand-prepared",
+		Contenders: []measure.Contender{
+			{Name: "ours", Run: oursOnce(plain)},
+			{Name: "by-hand", Run: onceByHand(plain)},
+			{Name: "no-dedup", Run: noDedup(plain)},
+			{Name: "ours-prepared", Run: oursOnce(prepared)},
+			{Name: "by-hand-prepared", Run: onceByHand(prepared)},
+		},
+		Targets: []measure.Target{
+			{Name: "inbox", Ours: "ours", Other: "by-hand", AtLeast: 1.3},
+			{Name: "inbox", Ours: "ours-prepared", Other: "by-hand-prepared", AtLeast: 0.9},
+			{Name: "inbox-nodedup", Ours: "ours", Other: "no-dedup", AtLeast: 0.75},
+		},
+	}
+}
+
+// deliveries calls a handler with all messages, once it has its connections.
+func deliveries(ctx context.Context, stage *measure.Stage, handle func(ctx context.Context, msg *message.Message) error) error {
+	const warmUp = 20 * handlers
+	list := load.Messages(0, warmUp+stage.Scale(12_000, 3_000))
+	all := func(part []*message.Message) error {
+		return load.Clients(ctx, len(part), handlers, func(ctx context.Context, i int) error { return handle(ctx, part[i]) })
+	}
+	if err := all(list[:warmUp]); err != nil {
+		return err
+	}
+	if err := stage.Start(ctx); err != nil {
+		return err
+	}
+	if err := all(list[warmUp:]); err != nil {
+		return err
+	}
+	return stage.Stop(len(list) - warmUp)
+}
+
+// anAccount is the one that a message is about.
+func anAccount() int64 { return 1 + rand.Int64N(accounts) } //nolint:gosec // no secret
+
+func oursOnce(style style) func(context.Context, *measure.Stage) error {
+	return func(ctx context.Context, stage *measure.Stage) error {
+		if err := postbox.Migrate(ctx, stage.Setup, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
+			return err
+		}
+		if err := create(ctx, stage.Setup, createAccounts); err != nil {
+			return err
+		}
+		store, err := inboxstore.New(stage.DB, inboxstore.Config{Dialect: postbox.PostgreSQL}, nil)
+		if err != nil {
+			return err
+		}
+		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Consumer: "accounts", Topic: load.Topic}, nil)
+		if err != nil {
+			return err
+		}
+		update, stop, err := style(ctx, stage.DB, updateAccount)
+		if err != nil {
+			return err
+		}
+		handler := inbox.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			tx, _ := postbox.TxFromContext(msg.Context())
+			_, err := update(msg.Context(), tx, anAccount(), 1)
+			return nil, err
+		})
+		err = deliveries(ctx, stage, func(ctx context.Context, msg *message.Message) error {
+			msg.SetContext(ctx)
+			_, err := handler(msg)
+			return err
+		})
+		return errors.Join(err, stop(), store.Close())
+	}
+}
+
+func onceByHand(style style) func(context.Context, *measure.Stage) error {
+	return func(ctx context.Context, stage *measure.Stage) error {
+		if err := create(ctx, stage.Setup, createAccounts, createProcessed); err != nil {
+			return err
+		}
+		remember, stopRemember, err := style(ctx, stage.DB, claim)
+		if err != nil {
+			return err
+		}
+		update, stopUpdate, err := style(ctx, stage.DB, updateAccount)
+		if err != nil {
+			return err
+		}
+		err = deliveries(ctx, stage, func(ctx context.Context, msg *message.Message) error {
+			return inTx(ctx, stage.DB, func(tx *sql.Tx) error {
+				result, err := remember(ctx, tx, "accounts", msg.UUID)
+				if err != nil {
+					return err
+				}
+				if n, err := result.RowsAffected(); err != nil || n == 0 {
+					return err
+				}
+				_, err = update(ctx, tx, anAccount(), 1)
+				return err
+			})
+		})
+		return errors.Join(err, stopRemember(), stopUpdate())
+	}
+}
+
+func noDedup(style style) func(context.Context, *measure.Stage) error {
+	return func(ctx context.Context, stage *measure.Stage) error {
+		if err := create(ctx, stage.Setup, createAccounts); err != nil {
+			return err
+		}
+		update, stop, err := style(ctx, stage.DB, updateAccount)
+		if err != nil {
+			return err
+		}
+		err = deliveries(ctx, stage, func(ctx context.Context, _ *message.Message) error {
+			return inTx(ctx, stage.DB, func(tx *sql.Tx) error {
+				_, err := update(ctx, tx, anAccount(), 1)
+				return err
+			})
+		})
+		return errors.Join(err, stop())
+	}
+}

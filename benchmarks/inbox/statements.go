@@ -1,0 +1,44 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+)
+
+// The business of all contenders: accounts whose balance changes, and orders that are inserted.
+const (
+	accounts       = 1000
+	createAccounts = `
+CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL) WITH (fillfactor = 50);
+INSERT INTO accounts SELECT n, 0 FROM generate_series(1, 1000) AS n`
+	updateAccount = `UPDATE accounts SET balance = balance + $2 WHERE id = $1`
+
+	createOrders = `CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer bigint NOT NULL, amount bigint NOT NULL)`
+	insertOrder  = `INSERT INTO orders (customer, amount) VALUES ($1, $2)`
+)
+
+// What is usually written by hand.
+const (
+	createProcessed = `CREATE TABLE processed (consumer text, message_id text, PRIMARY KEY (consumer, message_id))`
+	claim           = `INSERT INTO processed (consumer, message_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`
+
+	createOutbox = `
+CREATE TABLE outbox (
+	id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	topic      text NOT NULL,
+	message_id text NOT NULL,
+	metadata   bytea NOT NULL,
+	payload    bytea NOT NULL
+)`
+	insertOutbox = `INSERT INTO outbox (topic, message_id, metadata, payload) VALUES ($1, $2, $3, $4)`
+)
+
+// create runs what makes the tables of a contender.
+func create(ctx context.Context, db *sql.DB, statements ...string) error {
+	for _, statement := range statements {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}

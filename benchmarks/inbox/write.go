@@ -1,0 +1,165 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	stockforwarder "github.com/ThreeDotsLabs/watermill/components/forwarder"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+)
+
+// writers are the clients that write at a time.
+const writers = 8
+
+// Write writes a message in the transaction of a business insert.
+func Write() measure.Scenario {
+	return measure.Scenario{
+		Name:  "write",
+		About: "a transaction of one business insert and one message, 8 clients",
+		Floor: "by-hand",
+		Contenders: []measure.Contender{
+			{Name: "ours", Run: oursWrite},
+			{Name: "watermill-sql", Run: stockWrite},
+			{Name: "by-hand", Run: writeByHand},
+		},
+		Targets: []measure.Target{{Name: "write", Ours: "ours", Other: "by-hand", AtLeast: 0.92}},
+	}
+}
+
+// writes lets clients write all messages, once they have their connections and their statements are prepared.
+func writes(ctx context.Context, stage *measure.Stage, write func(ctx context.Context, msg *message.Message) error) error {
+	const warmUp = 20 * writers
+	list := load.Messages(0, warmUp+stage.Scale(12_000, 3_000))
+	all := func(part []*message.Message) error {
+		return load.Clients(ctx, len(part), writers, func(ctx context.Context, i int) error { return write(ctx, part[i]) })
+	}
+	if err := all(list[:warmUp]); err != nil {
+		return err
+	}
+	if err := stage.Start(ctx); err != nil {
+		return err
+	}
+	if err := all(list[warmUp:]); err != nil {
+		return err
+	}
+	return stage.Stop(len(list) - warmUp)
+}
+
+func oursWrite(ctx context.Context, stage *measure.Stage) error {
+	if err := postbox.Migrate(ctx, stage.Setup, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
+		return err
+	}
+	if err := create(ctx, stage.Setup, createOrders); err != nil {
+		return err
+	}
+	publisher, err := forwarder.NewPublisher(stage.DB, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL}, nil)
+	if err != nil {
+		return err
+	}
+	order, err := stage.DB.PrepareContext(ctx, insertOrder)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = order.Close() }()
+	err = writes(ctx, stage, func(ctx context.Context, msg *message.Message) error {
+		return forwarder.InTx(ctx, stage.DB, func(ctx context.Context, tx *sql.Tx) error {
+			if _, err := tx.StmtContext(ctx, order).ExecContext(ctx, 1, 1); err != nil {
+				return err
+			}
+			msg.SetContext(ctx)
+			return publisher.Publish(load.Topic, msg)
+		})
+	})
+	return errors.Join(err, publisher.Close())
+}
+
+// stockWrite is for comparison: a publisher for each transaction, and the envelope that Watermill's forwarder opens.
+func stockWrite(ctx context.Context, stage *measure.Stage) error {
+	if err := create(ctx, stage.Setup, createOrders); err != nil {
+		return err
+	}
+	first, err := stockPublisher(stage.Setup, true)
+	if err != nil {
+		return err
+	}
+	if err := first.Publish(load.Topic, load.Messages(0, 1)...); err != nil { // makes the tables
+		return err
+	}
+	order, err := stage.DB.PrepareContext(ctx, insertOrder)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = order.Close() }()
+	return writes(ctx, stage, func(ctx context.Context, msg *message.Message) error {
+		return inTx(ctx, stage.DB, func(tx *sql.Tx) error {
+			if _, err := tx.StmtContext(ctx, order).ExecContext(ctx, 1, 1); err != nil {
+				return err
+			}
+			publisher, err := stockPublisher(tx, false)
+			if err != nil {
+				return err
+			}
+			return publisher.Publish(load.Topic, msg)
+		})
+	})
+}
+
+func stockPublisher(db wmsql.ContextExecutor, initialize bool) (message.Publisher, error) {
+	inner, err := wmsql.NewPublisher(db, wmsql.PublisherConfig{
+		SchemaAdapter: wmsql.DefaultPostgreSQLSchema{}, AutoInitializeSchema: initialize,
+	}, watermill.NopLogger{})
+	if err != nil {
+		return nil, err
+	}
+	return stockforwarder.NewPublisher(inner, stockforwarder.PublisherConfig{}), nil
+}
+
+func writeByHand(ctx context.Context, stage *measure.Stage) error {
+	if err := create(ctx, stage.Setup, createOrders, createOutbox); err != nil {
+		return err
+	}
+	order, err := stage.DB.PrepareContext(ctx, insertOrder)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = order.Close() }()
+	outbox, err := stage.DB.PrepareContext(ctx, insertOutbox)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = outbox.Close() }()
+	return writes(ctx, stage, func(ctx context.Context, msg *message.Message) error {
+		return inTx(ctx, stage.DB, func(tx *sql.Tx) error {
+			if _, err := tx.StmtContext(ctx, order).ExecContext(ctx, 1, 1); err != nil {
+				return err
+			}
+			metadata, err := json.Marshal(msg.Metadata)
+			if err != nil {
+				return err
+			}
+			_, err = tx.StmtContext(ctx, outbox).ExecContext(ctx, load.Topic, msg.UUID, metadata, []byte(msg.Payload))
+			return err
+		})
+	})
+}
+
+// inTx runs fn in a transaction.
+func inTx(ctx context.Context, db *sql.DB, fn func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}

@@ -1,11 +1,10 @@
 package checker_test
 
 import (
-	"fmt"
-	"time"
-
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/torture/checker"
 	"github.com/postbox-go/watermill-postbox/internal/torture/history"

@@ -28,9 +28,9 @@ type Config struct {
 
 const (
 	connections = 24
-	// factor is how many times the capacity is offered, and leastFactor what counts as that on a machine that has much
-	// else to do.
-	factor, leastFactor = 10, 5
+	// factor is how many times the capacity is offered. A machine that has much else to do may not get so far; less than
+	// leastFactor is no overload.
+	factor, leastFactor = 10, 2
 	// measured is the part of the duration in which capacity is measured.
 	measured = 6
 	// catchUp is how long the recovery may take, also on a machine that has much else to do.

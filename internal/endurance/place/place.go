@@ -31,6 +31,9 @@ type Place struct {
 	watch *sql.DB
 }
 
+// idleTime lets the pool shrink after a moment in which many were needed, so that a leak can be told from that.
+const idleTime = 5 * time.Second
+
 // Open makes a schema, which the run works in with so many connections.
 func Open(ctx context.Context, connections int) (*Place, error) {
 	dsn := os.Getenv(Variable)
@@ -70,6 +73,7 @@ func (p *Place) create(ctx context.Context, dsn string, connections int) error {
 	}
 	p.DB.SetMaxOpenConns(connections)
 	p.DB.SetMaxIdleConns(connections)
+	p.DB.SetConnMaxIdleTime(idleTime)
 	if err := postbox.Migrate(ctx, p.DB, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
 		return err
 	}

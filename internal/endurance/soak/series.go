@@ -35,7 +35,7 @@ var columns = []column{
 	{"claims", func(s sample) float64 { return s.claims }, line(0.25, 1000)},
 	{"RSS MiB", func(s sample) float64 { return s.resident }, line(0.1, 8)},
 	{"goroutines", func(s sample) float64 { return s.goroutines }, line(0.05, 5)},
-	{"connections", func(s sample) float64 { return s.connections }, line(0.05, 2)},
+	{"connections", func(s sample) float64 { return s.connections }, line(0.25, 4)},
 }
 
 func line(share, least float64) func(series, vacuums []float64) trend.Verdict {

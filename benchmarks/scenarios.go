@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/postbox-go/watermill-postbox/benchmarks/deferred"
 	"github.com/postbox-go/watermill-postbox/benchmarks/inbox"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/benchmarks/relay"
@@ -16,6 +17,9 @@ func scenarios() []measure.Scenario {
 		relay.Idle(),
 		inbox.Write(),
 		inbox.Once(),
+		deferred.Ingest(),
+		deferred.Work(),
+		deferred.Sequential(),
 		relay.Memory(),
 		relay.Scale(),
 	}

@@ -53,7 +53,7 @@ func Once() measure.Scenario {
 			{Name: "by-hand-prepared", Run: onceByHand(prepared)},
 		},
 		Targets: []measure.Target{
-			{Name: "inbox", Ours: "ours", Other: "by-hand", AtLeast: 1.3},
+			{Name: "inbox", Ours: "ours-prepared", Other: "by-hand", AtLeast: 1.3},
 			{Name: "inbox", Ours: "ours-prepared", Other: "by-hand-prepared", AtLeast: 0.9},
 			{Name: "inbox-nodedup", Ours: "ours", Other: "no-dedup", AtLeast: 0.75},
 		},

@@ -1,0 +1,152 @@
+package deferred
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+)
+
+// queue is where ours keeps messages.
+const queue = "queue"
+
+// fillers store at a time what a queue begins with, and so share commits.
+const fillers = 256
+
+// fillOurs makes the tables and stores n messages.
+func fillOurs(ctx context.Context, db *sql.DB, n int) error {
+	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
+		return err
+	}
+	if _, err := db.ExecContext(ctx, createAccounts); err != nil {
+		return err
+	}
+	return store(ctx, db, load.Messages(0, n))
+}
+
+// store defers the messages, each once.
+func store(ctx context.Context, db *sql.DB, list []*message.Message) error {
+	inbox, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.PostgreSQL, DisableNotify: true}, nil)
+	if err != nil {
+		return err
+	}
+	err = load.Clients(ctx, len(list), fillers, func(ctx context.Context, i int) error {
+		_, err := inbox.Defer(ctx, queue, inboxstore.Key{Consumer: queue, MessageID: list[i].UUID}, list[i])
+		return err
+	})
+	return errors.Join(err, inbox.Close())
+}
+
+// handler handles a message, in the transaction that its context carries, if any.
+type handler func(msg *message.Message) error
+
+// work starts the clock, and a subscriber that handles n messages; each has a goroutine, as a router gives it.
+func work(ctx context.Context, stage *measure.Stage, n int, config inboxstore.QueueConfig, handle handler) error {
+	if err := stage.Start(ctx); err != nil {
+		return err
+	}
+	inbox, err := inboxstore.New(stage.DB, inboxstore.Config{Dialect: postbox.PostgreSQL}, nil)
+	if err != nil {
+		return err
+	}
+	subscriber, err := inboxstore.NewSubscriber(inbox, config, nil)
+	if err != nil {
+		return err
+	}
+	messages, err := subscriber.Subscribe(ctx, queue)
+	if err != nil {
+		return err
+	}
+	done := newCountdown(n)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for msg := range messages {
+			running.Go(func() {
+				if err := handle(msg); err != nil {
+					inboxstore.Fail(msg.Context(), err)
+					msg.Nack()
+					return
+				}
+				msg.Ack()
+				done.one()
+			})
+		}
+	})
+	err = done.wait(ctx)
+	err = errors.Join(err, stage.Stop(n), subscriber.Close())
+	running.Wait()
+	return errors.Join(err, inbox.Close())
+}
+
+// noop handles nothing.
+func noop(*message.Message) error { return nil }
+
+// updates returns a handler that makes one update in the message's transaction, with a prepared statement.
+func updates(ctx context.Context, stage *measure.Stage) (handler, error) {
+	statement, err := stage.DB.PrepareContext(ctx, updateAccount)
+	if err != nil {
+		return nil, err
+	}
+	return func(msg *message.Message) error {
+		tx, ok := postbox.TxFromContext(msg.Context())
+		if !ok {
+			return errors.New("the message brings no transaction")
+		}
+		account, err := account(msg.Metadata.Get(postbox.OrderingKey))
+		if err != nil {
+			return err
+		}
+		_, err = tx.StmtContext(msg.Context(), statement).ExecContext(msg.Context(), account)
+		return err
+	}, nil
+}
+
+// account is the one that messages of a key are about.
+func account(key string) (int64, error) {
+	n, err := strconv.ParseInt(strings.TrimPrefix(key, "customer-"), 10, 64)
+	return n + 1, err
+}
+
+// countdown tells when so many messages have been handled.
+type countdown struct {
+	left    atomic.Int64
+	reached chan struct{}
+}
+
+func newCountdown(n int) *countdown {
+	c := &countdown{reached: make(chan struct{})}
+	c.left.Store(int64(n))
+	return c
+}
+
+func (c *countdown) one() {
+	if c.left.Add(-1) == 0 {
+		close(c.reached)
+	}
+}
+
+// stuckTimeout is longer than any run takes.
+const stuckTimeout = 5 * time.Minute
+
+func (c *countdown) wait(ctx context.Context) error {
+	select {
+	case <-c.reached:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(stuckTimeout):
+		return fmt.Errorf("%d messages are missing, and none came for long", c.left.Load())
+	}
+}

@@ -1,0 +1,64 @@
+package deferred
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+)
+
+// stuck is the key whose oldest message fails, and so holds back the others of the key.
+const stuck = "stuck"
+
+// Sequential handles the messages of 1,000 keys, each key in order, beside a key that is stuck and beside none.
+func Sequential() measure.Scenario {
+	return measure.Scenario{
+		Name:  "sequential",
+		About: "work off 1,000 keys in order, with 100,000 older messages of a key whose first one fails, and without them",
+		Floor: "none-stuck",
+		Shared: func(ctx context.Context, stage *measure.Stage) error {
+			if err := fillOurs(ctx, stage.Setup, 0); err != nil {
+				return err
+			}
+			list := load.Messages(0, stage.Scale(100_000, 20_000))
+			for _, msg := range list {
+				msg.Metadata.Set(postbox.OrderingKey, stuck)
+			}
+			return store(ctx, stage.Setup, list)
+		},
+		Contenders: []measure.Contender{
+			{Name: "one-stuck", InShared: true, Run: func(ctx context.Context, stage *measure.Stage) error {
+				if err := store(ctx, stage.Setup, load.Messages(0, many(stage))); err != nil {
+					return err
+				}
+				return inOrder(ctx, stage)
+			}},
+			{Name: "none-stuck", Run: func(ctx context.Context, stage *measure.Stage) error {
+				if err := fillOurs(ctx, stage.Setup, many(stage)); err != nil {
+					return err
+				}
+				return inOrder(ctx, stage)
+			}},
+		},
+		Targets: []measure.Target{{Name: "sequential", Ours: "one-stuck", Other: "none-stuck", AtLeast: 0.9}},
+	}
+}
+
+// inOrder handles all messages but those of the stuck key. Its oldest one fails again in each round.
+func inOrder(ctx context.Context, stage *measure.Stage) error {
+	config := inboxstore.QueueConfig{
+		Concurrency: concurrent, Head: inboxstore.BlockOnHead, Retry: postbox.RetryProfile{Base: time.Second, Cap: time.Second},
+	}
+	return work(ctx, stage, many(stage), config, func(msg *message.Message) error {
+		if msg.Metadata.Get(postbox.OrderingKey) == stuck {
+			return errors.New("this one never succeeds")
+		}
+		return nil
+	})
+}

@@ -15,8 +15,8 @@ type Evidence struct {
 	Records []history.Record
 	// Database is what was found after the run.
 	Database Database
-	// OutboxKept says that the outbox kept all that it ever published.
-	OutboxKept bool
+	// OutboxKeptSince is since when the outbox keeps all that it publishes, by the database's clock; zero for never.
+	OutboxKeptSince time.Time
 	// CaughtUp is how long after the last fault was healed nothing waited any more, or [NeverCaughtUp].
 	CaughtUp time.Duration
 	// Memory is what the processes occupied now and then.

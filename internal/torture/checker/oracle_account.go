@@ -26,10 +26,11 @@ func onePlaceEach(x *index, found findings) {
 }
 
 // onePlaceInOutbox is the same for the outbox, which may keep what it has published. A message that was requeued may
-// stand there more than once, and where all is kept each stands there.
+// stand there more than once, and what was written since all is kept stands there.
 func (x *index) onePlaceInOutbox(i Intent, found findings) {
 	places := x.outbox[i.Message] + x.kept[i.Message]
-	if places > 1 && !x.requeuedAnywhere(i) || places == 0 && x.OutboxKept {
+	kept := !x.OutboxKeptSince.IsZero() && i.At.After(x.OutboxKeptSince)
+	if places > 1 && !x.requeuedAnywhere(i) || places == 0 && kept {
 		found(i.Message, "stands in the outbox %d times published, and %d times waiting or dead", x.kept[i.Message], x.outbox[i.Message])
 	}
 }

@@ -3,7 +3,6 @@ package checker_test
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/torture/checker"
@@ -30,7 +29,7 @@ var began = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newWorld() *world {
 	w := &world{lines: map[string]int64{}, turns: map[string]int64{}, now: began, mute: map[history.Kind]bool{}}
-	w.Flows, w.OutboxKept = ledger.Flows, true
+	w.Flows, w.OutboxKeptSince = ledger.Flows, began
 	w.CaughtUp = time.Second
 	w.Bounds = checker.Bounds{CatchUp: time.Minute, Memory: 100 << 20, Clock: 2 * time.Minute}
 	w.Skew = map[string]time.Duration{"consumer-2": 5 * time.Hour}
@@ -219,7 +218,7 @@ func (w *world) subjectOf(consumer, message string) string {
 }
 
 func stored(id int64) string {
-	return fmt.Sprintf("m%s", binary.BigEndian.AppendUint64(nil, uint64(id)))
+	return string(binary.BigEndian.AppendUint64([]byte{'m'}, uint64(id))) //nolint:gosec // the bits are kept
 }
 
 // wait is a message that waits in a queue, or in the outbox.

@@ -134,7 +134,7 @@ func (r *run) judge(ctx context.Context, caughtUp time.Duration) error {
 	}
 	stopping.Wait()
 	evidence := checker.Evidence{
-		Flows: ledger.Flows, OutboxKept: true, CaughtUp: caughtUp, Memory: r.memory, Skew: map[string]time.Duration{},
+		Flows: ledger.Flows, OutboxKeptSince: r.keptSince, CaughtUp: caughtUp, Memory: r.memory, Skew: map[string]time.Duration{},
 		Bounds: checker.Bounds{CatchUp: r.CatchUp, Memory: memoryBound, Clock: clockBound},
 	}
 	for name, p := range r.processes {

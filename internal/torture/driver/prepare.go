@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -150,5 +151,7 @@ func (r *run) account(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return operator.SetQueue(ctx, admin.Outbox(admin.DefaultOutbox), admin.Settings{History: role.OutboxHistory})
+	err = operator.SetQueue(ctx, admin.Outbox(admin.DefaultOutbox), admin.Settings{History: role.OutboxHistory})
+	r.keptSince = time.Now() // the database is on this machine, and has the same clock
+	return err
 }

@@ -50,6 +50,8 @@ type run struct {
 
 	faulting sync.WaitGroup
 	faults   map[schedule.Kind]int
+	// keptSince is since when the outbox keeps what it publishes.
+	keptSince time.Time
 
 	mu         sync.Mutex // what follows, and the output
 	violations []error

@@ -27,7 +27,7 @@ import (
 // What no line at info level or above may hold, nor a failure record.
 const (
 	secretPayload  = `{"card":"4111-5ecret"}`
-	secretMetadata = "bearer-5ecret"
+	secretMetadata = "bearer-5ecret" //nolint:gosec // it is nobody's
 	secretMark     = "5ecret"
 )
 

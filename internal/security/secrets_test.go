@@ -101,7 +101,7 @@ func refuse(conn net.Conn) {
 	}
 	_, _ = reader.Discard(int(size) - 4)
 	fields := "SFATAL\x00VFATAL\x00C28P01\x00Mpassword authentication failed for user \"app\"\x00\x00"
-	_, _ = conn.Write(append([]byte{'E', 0, 0, 0, byte(len(fields) + 4)}, fields...))
+	_, _ = conn.Write(append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(fields)+4)), fields...)) //nolint:gosec // it is short
 }
 
 // Whatever is wrong with an address, its password is in no error and in no line of the log, at any level.
@@ -159,7 +159,7 @@ func everywhere(t *testing.T, db *sql.DB, dialect postbox.Dialect, listen string
 		return strings.Contains(said, "cannot reach its database") && strings.Contains(said, "cannot clean up")
 	}, patience, tick)
 	require.NoError(t, fwd.Close())
-	<-ended
+	require.NoError(t, <-ended)
 
 	store, err := inboxstore.New(db, inboxstore.Config{Dialect: dialect}, logger)
 	require.NoError(t, err)

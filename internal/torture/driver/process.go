@@ -61,7 +61,8 @@ func (p *process) start() error {
 	}
 	defer func() { _ = log.Close() }()    // the process has it
 	command := exec.Command(p.run.binary) //nolint:gosec,noctx // this program, which faults end
-	command.Env = append(environ, fmt.Sprintf("%s=%d", skew.Variable, int(p.skew.Seconds())))
+	environ = append(environ, fmt.Sprintf("%s=%d", skew.Variable, int(p.skew.Seconds())))
+	command.Env = environ
 	command.Stdout, command.Stderr = log, log
 	// The process ends when the driver does, however that may be.
 	leash, err := command.StdinPipe()

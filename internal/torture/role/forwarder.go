@@ -19,7 +19,7 @@ import (
 func (p *process) forward(ctx context.Context) error {
 	to, err := insist(ctx, p.publishers)
 	if err != nil {
-		return nil //nolint:nilerr // told to stop before it could start
+		return nil // told to stop before it could start
 	}
 	defer func() { _ = to.Close() }()
 	fwd, err := forwarder.New(p.db, noting{to, p.history}, forwarder.Config{

@@ -65,6 +65,7 @@ func (p *process) trouble(ctx context.Context, tx *sql.Tx, flow ledger.Flow, i l
 			_, err := tx.ExecContext(ctx, "SELECT no_such_function()") // aborts the transaction
 			return errors.Join(errPlanned, err)
 		}
+	case history.Plain:
 	}
 	return nil
 }
@@ -88,15 +89,16 @@ func (p *process) note(ctx context.Context, flow ledger.Flow, i ledger.Intent, h
 			return
 		}
 		failed := record(history.Failed, i, flow.Consumer)
-		reason := error(nil)
+		reason := err
 		if !ended {
 			caught := recover()
 			defer panic(caught)
-			reason, _ = caught.(error)
-			failed.Detail = fmt.Sprint("panic: ", caught)
-		} else {
-			reason, failed.Detail = err, err.Error()
+			reason = fmt.Errorf("panic: %v", caught)
+			if planned, ok := caught.(error); ok {
+				reason = planned
+			}
 		}
+		failed.Detail = reason.Error()
 		failed.Outage = !errors.Is(reason, errPlanned)
 		p.history.Write(failed)
 	}()

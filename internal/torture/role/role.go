@@ -88,7 +88,7 @@ func Run(text string) error {
 	defer stop()
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1) //nolint:revive // nobody is left who could want anything
+		os.Exit(1) // nobody is left who could want anything
 	}()
 	writer, err := history.NewWriter(config.Histories, config.Name)
 	if err != nil {

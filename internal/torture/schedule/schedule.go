@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -48,8 +49,7 @@ const (
 	Repeat Kind = "repeat"
 )
 
-// weights say how often each kind comes, compared with the others. Those that stop everything for long are rare, or
-// nothing would be under way for the others to hit.
+// weights say how often each kind comes, compared with the others.
 var weights = []struct {
 	kind   Kind
 	weight int
@@ -148,7 +148,8 @@ func (f Fault) String() string {
 	case Slow:
 		words = append(words, "by "+f.Delay.String())
 	case Repeat:
-		words = append(words, fmt.Sprint(f.Number))
+		words = append(words, strconv.Itoa(f.Number))
+	default: // the kind says it all
 	}
 	if f.For > 0 {
 		words = append(words, "for "+f.For.String())
@@ -156,10 +157,21 @@ func (f Fault) String() string {
 	return strings.Join(words, " ")
 }
 
-// pace is the mean time from one fault to the next.
-const pace = 1100 * time.Millisecond
+const (
+	// pace is the mean time from one fault to the next.
+	pace = 1100 * time.Millisecond
+	// peace is the least time from one fault that stops a whole service to the next: where nothing is under way, there
+	// is nothing for the others to hit. A broker takes some seconds to start.
+	peace = 12 * time.Second
+)
 
-// New returns the faults of a run, in their order. Of each kind there is one before any kind comes again.
+// stopsAll says whether a kind stops a whole service.
+func stopsAll(kind Kind) bool {
+	return slices.Contains([]Kind{Crash, Shutdown, Rabbit, Kafka, Hog}, kind)
+}
+
+// New returns the faults of a run, in their order. Of each kind there is one before any kind comes again, if the run is
+// long enough.
 func New(seed uint64, duration time.Duration, kinds []Kind, processes []Process) ([]Fault, error) {
 	if len(kinds) == 0 || len(processes) == 0 {
 		return nil, errors.New("a schedule needs kinds of faults and processes")
@@ -168,13 +180,24 @@ func New(seed uint64, duration time.Duration, kinds []Kind, processes []Process)
 	var faults []Fault
 	deck := slices.Clone(kinds)
 	random.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	stopped := -peace // when a service was stopped last
 	for at := gap(random); at < duration; at += gap(random) {
 		if len(deck) == 0 {
 			deck = shuffled(random, kinds)
 		}
-		fault := draw(random, deck[0], processes)
+		card := 0
+		if at < stopped+peace {
+			card = slices.IndexFunc(deck, func(kind Kind) bool { return !stopsAll(kind) })
+		}
+		if card < 0 {
+			continue // the others have to wait
+		}
+		fault := draw(random, deck[card], processes)
 		fault.At = at
-		faults, deck = append(faults, fault), deck[1:]
+		if stopsAll(fault.Kind) {
+			stopped = at
+		}
+		faults, deck = append(faults, fault), slices.Delete(deck, card, card+1)
 	}
 	return faults, nil
 }
@@ -202,8 +225,7 @@ func between(random *rand.Rand, from, to time.Duration) time.Duration {
 
 func draw(random *rand.Rand, kind Kind, processes []Process) Fault {
 	f := Fault{Kind: kind}
-	switch kind {
-	case Kill, Pause, Restart, Clock, Pool, Cut, Slow, HalfOpen:
+	if slices.Contains([]Kind{Kill, Pause, Restart, Clock, Pool, Cut, Slow, HalfOpen}, kind) {
 		p := processes[random.IntN(len(processes))]
 		f.Process = p.Name
 		if kind == Cut || kind == Slow || kind == HalfOpen {
@@ -234,6 +256,7 @@ func draw(random *rand.Rand, kind Kind, processes []Process) Fault {
 		f.For = between(random, 2*time.Second, 5*time.Second)
 	case Repeat:
 		f.Number = 20 + random.IntN(80)
+	default: // an instant is all they have
 	}
 	return f
 }

@@ -125,6 +125,16 @@ func TestCheck_bounds_nothing_where_nothing_is_bounded(t *testing.T) {
 	require.True(t, report.OK(), report.String())
 }
 
+func TestCheck_G9_asks_the_outbox_only_for_what_it_was_told_to_keep(t *testing.T) {
+	t.Parallel()
+	w := busy()
+	w.Database.Kept = nil
+	w.OutboxKeptSince = w.now
+	require.True(t, checker.Check(w.end()).OK())
+	w.OutboxKeptSince = time.Time{}
+	require.True(t, checker.Check(w.end()).OK())
+}
+
 func TestCheck_names_a_message_that_nobody_committed(t *testing.T) {
 	t.Parallel()
 	w := busy()

@@ -51,7 +51,7 @@ func runSoak(ctx context.Context, args []string) error {
 	flags.DurationVar(&config.Duration, "duration", 5*time.Minute, "how long to run")
 	flags.DurationVar(&config.Interval, "interval", 10*time.Second, "how often to look")
 	flags.Float64Var(&config.Rate, "rate", 100, "messages a second")
-	flags.StringVar(&config.Brokers, "kafka", "", "brokers of Kafka, with commas between them (default Watermill's GoChannel)")
+	flags.StringVar(&config.Broker, "broker", soak.GoChannel, soak.GoChannel+", or "+soak.Kafka+", whose brokers "+soak.KafkaVariable+" says")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

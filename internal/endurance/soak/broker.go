@@ -2,6 +2,8 @@ package soak
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -11,6 +13,14 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
+)
+
+// The brokers that there are.
+const (
+	GoChannel = "gochannel"
+	Kafka     = "kafka"
+	// KafkaVariable is where scripts/services says where Kafka is.
+	KafkaVariable = "TEST_KAFKA_BROKERS"
 )
 
 // partitions of the topic: as many messages of it are handled at a time by each consumer.
@@ -24,11 +34,19 @@ type broker struct {
 	close      func() error
 }
 
-func openBroker(addresses, topic string) (broker, error) {
-	if addresses == "" {
+func openBroker(name, topic string) (broker, error) {
+	switch name {
+	case GoChannel:
 		return channel(), nil
+	case Kafka:
+		addresses := os.Getenv(KafkaVariable)
+		if addresses == "" {
+			return broker{}, fmt.Errorf("%s is not set: run through scripts/services, as make soak does", KafkaVariable)
+		}
+		return apacheKafka(strings.Split(addresses, ","), topic)
+	default:
+		return broker{}, fmt.Errorf("broker %q is neither %s nor %s", name, GoChannel, Kafka)
 	}
-	return apacheKafka(strings.Split(addresses, ","), topic)
 }
 
 // channel is Watermill's GoChannel. A message leaves the outbox when its consumers have acked it.

@@ -50,7 +50,7 @@ func startFlow(ctx context.Context, config Config, where *place.Place) (*flow, e
 		where: where, topic: "soak-" + postbox.NewMessageID(), filling: place.Filling(payload), ended: make(chan error, 1),
 	}
 	var err error
-	if f.broker, err = openBroker(config.Brokers, f.topic); err != nil {
+	if f.broker, err = openBroker(config.Broker, f.topic); err != nil {
 		return nil, err
 	}
 	if err := f.assemble(where.DB); err != nil {

@@ -23,9 +23,9 @@ type Config struct {
 	Duration, Interval time.Duration
 	// Rate is messages a second.
 	Rate float64
-	// Brokers of Kafka, with commas between them. Empty for Watermill's GoChannel.
-	Brokers string
-	Out     io.Writer
+	// Broker is [GoChannel] or [Kafka].
+	Broker string
+	Out    io.Writer
 }
 
 // Validate returns all that is wrong with the configuration.

@@ -22,7 +22,7 @@ func TestSoak_G2_G4_G9_runs_the_whole_pipeline(t *testing.T) {
 		t.Skipf("%s is not set: run through scripts/services (make test) to test on this database", place.Variable)
 	}
 	var out strings.Builder
-	err := soak.Run(t.Context(), soak.Config{Duration: 2 * time.Second, Interval: 500 * time.Millisecond, Rate: 20, Out: &out})
+	err := soak.Run(t.Context(), soak.Config{Duration: 2 * time.Second, Interval: 500 * time.Millisecond, Rate: 20, Broker: soak.GoChannel, Out: &out})
 	t.Log(out.String())
 	require.NoError(t, err)
 	require.Contains(t, out.String(), " lost=0 applied_twice=0 out_of_order=0 rising=none ")

@@ -1,0 +1,192 @@
+package crashpoints_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+const (
+	// patience is how long anything may take, on a machine that has much else to do.
+	patience = time.Minute
+	// tries is how often a point is aimed at: whether a read in vain comes a fourth time is a matter of luck.
+	tries = 4
+	// mostMissed is the share of such points that may not come again at all: one in so many.
+	mostMissed = 10
+)
+
+// flow is something that processes do, and what must come of it.
+type flow struct {
+	name string
+	// least is the number of calls that it makes at least.
+	least int
+	// empty: it begins with a database without tables.
+	empty bool
+	// lingers: a dead process may take its time to give up, which nobody waits for.
+	lingers bool
+	// prepare makes what is there before.
+	prepare func(ctx context.Context, p *process) error
+	// life is what the process does that meets its fate.
+	life func(ctx context.Context, p *process) error
+	// instant, if set, looks at what is there when the process has met it.
+	instant func(c *check)
+	// after is what a new process does then; life, if it is not set.
+	after func(ctx context.Context, p *process) error
+	// check looks at what came out.
+	check func(c *check)
+}
+
+// database is a kind of database.
+type database struct {
+	name string
+	open func(t *testing.T) *testdb.Database
+}
+
+var databases = []database{
+	{"sqlite", testdb.SQLite}, {"postgres", testdb.Postgres}, {"mariadb", testdb.MySQL},
+}
+
+// each runs the flows on each database.
+func each(t *testing.T, flows ...flow) {
+	t.Helper()
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			on(t, d, flows...)
+		})
+	}
+}
+
+// on runs the flows on one database.
+func on(t *testing.T, d database, flows ...flow) {
+	t.Helper()
+	for _, f := range flows {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			s := &survey{flow: f, database: d}
+			if !f.empty {
+				s.shared = d.open(t).Migrate(t)
+				s.shared.Exec(t, createEffects(s.shared.Dialect))
+			}
+			s.run(t)
+		})
+	}
+}
+
+// survey goes through all points of a flow.
+type survey struct {
+	flow     flow
+	database database
+	shared   *testdb.Database // by all points, one after the other
+	score    *score
+	lives    sync.WaitGroup // of processes, which may outlast their death
+}
+
+func (s *survey) run(t *testing.T) {
+	t.Helper()
+	t.Cleanup(s.lives.Wait)
+	unharmed := s.live(t, point{}, "")
+	points := unharmed.passed()
+	require.GreaterOrEqual(t, len(points), s.flow.least, "the flow does not do what it is for")
+	s.score = report.add(s.database.name, s.flow.name)
+	for _, at := range points {
+		for _, f := range s.faults(at) {
+			t.Run(fmt.Sprintf("%s %s", f, at), func(t *testing.T) { s.strike(t, at, f) })
+		}
+	}
+	require.LessOrEqual(t, s.score.missed*mostMissed, s.score.points, "points that did not come again")
+	require.Positive(t, s.score.points)
+}
+
+// faults are those that can happen at a point.
+func (s *survey) faults(at point) []fault {
+	if s.database.name == "sqlite" || strings.HasPrefix(at.call, inProcess) {
+		return []fault{crashBefore, crashAfter}
+	}
+	return []fault{crashBefore, crashAfter, lostBefore, lostAfter}
+}
+
+// strike lets a process meet its fate at one point.
+func (s *survey) strike(t *testing.T, at point, f fault) {
+	t.Helper()
+	s.score.points++
+	for range tries {
+		if s.live(t, at, f).hasStruck() {
+			s.score.recovered++ // or the test would have ended
+			return
+		}
+	}
+	s.score.points--
+	s.score.missed++
+}
+
+// live runs the flow once, from its beginning to the last oracle.
+func (s *survey) live(t *testing.T, at point, f fault) *fate {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	w := s.world(t)
+	unharmed := w.process(t, newFate(point{}, ""))
+	if s.flow.prepare != nil {
+		require.NoError(t, s.flow.prepare(ctx, unharmed), "prepare")
+	}
+
+	fated := newFate(at, f)
+	s.meet(ctx, t, w.process(t, fated))
+	if fated.isDead() {
+		w.timePasses(t)
+	}
+	c := &check{T: t, w: w, struck: fated.hasStruck()}
+	if s.flow.instant != nil {
+		s.flow.instant(c)
+	}
+	after := s.flow.after
+	if after == nil {
+		after = s.flow.life
+	}
+	require.NoError(t, after(ctx, unharmed), "recover")
+	s.flow.check(c)
+	return fated
+}
+
+// meet runs the life of a process to its end.
+func (s *survey) meet(ctx context.Context, t *testing.T, p *process) {
+	t.Helper()
+	ctx, p.fate.end = context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	s.lives.Go(func() {
+		defer p.fate.end()
+		ended <- s.flow.life(ctx, p)
+	})
+	<-ctx.Done()
+	if p.fate.isDead() && s.flow.lingers {
+		return
+	}
+	if err := <-ended; !p.fate.isDead() {
+		require.NoError(t, err, "the process lives on, and must get through")
+	}
+}
+
+// world returns a world without messages.
+func (s *survey) world(t *testing.T) *world {
+	t.Helper()
+	database := s.shared
+	if database == nil {
+		database = s.database.open(t)
+	} else {
+		wipe(t, database)
+	}
+	if database.Dialect == postbox.SQLite {
+		// A crash of a process, and not of the machine, does not need what it has written to be on the disk.
+		database.DSN = strings.Replace(database.DSN, "synchronous(FULL)", "synchronous(OFF)", 1)
+	}
+	return newWorld(database)
+}

@@ -1,0 +1,75 @@
+package crashpoints_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+)
+
+// scheduled returns a message that is not due for long.
+func scheduled(id, key string) *message.Message {
+	msg := newMessage(id, key)
+	delay.Message(msg, delay.For(time.Hour))
+	return msg
+}
+
+// control tells a queue what to do, until everything in it is due or dead and nothing is paused.
+func control(ctx context.Context, p *process) error {
+	operator, err := p.operator()
+	if err != nil {
+		return err
+	}
+	target := admin.Queue(queue)
+	with := func(id string, do func(message int64) error) error {
+		return insist(ctx, func() error {
+			found, err := operator.Messages(ctx, admin.MessageFilter{Target: target, MessageID: id})
+			if err != nil || len(found) == 0 {
+				return err
+			}
+			return do(found[0].ID)
+		})
+	}
+	say := func(do func() error) error { return insist(ctx, do) }
+	return errors.Join(
+		say(func() error { return operator.Pause(ctx, target) }),
+		say(func() error { return operator.PauseKey(ctx, target, "k") }),
+		with("now", func(id int64) error { return operator.RunNow(ctx, target, id) }),
+		with("soon", func(id int64) error { return operator.Reschedule(ctx, target, id, time.Unix(1, 0)) }),
+		with("never", func(id int64) error { return operator.Bury(ctx, target, id, "nobody needs it") }),
+		say(func() error { return operator.SetQueue(ctx, target, admin.Settings{History: time.Hour}) }),
+		say(func() error { return operator.ResumeKey(ctx, target, "k") }),
+		say(func() error { return operator.Resume(ctx, target) }),
+	)
+}
+
+func TestCrash_F5_G2_G9_operate(t *testing.T) {
+	t.Parallel()
+	work := processing{config: inboxstore.QueueConfig{Transactional: true}}
+	each(t, flow{
+		name: "operate", least: 20, prepare: deferred(scheduled("now", "k"), scheduled("soon", "k"), scheduled("never", "")), life: control,
+		instant: func(c *check) { c.account(admin.Queue(queue), c.accountOf(3)) },
+		after: func(ctx context.Context, p *process) error {
+			return errors.Join(control(ctx, p), work.life(ctx, p))
+		},
+		check: func(c *check) {
+			c.effects("now", "soon")
+			c.pending(queueSpool)
+			c.require().Contains(c.letters(), "never")
+			c.account(admin.Queue(queue), admin.Account{Written: 3, Done: 2, Dead: 1})
+		},
+	})
+}
+
+// accountOf returns the account that so many messages make, of which some may be dead.
+func (c *check) accountOf(written int) admin.Account {
+	c.Helper()
+	dead := len(c.letters())
+	return admin.Account{Written: written, Pending: written - dead, Dead: dead}
+}

@@ -1,0 +1,108 @@
+package crashpoints_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+const (
+	// retention is how long everything is kept here.
+	retention = time.Hour
+	// purgeBatch lets each chore go in several steps.
+	purgeBatch = 2
+	// kept is how many rows of each kind are young, and as many and one are old.
+	kept = 2
+)
+
+// litter leaves so many rows of each kind that is kept for a while.
+func litter(ctx context.Context, p *process, what string, n int) error {
+	for i := range n {
+		id := what + string(rune('0'+i))
+		p.w.closed = true
+		err := errors.Join(publish("orders", newMessage(id, ""))(ctx, p), p.forward(ctx, forwarder.Config{}))
+		p.w.closed = false
+		err = errors.Join(err,
+			deferred(newMessage(id, ""))(ctx, p),
+			processing{config: inboxstore.QueueConfig{History: retention}}.life(ctx, p),
+		)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// litterAll leaves old rows and young ones.
+func litterAll(ctx context.Context, p *process) error {
+	if err := litter(ctx, p, "old", kept+1); err != nil {
+		return err
+	}
+	for _, age := range ages {
+		if _, err := p.db.ExecContext(ctx, p.w.database.Bind(age), 2*retention.Microseconds()); err != nil {
+			return err
+		}
+	}
+	return litter(ctx, p, "young", kept)
+}
+
+// what is kept, and counts it.
+var littered = []string{countClaims, countFailures, countLetters, countHistory}
+
+// purge cleans up until nothing old is left.
+func purge(ctx context.Context, p *process) error {
+	statements, err := spool.StatementsFor(p.w.database.Dialect, postbox.Tables{})
+	if err != nil {
+		return err
+	}
+	cleaner := spool.NewCleaner(p.db, statements, postbox.NewMessageID(), spool.CleanerConfig{
+		Interval: pollMin, Lease: time.Minute, Batch: purgeBatch,
+		DeadLetters: retention, Failures: retention, Claims: retention, History: true,
+	}, watermill.NopLogger{})
+	return p.until(ctx, func(ctx context.Context) error {
+		cleaner.Run(ctx)
+		return nil
+	}, func(ctx context.Context) (bool, error) {
+		for _, query := range littered {
+			var rows int
+			if err := p.w.database.DB.QueryRowContext(ctx, query).Scan(&rows); err != nil {
+				return false, ignoreEnd(ctx, err)
+			}
+			if rows > kept {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// ignoreEnd drops an error that comes of the end of the context.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // nobody waits for it any more
+	}
+	return err
+}
+
+func TestCrash_F5_F18_G8_purge(t *testing.T) {
+	t.Parallel()
+	each(t, flow{
+		name: "purge", least: 30, prepare: litterAll, life: purge,
+		check: func(c *check) {
+			for _, query := range littered {
+				c.require().Equal(kept, c.count(query), query)
+			}
+			for _, letter := range c.letters() {
+				c.require().Contains(letter.MessageID, "young")
+			}
+		},
+	})
+}

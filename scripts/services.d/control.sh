@@ -69,12 +69,12 @@ obey() {
         answer=$(refuses "${words[@]}")
         if [[ -z $answer ]]; then
             answer=done
-            "obey_${words[0]}" "${words[@]:1}" >>"$temp/control.log" 2>&1 || answer="not yet"
+            "obey_${words[0]}" "${words[@]:1}" || answer="not yet"
         fi
         echo "$answer" >"$control/new.$id"
         mv "$control/new.$id" "$control/answer.$id"
     done
-}
+} >>"$temp/control.log" 2>&1 # bash would tell the command's terminal who was killed
 
 # refuses VERB NAME [HOW]: why it cannot be done, nothing if it can.
 refuses() {
@@ -97,7 +97,6 @@ obey_stop() {
 obey_stopped() {
     [[ -z $compose_running ]] || return 0
     if alive "${server[$1]}"; then return 1; fi
-    wait "${server[$1]}" || true # or bash would tell of its death
     rm -f "$temp/$1.pid"
 }
 

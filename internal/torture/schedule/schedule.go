@@ -170,48 +170,65 @@ func stopsAll(kind Kind) bool {
 	return slices.Contains([]Kind{Crash, Shutdown, Rabbit, Kafka, Hog}, kind)
 }
 
-// New returns the faults of a run, in their order. Of each kind there is one before any kind comes again, if the run is
-// long enough.
+// New returns the faults of a run, in their order. Of each kind there is one before any kind comes again, among those that
+// stop a whole service and among the others.
 func New(seed uint64, duration time.Duration, kinds []Kind, processes []Process) ([]Fault, error) {
 	if len(kinds) == 0 || len(processes) == 0 {
 		return nil, errors.New("a schedule needs kinds of faults and processes")
 	}
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it has to be reproducible
+	stops := newDeck(random, kinds, stopsAll)
+	others := newDeck(random, kinds, func(kind Kind) bool { return !stopsAll(kind) })
 	var faults []Fault
-	deck := slices.Clone(kinds)
-	random.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 	stopped := -peace // when a service was stopped last
 	for at := gap(random); at < duration; at += gap(random) {
-		if len(deck) == 0 {
-			deck = shuffled(random, kinds)
+		var kind Kind
+		switch {
+		case len(stops.kinds) > 0 && at >= stopped+peace && random.IntN(2) == 0:
+			kind, stopped = stops.draw(random), at
+		case len(others.kinds) > 0:
+			kind = others.draw(random)
+		default:
+			continue // it is not yet time to stop something again
 		}
-		card := 0
-		if at < stopped+peace {
-			card = slices.IndexFunc(deck, func(kind Kind) bool { return !stopsAll(kind) })
-		}
-		if card < 0 {
-			continue // the others have to wait
-		}
-		fault := draw(random, deck[card], processes)
+		fault := draw(random, kind, processes)
 		fault.At = at
-		if stopsAll(fault.Kind) {
-			stopped = at
-		}
-		faults, deck = append(faults, fault), slices.Delete(deck, card, card+1)
+		faults = append(faults, fault)
 	}
 	return faults, nil
 }
 
-// shuffled returns each kind as often as its weight says.
-func shuffled(random *rand.Rand, kinds []Kind) []Kind {
-	var deck []Kind
-	for _, w := range weights {
-		if slices.Contains(kinds, w.kind) {
-			deck = append(deck, slices.Repeat([]Kind{w.kind}, w.weight)...)
+// deck deals kinds: each once, and from then on each as often as its weight says, in any order.
+type deck struct{ kinds, cards []Kind }
+
+func newDeck(random *rand.Rand, kinds []Kind, belongs func(Kind) bool) *deck {
+	d := &deck{}
+	for _, kind := range kinds {
+		if belongs(kind) {
+			d.kinds = append(d.kinds, kind)
 		}
 	}
-	random.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
-	return deck
+	d.cards = slices.Clone(d.kinds)
+	d.shuffle(random)
+	return d
+}
+
+func (d *deck) draw(random *rand.Rand) Kind {
+	if len(d.cards) == 0 {
+		for _, w := range weights {
+			if slices.Contains(d.kinds, w.kind) {
+				d.cards = append(d.cards, slices.Repeat([]Kind{w.kind}, w.weight)...)
+			}
+		}
+		d.shuffle(random)
+	}
+	card := d.cards[0]
+	d.cards = d.cards[1:]
+	return card
+}
+
+func (d *deck) shuffle(random *rand.Rand) {
+	random.Shuffle(len(d.cards), func(i, j int) { d.cards[i], d.cards[j] = d.cards[j], d.cards[i] })
 }
 
 func gap(random *rand.Rand) time.Duration {

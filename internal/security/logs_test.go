@@ -26,8 +26,8 @@ import (
 
 // What no line at info level or above may hold, nor a failure record.
 const (
-	secretPayload  = `{"card":"4111-5ecret"}`
-	secretMetadata = "bearer-5ecret" //nolint:gosec // it is nobody's
+	secretPayload  = `{"card":"4111-5ecret"}` //nolint:gosec // it is nobody's
+	secretMetadata = "bearer-5ecret"
 	secretMark     = "5ecret"
 )
 

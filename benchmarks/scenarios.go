@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/deferred"
+	"github.com/postbox-go/watermill-postbox/benchmarks/embedded"
 	"github.com/postbox-go/watermill-postbox/benchmarks/inbox"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/benchmarks/relay"
@@ -13,6 +14,8 @@ func scenarios() []measure.Scenario {
 		relay.Throughput(),
 		relay.SlowBroker(),
 		relay.Backlog(),
+		relay.Kafka(),
+		relay.RabbitMQ(),
 		relay.Latency(),
 		relay.Idle(),
 		inbox.Write(),
@@ -20,6 +23,7 @@ func scenarios() []measure.Scenario {
 		deferred.Ingest(),
 		deferred.Work(),
 		deferred.Sequential(),
+		embedded.Pipeline(),
 		relay.Memory(),
 		relay.Scale(),
 	}

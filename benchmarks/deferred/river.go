@@ -59,7 +59,7 @@ func (w *worker) Work(ctx context.Context, j *river.Job[job]) error {
 }
 
 // workRiver fills a queue of River and works it off.
-func workRiver(n func(*measure.Stage) int, inTx bool) func(context.Context, *measure.Stage) error {
+func workRiver(n func(*measure.Stage) int, inTx bool) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		n := n(stage)
 		if err := fillRiver(ctx, stage, n); err != nil {

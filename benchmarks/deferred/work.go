@@ -56,7 +56,7 @@ func Work() measure.Scenario {
 	}
 }
 
-func oursInTx(n func(*measure.Stage) int, config inboxstore.QueueConfig) func(context.Context, *measure.Stage) error {
+func oursInTx(n func(*measure.Stage) int, config inboxstore.QueueConfig) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := fillOurs(ctx, stage.Setup, n(stage)); err != nil {
 			return err

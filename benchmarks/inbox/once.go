@@ -82,7 +82,7 @@ func deliveries(ctx context.Context, stage *measure.Stage, handle func(ctx conte
 // anAccount is the one that a message is about.
 func anAccount() int64 { return 1 + rand.Int64N(accounts) } //nolint:gosec // no secret
 
-func oursOnce(style style) func(context.Context, *measure.Stage) error {
+func oursOnce(style style) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := postbox.Migrate(ctx, stage.Setup, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
 			return err
@@ -116,7 +116,7 @@ func oursOnce(style style) func(context.Context, *measure.Stage) error {
 	}
 }
 
-func onceByHand(style style) func(context.Context, *measure.Stage) error {
+func onceByHand(style style) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := create(ctx, stage.Setup, createAccounts, createProcessed); err != nil {
 			return err
@@ -146,7 +146,7 @@ func onceByHand(style style) func(context.Context, *measure.Stage) error {
 	}
 }
 
-func noDedup(style style) func(context.Context, *measure.Stage) error {
+func noDedup(style style) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := create(ctx, stage.Setup, createAccounts); err != nil {
 			return err

@@ -15,6 +15,8 @@ type Scenario struct {
 	Contenders []Contender
 	// Targets that this group shows.
 	Targets []Target
+	// Needs is a variable of the environment without which it cannot run, if any.
+	Needs string
 	// Shared, if set, fills a schema once, for those contenders that say so.
 	Shared func(ctx context.Context, stage *Stage) error
 	// MaxRounds, if set, bounds the rounds: of what takes long, or counts instead of taking time.
@@ -23,13 +25,15 @@ type Scenario struct {
 	Floor string
 }
 
+// Run does the work once: it prepares, starts the clock, works, and stops the clock.
+type Run func(ctx context.Context, stage *Stage) error
+
 // Contender is one way to do the work.
 type Contender struct {
 	Name string
 	// InShared says that it works in the schema that the scenario has filled, and not in an empty one.
 	InShared bool
-	// Run does the work once: it prepares, starts the clock, works, and stops the clock.
-	Run func(ctx context.Context, stage *Stage) error
+	Run      Run
 }
 
 // Target is what is expected of one contender against another, or against a limit.

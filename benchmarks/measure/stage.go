@@ -20,6 +20,8 @@ type Stage struct {
 	DB *sql.DB
 	// Wire counts what goes over DB; a contender with a driver of its own dials through it.
 	Wire *Wire
+	// Elsewhere says that other processes do the work, so that what this one takes says nothing.
+	Elsewhere bool
 	// Quick asks for less.
 	Quick bool
 
@@ -74,12 +76,13 @@ func (s *Stage) Stop(messages int) error {
 	elapsed := time.Since(s.began)
 	s.sample.Messages, s.sample.Elapsed = messages, elapsed
 	s.Record(Rate, float64(messages)/elapsed.Seconds())
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	s.Record(Allocs, float64(memory.Mallocs-s.before.allocs)/float64(messages))
-	client := ownCPU()
-	s.Record(ClientCPU, microseconds(client-s.before.clientCPU)/float64(messages))
 	s.Record(ServerCPU, microseconds(s.serverCPU()-s.before.serverCPU)/float64(messages))
+	if !s.Elsewhere {
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		s.Record(Allocs, float64(memory.Mallocs-s.before.allocs)/float64(messages))
+		s.Record(ClientCPU, microseconds(ownCPU()-s.before.clientCPU)/float64(messages))
+	}
 	return s.profile.stop()
 }
 
@@ -133,8 +136,10 @@ func (s *Stage) finish(ctx context.Context) error {
 		return err
 	}
 	n := float64(s.sample.Messages)
-	s.Record(Statements, float64(after.statements-s.before.statements)/n)
-	s.Record(RoundTrips, float64(after.roundTrips-s.before.roundTrips)/n)
+	if !s.Elsewhere {
+		s.Record(Statements, float64(after.statements-s.before.statements)/n)
+		s.Record(RoundTrips, float64(after.roundTrips-s.before.roundTrips)/n)
+	}
 	s.Record(Commits, float64(after.commits-s.before.commits)/n)
 	s.Record(WAL, float64(after.wal-s.before.wal)/n)
 	return nil

@@ -23,6 +23,7 @@ func Memory() measure.Scenario {
 			if err := fillOurs(ctx, stage.Setup, n); err != nil {
 				return err
 			}
+			stage.Elsewhere = true
 			if err := stage.Start(ctx); err != nil {
 				return err
 			}

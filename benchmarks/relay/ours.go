@@ -14,7 +14,7 @@ import (
 )
 
 // ours fills an outbox with n messages and drains it with a forwarder.
-func ours(n int, to *sink, config forwarder.Config) func(context.Context, *measure.Stage) error {
+func ours(n int, to *sink, config forwarder.Config) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := fillOurs(ctx, stage.Setup, n); err != nil {
 			return err
@@ -24,7 +24,7 @@ func ours(n int, to *sink, config forwarder.Config) func(context.Context, *measu
 }
 
 // drainOurs drains an outbox with a forwarder, until the sink has got what it wants.
-func drainOurs(to *sink, config forwarder.Config) func(context.Context, *measure.Stage) error {
+func drainOurs(to *sink, config forwarder.Config) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := stage.Start(ctx); err != nil {
 			return err

@@ -67,6 +67,7 @@ func runFleet(ctx context.Context, stage *measure.Stage, processes int) error {
 	if err != nil {
 		return err
 	}
+	stage.Elsewhere = true
 	if err := stage.Start(ctx); err != nil {
 		return err
 	}

@@ -9,9 +9,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// sink is a publisher that takes a while for each call, or none, and tells when it has got all messages.
+// sink is a publisher that takes a while for each call, or none, or hands on to another, and tells when it has got all
+// messages.
 type sink struct {
 	want    int64
+	inner   message.Publisher // nil is nobody
 	takes   time.Duration
 	got     atomic.Int64
 	reached chan struct{}
@@ -22,7 +24,12 @@ func newSink(want int, takes time.Duration) *sink {
 }
 
 // Publish takes its time and counts.
-func (s *sink) Publish(_ string, messages ...*message.Message) error {
+func (s *sink) Publish(topic string, messages ...*message.Message) error {
+	if s.inner != nil {
+		if err := s.inner.Publish(topic, messages...); err != nil {
+			return err
+		}
+	}
 	if s.takes > 0 {
 		<-time.After(s.takes)
 	}

@@ -21,7 +21,7 @@ import (
 // statements in the same rhythm, in our words. Once a tick it reads a batch, in order of creation, publishes one message
 // after the other, each under a deadline, and deletes them with one statement that has a parameter for each, none of
 // them prepared.
-func standIn(n int, to *sink, batch int) func(context.Context, *measure.Stage) error {
+func standIn(n int, to *sink, batch int) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := fillStandIn(ctx, stage.Setup, n); err != nil {
 			return err

@@ -19,7 +19,7 @@ const stockTopic = "forwarder"
 
 // stock drains an outbox of n messages with Watermill's components/forwarder on watermill-sql. A batch size of 0 is its
 // default.
-func stock(n int, to *sink, batchSize int) func(context.Context, *measure.Stage) error {
+func stock(n int, to *sink, batchSize int) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := fillStock(stage.Setup, n); err != nil {
 			return err

@@ -21,24 +21,23 @@ var tuned = forwarder.Config{PageSize: tunedPage, BatchSize: tunedBatch, Concurr
 // Throughput drains a backlog into a publisher that does nothing.
 func Throughput() measure.Scenario {
 	backlog := func(stage *measure.Stage) int { return stage.Scale(50_000, 10_000) }
-	into := func(run func(n int, to *sink) func(context.Context, *measure.Stage) error) func(context.Context, *measure.Stage) error {
+	into := func(run func(n int, to *sink) measure.Run) measure.Run {
 		return func(ctx context.Context, stage *measure.Stage) error {
 			n := backlog(stage)
 			return run(n, newSink(n, 0))(ctx, stage)
 		}
 	}
-	type run = func(context.Context, *measure.Stage) error
 	return measure.Scenario{
 		Name:  "relay",
 		About: "drain 50,000 messages of 256 bytes and 1,000 keys into a publisher that does nothing",
 		Floor: "by-hand",
 		Contenders: []measure.Contender{
-			{Name: "ours", Run: into(func(n int, to *sink) run { return ours(n, to, forwarder.Config{}) })},
-			{Name: "watermill", Run: into(func(n int, to *sink) run { return stock(n, to, 0) })},
-			{Name: "ours-tuned", Run: into(func(n int, to *sink) run { return ours(n, to, tuned) })},
-			{Name: "watermill-5000", Run: into(func(n int, to *sink) run { return stock(n, to, stockPage) })},
-			{Name: "oagudo-stand-in", Run: into(func(n int, to *sink) run { return standIn(n, to, tunedPage) })},
-			{Name: "by-hand", Run: into(func(n int, to *sink) run { return floor(n, to, tunedPage) })},
+			{Name: "ours", Run: into(func(n int, to *sink) measure.Run { return ours(n, to, forwarder.Config{}) })},
+			{Name: "watermill", Run: into(func(n int, to *sink) measure.Run { return stock(n, to, 0) })},
+			{Name: "ours-tuned", Run: into(func(n int, to *sink) measure.Run { return ours(n, to, tuned) })},
+			{Name: "watermill-5000", Run: into(func(n int, to *sink) measure.Run { return stock(n, to, stockPage) })},
+			{Name: "oagudo-stand-in", Run: into(func(n int, to *sink) measure.Run { return standIn(n, to, tunedPage) })},
+			{Name: "by-hand", Run: into(func(n int, to *sink) measure.Run { return floor(n, to, tunedPage) })},
 		},
 		Targets: []measure.Target{
 			{Name: "relay-default", Ours: "ours", Other: "watermill", AtLeast: 15},

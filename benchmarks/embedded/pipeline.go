@@ -1,0 +1,251 @@
+// Package embedded measures the whole way of a message on SQLite, in one process: business transaction, outbox, broker,
+// handler.
+package embedded
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	_ "modernc.org/sqlite" // driver "sqlite"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+)
+
+// What both do at a time.
+const (
+	producers  = 8
+	consumers  = 64
+	microBatch = 100
+)
+
+// Pipeline sends messages all the way.
+func Pipeline() measure.Scenario {
+	return measure.Scenario{
+		Name:  "sqlite",
+		About: "on SQLite (WAL, synchronous FULL), from a business transaction for each message to its handler's effect, which comes once",
+		Floor: "by-hand",
+		Contenders: []measure.Contender{
+			{Name: "ours", Run: inFile(ours)},
+			{Name: "by-hand", Run: inFile(byHand)},
+		},
+		Targets: []measure.Target{{Name: "sqlite", Ours: "ours", Other: "by-hand", AtLeast: 2}},
+	}
+}
+
+// inFile gives a contender a database in a file.
+func inFile(run func(ctx context.Context, stage *measure.Stage, db *sql.DB) error) measure.Run {
+	return func(ctx context.Context, stage *measure.Stage) (err error) {
+		folder, err := os.MkdirTemp("", "postbox-bench-sqlite-")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+		const options = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "bench.db")+options)
+		if err != nil {
+			return err
+		}
+		db.SetMaxOpenConns(1) // SQLite has one writer
+		defer func() { err = errors.Join(err, db.Close()) }()
+		for _, statement := range []string{createOrders, createAccount, insertAccount} {
+			if _, err := db.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return run(ctx, stage, db)
+	}
+}
+
+// all are the messages of a run.
+func all(stage *measure.Stage) []*message.Message { return load.Messages(0, stage.Scale(5_000, 1_500)) }
+
+// ours forwards with default settings, and stores messages before it handles them in micro-batches.
+func ours(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
+	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}); err != nil {
+		return err
+	}
+	list := all(stage)
+	if err := stage.Start(ctx); err != nil {
+		return err
+	}
+	through := newBroker()
+	fwd, err := forwarder.New(db, through, forwarder.Config{Dialect: postbox.SQLite}, nil)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- fwd.Run(ctx) }()
+	inbox, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.SQLite}, nil)
+	if err != nil {
+		return err
+	}
+	consuming, stop := context.WithCancel(ctx)
+	defer stop()
+	wait := through.consume(consuming, consumers, func(msg *message.Message) error {
+		_, err := inbox.Defer(ctx, "accounts", inboxstore.Key{Consumer: "accounts", Topic: load.Topic, MessageID: msg.UUID}, msg)
+		return err
+	})
+	subscriber, err := inboxstore.NewSubscriber(inbox, inboxstore.QueueConfig{Concurrency: 1, MicroBatch: microBatch}, nil)
+	if err != nil {
+		return err
+	}
+	messages, err := subscriber.Subscribe(ctx, "accounts")
+	if err != nil {
+		return err
+	}
+	handled := make(chan error, 1)
+	go func() { handled <- handleOurs(messages, len(list)) }()
+	err = errors.Join(produceOurs(ctx, db, list), <-handled, stage.Stop(len(list)), subscriber.Close(), fwd.Close(), <-ended)
+	stop()
+	return errors.Join(err, wait(), inbox.Close())
+}
+
+func produceOurs(ctx context.Context, db *sql.DB, list []*message.Message) error {
+	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
+	if err != nil {
+		return err
+	}
+	err = load.Clients(ctx, len(list), producers, func(ctx context.Context, i int) error {
+		return forwarder.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, insertOrder, 1, 1); err != nil {
+				return err
+			}
+			list[i].SetContext(ctx)
+			return publisher.Publish(load.Topic, list[i])
+		})
+	})
+	return errors.Join(err, publisher.Close())
+}
+
+// handleOurs handles n messages.
+func handleOurs(messages <-chan *message.Message, n int) error {
+	for range n {
+		msg := <-messages
+		tx, ok := postbox.TxFromContext(msg.Context())
+		if !ok {
+			return errors.New("the message brings no transaction")
+		}
+		if _, err := tx.ExecContext(msg.Context(), updateAccount); err != nil {
+			return err
+		}
+		msg.Ack()
+	}
+	return nil
+}
+
+// byHand commits each step of each message: the order with its message, its deletion after it was sent, and the claim
+// with its effect.
+func byHand(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
+	for _, statement := range []string{createOutbox, createProcessed} {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	list := all(stage)
+	if err := stage.Start(ctx); err != nil {
+		return err
+	}
+	through := newBroker()
+	consuming, stop := context.WithCancel(ctx)
+	defer stop()
+	wait := through.consume(consuming, consumers, func(msg *message.Message) error { return handleByHand(ctx, db, msg) })
+	relayed := make(chan error, 1)
+	go func() { relayed <- relayByHand(ctx, db, through, len(list)) }()
+	err := errors.Join(produceByHand(ctx, db, list), <-relayed)
+	stop() // what was taken is handled
+	return errors.Join(err, wait(), stage.Stop(len(list)))
+}
+
+func produceByHand(ctx context.Context, db *sql.DB, list []*message.Message) error {
+	return load.Clients(ctx, len(list), producers, func(ctx context.Context, i int) error {
+		metadata, err := json.Marshal(list[i].Metadata)
+		if err != nil {
+			return err
+		}
+		return inTx(ctx, db, func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, insertOrder, 1, 1); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(ctx, insertOutbox, load.Topic, list[i].UUID, metadata, []byte(list[i].Payload))
+			return err
+		})
+	})
+}
+
+// relayByHand sends n messages, each of which it then deletes.
+func relayByHand(ctx context.Context, db *sql.DB, to *broker, n int) error {
+	after := int64(0)
+	for n > 0 {
+		ids, page, err := pageByHand(ctx, db, after)
+		if err != nil {
+			return err
+		}
+		for i, msg := range page {
+			if err := to.Publish(load.Topic, msg); err != nil {
+				return err
+			}
+			if _, err := db.ExecContext(ctx, deleteOutbox, ids[i]); err != nil {
+				return err
+			}
+			after = ids[i]
+		}
+		n -= len(page)
+	}
+	return nil
+}
+
+func pageByHand(ctx context.Context, db *sql.DB, after int64) (ids []int64, page []*message.Message, err error) {
+	rows, err := db.QueryContext(ctx, readOutbox, after)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var id int64
+		var uuid string
+		var metadata, payload []byte
+		if err := rows.Scan(&id, &uuid, &metadata, &payload); err != nil {
+			return nil, nil, err
+		}
+		msg := message.NewMessage(uuid, payload)
+		if err := json.Unmarshal(metadata, &msg.Metadata); err != nil {
+			return nil, nil, err
+		}
+		ids, page = append(ids, id), append(page, msg)
+	}
+	return ids, page, rows.Err()
+}
+
+func handleByHand(ctx context.Context, db *sql.DB, msg *message.Message) error {
+	return inTx(ctx, db, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, claim, "accounts", msg.UUID)
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, updateAccount)
+		return err
+	})
+}
+
+func inTx(ctx context.Context, db *sql.DB, fn func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}

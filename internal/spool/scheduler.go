@@ -185,8 +185,8 @@ func (s *scheduler) take() []*entry {
 	return nil
 }
 
-// maxBatchBytes bounds the payloads that a batch has in memory, if it is more than one message.
-const maxBatchBytes = maxAppendBytes
+// MaxBatchBytes bounds the payloads that a batch has in memory, if it is more than one message.
+const MaxBatchBytes = maxAppendBytes
 
 // batch takes messages of the topic whose turn it is.
 func (s *scheduler) batch() []*entry {
@@ -196,7 +196,7 @@ func (s *scheduler) batch() []*entry {
 	size := 0
 	for len(t.ready) > 0 && len(batch) < s.batchSize {
 		q := t.ready[0]
-		if len(batch) > 0 && len(q.entries) > 0 && size+q.entries[0].message.size > maxBatchBytes {
+		if len(batch) > 0 && len(q.entries) > 0 && size+q.entries[0].message.size > MaxBatchBytes {
 			break
 		}
 		if len(q.entries) > 0 && q.entries[0].message.accused() && q.entries[0].message.Topic == t.name {
@@ -215,7 +215,7 @@ func (s *scheduler) batch() []*entry {
 			continue
 		}
 		for len(q.entries) > 0 && len(batch) < s.batchSize && q.entries[0].message.Topic == t.name && !q.entries[0].message.accused() {
-			if len(batch) > 0 && size+q.entries[0].message.size > maxBatchBytes {
+			if len(batch) > 0 && size+q.entries[0].message.size > MaxBatchBytes {
 				break
 			}
 			batch, size = append(batch, q.entries[0]), size+q.entries[0].message.size

@@ -47,7 +47,7 @@ func TestScheduler_batch_of_large_messages_is_bounded_in_bytes_G8(t *testing.T) 
 			t.Parallel()
 			s := ready(100)
 			var messages []*Message
-			for id, size := range []int{maxBatchBytes / 2, maxBatchBytes / 2, 1, 4 * maxBatchBytes, 1, maxBatchBytes - 1, 1} {
+			for id, size := range []int{MaxBatchBytes / 2, MaxBatchBytes / 2, 1, 4 * MaxBatchBytes, 1, MaxBatchBytes - 1, 1} {
 				m := stored(int64(id+1), "a", key)
 				m.size = size
 				messages = append(messages, m)

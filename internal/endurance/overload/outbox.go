@@ -40,7 +40,7 @@ func startOutbox(where *place.Place, s scenario, g *gate) (*outbox, error) {
 	if o.publisher, err = forwarder.NewPublisher(where.DB, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL}, nil); err != nil {
 		return nil, err
 	}
-	config := forwarder.Config{Dialect: postbox.PostgreSQL, Concurrency: s.workers, PageSize: s.page}
+	config := forwarder.Config{Dialect: postbox.PostgreSQL, Concurrency: s.workers, PageSize: s.page, BatchSize: s.batch}
 	if o.forwarder, err = forwarder.New(where.DB, o.sink, config, nil); err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ type scenario struct {
 	workers int
 	delay   time.Duration
 	page    int // messages that are read at once
+	batch   int // messages in a call to the broker at most; 0 is 1
 	// backlog is how many messages are written while nothing is handled at all, where no machine could write ten times
 	// as many as are handled.
 	backlog int64
@@ -27,7 +28,7 @@ type scenario struct {
 var scenarios = []scenario{
 	{name: "slow_broker", writers: 4, perTx: 20, keys: 100, payload: 4 << 10, workers: 4, delay: 20 * time.Millisecond, page: 100},
 	{name: "hot_key", writers: 1, perTx: 50, keys: 1, payload: 4 << 10, workers: 4, delay: 20 * time.Millisecond, page: 100},
-	{name: "large_payloads", writers: 1, perTx: 1, keys: 8, payload: 1 << 20, workers: 2, page: 100, backlog: 80},
+	{name: "large_payloads", writers: 1, perTx: 1, keys: 8, payload: 1 << 20, workers: 2, page: 100, batch: 100, backlog: 120},
 	{name: "deliveries", queue: true, writers: 2000, perTx: 1, keys: 2000, payload: 1 << 10, workers: 4, delay: 20 * time.Millisecond, page: 100},
 }
 
@@ -35,7 +36,7 @@ var scenarios = []scenario{
 // database: as it is, as the driver writes it in hexadecimal, and in buffers that grow by doubling.
 const (
 	perMessage  = 4 << 10
-	readCopies  = 6
+	readCopies  = 4
 	writeCopies = 12
 	// ground is for connections, prepared statements and the caches of an inbox.
 	ground = 4 << 20
@@ -49,7 +50,8 @@ func (s scenario) bound() int64 {
 	if inline > spool.InlineBytes {
 		inline = 0
 	}
-	read := 2*s.page*(inline+perMessage) + s.workers*s.payload*readCopies
+	batch := min(max(s.batch, 1)*s.payload, max(spool.MaxBatchBytes, s.payload))
+	read := 2*s.page*(inline+perMessage) + s.workers*batch*readCopies
 	written := s.writers * s.perTx * (s.payload + perMessage)
 	inCommit := min(s.writers*s.perTx*s.payload, spool.MaxIngestBytes)
 	if s.payload > spool.MaxIngestBytes {

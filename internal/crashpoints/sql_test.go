@@ -58,12 +58,17 @@ var expires = []string{
 // wipe empties all tables.
 func wipe(t *testing.T, database *testdb.Database) {
 	t.Helper()
+	tx, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
 	for _, table := range []string{
 		"effects", "postbox_messages", "postbox_lanes", "postbox_members", "postbox_spools", "postbox_dead_letters", "postbox_failures",
 		"postbox_chores", "postbox_claims", "postbox_sources", "postbox_pauses", "postbox_history",
 	} {
-		database.Exec(t, "DELETE FROM "+table)
+		_, err := tx.ExecContext(t.Context(), "DELETE FROM "+table)
+		require.NoError(t, err)
 	}
+	require.NoError(t, tx.Commit())
 }
 
 // schemas list what a database has of tables, columns and indexes.

@@ -7,7 +7,7 @@ GOLANGCI_LINT_VERSION := 2.15.0
 GOLANGCI_LINT := $(BIN)/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-embedded test-short fuzz torture bench soak overload verify lint fmt tools services
+.PHONY: help demo test test-embedded test-short fuzz crashpoints torture bench soak overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ test-short: ## run the quick tests only
 
 fuzz: ## run each fuzz target for FUZZTIME, 10s unless set
 	scripts/fuzz $(FUZZTIME)
+
+crashpoints: ## end processes before and after each statement, broker call and handler of each flow, and judge
+	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && go test -c -o "$$directory/crashpoints" ./internal/crashpoints && \
+		cd internal/crashpoints && ../../scripts/services run -- "$$directory/crashpoints" -test.timeout 30m $(ARGS)
 
 torture: ## break all that can break while processes work, and judge: DURATION=3m SEED=1 FAULTS=kill,pause
 	scripts/services run -- go run ./internal/torture \

@@ -3,12 +3,10 @@ package crashpoints_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
@@ -17,8 +15,6 @@ const outboxName = forwarder.DefaultOutbox
 
 // lanes are few, so that messages which have nothing to do with each other share one.
 const lanes = 2
-
-func errorsIsUnknown(err error) bool { return errors.Is(err, postbox.ErrCommitUnknown) }
 
 func (p *process) outbox() (*forwarder.Publisher, error) {
 	return forwarder.NewPublisher(p.db, forwarder.PublisherConfig{Dialect: p.w.database.Dialect, Lanes: lanes}, nil)
@@ -75,13 +71,10 @@ func TestCrash_F5_F26_G1_G2_publish(t *testing.T) {
 	t.Parallel()
 	each(t, flow{
 		name: "publish", least: orders * 5, life: placeOrders, check: checkOrders,
-		after: func(ctx context.Context, p *process) error { return p.forward(ctx, forwarder.Config{}) },
+		after: forwardWith(forwarder.Config{}),
 	}, flow{
 		name: "publish without a transaction", least: 3, check: checkAutocommit,
-		life: publishAutocommit,
-		after: func(ctx context.Context, p *process) error {
-			return p.forward(ctx, forwarder.Config{})
-		},
+		life: publishAutocommit, after: forwardWith(forwarder.Config{}),
 	})
 }
 

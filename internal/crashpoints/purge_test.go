@@ -54,7 +54,7 @@ func litterAll(ctx context.Context, p *process) error {
 	return litter(ctx, p, "young", kept)
 }
 
-// what is kept, and counts it.
+// littered counts what is kept.
 var littered = []string{countClaims, countFailures, countLetters, countHistory}
 
 // purge cleans up until nothing old is left.
@@ -82,14 +82,6 @@ func purge(ctx context.Context, p *process) error {
 		}
 		return true, nil
 	})
-}
-
-// ignoreEnd drops an error that comes of the end of the context.
-func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // nobody waits for it any more
-	}
-	return err
 }
 
 func TestCrash_F5_F18_G8_purge(t *testing.T) {

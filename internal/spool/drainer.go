@@ -335,7 +335,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
 	for _, m := range found.messages {
 		d.prepareToLoad(m, found.now)
 	}
-	safe := d.horizon.observe(found.lowest, found.newest)
+	safe := d.horizon.observe(found.lowest, found.newest, len(found.messages))
 	if params.Mark {
 		d.horizon.set(found.next, time.Now())
 	}

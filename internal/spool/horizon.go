@@ -18,26 +18,32 @@ type horizon struct {
 	pending bool
 	next    int64 // the transaction of the mark
 	mark    int64 // highest id seen by then
+	read    int   // messages read since
 	newest  int64 // highest id seen
 	safe    int64 // nothing can appear up to here
 	markAt  time.Time
 }
 
-// markInterval is the shortest time between two marks, each of which takes a transaction id on PostgreSQL.
-const markInterval = 20 * time.Millisecond
+// A mark takes a transaction id on PostgreSQL, so there is one in markInterval at most, unless as much was read since as
+// markMessages: each read passes over all that was read since the last mark but one.
+const (
+	markInterval = 20 * time.Millisecond
+	markMessages = 250
+)
 
 // wantsMark says whether the next read shall set a mark: not while nothing new comes.
 func (h *horizon) wantsMark(now time.Time) bool {
-	return !h.pending && h.newest > h.mark && !now.Before(h.markAt)
+	return !h.pending && h.newest > h.mark && (h.read >= markMessages || !now.Before(h.markAt))
 }
 
 // set sets the mark of the read that was observed last.
 func (h *horizon) set(next int64, now time.Time) {
-	h.pending, h.next, h.mark, h.markAt = true, next, h.newest, now.Add(markInterval)
+	h.pending, h.next, h.mark, h.read, h.markAt = true, next, h.newest, 0, now.Add(markInterval)
 }
 
-// observe takes in a read and returns the id up to which nothing can appear after it.
-func (h *horizon) observe(lowest, newest int64) (safe int64) {
+// observe takes in a read of so many messages and returns the id up to which nothing can appear after it.
+func (h *horizon) observe(lowest, newest int64, messages int) (safe int64) {
+	h.read += messages
 	if h.pending && lowest >= h.next {
 		h.safe, h.pending = h.mark, false
 	}

@@ -1,0 +1,161 @@
+package main
+
+const module = "github.com/postbox-go/watermill-postbox/"
+
+// safeguards are what the guarantees rest on. What notices here is named again in docs/guarantees.md.
+var safeguards = []safeguard{
+	{
+		name: "claim first", guarantees: "G4, F6",
+		edits: []edit{{
+			file: "inboxstore/once.go",
+			from: `		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+		switch {
+		case err != nil:
+			return storeError{fmt.Errorf("inbox: claim message: %w", err)}
+		case claimed == 0:
+			return storeError{errDuplicate}
+		default:
+			return fn(ctx)
+		}
+`,
+			to: `		if err := fn(ctx); err != nil {
+			return err
+		}
+		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+		switch {
+		case err != nil:
+			return storeError{fmt.Errorf("inbox: claim message: %w", err)}
+		case claimed == 0:
+			return storeError{errDuplicate}
+		default:
+			return nil
+		}
+`,
+		}},
+		packages: []string{module + "inboxstore", module + "middleware"}, tests: "Once|Inbox",
+	},
+	{
+		name: "claim commits with the effect", guarantees: "G4, F2",
+		edits: []edit{{
+			file: "inboxstore/once.go",
+			from: `		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+		switch {`,
+			to: `		result, err := s.db.ExecContext(ctx, s.statements.Claim, claim)
+		claimed := int64(0)
+		if err == nil {
+			claimed, err = result.RowsAffected()
+		}
+		switch {`,
+		}},
+		packages: []string{module + "inboxstore", module + "internal/crashpoints"}, tests: "Once|Crash",
+	},
+	{
+		name: "fencing in the settle", guarantees: "G6, F10",
+		edits: []edit{
+			{
+				file: "internal/dialect/postgres.go",
+				from: `  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token` + "`" + `
+
+	keep := `,
+				to: `  AND l.spool = m.spool AND l.lane = s.lane` + "`" + `
+
+	keep := `,
+			},
+			{
+				file: "internal/dialect/sqlite.go",
+				from: "l.lane = s.value ->> 0 AND l.token = s.value ->> 1\n\tWHERE m.spool = ? AND m.lane = s.value ->> 0)`,\n\t\tkeepText",
+				to:   "l.lane = s.value ->> 0\n\tWHERE m.spool = ? AND m.lane = s.value ->> 0)`,\n\t\tkeepText",
+			},
+		},
+		packages: []string{module + "internal/spool", module + "inboxstore"}, tests: "F10|G6|Model",
+	},
+	{
+		name: "settle by id list", guarantees: "G2, F4",
+		edits: []edit{
+			{
+				file: "internal/dialect/postgres.go",
+				from: `WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token` + "`" + `
+
+	keep := `,
+				to: `WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id <= s.id
+  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token` + "`" + `
+
+	keep := `,
+			},
+			{
+				file: "internal/dialect/sqlite.go",
+				from: "DELETE FROM {messages} WHERE id IN (\n\tSELECT m.id FROM json_each(?) s\n\tCROSS JOIN {messages} m ON m.id = s.value ->> 2",
+				to:   "DELETE FROM {messages} WHERE id IN (\n\tSELECT m.id FROM json_each(?) s\n\tCROSS JOIN {messages} m ON m.id <= s.value ->> 2",
+			},
+		},
+		packages: []string{module + "internal/spool"}, tests: "F4|Model",
+	},
+	{
+		name: "failure record of its own", guarantees: "G4, F14",
+		edits: []edit{
+			{file: "middleware/inbox.go", from: "	before := msg.Context()\n", to: "	recorded := 0\n	before := msg.Context()\n"},
+			{
+				file: "middleware/inbox.go",
+				from: "		return emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)\n",
+				to: `		err := emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)
+		if err != nil {
+			recorded, _ = i.store.RecordFailure(ctx, key, err)
+		}
+		return err
+`,
+			},
+			{file: "middleware/inbox.go", from: "i.failed(ctx, key, msg, failure.Err)", to: "i.failed(ctx, key, msg, failure.Err, recorded)"},
+			{
+				file: "middleware/inbox.go",
+				from: "cause error) error {\n	attempts, err := i.store.RecordFailure(ctx, key, cause)\n	if err != nil {\n		return errors.Join(cause, err)\n	}\n",
+				to:   "cause error, attempts int) error {\n",
+			},
+		},
+		packages: []string{module + "middleware"}, tests: "Inbox",
+	},
+	{
+		name: "late-row search", guarantees: "G3, F4",
+		edits: []edit{
+			{file: "internal/spool/horizon.go", from: "	return h.safe\n", to: "	return h.newest\n"},
+			{file: "internal/spool/lanes.go", from: "return !now.Before(s.nextSweep)", to: "return false && now.IsZero()"},
+		},
+		packages: []string{module + "internal/spool"}, tests: "F4|Horizon",
+	},
+	{
+		name: "stored before acked", guarantees: "G5",
+		edits: []edit{{
+			file: "middleware/defer.go",
+			from: "	_, err := d.store.Defer(ctx, d.queue, key, stored)\n	return err\n",
+			to:   "	go func() { _, _ = d.store.Defer(ctx, d.queue, key, stored) }()\n	return nil\n",
+		}},
+		packages: []string{module + "middleware", module + "internal/crashpoints"}, tests: "Defer|Crash",
+	},
+	{
+		name: "outage is no failure", guarantees: "G7, F13",
+		edits: []edit{{
+			file: "forwarder/relay.go",
+			from: "		return spool.Outcome{Verdict: spool.Postpone, Err: err}\n	case postbox.MessageFault:",
+			to:   "		return spool.OutcomeOf(err)\n	case postbox.MessageFault:",
+		}},
+		packages: []string{module + "forwarder"}, tests: "F13|G7",
+	},
+	{
+		name: "a failed message holds back its key", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/spool/scheduler.go",
+			from: "if !e.outcome.through() || e.dropped || e.message.Ref.State == dialect.StateRetrying {",
+			to:   "if e.dropped {",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Drainer|Model",
+	},
+	{
+		name: "nothing is handed out after the lease", guarantees: "G6, F10",
+		edits: []edit{{
+			file: "internal/spool/scheduler.go",
+			from: " || !time.Now().Before(s.deadline) {",
+			to:   " {",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "G6|F10|Lease|Scheduler|Model",
+	},
+}

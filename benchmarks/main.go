@@ -48,6 +48,7 @@ func bench(ctx context.Context) error {
 	flag.StringVar(&options.CPUProfiles, "cpuprofile", "", "existing folder for a CPU profile of each run")
 	flag.StringVar(&options.MemoryProfiles, "memprofile", "", "existing folder for allocation profiles, one before and one after each run")
 	results := flag.String("results", "", "file for the results, as JSON")
+	docs := flag.String("docs", "", "folder of performance.md, which gets the tables and pictures of this run")
 	flag.Parse()
 	if options.Rounds == 0 {
 		options.Rounds = fullRounds
@@ -55,7 +56,17 @@ func bench(ctx context.Context) error {
 			options.Rounds = quickRounds
 		}
 	}
-	return run(ctx, options, names(*only), *results)
+	summary, err := run(ctx, options, names(*only))
+	if err != nil {
+		return err
+	}
+	if *results != "" {
+		err = summary.Save(*results)
+	}
+	if *docs != "" {
+		err = errors.Join(err, summary.WriteDocs(*docs))
+	}
+	return err
 }
 
 func names(list string) []string {
@@ -65,23 +76,23 @@ func names(list string) []string {
 	return strings.Split(list, ",")
 }
 
-// run starts a server, measures, and reports.
-func run(ctx context.Context, options measure.Options, only []string, results string) (err error) {
+// run starts a server, measures, and prints what it finds as it finds it.
+func run(ctx context.Context, options measure.Options, only []string) (summary *report.Summary, err error) {
 	chosen, err := choose(only)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	postgres, err := server.Start(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, postgres.Stop()) }()
 	options.Server, options.ServerCPU = postgres.DSN(), postgres.CPU
 	options.Progress = report.Progress(os.Stderr)
 	if err := measure.Prepare(ctx, options.Server); err != nil {
-		return err
+		return nil, err
 	}
-	summary := report.New(options, server.Settings())
+	summary = report.New(options, server.Settings())
 	for _, scenario := range chosen {
 		if scenario.Needs != "" && os.Getenv(scenario.Needs) == "" {
 			fmt.Printf("\n%s: left out, it needs %s, which make bench sets\n", scenario.Name, scenario.Needs)
@@ -89,17 +100,14 @@ func run(ctx context.Context, options measure.Options, only []string, results st
 		}
 		series, err := scenario.Rounds(ctx, options)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		summary.Add(scenario, series)
 		if err := summary.Print(os.Stdout, scenario.Name); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if results == "" {
-		return nil
-	}
-	return summary.Save(results)
+	return summary, nil
 }
 
 // choose returns the scenarios with the targets or groups of these names.

@@ -47,14 +47,23 @@ func (s Series) Median(metric Metric) (float64, bool) {
 	return (values[middle-1] + values[middle]) / 2, true
 }
 
-// Spread is how far a metric's best and worst round lie apart, as a part of the median.
-func (s Series) Spread(metric Metric) float64 {
+// Range returns a metric's least and largest value.
+func (s Series) Range(metric Metric) (least, most float64) {
 	values := s.sorted(metric)
+	if len(values) == 0 {
+		return 0, 0
+	}
+	return values[0], values[len(values)-1]
+}
+
+// Spread is how far a metric's rounds lie apart, as a part of the median.
+func (s Series) Spread(metric Metric) float64 {
 	median, ok := s.Median(metric)
 	if !ok || median == 0 {
 		return 0
 	}
-	return (values[len(values)-1] - values[0]) / median
+	least, most := s.Range(metric)
+	return (most - least) / median
 }
 
 func (s Series) sorted(metric Metric) []float64 {

@@ -21,6 +21,10 @@ type Scenario struct {
 	Shared func(ctx context.Context, stage *Stage) error
 	// MaxRounds, if set, bounds the rounds: of what takes long, or counts instead of taking time.
 	MaxRounds int
+	// Picture is the metric that is drawn. Defaults to the rate. With an Axis the contenders are points of a curve, and
+	// their names the numbers on that axis.
+	Picture Metric
+	Axis    string
 	// Floor is the contender whose spread tells how much the machine disturbs; "" is the first.
 	Floor string
 }

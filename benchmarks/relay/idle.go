@@ -22,6 +22,7 @@ func Idle() measure.Scenario {
 		Name:      "idle",
 		About:     "statements of a forwarder, and of a worker of a queue, that have nothing to do, with default settings",
 		MaxRounds: 1,
+		Picture:   PerSecond,
 		Contenders: []measure.Contender{
 			{Name: "forwarder", Run: func(ctx context.Context, stage *measure.Stage) error {
 				return idle(ctx, stage, func() (func() error, error) {

@@ -28,8 +28,9 @@ const latencyRate = 100
 // Latency commits messages one by one and takes the time until each is published.
 func Latency() measure.Scenario {
 	return measure.Scenario{
-		Name:  "relay-latency",
-		About: "100 messages a second: from the commit to the call of the publisher, in one process, default settings",
+		Name:    "relay-latency",
+		About:   "100 messages a second: from the commit to the call of the publisher, in one process, default settings",
+		Picture: P50,
 		Contenders: []measure.Contender{
 			{Name: "ours", Run: oursLatency},
 			{Name: "watermill", Run: stockLatency},

@@ -18,6 +18,7 @@ func Memory() measure.Scenario {
 		Name:      "memory",
 		About:     "a forwarder in a process of its own drains 1,000,000 messages with default settings",
 		MaxRounds: 1,
+		Picture:   Resident,
 		Contenders: []measure.Contender{{Name: "ours", Run: func(ctx context.Context, stage *measure.Stage) error {
 			n := stage.Scale(longBacklog, quickBacklog)
 			if err := fillOurs(ctx, stage.Setup, n); err != nil {

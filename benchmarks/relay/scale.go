@@ -33,6 +33,7 @@ func Scale() measure.Scenario {
 		Name:       "scale",
 		About:      fmt.Sprintf("1, 2 and 4 forwarder processes with a publisher that takes 5 ms, %d calls at a time", fleetConcurrency),
 		MaxRounds:  3,
+		Axis:       "processes",
 		Contenders: []measure.Contender{fleet(1), fleet(2), fleet(fleetMost)},
 		Targets: []measure.Target{
 			{Name: "scale", Ours: "2", Other: "1", Metric: PerProcess, AtLeast: 0.9},

@@ -48,11 +48,7 @@ func (g Group) table(to io.Writer) error {
 	for _, series := range g.Series {
 		fmt.Fprintf(table, "%s\t", series.Contender)
 		for _, metric := range metrics {
-			cell := ""
-			if value, ok := series.Median(metric); ok {
-				cell = number(value)
-			}
-			fmt.Fprintf(table, "%s\t", cell)
+			fmt.Fprintf(table, "%s\t", cell(series, metric))
 		}
 		fmt.Fprintln(table)
 	}

@@ -25,6 +25,8 @@ type Summary struct {
 type Group struct {
 	Name     string           `json:"name"`
 	About    string           `json:"about"`
+	Picture  measure.Metric   `json:"picture"`
+	Axis     string           `json:"axis,omitempty"`
 	Noise    float64          `json:"noise"`
 	Series   []measure.Series `json:"series"`
 	Verdicts []Verdict        `json:"verdicts"`
@@ -53,7 +55,13 @@ func New(options measure.Options, settings []string) *Summary {
 
 // Add notes what a scenario has found.
 func (s *Summary) Add(scenario measure.Scenario, series []measure.Series) {
-	group := Group{Name: scenario.Name, About: scenario.About, Noise: scenario.Noise(series), Series: series}
+	group := Group{
+		Name: scenario.Name, About: scenario.About, Picture: scenario.Picture, Axis: scenario.Axis,
+		Noise: scenario.Noise(series), Series: series,
+	}
+	if group.Picture == "" {
+		group.Picture = measure.Rate
+	}
 	for _, v := range scenario.Judge(series) {
 		against := v.Target.Other
 		if against == "" {

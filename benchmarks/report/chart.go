@@ -1,0 +1,132 @@
+package report
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+)
+
+// pictures is their folder, beside the page that shows them.
+const pictures = "performance"
+
+func picture(g Group) string { return g.Name + ".svg" }
+
+// Sizes of a picture.
+const (
+	height      = 2.6 * vg.Inch
+	barWidth    = 0.35 * vg.Inch
+	barSpace    = 1.3 * vg.Inch
+	curveWidth  = 5 * vg.Inch
+	margin      = vg.Inch
+	headroom    = 1.1
+	pointRadius = vg.Length(3)
+)
+
+// draw makes a picture of each group.
+func (s *Summary) draw(folder string) error {
+	const mode = 0o755
+	if err := os.MkdirAll(folder, mode); err != nil {
+		return err
+	}
+	for _, g := range s.Groups {
+		if err := g.draw(filepath.Join(folder, picture(g))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// draw shows medians, and from the worst to the best round, as bars or as a curve.
+func (g Group) draw(path string) error {
+	p := plot.New()
+	p.Title.Text = g.Name
+	p.Y.Label.Text = string(g.Picture)
+	p.Y.Min = 0
+	p.Y.Max = headroom * g.most()
+	var err error
+	width := curveWidth
+	if g.Axis == "" {
+		width = margin + barSpace*vg.Length(len(g.Series))
+		err = g.bars(p)
+	} else {
+		err = g.curve(p)
+	}
+	if err != nil {
+		return err
+	}
+	return p.Save(width, height, path)
+}
+
+// most is the largest value of a round.
+func (g Group) most() float64 {
+	var most float64
+	for _, series := range g.Series {
+		_, best := series.Range(g.Picture)
+		most = max(most, best)
+	}
+	return most
+}
+
+func (g Group) bars(p *plot.Plot) error {
+	names := make([]string, len(g.Series))
+	values := make(plotter.Values, len(g.Series))
+	for i, series := range g.Series {
+		names[i] = series.Contender
+		values[i], _ = series.Median(g.Picture)
+	}
+	bars, err := plotter.NewBarChart(values, barWidth)
+	if err != nil {
+		return err
+	}
+	p.Add(bars)
+	p.NominalX(names...)
+	whiskers, err := plotter.NewYErrorBars(g.points(func(i int, _ measure.Series) float64 { return float64(i) }))
+	if err != nil {
+		return err
+	}
+	p.Add(whiskers)
+	return nil
+}
+
+func (g Group) curve(p *plot.Plot) error {
+	points := g.points(func(_ int, series measure.Series) float64 {
+		x, _ := strconv.ParseFloat(series.Contender, 64) // by the word of the scenario
+		return x
+	})
+	line, scatter, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return err
+	}
+	scatter.Shape, scatter.Radius = draw.CircleGlyph{}, pointRadius
+	whiskers, err := plotter.NewYErrorBars(points)
+	if err != nil {
+		return err
+	}
+	p.X.Label.Text, p.X.Min = g.Axis, 0
+	p.Add(line, scatter, whiskers)
+	return nil
+}
+
+// points are medians with their worst and best rounds.
+type points struct {
+	plotter.XYs
+	plotter.YErrors
+}
+
+func (g Group) points(x func(i int, series measure.Series) float64) points {
+	var list points
+	for i, series := range g.Series {
+		median, _ := series.Median(g.Picture)
+		least, most := series.Range(g.Picture)
+		list.XYs = append(list.XYs, plotter.XY{X: x(i, series), Y: median})
+		list.YErrors = append(list.YErrors, struct{ Low, High float64 }{median - least, most - median})
+	}
+	return list
+}

@@ -25,7 +25,8 @@ type account struct {
 	flows map[string]*score
 }
 
-// score is what became of the points of a flow on a database.
+// score is what became of the points of a flow on a database. Those that were missed came in the first life, and then,
+// however often it was tried, not again: a read in vain more or less.
 type score struct{ points, recovered, missed int }
 
 var report = account{flows: map[string]*score{}}

@@ -14,8 +14,8 @@
 //
 //	Setting                          Value       Why
 //	Producer.RequiredAcks            WaitForAll  a message counts as sent when every replica in sync has it
-//	Producer.Idempotent              true        a retry inside the producer neither doubles nor swaps messages
-//	Net.MaxOpenRequests              1           idempotence in sarama needs it; batches still fill while a request is under way
+//	Producer.Idempotent              false       with it sarama 1.43 loses messages (see below)
+//	Net.MaxOpenRequests              1           a retry inside the producer does not swap messages; batches still fill while a request is under way
 //	Producer.Return.Successes        true        Publish returns when Kafka answered, not when the message is queued
 //	Producer.Return.Errors           true        Publish returns the error of its own message
 //	Producer.Retry.Max, .Backoff     20, 500 ms  rides out the election of a new leader, without the duplicates that a retry by the forwarder makes
@@ -24,7 +24,12 @@
 //	Producer.MaxMessageBytes         1 MiB       Kafka's own default; never set it above the topic's max.message.bytes (see below)
 //	Producer.Partitioner             hash        one key, one partition: Kafka keeps the order of a partition only
 //	Marshaler                        [Marshaler] the record's key is the message's ordering key, and never empty
-//	Version                          2.1         speaks to every broker from 2.1 on; idempotence needs 0.11
+//	Version                          2.1         speaks to every broker from 2.1 on
+//
+// Leave idempotence off. When a message fails for good, be it too large or after an outage, sarama's idempotent
+// producer begins a new epoch and sends messages that it holds for another try with their old sequence numbers in
+// it: Kafka takes some for duplicates, and sarama reports success for messages that are nowhere. Without it, a
+// retry after a lost answer writes a message twice, which outboxes do anyway and inboxes absorb.
 //
 // Kafka refuses a batch as a whole, so a batch of small messages above the topic's max.message.bytes fails
 // as if each message were too large. Sarama fills batches up to Producer.MaxMessageBytes: keep that at or

@@ -19,7 +19,6 @@ func ExamplePublisherConfig() {
 
 	producer := config.OverwriteSaramaConfig.Producer
 	fmt.Println("all replicas:", producer.RequiredAcks == -1)
-	fmt.Println("idempotent:", producer.Idempotent)
 	fmt.Println("retries:", producer.Retry.Max, "every", producer.Retry.Backoff)
 
 	msg := message.NewMessage(postbox.NewMessageID(), []byte(`{"order":7}`))
@@ -32,7 +31,6 @@ func ExamplePublisherConfig() {
 	fmt.Println("record key:", record.Key)
 	// Output:
 	// all replicas: true
-	// idempotent: true
 	// retries: 20 every 500ms
 	// record key: customer-1
 }

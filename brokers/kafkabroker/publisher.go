@@ -26,8 +26,8 @@ const (
 )
 
 // PublisherConfig returns the configuration of a kafka.Publisher for an outbox: a message counts as
-// published once all replicas in sync have it, retries neither double nor swap messages, and messages of
-// one ordering key share a partition. The package comment explains each setting.
+// published once all replicas in sync have it, retries may double messages and do not swap them, and those
+// of one ordering key share a partition. The package comment explains each setting.
 //
 // The result may be changed; every call returns a new one. The publisher made of it can be used
 // concurrently, and concurrent calls are what its batches are made of.
@@ -41,7 +41,7 @@ func PublisherConfig(brokers []string) kafka.PublisherConfig {
 
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Timeout = replicaTimeout
-	config.Producer.Idempotent = true
+	config.Producer.Idempotent = false // with it sarama loses messages: see the package comment
 	config.Producer.Retry.Max = producerRetries
 	config.Producer.Retry.Backoff = producerRetryBackoff
 	config.Producer.Return.Successes = true

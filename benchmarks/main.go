@@ -95,7 +95,7 @@ func run(ctx context.Context, options measure.Options, only []string) (summary *
 	summary = report.New(options, server.Settings())
 	for _, scenario := range chosen {
 		if scenario.Needs != "" && os.Getenv(scenario.Needs) == "" {
-			fmt.Printf("\n%s: left out, it needs %s, which make bench sets\n", scenario.Name, scenario.Needs)
+			fmt.Fprintf(os.Stdout, "\n%s: left out, it needs %s, which make bench sets\n", scenario.Name, scenario.Needs)
 			continue
 		}
 		series, err := scenario.Rounds(ctx, options)

@@ -10,14 +10,15 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-	_ "modernc.org/sqlite" // driver "sqlite"
-
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/benchmarks/load"
-	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	_ "modernc.org/sqlite" // driver "sqlite"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
 // What both do at a time.

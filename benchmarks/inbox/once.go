@@ -6,13 +6,14 @@ import (
 	"errors"
 	"math/rand/v2"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/benchmarks/load"
-	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/middleware"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
 // handlers that work at a time.

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	postbox "github.com/postbox-go/watermill-postbox"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 // What all contenders send.

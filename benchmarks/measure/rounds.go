@@ -38,7 +38,7 @@ func Prepare(ctx context.Context, server string) error {
 	return errors.Join(err, db.Close())
 }
 
-// Rounds lets the contenders take turns: A B C A B C …
+// Rounds lets the contenders take turns: A B C A B C, and so on.
 func (s Scenario) Rounds(ctx context.Context, options Options) (results []Series, err error) {
 	if s.MaxRounds > 0 {
 		options.Rounds = min(options.Rounds, s.MaxRounds)

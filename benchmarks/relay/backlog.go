@@ -3,8 +3,9 @@ package relay
 import (
 	"context"
 
-	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
 // A long backlog, and that of a quick run.

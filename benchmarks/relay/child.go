@@ -14,7 +14,6 @@ import (
 	"time"
 
 	_ "github.com/lib/pq" // driver "postgres"
-
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
@@ -104,7 +103,7 @@ func startChild(ctx context.Context, dsn string, takes time.Duration, concurrenc
 	if err != nil {
 		return nil, err
 	}
-	c := &child{cmd: exec.CommandContext(ctx, self, ChildCommand, dsn, takes.String(), strconv.Itoa(concurrency))} //nolint:gosec // ourselves
+	c := &child{cmd: exec.CommandContext(ctx, self, ChildCommand, dsn, takes.String(), strconv.Itoa(concurrency))}
 	c.cmd.Stderr = os.Stderr
 	if c.input, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err

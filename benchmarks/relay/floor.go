@@ -6,8 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/lib/pq"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"

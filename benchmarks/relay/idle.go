@@ -5,12 +5,13 @@ import (
 	"errors"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
 // PerSecond counts statements of a process that has nothing to do.

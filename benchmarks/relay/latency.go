@@ -8,12 +8,13 @@ import (
 	"sync"
 	"time"
 
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
 // Latency from commit to publish, by how many messages were faster.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
 // Resident is the largest resident memory of a process.

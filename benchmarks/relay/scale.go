@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
@@ -25,7 +26,7 @@ const PerProcess measure.Metric = "msg/s a process"
 // Scale drains one outbox with 1, 2 and 4 forwarders, each a process.
 func Scale() measure.Scenario {
 	fleet := func(processes int) measure.Contender {
-		return measure.Contender{Name: fmt.Sprint(processes), Run: func(ctx context.Context, stage *measure.Stage) error {
+		return measure.Contender{Name: strconv.Itoa(processes), Run: func(ctx context.Context, stage *measure.Stage) error {
 			return runFleet(ctx, stage, processes)
 		}}
 	}

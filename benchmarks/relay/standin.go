@@ -9,9 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
 	"github.com/lib/pq"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"

@@ -4,8 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
 // Settings of the tuned contenders, each its best.

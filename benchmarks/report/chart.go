@@ -1,6 +1,7 @@
 package report
 
 import (
+	"image/color"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -28,6 +29,9 @@ const (
 	headroom    = 1.1
 	pointRadius = vg.Length(3)
 )
+
+// fill lets the whiskers be seen on the bars.
+var fill = color.RGBA{R: 0x8f, G: 0xb8, B: 0xde, A: 0xff}
 
 // draw makes a picture of each group.
 func (s *Summary) draw(folder string) error {
@@ -85,6 +89,7 @@ func (g Group) bars(p *plot.Plot) error {
 	if err != nil {
 		return err
 	}
+	bars.Color = fill
 	p.Add(bars)
 	p.NominalX(names...)
 	whiskers, err := plotter.NewYErrorBars(g.points(func(i int, _ measure.Series) float64 { return float64(i) }))

@@ -63,7 +63,7 @@ func (s *Summary) Add(scenario measure.Scenario, series []measure.Series) {
 		group.Picture = measure.Rate
 	}
 	for _, v := range scenario.Judge(series) {
-		against := v.Target.Other
+		against := v.Other
 		if against == "" {
 			against = "limit"
 		}

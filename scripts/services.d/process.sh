@@ -84,7 +84,7 @@ run_command() {
     command_pid=$!
     while :; do
         obeyed= status=0
-        wait "$command_pid" || status=$?
+        wait "$command_pid" 2>/dev/null || status=$? # bash would tell of servers that were killed
         if [[ -z $obeyed ]]; then break; fi
     done
     command_pid=

@@ -32,11 +32,14 @@ fuzz: ## run each fuzz target for FUZZTIME, 10s unless set
 
 crashpoints: ## end processes before and after each statement, broker call and handler of each flow, and judge
 	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && go test -c -o "$$directory/crashpoints" ./internal/crashpoints && \
-		cd internal/crashpoints && ../../scripts/services run -- "$$directory/crashpoints" -test.parallel 8 -test.timeout 30m $(ARGS)
+		cd internal/crashpoints && POSTBOX_CRASHPOINTS=all ../../scripts/services run -- "$$directory/crashpoints" -test.parallel 8 -test.timeout 30m $(ARGS)
 
 torture: ## break all that can break while processes work, and judge: DURATION=3m SEED=1 FAULTS=kill,pause
 	scripts/services run -- go run ./internal/torture \
 		$(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(if $(FAULTS),-faults $(FAULTS))
+
+safeguards: ## take one safeguard out at a time, and want the tests to fail
+	scripts/services run -- go run ./internal/safeguards $(ARGS)
 
 bench: ## measure side by side with peers and floors, about 10 minutes; ARGS='-only inbox' for less
 	scripts/services run -- go run -C benchmarks . $(ARGS)

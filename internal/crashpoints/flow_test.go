@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -111,13 +112,32 @@ func (s *survey) run(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %s", f, at), func(t *testing.T) { s.strike(t, at, f) })
 		}
 	}
-	require.GreaterOrEqual(t, s.score.recovered, 2*s.flow.least, "each call is a point before and after it")
+	if s.exhaustive() {
+		require.GreaterOrEqual(t, s.score.recovered, 2*s.flow.least, "each call is a point before and after it")
+	}
+	require.Positive(t, s.score.recovered)
 	require.Empty(t, s.unmet, "calls at which nothing ever happened")
+}
+
+// everything is the variable that `make crashpoints` sets. Without it, a server, which takes its time, is spared most:
+// there each kind of call is met once, after its effect.
+const everything = "POSTBOX_CRASHPOINTS"
+
+func (s *survey) exhaustive() bool {
+	return s.database.name == "sqlite" || os.Getenv(everything) == "all"
 }
 
 // faults are those that can happen at a point.
 func (s *survey) faults(at point) []fault {
-	if s.database.name == "sqlite" || strings.HasPrefix(at.call, inProcess) {
+	inMemory := s.database.name == "sqlite" || strings.HasPrefix(at.call, inProcess) // no connection is lost
+	switch {
+	case !s.exhaustive() && at.nth > 1:
+		return nil
+	case !s.exhaustive() && inMemory:
+		return []fault{crashAfter}
+	case !s.exhaustive():
+		return []fault{crashAfter, lostAfter}
+	case inMemory:
 		return []fault{crashBefore, crashAfter}
 	}
 	return []fault{crashBefore, crashAfter, lostBefore, lostAfter}

@@ -3,10 +3,12 @@ package crashpoints_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
@@ -25,20 +27,17 @@ const (
 
 // litter leaves so many rows of each kind that is kept for a while.
 func litter(ctx context.Context, p *process, what string, n int) error {
-	for i := range n {
-		id := what + string(rune('0'+i))
-		p.w.closed = true
-		err := errors.Join(publish("orders", newMessage(id, ""))(ctx, p), p.forward(ctx, forwarder.Config{}))
-		p.w.closed = false
-		err = errors.Join(err,
-			deferred(newMessage(id, ""))(ctx, p),
-			processing{config: inboxstore.QueueConfig{History: retention}}.life(ctx, p),
-		)
-		if err != nil {
-			return err
-		}
+	messages := make([]*message.Message, n)
+	for i := range messages {
+		messages[i] = newMessage(fmt.Sprint(what, i), "")
 	}
-	return nil
+	p.w.closed = true
+	err := errors.Join(publish("orders", messages...)(ctx, p), p.forward(ctx, forwarder.Config{}))
+	p.w.closed = false
+	return errors.Join(err,
+		deferred(messages...)(ctx, p),
+		processing{config: inboxstore.QueueConfig{History: retention}}.life(ctx, p),
+	)
 }
 
 // litterAll leaves old rows and young ones.

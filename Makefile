@@ -7,7 +7,7 @@ GOLANGCI_LINT_VERSION := 2.15.0
 GOLANGCI_LINT := $(BIN)/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-embedded test-short fuzz crashpoints torture bench soak overload verify lint fmt tools services
+.PHONY: help demo test test-embedded test-short fuzz crashpoints torture safeguards bench bench-quick bench-go soak overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -18,14 +19,14 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *only); err != nil {
+	if err := run(ctx, os.Stdout, *only); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1) //nolint:gocritic // the process ends, and the signals with it
 	}
 }
 
 // run tries each safeguard and prints a line for each, and a summary as the last one.
-func run(ctx context.Context, only string) error {
+func run(ctx context.Context, out io.Writer, only string) error {
 	tried, caught := 0, 0
 	for _, s := range safeguards {
 		if !strings.Contains(s.name, only) {
@@ -42,9 +43,9 @@ func run(ctx context.Context, only string) error {
 			caught++
 			verdict = "caught by " + strings.Join(failed, ", ")
 		}
-		fmt.Printf("without %-32s (%s) %4.0f s  %s\n", s.name, s.guarantees, time.Since(started).Seconds(), verdict)
+		_, _ = fmt.Fprintf(out, "without %-32s (%s) %4.0f s  %s\n", s.name, s.guarantees, time.Since(started).Seconds(), verdict)
 	}
-	fmt.Printf("RESULT safeguards=%d caught=%d\n", tried, caught)
+	_, _ = fmt.Fprintf(out, "RESULT safeguards=%d caught=%d\n", tried, caught)
 	if tried == 0 || caught < tried {
 		return fmt.Errorf("%d of %d safeguards can be taken out without a test that fails", tried-caught, tried)
 	}

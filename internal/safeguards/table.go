@@ -32,7 +32,7 @@ var safeguards = []safeguard{
 		}
 `,
 		}},
-		packages: []string{module + "inboxstore", module + "middleware"}, tests: "Once|Inbox",
+		packages: []string{module + "inboxstore", module + "middleware"}, tests: "TestInbox|TestStore_.*(F2|F6)",
 	},
 	{
 		name: "claim commits with the effect", guarantees: "G4, F2",
@@ -47,7 +47,7 @@ var safeguards = []safeguard{
 		}
 		switch {`,
 		}},
-		packages: []string{module + "inboxstore", module + "internal/crashpoints"}, tests: "Once|Crash",
+		packages: []string{module + "inboxstore"}, tests: "TestStore_.*(F2|F6|F26)",
 	},
 	{
 		name: "fencing in the settle", guarantees: "G6, F10",
@@ -129,7 +129,7 @@ var safeguards = []safeguard{
 			from: "	_, err := d.store.Defer(ctx, d.queue, key, stored)\n	return err\n",
 			to:   "	go func() { _, _ = d.store.Defer(ctx, d.queue, key, stored) }()\n	return nil\n",
 		}},
-		packages: []string{module + "middleware", module + "internal/crashpoints"}, tests: "Defer|Crash",
+		packages: []string{module + "middleware"}, tests: "Defer",
 	},
 	{
 		name: "outage is no failure", guarantees: "G7, F13",

@@ -53,11 +53,10 @@ func (s safeguard) try(ctx context.Context) ([]string, error) {
 	return failures(&output)
 }
 
-// failures reads what `go test -json` prints, and returns the tests that failed, by their first names. That none ran is
-// an error.
+// failures reads what `go test -json` prints, and returns the tests that failed, by their first names. Those that hang are
+// among them: the time-out of their package ends them without a word. That none ran is an error.
 func failures(output io.Reader) ([]string, error) {
-	var failed []string
-	ran := 0
+	ended := map[string]bool{} // well
 	for decoder := json.NewDecoder(output); ; {
 		var event struct{ Action, Test string }
 		err := decoder.Decode(&event)
@@ -67,17 +66,24 @@ func failures(output io.Reader) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the output of go test: %w", err)
 		}
-		name, _, _ := strings.Cut(event.Test, "/")
-		switch {
-		case name == "":
-		case event.Action == "run":
-			ran++
-		case event.Action == "fail" && !slices.Contains(failed, name):
-			failed = append(failed, name)
+		if event.Test == "" || strings.Contains(event.Test, "/") {
+			continue
+		}
+		switch event.Action {
+		case "run":
+			ended[event.Test] = false
+		case "pass", "skip":
+			ended[event.Test] = true
 		}
 	}
-	if ran == 0 {
+	if len(ended) == 0 {
 		return nil, errors.New("no test ran")
+	}
+	var failed []string
+	for test, well := range ended {
+		if !well {
+			failed = append(failed, test)
+		}
 	}
 	slices.Sort(failed)
 	return failed, nil

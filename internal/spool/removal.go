@@ -2,6 +2,7 @@ package spool
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +38,7 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 	if err := d.takeRemoved(); err != nil {
 		return err
 	}
-	simple, rest := d.unsettled[:0:0], d.unsettled[:0:0]
+	var simple, rest []*entry
 	for _, e := range append(d.unsettled, d.scheduler.takeFinished()...) {
 		if e.simple() {
 			simple = append(simple, e)
@@ -45,7 +46,7 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 			rest = append(rest, e)
 		}
 	}
-	d.unsettled = append(rest, simple...)
+	d.unsettled = slices.Concat(rest, simple)
 	if len(rest) > 0 {
 		if err := d.settle(ctx, rest); err != nil {
 			return err

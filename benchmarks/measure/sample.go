@@ -66,6 +66,16 @@ func (s Series) Spread(metric Metric) float64 {
 	return (most - least) / median
 }
 
+// cpu is the processor time a message took, here and in the server, or 0 where it is not known.
+func (s Series) cpu() float64 {
+	client, known := s.Median(ClientCPU)
+	if !known {
+		return 0
+	}
+	server, _ := s.Median(ServerCPU)
+	return client + server
+}
+
 func (s Series) sorted(metric Metric) []float64 {
 	var values []float64
 	for _, sample := range s.Samples {

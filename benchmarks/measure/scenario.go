@@ -60,7 +60,10 @@ type Verdict struct {
 	Target
 	OursValue, OtherValue float64
 	Ratio                 float64
-	OK                    bool
+	// CPURatio is how many times the processor time of ours, client and server together, the other one took a message;
+	// 0 where that was not measured. Other work on the machine changes it little.
+	CPURatio float64
+	OK       bool
 }
 
 // Restrict returns the scenario with the targets of these names alone, and the contenders that they need. No names are
@@ -110,6 +113,9 @@ func (s Scenario) Judge(results []Series) []Verdict {
 			verdict.Ratio = ours / other
 		}
 		verdict.OK = verdict.Ratio >= target.AtLeast
+		if cpu := of(results, target.Ours).cpu(); cpu > 0 {
+			verdict.CPURatio = of(results, target.Other).cpu() / cpu
+		}
 		verdicts = append(verdicts, verdict)
 	}
 	return verdicts

@@ -42,6 +42,7 @@ type Verdict struct {
 	Other   float64        `json:"other"`
 	Ratio   float64        `json:"ratio"`
 	Target  float64        `json:"target"`
+	CPU     float64        `json:"cpu_ratio"`
 	OK      bool           `json:"ok"`
 }
 
@@ -69,7 +70,7 @@ func (s *Summary) Add(scenario measure.Scenario, series []measure.Series) {
 		}
 		group.Verdicts = append(group.Verdicts, Verdict{
 			Name: v.Name, Ours: v.Ours, Against: against, Metric: v.Metric,
-			Value: v.OursValue, Other: v.OtherValue, Ratio: v.Ratio, Target: v.AtLeast, OK: v.OK,
+			Value: v.OursValue, Other: v.OtherValue, Ratio: v.Ratio, Target: v.AtLeast, CPU: v.CPURatio, OK: v.OK,
 		})
 	}
 	s.Groups = append(s.Groups, group)

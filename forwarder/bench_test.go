@@ -82,3 +82,25 @@ func (p *countingPublisher) Publish(_ string, messages ...*message.Message) erro
 }
 
 func (p *countingPublisher) Close() error { return nil }
+
+// BenchmarkPublish bounds what a message costs the transaction that it is written in.
+func BenchmarkPublish(b *testing.B) {
+	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
+		database.Migrate(b)
+		publisher, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect}, nil)
+		require.NoError(b, err)
+		payload := make([]byte, 256)
+		b.ReportAllocs()
+		for b.Loop() {
+			err := forwarder.InTx(b.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+				msg := message.NewMessage(postbox.NewMessageID(), payload)
+				msg.SetContext(ctx)
+				return publisher.Publish("topic", msg)
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		require.NoError(b, publisher.Close())
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -50,4 +51,74 @@ func BenchmarkDefer(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 		})
 	})
+}
+
+// BenchmarkOnce bounds what an effect once costs: the claim, in a transaction whose handler does nothing.
+func BenchmarkOnce(b *testing.B) {
+	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
+		database.Migrate(b)
+		store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+		require.NoError(b, err)
+		defer func() { require.NoError(b, store.Close()) }()
+		once := func(ctx context.Context, id string) {
+			key := inboxstore.Key{Consumer: "consumer", Topic: "topic", MessageID: id}
+			if _, err := store.Once(ctx, key, func(context.Context) error { return nil }); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Run("fresh", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				once(b.Context(), postbox.NewMessageID())
+			}
+		})
+		b.Run("duplicate", func(b *testing.B) {
+			id := postbox.NewMessageID()
+			b.ReportAllocs()
+			for b.Loop() {
+				once(b.Context(), id)
+			}
+		})
+	})
+}
+
+// BenchmarkQueue bounds what a queue itself costs a message: it is worked off, with default settings, by handlers that
+// do nothing, and in micro-batches, which have a transaction.
+func BenchmarkQueue(b *testing.B) {
+	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
+		database.Migrate(b)
+		for name, config := range map[string]inboxstore.QueueConfig{"default": {}, "micro-batches": {MicroBatch: 100, Concurrency: 1}} {
+			b.Run(name, func(b *testing.B) { benchmarkQueue(b, database, name, config) })
+		}
+	})
+}
+
+func benchmarkQueue(b *testing.B, database *testdb.Database, queue string, config inboxstore.QueueConfig) {
+	b.Helper()
+	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	require.NoError(b, err)
+	var storing errgroup.Group
+	storing.SetLimit(256) // they share commits
+	for range b.N {
+		storing.Go(func() error {
+			msg := message.NewMessage(postbox.NewMessageID(), make([]byte, 256))
+			_, err := store.Defer(b.Context(), queue, inboxstore.Key{Consumer: queue, MessageID: msg.UUID}, msg)
+			return err
+		})
+	}
+	require.NoError(b, storing.Wait())
+	subscriber, err := inboxstore.NewSubscriber(store, config, nil)
+	require.NoError(b, err)
+	b.ReportAllocs()
+	b.ResetTimer()
+	messages, err := subscriber.Subscribe(b.Context(), queue)
+	require.NoError(b, err)
+	for range b.N {
+		msg := <-messages
+		msg.Ack()
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+	require.NoError(b, subscriber.Close())
+	require.NoError(b, store.Close())
 }

@@ -37,7 +37,7 @@ func (h transactional) Handle(ctx context.Context, batch []*spool.Message) []spo
 		if _, err := tx.ExecContext(ctx, text, m.MessageID); err != nil {
 			return err
 		}
-		return spool.Settle(ctx, tx, batch)
+		return spool.Settle(ctx, tx, spool.Directly, batch)
 	})
 	if err == nil {
 		return []spool.Outcome{{Verdict: spool.Settled}}

@@ -155,7 +155,7 @@ func (s *Store) transactMessages(ctx context.Context, batch []*spool.Message, fn
 				}
 				return storeError{err}
 			}
-			if err := spool.Settle(inTx, tx, batch); err != nil {
+			if err := spool.Settle(inTx, tx, s.inTx(), batch); err != nil {
 				return storeError{err}
 			}
 			return nil

@@ -100,16 +100,19 @@ func (s *Store) clean() {
 	})
 }
 
+// exec executes a hot statement and returns the number of changed rows.
 func (s *Store) exec(ctx context.Context, tx *sql.Tx, text string, args ...any) (int64, error) {
-	var result sql.Result
-	var err error
-	if s.prepared != nil {
-		result, err = s.prepared.InTx(ctx, tx, dialect.Query{Text: text, Args: args})
-	} else {
-		result, err = tx.ExecContext(ctx, text, args...)
-	}
+	result, err := s.inTx()(ctx, tx, dialect.Query{Text: text, Args: args})
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+// inTx says how hot statements are executed in a transaction.
+func (s *Store) inTx() spool.Exec {
+	if s.prepared != nil {
+		return s.prepared.InTx
+	}
+	return spool.Directly
 }

@@ -50,7 +50,8 @@ func printed(s *dialect.Statements) string {
 			fmt.Fprintf(&out, "-- %s\n%s\n\n", field.Name, value.Field(i).String())
 		}
 	}
-	refs := []dialect.Ref{{Lane: 1, ID: 2, Token: 3}}
+	refs := []dialect.Ref{{Lane: 1, ID: 2, Token: 3}, {Lane: 1, ID: 3, Token: 3}}
+	fmt.Fprintf(&out, "-- Append, one row\n%s\n\n", s.Append(1, make([]dialect.Row, 1)).Text)
 	fmt.Fprintf(&out, "-- Append, two rows\n%s\n\n", s.Append(1, make([]dialect.Row, 2)).Text)
 	ingest := s.Ingest(1, make([][]byte, 2), make([]dialect.Row, 2))
 	for i, query := range []dialect.Query{ingest.Whole, ingest.Claim, ingest.Claimed} {
@@ -62,7 +63,8 @@ func printed(s *dialect.Statements) string {
 	fmt.Fprintf(&out, "-- Fetch, one lane, unordered, paused keys\n%s\n\n", s.Fetch(dialect.FetchParams{
 		Cursors: make([]dialect.Cursor, 1), Unordered: true, PausedKeys: true,
 	}).Text)
-	fmt.Fprintf(&out, "-- Remove\n%s\n\n", s.Remove(1, refs).Text)
+	fmt.Fprintf(&out, "-- Remove, one message\n%s\n\n", s.Remove(1, refs[:1]).Text)
+	fmt.Fprintf(&out, "-- Remove, two messages\n%s\n\n", s.Remove(1, refs).Text)
 	fmt.Fprintf(&out, "-- Keep\n%s\n\n", s.Keep(1, refs).Text)
 	fmt.Fprintf(&out, "-- Release\n%s\n", s.Release(1, "holder", []int{1}).Text)
 	return out.String()

@@ -9,8 +9,9 @@ import (
 
 // postgres fills in what PostgreSQL says in its own way.
 type postgres struct {
-	appendText, ingestText, removeText, keepText, releaseText string
-	fetchTexts                                                [4]string // by FetchParams.variant
+	appendText, appendOneText, ingestText            string
+	removeText, removeOneText, keepText, releaseText string
+	fetchTexts                                       [4]string // by FetchParams.variant
 }
 
 // newPostgres returns the statements for PostgreSQL 13 and later. Lists travel as arrays, so a statement
@@ -90,7 +91,7 @@ CROSS JOIN LATERAL (
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
 	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest(?::text[]))
-	  AND {turn}
+	  AND {ready turn}
 	ORDER BY m.id LIMIT ?) f
 UNION ALL (
 	SELECT ` + fetchColumns + `
@@ -111,6 +112,12 @@ USING unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[]) AS s(state,
 WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`
 
+	removeOne := `
+DELETE FROM {messages} m
+USING {lanes} l
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
+  AND l.spool = m.spool AND l.lane = m.lane AND l.token = ?`
+
 	keep := `
 INSERT INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
@@ -130,14 +137,20 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	)
 	text := func(sql string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(sql)))) }
 	lists := postgres{
-		appendText: text(insert), ingestText: text(ingest), removeText: text(remove), keepText: text(keep), releaseText: text(release),
+		appendText: text(insert), appendOneText: text(insertRow), ingestText: text(ingest),
+		removeText: text(remove), removeOneText: text(removeOne), keepText: text(keep), releaseText: text(release),
 	}
 	for variant, turn := range turns {
-		lists.fetchTexts[variant] = text(strings.ReplaceAll(fetch, "{turn}", turn))
+		ready := strings.ReplaceAll(turn, unblocked, calm)
+		lists.fetchTexts[variant] = text(strings.NewReplacer("{turn}", turn, "{ready turn}", ready).Replace(fetch))
 	}
 	s.lists = lists
 	return s.finish(fill, dollars)
 }
+
+// calm asks once whether any message of the spool is waiting for another attempt, and of each message what it stands
+// behind only then: nearly always there is none, and the question would cost half of the read.
+const calm = `(NOT EXISTS (SELECT 1 FROM {messages} w WHERE w.spool = ? AND w.state = 2) OR ` + unblocked + `)`
 
 // anyLane lets a search for an id use the primary key, whose last column it is.
 var anyLane = fmt.Sprintf(`
@@ -145,6 +158,9 @@ var anyLane = fmt.Sprintf(`
   AND m.lane = ANY(ARRAY(SELECT generate_series(0, %d)::smallint))`, MaxLanes-1)
 
 func (p postgres) append(spool int64, rows []Row) Query {
+	if len(rows) == 1 {
+		return Query{Text: p.appendOneText, Args: append([]any{spool}, messageValues(rows[0])...)}
+	}
 	return Query{Text: p.appendText, Args: append([]any{spool}, messageArrays(rows)...)}
 }
 
@@ -154,14 +170,21 @@ func (p postgres) fetch(f FetchParams) Query {
 		lanes[i], afters[i] = int64(c.Lane), c.After
 	}
 	known, excluded := append(pq.Int64Array{}, f.Known...), append(pq.StringArray{}, f.Excluded...)
-	return Query{Text: p.fetchTexts[f.variant()], Args: []any{
-		lanes, afters, f.Inline, f.Inline, f.Spool, known, excluded, f.PerLane,
+	args := []any{lanes, afters, f.Inline, f.Inline, f.Spool, known, excluded}
+	if !f.Unordered {
+		args = append(args, f.Spool) // of calm
+	}
+	args = append(args, f.PerLane,
 		f.Inline, f.Inline, f.Spool, lanes, known, excluded, f.Due,
-		f.Spool, f.Mark, f.Spool, f.Spool,
-	}}
+		f.Spool, f.Mark, f.Spool, f.Spool)
+	return Query{Text: p.fetchTexts[f.variant()], Args: args}
 }
 
 func (p postgres) remove(spool int64, refs []Ref) Query {
+	if len(refs) == 1 {
+		ref := refs[0]
+		return Query{Text: p.removeOneText, Args: []any{spool, ref.State, ref.Lane, ref.ID, ref.Token}}
+	}
 	return Query{Text: p.removeText, Args: append(refArrays(refs), spool)}
 }
 

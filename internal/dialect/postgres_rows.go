@@ -26,6 +26,23 @@ WHERE pg_current_xact_id() IS NOT NULL
 ORDER BY r.n`
 }
 
+// insertRow appends one message, which most of them are: by itself it takes the server a third less time than as an array
+// of one. It has an id before it has a number, as above.
+const insertRow = `
+INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT ?::integer, ?::smallint, ?::smallint, ?::bigint, CASE WHEN ?::bigint > 0 THEN ?::bigint ELSE {now} + ?::bigint END, {now},
+       ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea
+WHERE pg_current_xact_id() IS NOT NULL`
+
+// messageValues returns the arguments for insertRow, but for the spool.
+func messageValues(r Row) []any {
+	var hash, key any
+	if r.KeyHash != nil {
+		hash, key = *r.KeyHash, r.Key
+	}
+	return []any{r.Lane, r.State, hash, r.Due, r.Due, r.Delay, r.Topic, r.MessageID, key, r.Payload, r.Metadata}
+}
+
 func (p postgres) ingest(spool int64, claims [][]byte, rows []Row) Ingest {
 	args := append(arrayTexts(pq.ByteaArray(claims)), messageArrays(rows)...)
 	return Ingest{Whole: Query{Text: p.ingestText, Args: append(args, spool)}}

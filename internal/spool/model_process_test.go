@@ -264,7 +264,7 @@ func (p *modelProcess) effect(message *Message) Verdict {
 		if err := p.in("INSERT INTO effects (message_id) VALUES (?)", message.MessageID)(tx); err != nil {
 			return err
 		}
-		return Settle(p.ctx, tx, []*Message{message})
+		return Settle(p.ctx, tx, Directly, []*Message{message})
 	})
 	if !mine {
 		require.ErrorIs(p, err, ErrLost, message.MessageID)

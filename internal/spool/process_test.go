@@ -116,7 +116,7 @@ func (e *effector) one(ctx context.Context, m *spool.Message) spool.Outcome {
 				return err
 			}
 		}
-		return spool.Settle(ctx, tx, []*spool.Message{m})
+		return spool.Settle(ctx, tx, spool.Directly, []*spool.Message{m})
 	})
 	switch {
 	case err == nil:

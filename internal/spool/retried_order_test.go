@@ -29,7 +29,7 @@ func (s *settlesItself) Handle(ctx context.Context, batch []*spool.Message) []sp
 			continue
 		}
 		err := spool.InTx(ctx, s.b.database.DB, s.b.statements, func(tx *sql.Tx) error {
-			return spool.Settle(ctx, tx, []*spool.Message{m})
+			return spool.Settle(ctx, tx, spool.Directly, []*spool.Message{m})
 		})
 		if err != nil {
 			outcomes[i] = spool.Outcome{Verdict: spool.Postpone, Err: err}

@@ -92,7 +92,7 @@ func (d *Drainer) lookAgain() {
 // and neither is done.
 func (d *Drainer) keep(ctx context.Context, refs []dialect.Ref) (removed int64, err error) {
 	err = InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
-		removed, err = d.spool.keepAndRemove(ctx, tx, refs)
+		removed, err = d.spool.keepAndRemove(ctx, tx, d.prepared.InTx, refs)
 		return err
 	})
 	return removed, err

@@ -16,7 +16,7 @@ var ErrLost = errors.New("the message is in other hands")
 // Settle removes messages in the transaction that their handler has written in, as its last statement. Either all are
 // removed, and the transaction is their done-mark, or the error is [ErrLost] and it must be rolled back. They must be
 // of one spool, and not be handled any more.
-func Settle(ctx context.Context, tx *sql.Tx, messages []*Message) error {
+func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) error {
 	if len(messages) == 0 {
 		return nil
 	}
@@ -28,10 +28,9 @@ func Settle(ctx context.Context, tx *sql.Tx, messages []*Message) error {
 	var removed int64
 	var err error
 	if messages[0].keep {
-		removed, err = spool.keepAndRemove(ctx, tx, refs)
+		removed, err = spool.keepAndRemove(ctx, tx, exec, refs)
 	} else {
-		query := spool.statements.Remove(spool.openedID(), refs)
-		removed, err = affected(tx.ExecContext(ctx, query.Text, query.Args...))
+		removed, err = affected(exec(ctx, tx, spool.statements.Remove(spool.openedID(), refs)))
 	}
 	if err != nil {
 		return fmt.Errorf("settle messages of spool %q: %w", spool.name, err)
@@ -43,13 +42,12 @@ func Settle(ctx context.Context, tx *sql.Tx, messages []*Message) error {
 }
 
 // keepAndRemove moves messages to the history.
-func (s *Spool) keepAndRemove(ctx context.Context, tx *sql.Tx, refs []dialect.Ref) (int64, error) {
-	keep, remove := s.statements.Keep(s.openedID(), refs), s.statements.Remove(s.openedID(), refs)
-	kept, err := affected(tx.ExecContext(ctx, keep.Text, keep.Args...))
+func (s *Spool) keepAndRemove(ctx context.Context, tx *sql.Tx, exec Exec, refs []dialect.Ref) (int64, error) {
+	kept, err := affected(exec(ctx, tx, s.statements.Keep(s.openedID(), refs)))
 	if err != nil {
 		return 0, err
 	}
-	removed, err := affected(tx.ExecContext(ctx, remove.Text, remove.Args...))
+	removed, err := affected(exec(ctx, tx, s.statements.Remove(s.openedID(), refs)))
 	if err == nil && removed != kept {
 		err = ErrLost
 	}

@@ -64,7 +64,7 @@ func (b *bench) settle(db *sql.DB, batch []*spool.Message) error {
 				return err
 			}
 		}
-		return spool.Settle(b.t.Context(), tx, batch)
+		return spool.Settle(b.t.Context(), tx, spool.Directly, batch)
 	})
 }
 
@@ -86,7 +86,7 @@ func TestSettle_G4_is_the_done_mark_of_a_batch_or_of_nothing(t *testing.T) {
 				require.Len(t, batch, 3)
 
 				err := spool.InTx(t.Context(), db, b.statements, func(tx *sql.Tx) error {
-					if err := spool.Settle(t.Context(), tx, batch); err != nil {
+					if err := spool.Settle(t.Context(), tx, spool.Directly, batch); err != nil {
 						return err
 					}
 					return errTest
@@ -119,7 +119,7 @@ func TestSettle_G4_is_the_done_mark_of_a_batch_or_of_nothing(t *testing.T) {
 			})
 		}
 		var none *sql.Tx
-		require.NoError(t, spool.Settle(t.Context(), none, nil))
+		require.NoError(t, spool.Settle(t.Context(), none, spool.Directly, nil))
 	})
 }
 
@@ -172,7 +172,7 @@ func TestSettle_F10_lease_lost_between_settle_and_commit(t *testing.T) {
 		require.NoError(t, err)
 		_, err = tx.ExecContext(t.Context(), database.Bind("INSERT INTO effects (message_id) VALUES (?)"), "one")
 		require.NoError(t, err)
-		require.NoError(t, spool.Settle(t.Context(), tx, batch))
+		require.NoError(t, spool.Settle(t.Context(), tx, spool.Directly, batch))
 		first.expire()
 		database.Exec(t, "UPDATE postbox_lanes SET holder = NULL") // handed back: it is no suspect, whose start would be counted
 

@@ -18,6 +18,14 @@ func affected(result sql.Result, err error) (int64, error) {
 	return result.RowsAffected()
 }
 
+// Exec executes a query in a transaction: [Prepared.InTx] and [Directly] do.
+type Exec func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error)
+
+// Directly executes a query without having prepared it.
+func Directly(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
+	return tx.ExecContext(ctx, query.Text, query.Args...)
+}
+
 // conflictTries is how often a transaction of ours is run before a conflict with another one is an error.
 const conflictTries = 5
 

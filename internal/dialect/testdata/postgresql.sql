@@ -356,6 +356,12 @@ postbox_version
 -- Notify
 SELECT pg_notify($1, $2)
 
+-- Append, one row
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $1::integer, $2::smallint, $3::smallint, $4::bigint, CASE WHEN $5::bigint > 0 THEN $6::bigint ELSE (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $7::bigint END, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+       $8::text, $9::bytea, $10::bytea, $11::bytea, $12::bytea
+WHERE pg_current_xact_id() IS NOT NULL
+
 -- Append, two rows
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 SELECT $1::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + r.delay END, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
@@ -395,25 +401,25 @@ CROSS JOIN LATERAL (
 	WHERE m.spool = $5 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
 	  AND m.id NOT IN (SELECT unnest($6::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest($7::text[]))
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
-	ORDER BY m.id LIMIT $8) f
+	  AND (NOT EXISTS (SELECT 1 FROM postbox_messages w WHERE w.spool = $8 AND w.state = 2) OR (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)))
+	ORDER BY m.id LIMIT $9) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $9::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.payload END AS payload
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
 	FROM postbox_messages m
-	WHERE m.spool = $11 AND m.state > 0 AND m.available_at <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($12::smallint[])
-	  AND m.id NOT IN (SELECT unnest($13::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($14::text[]))
+	WHERE m.spool = $12 AND m.state > 0 AND m.available_at <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
+	  AND m.id NOT IN (SELECT unnest($14::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($15::text[]))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
-	ORDER BY m.available_at, m.id LIMIT $15)
+	ORDER BY m.available_at, m.id LIMIT $16)
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $16 AND (l.holder IS NULL OR l.expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN $17::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
-       (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, NULL, NULL
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))::smallint,
+       CASE WHEN $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
+       (SELECT v.version FROM postbox_spools v WHERE v.id = $20), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, NULL, NULL
 
 -- Fetch, one lane, unordered, paused keys
 SELECT f.* FROM unnest($1::smallint[], $2::bigint[]) AS c(lane, after)
@@ -446,7 +452,13 @@ SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SEL
        CASE WHEN $17::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
        (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, NULL, NULL
 
--- Remove
+-- Remove, one message
+DELETE FROM postbox_messages m
+USING postbox_lanes l
+WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id = $4
+  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $5
+
+-- Remove, two messages
 DELETE FROM postbox_messages m
 USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l
 WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id

@@ -353,6 +353,10 @@ postbox_version
 -- Notify
 
 
+-- Append, one row
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+VALUES(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?)
+
 -- Append, two rows
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 VALUES(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?), (?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?)
@@ -424,7 +428,14 @@ ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
 SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), (SELECT v.version FROM postbox_spools v WHERE v.id = ?), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, NULL, NULL
 
--- Remove
+-- Remove, one message
+DELETE FROM postbox_messages WHERE id IN (
+	SELECT m.id FROM json_each(?) s
+	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+	WHERE m.spool = ? AND m.lane = s.value ->> 0)
+
+-- Remove, two messages
 DELETE FROM postbox_messages WHERE id IN (
 	SELECT m.id FROM json_each(?) s
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2

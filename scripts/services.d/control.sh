@@ -5,14 +5,13 @@
 # asks waits, and asks whether it is done. The data stays.
 
 control= # the folder of requests and answers
-obeyed=  # a signal to obey has interrupted whatever waited
 
 control_open() {
     control=$temp/control
     mkdir "$control"
     chmod 700 "$control"
     export POSTBOX_SERVICES_CONTROL="$$ $control"
-    trap obey USR1
+    trap 'obey || true' USR1 # nothing that goes wrong in it ends the run
 }
 
 # control_stop NAME [HOW] and control_start NAME: what the command calls, in a process
@@ -57,15 +56,15 @@ ask() {
     fi
 }
 
-# The handler of the signal. Requests that come meanwhile signal again.
+# The handler of the signal. A signal that comes meanwhile begins it anew inside of
+# itself, so a request belongs to whoever moves it away.
 obey() {
     local request id words answer
-    obeyed=yes
     for request in "$control"/request.*; do
-        [[ -e $request ]] || continue
         id=${request##*.}
-        read -r -a words <"$request"
-        rm -f "$request"
+        mv "$request" "$control/taken.$id" || continue
+        read -r -a words <"$control/taken.$id"
+        rm -f "$control/taken.$id"
         answer=$(refuses "${words[@]}")
         if [[ -z $answer ]]; then
             answer=done

@@ -82,10 +82,16 @@ run_command() {
     local status=0
     ("$@") <&0 &
     command_pid=$!
+    # A request of the command interrupts the wait: see control.sh.
     while :; do
-        obeyed= status=0
+        status=0
         wait "$command_pid" 2>/dev/null || status=$? # bash would tell of servers that were killed
-        if [[ -z $obeyed ]]; then break; fi
+        if ((status != 128 + $(kill -l USR1))); then break; fi
+        if ! alive "$command_pid"; then
+            status=0
+            wait "$command_pid" || status=$?
+            break
+        fi
     done
     command_pid=
     return "$status"

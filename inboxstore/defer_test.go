@@ -283,31 +283,16 @@ func TestDefer_G12_closed_store(t *testing.T) {
 	})
 }
 
-// bell publishes what a queue gives to it.
-type bell chan string
-
-func (b bell) Publish(_ string, messages ...*message.Message) error {
-	for _, msg := range messages {
-		b <- msg.UUID
-	}
-	return nil
-}
-
-func (b bell) Close() error { return nil }
-
-// A queue is a spool, and so a forwarder can drain it, which can be told to look once an hour.
+// Whoever drains the queue looks for messages by itself once an hour.
 func TestDefer_wakes_who_drains_the_queue_in_the_same_process(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	store := storeFor(t, database, database.DB, nil)
-	rung := make(bell)
-	drain, err := forwarder.New(database.Open(t), rung, forwarder.Config{
-		Dialect: database.Dialect, Outbox: "inbox bell", PollMin: time.Hour, PollMax: time.Hour,
-	}, nil)
+	subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{PollMin: time.Hour, PollMax: time.Hour}, nil)
 	require.NoError(t, err)
-	done := make(chan error, 1)
-	go func() { done <- drain.Run(context.Background()) }()
-	<-drain.Running()
+	defer func() { require.NoError(t, subscriber.Close()) }()
+	messages, err := subscriber.Subscribe(t.Context(), "bell")
+	require.NoError(t, err)
 	for i := range 10 {
 		id := strconv.Itoa(i)
 		deliver := func(ctx context.Context) error {
@@ -320,10 +305,10 @@ func TestDefer_wakes_who_drains_the_queue_in_the_same_process(t *testing.T) {
 			err = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error { return deliver(ctx) })
 		}
 		require.NoError(t, err)
-		require.Equal(t, id, <-rung)
+		msg := <-messages
+		require.Equal(t, id, msg.UUID)
+		msg.Ack()
 	}
-	require.NoError(t, drain.Close())
-	require.NoError(t, <-done)
 }
 
 func TestDefer_notifies_other_processes_unless_turned_off(t *testing.T) {

@@ -34,7 +34,7 @@ type Drainer struct {
 	lanes     *laneSet
 	horizon   horizon
 	scheduler *scheduler
-	unsettled []*entry
+	unsettled []*entry // but for what the removal has
 	removal   *removal
 	// passedOver are the topics that the last read left out, and so may have read beyond.
 	passedOver []string

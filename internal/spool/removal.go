@@ -13,6 +13,7 @@ import (
 // its own where the pool has one: what is in memory is not read again, so nothing that a read finds depends on whether
 // these rows are gone yet. Everything else is settled before the next read.
 type removal struct {
+	waiting []*entry
 	under   bool // way: there is one at a time
 	ended   chan removed
 	running sync.WaitGroup
@@ -38,27 +39,24 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 	if err := d.takeRemoved(); err != nil {
 		return err
 	}
-	var simple, rest []*entry
-	for _, e := range append(d.unsettled, d.scheduler.takeFinished()...) {
+	for _, e := range d.scheduler.takeFinished() {
 		if e.simple() {
-			simple = append(simple, e)
+			d.removal.waiting = append(d.removal.waiting, e)
 		} else {
-			rest = append(rest, e)
+			d.unsettled = append(d.unsettled, e)
 		}
 	}
-	d.unsettled = slices.Concat(rest, simple)
-	if len(rest) > 0 {
-		if err := d.settle(ctx, rest); err != nil {
+	if len(d.unsettled) > 0 {
+		if err := d.settle(ctx, d.unsettled); err != nil {
 			return err
 		}
-		d.forget(rest)
-		d.unsettled = simple
+		d.forget(d.unsettled)
+		d.unsettled = nil
 	}
-	if len(simple) == 0 || d.removal.under {
+	if len(d.removal.waiting) == 0 || d.removal.under {
 		return nil
 	}
-	d.unsettled = nil
-	d.removeBeside(ctx, simple)
+	d.removeBeside(ctx)
 	return d.takeRemoved()
 }
 
@@ -67,19 +65,21 @@ func (e *entry) simple() bool {
 	return e.outcome.Verdict == Done && !e.opens && e.message.Ref.State != dialect.StateRetrying
 }
 
-func (d *Drainer) removeBeside(ctx context.Context, entries []*entry) {
+func (d *Drainer) removeBeside(ctx context.Context) {
+	entries := d.removal.waiting
 	refs := make([]dialect.Ref, len(entries))
 	for i, e := range entries {
 		refs[i] = e.message.Ref
 	}
 	keep := d.config.History > 0
-	d.removal.under = true
+	d.removal.waiting, d.removal.under = nil, true
+	d.scheduler.await(true)
 	d.removal.start(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 		defer cancel()
 		missing, err := d.remove(ctx, refs, keep)
 		d.removal.ended <- removed{entries: entries, missing: missing, err: err}
-		d.scheduler.signal()
+		d.scheduler.await(false)
 	})
 }
 
@@ -111,7 +111,7 @@ func (d *Drainer) endRemoval(r removed) error {
 		d.lookAgain()
 	}
 	if r.err != nil {
-		d.unsettled = append(r.entries, d.unsettled...)
+		d.removal.waiting = slices.Concat(r.entries, d.removal.waiting)
 		return r.err
 	}
 	d.forget(r.entries)

@@ -34,8 +34,9 @@ type scheduler struct {
 	deadline       time.Time   // nothing is handed out after it: the leases may be over
 	stopped        bool
 
-	// changed gets a token when there is something to settle.
+	// changed gets a token when there is something to settle, unless another settlement ends soon and takes it along.
 	changed chan struct{}
+	awaited bool
 }
 
 // entry is a message in memory.
@@ -272,7 +273,9 @@ func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
 	if s.gather != nil {
 		s.wake()
 	}
-	s.signal()
+	if !s.awaited || slices.ContainsFunc(batch, func(e *entry) bool { return !e.simple() }) {
+		s.signal()
+	}
 }
 
 // rest ends the run of a queue.
@@ -302,6 +305,16 @@ func (s *scheduler) close(q *queue) {
 func (s *scheduler) forget(t *topicQueue) {
 	if t.running == 0 && !t.turn {
 		delete(s.topics, t.name)
+	}
+}
+
+// await says whether a settlement of what succeeded is under way: nobody needs to be told of more such until it ends.
+func (s *scheduler) await(awaited bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awaited = awaited
+	if !awaited {
+		s.signal()
 	}
 }
 

@@ -41,10 +41,14 @@ type process struct {
 	over chan struct{} // closed when it ended for good
 }
 
-// start starts an incarnation and a goroutine that waits for its end.
+// start starts an incarnation and a goroutine that waits for its end, unless the process was retired while it was down.
 func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.retired {
+		close(p.over)
+		return nil
+	}
 	p.incarnation++
 	config := p.config
 	config.Name = p.name + "/" + strconv.Itoa(p.incarnation)
@@ -86,15 +90,11 @@ func (p *process) watch(command *exec.Cmd, leash io.Closer, ended chan struct{})
 	err := command.Wait()
 	_ = leash.Close()
 	p.mu.Lock()
-	retired, expected, log := p.retired, p.expected, p.log()
+	expected, log := p.expected, p.log()
 	p.mu.Unlock()
 	close(ended)
 	if !expected {
 		p.run.unexpected(p.name, err, log)
-	}
-	if retired {
-		close(p.over)
-		return
 	}
 	<-time.After(respite)
 	if err := p.start(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"syscall"
 )
 
@@ -42,8 +43,10 @@ func (c ErrorClass) String() string {
 // classifiers can be chained with [Classifiers].
 type Classifier func(error) ErrorClass
 
-// Classifiers asks each classifier in turn and returns the first answer that is not Unclassified.
+// Classifiers asks each classifier in turn and returns the first answer that is not Unclassified. One that is nil is left
+// out.
 func Classifiers(all ...Classifier) Classifier {
+	all = slices.DeleteFunc(slices.Clone(all), func(classify Classifier) bool { return classify == nil })
 	return func(err error) ErrorClass {
 		for _, classify := range all {
 			if class := classify(err); class != Unclassified {

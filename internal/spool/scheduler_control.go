@@ -1,0 +1,95 @@
+package spool
+
+import "time"
+
+// What the drainer says to its scheduler beside messages, and what it asks of it.
+
+// dropAll forgets what waits, in all lanes, and returns it.
+func (s *scheduler) dropAll() (dropped []*Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.messages {
+		q := e.queue
+		for _, waiting := range q.entries {
+			s.remove(waiting)
+			dropped = append(dropped, waiting.message)
+		}
+		q.entries = nil
+	}
+	return dropped
+}
+
+// pause hands out nothing until it is called again.
+func (s *scheduler) pause(paused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused != paused {
+		s.paused = paused
+		s.work.Broadcast()
+	}
+}
+
+// limit bounds the batches that run at a time.
+func (s *scheduler) limit(most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.most = most
+	s.work.Broadcast()
+}
+
+// stop hands out nothing more.
+func (s *scheduler) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	if s.alarm != nil {
+		s.alarm.Stop()
+	}
+	s.work.Broadcast()
+}
+
+// extend moves the time after which nothing is handed out.
+func (s *scheduler) extend(deadline time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = deadline
+	s.work.Broadcast()
+}
+
+// known returns the ids in memory.
+func (s *scheduler) known() []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := make([]int64, 0, len(s.messages))
+	for id := range s.messages {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// inLane returns the number of messages of a lane in memory.
+func (s *scheduler) inLane(lane int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.perLane[lane]
+}
+
+// size returns the number of messages in memory, and how many of them run.
+func (s *scheduler) size() (all, running int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.messages), s.running
+}
+
+// inFlight returns the number of running messages of each topic.
+func (s *scheduler) inFlight() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := map[string]int{}
+	for name, t := range s.topics {
+		if t.running > 0 {
+			counts[name] = t.running
+		}
+	}
+	return counts
+}

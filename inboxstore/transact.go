@@ -42,6 +42,10 @@ func (s *Store) transact(wait, live context.Context, fn func(ctx context.Context
 	if err := fn(hooked, tx); err != nil {
 		return failed(err, tx.Rollback())
 	}
+	// The transaction hears of it a moment later than fn, and would commit until then.
+	if err := live.Err(); err != nil {
+		return fmt.Errorf("inbox: the handler did not end in time: %w", err)
+	}
 	if err := spool.Commit(live, conn, tx); err != nil {
 		err = fmt.Errorf("inbox: commit: %w", err)
 		if errors.Is(err, postbox.ErrCommitUnknown) {

@@ -41,6 +41,8 @@ type flow struct {
 	after func(ctx context.Context, p *process) error
 	// check looks at what came out.
 	check func(c *check)
+	// chancy: which calls there are is a matter of luck, such as who shares a commit with whom.
+	chancy bool
 }
 
 // database is a kind of database.
@@ -116,15 +118,17 @@ func (s *survey) run(t *testing.T) {
 		require.GreaterOrEqual(t, s.score.recovered, 2*s.flow.least, "each call is a point before and after it")
 	}
 	require.Positive(t, s.score.recovered)
-	require.Empty(t, s.unmet, "calls at which nothing ever happened")
+	if !s.flow.chancy {
+		require.Empty(t, s.unmet, "calls at which nothing ever happened")
+	}
 }
 
-// everything is the variable that `make crashpoints` sets. Without it, a server, which takes its time, is spared most:
-// there each kind of call is met once, after its effect.
+// everything is the variable that `make crashpoints` sets. Without it, servers, and the race detector, which take their
+// time, are spared most: there each kind of call is met once, after its effect.
 const everything = "POSTBOX_CRASHPOINTS"
 
 func (s *survey) exhaustive() bool {
-	return s.database.name == "sqlite" || os.Getenv(everything) == "all"
+	return s.database.name == "sqlite" && !raceDetector || os.Getenv(everything) == "all"
 }
 
 // faults are those that can happen at a point.

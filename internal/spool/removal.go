@@ -16,6 +16,7 @@ type removal struct {
 	waiting []*entry
 	under   bool // way: there is one at a time
 	ended   chan removed
+	abort   context.CancelFunc // of the one under way
 	running sync.WaitGroup
 	start   func(work func())
 }
@@ -74,9 +75,10 @@ func (d *Drainer) removeBeside(ctx context.Context) {
 	keep := d.config.History > 0
 	d.removal.waiting, d.removal.under = nil, true
 	d.scheduler.await(true)
+	ctx, d.removal.abort = context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	abort := d.removal.abort
 	d.removal.start(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
-		defer cancel()
+		defer abort()
 		missing, err := d.remove(ctx, refs, keep)
 		d.removal.ended <- removed{entries: entries, missing: missing, err: err}
 		d.scheduler.await(false)
@@ -93,13 +95,16 @@ func (d *Drainer) takeRemoved() error {
 	}
 }
 
-// settleRest settles all, and waits for it.
+// settleRest settles all, and waits for it while ctx lives.
 func (d *Drainer) settleRest(ctx context.Context) error {
 	for {
 		if err := d.settleFinished(ctx); err != nil || !d.removal.under {
 			return err
 		}
-		if err := d.endRemoval(<-d.removal.ended); err != nil {
+		stop := context.AfterFunc(ctx, d.removal.abort)
+		err := d.endRemoval(<-d.removal.ended)
+		stop()
+		if err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package spool_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,4 +30,26 @@ func TestDrainer_reads_while_what_is_done_is_removed(t *testing.T) {
 	require.NoError(t, tx.Rollback())
 	b.eventually(func() bool { return b.pending() == 0 }, "all go")
 	require.Len(t, handler.ids(), 6, "and nobody came twice")
+}
+
+// Nor do they keep a drainer from stopping in time.
+func TestDrainer_G12_stops_in_time_while_what_is_done_cannot_be_removed(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	b := newBench(t, database)
+	b.append(database.DB, draft("locked", ""))
+	tx, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	var id int64
+	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT id FROM postbox_messages FOR UPDATE").Scan(&id))
+
+	handler := &recorder{}
+	c := config("one")
+	c.Close = 500 * time.Millisecond
+	r := b.start(database.DB, handler, c)
+	b.eventually(func() bool { return len(handler.ids()) == 1 }, "it is done")
+	r.stop(t)
+	require.NoError(t, tx.Rollback())
+	require.Equal(t, 1, b.pending(), "it is handled again")
 }

@@ -64,10 +64,13 @@ func sqlite(t *testing.T) *testdb.Database {
 	return database
 }
 
-// each runs the flows on each database.
+// each runs the flows on each database; with the race detector on the quickest alone.
 func each(t *testing.T, flows ...flow) {
 	t.Helper()
 	for _, d := range databases {
+		if raceDetector && d.name != "sqlite" {
+			continue
+		}
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			on(t, d, flows...)

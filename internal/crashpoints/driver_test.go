@@ -86,7 +86,9 @@ func (c *conn) Close() error {
 
 // ResetSession does what the driver does when the pool gives out the connection again.
 func (c *conn) ResetSession(ctx context.Context) error {
-	if !c.IsValid() {
+	c.via.fate.mu.Lock()
+	defer c.via.fate.mu.Unlock()
+	if c.gone {
 		return driver.ErrBadConn
 	}
 	if resetter, ok := c.inner.(driver.SessionResetter); ok {
@@ -97,6 +99,8 @@ func (c *conn) ResetSession(ctx context.Context) error {
 
 // CheckNamedValue converts an argument as the driver wants it.
 func (c *conn) CheckNamedValue(value *driver.NamedValue) error {
+	c.via.fate.mu.Lock()
+	defer c.via.fate.mu.Unlock()
 	if checker, ok := c.inner.(driver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(value)
 	}
@@ -207,10 +211,12 @@ func (s *stmt) Close() error {
 
 // NumInput returns the number of arguments.
 func (s *stmt) NumInput() int {
-	if s.conn.IsValid() {
-		return s.inner.NumInput()
+	s.conn.via.fate.mu.Lock()
+	defer s.conn.via.fate.mu.Unlock()
+	if s.conn.gone {
+		return -1
 	}
-	return -1
+	return s.inner.NumInput()
 }
 
 // Exec is what database/sql does not call, since there is ExecContext.

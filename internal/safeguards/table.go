@@ -56,10 +56,15 @@ var safeguards = []safeguard{
 				file: "internal/dialect/postgres.go",
 				from: `  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token` + "`" + `
 
-	keep := `,
+	removeOne := `,
 				to: `  AND l.spool = m.spool AND l.lane = s.lane` + "`" + `
 
-	keep := `,
+	removeOne := `,
+			},
+			{
+				file: "internal/dialect/postgres.go",
+				from: "AND l.lane = m.lane AND l.token = ?`\n\n\tkeep",
+				to:   "AND l.lane = m.lane AND (l.token = ? OR TRUE)`\n\n\tkeep",
 			},
 			{
 				file: "internal/dialect/sqlite.go",
@@ -77,11 +82,16 @@ var safeguards = []safeguard{
 				from: `WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token` + "`" + `
 
-	keep := `,
+	removeOne := `,
 				to: `WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id <= s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token` + "`" + `
 
-	keep := `,
+	removeOne := `,
+			},
+			{
+				file: "internal/dialect/postgres.go",
+				from: "WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?\n  AND l.spool",
+				to:   "WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id <= ?\n  AND l.spool",
 			},
 			{
 				file: "internal/dialect/sqlite.go",

@@ -60,7 +60,7 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 		switch {
 		case err != nil:
-			return storeError{fmt.Errorf("inbox: claim message: %w", err)}
+			return storeError{outageError{fmt.Errorf("inbox: claim message: %w", err)}}
 		case claimed == 0:
 			return storeError{errDuplicate}
 		default:
@@ -84,11 +84,11 @@ func (s *Store) resolved(ctx context.Context, claim []byte, err error) error {
 	committed, resolveErr := s.resolve(ctx, claim)
 	switch {
 	case resolveErr != nil:
-		return errors.Join(err, resolveErr)
+		return outageError{errors.Join(err, resolveErr)}
 	case committed:
 		return nil
 	default:
-		return fmt.Errorf("it was rolled back, as its claim tells: %s", err) //nolint:errorlint // its outcome is known now
+		return outageError{fmt.Errorf("it was rolled back, as its claim tells: %s", err)} //nolint:errorlint // its outcome is known now
 	}
 }
 

@@ -106,9 +106,10 @@ func (q *queue) faultless(ctx context.Context, err error) (outcome spool.Outcome
 // outageOf lets the queue wait where an error is nobody's fault: one of the database, or of what the handler needs.
 func (q *queue) outageOf(err error) (outcome spool.Outcome, outage bool) {
 	var ofHandler *HandlerError
+	var ofDatabase outageError
 	if errors.As(err, &ofHandler) {
 		err = ofHandler.Err
-		if dialect.Classify(err) != dialect.Unavailable && q.config.Classify(err) != postbox.Outage {
+		if !errors.As(err, &ofDatabase) && dialect.Classify(err) != dialect.Unavailable && q.config.Classify(err) != postbox.Outage {
 			return spool.Outcome{}, false
 		}
 	}

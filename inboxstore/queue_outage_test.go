@@ -1,6 +1,7 @@
 package inboxstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +27,30 @@ func awayIsOutage(c *inboxstore.QueueConfig) {
 		}
 		return postbox.Unclassified
 	}
+}
+
+// A driver may say that it has lost its connection in words that nobody knows. Where an inbox within the handler of a queue
+// hears them, they are the database's.
+func TestQueue_F13_G7_inbox_within_a_queue_has_no_connection(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		b.put("1")
+		gone := database.Open(t)
+		require.NoError(t, gone.Close())
+		dead := storeFor(t, database, gone, nil)
+		var calls atomic.Int32
+		b.start(quick(nil), func(msg *message.Message) error {
+			if calls.Add(1) > 3 {
+				return nil
+			}
+			_, err := dead.Once(msg.Context(), inboxstore.Key{Consumer: "within", MessageID: msg.UUID}, func(context.Context) error { return nil })
+			return err
+		})
+		b.drained()
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"), "none of it was an attempt")
+		require.EqualValues(t, 4, calls.Load())
+	})
 }
 
 // The probe succeeds, but its message is not this process's any more: the queue must go on nevertheless.

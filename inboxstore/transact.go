@@ -24,18 +24,25 @@ func (e *HandlerError) Unwrap() error { return e.Err }
 // storeError is one that fn returns to transact for the store, not for the handler.
 type storeError struct{ error }
 
+// outageError is one of the database's, whatever the driver calls it. A queue whose handler comes back with it, since it has
+// an inbox of its own, counts no attempt.
+type outageError struct{ error }
+
+// Unwrap returns the error itself.
+func (e outageError) Unwrap() error { return e.error }
+
 // transact runs fn in a transaction of our own, which the context that fn gets carries. It waits for the pool no longer
 // than the first context lives; the transaction lives as long as the second. Errors of fn come back as [HandlerError],
 // unless it was the database that failed.
 func (s *Store) transact(wait, live context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	conn, err := s.db.Conn(wait)
 	if err != nil {
-		return fmt.Errorf("inbox: connect: %w", dialect.HideAddress(err))
+		return outageError{fmt.Errorf("inbox: connect: %w", dialect.HideAddress(err))}
 	}
 	defer func() { _ = conn.Close() }()
 	tx, err := conn.BeginTx(live, s.config.TxOptions)
 	if err != nil {
-		return fmt.Errorf("inbox: begin transaction: %w", err)
+		return outageError{fmt.Errorf("inbox: begin transaction: %w", err)}
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after a commit
 	hooked, committed := postbox.ContextWithHooks(live, tx)
@@ -69,7 +76,7 @@ func failed(err, rollbackErr error) error {
 	}
 	lost := rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone)
 	if lost || dialect.Classify(err) == dialect.Unavailable {
-		return fmt.Errorf("inbox: the database went away under the handler: %w", errors.Join(err, rollbackErr))
+		return outageError{fmt.Errorf("inbox: the database went away under the handler: %w", errors.Join(err, rollbackErr))}
 	}
 	return &HandlerError{Err: err}
 }

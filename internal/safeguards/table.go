@@ -11,7 +11,7 @@ var safeguards = []safeguard{
 			from: `		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 		switch {
 		case err != nil:
-			return storeError{fmt.Errorf("inbox: claim message: %w", err)}
+			return storeError{outageError{fmt.Errorf("inbox: claim message: %w", err)}}
 		case claimed == 0:
 			return storeError{errDuplicate}
 		default:
@@ -24,7 +24,7 @@ var safeguards = []safeguard{
 		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 		switch {
 		case err != nil:
-			return storeError{fmt.Errorf("inbox: claim message: %w", err)}
+			return storeError{outageError{fmt.Errorf("inbox: claim message: %w", err)}}
 		case claimed == 0:
 			return storeError{errDuplicate}
 		default:

@@ -38,14 +38,16 @@ var safeguards = []safeguard{
 		name: "claim commits with the effect", guarantees: "G4, F2",
 		edits: []edit{{
 			file: "inboxstore/once.go",
-			from: `		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
-		switch {`,
-			to: `		result, err := s.db.ExecContext(ctx, s.statements.Claim, claim)
-		claimed := int64(0)
-		if err == nil {
-			claimed, err = result.RowsAffected()
-		}
-		switch {`,
+			from: `	err = s.transact(ctx, live, func(ctx context.Context, tx *sql.Tx) error {
+		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+`,
+			to: `	claimed := int64(0)
+	result, err := s.db.ExecContext(ctx, s.statements.Claim, claim)
+	if err == nil {
+		claimed, err = result.RowsAffected()
+	}
+	err = s.transact(ctx, live, func(ctx context.Context, tx *sql.Tx) error {
+`,
 		}},
 		packages: []string{module + "inboxstore"}, tests: "TestStore_.*(F2|F6|F26)",
 	},

@@ -157,7 +157,7 @@ var safeguards = []safeguard{
 		edits: []edit{{
 			file: "internal/spool/scheduler.go",
 			from: "if !e.outcome.through() || e.dropped || e.message.Ref.State == dialect.StateRetrying {",
-			to:   "if e.dropped {",
+			to:   "if e.dropped || e.message.Ref.State > dialect.StateRetrying {",
 		}},
 		packages: []string{module + "internal/spool"}, tests: "Drainer|Model",
 	},

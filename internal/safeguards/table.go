@@ -159,7 +159,7 @@ var safeguards = []safeguard{
 			from: "if !e.outcome.through() || e.dropped || e.message.Ref.State == dialect.StateRetrying {",
 			to:   "if e.dropped || e.message.Ref.State > dialect.StateRetrying {",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "Drainer|Model",
+		packages: []string{module + "internal/spool"}, tests: "Drainer_.*(G3|N8)|Model",
 	},
 	{
 		name: "nothing is handed out after the lease", guarantees: "G6, F10",

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -150,6 +151,9 @@ func (s *survey) faults(at point) []fault {
 	return []fault{crashBefore, crashAfter, lostBefore, lostAfter}
 }
 
+// chore finds the calls of the cleaner, which comes when it is time, and to which the purge is devoted.
+var chore = regexp.MustCompile(`_chores|WHERE id IN \( SELECT id|SELECT g\.spool`)
+
 // strike lets a process meet its fate at one point.
 func (s *survey) strike(t *testing.T, at point, f fault) {
 	t.Helper()
@@ -162,7 +166,7 @@ func (s *survey) strike(t *testing.T, at point, f fault) {
 	}
 	s.score.points--
 	s.score.missed++
-	if at.nth == 1 { // a read more or less is a matter of luck, that there is one is not
+	if at.nth == 1 && !chore.MatchString(at.call) { // a read more or less is a matter of luck, that there is one is not
 		s.unmet = append(s.unmet, fmt.Sprintf("%s %s", f, at))
 	}
 }

@@ -75,7 +75,7 @@ func (d *Drainer) removeBeside(ctx context.Context) {
 	keep := d.config.History > 0
 	d.removal.waiting, d.removal.under = nil, true
 	d.scheduler.await(true)
-	ctx, d.removal.abort = context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	ctx, d.removal.abort = context.WithTimeout(context.WithoutCancel(ctx), statementTimeout) //nolint:gosec // it is called at the end
 	abort := d.removal.abort
 	d.removal.start(func() {
 		defer abort()

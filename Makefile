@@ -32,7 +32,7 @@ fuzz: ## run each fuzz target for FUZZTIME, 10s unless set
 
 crashpoints: ## end processes before and after each statement, broker call and handler of each flow, and judge
 	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && go test -c -o "$$directory/crashpoints" ./internal/crashpoints && \
-		cd internal/crashpoints && POSTBOX_CRASHPOINTS=all ../../scripts/services run -- "$$directory/crashpoints" -test.parallel 8 -test.timeout 30m $(ARGS)
+		cd internal/crashpoints && POSTBOX_CRASHPOINTS=all ../../scripts/services run -- "$$directory/crashpoints" -test.parallel 8 -test.timeout 60m $(ARGS)
 
 torture: ## break all that can break while processes work, and judge: DURATION=3m SEED=1 FAULTS=kill,pause
 	scripts/services run -- go run ./internal/torture \

@@ -36,12 +36,7 @@ type oldWorld struct {
 // eachOldWorld runs the test on every database that watermill-sql v3 has a schema for.
 func eachOldWorld(t *testing.T, test func(w *oldWorld)) {
 	t.Helper()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		if database.Dialect == postbox.SQLite {
-			t.Skip("watermill-sql v3 has no schema for SQLite")
-		}
-		test(newOldWorld(t, database))
-	})
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) { test(newOldWorld(t, database)) })
 }
 
 // newOldWorld makes the tables of both.

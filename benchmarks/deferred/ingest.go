@@ -31,25 +31,6 @@ func Ingest() measure.Scenario {
 	}
 }
 
-// deliver lets deliveries come, once there are connections.
-func deliver(ctx context.Context, stage *measure.Stage, store func(ctx context.Context, msg *message.Message) error) error {
-	const warmUp = 20 * inFlight
-	list := load.Messages(0, warmUp+stage.Scale(30_000, 6_000))
-	all := func(part []*message.Message) error {
-		return load.Clients(ctx, len(part), inFlight, func(ctx context.Context, i int) error { return store(ctx, part[i]) })
-	}
-	if err := all(list[:warmUp]); err != nil {
-		return err
-	}
-	if err := stage.Start(ctx); err != nil {
-		return err
-	}
-	if err := all(list[warmUp:]); err != nil {
-		return err
-	}
-	return stage.Stop(len(list) - warmUp)
-}
-
 func oursIngest(ctx context.Context, stage *measure.Stage) error {
 	if err := fillOurs(ctx, stage.Setup, 0); err != nil {
 		return err
@@ -58,7 +39,7 @@ func oursIngest(ctx context.Context, stage *measure.Stage) error {
 	if err != nil {
 		return err
 	}
-	err = deliver(ctx, stage, func(ctx context.Context, msg *message.Message) error {
+	err = load.Deliver(ctx, stage, inFlight, stage.Scale(30_000, 6_000), func(ctx context.Context, msg *message.Message) error {
 		_, err := inbox.Defer(ctx, queue, inboxstore.Key{Consumer: queue, MessageID: msg.UUID}, msg)
 		return err
 	})
@@ -74,7 +55,7 @@ func ingestByHand(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	defer func() { _ = insert.Close() }()
-	return deliver(ctx, stage, func(ctx context.Context, msg *message.Message) error {
+	return load.Deliver(ctx, stage, inFlight, stage.Scale(30_000, 6_000), func(ctx context.Context, msg *message.Message) error {
 		metadata, err := json.Marshal(msg.Metadata)
 		if err != nil {
 			return err

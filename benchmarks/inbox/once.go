@@ -61,25 +61,6 @@ func Once() measure.Scenario {
 	}
 }
 
-// deliveries calls a handler with all messages, once it has its connections.
-func deliveries(ctx context.Context, stage *measure.Stage, handle func(ctx context.Context, msg *message.Message) error) error {
-	const warmUp = 20 * handlers
-	list := load.Messages(0, warmUp+stage.Scale(12_000, 3_000))
-	all := func(part []*message.Message) error {
-		return load.Clients(ctx, len(part), handlers, func(ctx context.Context, i int) error { return handle(ctx, part[i]) })
-	}
-	if err := all(list[:warmUp]); err != nil {
-		return err
-	}
-	if err := stage.Start(ctx); err != nil {
-		return err
-	}
-	if err := all(list[warmUp:]); err != nil {
-		return err
-	}
-	return stage.Stop(len(list) - warmUp)
-}
-
 // anAccount is the one that a message is about.
 func anAccount() int64 { return 1 + rand.Int64N(accounts) } //nolint:gosec // no secret
 
@@ -108,7 +89,7 @@ func oursOnce(style style) measure.Run {
 			_, err := update(msg.Context(), tx, anAccount(), 1)
 			return nil, err
 		})
-		err = deliveries(ctx, stage, func(ctx context.Context, msg *message.Message) error {
+		err = load.Deliver(ctx, stage, handlers, stage.Scale(12_000, 3_000), func(ctx context.Context, msg *message.Message) error {
 			msg.SetContext(ctx)
 			_, err := handler(msg)
 			return err
@@ -130,7 +111,7 @@ func onceByHand(style style) measure.Run {
 		if err != nil {
 			return err
 		}
-		err = deliveries(ctx, stage, func(ctx context.Context, msg *message.Message) error {
+		err = load.Deliver(ctx, stage, handlers, stage.Scale(12_000, 3_000), func(ctx context.Context, msg *message.Message) error {
 			return inTx(ctx, stage.DB, func(tx *sql.Tx) error {
 				result, err := remember(ctx, tx, "accounts", msg.UUID)
 				if err != nil {
@@ -156,7 +137,7 @@ func noDedup(style style) measure.Run {
 		if err != nil {
 			return err
 		}
-		err = deliveries(ctx, stage, func(ctx context.Context, _ *message.Message) error {
+		err = load.Deliver(ctx, stage, handlers, stage.Scale(12_000, 3_000), func(ctx context.Context, _ *message.Message) error {
 			return inTx(ctx, stage.DB, func(tx *sql.Tx) error {
 				_, err := update(ctx, tx, anAccount(), 1)
 				return err

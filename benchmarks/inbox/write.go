@@ -36,25 +36,6 @@ func Write() measure.Scenario {
 	}
 }
 
-// writes lets clients write all messages, once they have their connections and their statements are prepared.
-func writes(ctx context.Context, stage *measure.Stage, write func(ctx context.Context, msg *message.Message) error) error {
-	const warmUp = 20 * writers
-	list := load.Messages(0, warmUp+stage.Scale(12_000, 3_000))
-	all := func(part []*message.Message) error {
-		return load.Clients(ctx, len(part), writers, func(ctx context.Context, i int) error { return write(ctx, part[i]) })
-	}
-	if err := all(list[:warmUp]); err != nil {
-		return err
-	}
-	if err := stage.Start(ctx); err != nil {
-		return err
-	}
-	if err := all(list[warmUp:]); err != nil {
-		return err
-	}
-	return stage.Stop(len(list) - warmUp)
-}
-
 func oursWrite(ctx context.Context, stage *measure.Stage) error {
 	if err := postbox.Migrate(ctx, stage.Setup, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
 		return err
@@ -71,7 +52,7 @@ func oursWrite(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	defer func() { _ = order.Close() }()
-	err = writes(ctx, stage, func(ctx context.Context, msg *message.Message) error {
+	err = load.Deliver(ctx, stage, writers, stage.Scale(12_000, 3_000), func(ctx context.Context, msg *message.Message) error {
 		return forwarder.InTx(ctx, stage.DB, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := tx.StmtContext(ctx, order).ExecContext(ctx, 1, 1); err != nil {
 				return err
@@ -100,7 +81,7 @@ func stockWrite(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	defer func() { _ = order.Close() }()
-	return writes(ctx, stage, func(ctx context.Context, msg *message.Message) error {
+	return load.Deliver(ctx, stage, writers, stage.Scale(12_000, 3_000), func(ctx context.Context, msg *message.Message) error {
 		return inTx(ctx, stage.DB, func(tx *sql.Tx) error {
 			if _, err := tx.StmtContext(ctx, order).ExecContext(ctx, 1, 1); err != nil {
 				return err
@@ -138,7 +119,7 @@ func writeByHand(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	defer func() { _ = outbox.Close() }()
-	return writes(ctx, stage, func(ctx context.Context, msg *message.Message) error {
+	return load.Deliver(ctx, stage, writers, stage.Scale(12_000, 3_000), func(ctx context.Context, msg *message.Message) error {
 		return inTx(ctx, stage.DB, func(tx *sql.Tx) error {
 			if _, err := tx.StmtContext(ctx, order).ExecContext(ctx, 1, 1); err != nil {
 				return err

@@ -10,6 +10,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
 // What all contenders send.
@@ -18,6 +20,7 @@ const (
 	PayloadSize = 256
 	Keys        = 1000
 	Page        = 1000 // messages in one call of a publisher, when tables are filled
+	WarmUp      = 20   // messages of each client before the clock starts, so that there are connections and plans
 )
 
 // Messages returns so many, beginning with a number, each with one of the keys.
@@ -66,4 +69,23 @@ func Clients(ctx context.Context, n, clients int, work func(ctx context.Context,
 	}
 	running.Wait()
 	return context.Cause(ctx)
+}
+
+// Deliver measures work on n messages, so many clients at a time.
+func Deliver(ctx context.Context, stage *measure.Stage, clients, n int, work func(context.Context, *message.Message) error) error {
+	list := Messages(0, WarmUp*clients+n)
+	all := func(part []*message.Message) error {
+		return Clients(ctx, len(part), clients, func(ctx context.Context, i int) error { return work(ctx, part[i]) })
+	}
+	warmUp, measured := list[:WarmUp*clients], list[WarmUp*clients:]
+	if err := all(warmUp); err != nil {
+		return err
+	}
+	if err := stage.Start(ctx); err != nil {
+		return err
+	}
+	if err := all(measured); err != nil {
+		return err
+	}
+	return stage.Stop(n)
 }

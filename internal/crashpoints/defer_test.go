@@ -122,7 +122,7 @@ func TestCrash_F5_F6_F26_G2_G5_defer(t *testing.T) {
 		},
 		flow{
 			name: "defer coalesced", least: coalesced, life: deferTogether, prepare: delivering(append(many, many[0])...),
-			instant: stored(ids...), check: all(ids...), chancy: true,
+			instant: stored(ids...), check: all(ids...),
 		},
 		flow{
 			name: "defer in a transaction of others", least: 12, life: deferInTx, prepare: delivering(one, two, one),

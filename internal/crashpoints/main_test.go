@@ -15,6 +15,10 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		report.print()
+		if unmet := report.unmet(); len(unmet) > 0 && code == 0 {
+			fmt.Printf("FAIL: nothing ever happened at\n%s\n", strings.Join(unmet, "\n"))
+			code = 1
+		}
 		os.Exit(code)
 	}))
 }
@@ -23,13 +27,50 @@ func TestMain(m *testing.M) {
 type account struct {
 	mu    sync.Mutex
 	flows map[string]*score
+	// kinds are those of calls on a database with what happens at them: whether it ever did, in any flow.
+	kinds map[string]bool
 }
 
 // score is what became of the points of a flow on a database. Those that were missed came in the first life, and then,
-// however often it was tried, not again: a read in vain more or less.
+// however often it was tried, not again: a read in vain more or less, or a row that was removed alone the first time.
 type score struct{ points, recovered, missed int }
 
-var report = account{flows: map[string]*score{}}
+func (s *score) String() string {
+	return fmt.Sprintf("points=%d recovered=%d missed=%d", s.points, s.recovered, s.missed)
+}
+
+var report = account{flows: map[string]*score{}, kinds: map[string]bool{}}
+
+// met counts a point from which all was well again.
+func (a *account) met(s *score, kind string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.recovered++
+	a.kinds[kind] = true
+}
+
+// missed counts a point that did not come again. That is luck, as long as something of its kind is met in some flow.
+func (a *account) missed(s *score, kind string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.points--
+	s.missed++
+	a.kinds[kind] = a.kinds[kind] || false
+}
+
+// unmet returns the kinds of calls that were seen, and at which nothing ever happened.
+func (a *account) unmet() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var kinds []string
+	for kind, met := range a.kinds {
+		if !met {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
 
 // add gives a flow its place in the report.
 func (a *account) add(database, name string) *score {
@@ -52,7 +93,7 @@ func (a *account) print() {
 	var all score
 	for _, name := range names {
 		s := a.flows[name]
-		fmt.Fprintf(&text, "FLOW %-40s points=%d recovered=%d missed=%d\n", name, s.points, s.recovered, s.missed)
+		fmt.Fprintf(&text, "FLOW %-40s %s\n", name, s)
 		all.points, all.recovered = all.points+s.points, all.recovered+s.recovered
 	}
 	fmt.Fprintf(&text, "RESULT points=%d recovered=%d\n", all.points, all.recovered)

@@ -149,7 +149,8 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 }
 
 // calm asks once whether any message of the spool is waiting for another attempt, and of each message what it stands
-// behind only then: nearly always there is none, and the question would cost half of the read.
+// behind only then: nearly always there is none, and the question would look into an index for each
+// message.
 const calm = `(NOT EXISTS (SELECT 1 FROM {messages} w WHERE w.spool = ? AND w.state = 2) OR ` + unblocked + `)`
 
 // anyLane lets a search for an id use the primary key, whose last column it is.

@@ -25,7 +25,7 @@ type horizon struct {
 }
 
 // A mark takes a transaction id on PostgreSQL, so there is one in markInterval at most, unless as much was read since as
-// markMessages: each read passes over all that was read since the last mark but one.
+// markMessages, half a page of the default size: each read passes over all that was read since the last mark but one.
 const (
 	markInterval = 20 * time.Millisecond
 	markMessages = 250

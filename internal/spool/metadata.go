@@ -69,8 +69,8 @@ func DecodeMetadata(stored []byte) (map[string]string, error) {
 	return metadata, nil
 }
 
-// decodePlain reads what EncodeMetadata wrote of words without special characters, as nearly all metadata is, in a fifth
-// of the time. It reports false for anything else.
+// decodePlain reads what EncodeMetadata wrote of words without special characters, as nearly all metadata is, with
+// fewer allocations than the general decoder. It reports false for anything else.
 func decodePlain(text string) (map[string]string, bool) {
 	rest, ok := strings.CutPrefix(text, "{")
 	if !ok || !utf8.ValidString(text) {

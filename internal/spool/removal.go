@@ -13,12 +13,12 @@ import (
 // its own where the pool has one: what is in memory is not read again, so nothing that a read finds depends on whether
 // these rows are gone yet. Everything else is settled before the next read.
 type removal struct {
-	waiting []*entry
-	under   bool // way: there is one at a time
-	ended   chan removed
-	abort   context.CancelFunc // of the one under way
-	running sync.WaitGroup
-	start   func(work func())
+	waiting  []*entry
+	underWay bool // there is one at a time
+	ended    chan removed
+	abort    context.CancelFunc // of the one under way
+	running  sync.WaitGroup
+	start    func(work func())
 }
 
 // removed is how a removal ended.
@@ -54,7 +54,7 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 		d.forget(d.unsettled)
 		d.unsettled = nil
 	}
-	if len(d.removal.waiting) == 0 || d.removal.under {
+	if len(d.removal.waiting) == 0 || d.removal.underWay {
 		return nil
 	}
 	d.removeBeside(ctx)
@@ -73,7 +73,7 @@ func (d *Drainer) removeBeside(ctx context.Context) {
 		refs[i] = e.message.Ref
 	}
 	keep := d.config.History > 0
-	d.removal.waiting, d.removal.under = nil, true
+	d.removal.waiting, d.removal.underWay = nil, true
 	d.scheduler.await(true)
 	ctx, d.removal.abort = context.WithTimeout(context.WithoutCancel(ctx), statementTimeout) //nolint:gosec // it is called at the end
 	abort := d.removal.abort
@@ -98,7 +98,7 @@ func (d *Drainer) takeRemoved() error {
 // settleRest settles all, and waits for it while ctx lives.
 func (d *Drainer) settleRest(ctx context.Context) error {
 	for {
-		if err := d.settleFinished(ctx); err != nil || !d.removal.under {
+		if err := d.settleFinished(ctx); err != nil || !d.removal.underWay {
 			return err
 		}
 		stop := context.AfterFunc(ctx, d.removal.abort)
@@ -111,7 +111,7 @@ func (d *Drainer) settleRest(ctx context.Context) error {
 }
 
 func (d *Drainer) endRemoval(r removed) error {
-	d.removal.under = false
+	d.removal.underWay = false
 	if r.missing {
 		d.lookAgain()
 	}

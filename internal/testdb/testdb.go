@@ -56,6 +56,17 @@ var backends = []backend{
 // Each runs the test once on every database that is there, and skips it, saying why, on the others.
 func Each(t *testing.T, test func(t *testing.T, database *Database)) {
 	t.Helper()
+	each(t, backends, test)
+}
+
+// EachServer is [Each] without SQLite: for what an embedded database with one writer cannot meet.
+func EachServer(t *testing.T, test func(t *testing.T, database *Database)) {
+	t.Helper()
+	each(t, backends[1:], test)
+}
+
+func each(t *testing.T, backends []backend, test func(t *testing.T, database *Database)) {
+	t.Helper()
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()

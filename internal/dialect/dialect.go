@@ -151,7 +151,8 @@ func (s *Statements) Append(spool int64, rows []Row) Query { return s.lists.appe
 // columns are those of fetchColumns. Exactly one row has state [StateMeta]; there id and key_hash are
 // the lowest transaction still running and, where the params ask for a mark, one that started after all that
 // this read could have met (see spool.horizon); lane is the number of lanes that nobody holds, attempts the
-// number of live members of the spool, starts the version of what operators say of it, and created_at the time.
+// number of live members of the spool, starts the version of what operators say of it, created_at the time, and size,
+// with a mark and where the database tells it, the highest id that was given to a message before that transaction.
 func (s *Statements) Fetch(p FetchParams) Query { return s.lists.fetch(p) }
 
 // Remove deletes messages whose lane is still held under the token of their ref.

@@ -79,7 +79,8 @@ m AS (` + insertRows(`r JOIN c ON c.claim_key = r.claim_key`) + `)
 SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)`
 
 	// A mark costs a transaction id. The end of a snapshot is no substitute: it is one above the last transaction
-	// that ended, and many that run may have started beyond.
+	// that ended, and many that run may have started beyond. The sequence is read first, since the row that the id
+	// depends on is its own.
 	//
 	// A clock in a sub-select is read once, and so bounds the scan of its index; read for each row it would only
 	// filter. One index descent a lane; the planner may not turn it into a scan of the whole table.
@@ -103,8 +104,9 @@ UNION ALL (
 	ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
-       CASE WHEN ?::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
-       ` + spoolVersion + `, '', NULL, NULL, {now}, 0, NULL, NULL`
+       CASE WHEN a.last_value IS NOT NULL THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
+       ` + spoolVersion + `, '', NULL, NULL, {now}, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
+FROM (VALUES (1)) AS always LEFT JOIN {messages}_id_seq a ON ?::boolean`
 
 	remove := `
 DELETE FROM {messages} m
@@ -177,7 +179,7 @@ func (p postgres) fetch(f FetchParams) Query {
 	}
 	args = append(args, f.PerLane,
 		f.Inline, f.Inline, f.Spool, lanes, known, excluded, f.Due,
-		f.Spool, f.Mark, f.Spool, f.Spool)
+		f.Spool, f.Spool, f.Spool, f.Mark)
 	return Query{Text: p.fetchTexts[f.variant()], Args: args}
 }
 

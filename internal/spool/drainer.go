@@ -260,14 +260,9 @@ func (d *Drainer) look(ctx context.Context) error {
 	}
 	started := time.Now()
 	sweep := everything && d.lanes.sweepDue(started)
-	params := d.params(lanes)
+	params := d.params(lanes, sweep)
 	params.PerLane = max(room/max(len(lanes), 1), 1)
 	params.Mark = d.horizon.wantsMark(started)
-	if sweep {
-		for i := range params.Cursors {
-			params.Cursors[i].After = 0
-		}
-	}
 	if everything {
 		params.Due = room
 	}
@@ -290,7 +285,7 @@ func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
 	if d.config.Gather == nil || room <= 0 || time.Now().Before(d.pollAt) {
 		return nil
 	}
-	params := d.params(d.lanes.numbers())
+	params := d.params(d.lanes.numbers(), false)
 	params.Due = room
 	found, err := d.fetch(ctx, params)
 	if err != nil {
@@ -301,16 +296,21 @@ func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
 	return nil
 }
 
-// params is what every read of these lanes asks for.
-func (d *Drainer) params(lanes []int) dialect.FetchParams {
+// params is what every read of these lanes asks for, each from its hint on, or in a sweep from its beginning.
+func (d *Drainer) params(lanes []int, sweep bool) dialect.FetchParams {
 	params := dialect.FetchParams{
-		Spool: d.id, Inline: d.config.InlineBytes, Known: d.scheduler.known(), Excluded: d.handler.Excluded(),
+		Spool: d.id, Inline: d.config.InlineBytes, Excluded: d.handler.Excluded(),
 		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
 	}
 	d.readAgain(params.Excluded)
+	from := make(map[int]int64, len(lanes))
 	for _, number := range lanes {
-		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: number, After: d.lanes.held[number].hint})
+		if !sweep {
+			from[number] = d.lanes.held[number].hint
+		}
+		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: number, After: from[number]})
 	}
+	params.Known = d.scheduler.known(from)
 	return params
 }
 
@@ -337,7 +337,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
 	}
 	safe := d.horizon.observe(found.lowest, found.newest, len(found.messages))
 	if params.Mark {
-		d.horizon.set(found.next, time.Now())
+		d.horizon.set(found.next, found.given, time.Now())
 	}
 	if params.PerLane > 0 {
 		d.remember(params, found, safe)

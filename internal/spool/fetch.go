@@ -18,7 +18,7 @@ type page struct {
 	last     map[int]int64 // highest id of them
 	newest   int64
 	// of the read's snapshot, see horizon
-	lowest, next int64
+	lowest, next, given int64
 	// lanes that nobody holds, and members that are alive
 	free, members int
 	version       int64     // of what operators say
@@ -57,7 +57,7 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 // add takes in a row.
 func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 	if row.state == dialect.StateMeta {
-		p.lowest, p.next, p.free, p.members = row.id, row.hash.Int64, int(row.lane), int(row.attempts)
+		p.lowest, p.next, p.given, p.free, p.members = row.id, row.hash.Int64, row.size, int(row.lane), int(row.attempts)
 		p.version, p.now = row.starts, time.UnixMicro(row.createdAt)
 		return nil
 	}

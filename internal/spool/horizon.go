@@ -8,16 +8,17 @@ import "time"
 // deleted messages.
 //
 // horizon finds the id below which nothing can appear any more. Now and then a read sets a mark: the highest id
-// seen, and a transaction that started after the read's snapshot was taken. Whoever took an id up to the mark had
+// given to a message so far, and a transaction that starts after that. Whoever took an id up to the mark had
 // a transaction by then (postgres.go sees to that), and so an earlier one; once a read meets none that is earlier
-// and still runs, all of them have ended, and a read in that snapshot sees what they left. Nothing ever waits for
-// the horizon: while a long transaction holds it back, reads start further down, that is all.
+// and still runs, all of them have ended, and that read, in whose snapshot they have, sees what they left. A mark is far
+// ahead of a drain that has a backlog before it, which then reads each message once. Nothing ever waits for the
+// horizon: while a long transaction holds it back, reads start further down, that is all.
 //
 // On SQLite writers take turns and each read is a horizon; on MySQL there is none and reads start at 0.
 type horizon struct {
 	pending bool
 	next    int64 // the transaction of the mark
-	mark    int64 // highest id seen by then
+	mark    int64 // highest id given by then
 	read    int   // messages read since
 	newest  int64 // highest id seen
 	safe    int64 // nothing can appear up to here
@@ -25,7 +26,8 @@ type horizon struct {
 }
 
 // A mark takes a transaction id on PostgreSQL, so there is one in markInterval at most, unless as much was read since as
-// markMessages, half a page of the default size: each read passes over all that was read since the last mark but one.
+// markMessages, half a page of the default size: a read passes over all that stands beyond the last mark but one and was
+// read before.
 const (
 	markInterval = 20 * time.Millisecond
 	markMessages = 250
@@ -36,9 +38,10 @@ func (h *horizon) wantsMark(now time.Time) bool {
 	return !h.pending && h.newest > h.mark && (h.read >= markMessages || !now.Before(h.markAt))
 }
 
-// set sets the mark of the read that was observed last.
-func (h *horizon) set(next int64, now time.Time) {
-	h.pending, h.next, h.mark, h.read, h.markAt = true, next, h.newest, 0, now.Add(markInterval)
+// set sets the mark of the read that was observed last. A database with one writer does not tell what it has given: there
+// it is what was seen.
+func (h *horizon) set(next, given int64, now time.Time) {
+	h.pending, h.next, h.mark, h.read, h.markAt = true, next, max(given, h.newest), 0, now.Add(markInterval)
 }
 
 // observe takes in a read of so many messages and returns the id up to which nothing can appear after it.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -137,7 +138,7 @@ func (p *modelProcess) stepNow() {
 	p.stepping = true
 	p.d.step(p.ctx)
 	p.stepping = false
-	p.log("has lanes %v, in memory %v", p.d.lanes.numbers(), p.d.scheduler.known())
+	p.log("has lanes %v, in memory %v", p.d.lanes.numbers(), slices.Sorted(maps.Keys(p.d.scheduler.messages)))
 	p.learnIDs()
 	require.NoError(p, p.logger.err)
 	require.Empty(p, p.d.unsettled)

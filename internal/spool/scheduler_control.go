@@ -1,6 +1,10 @@
 package spool
 
-import "time"
+import (
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
 
 // What the drainer says to its scheduler beside messages, and what it asks of it.
 
@@ -56,13 +60,15 @@ func (s *scheduler) extend(deadline time.Time) {
 	s.work.Broadcast()
 }
 
-// known returns the ids in memory.
-func (s *scheduler) known() []int64 {
+// known returns the ids in memory that a read of these lanes, each from that id on, could find again.
+func (s *scheduler) known(from map[int]int64) []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ids := make([]int64, 0, len(s.messages))
-	for id := range s.messages {
-		ids = append(ids, id)
+	var ids []int64
+	for id, e := range s.messages {
+		if e.message.Ref.State != dialect.StateReady || id > from[e.message.Ref.Lane] {
+			ids = append(ids, id)
+		}
 	}
 	return ids
 }

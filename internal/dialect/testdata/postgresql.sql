@@ -418,8 +418,9 @@ UNION ALL (
 	ORDER BY m.available_at, m.id LIMIT $16)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
-       (SELECT v.version FROM postbox_spools v WHERE v.id = $20), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, NULL, NULL
+       CASE WHEN a.last_value IS NOT NULL THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
+       (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
+FROM (VALUES (1)) AS always LEFT JOIN postbox_messages_id_seq a ON $20::boolean
 
 -- Fetch, one lane, unordered, paused keys
 SELECT f.* FROM unnest($1::smallint[], $2::bigint[]) AS c(lane, after)
@@ -449,8 +450,9 @@ UNION ALL (
 	ORDER BY m.available_at, m.id LIMIT $15)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $16 AND (l.holder IS NULL OR l.expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN $17::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
-       (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, NULL, NULL
+       CASE WHEN a.last_value IS NOT NULL THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $17 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
+       (SELECT v.version FROM postbox_spools v WHERE v.id = $18), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
+FROM (VALUES (1)) AS always LEFT JOIN postbox_messages_id_seq a ON $19::boolean
 
 -- Remove, one message
 DELETE FROM postbox_messages m

@@ -7,7 +7,7 @@ GOLANGCI_LINT_VERSION := 2.15.0
 GOLANGCI_LINT := $(BIN)/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-embedded test-short fuzz crashpoints torture safeguards bench bench-quick bench-go soak overload verify lint fmt tools services
+.PHONY: help demo test test-embedded test-short fuzz crashpoints torture safeguards bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench: ## measure side by side with peers and floors, about 10 minutes; ARGS='-o
 
 bench-quick: ## the same, less thoroughly, under 2 minutes
 	scripts/services run -- go run -C benchmarks . -quick $(ARGS)
+
+bench-curves: ## measure the curves of docs/scaling.md, about 5 minutes
+	go run -C benchmarks . -set curves $(ARGS)
 
 bench-go: ## run the benchmarks of each package on real services, benchstat-ready output
 	scripts/services run -- go test -run '^$$' -bench . -benchmem -p 1 -timeout 60m $(ARGS) ./...

@@ -44,6 +44,25 @@ func TestLane_spreads_keys(t *testing.T) {
 	require.Zero(t, postbox.Lane(math.MinInt64, 1))
 }
 
+// Lanes that are counted through several servers, as docs/scaling.md advises: each server has its share of the keys, in all
+// of its lanes, and with twice as many servers a key stays or moves to the one new server that is its own's heir.
+func TestLane_numbered_through_all_servers_leaves_none_empty(t *testing.T) {
+	t.Parallel()
+	const servers, lanes, keys = 4, 32, 32_000
+	var counts [servers][lanes]int
+	for i := range keys {
+		hash := postbox.KeyHash(fmt.Sprintf("customer-%d", i))
+		server := postbox.Lane(hash, servers*lanes) / lanes
+		counts[server][postbox.Lane(hash, lanes)]++
+		require.Contains(t, []int{server, server + servers}, postbox.Lane(hash, 2*servers*lanes)/lanes)
+	}
+	for server := range counts {
+		for lane, count := range counts[server] {
+			require.Less(t, math.Abs(float64(count)-keys/servers/lanes), 0.4*keys/servers/lanes, "lane %d of server %d", lane, server)
+		}
+	}
+}
+
 func TestNewMessageID_is_ordered_by_time(t *testing.T) {
 	t.Parallel()
 	last := ""

@@ -1,5 +1,5 @@
 // Command benchmarks measures Postbox side by side with what a user would pick instead, and with the same done by hand,
-// on a PostgreSQL of its own. See docs/performance.md.
+// on a PostgreSQL of its own. See docs/performance.md, and docs/scaling.md for the curves.
 package main
 
 import (
@@ -16,12 +16,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/relay"
 	"github.com/postbox-go/watermill-postbox/benchmarks/report"
 	"github.com/postbox-go/watermill-postbox/benchmarks/server"
-)
-
-// Rounds in which each contender has one turn.
-const (
-	fullRounds  = 5
-	quickRounds = 2
 )
 
 func main() {
@@ -42,21 +36,26 @@ func main() {
 // bench does what the flags say.
 func bench(ctx context.Context) error {
 	var options measure.Options
+	name := flag.String("set", "peers", "what to measure: peers, beside others; curves, by what is given")
 	only := flag.String("only", "", "names of targets or groups, separated by commas; default: all")
-	flag.IntVar(&options.Rounds, "rounds", 0, "rounds in which each contender has one turn (default 5, quick 2)")
+	flag.IntVar(&options.Rounds, "rounds", 0, "rounds in which each contender has one turn (default 5, curves 3, quick 2)")
 	flag.BoolVar(&options.Quick, "quick", false, "fewer rounds of fewer messages, for a first impression")
 	flag.StringVar(&options.CPUProfiles, "cpuprofile", "", "existing folder for a CPU profile of each run")
 	flag.StringVar(&options.MemoryProfiles, "memprofile", "", "existing folder for allocation profiles, one before and one after each run")
 	results := flag.String("results", "", "file for the results, as JSON")
-	docs := flag.String("docs", "", "folder of performance.md, which gets the tables and pictures of this run")
+	docs := flag.String("docs", "", "folder of performance.md and scaling.md; that of the set gets the tables and pictures of this run")
 	flag.Parse()
+	which, known := sets()[*name]
+	if !known {
+		return fmt.Errorf("-set %s: choose peers or curves", *name)
+	}
 	if options.Rounds == 0 {
-		options.Rounds = fullRounds
+		options.Rounds = which.rounds
 		if options.Quick {
 			options.Rounds = quickRounds
 		}
 	}
-	summary, err := run(ctx, options, names(*only))
+	summary, err := run(ctx, options, which, names(*only))
 	if err != nil {
 		return err
 	}
@@ -64,7 +63,7 @@ func bench(ctx context.Context) error {
 		err = summary.Save(*results)
 	}
 	if *docs != "" {
-		err = errors.Join(err, summary.WriteDocs(*docs))
+		err = errors.Join(err, summary.WriteDocs(*docs, which.page))
 	}
 	return err
 }
@@ -77,8 +76,8 @@ func names(list string) []string {
 }
 
 // run starts a server, measures, and prints what it finds as it finds it.
-func run(ctx context.Context, options measure.Options, only []string) (summary *report.Summary, err error) {
-	chosen, err := choose(only)
+func run(ctx context.Context, options measure.Options, which set, only []string) (summary *report.Summary, err error) {
+	chosen, err := which.choose(only)
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +110,9 @@ func run(ctx context.Context, options measure.Options, only []string) (summary *
 }
 
 // choose returns the scenarios with the targets or groups of these names.
-func choose(only []string) ([]measure.Scenario, error) {
+func (s set) choose(only []string) ([]measure.Scenario, error) {
 	var chosen []measure.Scenario
-	for _, scenario := range scenarios() {
+	for _, scenario := range s.scenarios {
 		if restricted, ok := scenario.Restrict(only); ok {
 			chosen = append(chosen, restricted)
 		}

@@ -8,9 +8,26 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/relay"
 )
 
-// scenarios in the order in which they run.
-func scenarios() []measure.Scenario {
-	return []measure.Scenario{
+// set is the scenarios that fill a page of the documentation, in the order in which they run.
+type set struct {
+	// page is its name, and that of the folder for its pictures.
+	page string
+	// rounds in which each contender has one turn, unless the command says otherwise.
+	rounds    int
+	scenarios []measure.Scenario
+}
+
+// quickRounds are those of a quick run.
+const quickRounds = 2
+
+// sets by the word of the command that chooses one.
+func sets() map[string]set {
+	return map[string]set{"peers": peers(), "curves": curves()}
+}
+
+// peers measures each path beside what a user would pick instead.
+func peers() set {
+	return set{page: "performance", rounds: 5, scenarios: []measure.Scenario{
 		relay.Throughput(),
 		relay.SlowBroker(),
 		relay.Backlog(),
@@ -26,5 +43,19 @@ func scenarios() []measure.Scenario {
 		embedded.Pipeline(),
 		relay.Memory(),
 		relay.Scale(),
-	}
+	}}
+}
+
+// curves measures how the paths grow with what they are given.
+func curves() set {
+	return set{page: "scaling", rounds: 3, scenarios: []measure.Scenario{
+		inbox.Clients(),
+		inbox.Payload(),
+		relay.Lanes(),
+		relay.Scale(),
+		relay.Payload(),
+		relay.Keys(),
+		relay.KeysSlowly(),
+		deferred.Keys(),
+	}}
 }

@@ -59,15 +59,23 @@ func Work() measure.Scenario {
 
 func oursInTx(n func(*measure.Stage) int, config inboxstore.QueueConfig) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		if err := fillOurs(ctx, stage.Setup, n(stage)); err != nil {
-			return err
-		}
-		handle, err := updates(ctx, stage)
-		if err != nil {
-			return err
-		}
-		return work(ctx, stage, n(stage), config, handle)
+		return oursShaped(ctx, stage, load.Usual(), n(stage), config)
 	}
+}
+
+// oursShaped works off n messages of a shape, with an update in a transaction for each.
+func oursShaped(ctx context.Context, stage *measure.Stage, shape load.Shape, n int, config inboxstore.QueueConfig) error {
+	if err := fillOurs(ctx, stage.Setup, 0); err != nil {
+		return err
+	}
+	if err := store(ctx, stage.Setup, shape.Messages(0, n)); err != nil {
+		return err
+	}
+	handle, err := updates(ctx, stage)
+	if err != nil {
+		return err
+	}
+	return work(ctx, stage, n, config, handle)
 }
 
 // handlersByHand work at a time on what is done by hand: with more it is slower.

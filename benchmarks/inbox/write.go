@@ -28,7 +28,9 @@ func Write() measure.Scenario {
 		About: "a transaction of one business insert and one message, 8 clients",
 		Floor: "by-hand",
 		Contenders: []measure.Contender{
-			{Name: "ours", Run: oursWrite},
+			{Name: "ours", Run: func(ctx context.Context, stage *measure.Stage) error {
+				return oursWrite(ctx, stage, load.Usual(), writers, stage.Scale(12_000, 3_000))
+			}},
 			{Name: "watermill-sql", Run: stockWrite},
 			{Name: "by-hand", Run: writeByHand},
 		},
@@ -36,7 +38,8 @@ func Write() measure.Scenario {
 	}
 }
 
-func oursWrite(ctx context.Context, stage *measure.Stage) error {
+// oursWrite writes n messages of a shape, so many clients at a time.
+func oursWrite(ctx context.Context, stage *measure.Stage, shape load.Shape, clients, n int) error {
 	if err := postbox.Migrate(ctx, stage.Setup, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
 		return err
 	}
@@ -52,7 +55,7 @@ func oursWrite(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	defer func() { _ = order.Close() }()
-	err = load.Deliver(ctx, stage, writers, stage.Scale(12_000, 3_000), func(ctx context.Context, msg *message.Message) error {
+	err = shape.Deliver(ctx, stage, clients, n, func(ctx context.Context, msg *message.Message) error {
 		return forwarder.InTx(ctx, stage.DB, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := tx.StmtContext(ctx, order).ExecContext(ctx, 1, 1); err != nil {
 				return err

@@ -3,48 +3,31 @@ package load
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
-
-	postbox "github.com/postbox-go/watermill-postbox"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// What all contenders send.
-const (
-	Topic       = "orders"
-	PayloadSize = 256
-	Keys        = 1000
-	Page        = 1000 // messages in one call of a publisher, when tables are filled
-	WarmUp      = 20   // messages of each client before the clock starts, so that there are connections and plans
-)
+// Topic is that of all messages.
+const Topic = "orders"
 
-// Messages returns so many, beginning with a number, each with one of the keys.
-func Messages(first, n int) []*message.Message {
-	payload := make([]byte, PayloadSize)
-	for i := range payload {
-		payload[i] = byte('a' + i%26)
-	}
-	batch := make([]*message.Message, n)
-	for i := range batch {
-		batch[i] = message.NewMessage(postbox.NewMessageID(), payload)
-		batch[i].Metadata.Set(postbox.OrderingKey, fmt.Sprint("customer-", (first+i)%Keys))
-	}
-	return batch
+// WarmUp is the messages of each client before the clock starts, so that there are connections and plans.
+const WarmUp = 20
+
+// Messages returns so many of the usual shape, beginning with a number.
+func Messages(first, n int) []*message.Message { return Usual().Messages(first, n) }
+
+// Fill publishes n messages of the usual shape, page by page.
+func Fill(n int, publish func(batch ...*message.Message) error) error {
+	return Usual().Fill(n, publish)
 }
 
-// Fill publishes n messages, page by page.
-func Fill(n int, publish func(batch ...*message.Message) error) error {
-	for first := 0; first < n; first += Page {
-		if err := publish(Messages(first, min(Page, n-first))...); err != nil {
-			return fmt.Errorf("fill the outbox: %w", err)
-		}
-	}
-	return nil
+// Deliver measures work on n messages of the usual shape, so many clients at a time.
+func Deliver(ctx context.Context, stage *measure.Stage, clients, n int, work func(context.Context, *message.Message) error) error {
+	return Usual().Deliver(ctx, stage, clients, n, work)
 }
 
 // Clients calls work for each number below n, so many at a time, and returns the first error, after which it stops.
@@ -69,23 +52,4 @@ func Clients(ctx context.Context, n, clients int, work func(ctx context.Context,
 	}
 	running.Wait()
 	return context.Cause(ctx)
-}
-
-// Deliver measures work on n messages, so many clients at a time.
-func Deliver(ctx context.Context, stage *measure.Stage, clients, n int, work func(context.Context, *message.Message) error) error {
-	list := Messages(0, WarmUp*clients+n)
-	all := func(part []*message.Message) error {
-		return Clients(ctx, len(part), clients, func(ctx context.Context, i int) error { return work(ctx, part[i]) })
-	}
-	warmUp, measured := list[:WarmUp*clients], list[WarmUp*clients:]
-	if err := all(warmUp); err != nil {
-		return err
-	}
-	if err := stage.Start(ctx); err != nil {
-		return err
-	}
-	if err := all(measured); err != nil {
-		return err
-	}
-	return stage.Stop(n)
 }

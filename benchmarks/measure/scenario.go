@@ -3,6 +3,7 @@ package measure
 import (
 	"context"
 	"slices"
+	"strconv"
 )
 
 // Scenario is a group of contenders that do the same work, in turns, and what is expected of their results.
@@ -38,6 +39,17 @@ type Contender struct {
 	// InShared says that it works in the schema that the scenario has filled, and not in an empty one.
 	InShared bool
 	Run      Run
+}
+
+// Curve returns a contender for each point of an axis.
+func Curve(points []int, run func(ctx context.Context, stage *Stage, point int) error) []Contender {
+	contenders := make([]Contender, len(points))
+	for i, point := range points {
+		contenders[i] = Contender{Name: strconv.Itoa(point), Run: func(ctx context.Context, stage *Stage) error {
+			return run(ctx, stage, point)
+		}}
+	}
+	return contenders
 }
 
 // Target is what is expected of one contender against another, or against a limit.

@@ -16,8 +16,13 @@ import (
 
 // ours fills an outbox with n messages and drains it with a forwarder.
 func ours(n int, to *sink, config forwarder.Config) measure.Run {
+	return oursShaped(load.Usual(), n, to, config)
+}
+
+// oursShaped does so with messages of a shape.
+func oursShaped(shape load.Shape, n int, to *sink, config forwarder.Config) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		if err := fillOurs(ctx, stage.Setup, n); err != nil {
+		if err := fillShaped(ctx, stage.Setup, shape, n, config.Lanes); err != nil {
 			return err
 		}
 		return drainOurs(to, config)(ctx, stage)
@@ -43,16 +48,21 @@ func drainOurs(to *sink, config forwarder.Config) measure.Run {
 
 // fillOurs makes the tables and writes n messages.
 func fillOurs(ctx context.Context, db *sql.DB, n int) error {
+	return fillShaped(ctx, db, load.Usual(), n, forwarder.DefaultLanes)
+}
+
+// fillShaped does so with messages of a shape, in an outbox with so many lanes; 0 is the default.
+func fillShaped(ctx context.Context, db *sql.DB, shape load.Shape, n, lanes int) error {
 	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
 		return err
 	}
 	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{
-		Dialect: postbox.PostgreSQL, AllowAutocommit: true, DisableNotify: true,
+		Dialect: postbox.PostgreSQL, Lanes: lanes, AllowAutocommit: true, DisableNotify: true,
 	}, nil)
 	if err != nil {
 		return err
 	}
-	err = load.Fill(n, func(batch ...*message.Message) error { return publisher.Publish(load.Topic, batch...) })
+	err = shape.Fill(n, func(batch ...*message.Message) error { return publisher.Publish(load.Topic, batch...) })
 	return errors.Join(err, publisher.Close())
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
@@ -25,17 +24,12 @@ const PerProcess measure.Metric = "msg/s a process"
 
 // Scale drains one outbox with 1, 2 and 4 forwarders, each a process.
 func Scale() measure.Scenario {
-	fleet := func(processes int) measure.Contender {
-		return measure.Contender{Name: strconv.Itoa(processes), Run: func(ctx context.Context, stage *measure.Stage) error {
-			return runFleet(ctx, stage, processes)
-		}}
-	}
 	return measure.Scenario{
 		Name:       "scale",
 		About:      fmt.Sprintf("1, 2 and 4 forwarder processes with a publisher that takes 5 ms, %d calls at a time", fleetConcurrency),
 		MaxRounds:  3,
 		Axis:       "processes",
-		Contenders: []measure.Contender{fleet(1), fleet(2), fleet(fleetMost)},
+		Contenders: measure.Curve([]int{1, 2, fleetMost}, runFleet),
 		Targets: []measure.Target{
 			{Name: "scale", Ours: "2", Other: "1", Metric: PerProcess, AtLeast: 0.9},
 			{Name: "scale", Ours: "4", Other: "1", Metric: PerProcess, AtLeast: 0.9},

@@ -14,9 +14,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// pictures is their folder, beside the page that shows them.
-const pictures = "performance"
-
 func picture(g Group) string { return g.Name + ".svg" }
 
 // Sizes of a picture.
@@ -114,9 +111,27 @@ func (g Group) curve(p *plot.Plot) error {
 	if err != nil {
 		return err
 	}
-	p.X.Label.Text, p.X.Min = g.Axis, 0
+	p.X.Label.Text = g.Axis
+	p.X.Tick.Marker = ticks(points)
 	p.Add(line, scatter, whiskers)
+	if least, most, _, _ := plotter.XYRange(points); most > linear*least {
+		p.X.Scale = plot.LogScale{}
+	} else {
+		p.X.Min = 0
+	}
 	return nil
+}
+
+// linear is how many times the first the last point of an axis may be, lest those in between cannot be told apart.
+const linear = 10
+
+// ticks stand at the points.
+func ticks(points points) plot.ConstantTicks {
+	var list plot.ConstantTicks
+	for _, point := range points.XYs {
+		list = append(list, plot.Tick{Value: point.X, Label: strconv.FormatFloat(point.X, 'f', -1, 64)})
+	}
+	return list
 }
 
 // points are medians with their worst and best rounds.

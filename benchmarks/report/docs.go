@@ -9,16 +9,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// Between these lines of the page the tables of the latest run stand.
+// Between these lines of a page the tables of the latest run stand.
 const (
-	page   = "performance.md"
 	begins = "<!-- benchmarks: begin -->\n"
 	ends   = "<!-- benchmarks: end -->\n"
 )
 
-// WriteDocs puts the tables into the page in that folder, and the pictures beside it.
-func (s *Summary) WriteDocs(folder string) error {
-	path := filepath.Join(folder, page)
+// WriteDocs puts the tables into the page of this name in that folder, and the pictures into one beside it.
+func (s *Summary) WriteDocs(folder, page string) error {
+	path := filepath.Join(folder, page+".md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -28,26 +27,23 @@ func (s *Summary) WriteDocs(folder string) error {
 	if !found || !closed {
 		return fmt.Errorf("%s: no place for the tables: put %q and %q where they belong", path, begins, ends)
 	}
-	if err := s.draw(filepath.Join(folder, pictures)); err != nil {
+	if err := s.draw(filepath.Join(folder, page)); err != nil {
 		return err
 	}
 	const mode = 0o644
-	return os.WriteFile(path, []byte(before+begins+s.markdown()+ends+after), mode)
+	return os.WriteFile(path, []byte(before+begins+s.markdown(page)+ends+after), mode)
 }
 
-// markdown is a table of all targets, and then one of each group with its picture.
-func (s *Summary) markdown() string {
+// markdown is a table of all targets, if there are any, and then one of each group with its picture from that folder.
+func (s *Summary) markdown(pictures string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Measured on %s, %d cores, %s, %d rounds, PostgreSQL with `%s`.\n\n",
-		s.Time.Format("2 January 2006"), s.Cores, s.Go, s.Rounds, strings.Join(s.Settings, "`, `"))
-	b.WriteString("| target | what | against | ratio | expected | reached | noise |\n| --- | --- | --- | --- | --- | --- | --- |\n")
-	for _, g := range s.Groups {
-		for _, v := range g.Verdicts {
-			against := fmt.Sprintf("%s: %s", v.Against, number(v.Other))
-			fmt.Fprintf(&b, "| %s | %s: %s %s | %s | %.2f | ≥ %s | %s | %.0f %% |\n",
-				v.Name, v.Ours, number(v.Value), v.Metric, against, v.Ratio, number(v.Target), yes(v.OK), 100*g.Noise) //nolint:mnd // per cent
-		}
+	run := "rounds"
+	if s.Quick {
+		run = "rounds of a quick run"
 	}
+	fmt.Fprintf(&b, "Measured on %s, %d cores, %s, %d %s, PostgreSQL with `%s`.\n",
+		s.Time.Format("2 January 2006"), s.Cores, s.Go, s.Rounds, run, strings.Join(s.Settings, "`, `"))
+	s.targets(&b)
 	for _, g := range s.Groups {
 		fmt.Fprintf(&b, "\n### %s\n\n%s.\n\n![%s](%s)\n\n", g.Name, sentence(g.About), g.Name, pictures+"/"+picture(g))
 		g.markdown(&b)
@@ -55,9 +51,21 @@ func (s *Summary) markdown() string {
 	return b.String()
 }
 
+func (s *Summary) targets(b *strings.Builder) {
+	header := "\n| target | what | against | ratio | expected | reached | noise |\n| --- | --- | --- | --- | --- | --- | --- |\n"
+	for _, g := range s.Groups {
+		for _, v := range g.Verdicts {
+			against := fmt.Sprintf("%s: %s", v.Against, number(v.Other))
+			fmt.Fprintf(b, "%s| %s | %s: %s %s | %s | %.2f | ≥ %s | %s | %.0f %% |\n", header,
+				v.Name, v.Ours, number(v.Value), v.Metric, against, v.Ratio, number(v.Target), yes(v.OK), 100*g.Noise) //nolint:mnd // per cent
+			header = ""
+		}
+	}
+}
+
 func (g Group) markdown(b *strings.Builder) {
 	metrics := g.metrics()
-	b.WriteString("| contender |")
+	b.WriteString("| " + g.called() + " |")
 	for _, metric := range metrics {
 		fmt.Fprintf(b, " %s |", metric)
 	}

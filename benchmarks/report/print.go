@@ -40,7 +40,7 @@ func (s *Summary) Print(to io.Writer, name string) error {
 func (g Group) table(to io.Writer) error {
 	metrics := g.metrics()
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight) //nolint:mnd // two blanks between columns
-	fmt.Fprint(table, "contender\t")
+	fmt.Fprint(table, g.called()+"\t")
 	for _, metric := range metrics {
 		fmt.Fprintf(table, "%s\t", metric)
 	}

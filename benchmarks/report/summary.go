@@ -2,6 +2,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"runtime"
@@ -85,3 +86,6 @@ func (s *Summary) Save(path string) error {
 	const mode = 0o644
 	return os.WriteFile(path, append(data, '\n'), mode)
 }
+
+// called says what the contenders are called by.
+func (g Group) called() string { return cmp.Or(g.Axis, "contender") }

@@ -109,7 +109,10 @@ func (f *fate) passed() []point {
 	return append([]point(nil), f.points...)
 }
 
-var digits = regexp.MustCompile(`[0-9]+`)
+var (
+	digits    = regexp.MustCompile(`[0-9]+`)
+	arguments = regexp.MustCompile(`\?(, \?)+`)
+)
 
 // shown is how much of a statement names it.
 const shown = 72
@@ -117,5 +120,6 @@ const shown = 72
 // statement names a statement, whatever the number of its arguments, and of its savepoint.
 func statement(verb, text string) string {
 	text = digits.ReplaceAllString(strings.Join(strings.Fields(text), " "), "N")
+	text = arguments.ReplaceAllString(text, "?, …")
 	return verb + " " + text[:min(len(text), shown)]
 }

@@ -1,9 +1,7 @@
 package dialect
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/lib/pq"
@@ -110,11 +108,10 @@ SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + 
        ` + spoolVersion + `, '', NULL, NULL, {now}, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
 FROM (VALUES (1)) AS always LEFT JOIN {messages}_id_seq a ON ?::boolean`
 
-	// The ids of a lane are one range of the list of all, so the index is searched once a lane, and not once a message.
 	remove := `
 DELETE FROM {messages} m
-USING unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::integer[], ?::integer[]) AS s(state, lane, token, first, last), {lanes} l
-WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = ANY((?::bigint[])[s.first:s.last])
+USING unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id), {lanes} l
+WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`
 
 	removeOne := `
@@ -126,8 +123,8 @@ WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
 	keep := `
 INSERT INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
-FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::integer[], ?::integer[]) AS s(state, lane, token, first, last), {lanes} l, {messages} m
-WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = ANY((?::bigint[])[s.first:s.last])
+FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id), {lanes} l, {messages} m
+WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 ON CONFLICT DO NOTHING`
 
@@ -191,28 +188,21 @@ func (p postgres) remove(spool int64, refs []Ref) Query {
 		ref := refs[0]
 		return Query{Text: p.removeOneText, Args: []any{spool, ref.State, ref.Lane, ref.ID, ref.Token}}
 	}
-	return Query{Text: p.removeText, Args: refArrays(spool, refs)}
+	return Query{Text: p.removeText, Args: append(refArrays(refs), spool)}
 }
 
 func (p postgres) keep(spool int64, refs []Ref) Query {
-	return Query{Text: p.keepText, Args: refArrays(spool, refs)}
+	return Query{Text: p.keepText, Args: append(refArrays(refs), spool)}
 }
 
-// refArrays returns the states, lanes and tokens that there are, of each such the first and the last place in the list of
-// ids, the spool, and that list.
-func refArrays(spool int64, refs []Ref) []any {
-	sorted := slices.SortedFunc(slices.Values(refs), func(a, b Ref) int {
-		return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.State, b.State), cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
-	})
-	var states, lanes, tokens, firsts, lasts, ids pq.Int64Array
-	for i, r := range sorted {
-		if i == 0 || r.Lane != sorted[i-1].Lane || r.State != sorted[i-1].State || r.Token != sorted[i-1].Token {
-			states, lanes, tokens = append(states, int64(r.State)), append(lanes, int64(r.Lane)), append(tokens, r.Token)
-			firsts, lasts = append(firsts, int64(i+1)), append(lasts, 0)
-		}
-		lasts[len(lasts)-1], ids = int64(i+1), append(ids, r.ID)
+// refArrays returns states, lanes, tokens and ids.
+func refArrays(refs []Ref) []any {
+	n := len(refs)
+	states, lanes, tokens, ids := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	for i, r := range refs {
+		states[i], lanes[i], tokens[i], ids[i] = int64(r.State), int64(r.Lane), r.Token, r.ID
 	}
-	return []any{states, lanes, tokens, firsts, lasts, spool, ids}
+	return []any{states, lanes, tokens, ids}
 }
 
 func (p postgres) release(spool int64, holder string, lanes []int) Query {

@@ -81,11 +81,11 @@ var safeguards = []safeguard{
 		edits: []edit{
 			{
 				file: "internal/dialect/postgres.go",
-				from: `WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = ANY((?::bigint[])[s.first:s.last])
+				from: `WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token` + "`" + `
 
 	removeOne := `,
-				to: `WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id <= (?::bigint[])[s.last]
+				to: `WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id <= s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token` + "`" + `
 
 	removeOne := `,

@@ -462,15 +462,15 @@ WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id = $4
 
 -- Remove, two messages
 DELETE FROM postbox_messages m
-USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::integer[], $5::integer[]) AS s(state, lane, token, first, last), postbox_lanes l
-WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = ANY(($7::bigint[])[s.first:s.last])
+USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l
+WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 
 -- Keep
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, m.attempts + 1
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::integer[], $5::integer[]) AS s(state, lane, token, first, last), postbox_lanes l, postbox_messages m
-WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = ANY(($7::bigint[])[s.first:s.last])
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l, postbox_messages m
+WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 ON CONFLICT DO NOTHING
 

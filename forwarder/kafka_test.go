@@ -25,8 +25,9 @@ import (
 func TestPubSub_G2_G3_to_Kafka(t *testing.T) {
 	t.Parallel()
 	testPubSub(t, chain{database: testdb.Postgres(t).Migrate(t), destination: newKafka(t)}, tests.Features{
-		ConsumerGroups: true,
-		Persistent:     true,
+		ConsumerGroups:  true,
+		GuaranteedOrder: true,
+		Persistent:      true,
 	})
 }
 

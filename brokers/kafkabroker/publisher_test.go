@@ -193,28 +193,31 @@ func (p tracedProducer) SendMessages(records []*sarama.ProducerMessage) error {
 
 func TestNewPublisherHonoursItsConfiguration(t *testing.T) {
 	t.Parallel()
-	traced := 0
 	for name, test := range map[string]struct {
 		change func(*kafka.PublisherConfig)
 		key    string
+		traced int
 	}{
-		"tracer":           {func(c *kafka.PublisherConfig) { c.Tracer = tracer{traced: &traced} }, "a"},
-		"OpenTelemetry":    {func(c *kafka.PublisherConfig) { c.OTELEnabled = true }, "a"},
-		"default settings": {func(c *kafka.PublisherConfig) { c.OverwriteSaramaConfig = nil }, "a"},
-		"marshaler":        {func(c *kafka.PublisherConfig) { c.Marshaler = kafka.DefaultMarshaler{} }, ""},
+		"tracer":           {func(*kafka.PublisherConfig) {}, "a", 2},
+		"OpenTelemetry":    {func(c *kafka.PublisherConfig) { c.OTELEnabled, c.Tracer = true, nil }, "a", 0},
+		"default settings": {func(c *kafka.PublisherConfig) { c.OverwriteSaramaConfig = nil }, "a", 2},
+		"marshaler":        {func(c *kafka.PublisherConfig) { c.Marshaler = kafka.DefaultMarshaler{} }, "", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			topic := newTopic(t, nil)
+			traced := 0
 			config := kafkabroker.PublisherConfig(kafkaBrokers(t))
+			config.Tracer = tracer{traced: &traced}
 			test.change(&config)
 			publisher, err := kafkabroker.NewPublisher(config, nil)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, publisher.Close()) }()
 			require.NoError(t, publisher.Publish(topic, messages("a1 a2")...))
+			require.Equal(t, test.traced, traced)
 			for _, got := range receive(t, subscribe(t, topic), 2) {
 				require.Equal(t, test.key, got.recordKey)
 			}
 		})
 	}
-	require.Equal(t, 2, traced)
 }

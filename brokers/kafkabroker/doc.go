@@ -38,7 +38,8 @@
 // [Publisher] sends the messages of a call together, but for those of one key, which follow each other. Hand it
 // batches: forwarder.Config{BatchSize: 100}. kafka.NewPublisher takes the same configuration and is as safe. It
 // sends one message and waits for it before it sends the next, so its batches form from concurrent calls only;
-// give it the forwarder's BatchSize of 1. It is several times slower, since each call is a message.
+// leave the forwarder's BatchSize at 1 with it. A forwarder with it reached about half the throughput, for about
+// twice the processor time.
 //
 // Both connect at once and fail while no broker answers. Close of Watermill's does not wait for calls of
 // Publish: close the forwarder first.

@@ -34,20 +34,23 @@ type broker struct {
 
 // Kafka drains into Kafka, acks of all replicas.
 func Kafka() measure.Scenario {
-	publisher := func(address string) (message.Publisher, error) {
+	stock := func(address string) (message.Publisher, error) {
 		return kafka.NewPublisher(kafkabroker.PublisherConfig(strings.Split(address, ",")), watermill.NopLogger{})
 	}
 	return broker{
 		name: "relay-kafka", variable: "TEST_KAFKA_BROKERS",
 		prepare: func(address string) error { // the first message makes the topic, which takes a while
-			first, err := publisher(address)
+			first, err := stock(address)
 			if err != nil {
 				return err
 			}
 			return errors.Join(first.Publish(load.Topic, load.Messages(0, 1)...), first.Close())
 		},
-		ours: publisher, stock: publisher,
-		config: forwarder.Config{Classify: kafkabroker.Classify},
+		ours: func(address string) (message.Publisher, error) {
+			return kafkabroker.NewPublisher(kafkabroker.PublisherConfig(strings.Split(address, ",")), nil)
+		},
+		stock:  stock,
+		config: forwarder.Config{Classify: kafkabroker.Classify, BatchSize: tunedBatch},
 	}.scenario()
 }
 

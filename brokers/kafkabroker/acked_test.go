@@ -21,6 +21,11 @@ import (
 // reports success for messages that are nowhere.
 func TestAckedMessagesAreThere_whatever_failed_beside_them_G2_G3_F17(t *testing.T) {
 	t.Parallel()
+	eachPublisher(t, testAckedMessagesAreThere)
+}
+
+func testAckedMessagesAreThere(t *testing.T, open openPublisher) {
+	t.Helper()
 	const (
 		keys, cuts, partitions = 64, 8, 3
 		limit                  = 100_000 // bytes of a batch, for the topic
@@ -36,9 +41,7 @@ func TestAckedMessagesAreThere_whatever_failed_beside_them_G2_G3_F17(t *testing.
 	config.OverwriteSaramaConfig.Net.Proxy.Enable = true
 	config.OverwriteSaramaConfig.Net.Proxy.Dialer = connection
 	config.OverwriteSaramaConfig.Producer.Retry.Backoff = 20 * time.Millisecond
-	publisher, err := kafka.NewPublisher(config, nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, publisher.Close()) }()
+	publisher := open.publisher(t, config)
 
 	// Each key publishes one message at a time, again and again until it is accepted, as a forwarder does.
 	over := make(chan struct{})

@@ -18,8 +18,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
 )
 
-// patience is how long a test waits for what should happen soon.
-const patience = 30 * time.Second
+const (
+	// patience is how long a test waits for what should happen soon, and tick how often it looks.
+	patience = 30 * time.Second
+	tick     = 20 * time.Millisecond
+)
 
 // kafkaBrokers returns the addresses of a real Kafka, or skips the test.
 func kafkaBrokers(t *testing.T) []string {
@@ -47,16 +50,53 @@ func newTopic(t *testing.T, change func(*sarama.TopicDetail)) string {
 	require.Eventually(t, func() bool {
 		offsets, err := subscriber.PartitionOffset(topic)
 		return err == nil && len(offsets) == int(config.InitializeTopicDetails.NumPartitions)
-	}, patience, 20*time.Millisecond, "topic %s is not there", topic)
+	}, patience, tick, "topic %s is not there", topic)
 	return topic
 }
 
-func newPublisher(t *testing.T) *kafka.Publisher {
+// eachPublisher runs the test with Postbox's publisher and with Watermill's, for which the settings are good too.
+func eachPublisher(t *testing.T, test func(t *testing.T, open openPublisher)) {
 	t.Helper()
-	publisher, err := kafka.NewPublisher(kafkabroker.PublisherConfig(kafkaBrokers(t)), nil)
+	for name, open := range map[string]openPublisher{
+		"kafkabroker": func(config kafka.PublisherConfig) (message.Publisher, error) {
+			return kafkabroker.NewPublisher(config, nil)
+		},
+		"watermill-kafka": func(config kafka.PublisherConfig) (message.Publisher, error) {
+			return kafka.NewPublisher(config, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open)
+		})
+	}
+}
+
+type openPublisher func(config kafka.PublisherConfig) (message.Publisher, error)
+
+// publisher returns one that the test closes.
+func (open openPublisher) publisher(t *testing.T, config kafka.PublisherConfig) message.Publisher {
+	t.Helper()
+	publisher, err := open(config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, publisher.Close()) })
 	return publisher
+}
+
+func newPublisher(t *testing.T) *kafkabroker.Publisher {
+	t.Helper()
+	publisher, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig(kafkaBrokers(t)), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, publisher.Close()) })
+	return publisher
+}
+
+// needsRefusals skips the test on the stand-in for Kafka.
+func needsRefusals(t *testing.T) {
+	t.Helper()
+	if strings.Contains(os.Getenv("POSTBOX_SERVICES"), "kafka=fake") {
+		t.Skip("Kafka itself is missing, and its stand-in does not refuse what a real broker refuses: scripts/services check says what it needs")
+	}
 }
 
 func subscribe(t *testing.T, topic string) <-chan *message.Message {

@@ -9,8 +9,10 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// clientOutages are errors by which sarama itself reports that Kafka is away, or that the client was closed.
+// clientOutages are errors by which sarama itself reports that Kafka is away, or by which it or a [Publisher]
+// says that it was closed.
 var clientOutages = []error{
+	postbox.ErrClosed,
 	sarama.ErrOutOfBrokers, sarama.ErrNotConnected, sarama.ErrBrokerNotFound, sarama.ErrControllerNotAvailable,
 	sarama.ErrIncompleteResponse, sarama.ErrClosedClient, sarama.ErrShuttingDown,
 	breaker.ErrBreakerOpen, // sarama stops asking for a leader for 10 s after three failures in a row
@@ -73,7 +75,7 @@ var brokerErrors = map[sarama.KError]postbox.ErrorClass{
 // It includes [postbox.ClassifyNetwork], looks through wrapped errors and sarama.ProducerErrors, and never
 // reads an error's text. A sarama.ConfigurationError is taken for a fault of the message, because the one
 // that Publish returns says that the message is larger than Producer.MaxMessageBytes; one that
-// kafka.NewPublisher returns is about the configuration and must not come here.
+// NewPublisher, ours or theirs, returns is about the configuration and must not come here.
 func Classify(err error) postbox.ErrorClass {
 	if class := postbox.ClassifyNetwork(err); class != postbox.Unclassified {
 		return class

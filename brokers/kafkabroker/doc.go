@@ -1,5 +1,5 @@
 // Package kafkabroker gives Watermill's Kafka publisher and subscriber the settings that an outbox and an
-// inbox need.
+// inbox need, and replaces the publisher by one that sends batches.
 //
 // # The problem
 //
@@ -10,7 +10,7 @@
 //
 // # Publisher
 //
-//	publisher, err := kafka.NewPublisher(kafkabroker.PublisherConfig(brokers), logger)
+//	publisher, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig(brokers), logger)
 //
 //	Setting                          Value       Why
 //	Producer.RequiredAcks            WaitForAll  a message counts as sent when every replica in sync has it
@@ -35,11 +35,14 @@
 // as if each message were too large. Sarama fills batches up to Producer.MaxMessageBytes: keep that at or
 // below the limit of every topic.
 //
-// Watermill's publisher sends one message at a time and waits for it, and batches form only from concurrent
-// calls. Publish different keys concurrently, as the forwarder does.
+// [Publisher] sends the messages of a call together, but for those of one key, which follow each other. Hand it
+// batches: forwarder.Config{BatchSize: 100}. kafka.NewPublisher takes the same configuration and is as safe. It
+// sends one message and waits for it before it sends the next, so its batches form from concurrent calls only;
+// leave the forwarder's BatchSize at 1 with it. A forwarder with it reached about half the throughput, for about
+// twice the processor time.
 //
-// kafka.NewPublisher connects at once and fails while no broker answers. Its Close does not wait for calls
-// to Publish: close the forwarder first.
+// Both connect at once and fail while no broker answers. Close of Watermill's does not wait for calls of
+// Publish: close the forwarder first.
 //
 // # Subscriber
 //
@@ -76,7 +79,6 @@
 //
 // # What it does not do
 //
-// It opens no connection and hides nothing: both functions return the plain configurations of
-// watermill-kafka, to be changed before they are used. TLS, SASL, compression and client ids are in
-// OverwriteSaramaConfig.
+// It hides nothing: [PublisherConfig] and [SubscriberConfig] return the plain configurations of watermill-kafka,
+// to be changed before they are used. TLS, SASL, compression and client ids are in OverwriteSaramaConfig.
 package kafkabroker

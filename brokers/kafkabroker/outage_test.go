@@ -9,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
-
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
 )
@@ -52,6 +50,11 @@ func (n *network) setDown(down bool) {
 
 func TestLostConnectionIsAnOutageThatEnds(t *testing.T) {
 	t.Parallel()
+	eachPublisher(t, testLostConnection)
+}
+
+func testLostConnection(t *testing.T, open openPublisher) {
+	t.Helper()
 	topic := newTopic(t, nil)
 	connection := &network{dial: func(protocol, address string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(t.Context(), protocol, address)
@@ -59,15 +62,13 @@ func TestLostConnectionIsAnOutageThatEnds(t *testing.T) {
 	config := kafkabroker.PublisherConfig(kafkaBrokers(t))
 	config.OverwriteSaramaConfig.Net.Proxy.Enable = true
 	config.OverwriteSaramaConfig.Net.Proxy.Dialer = connection
-	publisher, err := kafka.NewPublisher(config, nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, publisher.Close()) }()
+	publisher := open.publisher(t, config)
 	sent := keyedMessage("k")
 	require.NoError(t, publisher.Publish(topic, sent))
 
 	connection.setDown(true)
 	for range 5 { // the later ones meet sarama's open circuit breaker
-		err := publisher.Publish(topic, keyedMessage("k"))
+		err := publisher.Publish(topic, keyedMessage("k"), keyedMessage("l"), keyedMessage("k"))
 		require.Error(t, err)
 		require.Equal(t, postbox.Outage, kafkabroker.Classify(err), "%v", err)
 	}

@@ -1,56 +1,159 @@
 package kafkabroker
 
 import (
-	"time"
+	"errors"
+	"fmt"
+	"sync"
 
 	"github.com/IBM/sarama"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// clientID is how brokers name the client in their logs, metrics and quotas.
-const clientID = "postbox"
-
-// protocolVersion is the oldest broker that the configurations speak to. Newer brokers understand it: Kafka
-// 4 dropped what is older.
-var protocolVersion = sarama.V2_1_0_0
-
-const (
-	// Together ten seconds: a broker that dies is noticed after nine (broker.session.timeout.ms), and a
-	// new leader elected. Without any broker the producer gives up much sooner.
-	producerRetries      = 20
-	producerRetryBackoff = 500 * time.Millisecond
-
-	replicaTimeout = 10 * time.Second
-	dialTimeout    = 10 * time.Second
-)
-
-// PublisherConfig returns the configuration of a kafka.Publisher for an outbox: a message counts as
-// published once all replicas in sync have it, retries may double messages and do not swap them, and those
-// of one ordering key share a partition. The package comment explains each setting.
+// Publisher publishes to Kafka what watermill-kafka's publisher would, with its configuration and marshalers,
+// and sends the messages of a call together instead of one after the other.
 //
-// The result may be changed; every call returns a new one. The publisher made of it can be used
-// concurrently, and concurrent calls are what its batches are made of.
-func PublisherConfig(brokers []string) kafka.PublisherConfig {
-	config := sarama.NewConfig()
-	config.ClientID = clientID
-	config.Version = protocolVersion
+// Delivery: when Publish returns nil, Kafka has accepted every message. When it returns an error, any of the
+// messages may have arrived; publish all of them again. Messages of one ordering key (metadata partition_key)
+// are written in the order given: after an error none of a key follows one that failed. Messages without
+// one are in no order.
+//
+// Cost: the messages of a call go out in waves, the first of each key, then the second of each, and so on. A
+// wave is a round trip or two, however many messages it has, and the next one waits for it. So a call with
+// nothing but one key's messages costs a round trip for each of them. Hand it batches, call it concurrently,
+// or both.
+//
+// A Publisher can be used concurrently.
+type Publisher struct {
+	marshaler kafka.Marshaler
+	producer  sarama.SyncProducer
+	logger    watermill.LoggerAdapter
 
-	config.Net.DialTimeout = dialTimeout
-	config.Net.MaxOpenRequests = 1
+	closing  sync.Once
+	closeErr error
 
-	config.Producer.RequiredAcks = sarama.WaitForAll
-	config.Producer.Timeout = replicaTimeout
-	config.Producer.Idempotent = false // with it sarama loses messages: see the package comment
-	config.Producer.Retry.Max = producerRetries
-	config.Producer.Retry.Backoff = producerRetryBackoff
-	config.Producer.Return.Successes = true
-	config.Producer.Return.Errors = true
-	config.Producer.Partitioner = sarama.NewHashPartitioner
+	mu       sync.Mutex // guards closed
+	closed   bool
+	inFlight sync.WaitGroup // calls of Publish; grows only while not closed
+}
 
-	return kafka.PublisherConfig{
-		Brokers:               brokers,
-		Marshaler:             Marshaler(),
-		OverwriteSaramaConfig: config,
+var _ message.Publisher = (*Publisher)(nil)
+
+// NewPublisher connects, and returns a publisher with that configuration, usually one of [PublisherConfig]. It
+// fails while no broker answers, with an error that [Classify] knows. A nil logger is allowed, and so is a nil
+// OverwriteSaramaConfig, for that of [PublisherConfig].
+//
+// It refuses what would lose messages: Producer.Idempotent must be off, RequiredAcks not be NoResponse, and
+// Return.Successes and Return.Errors on.
+func NewPublisher(config kafka.PublisherConfig, logger watermill.LoggerAdapter) (*Publisher, error) {
+	if config.OverwriteSaramaConfig == nil {
+		config.OverwriteSaramaConfig = PublisherConfig(config.Brokers).OverwriteSaramaConfig
 	}
+	if err := validate(config); err != nil {
+		return nil, fmt.Errorf("invalid config: %w", err)
+	}
+	producer, err := sarama.NewSyncProducer(config.Brokers, config.OverwriteSaramaConfig)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Kafka: %w", err)
+	}
+	if config.OTELEnabled && config.Tracer == nil {
+		config.Tracer = kafka.NewOTELSaramaTracer()
+	}
+	if config.Tracer != nil {
+		producer = config.Tracer.WrapSyncProducer(config.OverwriteSaramaConfig, producer)
+	}
+	if logger == nil {
+		logger = watermill.NopLogger{}
+	}
+	return &Publisher{marshaler: config.Marshaler, producer: producer, logger: logger}, nil
+}
+
+func validate(config kafka.PublisherConfig) error {
+	problems := []error{config.Validate()}
+	producer := config.OverwriteSaramaConfig.Producer
+	if !producer.Return.Successes {
+		problems = append(problems, errors.New("Producer.Return.Successes must be true: Publish waits for them"))
+	}
+	if !producer.Return.Errors {
+		problems = append(problems, errors.New("Producer.Return.Errors must be true: Publish returns them"))
+	}
+	if producer.RequiredAcks == sarama.NoResponse {
+		problems = append(problems, errors.New("Producer.RequiredAcks must be WaitForAll: without answers a message can be lost unnoticed"))
+	}
+	if producer.Idempotent {
+		problems = append(problems, errors.New("Producer.Idempotent must be false: sarama loses messages with it"))
+	}
+	return errors.Join(problems...)
+}
+
+// Publish sends the messages to the topic and waits until Kafka has accepted them.
+//
+// All messages are encoded first: if one cannot be, nothing is sent. At the first wave with a message that
+// Kafka did not accept it stops, and returns the error of that message, or where several failed, one that tells
+// what [Classify] says of them all. It sends no further wave when the context of a message in it has ended, and
+// like watermill-kafka it does not end the wait for one. After [Publisher.Close] it returns [postbox.ErrClosed].
+func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
+	if err := p.begin(); err != nil {
+		return err
+	}
+	defer p.inFlight.Done()
+	if err := p.publish(topic, messages); err != nil {
+		return fmt.Errorf("publish to topic %q: %w", topic, err)
+	}
+	return nil
+}
+
+// Close waits for the calls of Publish in flight, each as long as the producer goes on trying, and closes the
+// connections. It may be called any number of times, and concurrently; each call returns when they are closed.
+func (p *Publisher) Close() error {
+	p.closing.Do(func() {
+		p.mu.Lock()
+		p.closed = true
+		p.mu.Unlock()
+		p.inFlight.Wait() // sarama panics when it is given a message after its end
+		if err := p.producer.Close(); err != nil {
+			p.closeErr = fmt.Errorf("close Kafka publisher: %w", err)
+		}
+	})
+	return p.closeErr
+}
+
+func (p *Publisher) begin() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return fmt.Errorf("Kafka publisher: %w", postbox.ErrClosed)
+	}
+	p.inFlight.Add(1)
+	return nil
+}
+
+func (p *Publisher) publish(topic string, messages []*message.Message) error {
+	batch, err := encode(p.marshaler, topic, messages)
+	if err != nil {
+		return err
+	}
+	for _, wave := range waves(batch) {
+		if err := p.send(wave); err != nil {
+			return err
+		}
+		p.logger.Trace("Kafka has accepted messages", watermill.LogFields{"topic": topic, "messages": len(wave)})
+	}
+	return nil
+}
+
+// send sends a wave and waits until each message of it is accepted or has failed.
+func (p *Publisher) send(wave []outgoing) error {
+	records := make([]*sarama.ProducerMessage, len(wave))
+	for i, out := range wave {
+		if err := out.ctx.Err(); err != nil {
+			return fmt.Errorf("message %q not sent: %w", out.id, err)
+		}
+		records[i] = out.record
+	}
+	return explain(p.producer.SendMessages(records), wave)
 }

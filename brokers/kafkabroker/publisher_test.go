@@ -1,9 +1,7 @@
 package kafkabroker_test
 
 import (
-	"os"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/IBM/sarama"
@@ -32,20 +30,28 @@ func TestPublisherConfigIsNewEachTime(t *testing.T) {
 
 func TestS4_4_1_MessagesOfOneKeyStayInOnePartitionAndInOrder(t *testing.T) {
 	t.Parallel()
-	topic := newTopic(t, nil)
 	const keys, each = 8, 10
-	publisher := newPublisher(t)
-	for n := range each {
-		for k := range keys {
-			msg := keyedMessage("key-" + strconv.Itoa(k))
-			msg.Payload = []byte(strconv.Itoa(n))
-			require.NoError(t, publisher.Publish(topic, msg))
+	eachPublisher(t, func(t *testing.T, open openPublisher) {
+		topic := newTopic(t, nil)
+		publisher := open.publisher(t, kafkabroker.PublisherConfig(kafkaBrokers(t)))
+		for n := range each {
+			batch := make([]*message.Message, keys)
+			for k := range keys {
+				batch[k] = keyedMessage("key-" + strconv.Itoa(k))
+				batch[k].Payload = []byte(strconv.Itoa(n))
+			}
+			require.NoError(t, publisher.Publish(topic, batch...))
 		}
-	}
+		requireOrderOfKeys(t, receive(t, subscribe(t, topic), keys*each))
+	})
+}
 
+// requireOrderOfKeys wants the messages of each key, numbered from 0 on, in one partition and in their order.
+func requireOrderOfKeys(t *testing.T, all []received) {
+	t.Helper()
 	partitionOf := make(map[string]int32)
 	next := make(map[string]int)
-	for _, got := range receive(t, subscribe(t, topic), keys*each) {
+	for _, got := range all {
 		key := got.message.Metadata.Get(postbox.OrderingKey)
 		require.Equal(t, key, got.recordKey)
 		if partition, seen := partitionOf[key]; seen {
@@ -84,14 +90,17 @@ func TestMessagesWithoutKeySpreadOverPartitions(t *testing.T) {
 
 func TestErrorsOfARealBrokerAreClassified(t *testing.T) {
 	t.Parallel()
-	brokers := kafkaBrokers(t)
-	if strings.Contains(os.Getenv("POSTBOX_SERVICES"), "kafka=fake") {
-		t.Skip("Kafka itself is missing, and its stand-in does not refuse what a real broker refuses: scripts/services check says what it needs")
-	}
+	eachPublisher(t, testErrorsOfARealBroker)
+}
+
+func testErrorsOfARealBroker(t *testing.T, open openPublisher) {
+	t.Helper()
+	config := kafkabroker.PublisherConfig(kafkaBrokers(t))
+	needsRefusals(t)
 
 	t.Run("larger than the producer allows", func(t *testing.T) {
 		t.Parallel()
-		err := newPublisher(t).Publish(newTopic(t, nil), message.NewMessage("1", make([]byte, 2<<20)))
+		err := open.publisher(t, config).Publish(newTopic(t, nil), message.NewMessage("1", make([]byte, 2<<20)))
 		var refused sarama.ConfigurationError
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, postbox.MessageFault, kafkabroker.Classify(err))
@@ -102,13 +111,13 @@ func TestErrorsOfARealBrokerAreClassified(t *testing.T) {
 		topic := newTopic(t, func(detail *sarama.TopicDetail) {
 			detail.ConfigEntries = map[string]*string{"max.message.bytes": &limit}
 		})
-		err := newPublisher(t).Publish(topic, message.NewMessage("1", make([]byte, 2000)))
+		err := open.publisher(t, config).Publish(topic, message.NewMessage("1", make([]byte, 2000)))
 		require.ErrorIs(t, err, sarama.ErrMessageSizeTooLarge)
 		require.Equal(t, postbox.MessageFault, kafkabroker.Classify(err))
 	})
 	t.Run("impossible topic", func(t *testing.T) {
 		t.Parallel()
-		err := newPublisher(t).Publish("no spaces allowed", message.NewMessage("1", nil))
+		err := open.publisher(t, config).Publish("no spaces allowed", message.NewMessage("1", nil))
 		require.ErrorIs(t, err, sarama.ErrInvalidTopic)
 		require.Equal(t, postbox.MessageFault, kafkabroker.Classify(err))
 	})
@@ -118,12 +127,9 @@ func TestErrorsOfARealBrokerAreClassified(t *testing.T) {
 		topic := newTopic(t, func(detail *sarama.TopicDetail) {
 			detail.ConfigEntries = map[string]*string{"cleanup.policy": &compact}
 		})
-		config := kafkabroker.PublisherConfig(brokers)
-		config.Marshaler = kafka.DefaultMarshaler{}
-		publisher, err := kafka.NewPublisher(config, nil)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, publisher.Close()) }()
-		err = publisher.Publish(topic, message.NewMessage("1", nil))
+		keyless := config
+		keyless.Marshaler = kafka.DefaultMarshaler{}
+		err := open.publisher(t, keyless).Publish(topic, message.NewMessage("1", nil))
 		require.ErrorIs(t, err, sarama.ErrInvalidRecord)
 		require.Equal(t, postbox.MessageFault, kafkabroker.Classify(err))
 	})
@@ -131,9 +137,87 @@ func TestErrorsOfARealBrokerAreClassified(t *testing.T) {
 
 func TestNoBrokerIsAnOutage(t *testing.T) {
 	t.Parallel()
-	config := kafkabroker.PublisherConfig([]string{"127.0.0.1:1"})
-	config.OverwriteSaramaConfig.Metadata.Retry.Max = 0
-	_, err := kafka.NewPublisher(config, nil)
-	require.ErrorIs(t, err, sarama.ErrOutOfBrokers)
-	require.Equal(t, postbox.Outage, kafkabroker.Classify(err))
+	eachPublisher(t, func(t *testing.T, open openPublisher) {
+		config := kafkabroker.PublisherConfig([]string{"127.0.0.1:1"})
+		config.OverwriteSaramaConfig.Metadata.Retry.Max = 0
+		_, err := open(config)
+		require.ErrorIs(t, err, sarama.ErrOutOfBrokers)
+		require.Equal(t, postbox.Outage, kafkabroker.Classify(err))
+	})
+}
+
+func TestNewPublisherRefusesWhatLosesMessages(t *testing.T) {
+	t.Parallel()
+	for problem, change := range map[string]func(*kafka.PublisherConfig){
+		"missing brokers":                          func(c *kafka.PublisherConfig) { c.Brokers = nil },
+		"missing marshaler":                        func(c *kafka.PublisherConfig) { c.Marshaler = nil },
+		"Producer.Return.Successes must be true":   func(c *kafka.PublisherConfig) { c.OverwriteSaramaConfig.Producer.Return.Successes = false },
+		"Producer.Return.Errors must be true":      func(c *kafka.PublisherConfig) { c.OverwriteSaramaConfig.Producer.Return.Errors = false },
+		"Producer.RequiredAcks must be WaitForAll": func(c *kafka.PublisherConfig) { c.OverwriteSaramaConfig.Producer.RequiredAcks = sarama.NoResponse },
+		"Producer.Idempotent must be false":        func(c *kafka.PublisherConfig) { c.OverwriteSaramaConfig.Producer.Idempotent = true },
+		"Producer.MaxMessageBytes must be > 0":     func(c *kafka.PublisherConfig) { c.OverwriteSaramaConfig.Producer.MaxMessageBytes = 0 },
+	} {
+		t.Run(problem, func(t *testing.T) {
+			t.Parallel()
+			config := kafkabroker.PublisherConfig([]string{"127.0.0.1:1"})
+			change(&config)
+			_, err := kafkabroker.NewPublisher(config, nil)
+			require.ErrorContains(t, err, problem)
+		})
+	}
+}
+
+// tracer counts the messages that pass it.
+type tracer struct {
+	kafka.SaramaTracer // nil: nothing else is called
+
+	traced *int
+}
+
+// WrapSyncProducer implements kafka.SaramaTracer.
+func (c tracer) WrapSyncProducer(_ *sarama.Config, producer sarama.SyncProducer) sarama.SyncProducer {
+	return tracedProducer{producer, c.traced}
+}
+
+type tracedProducer struct {
+	sarama.SyncProducer
+
+	traced *int
+}
+
+// SendMessages counts.
+func (p tracedProducer) SendMessages(records []*sarama.ProducerMessage) error {
+	*p.traced += len(records)
+	return p.SyncProducer.SendMessages(records)
+}
+
+func TestNewPublisherHonoursItsConfiguration(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*kafka.PublisherConfig)
+		key    string
+		traced int
+	}{
+		"tracer":           {func(*kafka.PublisherConfig) {}, "a", 2},
+		"OpenTelemetry":    {func(c *kafka.PublisherConfig) { c.OTELEnabled, c.Tracer = true, nil }, "a", 0},
+		"default settings": {func(c *kafka.PublisherConfig) { c.OverwriteSaramaConfig = nil }, "a", 2},
+		"marshaler":        {func(c *kafka.PublisherConfig) { c.Marshaler = kafka.DefaultMarshaler{} }, "", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := newTopic(t, nil)
+			traced := 0
+			config := kafkabroker.PublisherConfig(kafkaBrokers(t))
+			config.Tracer = tracer{traced: &traced}
+			test.change(&config)
+			publisher, err := kafkabroker.NewPublisher(config, nil)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, publisher.Close()) }()
+			require.NoError(t, publisher.Publish(topic, messages("a1 a2")...))
+			require.Equal(t, test.traced, traced)
+			for _, got := range receive(t, subscribe(t, topic), 2) {
+				require.Equal(t, test.key, got.recordKey)
+			}
+		})
+	}
 }

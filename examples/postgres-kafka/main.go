@@ -103,9 +103,9 @@ func run(ctx context.Context, s settings) error {
 	defer func() { _ = outbox.Close() }()
 
 	// From the outbox to Kafka. The forwarder lives in the router; a service of its own would do as well. ListenDSN
-	// lets it hear of commits of other processes at once. It publishes different keys concurrently, since each call waits
-	// for Kafka's answer, and one key in its order.
-	publisher, err := kafka.NewPublisher(kafkabroker.PublisherConfig(brokers), logger)
+	// lets it hear of commits of other processes at once. BatchSize is for this publisher, which sends many messages at
+	// the price of one, and those of one key in their order.
+	publisher, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig(brokers), logger)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func run(ctx context.Context, s settings) error {
 	sent, seen := &sendsSomeTwice{Publisher: publisher}, &deliveries{}
 	_, err = forwarder.New(db, sent, forwarder.Config{
 		Dialect: postbox.PostgreSQL, Tables: inTables, ListenDSN: s.database,
-		Classify: kafkabroker.Classify, Router: router,
+		Classify: kafkabroker.Classify, BatchSize: 100, Router: router,
 	}, logger)
 	if err != nil {
 		return err

@@ -100,10 +100,10 @@ func apacheKafka(addresses string) broker {
 			return leadersOf(setup, topic)
 		},
 		publisher: func() (message.Publisher, error) {
-			return kafka.NewPublisher(kafkabroker.PublisherConfig(brokers), nil)
+			return kafkabroker.NewPublisher(kafkabroker.PublisherConfig(brokers), nil)
 		},
 		subscriber: func(group string) (message.Subscriber, error) { return subscriber(group) },
-		classify:   kafkabroker.Classify, batchSize: 1,
+		classify:   kafkabroker.Classify, batchSize: 100,
 		remove: func(t *testing.T, topic string, _ ...string) {
 			t.Helper()
 			admin, err := sarama.NewClusterAdmin(brokers, kafkabroker.PublisherConfig(brokers).OverwriteSaramaConfig)

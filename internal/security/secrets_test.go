@@ -236,7 +236,9 @@ func TestErrors_hold_no_passwords_of_Kafka(t *testing.T) {
 	config.OverwriteSaramaConfig.Net.SASL.Password = password
 	config.OverwriteSaramaConfig.Metadata.Retry.Max = 0
 	logger := newCapture()
-	_, err := kafka.NewPublisher(config, logger)
+	_, err := kafkabroker.NewPublisher(config, logger)
 	require.Error(t, err)
-	clean(t, err.Error(), logger.everything())
+	_, theirs := kafka.NewPublisher(config, logger)
+	require.Error(t, theirs)
+	clean(t, err.Error(), theirs.Error(), logger.everything())
 }

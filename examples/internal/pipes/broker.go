@@ -17,7 +17,7 @@ import (
 )
 
 func (p *Pipes) openBroker(s Settings) error {
-	p.Classify, p.BatchSize = postbox.ClassifyNetwork, 1
+	p.Classify, p.BatchSize = postbox.ClassifyNetwork, 1 // Kafka and RabbitMQ take many messages at the price of one
 	var publisher message.Publisher
 	var err error
 	switch s.Broker {
@@ -27,12 +27,11 @@ func (p *Pipes) openBroker(s Settings) error {
 	case "rabbitmq":
 		uri := fromEnvironment(s.BrokerURL, "amqp://guest:guest@localhost:5672/", "AMQP_URI", "TEST_AMQP_URI")
 		publisher, err = amqpbroker.NewPublisher(amqpbroker.PublisherConfig(uri), p.Logger)
-		// RabbitMQ confirms many messages at the price of one.
 		p.broker, p.Classify, p.BatchSize = rabbitmq{uri, p.Logger}, amqpbroker.Classify, 100
 	case "kafka":
 		brokers := strings.Split(fromEnvironment(s.BrokerURL, "localhost:9092", "KAFKA_BROKERS", "TEST_KAFKA_BROKERS"), ",")
-		publisher, err = kafka.NewPublisher(kafkabroker.PublisherConfig(brokers), p.Logger)
-		p.broker, p.Classify = apacheKafka{brokers, p.Logger}, kafkabroker.Classify
+		publisher, err = kafkabroker.NewPublisher(kafkabroker.PublisherConfig(brokers), p.Logger)
+		p.broker, p.Classify, p.BatchSize = apacheKafka{brokers, p.Logger}, kafkabroker.Classify, 100
 	default:
 		err = fmt.Errorf("broker %q is none of gochannel, rabbitmq and kafka", s.Broker)
 	}

@@ -31,6 +31,7 @@ type broker struct {
 	publisher  message.Publisher
 	subscriber func(consumer string) (message.Subscriber, error)
 	classify   postbox.Classifier
+	batchSize  int
 	close      func() error
 }
 
@@ -55,7 +56,7 @@ func channel() broker {
 	return broker{
 		publisher:  bus,
 		subscriber: func(string) (message.Subscriber, error) { return member{bus}, nil },
-		classify:   postbox.ClassifyNetwork, close: bus.Close,
+		classify:   postbox.ClassifyNetwork, batchSize: 1, close: bus.Close,
 	}
 }
 
@@ -69,7 +70,7 @@ func (m member) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 func (m member) Close() error { return nil }
 
 func apacheKafka(addresses []string, topic string) (broker, error) {
-	publisher, err := kafka.NewPublisher(kafkabroker.PublisherConfig(addresses), nil)
+	publisher, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig(addresses), nil)
 	if err != nil {
 		return broker{}, err
 	}
@@ -84,6 +85,6 @@ func apacheKafka(addresses []string, topic string) (broker, error) {
 			}
 			return subscriber, subscriber.SubscribeInitialize(topic)
 		},
-		classify: kafkabroker.Classify, close: publisher.Close,
+		classify: kafkabroker.Classify, batchSize: 100, close: publisher.Close,
 	}, nil
 }

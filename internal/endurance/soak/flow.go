@@ -76,7 +76,9 @@ func (f *flow) assemble(db *sql.DB) (err error) {
 	if f.router, err = router.New(nil, router.Config{Store: f.store, Outbox: f.outbox}, nil); err != nil {
 		return err
 	}
-	if _, err = f.router.AddForwarder(db, f.broker.publisher, forwarder.Config{Dialect: postbox.PostgreSQL, Classify: f.broker.classify}); err != nil {
+	if _, err = f.router.AddForwarder(db, f.broker.publisher, forwarder.Config{
+		Dialect: postbox.PostgreSQL, Classify: f.broker.classify, BatchSize: f.broker.batchSize,
+	}); err != nil {
 		return err
 	}
 	atOnce, err := f.broker.subscriber(consumers[0])

@@ -65,7 +65,7 @@ type publishers struct{ kafka, rabbit message.Publisher }
 func (p *process) publishers() (publishers, error) {
 	config := kafkabroker.PublisherConfig([]string{p.Kafka})
 	p.through(config.OverwriteSaramaConfig)
-	toKafka, err := kafka.NewPublisher(config, p.logger)
+	toKafka, err := kafkabroker.NewPublisher(config, p.logger)
 	if err != nil {
 		return publishers{}, err
 	}

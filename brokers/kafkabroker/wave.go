@@ -1,0 +1,78 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/IBM/sarama"
+
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// outgoing is a message ready to be sent.
+type outgoing struct {
+	id     string
+	key    string          // ordering key, may be empty
+	ctx    context.Context //nolint:containedctx // a Watermill message carries its context
+	record *sarama.ProducerMessage
+}
+
+func encode(marshaler kafka.Marshaler, topic string, messages []*message.Message) ([]outgoing, error) {
+	batch := make([]outgoing, len(messages))
+	for i, msg := range messages {
+		record, err := marshaler.Marshal(topic, msg)
+		if err != nil {
+			return nil, fmt.Errorf("message %q: %w", msg.UUID, err)
+		}
+		batch[i] = outgoing{id: msg.UUID, key: msg.Metadata.Get(postbox.OrderingKey), ctx: msg.Context(), record: record}
+	}
+	return batch, nil
+}
+
+// waves cuts a batch into what is sent together: the first message of each key, the second of each, and so on.
+// Messages that are sent together may fare differently, and then a later one of a key would stand before an
+// earlier one that has to be sent again.
+func waves(batch []outgoing) [][]outgoing {
+	var all [][]outgoing
+	seen := make(map[string]int) // messages of each key
+	for _, out := range batch {
+		wave := seen[out.key]
+		if out.key != "" {
+			seen[out.key]++
+		}
+		if wave == len(all) {
+			all = append(all, nil)
+		}
+		all[wave] = append(all[wave], out)
+	}
+	return all
+}
+
+// explain returns the error of one message for those of a whole wave: the first of the class that they have
+// together, since sarama.ProducerErrors says no more than how many there are.
+func explain(err error, wave []outgoing) error {
+	var failed sarama.ProducerErrors
+	if !errors.As(err, &failed) {
+		return err
+	}
+	class := classifyAll(failed)
+	for _, one := range failed {
+		if Classify(one) == class {
+			return fmt.Errorf("%d of %d messages sent together failed, message %q: %w", len(failed), len(wave), idOf(one.Msg, wave), one.Err)
+		}
+	}
+	return err
+}
+
+func idOf(record *sarama.ProducerMessage, wave []outgoing) string {
+	for _, out := range wave {
+		if out.record == record {
+			return out.id
+		}
+	}
+	return "" // a tracer has put another one in its place
+}

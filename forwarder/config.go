@@ -29,7 +29,7 @@ type Config struct {
 	// kafkabroker and amqpbroker, with 100. Messages that are more than 4 MiB together go in several calls. When a call fails, its
 	// messages are published again one by one. Defaults to 1.
 	BatchSize int
-	// PageSize is the number of messages to read at once; up to twice as many are held in memory, each with its
+	// PageSize is the number of messages to read at once; up to three times as many are held in memory, each with its
 	// payload when that is small. Defaults to 500.
 	PageSize int
 	// PollMin and PollMax bound the pause between two looks that find nothing; it doubles from one to the

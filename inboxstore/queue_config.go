@@ -78,7 +78,7 @@ type QueueConfig struct {
 
 	// Concurrency is the number of handlers at a time in this process. Defaults to 16, for batches to 1.
 	Concurrency int
-	// PageSize is the number of messages to read at once; up to twice as many are held in memory, each with its
+	// PageSize is the number of messages to read at once; up to three times as many are held in memory, each with its
 	// payload when that is small. Defaults to 500, for batches to at least their size.
 	PageSize int
 	// PollMin and PollMax bound the pause between two looks that find nothing; it doubles from one to the other. Polling

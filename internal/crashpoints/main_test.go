@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		report.print()
 		if unmet := report.unmet(); len(unmet) > 0 && code == 0 {
-			fmt.Printf("FAIL: nothing ever happened at\n%s\n", strings.Join(unmet, "\n"))
+			_, _ = fmt.Fprintf(os.Stdout, "FAIL: nothing ever happened at\n%s\n", strings.Join(unmet, "\n"))
 			code = 1
 		}
 		os.Exit(code)

@@ -66,6 +66,8 @@ const (
 	LeaseRenewals = 3
 	// InlineBytes is the largest payload that is read together with others, so that a page has a bounded size.
 	InlineBytes = 64 << 10
+	// pagesInMemory is how many a drainer has at most: one is read, one handled, one removed.
+	pagesInMemory = 3
 )
 
 // Config bounds a drainer. Its owner has set and checked every field; what operators have stored for the spool, its
@@ -73,7 +75,7 @@ const (
 type Config struct {
 	Holder      string        // unique to this drainer, not only to its process
 	Process     string        // what failure records name
-	PageSize    int           // messages to read at once; twice as many are in memory at most
+	PageSize    int           // messages to read at once; see pagesInMemory
 	InlineBytes int           // a larger payload is loaded just before it is handled
 	Workers     int           // batches handled at a time; not more than so many
 	BatchSize   int           // messages of one topic in a batch, at most

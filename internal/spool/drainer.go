@@ -241,7 +241,7 @@ func (d *Drainer) wait() time.Duration {
 // look fetches when there is room and it is time.
 func (d *Drainer) look(ctx context.Context) error {
 	size, _ := d.scheduler.size()
-	room := 2*d.config.PageSize - size
+	room := (pagesInMemory-1)*d.config.PageSize - (size - d.removal.underWay)
 	lanes := d.lanes.hungry()
 	everything := !time.Now().Before(d.pollAt) || len(lanes) == 0
 	d.full = room < d.config.PageSize
@@ -261,10 +261,11 @@ func (d *Drainer) look(ctx context.Context) error {
 	started := time.Now()
 	sweep := everything && d.lanes.sweepDue(started)
 	params := d.params(lanes, sweep)
-	params.PerLane = max(room/max(len(lanes), 1), 1)
+	limit := min(room, d.config.PageSize) // so that the next page is read while this one is handled
+	params.PerLane = max(limit/max(len(lanes), 1), 1)
 	params.Mark = d.horizon.wantsMark(started)
 	if everything {
-		params.Due = room
+		params.Due = limit
 	}
 	found, err := d.fetch(ctx, params)
 	if err != nil {

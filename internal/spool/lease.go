@@ -113,7 +113,7 @@ func (d *Drainer) learn(ctx context.Context) error {
 			return fmt.Errorf("read leases of spool %q: %w", d.spool.name, err)
 		}
 		if l.suspect {
-			l.suspects = 2 * d.config.PageSize // what a drainer has in memory, and so can have begun
+			l.suspects = pagesInMemory * d.config.PageSize // what a drainer has in memory, and so can have begun
 		}
 		found[l.number] = l
 	}

@@ -14,7 +14,7 @@ import (
 // these rows are gone yet. Everything else is settled before the next read.
 type removal struct {
 	waiting  []*entry
-	underWay bool // there is one at a time
+	underWay int // messages of the one that is under way, a page at most; none while there is none
 	ended    chan removed
 	abort    context.CancelFunc // of the one under way
 	running  sync.WaitGroup
@@ -54,7 +54,7 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 		d.forget(d.unsettled)
 		d.unsettled = nil
 	}
-	if len(d.removal.waiting) == 0 || d.removal.underWay {
+	if len(d.removal.waiting) == 0 || d.removal.underWay > 0 {
 		return nil
 	}
 	d.removeBeside(ctx)
@@ -67,13 +67,14 @@ func (e *entry) simple() bool {
 }
 
 func (d *Drainer) removeBeside(ctx context.Context) {
-	entries := d.removal.waiting
+	n := min(len(d.removal.waiting), d.config.PageSize)
+	entries := slices.Clone(d.removal.waiting[:n])
+	d.removal.waiting, d.removal.underWay = slices.Delete(d.removal.waiting, 0, n), n
 	refs := make([]dialect.Ref, len(entries))
 	for i, e := range entries {
 		refs[i] = e.message.Ref
 	}
 	keep := d.config.History > 0
-	d.removal.waiting, d.removal.underWay = nil, true
 	d.scheduler.await(true)
 	ctx, d.removal.abort = context.WithTimeout(context.WithoutCancel(ctx), statementTimeout) //nolint:gosec // it is called at the end
 	abort := d.removal.abort
@@ -98,7 +99,7 @@ func (d *Drainer) takeRemoved() error {
 // settleRest settles all, and waits for it while ctx lives.
 func (d *Drainer) settleRest(ctx context.Context) error {
 	for {
-		if err := d.settleFinished(ctx); err != nil || !d.removal.underWay {
+		if err := d.settleFinished(ctx); err != nil || d.removal.underWay == 0 {
 			return err
 		}
 		stop := context.AfterFunc(ctx, d.removal.abort)
@@ -111,7 +112,7 @@ func (d *Drainer) settleRest(ctx context.Context) error {
 }
 
 func (d *Drainer) endRemoval(r removed) error {
-	d.removal.underWay = false
+	d.removal.underWay = 0
 	if r.missing {
 		d.lookAgain()
 	}

@@ -52,6 +52,9 @@ func newKafka(t *testing.T) *apacheKafka {
 
 func (k *apacheKafka) publisher(*testing.T) message.Publisher { return k.shared }
 
+// classify matters: a topic that was just made has no leader yet, and then sarama refuses messages at once, for ten seconds.
+func (k *apacheKafka) classify(err error) postbox.ErrorClass { return kafkabroker.Classify(err) }
+
 // subscriber returns one in a group of the test's own: Kafka deals partitions out again whenever a member of a group comes
 // or goes, and the suite's tests run side by side.
 func (k *apacheKafka) subscriber(t *testing.T, group string) message.Subscriber {

@@ -18,6 +18,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/brokers/amqpbroker"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -73,6 +74,7 @@ func testPubSub(t *testing.T, c chain, features tests.Features) {
 // destination is what a forwarder publishes to, and where the subscribers are.
 type destination interface {
 	publisher(t *testing.T) message.Publisher
+	classify(err error) postbox.ErrorClass
 	subscriber(t *testing.T, group string) message.Subscriber
 }
 
@@ -96,7 +98,7 @@ func (c chain) pair(t *testing.T, group string) (message.Publisher, message.Subs
 	})
 	start := sync.OnceFunc(func() {
 		run(t, forwarderFor(t, c.database, c.destination.publisher(t), func(config *forwarder.Config) {
-			config.Outbox, config.BatchSize = outbox, 100
+			config.Outbox, config.BatchSize, config.Classify = outbox, 100, c.destination.classify
 			config.PollMax = time.Second // of many outboxes most are idle
 		}))
 	})
@@ -139,6 +141,8 @@ func (g *goChannels) of(t *testing.T) *gochannel.GoChannel {
 }
 
 func (g *goChannels) publisher(t *testing.T) message.Publisher { t.Helper(); return g.of(t) }
+
+func (g *goChannels) classify(err error) postbox.ErrorClass { return postbox.ClassifyNetwork(err) }
 
 func (g *goChannels) subscriber(t *testing.T, _ string) message.Subscriber {
 	t.Helper()
@@ -210,6 +214,8 @@ func newRabbit(t *testing.T) *rabbit {
 }
 
 func (r *rabbit) publisher(*testing.T) message.Publisher { return r.shared }
+
+func (r *rabbit) classify(err error) postbox.ErrorClass { return amqpbroker.Classify(err) }
 
 func (r *rabbit) subscriber(t *testing.T, group string) message.Subscriber {
 	t.Helper()

@@ -19,10 +19,9 @@ import (
 // a message that was stored before, by whomever. A message without a UUID is stored under the key's message id. Delays
 // set with Watermill's components/delay are obeyed, by the database's clock.
 //
-// Deliveries that come while commits of the same queue are under way wait for an end, and then share one: the more
+// Deliveries that come while a commit of the same queue is under way wait for its end, and then share one: the more
 // come at a time, the less each costs. One that is alone is committed at once. That is one statement on PostgreSQL,
-// and a transaction of two elsewhere. There are two commits of a queue at a time at most, on SQLite one, each with
-// half of the keys; messages of a key are stored in the order in which they came.
+// and a transaction of two elsewhere.
 //
 // An error concerns this message, or the database as a whole; a message that the database refuses does no harm to
 // those that came with it. When ctx ends, Defer returns at once. Then, and after every other error, the message may

@@ -7,10 +7,7 @@ func (s *Store) Line(queue string) (waiting int, committing bool) {
 	if err != nil {
 		return 0, false
 	}
-	for _, l := range in.lines {
-		l.mu.Lock()
-		waiting, committing = waiting+len(l.waiting), committing || l.committing
-		l.mu.Unlock()
-	}
-	return waiting, committing
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.line), in.committing
 }

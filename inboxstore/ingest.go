@@ -3,6 +3,8 @@ package inboxstore
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -16,68 +18,118 @@ const ingestTimeout = 30 * time.Second
 
 // ingest is where the messages of one queue come in. Whoever comes while a commit is under way waits in line, and the
 // next commit takes all of them: as in the group commit of a database, there is no timer, and who is alone does not
-// wait. Each queue has lines of its own, since a statement appends to one spool, and a queue where something holds up a
-// commit does not hold up the others.
+// wait. There is one commit at a time, so it needs one connection. Each queue has a line of its own, since a statement
+// appends to one spool, and a queue where something holds up a commit does not hold up the others.
+//
+// The commits are made by a goroutine that ends with the line, not by the deliveries in turn: any of them can leave
+// when its context ends.
 type ingest struct {
 	inbox     *Store
 	spool     *spool.Spool
 	announcer *spool.Announcer
-	lines     []*line
+
+	mu         sync.Mutex
+	line       []*entrant // not yet in a commit
+	committing bool
+	closed     bool
+	committer  sync.WaitGroup
 }
 
-// linesAtMost lets one commit be under way at the server while another one is made here, which takes about as long. More
-// of them would be smaller ones.
-const linesAtMost = 2
+// entrant is a message in line.
+type entrant struct {
+	spool.Arrival
+	stored chan outcome // has room for the one outcome, so nobody waits for whoever left
+}
 
-// newIngest gives SQLite one line, since it commits one transaction at a time.
+type outcome struct {
+	fresh bool
+	err   error
+}
+
 func newIngest(inbox *Store, queue *spool.Spool) *ingest {
 	notifyThrough := inbox.db
 	if inbox.config.DisableNotify {
 		notifyThrough = nil
 	}
-	in := &ingest{inbox: inbox, spool: queue, announcer: spool.NewAnnouncer(queue, notifyThrough, inbox.logger)}
-	lines := min(linesAtMost, inbox.config.Lanes)
-	if inbox.config.Dialect == postbox.SQLite {
-		lines = 1
-	}
-	for range lines {
-		in.lines = append(in.lines, &line{most: inbox.statements.MaxAppend, commit: in.commitInTime})
-	}
-	return in
+	return &ingest{inbox: inbox, spool: queue, announcer: spool.NewAnnouncer(queue, notifyThrough, inbox.logger)}
 }
 
-// store returns when the message has been committed, or ctx ends. Messages of a key are in one line, and so are stored in
-// the order in which they came.
+// store returns when the message has been committed, or ctx ends.
 func (in *ingest) store(ctx context.Context, arrival spool.Arrival) (fresh bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	e := &entrant{Arrival: arrival, stored: make(chan outcome, 1)}
-	l := in.lines[arrival.Lane()%len(in.lines)]
-	if !l.enter(e) {
+	if !in.enter(e) {
 		return false, postbox.ErrClosed
 	}
 	select {
 	case outcome := <-e.stored:
 		return outcome.fresh, outcome.err
 	case <-ctx.Done():
-		l.leave(e)
+		in.leave(e)
 		return false, ctx.Err()
 	}
 }
 
-// close waits for the lines to be stored. It can be called twice.
-func (in *ingest) close() {
-	for _, l := range in.lines {
-		l.close()
+func (in *ingest) enter(e *entrant) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return false
 	}
+	in.line = append(in.line, e)
+	if !in.committing {
+		in.committing = true
+		in.committer.Go(in.run)
+	}
+	return true
+}
+
+func (in *ingest) leave(e *entrant) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.line = slices.DeleteFunc(in.line, func(other *entrant) bool { return other == e })
+}
+
+// close waits for the line to be stored. It can be called twice.
+func (in *ingest) close() {
+	in.mu.Lock()
+	in.closed = true
+	in.mu.Unlock()
+	in.committer.Wait()
 	in.announcer.Close()
+}
+
+// run commits until nobody is in line.
+func (in *ingest) run() {
+	for batch := in.next(); len(batch) > 0; batch = in.next() {
+		in.commitInTime(batch)
+	}
 }
 
 func (in *ingest) commitInTime(batch []*entrant) {
 	ctx, cancel := context.WithTimeout(context.Background(), ingestTimeout)
 	defer cancel()
 	in.commit(ctx, batch)
+}
+
+// next takes from the line what fits into one commit.
+func (in *ingest) next() []*entrant {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n, size := 0, 0
+	for n < len(in.line) && n < in.inbox.statements.MaxAppend {
+		size += in.line[n].Size()
+		if n > 0 && size > spool.MaxIngestBytes {
+			break
+		}
+		n++
+	}
+	batch := slices.Clone(in.line[:n])
+	in.line = slices.Delete(in.line, 0, n)
+	in.committing = n > 0
+	return batch
 }
 
 // commit stores a batch and tells each entrant. An error that may be the fault of one of them is pinned down by halves.

@@ -37,9 +37,6 @@ type result struct {
 	err   error
 }
 
-// oneLine is a configuration of stores in which all deliveries to a queue share one line, since they share a lane.
-func oneLine(c *inboxstore.Config) { c.DisableNotify, c.Lanes = true, 1 }
-
 // gather returns a crowd with the message "blocker" in a commit that waits until release is called, which ends the
 // transaction of somebody else who holds that message, and whatever messages are named. Appends are counted from then on.
 func gather(t *testing.T, database *testdb.Database, held ...string) (c *crowd, release func(commit bool)) {
@@ -47,12 +44,12 @@ func gather(t *testing.T, database *testdb.Database, held ...string) (c *crowd, 
 	db, appends := counted(t, database)
 	c = &crowd{
 		t: t, database: database, db: db, appends: appends, results: map[string]chan result{},
-		store: storeFor(t, database, db, oneLine),
+		store: storeFor(t, database, db, func(c *inboxstore.Config) { c.DisableNotify = true }),
 	}
 	_, err := deferred(t.Context(), c.store, "the first message of a queue does more")
 	require.NoError(t, err)
 	other := database.Open(t)
-	c.stranger = storeFor(t, database, other, oneLine)
+	c.stranger = storeFor(t, database, other, nil)
 	release = c.hold(other, append(held, "blocker")...)
 	c.join(t.Context(), "blocker")
 	c.inLine(0)

@@ -26,9 +26,6 @@ func (s *Spool) Arrival(claim []byte, draft Draft) (Arrival, error) {
 	return Arrival{Claim: claim, row: row}, err
 }
 
-// Lane is where the message will stand: that of its key, if it has one.
-func (a Arrival) Lane() int { return a.row.Lane }
-
 // Size returns the bytes that count for [MaxIngestBytes].
 func (a Arrival) Size() int { return len(a.row.Payload) + len(a.row.Metadata) }
 

@@ -38,7 +38,7 @@ func bench(ctx context.Context) error {
 	var options measure.Options
 	name := flag.String("set", "peers", "what to measure: peers, beside others; curves, by what is given")
 	only := flag.String("only", "", "names of targets or groups, separated by commas; default: all")
-	flag.IntVar(&options.Rounds, "rounds", 0, "rounds in which each contender has one turn (default 5, curves 3, quick 2)")
+	flag.IntVar(&options.Rounds, "rounds", 0, "rounds in which each contender has one turn (default 5, curves 3, quick 1)")
 	flag.BoolVar(&options.Quick, "quick", false, "fewer rounds of fewer messages, for a first impression")
 	flag.StringVar(&options.CPUProfiles, "cpuprofile", "", "existing folder for a CPU profile of each run")
 	flag.StringVar(&options.MemoryProfiles, "memprofile", "", "existing folder for allocation profiles, one before and one after each run")

@@ -18,7 +18,7 @@ type set struct {
 }
 
 // quickRounds are those of a quick run.
-const quickRounds = 2
+const quickRounds = 1
 
 // sets by the word of the command that chooses one.
 func sets() map[string]set {

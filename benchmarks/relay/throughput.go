@@ -14,10 +14,11 @@ const (
 	tunedPage    = 1000 // ours, the floor's, and the stand-in's
 	tunedBatch   = 100
 	tunedWorkers = 4
+	tunedLanes   = 4 // for one process
 	stockPage    = 5000
 )
 
-var tuned = forwarder.Config{PageSize: tunedPage, BatchSize: tunedBatch, Concurrency: tunedWorkers}
+var tuned = forwarder.Config{PageSize: tunedPage, BatchSize: tunedBatch, Concurrency: tunedWorkers, Lanes: tunedLanes}
 
 // Throughput drains a backlog into a publisher that does nothing.
 func Throughput() measure.Scenario {

@@ -241,10 +241,11 @@ func (d *Drainer) wait() time.Duration {
 // look fetches when there is room and it is time.
 func (d *Drainer) look(ctx context.Context) error {
 	size, _ := d.scheduler.size()
-	room := (pagesInMemory-1)*d.config.PageSize - (size - d.removal.underWay)
+	leaving := min(d.removal.underWay, d.config.PageSize)
+	room := (pagesInMemory-1)*d.config.PageSize - (size - leaving)
 	lanes := d.lanes.hungry()
 	everything := !time.Now().Before(d.pollAt) || len(lanes) == 0
-	d.full = room < d.config.PageSize
+	d.full = room < (d.config.PageSize+1)/2 // less is not worth a read
 	if d.control.paused {
 		d.readyOnce.Do(func() { close(d.ready) })
 		return nil

@@ -14,7 +14,7 @@ import (
 // these rows are gone yet. Everything else is settled before the next read.
 type removal struct {
 	waiting  []*entry
-	underWay int // messages of the one that is under way, a page at most; none while there is none
+	underWay int // messages of the one that is under way; none while there is none
 	ended    chan removed
 	abort    context.CancelFunc // of the one under way
 	running  sync.WaitGroup
@@ -67,9 +67,8 @@ func (e *entry) simple() bool {
 }
 
 func (d *Drainer) removeBeside(ctx context.Context) {
-	n := min(len(d.removal.waiting), d.config.PageSize)
-	entries := slices.Clone(d.removal.waiting[:n])
-	d.removal.waiting, d.removal.underWay = slices.Delete(d.removal.waiting, 0, n), n
+	entries := d.removal.waiting
+	d.removal.waiting, d.removal.underWay = nil, len(entries)
 	refs := make([]dialect.Ref, len(entries))
 	for i, e := range entries {
 		refs[i] = e.message.Ref
@@ -124,13 +123,18 @@ func (d *Drainer) endRemoval(r removed) error {
 	return nil
 }
 
+// waitsAgain says whether a message keeps its key closed for others.
+func (d *Drainer) waitsAgain(e *entry) bool {
+	return (e.outcome.Verdict == Retry || e.outcome.Verdict == Dead) && d.next(e) != bury
+}
+
 // forget drops messages that are settled.
 func (d *Drainer) forget(entries []*entry) {
 	for _, e := range entries {
 		ref := e.message.Ref
-		// What was put back must be found again, and so must what stood behind a message that has
-		// given its key free.
-		if e.outcome.Verdict == Postpone || ref.State == dialect.StateRetrying {
+		// What was put back must be found again, and so must what stood behind a message that has given its key free.
+		// What stands behind one that waits again is still not to be read: it may be much.
+		if e.outcome.Verdict == Postpone || ref.State == dialect.StateRetrying && !d.waitsAgain(e) {
 			d.lanes.lower(ref.Lane, ref.ID)
 			d.pollAt = time.Time{}
 		}

@@ -44,7 +44,7 @@ safeguards: ## take one safeguard out at a time, and want the tests to fail
 bench: ## measure side by side with peers and floors, about 10 minutes; ARGS='-only inbox' for less
 	scripts/services run -- go run -C benchmarks . $(ARGS)
 
-bench-quick: ## the same, less thoroughly, under 2 minutes
+bench-quick: ## the same, less thoroughly, about 2 minutes
 	scripts/services run -- go run -C benchmarks . -quick $(ARGS)
 
 bench-curves: ## measure the curves of docs/scaling.md, about 5 minutes

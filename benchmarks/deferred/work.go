@@ -19,7 +19,7 @@ const concurrent = 100
 // Micro-batches: so many messages share a transaction, and so many of those run at a time.
 const (
 	microBatch   = 100
-	microBatches = 2
+	microBatches = 8
 )
 
 func many(stage *measure.Stage) int { return stage.Scale(50_000, 10_000) }

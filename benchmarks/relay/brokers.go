@@ -19,8 +19,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// callers call the bare publisher at a time.
-const callers = 32
+const (
+	// callers call the bare publisher at a time.
+	callers = 32
+	// brokerBatch is what the packages of the brokers advise.
+	brokerBatch = 100
+)
 
 // broker is a real one, and how to reach it.
 type broker struct {
@@ -50,7 +54,7 @@ func Kafka() measure.Scenario {
 			return kafkabroker.NewPublisher(kafkabroker.PublisherConfig(strings.Split(address, ",")), nil)
 		},
 		stock:  stock,
-		config: forwarder.Config{Classify: kafkabroker.Classify, BatchSize: tunedBatch},
+		config: forwarder.Config{Classify: kafkabroker.Classify, BatchSize: brokerBatch},
 	}.scenario()
 }
 
@@ -67,7 +71,7 @@ func RabbitMQ() measure.Scenario {
 		stock: func(address string) (message.Publisher, error) {
 			return amqp.NewPublisher(amqpbroker.QueueConfig(address), watermill.NopLogger{})
 		},
-		config: forwarder.Config{Classify: amqpbroker.Classify, BatchSize: tunedBatch},
+		config: forwarder.Config{Classify: amqpbroker.Classify, BatchSize: brokerBatch},
 	}.scenario()
 }
 

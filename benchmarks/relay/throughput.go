@@ -12,9 +12,9 @@ import (
 // Settings of the tuned contenders, each its best.
 const (
 	tunedPage    = 1000 // ours, the floor's, and the stand-in's
-	tunedBatch   = 100
+	tunedBatch   = 250
 	tunedWorkers = 4
-	tunedLanes   = 4 // for one process
+	tunedLanes   = 1 // enough for one process
 	stockPage    = 5000
 )
 

@@ -26,8 +26,8 @@ type Config struct {
 	Concurrency int
 	// BatchSize is the most messages of one topic in one such call. A publisher that sends them one after the
 	// other, as Watermill's for Kafka does, is faster with 1 and concurrency; one with a cost a call, as those of
-	// kafkabroker and amqpbroker, with 100. Messages that are more than 4 MiB together go in several calls. When a call fails, its
-	// messages are published again one by one. Defaults to 1.
+	// kafkabroker and amqpbroker, with 100. Messages that are more than 4 MiB together go in several calls. When a
+	// call fails, its messages are published again one by one. Defaults to 1.
 	BatchSize int
 	// PageSize is the number of messages to read at once; up to three times as many are held in memory, each with its
 	// payload when that is small. Defaults to 500.

@@ -42,7 +42,7 @@ func FuzzMarshaler_roundtrip(f *testing.F) {
 	f.Add("", []byte(nil), "\x00", "\xff")
 	f.Fuzz(func(t *testing.T, id string, payload []byte, name, text string) {
 		if name == amqp.DefaultMessageUUIDHeaderKey {
-			t.SkipNow() // the header that carries the UUID
+			return // the header that carries the UUID
 		}
 		sent := message.NewMessage(id, payload)
 		sent.Metadata.Set(name, text)

@@ -14,7 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 )
 
 // ConfirmTimeout is how long a [Publisher] waits for an answer of RabbitMQ. Then it takes the connection for
@@ -45,12 +45,10 @@ type Publisher struct {
 	confirmTimeout time.Duration
 
 	dialing singleflight.Group // callers that find no connection wait for one dial and share its result
-	closing sync.Once
+	calls   lifecycle.Calls    // of Publish
 
-	mu       sync.Mutex // guards what follows
-	link     *link
-	closed   bool
-	inFlight sync.WaitGroup // calls of Publish; grows only while not closed
+	mu   sync.Mutex // guards link
+	link *link
 }
 
 var _ message.Publisher = (*Publisher)(nil)
@@ -112,10 +110,10 @@ func validateURI(uri string) error {
 // All messages are encoded first: if one cannot be, nothing is sent. The errors of this package tell what
 // went wrong; [Classify] knows them all. After [Publisher.Close] it returns [postbox.ErrClosed].
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
-	if err := p.begin(); err != nil {
-		return err
+	if err := p.calls.Begin(); err != nil {
+		return fmt.Errorf("RabbitMQ publisher: %w", err)
 	}
-	defer p.inFlight.Done()
+	defer p.calls.End()
 	if len(messages) == 0 {
 		return nil
 	}
@@ -129,26 +127,12 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 // the connection. It may be called any number of times, and concurrently; each call returns when the
 // connection is closed. It always returns nil.
 func (p *Publisher) Close() error {
-	p.closing.Do(func() {
-		p.mu.Lock()
-		p.closed = true
-		p.mu.Unlock()
-		p.inFlight.Wait()
+	return p.calls.Close(func() error {
 		if p.link != nil {
 			p.link.close()
 		}
+		return nil
 	})
-	return nil
-}
-
-func (p *Publisher) begin() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return fmt.Errorf("RabbitMQ publisher: %w", postbox.ErrClosed)
-	}
-	p.inFlight.Add(1)
-	return nil
 }
 
 func (p *Publisher) publish(topic string, messages []*message.Message) error {

@@ -3,7 +3,6 @@ package kafkabroker
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/IBM/sarama"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 )
 
 // Publisher publishes to Kafka what watermill-kafka's publisher would, with its configuration and marshalers,
@@ -33,12 +32,7 @@ type Publisher struct {
 	producer  sarama.SyncProducer
 	logger    watermill.LoggerAdapter
 
-	closing  sync.Once
-	closeErr error
-
-	mu       sync.Mutex // guards closed
-	closed   bool
-	inFlight sync.WaitGroup // calls of Publish; grows only while not closed
+	calls lifecycle.Calls // of Publish
 }
 
 var _ message.Publisher = (*Publisher)(nil)
@@ -97,10 +91,10 @@ func validate(config kafka.PublisherConfig) error {
 // what [Classify] says of them all. It sends no further wave when the context of a message in it has ended, and
 // like watermill-kafka it does not end the wait for one. After [Publisher.Close] it returns [postbox.ErrClosed].
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
-	if err := p.begin(); err != nil {
-		return err
+	if err := p.calls.Begin(); err != nil {
+		return fmt.Errorf("Kafka publisher: %w", err)
 	}
-	defer p.inFlight.Done()
+	defer p.calls.End()
 	if err := p.publish(topic, messages); err != nil {
 		return fmt.Errorf("publish to topic %q: %w", topic, err)
 	}
@@ -110,26 +104,12 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 // Close waits for the calls of Publish in flight, each as long as the producer goes on trying, and closes the
 // connections. It may be called any number of times, and concurrently; each call returns when they are closed.
 func (p *Publisher) Close() error {
-	p.closing.Do(func() {
-		p.mu.Lock()
-		p.closed = true
-		p.mu.Unlock()
-		p.inFlight.Wait() // sarama panics when it is given a message after its end
+	return p.calls.Close(func() error { // sarama panics when it is given a message after its end
 		if err := p.producer.Close(); err != nil {
-			p.closeErr = fmt.Errorf("close Kafka publisher: %w", err)
+			return fmt.Errorf("close Kafka publisher: %w", err)
 		}
+		return nil
 	})
-	return p.closeErr
-}
-
-func (p *Publisher) begin() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return fmt.Errorf("Kafka publisher: %w", postbox.ErrClosed)
-	}
-	p.inFlight.Add(1)
-	return nil
 }
 
 func (p *Publisher) publish(topic string, messages []*message.Message) error {

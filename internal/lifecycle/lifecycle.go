@@ -1,4 +1,5 @@
-// Package lifecycle lets a Watermill router start and stop what is no handler of messages: a forwarder, a batch.
+// Package lifecycle lets a Watermill router start and stop what is no handler of messages, a forwarder or a batch, and a
+// publisher end with its calls.
 package lifecycle
 
 import (

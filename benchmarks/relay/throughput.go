@@ -9,12 +9,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// Settings of the tuned contenders, each its best.
+// Settings of the tuned contenders, each its best; the page of the floor and of the stand-in is given.
 const (
-	tunedPage    = 1000 // ours, the floor's, and the stand-in's
+	tunedPage    = 2000
 	tunedBatch   = 250
-	tunedWorkers = 4
+	tunedWorkers = 2
 	tunedLanes   = 1 // enough for one process
+	peerPage     = 1000
 	stockPage    = 5000
 )
 
@@ -37,8 +38,8 @@ func Throughput() measure.Scenario {
 			{Name: "watermill", Run: into(func(n int, to *sink) measure.Run { return stock(n, to, 0) })},
 			{Name: "ours-tuned", Run: into(func(n int, to *sink) measure.Run { return ours(n, to, tuned) })},
 			{Name: "watermill-5000", Run: into(func(n int, to *sink) measure.Run { return stock(n, to, stockPage) })},
-			{Name: "oagudo-stand-in", Run: into(func(n int, to *sink) measure.Run { return standIn(n, to, tunedPage) })},
-			{Name: "by-hand", Run: into(func(n int, to *sink) measure.Run { return floor(n, to, tunedPage) })},
+			{Name: "oagudo-stand-in", Run: into(func(n int, to *sink) measure.Run { return standIn(n, to, peerPage) })},
+			{Name: "by-hand", Run: into(func(n int, to *sink) measure.Run { return floor(n, to, peerPage) })},
 		},
 		Targets: []measure.Target{
 			{Name: "relay-default", Ours: "ours", Other: "watermill", AtLeast: 15},

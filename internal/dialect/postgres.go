@@ -84,7 +84,7 @@ SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)`
 	//
 	// A clock in a sub-select is read once, and so bounds the scan of its index; read for each row it would only
 	// filter. One index descent a lane; the planner may not turn it into a scan of the whole table.
-	fetch := `
+	fetch := stuck + `
 SELECT f.* FROM unnest(?::smallint[], ?::bigint[]) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT ` + fetchColumns + `
@@ -150,10 +150,20 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	return s.finish(fill, dollars)
 }
 
-// calm asks once whether any message of the spool is waiting for another attempt, and of each message what it stands
-// behind only then: nearly always there is none, and the question would look into an index for each
-// message.
-const calm = `(NOT EXISTS (SELECT 1 FROM {messages} w WHERE w.spool = ? AND w.state = 2) OR ` + unblocked + `)`
+// stuckRows are compared with each message one by one.
+const stuckRows = 16
+
+// stuck are messages with a key that wait for another attempt, as far as there are not more of them. They are read once, and
+// answer for nearly every message what it stands behind without a look into an index: mostly there is none, and
+// where much stands behind one, few are stuck.
+var stuck = fmt.Sprintf(`
+WITH stuck AS MATERIALIZED (
+	SELECT key_hash, id FROM {messages} WHERE spool = ? AND state = 2 AND key_hash IS NOT NULL LIMIT %d)`, stuckRows)
+
+// calm is unblocked, with the help of stuck.
+var calm = fmt.Sprintf(`CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))
+	THEN m.id < (SELECT MAX(id) FROM stuck) AND %[1]s
+	ELSE (SELECT COUNT(*) FROM stuck) < %[2]d OR %[1]s END`, unblocked, stuckRows)
 
 // anyLane lets a search for an id use the primary key, whose last column it is.
 var anyLane = fmt.Sprintf(`
@@ -173,14 +183,11 @@ func (p postgres) fetch(f FetchParams) Query {
 		lanes[i], afters[i] = int64(c.Lane), c.After
 	}
 	known, excluded := append(pq.Int64Array{}, f.Known...), append(pq.StringArray{}, f.Excluded...)
-	args := []any{lanes, afters, f.Inline, f.Inline, f.Spool, known, excluded}
-	if !f.Unordered {
-		args = append(args, f.Spool) // of calm
-	}
-	args = append(args, f.PerLane,
+	return Query{Text: p.fetchTexts[f.variant()], Args: []any{
+		f.Spool, lanes, afters, f.Inline, f.Inline, f.Spool, known, excluded, f.PerLane,
 		f.Inline, f.Inline, f.Spool, lanes, known, excluded, f.Due,
-		f.Spool, f.Spool, f.Spool, f.Mark)
-	return Query{Text: p.fetchTexts[f.variant()], Args: args}
+		f.Spool, f.Spool, f.Spool, f.Mark,
+	}}
 }
 
 func (p postgres) remove(spool int64, refs []Ref) Query {

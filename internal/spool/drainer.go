@@ -259,6 +259,11 @@ func (d *Drainer) look(ctx context.Context) error {
 	if everything {
 		lanes = d.lanes.numbers()
 	}
+	if d.horizon.blank() {
+		if err := d.orient(ctx); err != nil {
+			return err
+		}
+	}
 	started := time.Now()
 	sweep := everything && d.lanes.sweepDue(started)
 	params := d.params(lanes, sweep)
@@ -278,6 +283,19 @@ func (d *Drainer) look(ctx context.Context) error {
 	d.takeIn(params, found)
 	d.plan(everything, len(found.messages) > 0)
 	d.readyOnce.Do(func() { close(d.ready) })
+	return nil
+}
+
+// orient sets a mark before the first read. That read then knows how much of what it passes over is final, so the next one
+// does not pass over it again: it may be all that waits behind a message that is tried again.
+func (d *Drainer) orient(ctx context.Context) error {
+	params := d.params(nil, false)
+	params.Mark = true
+	found, err := d.fetch(ctx, params)
+	if err != nil {
+		return err
+	}
+	d.takeIn(params, found)
 	return nil
 }
 

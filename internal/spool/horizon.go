@@ -30,8 +30,11 @@ type horizon struct {
 // read before.
 const (
 	markInterval = 20 * time.Millisecond
-	markMessages = 250
+	markMessages = 500
 )
+
+// blank says that there was no mark yet.
+func (h *horizon) blank() bool { return h.markAt.IsZero() }
 
 // wantsMark says whether the next read shall set a mark: not while nothing new comes.
 func (h *horizon) wantsMark(now time.Time) bool {

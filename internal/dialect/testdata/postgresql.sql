@@ -391,18 +391,23 @@ ORDER BY r.n)
 SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)
 
 -- Fetch, two lanes
-SELECT f.* FROM unnest($1::smallint[], $2::bigint[]) AS c(lane, after)
+WITH stuck AS MATERIALIZED (
+	SELECT key_hash, id FROM postbox_messages WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL LIMIT 16)
+SELECT f.* FROM unnest($2::smallint[], $3::bigint[]) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $3::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.payload END AS payload
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM postbox_messages m
-	WHERE m.spool = $5 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
-	  AND m.id NOT IN (SELECT unnest($6::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($7::text[]))
-	  AND (NOT EXISTS (SELECT 1 FROM postbox_messages w WHERE w.spool = $8 AND w.state = 2) OR (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)))
+	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
+	  AND m.id NOT IN (SELECT unnest($7::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($8::text[]))
+	  AND CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))
+	THEN m.id < (SELECT MAX(id) FROM stuck) AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	ELSE (SELECT COUNT(*) FROM stuck) < 16 OR (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
 	ORDER BY m.id LIMIT $9) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -423,36 +428,38 @@ SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SEL
 FROM (VALUES (1)) AS always LEFT JOIN postbox_messages_id_seq a ON $20::boolean
 
 -- Fetch, one lane, unordered, paused keys
-SELECT f.* FROM unnest($1::smallint[], $2::bigint[]) AS c(lane, after)
+WITH stuck AS MATERIALIZED (
+	SELECT key_hash, id FROM postbox_messages WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL LIMIT 16)
+SELECT f.* FROM unnest($2::smallint[], $3::bigint[]) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $3::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.payload END AS payload
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM postbox_messages m
-	WHERE m.spool = $5 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
-	  AND m.id NOT IN (SELECT unnest($6::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($7::text[]))
+	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
+	  AND m.id NOT IN (SELECT unnest($7::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($8::text[]))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
-	ORDER BY m.id LIMIT $8) f
+	ORDER BY m.id LIMIT $9) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $9::bigint THEN m.metadata END AS metadata,
-	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.payload END AS payload
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
 	FROM postbox_messages m
-	WHERE m.spool = $11 AND m.state > 0 AND m.available_at <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($12::smallint[])
-	  AND m.id NOT IN (SELECT unnest($13::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($14::text[]))
+	WHERE m.spool = $12 AND m.state > 0 AND m.available_at <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
+	  AND m.id NOT IN (SELECT unnest($14::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($15::text[]))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
-	ORDER BY m.available_at, m.id LIMIT $15)
+	ORDER BY m.available_at, m.id LIMIT $16)
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $16 AND (l.holder IS NULL OR l.expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.last_value IS NOT NULL THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $17 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
-       (SELECT v.version FROM postbox_spools v WHERE v.id = $18), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
-FROM (VALUES (1)) AS always LEFT JOIN postbox_messages_id_seq a ON $19::boolean
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))::smallint,
+       CASE WHEN a.last_value IS NOT NULL THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
+       (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
+FROM (VALUES (1)) AS always LEFT JOIN postbox_messages_id_seq a ON $20::boolean
 
 -- Remove, one message
 DELETE FROM postbox_messages m

@@ -42,7 +42,7 @@ const (
 	ground = 4 << 20
 )
 
-// bound is the live heap that the configuration allows, whatever the backlog. Two pages are in memory, with payloads that
+// bound is the live heap that the configuration allows, whatever the backlog. Three pages are in memory at most, with payloads that
 // are small enough to be read along; others only while they are handled. What is being written is the writers' own, but
 // for one commit's worth of deliveries.
 func (s scenario) bound() int64 {
@@ -51,7 +51,7 @@ func (s scenario) bound() int64 {
 		inline = 0
 	}
 	batch := min(max(s.batch, 1)*s.payload, max(spool.MaxBatchBytes, s.payload))
-	read := 2*s.page*(inline+perMessage) + s.workers*batch*readCopies
+	read := 3*s.page*(inline+perMessage) + s.workers*batch*readCopies
 	written := s.writers * s.perTx * (s.payload + perMessage)
 	inCommit := min(s.writers*s.perTx*s.payload, spool.MaxIngestBytes)
 	if s.payload > spool.MaxIngestBytes {

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,8 +50,9 @@ func FuzzRow_arrays(f *testing.F) {
 		f.Add(text, []byte(text))
 	}
 	f.Fuzz(func(t *testing.T, topic string, payload []byte) {
-		args := messageArrays([]Row{{Topic: topic, Payload: payload}, {Topic: "second", Payload: []byte("second")}})
-		texts, ok := args[5].(string)
+		args := pack(nil, []Row{{Topic: topic, Payload: payload}, {Topic: "second", Payload: []byte("second")}})
+		require.Equal(t, append(slices.Clone(payload), "second"...), args[0], "the bytes are as they are")
+		texts, ok := args[len(args)-1].(string)
 		require.True(t, ok)
 		require.Equal(t, []string{topic, "second"}, readArray(t, texts))
 	})

@@ -5,6 +5,9 @@ import (
 	"strings"
 )
 
+// mysql reads each lane in a part of its own: MariaDB has no LATERAL.
+type mysql struct{ repeated }
+
 // newMySQL returns the statements for MySQL 8 and MariaDB 10.6 and later.
 func newMySQL(names Names) *Statements {
 	s := common(MySQL, names)
@@ -54,7 +57,7 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 
 	const numbers = `SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j`
 	const words = `SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j`
-	s.lists = newRepeated(repeated{
+	s.lists = mysql{newRepeated(repeated{
 		insertHead: `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 VALUES `,
@@ -91,7 +94,7 @@ STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s
 WHERE m.spool = ? AND m.lane = s.lane`,
 		releaseText: `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + numbers + `)`,
-	}, mysqlFill(names))
+	}, mysqlFill(names))}
 	return s.finish(mysqlFill(names), unchanged)
 }
 
@@ -102,4 +105,15 @@ func mysqlFill(names Names) *strings.Replacer {
 		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
 		"{after ?}", afterParts, "{for update}", "FOR UPDATE", "{any lane}", "",
 	)
+}
+
+func (m mysql) fetch(f FetchParams) Query {
+	known, excluded, lanes := list(f.Known), list(f.Excluded), make([]int, len(f.Cursors))
+	args := make([]any, 0, 8*len(f.Cursors)+10)
+	for i, c := range f.Cursors {
+		args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, known, excluded, f.PerLane)
+		lanes[i] = c.Lane
+	}
+	args = append(args, f.Inline, f.Inline, f.Spool, list(lanes), known, excluded, f.Due, f.Spool, f.Spool, f.Spool)
+	return Query{Text: m.fetchText(len(f.Cursors), f.variant()), Args: args}
 }

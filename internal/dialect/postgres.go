@@ -9,7 +9,7 @@ import (
 
 // postgres fills in what PostgreSQL says in its own way.
 type postgres struct {
-	appendText, appendOneText, ingestText            string
+	appendText, appendReadyText, ingestText            string
 	removeText, removeOneText, keepText, releaseText string
 	fetchTexts                                       [4]string // by FetchParams.variant
 }
@@ -60,16 +60,12 @@ DELETE FROM {history} WHERE id IN (
 	s.Notify = `SELECT pg_notify(?, ?)`
 	s.MaxAppend = 1000 // no limit of PostgreSQL's: beyond it a statement gains nothing and takes memory
 
-	insert := insertRows(`unnest(` + rowTypes + `)
-     WITH ORDINALITY AS r(` + rowColumns + `, n)`)
+	insert := insertRows(`(` + packedRows + `) AS r`)
 
 	// ingest claims in the order of the keys: of two transactions that claim the same ones, one then waits for the other
 	// and never each for the other. It locks the claims that it makes, and waits for those of open transactions.
 	ingest := `
-WITH r AS MATERIALIZED (
-	SELECT claim_key, ` + rowColumns + `, n
-	FROM unnest(?::bytea[], ` + rowTypes + `)
-	     WITH ORDINALITY AS r(claim_key, ` + rowColumns + `, n)),
+WITH r AS MATERIALIZED (` + packedRows + `),
 c AS (
 	INSERT INTO {claims} (claim_key, claimed_at)
 	SELECT claim_key, {now} FROM r ORDER BY claim_key
@@ -132,14 +128,14 @@ ON CONFLICT DO NOTHING`
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane = ANY(?::smallint[])`
 
 	fill := names.replacer(
-		"{now}", "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+		"{now}", "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
 		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane,
 	)
 	text := func(sql string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(sql)))) }
 	lists := postgres{
-		appendText: text(insert), appendOneText: text(insertRow), ingestText: text(ingest),
+		appendText: text(insert), appendReadyText: text(insertReady), ingestText: text(ingest),
 		removeText: text(remove), removeOneText: text(removeOne), keepText: text(keep), releaseText: text(release),
 	}
 	for variant, turn := range turns {
@@ -171,10 +167,10 @@ var anyLane = fmt.Sprintf(`
   AND m.lane = ANY(ARRAY(SELECT generate_series(0, %d)::smallint))`, MaxLanes-1)
 
 func (p postgres) append(spool int64, rows []Row) Query {
-	if len(rows) == 1 {
-		return Query{Text: p.appendOneText, Args: append([]any{spool}, messageValues(rows[0])...)}
+	if len(rows) == 1 && rows[0].State == StateReady {
+		return Query{Text: p.appendReadyText, Args: readyValues(spool, rows[0])}
 	}
-	return Query{Text: p.appendText, Args: append([]any{spool}, messageArrays(rows)...)}
+	return Query{Text: p.appendText, Args: append([]any{spool}, pack(nil, rows)...)}
 }
 
 func (p postgres) fetch(f FetchParams) Query {

@@ -6,11 +6,21 @@ import (
 	"github.com/lib/pq"
 )
 
-// rowTypes and rowColumns are how PostgreSQL takes many a Row, as one array for each of its fields: see messageArrays.
-const (
-	rowTypes   = `?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::text[], ?::bytea[], ?::bytea[], ?::bytea[], ?::bytea[]`
-	rowColumns = `lane, state, key_hash, due, delay, topic, message_id, ordering_key, payload, metadata`
-)
+// packedRows is how PostgreSQL takes many a Row, and the claim of each where there are claims: the bytes of all of them in one
+// piece, and in arrays of numbers where each row's begin and how long its parts are. As an array of bytes each of them
+// would be written and read in an array's text form, which took a third of an insert's time.
+const packedRows = `
+SELECT n, lane, state, key_hash, due, delay, topic,
+       substring(bytes, at, claim_size) AS claim_key,
+       substring(bytes, at + claim_size, id_size) AS message_id,
+       CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
+       substring(bytes, at + claim_size + id_size + key_size, payload_size) AS payload,
+       substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
+FROM (SELECT ?::bytea AS bytes) AS b,
+     unnest(?::integer[], ?::integer[], ?::integer[], ?::integer[], ?::integer[], ?::integer[],
+            ?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::text[])
+     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
+                          lane, state, key_hash, due, delay, topic, n)`
 
 // insertRows appends the messages r in the order of r.n, to the spool of its first argument.
 //
@@ -26,41 +36,54 @@ WHERE pg_current_xact_id() IS NOT NULL
 ORDER BY r.n`
 }
 
-// insertRow appends one message, which most of them are: by itself it is less work for the server than as ten arrays
-// of one. It has an id before it has a number, as above.
-const insertRow = `
+// insertReady appends one message that may be handled at once, which most of them are: by itself it is less work for the
+// server than packed. It has an id before it has a number, as above.
+const insertReady = `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT ?::integer, ?::smallint, ?::smallint, ?::bigint, CASE WHEN ?::bigint > 0 THEN ?::bigint ELSE {now} + ?::bigint END, {now},
-       ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea
+SELECT ?::integer, ?::smallint, 0, ?::bigint, {now}, {now}, ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea
 WHERE pg_current_xact_id() IS NOT NULL`
 
-// messageValues returns the arguments for insertRow, but for the spool.
-func messageValues(r Row) []any {
+// readyValues returns the arguments for insertReady.
+func readyValues(spool int64, r Row) []any {
 	var hash, key any
 	if r.KeyHash != nil {
 		hash, key = *r.KeyHash, r.Key
 	}
-	return []any{r.Lane, r.State, hash, r.Due, r.Due, r.Delay, r.Topic, r.MessageID, key, r.Payload, r.Metadata}
+	return []any{spool, r.Lane, hash, r.Topic, r.MessageID, key, r.Payload, r.Metadata}
 }
 
 func (p postgres) ingest(spool int64, claims [][]byte, rows []Row) Ingest {
-	args := append(arrayTexts(pq.ByteaArray(claims)), messageArrays(rows)...)
-	return Ingest{Whole: Query{Text: p.ingestText, Args: append(args, spool)}}
+	return Ingest{Whole: Query{Text: p.ingestText, Args: append(pack(claims, rows), spool)}}
 }
 
-// messageArrays returns the arguments for rowTypes.
-func messageArrays(rows []Row) []any {
-	n := len(rows)
-	lanes, states := make(pq.Int64Array, n), make(pq.Int64Array, n)
-	hashes := make(nullInt64Array, n)
-	dues, delays := make(pq.Int64Array, n), make(pq.Int64Array, n)
-	topics := make(pq.StringArray, n)
-	ids, keys, payloads, metadata := make(pq.ByteaArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
+// pack returns the arguments for packedRows. There are no claims, or one for each row.
+func pack(claims [][]byte, rows []Row) []any {
+	n, size := len(rows), 0
 	for i, r := range rows {
-		lanes[i], states[i], hashes[i], dues[i], delays[i] = int64(r.Lane), int64(r.State), r.KeyHash, r.Due, r.Delay
-		topics[i], ids[i], keys[i], payloads[i], metadata[i] = r.Topic, r.MessageID, r.Key, r.Payload, r.Metadata
+		size += len(r.MessageID) + len(r.Key) + len(r.Payload) + len(r.Metadata)
+		if claims != nil {
+			size += len(claims[i])
+		}
 	}
-	return arrayTexts(lanes, states, hashes, dues, delays, topics, ids, keys, payloads, metadata)
+	bytes := make([]byte, 0, size)
+	at, claimSizes, idSizes, keySizes := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	payloadSizes, metadataSizes := make(pq.Int64Array, n), make(pq.Int64Array, n)
+	lanes, states, hashes := make(pq.Int64Array, n), make(pq.Int64Array, n), make(nullInt64Array, n)
+	dues, delays, topics := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.StringArray, n)
+	for i, r := range rows {
+		at[i] = int64(len(bytes)) + 1
+		put := func(part []byte) int64 {
+			bytes = append(bytes, part...)
+			return int64(len(part))
+		}
+		if claims != nil {
+			claimSizes[i] = put(claims[i])
+		}
+		idSizes[i], keySizes[i], payloadSizes[i], metadataSizes[i] = put(r.MessageID), put(r.Key), put(r.Payload), put(r.Metadata)
+		lanes[i], states[i], hashes[i], dues[i], delays[i], topics[i] = int64(r.Lane), int64(r.State), r.KeyHash, r.Due, r.Delay, r.Topic
+	}
+	return append([]any{bytes}, arrayTexts(at, claimSizes, idSizes, keySizes, payloadSizes, metadataSizes,
+		lanes, states, hashes, dues, delays, topics)...)
 }
 
 // arrayTexts writes arrays in PostgreSQL's text form. The driver would do that too, but pgx takes only a string as it
@@ -70,7 +93,7 @@ func arrayTexts(arrays ...driver.Valuer) []any {
 	for i, array := range arrays {
 		text, err := array.Value()
 		if err != nil {
-			panic("dialect: an array of numbers or bytes has no text: " + err.Error()) // cannot happen for these types
+			panic("dialect: an array of numbers or words has no text: " + err.Error()) // cannot happen for these types
 		}
 		texts[i] = text
 	}

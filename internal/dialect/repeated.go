@@ -7,17 +7,17 @@ import (
 )
 
 // repeated builds the list statements of the databases without array arguments, MySQL and SQLite: lists of
-// numbers and words travel as one JSON argument, what has its own limit or its own bytes is repeated.
+// numbers and words travel as one JSON argument, what has its own bytes is repeated.
 type repeated struct {
 	insertHead, insertRow string
-	ready, due, meta      string // the three parts of a fetch, ready once for each lane
+	ready, due, meta      string // the three parts of a fetch
 	turns                 [4]string
 	claimHead, claimRow   string
 	claimedHead           string
 	removeText            string
 	keepText              string
 	releaseText           string
-	fetches               *sync.Map // number of lanes and variant → text
+	fetches               *sync.Map // how often ready, and variant → text
 }
 
 // newRepeated fills in the names.
@@ -48,23 +48,13 @@ func (r repeated) append(spool int64, rows []Row) Query {
 	}
 }
 
-func (r repeated) fetch(f FetchParams) Query {
-	known, excluded, lanes := list(f.Known), list(f.Excluded), make([]int, len(f.Cursors))
-	args := make([]any, 0, 8*len(f.Cursors)+10)
-	for i, c := range f.Cursors {
-		args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, known, excluded, f.PerLane)
-		lanes[i] = c.Lane
-	}
-	args = append(args, f.Inline, f.Inline, f.Spool, list(lanes), known, excluded, f.Due, f.Spool, f.Spool, f.Spool)
-	return Query{Text: r.fetchText(len(f.Cursors), f.variant()), Args: args}
-}
-
-func (r repeated) fetchText(lanes, variant int) string {
-	key := [2]int{lanes, variant}
+// fetchText is a fetch with its first part so many times.
+func (r repeated) fetchText(ready, variant int) string {
+	key := [2]int{ready, variant}
 	if text, ok := r.fetches.Load(key); ok {
 		return text.(string)
 	}
-	text := strings.Repeat(r.ready+"\nUNION ALL\n", lanes) + r.due + "\nUNION ALL\n" + r.meta
+	text := strings.Repeat(r.ready+"\nUNION ALL\n", ready) + r.due + "\nUNION ALL\n" + r.meta
 	text = strings.ReplaceAll(text, "{turn}", r.turns[variant])
 	r.fetches.Store(key, text)
 	return text

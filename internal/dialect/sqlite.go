@@ -2,6 +2,9 @@ package dialect
 
 import "strings"
 
+// sqlite reads all lanes in one part: the driver binds each argument by a search among all.
+type sqlite struct{ repeated }
+
 // newSQLite returns the statements for SQLite 3.42 and later.
 func newSQLite(names Names) *Statements {
 	s := common(SQLite, names)
@@ -47,18 +50,20 @@ DELETE FROM {history} WHERE id IN (
 	// LIMIT ? + 0: SQLite plans a statement again whenever the argument of a bare LIMIT ? changes hands, which took more
 	// time than running it.
 	const items = `SELECT value FROM json_each(?)`
-	s.lists = newRepeated(repeated{
+	s.lists = sqlite{newRepeated(repeated{
 		insertHead: `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 VALUES `,
 		insertRow: `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?)`,
 		ready: `
-SELECT * FROM (SELECT ` + fetchColumns + `
-FROM {messages} m
-WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-  AND m.id NOT IN (` + items + `) AND m.topic NOT IN (` + items + `)
-  AND {turn}
-ORDER BY m.id LIMIT ? + 0)`,
+SELECT ` + fetchColumns + `
+FROM json_each(?) c
+CROSS JOIN {messages} m ON m.id IN (
+	SELECT m.id FROM {messages} m
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
+	  AND m.id NOT IN (` + items + `) AND m.topic NOT IN (` + items + `)
+	  AND {turn}
+	ORDER BY m.id LIMIT ? + 0)`,
 		due: `
 SELECT * FROM (SELECT ` + fetchColumns + `
 FROM {messages} m
@@ -83,7 +88,7 @@ CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token
 WHERE m.spool = ? AND m.lane = s.value ->> 0`,
 		releaseText: `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + items + `)`,
-	}, sqliteFill(names))
+	}, sqliteFill(names))}
 	return s.finish(sqliteFill(names), unchanged)
 }
 
@@ -94,4 +99,17 @@ func sqliteFill(names Names) *strings.Replacer {
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
 		"{after ?}", afterRow, " {for update}", "", "{any lane}", "",
 	)
+}
+
+func (s sqlite) fetch(f FetchParams) Query {
+	known, excluded := list(f.Known), list(f.Excluded)
+	lanes, cursors := make([]int, len(f.Cursors)), make([][2]int64, len(f.Cursors))
+	for i, c := range f.Cursors {
+		lanes[i], cursors[i] = c.Lane, [2]int64{int64(c.Lane), c.After}
+	}
+	return Query{Text: s.fetchText(1, f.variant()), Args: []any{
+		f.Inline, f.Inline, list(cursors), f.Spool, known, excluded, f.PerLane,
+		f.Inline, f.Inline, f.Spool, list(lanes), known, excluded, f.Due,
+		f.Spool, f.Spool, f.Spool,
+	}}
 }

@@ -41,6 +41,7 @@ type Drainer struct {
 	renewAt    time.Time
 	pollAt     time.Time
 	pause      time.Duration // between two looks that find nothing
+	rested     time.Time     // when those who ring are obeyed again
 	members    int
 	free       int
 	away       bool // the database is
@@ -111,7 +112,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-d.scheduler.changed:
 		case <-rings:
-			d.pollAt, d.pause = time.Time{}, d.config.PollMin
+			d.rung()
 		case <-d.rescan:
 			d.pollAt = time.Time{}
 		}
@@ -281,7 +282,7 @@ func (d *Drainer) look(ctx context.Context) error {
 		d.lanes.swept(time.Now(), time.Since(started))
 	}
 	d.takeIn(params, found)
-	d.plan(everything, len(found.messages) > 0)
+	d.plan(everything, len(found.messages) > 0, started)
 	d.readyOnce.Do(func() { close(d.ready) })
 	return nil
 }
@@ -305,6 +306,7 @@ func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
 	if d.config.Gather == nil || room <= 0 || time.Now().Before(d.pollAt) {
 		return nil
 	}
+	started := time.Now()
 	params := d.params(d.lanes.numbers(), false)
 	params.Due = room
 	found, err := d.fetch(ctx, params)
@@ -312,7 +314,7 @@ func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
 		return err
 	}
 	d.takeIn(params, found)
-	d.plan(true, len(found.messages) > 0)
+	d.plan(true, len(found.messages) > 0, started)
 	return nil
 }
 
@@ -398,18 +400,4 @@ func (d *Drainer) prepareToLoad(m *Message, now time.Time) {
 		m.doomed = fmt.Errorf("%w, %d times", errCrashed, m.Starts)
 	}
 	d.lanes.load(m)
-}
-
-// plan chooses the time of the next look at all lanes: soon after one that found something, later and later
-// after those that did not.
-func (d *Drainer) plan(everything, something bool) {
-	switch {
-	case something:
-		d.pause = d.config.PollMin
-	case everything:
-		d.pause = min(2*d.pause, d.config.PollMax)
-	}
-	if everything {
-		d.pollAt = time.Now().Add(d.pause)
-	}
 }

@@ -21,24 +21,24 @@ SELECT $1, lane FROM generate_series(0, $2::integer - 1) AS lane
 ON CONFLICT DO NOTHING
 
 -- Join
-INSERT INTO postbox_members (spool, holder, in_flight, expires_at) VALUES ($1, $2, $3, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $4)
+INSERT INTO postbox_members (spool, holder, in_flight, expires_at) VALUES ($1, $2, $3, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $4)
 ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at
 
 -- Leave
 DELETE FROM postbox_members WHERE spool = $1 AND holder = $2
 
 -- DropMembers
-DELETE FROM postbox_members WHERE spool = $1 AND expires_at < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 3600000000
+DELETE FROM postbox_members WHERE spool = $1 AND expires_at < (date_part('epoch', clock_timestamp()) * 1000000)::bigint - 3600000000
 
 -- Renew
-UPDATE postbox_lanes SET expires_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $1 WHERE spool = $2 AND holder = $3
+UPDATE postbox_lanes SET expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $1 WHERE spool = $2 AND holder = $3
 
 -- Acquire
 UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   holder = $1, token = token + 1, expires_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $2
+                   holder = $1, token = token + 1, expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $2
 WHERE (spool, lane) IN (
 	SELECT spool, lane FROM postbox_lanes
-	WHERE spool = $3 AND (holder IS NULL OR expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+	WHERE spool = $3 AND (holder IS NULL OR expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
 	ORDER BY lane LIMIT $4 FOR UPDATE SKIP LOCKED)
 
 -- Held
@@ -57,7 +57,7 @@ WHERE s.id = $1
 SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4
 
 -- Retry
-UPDATE postbox_messages SET state = 2, available_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $1, attempts = attempts + 1, starts = starts - $2
+UPDATE postbox_messages SET state = 2, available_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $1, attempts = attempts + 1, starts = starts - $2
 WHERE spool = $3 AND state = $4 AND lane = $5 AND id = $6 AND attempts = $7
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $8)
 
@@ -73,13 +73,13 @@ WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5 AND starts = $6
 INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
 SELECT 0, $1::bytea, $2::text, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
-       m.payload, m.metadata, m.created_at, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, m.attempts + 1
+       m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
 FROM postbox_messages m
 WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = $7)
 
 -- InsertFailure
-INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, $3, $4)
+INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, $4)
 
 -- LastAttempt
 SELECT attempt FROM postbox_failures WHERE subject = $1 ORDER BY id DESC LIMIT 1
@@ -92,11 +92,11 @@ ORDER BY id
 -- InsertDeadLetter
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error)
-VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, $10, $11)
+VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $10, $11)
 
 -- BuryRow
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error)
-VALUES (0, $1, $2, '', $3, $4, $5, $6, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, $7)
+VALUES (0, $1, $2, '', $3, $4, $5, $6, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $7)
 
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
@@ -128,17 +128,17 @@ SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters
 DELETE FROM postbox_dead_letters WHERE id = $1 AND resolved_at IS NULL
 
 -- Resolve
-UPDATE postbox_dead_letters SET resolved_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, resolution = $1 WHERE id = $2 AND resolved_at IS NULL
+UPDATE postbox_dead_letters SET resolved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint, resolution = $1 WHERE id = $2 AND resolved_at IS NULL
 
 -- DeleteDeadLetter
 DELETE FROM postbox_dead_letters WHERE id = $1
 
 -- CountMessages
 SELECT m.topic, COUNT(*),
-       SUM(CASE WHEN m.state = 0 OR m.available_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.state = 0 OR m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
-       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - MIN(m.created_at), 0, 0
+       (date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(m.created_at), 0, 0
 FROM postbox_messages m
 WHERE m.spool = (SELECT id FROM postbox_spools WHERE name = $1)
 GROUP BY m.topic
@@ -152,13 +152,13 @@ GROUP BY d.topic
 
 -- InFlight
 SELECT in_flight FROM postbox_members
-WHERE spool = (SELECT id FROM postbox_spools WHERE name = $1) AND expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+WHERE spool = (SELECT id FROM postbox_spools WHERE name = $1) AND expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- Claim
-INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
+INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ($1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
 
 -- LockClaim
-INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ($1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
 ON CONFLICT (claim_key) DO UPDATE SET claimed_at = 0
 
 -- RemoveClaim
@@ -168,17 +168,17 @@ DELETE FROM postbox_claims WHERE claim_key = $1
 WITH p AS (SELECT claim_key, claimed_at FROM postbox_claims WHERE claim_key > $1 ORDER BY claim_key LIMIT $2)
 SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),
        COUNT(*),
-       COALESCE(SUM(CASE WHEN claimed_at < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $3 THEN 1 ELSE 0 END), 0)
+       COALESCE(SUM(CASE WHEN claimed_at < (date_part('epoch', clock_timestamp()) * 1000000)::bigint - $3 THEN 1 ELSE 0 END), 0)
 FROM p
 
 -- PurgeClaims
-DELETE FROM postbox_claims WHERE claim_key > $1 AND claim_key <= $2 AND claimed_at < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $3
+DELETE FROM postbox_claims WHERE claim_key > $1 AND claim_key <= $2 AND claimed_at < (date_part('epoch', clock_timestamp()) * 1000000)::bigint - $3
 
 -- AddChore
 INSERT INTO postbox_chores (name) VALUES ($1) ON CONFLICT DO NOTHING
 
 -- TakeChore
-UPDATE postbox_chores SET holder = $1, expires_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $2 WHERE name = $3 AND (holder = $4 OR expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+UPDATE postbox_chores SET holder = $1, expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $2 WHERE name = $3 AND (holder = $4 OR expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
 
 -- ChoreCursor
 SELECT progress FROM postbox_chores WHERE name = $1
@@ -188,19 +188,19 @@ UPDATE postbox_chores SET progress = $1 WHERE name = $2 AND holder = $3
 
 -- PurgeDeadLetters
 DELETE FROM postbox_dead_letters WHERE id IN (
-	SELECT id FROM postbox_dead_letters WHERE spool = $1 AND died_at < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) - $2::bigint ORDER BY died_at LIMIT $3)
+	SELECT id FROM postbox_dead_letters WHERE spool = $1 AND died_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $2::bigint ORDER BY died_at LIMIT $3)
 
 -- PurgeOthers
 DELETE FROM postbox_dead_letters WHERE id IN (
-	SELECT id FROM postbox_dead_letters WHERE spool IS NULL AND died_at < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) - $1::bigint ORDER BY died_at LIMIT $2)
+	SELECT id FROM postbox_dead_letters WHERE spool IS NULL AND died_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $1::bigint ORDER BY died_at LIMIT $2)
 
 -- PurgeFailures
 DELETE FROM postbox_failures WHERE id IN (
-	SELECT id FROM postbox_failures WHERE failed_at < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) - $1::bigint ORDER BY failed_at LIMIT $2)
+	SELECT id FROM postbox_failures WHERE failed_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $1::bigint ORDER BY failed_at LIMIT $2)
 
 -- PurgeHistory
 DELETE FROM postbox_history WHERE id IN (
-	SELECT id FROM postbox_history WHERE spool = $1 AND done_at < (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) - $2::bigint ORDER BY done_at LIMIT $3)
+	SELECT id FROM postbox_history WHERE spool = $1 AND done_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $2::bigint ORDER BY done_at LIMIT $3)
 
 -- NextOfLetters
 SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
@@ -221,14 +221,14 @@ SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
 FROM postbox_spools s
 
 -- LiveMembers
-SELECT spool, in_flight FROM postbox_members WHERE expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+SELECT spool, in_flight FROM postbox_members WHERE expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- CountSpools
 SELECT m.spool, COUNT(*),
-       SUM(CASE WHEN m.state = 0 OR m.available_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.state = 0 OR m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
-       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - MIN(m.created_at), 0, 0
+       (date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(m.created_at), 0, 0
 FROM postbox_messages m
 GROUP BY m.spool
 UNION ALL
@@ -253,7 +253,7 @@ WHERE s.id = $1
 UPDATE postbox_spools SET version = version + 1 WHERE id = $1
 
 -- PauseSpool
-UPDATE postbox_spools SET paused_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint WHERE id = $1 AND paused_at IS NULL
+UPDATE postbox_spools SET paused_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE id = $1 AND paused_at IS NULL
 
 -- ResumeSpool
 UPDATE postbox_spools SET paused_at = NULL WHERE id = $1 AND paused_at IS NOT NULL
@@ -262,7 +262,7 @@ UPDATE postbox_spools SET paused_at = NULL WHERE id = $1 AND paused_at IS NOT NU
 UPDATE postbox_spools SET settings = $1 WHERE id = $2 AND settings <> $3
 
 -- PauseKey
-INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at) VALUES ($1, $2, $3, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
+INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at) VALUES ($1, $2, $3, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
 
 -- ResumeKey
 DELETE FROM postbox_pauses WHERE spool = $1 AND key_hash = $2
@@ -314,7 +314,7 @@ ORDER BY h.done_at DESC, h.id DESC
 LIMIT $13
 
 -- LockMessage
-SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
+SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
@@ -324,14 +324,14 @@ WHERE m.spool = $1 AND m.id = $2
 UPDATE postbox_messages SET
 	attempts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE attempts END,
 	starts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE starts END,
-	available_at = CASE WHEN $1::bigint > 0 THEN $2::bigint WHEN available_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint ELSE available_at END
+	available_at = CASE WHEN $1::bigint > 0 THEN $2::bigint WHEN available_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN (date_part('epoch', clock_timestamp()) * 1000000)::bigint ELSE available_at END
 WHERE spool = $3 AND state = $4 AND lane = $5 AND id = $6
 
 -- BuryWaiting
 INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
 SELECT 0, $1::bytea, $2::text, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
-       m.payload, m.metadata, m.created_at, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, m.attempts
+       m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts
 FROM postbox_messages m
 WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6
 
@@ -358,32 +358,49 @@ SELECT pg_notify($1, $2)
 
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $1::integer, $2::smallint, $3::smallint, $4::bigint, CASE WHEN $5::bigint > 0 THEN $6::bigint ELSE (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $7::bigint END, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-       $8::text, $9::bytea, $10::bytea, $11::bytea, $12::bytea
+SELECT $1::integer, $2::smallint, 0, $3::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $4::text, $5::bytea, $6::bytea, $7::bytea, $8::bytea
 WHERE pg_current_xact_id() IS NOT NULL
 
 -- Append, two rows
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $1::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + r.delay END, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+SELECT $1::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
-FROM unnest($2::smallint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[])
-     WITH ORDINALITY AS r(lane, state, key_hash, due, delay, topic, message_id, ordering_key, payload, metadata, n)
+FROM (
+SELECT n, lane, state, key_hash, due, delay, topic,
+       substring(bytes, at, claim_size) AS claim_key,
+       substring(bytes, at + claim_size, id_size) AS message_id,
+       CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
+       substring(bytes, at + claim_size + id_size + key_size, payload_size) AS payload,
+       substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
+FROM (SELECT $2::bytea AS bytes) AS b,
+     unnest($3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[], $8::integer[],
+            $9::smallint[], $10::smallint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::text[])
+     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
+                          lane, state, key_hash, due, delay, topic, n)) AS r
 WHERE pg_current_xact_id() IS NOT NULL
 ORDER BY r.n
 
 -- Ingest, two rows, whole
 WITH r AS MATERIALIZED (
-	SELECT claim_key, lane, state, key_hash, due, delay, topic, message_id, ordering_key, payload, metadata, n
-	FROM unnest($1::bytea[], $2::smallint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[])
-	     WITH ORDINALITY AS r(claim_key, lane, state, key_hash, due, delay, topic, message_id, ordering_key, payload, metadata, n)),
+SELECT n, lane, state, key_hash, due, delay, topic,
+       substring(bytes, at, claim_size) AS claim_key,
+       substring(bytes, at + claim_size, id_size) AS message_id,
+       CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
+       substring(bytes, at + claim_size + id_size + key_size, payload_size) AS payload,
+       substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
+FROM (SELECT $1::bytea AS bytes) AS b,
+     unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
+            $8::smallint[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[])
+     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
+                          lane, state, key_hash, due, delay, topic, n)),
 c AS (
 	INSERT INTO postbox_claims (claim_key, claimed_at)
-	SELECT claim_key, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM r ORDER BY claim_key
+	SELECT claim_key, (date_part('epoch', clock_timestamp()) * 1000000)::bigint FROM r ORDER BY claim_key
 	ON CONFLICT DO NOTHING
 	RETURNING claim_key),
 m AS (
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $12::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + r.delay END, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+SELECT $14::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
 FROM r JOIN c ON c.claim_key = r.claim_key
 WHERE pg_current_xact_id() IS NOT NULL
@@ -415,16 +432,16 @@ UNION ALL (
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
 	FROM postbox_messages m
-	WHERE m.spool = $12 AND m.state > 0 AND m.available_at <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
+	WHERE m.spool = $12 AND m.state > 0 AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
 	  AND m.id NOT IN (SELECT unnest($14::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest($15::text[]))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 	ORDER BY m.available_at, m.id LIMIT $16)
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.last_value IS NOT NULL THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
-       (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
+       CASE WHEN a.last_value IS NOT NULL THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
 FROM (VALUES (1)) AS always LEFT JOIN postbox_messages_id_seq a ON $20::boolean
 
 -- Fetch, one lane, unordered, paused keys
@@ -449,16 +466,16 @@ UNION ALL (
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
 	FROM postbox_messages m
-	WHERE m.spool = $12 AND m.state > 0 AND m.available_at <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
+	WHERE m.spool = $12 AND m.state > 0 AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
 	  AND m.id NOT IN (SELECT unnest($14::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest($15::text[]))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 	ORDER BY m.available_at, m.id LIMIT $16)
 UNION ALL
-SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.last_value IS NOT NULL THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::integer,
-       (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
+       CASE WHEN a.last_value IS NOT NULL THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
 FROM (VALUES (1)) AS always LEFT JOIN postbox_messages_id_seq a ON $20::boolean
 
 -- Remove, one message
@@ -475,7 +492,7 @@ WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
 
 -- Keep
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
-SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, m.attempts + 1
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
 FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l, postbox_messages m
 WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token

@@ -1,0 +1,33 @@
+package spool
+
+import "time"
+
+// restShare bounds the looks at all lanes, where there is always a reason for the next one, to a quarter of the time: on a busy
+// database, and above all on one with a single connection, each takes time from those who write, and finds
+// the more the rarer it is.
+const restShare = 3
+
+// plan chooses the time of the next look at all lanes: soon after one that found something, later and later
+// after those that did not.
+func (d *Drainer) plan(everything, something bool, started time.Time) {
+	switch {
+	case something:
+		d.pause = d.config.PollMin
+	case everything:
+		d.pause = min(2*d.pause, d.config.PollMax)
+	}
+	if !everything {
+		return
+	}
+	now := time.Now()
+	rest := min(restShare*now.Sub(started), d.config.PollMax)
+	d.rested, d.pollAt = now.Add(rest), now.Add(max(rest, d.pause))
+}
+
+// rung makes the next look come at once, or as soon as the drainer has rested from the last one.
+func (d *Drainer) rung() {
+	d.pause = d.config.PollMin
+	if d.rested.Before(d.pollAt) {
+		d.pollAt = d.rested
+	}
+}

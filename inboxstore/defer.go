@@ -21,7 +21,8 @@ import (
 //
 // Deliveries that come while a commit of the same queue is under way wait for its end, and then share one: the more
 // come at a time, the less each costs. One that is alone is committed at once. That is one statement on PostgreSQL,
-// and a transaction of two elsewhere.
+// and a transaction of two elsewhere. From 28 that wait, a second commit begins beside the first on another connection, but
+// not on SQLite; it takes no message of a key that the first has, so those of a key are stored in the order in which they came.
 //
 // An error concerns this message, or the database as a whole; a message that the database refuses does no harm to
 // those that came with it. When ctx ends, Defer returns at once. Then, and after every other error, the message may

@@ -18,10 +18,11 @@ const ingestTimeout = 30 * time.Second
 
 // ingest is where the messages of one queue come in. Whoever comes while a commit is under way waits in line, and the
 // next commit takes all of them: as in the group commit of a database, there is no timer, and who is alone does not
-// wait. There is one commit at a time, so it needs one connection. Each queue has a line of its own, since a statement
-// appends to one spool, and a queue where something holds up a commit does not hold up the others.
+// wait. When many wait, a second commit begins beside the first, so that the server works while the disk does; it leaves
+// alone the keys that are in the first, whose messages keep the order in which they came. Each queue has a line of its own,
+// since a statement appends to one spool, and a queue where something holds up a commit does not hold up the others.
 //
-// The commits are made by a goroutine that ends with the line, not by the deliveries in turn: any of them can leave
+// The commits are made by goroutines that end with the line, not by the deliveries in turn: any of them can leave
 // when its context ends.
 type ingest struct {
 	inbox     *Store
@@ -29,11 +30,19 @@ type ingest struct {
 	announcer *spool.Announcer
 
 	mu         sync.Mutex
-	line       []*entrant // not yet in a commit
-	committing bool
+	line       []*entrant     // not yet in a commit
+	keys       map[int64]bool // those in a commit, by their hash
+	committing int            // commits
 	closed     bool
 	committer  sync.WaitGroup
 }
+
+// maxCommits is how many commits of a queue run at a time. More were not faster.
+const maxCommits = 2
+
+// secondCommit is how many must wait before a second commit begins. With less the two are small, and the
+// server's work for a message grows by more than the wait for the disk shrinks.
+const secondCommit = 28
 
 // entrant is a message in line.
 type entrant struct {
@@ -51,7 +60,7 @@ func newIngest(inbox *Store, queue *spool.Spool) *ingest {
 	if inbox.config.DisableNotify {
 		notifyThrough = nil
 	}
-	return &ingest{inbox: inbox, spool: queue, announcer: spool.NewAnnouncer(queue, notifyThrough, inbox.logger)}
+	return &ingest{inbox: inbox, spool: queue, keys: map[int64]bool{}, announcer: spool.NewAnnouncer(queue, notifyThrough, inbox.logger)}
 }
 
 // store returns when the message has been committed, or ctx ends.
@@ -65,6 +74,9 @@ func (in *ingest) store(ctx context.Context, arrival spool.Arrival) (fresh bool,
 	}
 	select {
 	case outcome := <-e.stored:
+		if outcome.fresh && in.inbox.cache != nil {
+			in.inbox.cache.Add(string(e.Claim), struct{}{})
+		}
 		return outcome.fresh, outcome.err
 	case <-ctx.Done():
 		in.leave(e)
@@ -79,8 +91,8 @@ func (in *ingest) enter(e *entrant) bool {
 		return false
 	}
 	in.line = append(in.line, e)
-	if !in.committing {
-		in.committing = true
+	if in.committing == 0 || in.committing < in.most() && len(in.line) >= secondCommit {
+		in.committing++
 		in.committer.Go(in.run)
 	}
 	return true
@@ -101,9 +113,17 @@ func (in *ingest) close() {
 	in.announcer.Close()
 }
 
-// run commits until nobody is in line.
+// most is maxCommits, but where writers take turns.
+func (in *ingest) most() int {
+	if in.inbox.statements.Kind == dialect.SQLite {
+		return 1
+	}
+	return maxCommits
+}
+
+// run commits until nobody is in line, or too few for a second commit.
 func (in *ingest) run() {
-	for batch := in.next(); len(batch) > 0; batch = in.next() {
+	for batch := in.next(nil); len(batch) > 0; batch = in.next(batch) {
 		in.commitInTime(batch)
 	}
 }
@@ -114,21 +134,45 @@ func (in *ingest) commitInTime(batch []*entrant) {
 	in.commit(ctx, batch)
 }
 
-// next takes from the line what fits into one commit.
-func (in *ingest) next() []*entrant {
+// next ends a commit, and takes from the line what fits into another one.
+func (in *ingest) next(done []*entrant) (batch []*entrant) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	n, size := 0, 0
-	for n < len(in.line) && n < in.inbox.statements.MaxAppend {
-		size += in.line[n].Size()
-		if n > 0 && size > spool.MaxIngestBytes {
+	for _, e := range done {
+		if key := e.KeyHash(); key != nil {
+			delete(in.keys, *key)
+		}
+	}
+	if in.committing == 1 || len(in.line) >= secondCommit {
+		batch = in.takeFromLine()
+	}
+	if len(batch) == 0 {
+		in.committing--
+	}
+	return batch
+}
+
+func (in *ingest) takeFromLine() (batch []*entrant) {
+	var left []*entrant
+	size := 0
+	for i, e := range in.line {
+		if key := e.KeyHash(); key != nil && in.keys[*key] {
+			left = append(left, e)
+			continue
+		}
+		size += e.Size()
+		if len(batch) == in.inbox.statements.MaxAppend || len(batch) > 0 && size > spool.MaxIngestBytes {
+			left = append(left, in.line[i:]...)
 			break
 		}
-		n++
+		batch = append(batch, e)
 	}
-	batch := slices.Clone(in.line[:n])
-	in.line = slices.Delete(in.line, 0, n)
-	in.committing = n > 0
+	for _, e := range batch {
+		if key := e.KeyHash(); key != nil {
+			in.keys[*key] = true
+		}
+	}
+	in.line = left
 	return batch
 }
 
@@ -141,7 +185,7 @@ func (in *ingest) commit(ctx context.Context, batch []*entrant) {
 		if len(known) < len(arrivals) {
 			in.announcer.Announce()
 		}
-		in.committed(batch, known)
+		in.committer.Go(func() { committed(batch, known) }) // beside the next commit, which waits for the database
 	case len(batch) == 1 || in.concernsAll(ctx, err):
 		for _, e := range batch {
 			e.stored <- outcome{err: err}
@@ -166,14 +210,12 @@ func distinct(batch []*entrant) []spool.Arrival {
 	return arrivals
 }
 
-// committed tells all entrants of a commit what became of their messages.
-func (in *ingest) committed(batch []*entrant, known map[string]bool) {
+// committed tells all entrants of a commit what became of their messages: each of those that were not known is new to the
+// first of its copies.
+func committed(batch []*entrant, known map[string]bool) {
 	for _, e := range batch {
 		fresh := !known[string(e.Claim)]
-		known[string(e.Claim)] = true // to its copies
-		if fresh && in.inbox.cache != nil {
-			in.inbox.cache.Add(string(e.Claim), struct{}{})
-		}
+		known[string(e.Claim)] = true
 		e.stored <- outcome{fresh: fresh}
 	}
 }

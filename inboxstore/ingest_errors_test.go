@@ -38,7 +38,7 @@ func TestIngest_F16_what_the_database_refuses_fails_alone(t *testing.T) {
 		database.Migrate(t)
 		refuse(t, database, "payload of 013")
 		c, release := gather(t, database)
-		ids := numbered(40)
+		ids := numbered(20)
 		c.lineUp(ids...)
 		release(true)
 		var stored []string
@@ -51,7 +51,7 @@ func TestIngest_F16_what_the_database_refuses_fails_alone(t *testing.T) {
 			}
 		}
 		require.Equal(t, append([]string{"blocker"}, stored...), c.stored(), "in the order of their arrival")
-		require.LessOrEqual(t, c.appends.all.Load(), int64(13), "it takes two commits for each halving of 40")
+		require.LessOrEqual(t, c.appends.all.Load(), int64(11), "it takes two commits for each halving of 20")
 
 		_, err := deferred(t.Context(), c.store, "013")
 		require.Error(t, err, "its claim was rolled back with it: it is no duplicate")

@@ -152,7 +152,7 @@ func TestIngest_deliveries_at_a_time_share_a_commit_in_the_order_of_their_arriva
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c, release := gather(t, database.Migrate(t))
-		ids := numbered(100)
+		ids := numbered(20)
 		c.lineUp(ids...)
 		release(false)
 		for _, id := range append(ids, "blocker") {
@@ -165,6 +165,60 @@ func TestIngest_deliveries_at_a_time_share_a_commit_in_the_order_of_their_arriva
 		if database.Dialect == postbox.PostgreSQL {
 			require.Zero(t, c.appends.inTx.Load(), "claims and messages are one statement, which commits by itself")
 		}
+	})
+}
+
+// A commit that cannot end holds up its own messages, and those of their keys.
+func TestIngest_G3_many_who_wait_get_a_second_commit_but_for_the_keys_of_the_first(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c, release := gather(t, database.Migrate(t))
+		if database.Dialect == postbox.SQLite { // writers take turns, so a second commit would only be a smaller one
+			ids := numbered(2 * inboxstore.SecondCommit)
+			c.lineUp(ids...)
+			release(false)
+			for _, id := range ids {
+				require.Equal(t, result{fresh: true}, c.result(id), id)
+			}
+			return
+		}
+		deliver := func(id string, key string) {
+			stored := make(chan result, 1)
+			c.results[id] = stored
+			msg := message.NewMessage(id, nil)
+			msg.Metadata.Set(postbox.OrderingKey, key)
+			go func() {
+				fresh, err := c.store.Defer(t.Context(), "q", deferKey(id), msg)
+				stored <- result{fresh, err}
+			}()
+		}
+		// The second commit waits for somebody else, too, and then there is no third.
+		second := c.hold(database.Open(t), "second blocker")
+		deliver("second blocker", "customer")
+		c.inLine(1)
+		ids := numbered(inboxstore.SecondCommit - 1)
+		for _, id := range ids {
+			c.join(t.Context(), id)
+		}
+		c.inLine(0)
+		deliver("behind", "customer")
+		c.inLine(1)
+		more := numbered(3 * inboxstore.SecondCommit)[:2*inboxstore.SecondCommit]
+		for _, id := range more {
+			c.join(t.Context(), id)
+		}
+		c.inLine(1 + len(more))
+
+		release(false)
+		for _, id := range append(more, "blocker") {
+			require.Equal(t, result{fresh: true}, c.result(id), id)
+		}
+		c.inLine(1) // behind the one of its key
+		second(false)
+		for _, id := range append(ids, "second blocker", "behind") {
+			require.Equal(t, result{fresh: true}, c.result(id), id)
+		}
+		require.Equal(t, "behind", c.stored()[len(c.stored())-1])
 	})
 }
 
@@ -226,7 +280,7 @@ func TestIngest_G8_a_commit_is_bounded_in_rows_and_bytes(t *testing.T) {
 func TestIngest_F6_duplicates_among_the_deliveries_of_a_commit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		ids := numbered(40)
+		ids := numbered(12)
 		var theirs []string
 		for i := 0; i < len(ids); i += 3 {
 			theirs = append(theirs, ids[i])

@@ -44,10 +44,9 @@ const scopeBytes = 16
 // bytes returns the stored form: 16 bytes for consumer and topic, one for the form of the id, and the id, which
 // is 16 bytes when it is a UUID or a ULID. Ids that are ordered by time stay so, which keeps the index small.
 func (k Key) bytes() []byte {
-	scope := sha256.New()
-	_ = binary.Write(scope, binary.BigEndian, uint64(len(k.Consumer))) // a hash takes everything
-	_, _ = scope.Write([]byte(k.Consumer + k.Topic))
-	key := scope.Sum(nil)[:scopeBytes:scopeBytes]
+	scope := binary.BigEndian.AppendUint64(nil, uint64(len(k.Consumer)))
+	hash := sha256.Sum256(append(append(scope, k.Consumer...), k.Topic...))
+	key := append(make([]byte, 0, scopeBytes+1+len(uuid.Nil)), hash[:scopeBytes]...) // and room for most ids
 
 	if id, err := uuid.Parse(k.MessageID); err == nil && id.String() == k.MessageID {
 		return append(append(key, formUUID), id[:]...)

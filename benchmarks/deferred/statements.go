@@ -17,5 +17,6 @@ CREATE TABLE queue (
 	metadata   bytea NOT NULL,
 	payload    bytea NOT NULL
 )`
-	insertQueue = `INSERT INTO queue (message_id, metadata, payload) VALUES ($1, $2, $3)`
+	insertQueue     = `INSERT INTO queue (message_id, metadata, payload) VALUES ($1, $2, $3)`
+	insertQueueRows = `INSERT INTO queue (message_id, metadata, payload) SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[])`
 )

@@ -9,7 +9,7 @@ import (
 
 // postgres fills in what PostgreSQL says in its own way.
 type postgres struct {
-	appendText, appendReadyText, ingestText            string
+	appendText, appendReadyText, ingestText          string
 	removeText, removeOneText, keepText, releaseText string
 	fetchTexts                                       [4]string // by FetchParams.variant
 }

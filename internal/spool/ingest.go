@@ -29,6 +29,9 @@ func (s *Spool) Arrival(claim []byte, draft Draft) (Arrival, error) {
 // Size returns the bytes that count for [MaxIngestBytes].
 func (a Arrival) Size() int { return len(a.row.Payload) + len(a.row.Metadata) }
 
+// KeyHash returns the hash of the ordering key, nil without one.
+func (a Arrival) KeyHash() *int64 { return a.row.KeyHash }
+
 // Ingest stores messages, at most MaxAppend of them with a claim each that no other one has, and claims them, all in
 // one commit: when it returns, that is over. It returns the claims that were there before, whose messages it left
 // out. A conflict with another transaction runs it again.

@@ -37,6 +37,7 @@ func Pipeline() measure.Scenario {
 		Contenders: []measure.Contender{
 			{Name: "ours", Run: inFile(ours)},
 			{Name: "by-hand", Run: inFile(byHand)},
+			{Name: "batched-by-hand", Run: inFile(batchedByHand)}, // what the target could be at most
 		},
 		Targets: []measure.Target{{Name: "sqlite", Ours: "ours", Other: "by-hand", AtLeast: 2}},
 	}
@@ -227,17 +228,19 @@ func pageByHand(ctx context.Context, db *sql.DB, after int64) (ids []int64, page
 }
 
 func handleByHand(ctx context.Context, db *sql.DB, msg *message.Message) error {
-	return inTx(ctx, db, func(tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, claim, "accounts", msg.UUID)
-		if err != nil {
-			return err
-		}
-		if n, err := result.RowsAffected(); err != nil || n == 0 {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, updateAccount)
+	return inTx(ctx, db, func(tx *sql.Tx) error { return claimAndUpdate(ctx, tx, msg) })
+}
+
+func claimAndUpdate(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
+	result, err := tx.ExecContext(ctx, claim, "accounts", msg.UUID)
+	if err != nil {
 		return err
-	})
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, updateAccount)
+	return err
 }
 
 func inTx(ctx context.Context, db *sql.DB, fn func(tx *sql.Tx) error) error {

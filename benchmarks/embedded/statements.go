@@ -13,6 +13,7 @@ const (
 	insertOutbox = `INSERT INTO outbox (topic, message_id, metadata, payload) VALUES (?, ?, ?, ?)`
 	readOutbox   = `SELECT id, message_id, metadata, payload FROM outbox WHERE id > ? ORDER BY id LIMIT 500`
 	deleteOutbox = `DELETE FROM outbox WHERE id = ?`
+	deletePage   = `DELETE FROM outbox WHERE id <= ?`
 
 	createProcessed = `CREATE TABLE processed (consumer TEXT, message_id TEXT, PRIMARY KEY (consumer, message_id)) WITHOUT ROWID`
 	claim           = `INSERT INTO processed (consumer, message_id) VALUES (?, ?) ON CONFLICT DO NOTHING`

@@ -1,0 +1,80 @@
+package embedded
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+)
+
+// batchedPause lets messages come together between two looks of the relay.
+const batchedPause = 5 * time.Millisecond
+
+// batchedByHand commits each order with its message as byHand does, and then whatever is there together: the deletion of a
+// page, and the claims and effects of the deliveries. Nothing is stored between broker and handler, so it shows what a
+// pipeline can gain by sharing commits.
+func batchedByHand(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
+	for _, statement := range []string{createOutbox, createProcessed} {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	list := all(stage)
+	if err := stage.Start(ctx); err != nil {
+		return err
+	}
+	through := newBroker()
+	together := load.NewGroup(microBatch, func(batch []*message.Message) error { return handleTogether(ctx, db, batch) })
+	consuming, stop := context.WithCancel(ctx)
+	defer stop()
+	wait := through.consume(consuming, consumers, together.Do)
+	relayed := make(chan error, 1)
+	go func() { relayed <- relayPages(ctx, db, through, len(list)) }()
+	err := errors.Join(produceByHand(ctx, db, list), <-relayed)
+	stop() // what was taken is handled
+	err = errors.Join(err, wait(), stage.Stop(len(list)))
+	together.Close()
+	return err
+}
+
+func relayPages(ctx context.Context, db *sql.DB, to *broker, n int) error {
+	after := int64(0)
+	for n > 0 {
+		ids, page, err := pageByHand(ctx, db, after)
+		if err != nil {
+			return err
+		}
+		if len(page) > 0 {
+			if err := to.Publish(load.Topic, page...); err != nil {
+				return err
+			}
+			after = ids[len(ids)-1]
+			if _, err := db.ExecContext(ctx, deletePage, after); err != nil {
+				return err
+			}
+			n -= len(page)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(batchedPause):
+		}
+	}
+	return nil
+}
+
+func handleTogether(ctx context.Context, db *sql.DB, batch []*message.Message) error {
+	return inTx(ctx, db, func(tx *sql.Tx) error {
+		for _, msg := range batch {
+			if err := claimAndUpdate(ctx, tx, msg); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

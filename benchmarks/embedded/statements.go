@@ -9,7 +9,7 @@ const (
 	insertAccount = `INSERT INTO account (id, balance) VALUES (1, 0)`
 	updateAccount = `UPDATE account SET balance = balance + 1 WHERE id = 1`
 
-	createOutbox = `CREATE TABLE outbox (id INTEGER PRIMARY KEY, topic TEXT NOT NULL, message_id TEXT NOT NULL, metadata BLOB NOT NULL, payload BLOB NOT NULL)`
+	createOutbox = `CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, message_id TEXT NOT NULL, metadata BLOB NOT NULL, payload BLOB NOT NULL)`
 	insertOutbox = `INSERT INTO outbox (topic, message_id, metadata, payload) VALUES (?, ?, ?, ?)`
 	readOutbox   = `SELECT id, message_id, metadata, payload FROM outbox WHERE id > ? ORDER BY id LIMIT 500`
 	deleteOutbox = `DELETE FROM outbox WHERE id = ?`

@@ -18,5 +18,11 @@ CREATE TABLE queue (
 	payload    bytea NOT NULL
 )`
 	insertQueue     = `INSERT INTO queue (message_id, metadata, payload) VALUES ($1, $2, $3)`
-	insertQueueRows = `INSERT INTO queue (message_id, metadata, payload) SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[])`
+	insertQueueOnce = `
+WITH r AS (
+	SELECT message_id, metadata, payload FROM unnest($2::text[], $3::bytea[], $4::bytea[]) AS r(message_id, metadata, payload)),
+c AS (
+	INSERT INTO processed (consumer, message_id) SELECT $1, message_id FROM r ON CONFLICT DO NOTHING RETURNING message_id)
+INSERT INTO queue (message_id, metadata, payload)
+SELECT r.message_id, r.metadata, r.payload FROM r JOIN c ON c.message_id = r.message_id`
 )

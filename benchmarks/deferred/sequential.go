@@ -17,6 +17,9 @@ import (
 // stuck is the key whose oldest message fails, and so holds back the others of the key.
 const stuck = "stuck"
 
+// long is enough messages that the start, when what is stuck is passed over, is a small part of the run.
+func long(stage *measure.Stage) int { return stage.Scale(100_000, 20_000) }
+
 // Sequential handles the messages of 1,000 keys, each key in order, beside a key that is stuck and beside none.
 func Sequential() measure.Scenario {
 	return measure.Scenario{
@@ -35,7 +38,7 @@ func Sequential() measure.Scenario {
 		},
 		Contenders: []measure.Contender{
 			{Name: "one-stuck", InShared: true, Run: func(ctx context.Context, stage *measure.Stage) error {
-				if err := store(ctx, stage.Setup, load.Messages(0, many(stage))); err != nil {
+				if err := store(ctx, stage.Setup, load.Messages(0, long(stage))); err != nil {
 					return err
 				}
 				// What the round before has removed is not to be passed over too: the other contender's database is new.
@@ -45,7 +48,7 @@ func Sequential() measure.Scenario {
 				return inOrder(ctx, stage)
 			}},
 			{Name: "none-stuck", Run: func(ctx context.Context, stage *measure.Stage) error {
-				if err := fillOurs(ctx, stage.Setup, many(stage)); err != nil {
+				if err := fillOurs(ctx, stage.Setup, long(stage)); err != nil {
 					return err
 				}
 				return inOrder(ctx, stage)
@@ -60,7 +63,7 @@ func inOrder(ctx context.Context, stage *measure.Stage) error {
 	config := inboxstore.QueueConfig{
 		Concurrency: concurrent, Head: inboxstore.BlockOnHead, Retry: postbox.RetryProfile{Base: time.Second, Cap: time.Second},
 	}
-	return work(ctx, stage, many(stage), config, func(msg *message.Message) error {
+	return work(ctx, stage, long(stage), config, func(msg *message.Message) error {
 		if msg.Metadata.Get(postbox.OrderingKey) == stuck {
 			return errors.New("this one never succeeds")
 		}

@@ -282,7 +282,7 @@ func (d *Drainer) look(ctx context.Context) error {
 		d.lanes.swept(time.Now(), time.Since(started))
 	}
 	d.takeIn(params, found)
-	d.plan(everything, len(found.messages) > 0, started)
+	d.plan(everything, len(found.messages) > 0, started, time.Now())
 	d.readyOnce.Do(func() { close(d.ready) })
 	return nil
 }
@@ -314,7 +314,7 @@ func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
 		return err
 	}
 	d.takeIn(params, found)
-	d.plan(true, len(found.messages) > 0, started)
+	d.plan(true, len(found.messages) > 0, started, time.Now())
 	return nil
 }
 

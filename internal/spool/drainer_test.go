@@ -125,6 +125,39 @@ func TestDrainer_G3_F11_failing_message_holds_back_its_own_key_only(t *testing.T
 	})
 }
 
+// A read compares messages with a few of those that wait for another attempt, and looks for the others in an index.
+func TestDrainer_G3_what_stands_behind_one_that_waits_is_passed_over_and_nothing_else(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		for _, keys := range []int{3, 50} {
+			b.append(database.DB, drafts(3*keys, func(i int) string { return fmt.Sprint(i % keys) })...)
+			b.append(database.DB, draft("free", "free"), draft("without key", ""))
+			inAnHour := time.Now().Add(time.Hour).UnixMicro()
+			for i := keys; i < 2*keys; i++ { // the second of each key
+				database.Exec(t, "UPDATE postbox_messages SET state = 2, available_at = ? WHERE message_id = ?", inAnHour, fmt.Appendf(nil, "%05d", i))
+			}
+			handler := &recorder{}
+			first := b.start(database.DB, handler, config("one"))
+			b.eventually(func() bool { return len(handler.ids()) == keys+2 }, "the first of each key, and who has none or another")
+			b.eventually(func() bool { return b.pending() == 2*keys }, "they are settled")
+			first.stop(t)
+			for _, id := range handler.ids() {
+				require.True(t, id == "free" || id == "without key" || id < fmt.Sprintf("%05d", keys), id)
+			}
+			database.Exec(t, "UPDATE postbox_messages SET available_at = 0 WHERE state = 2")
+			second := b.start(database.DB, handler, config("two"))
+			b.eventually(func() bool { return b.pending() == 0 }, "all messages are settled")
+			second.stop(t)
+			rest := handler.ids()[keys+2:]
+			for i := range keys {
+				waited, behind := fmt.Sprintf("%05d", keys+i), fmt.Sprintf("%05d", 2*keys+i)
+				require.Less(t, slices.Index(rest, waited), slices.Index(rest, behind))
+			}
+		}
+	})
+}
+
 func TestDrainer_dead_letter_after_the_last_attempt_then_the_key_goes_on(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

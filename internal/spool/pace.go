@@ -2,14 +2,14 @@ package spool
 
 import "time"
 
-// restShare bounds the looks at all lanes, where there is always a reason for the next one, to a quarter of the time: on a busy
-// database, and above all on one with a single connection, each takes time from those who write, and finds
-// the more the rarer it is.
+// restShare is how many times as long as a look at all lanes took a drainer rests from it. So looks take a quarter of the time at
+// most where commits always give a reason for the next one: on a busy database, and above all on one with a single
+// connection, each takes time from those who write, and finds the more the rarer it is.
 const restShare = 3
 
 // plan chooses the time of the next look at all lanes: soon after one that found something, later and later
 // after those that did not.
-func (d *Drainer) plan(everything, something bool, started time.Time) {
+func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 	switch {
 	case something:
 		d.pause = d.config.PollMin
@@ -19,7 +19,6 @@ func (d *Drainer) plan(everything, something bool, started time.Time) {
 	if !everything {
 		return
 	}
-	now := time.Now()
 	rest := min(restShare*now.Sub(started), d.config.PollMax)
 	d.rested, d.pollAt = now.Add(rest), now.Add(max(rest, d.pause))
 }

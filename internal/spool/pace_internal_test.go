@@ -1,0 +1,39 @@
+package spool
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPace_looks_that_are_called_for_take_a_quarter_of_the_time(t *testing.T) {
+	t.Parallel()
+	d := &Drainer{config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}}
+	now := time.Now()
+	end, looks := now.Add(time.Second), 0
+	for now.Before(end) {
+		started := now
+		now = now.Add(10 * time.Millisecond)
+		d.plan(true, true, started, now)
+		d.rung() // by a commit during the look
+		now = d.pollAt
+		looks++
+	}
+	require.Equal(t, 25, looks)
+}
+
+func TestPace_who_has_rested_looks_at_once(t *testing.T) {
+	t.Parallel()
+	d := &Drainer{config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, pause: 400 * time.Millisecond}
+	now := time.Now()
+	d.plan(true, false, now, now.Add(time.Millisecond))
+	require.Equal(t, now.Add(801*time.Millisecond), d.pollAt, "it found nothing")
+	d.rung()
+	require.Equal(t, now.Add(4*time.Millisecond), d.pollAt)
+	require.Equal(t, d.config.PollMin, d.pause)
+
+	d.plan(true, true, now, now.Add(time.Minute)) // the database hardly answers
+	d.rung()
+	require.Equal(t, now.Add(time.Minute+d.config.PollMax), d.pollAt, "that is the most")
+}

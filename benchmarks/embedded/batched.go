@@ -3,7 +3,6 @@ package embedded
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -19,27 +18,9 @@ const batchedPause = 5 * time.Millisecond
 // page, and the claims and effects of the deliveries. Nothing is stored between broker and handler, so it shows what a
 // pipeline can gain by sharing commits.
 func batchedByHand(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
-	for _, statement := range []string{createOutbox, createProcessed} {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return err
-		}
-	}
-	list := all(stage)
-	if err := stage.Start(ctx); err != nil {
-		return err
-	}
-	through := newBroker()
 	together := load.NewGroup(microBatch, func(batch []*message.Message) error { return handleTogether(ctx, db, batch) })
-	consuming, stop := context.WithCancel(ctx)
-	defer stop()
-	wait := through.consume(consuming, consumers, together.Do)
-	relayed := make(chan error, 1)
-	go func() { relayed <- relayPages(ctx, db, through, len(list)) }()
-	err := errors.Join(produceByHand(ctx, db, list), <-relayed)
-	stop() // what was taken is handled
-	err = errors.Join(err, wait(), stage.Stop(len(list)))
-	together.Close()
-	return err
+	defer together.Close()
+	return pipelineByHand(ctx, stage, db, relayPages, together.Do)
 }
 
 func relayPages(ctx context.Context, db *sql.DB, to *broker, n int) error {

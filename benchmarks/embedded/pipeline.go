@@ -147,6 +147,14 @@ func handleOurs(messages <-chan *message.Message, n int) error {
 // byHand commits each step of each message: the order with its message, its deletion after it was sent, and the claim
 // with its effect.
 func byHand(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
+	return pipelineByHand(ctx, stage, db, relayByHand, func(msg *message.Message) error { return handleByHand(ctx, db, msg) })
+}
+
+// pipelineByHand commits each order with its message, and sends the messages through a relay to a handler.
+func pipelineByHand(
+	ctx context.Context, stage *measure.Stage, db *sql.DB,
+	relay func(ctx context.Context, db *sql.DB, to *broker, n int) error, handle func(msg *message.Message) error,
+) error {
 	for _, statement := range []string{createOutbox, createProcessed} {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return err
@@ -159,9 +167,9 @@ func byHand(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
 	through := newBroker()
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
-	wait := through.consume(consuming, consumers, func(msg *message.Message) error { return handleByHand(ctx, db, msg) })
+	wait := through.consume(consuming, consumers, handle)
 	relayed := make(chan error, 1)
-	go func() { relayed <- relayByHand(ctx, db, through, len(list)) }()
+	go func() { relayed <- relay(ctx, db, through, len(list)) }()
 	err := errors.Join(produceByHand(ctx, db, list), <-relayed)
 	stop() // what was taken is handled
 	return errors.Join(err, wait(), stage.Stop(len(list)))

@@ -5,7 +5,47 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
+
+// The first read of a drainer knows what is final, so the second begins behind what the first has passed over.
+func TestHorizon_has_a_mark_before_the_first_read(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t).Migrate(t)
+	names, err := dialect.NewNames("", "")
+	require.NoError(t, err)
+	statements, err := dialect.New(dialect.PostgreSQL, names)
+	require.NoError(t, err)
+	own := New(statements, "outbox", 1)
+	var drafts []Draft
+	for range 50 {
+		drafts = append(drafts, Draft{Topic: "orders", Key: "stuck"})
+	}
+	require.NoError(t, own.Append(t.Context(), database.DB, Run, drafts))
+	database.Exec(t, `UPDATE postbox_messages SET state = 2, available_at = 9000000000000000
+		WHERE id = (SELECT MIN(id) FROM postbox_messages)`)
+	last := database.Count(t, "SELECT MAX(id) FROM postbox_messages")
+
+	d := NewDrainer(database.DB, own, everything{}, Config{
+		Holder: "one", PageSize: 10, BatchSize: 1, Workers: 1,
+		PollMin: time.Millisecond, PollMax: time.Second, Lease: time.Minute, Renew: time.Minute,
+	}, watermill.NopLogger{})
+	defer d.prepared.Close()
+	defer d.workers.Wait()
+	defer d.scheduler.stop()
+	require.NoError(t, d.tryOpen(t.Context()))
+	d.step(t.Context())
+	require.EqualValues(t, last, d.lanes.held[0].hint)
+}
+
+// everything is a handler that leaves out no topic.
+type everything struct{ Handler }
+
+func (everything) Excluded() []string { return nil }
 
 func TestHorizon_moves_when_those_who_ran_have_ended(t *testing.T) {
 	t.Parallel()

@@ -42,16 +42,16 @@ const (
 	ground = 4 << 20
 )
 
-// bound is the live heap that the configuration allows, whatever the backlog. Three pages are in memory at most, with payloads that
-// are small enough to be read along; others only while they are handled. What is being written is the writers' own, but
-// for one commit's worth of deliveries.
+// bound is the live heap that the configuration allows, whatever the backlog. Two pages wait or are handled, with payloads that
+// are small enough to be read along; others only while they are handled. What is being removed beside them, up to a page, is a few
+// messages here, where handlers are slow. What is being written is the writers' own, but for one commit's worth of deliveries.
 func (s scenario) bound() int64 {
 	inline := s.payload
 	if inline > spool.InlineBytes {
 		inline = 0
 	}
 	batch := min(max(s.batch, 1)*s.payload, max(spool.MaxBatchBytes, s.payload))
-	read := 3*s.page*(inline+perMessage) + s.workers*batch*readCopies
+	read := 2*s.page*(inline+perMessage) + s.workers*batch*readCopies
 	written := s.writers * s.perTx * (s.payload + perMessage)
 	inCommit := min(s.writers*s.perTx*s.payload, spool.MaxIngestBytes)
 	if s.payload > spool.MaxIngestBytes {

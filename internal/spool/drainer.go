@@ -42,6 +42,7 @@ type Drainer struct {
 	pollAt     time.Time
 	pause      time.Duration // between two looks that find nothing
 	rested     time.Time     // when those who ring are obeyed again
+	took       time.Duration // the last look at all lanes
 	members    int
 	free       int
 	away       bool // the database is

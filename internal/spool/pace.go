@@ -2,9 +2,10 @@ package spool
 
 import "time"
 
-// restShare is how many times as long as a look at all lanes took a drainer rests from it. So looks take a quarter of the time at
-// most where commits always give a reason for the next one: on a busy database, and above all on one with a single
-// connection, each takes time from those who write, and finds the more the rarer it is.
+// restShare is how many times as long as a look at all lanes took a drainer rests from it. So looks take a quarter of the time
+// where commits always give a reason for the next one: on a busy database, and above all on one with a single connection,
+// each takes time from those who write, and finds the more the rarer it is. One look that took long, such as a sweep, is
+// no reason for a long rest, in which messages would wait: the shorter one of the last two counts.
 const restShare = 3
 
 // plan chooses the time of the next look at all lanes: soon after one that found something, later and later
@@ -19,7 +20,9 @@ func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 	if !everything {
 		return
 	}
-	rest := min(restShare*now.Sub(started), d.config.PollMax)
+	took := now.Sub(started)
+	rest := min(restShare*min(took, d.took), d.config.PollMax)
+	d.took = took
 	d.rested, d.pollAt = now.Add(rest), now.Add(max(rest, d.pause))
 }
 

@@ -9,7 +9,7 @@ import (
 
 func TestPace_looks_that_are_called_for_take_a_quarter_of_the_time(t *testing.T) {
 	t.Parallel()
-	d := &Drainer{config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}}
+	d := &Drainer{config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, took: 10 * time.Millisecond}
 	now := time.Now()
 	end, looks := now.Add(time.Second), 0
 	for now.Before(end) {
@@ -25,7 +25,7 @@ func TestPace_looks_that_are_called_for_take_a_quarter_of_the_time(t *testing.T)
 
 func TestPace_who_has_rested_looks_at_once(t *testing.T) {
 	t.Parallel()
-	d := &Drainer{config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, pause: 400 * time.Millisecond}
+	d := &Drainer{config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, pause: 400 * time.Millisecond, took: time.Minute}
 	now := time.Now()
 	d.plan(true, false, now, now.Add(time.Millisecond))
 	require.Equal(t, now.Add(801*time.Millisecond), d.pollAt, "it found nothing")
@@ -33,7 +33,21 @@ func TestPace_who_has_rested_looks_at_once(t *testing.T) {
 	require.Equal(t, now.Add(4*time.Millisecond), d.pollAt)
 	require.Equal(t, d.config.PollMin, d.pause)
 
-	d.plan(true, true, now, now.Add(time.Minute)) // the database hardly answers
+	for range 2 {
+		d.plan(true, true, now, now.Add(time.Minute)) // the database hardly answers
+	}
 	d.rung()
 	require.Equal(t, now.Add(time.Minute+d.config.PollMax), d.pollAt, "that is the most")
+}
+
+func TestPace_one_slow_look_is_no_reason_for_a_long_rest(t *testing.T) {
+	t.Parallel()
+	d := &Drainer{config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, took: time.Millisecond}
+	now := time.Now()
+	d.plan(true, false, now, now.Add(100*time.Millisecond))
+	d.rung()
+	require.Equal(t, now.Add(103*time.Millisecond), d.pollAt)
+	d.plan(true, false, now, now.Add(time.Millisecond))
+	d.rung()
+	require.Equal(t, now.Add(4*time.Millisecond), d.pollAt)
 }

@@ -20,13 +20,13 @@ const batchedPause = 5 * time.Millisecond
 func batchedByHand(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
 	together := load.NewGroup(microBatch, func(batch []*message.Message) error { return handleTogether(ctx, db, batch) })
 	defer together.Close()
-	return pipelineByHand(ctx, stage, db, relayPages, together.Do)
+	return pipelineByHand(ctx, stage, db, steps{relay: relayPages, handle: together.Do})
 }
 
 func relayPages(ctx context.Context, db *sql.DB, to *broker, n int) error {
 	after := int64(0)
 	for n > 0 {
-		ids, page, err := pageByHand(ctx, db, after)
+		ids, page, err := pageByHand(ctx, db, readOutbox, after)
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,8 @@ func Pipeline() measure.Scenario {
 		Contenders: []measure.Contender{
 			{Name: "ours", Run: inFile(ours)},
 			{Name: "by-hand", Run: inFile(byHand)},
-			{Name: "batched-by-hand", Run: inFile(batchedByHand)}, // what the target could be at most
+			{Name: "batched-by-hand", Run: inFile(batchedByHand)}, // what the target could be without a queue
+			{Name: "queued-by-hand", Run: inFile(queuedByHand)},   // and at most with one
 		},
 		Targets: []measure.Target{{Name: "sqlite", Ours: "ours", Other: "by-hand", AtLeast: 2}},
 	}
@@ -147,14 +148,21 @@ func handleOurs(messages <-chan *message.Message, n int) error {
 // byHand commits each step of each message: the order with its message, its deletion after it was sent, and the claim
 // with its effect.
 func byHand(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
-	return pipelineByHand(ctx, stage, db, relayByHand, func(msg *message.Message) error { return handleByHand(ctx, db, msg) })
+	return pipelineByHand(ctx, stage, db, steps{
+		relay:  relayByHand,
+		handle: func(msg *message.Message) error { return handleByHand(ctx, db, msg) },
+	})
+}
+
+// steps are what pipelines by hand do each in its own way.
+type steps struct {
+	relay  func(ctx context.Context, db *sql.DB, to *broker, n int) error
+	handle func(msg *message.Message) error
+	finish func() error // waits for what handle has only begun, if anything
 }
 
 // pipelineByHand commits each order with its message, and sends the messages through a relay to a handler.
-func pipelineByHand(
-	ctx context.Context, stage *measure.Stage, db *sql.DB,
-	relay func(ctx context.Context, db *sql.DB, to *broker, n int) error, handle func(msg *message.Message) error,
-) error {
+func pipelineByHand(ctx context.Context, stage *measure.Stage, db *sql.DB, steps steps) error {
 	for _, statement := range []string{createOutbox, createProcessed} {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return err
@@ -167,12 +175,16 @@ func pipelineByHand(
 	through := newBroker()
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
-	wait := through.consume(consuming, consumers, handle)
+	wait := through.consume(consuming, consumers, steps.handle)
 	relayed := make(chan error, 1)
-	go func() { relayed <- relay(ctx, db, through, len(list)) }()
+	go func() { relayed <- steps.relay(ctx, db, through, len(list)) }()
 	err := errors.Join(produceByHand(ctx, db, list), <-relayed)
 	stop() // what was taken is handled
-	return errors.Join(err, wait(), stage.Stop(len(list)))
+	err = errors.Join(err, wait())
+	if steps.finish != nil {
+		err = errors.Join(err, steps.finish())
+	}
+	return errors.Join(err, stage.Stop(len(list)))
 }
 
 func produceByHand(ctx context.Context, db *sql.DB, list []*message.Message) error {
@@ -195,7 +207,7 @@ func produceByHand(ctx context.Context, db *sql.DB, list []*message.Message) err
 func relayByHand(ctx context.Context, db *sql.DB, to *broker, n int) error {
 	after := int64(0)
 	for n > 0 {
-		ids, page, err := pageByHand(ctx, db, after)
+		ids, page, err := pageByHand(ctx, db, readOutbox, after)
 		if err != nil {
 			return err
 		}
@@ -213,8 +225,9 @@ func relayByHand(ctx context.Context, db *sql.DB, to *broker, n int) error {
 	return nil
 }
 
-func pageByHand(ctx context.Context, db *sql.DB, after int64) (ids []int64, page []*message.Message, err error) {
-	rows, err := db.QueryContext(ctx, readOutbox, after)
+// pageByHand reads what stands behind an id.
+func pageByHand(ctx context.Context, db *sql.DB, query string, after int64) (ids []int64, page []*message.Message, err error) {
+	rows, err := db.QueryContext(ctx, query, after)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -240,15 +253,21 @@ func handleByHand(ctx context.Context, db *sql.DB, msg *message.Message) error {
 }
 
 func claimAndUpdate(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
-	result, err := tx.ExecContext(ctx, claim, "accounts", msg.UUID)
-	if err != nil {
-		return err
-	}
-	if n, err := result.RowsAffected(); err != nil || n == 0 {
+	fresh, err := claimByHand(ctx, tx, msg)
+	if err != nil || !fresh {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, updateAccount)
 	return err
+}
+
+func claimByHand(ctx context.Context, tx *sql.Tx, msg *message.Message) (fresh bool, err error) {
+	result, err := tx.ExecContext(ctx, claim, "accounts", msg.UUID)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
 }
 
 func inTx(ctx context.Context, db *sql.DB, fn func(tx *sql.Tx) error) error {

@@ -15,6 +15,11 @@ const (
 	deleteOutbox = `DELETE FROM outbox WHERE id = ?`
 	deletePage   = `DELETE FROM outbox WHERE id <= ?`
 
+	createQueue = `CREATE TABLE queue (id INTEGER PRIMARY KEY AUTOINCREMENT, message_id TEXT NOT NULL, metadata BLOB NOT NULL, payload BLOB NOT NULL)`
+	insertQueue = `INSERT INTO queue (message_id, metadata, payload) VALUES (?, ?, ?)`
+	readQueue   = `SELECT id, message_id, metadata, payload FROM queue WHERE id > ? ORDER BY id LIMIT 100`
+	deleteQueue = `DELETE FROM queue WHERE id <= ?`
+
 	createProcessed = `CREATE TABLE processed (consumer TEXT, message_id TEXT, PRIMARY KEY (consumer, message_id)) WITHOUT ROWID`
 	claim           = `INSERT INTO processed (consumer, message_id) VALUES (?, ?) ON CONFLICT DO NOTHING`
 )

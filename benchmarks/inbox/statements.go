@@ -31,6 +31,10 @@ CREATE TABLE outbox (
 	payload    bytea NOT NULL
 )`
 	insertOutbox = `INSERT INTO outbox (topic, message_id, metadata, payload) VALUES ($1, $2, $3, $4)`
+
+	insertOurRow = `
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+VALUES (1, $1, 0, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, $4, $5, $6, $7)`
 )
 
 // create runs what makes the tables of a contender.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"hash/crc32"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
@@ -33,6 +34,7 @@ func Write() measure.Scenario {
 			}},
 			{Name: "watermill-sql", Run: stockWrite},
 			{Name: "by-hand", Run: writeByHand},
+			{Name: "our-row-by-hand", Run: writeOurRow}, // what the target could be at most with that table
 		},
 		Targets: []measure.Target{{Name: "write", Ours: "ours", Other: "by-hand", AtLeast: 0.92}},
 	}
@@ -109,7 +111,29 @@ func stockPublisher(db wmsql.ContextExecutor, initialize bool) (message.Publishe
 }
 
 func writeByHand(ctx context.Context, stage *measure.Stage) error {
-	if err := create(ctx, stage.Setup, createOrders, createOutbox); err != nil {
+	if err := create(ctx, stage.Setup, createOutbox); err != nil {
+		return err
+	}
+	return writeRows(ctx, stage, insertOutbox, func(msg *message.Message, metadata []byte) []any {
+		return []any{load.Topic, msg.UUID, metadata, []byte(msg.Payload)}
+	})
+}
+
+// writeOurRow inserts by hand what ours inserts, into the same table, as if nobody drained it.
+func writeOurRow(ctx context.Context, stage *measure.Stage) error {
+	if err := postbox.Migrate(ctx, stage.Setup, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
+		return err
+	}
+	return writeRows(ctx, stage, insertOurRow, func(msg *message.Message, metadata []byte) []any {
+		key := []byte(msg.Metadata.Get(postbox.OrderingKey))
+		hash := crc32.ChecksumIEEE(key)
+		return []any{hash % forwarder.DefaultLanes, hash, load.Topic, []byte(msg.UUID), key, []byte(msg.Payload), metadata}
+	})
+}
+
+// writeRows inserts an order and a row in each transaction.
+func writeRows(ctx context.Context, stage *measure.Stage, insert string, values func(msg *message.Message, metadata []byte) []any) error {
+	if err := create(ctx, stage.Setup, createOrders); err != nil {
 		return err
 	}
 	order, err := stage.DB.PrepareContext(ctx, insertOrder)
@@ -117,11 +141,11 @@ func writeByHand(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	defer func() { _ = order.Close() }()
-	outbox, err := stage.DB.PrepareContext(ctx, insertOutbox)
+	row, err := stage.DB.PrepareContext(ctx, insert)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = outbox.Close() }()
+	defer func() { _ = row.Close() }()
 	return load.Deliver(ctx, stage, writers, stage.Scale(12_000, 3_000), func(ctx context.Context, msg *message.Message) error {
 		return inTx(ctx, stage.DB, func(tx *sql.Tx) error {
 			if _, err := tx.StmtContext(ctx, order).ExecContext(ctx, 1, 1); err != nil {
@@ -131,7 +155,7 @@ func writeByHand(ctx context.Context, stage *measure.Stage) error {
 			if err != nil {
 				return err
 			}
-			_, err = tx.StmtContext(ctx, outbox).ExecContext(ctx, load.Topic, msg.UUID, metadata, []byte(msg.Payload))
+			_, err = tx.StmtContext(ctx, row).ExecContext(ctx, values(msg, metadata)...)
 			return err
 		})
 	})

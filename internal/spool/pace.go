@@ -1,12 +1,19 @@
 package spool
 
-import "time"
+import (
+	"time"
 
-// restShare is how many times as long as a look at all lanes took a drainer rests from it. So looks take a quarter of the time
-// where commits always give a reason for the next one: on a busy database, and above all on one with a single connection,
-// each takes time from those who write, and finds the more the rarer it is. One look that took long, such as a sweep, is
-// no reason for a long rest, in which messages would wait: the shorter one of the last two counts.
-const restShare = 3
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// How many times as long as a look at all lanes took a drainer rests from it: where commits always give a reason for the
+// next look, these take a quarter of the time, and on a busy database each finds the more the rarer they are. Where there is
+// one writer, on SQLite, a look is time in which nobody writes. One look that took long, such as a sweep, is no reason for a
+// long rest, in which messages would wait: the shorter one of the last two counts.
+const (
+	restShare          = 3
+	restShareOneWriter = 10
+)
 
 // plan chooses the time of the next look at all lanes: soon after one that found something, later and later
 // after those that did not.
@@ -21,9 +28,16 @@ func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 		return
 	}
 	took := now.Sub(started)
-	rest := min(restShare*min(took, d.took), d.config.PollMax)
+	rest := min(d.restShare()*min(took, d.took), d.config.PollMax)
 	d.took = took
 	d.rested, d.pollAt = now.Add(rest), now.Add(max(rest, d.pause))
+}
+
+func (d *Drainer) restShare() time.Duration {
+	if d.spool.statements.Kind == dialect.SQLite {
+		return restShareOneWriter
+	}
+	return restShare
 }
 
 // rung makes the next look come at once, or as soon as the drainer has rested from the last one.

@@ -5,11 +5,21 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
+
+// paced is a drainer whose last look took as long.
+func paced(kind dialect.Kind, took time.Duration) *Drainer {
+	return &Drainer{
+		spool:  &Spool{statements: &dialect.Statements{Kind: kind}},
+		config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, took: took,
+	}
+}
 
 func TestPace_looks_that_are_called_for_take_a_quarter_of_the_time(t *testing.T) {
 	t.Parallel()
-	d := &Drainer{config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, took: 10 * time.Millisecond}
+	d := paced(dialect.PostgreSQL, 10*time.Millisecond)
 	now := time.Now()
 	end, looks := now.Add(time.Second), 0
 	for now.Before(end) {
@@ -25,7 +35,8 @@ func TestPace_looks_that_are_called_for_take_a_quarter_of_the_time(t *testing.T)
 
 func TestPace_who_has_rested_looks_at_once(t *testing.T) {
 	t.Parallel()
-	d := &Drainer{config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, pause: 400 * time.Millisecond, took: time.Minute}
+	d := paced(dialect.PostgreSQL, time.Minute)
+	d.pause = 400 * time.Millisecond
 	now := time.Now()
 	d.plan(true, false, now, now.Add(time.Millisecond))
 	require.Equal(t, now.Add(801*time.Millisecond), d.pollAt, "it found nothing")
@@ -42,7 +53,7 @@ func TestPace_who_has_rested_looks_at_once(t *testing.T) {
 
 func TestPace_one_slow_look_is_no_reason_for_a_long_rest(t *testing.T) {
 	t.Parallel()
-	d := &Drainer{config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, took: time.Millisecond}
+	d := paced(dialect.PostgreSQL, time.Millisecond)
 	now := time.Now()
 	d.plan(true, false, now, now.Add(100*time.Millisecond))
 	d.rung()
@@ -50,4 +61,13 @@ func TestPace_one_slow_look_is_no_reason_for_a_long_rest(t *testing.T) {
 	d.plan(true, false, now, now.Add(time.Millisecond))
 	d.rung()
 	require.Equal(t, now.Add(4*time.Millisecond), d.pollAt)
+}
+
+func TestPace_where_there_is_one_writer_looks_are_rarer(t *testing.T) {
+	t.Parallel()
+	d := paced(dialect.SQLite, time.Millisecond)
+	now := time.Now()
+	d.plan(true, true, now, now.Add(time.Millisecond))
+	d.rung()
+	require.Equal(t, now.Add(11*time.Millisecond), d.pollAt)
 }

@@ -28,12 +28,12 @@ func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 		return
 	}
 	took := now.Sub(started)
-	rest := min(d.restShare()*min(took, d.took), d.config.PollMax)
+	rest := min(time.Duration(d.restShare())*min(took, d.took), d.config.PollMax)
 	d.took = took
 	d.rested, d.pollAt = now.Add(rest), now.Add(max(rest, d.pause))
 }
 
-func (d *Drainer) restShare() time.Duration {
+func (d *Drainer) restShare() int {
 	if d.spool.statements.Kind == dialect.SQLite {
 		return restShareOneWriter
 	}

@@ -12,9 +12,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// ingestGrouped stores deliveries once, and commits them together, by hand. It keeps no order and knows no delays, so it shows
-// what so many deliveries can gain by sharing commits.
-func ingestGrouped(ctx context.Context, stage *measure.Stage) error {
+// ingestGrouped stores deliveries once, and commits them together, by hand, so many commits at a time. It keeps no order and
+// knows no delays, so it shows what so many deliveries can gain by sharing commits.
+func ingestGrouped(commits int) measure.Run {
+	return func(ctx context.Context, stage *measure.Stage) error { return groupByHand(ctx, stage, commits) }
+}
+
+func groupByHand(ctx context.Context, stage *measure.Stage, commits int) error {
 	for _, statement := range []string{createQueue, createProcessed} {
 		if _, err := stage.Setup.ExecContext(ctx, statement); err != nil {
 			return err
@@ -25,7 +29,7 @@ func ingestGrouped(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	defer func() { _ = insert.Close() }()
-	together := load.NewGroup(inFlight, func(batch []*message.Message) error {
+	together := load.NewGroup(inFlight, commits, func(batch []*message.Message) error {
 		var ids pq.StringArray
 		var metadata, payloads pq.ByteaArray
 		for _, msg := range batch {

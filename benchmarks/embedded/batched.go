@@ -18,7 +18,7 @@ const batchedPause = 5 * time.Millisecond
 // page, and the claims and effects of the deliveries. Nothing is stored between broker and handler, so it shows what a
 // pipeline can gain by sharing commits.
 func batchedByHand(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
-	together := load.NewGroup(microBatch, func(batch []*message.Message) error { return handleTogether(ctx, db, batch) })
+	together := load.NewGroup(microBatch, 1, func(batch []*message.Message) error { return handleTogether(ctx, db, batch) })
 	defer together.Close()
 	return pipelineByHand(ctx, stage, db, steps{relay: relayPages, handle: together.Do})
 }

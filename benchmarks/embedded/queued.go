@@ -20,7 +20,7 @@ func queuedByHand(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
 		return err
 	}
 	stored := make(chan struct{}, 1)
-	together := load.NewGroup(microBatch, func(batch []*message.Message) error {
+	together := load.NewGroup(microBatch, 1, func(batch []*message.Message) error {
 		if err := storeTogether(ctx, db, batch); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ const (
 // Settings are what operators lay down for an outbox or a queue, for all processes: they go before what the processes
 // are configured with. A field that is zero leaves it to each process.
 type Settings struct {
-	// PageSize is the number of messages to read at once, up to 10,000; up to twice as many are held in memory. For a
+	// PageSize is the number of messages to read at once, up to 10,000; up to three times as many are held in memory. For a
 	// queue of batches it is at least the size of a batch.
 	PageSize int
 	// Concurrency is the number of handlers, or calls to the broker, at a time in each process, up to 10,000.

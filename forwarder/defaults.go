@@ -15,7 +15,7 @@ const (
 	DefaultOutbox        = "outbox"
 	DefaultLanes         = 32
 	DefaultMaxPayload    = 16 << 20
-	DefaultPageSize      = 1000
+	DefaultPageSize      = 2000
 	DefaultConcurrency   = 64
 	DefaultBatchSize     = 1
 	DefaultPollMin       = 5 * time.Millisecond

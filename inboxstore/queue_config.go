@@ -17,7 +17,7 @@ import (
 const (
 	DefaultConcurrency = 16
 	DefaultMaxAttempts = 15
-	DefaultPageSize    = 1000
+	DefaultPageSize    = 2000
 	DefaultPollMin     = 5 * time.Millisecond
 	DefaultPollMax     = time.Second
 	DefaultLease       = 15 * time.Second

@@ -65,7 +65,7 @@ const (
 	// LeaseRenewals is how often a lease is renewed within its time.
 	LeaseRenewals = 3
 	// InlineBytes is the largest payload that is read together with others, so that a page has a bounded size.
-	InlineBytes = 32 << 10
+	InlineBytes = 16 << 10
 	// pagesInMemory is how many a drainer has at most: one is read, one handled, one removed.
 	pagesInMemory = 3
 )

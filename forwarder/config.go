@@ -30,7 +30,7 @@ type Config struct {
 	// call fails, its messages are published again one by one. Defaults to 1.
 	BatchSize int
 	// PageSize is the number of messages to read at once; up to three times as many are held in memory, each with its
-	// payload when that is small. Defaults to 1000.
+	// payload when that is small. Defaults to 2000.
 	PageSize int
 	// PollMin and PollMax bound the pause between two looks that find nothing; it doubles from one to the
 	// other. Polling is what finds messages for sure, wake-ups are what makes it fast. Default to 5 ms and 1 s.

@@ -79,7 +79,7 @@ type QueueConfig struct {
 	// Concurrency is the number of handlers at a time in this process. Defaults to 16, for batches to 1.
 	Concurrency int
 	// PageSize is the number of messages to read at once; up to three times as many are held in memory, each with its
-	// payload when that is small. Defaults to 1000, for batches to at least their size.
+	// payload when that is small. Defaults to 2000, for batches to at least their size.
 	PageSize int
 	// PollMin and PollMax bound the pause between two looks that find nothing; it doubles from one to the other. Polling
 	// is what finds messages for sure, wake-ups are what makes it fast. Default to 5 ms and 1 s.

@@ -68,7 +68,7 @@ type Source struct {
 	KeyFrom func(topic string, msg *message.Message) string
 
 	// PageSize is the number of rows that one transaction takes over, fewer when they have megabytes. At most
-	// 10000. Defaults to 1000.
+	// 10000. Defaults to 2000.
 	PageSize int
 	// PollMin and PollMax bound the pause between two looks that find nothing; it doubles from one to the other.
 	// Each costs one statement. Default to 5 ms and 1 s.

@@ -23,7 +23,7 @@ func TestSource_defaults(t *testing.T) {
 	source.setDefaults(postbox.PostgreSQL)
 	require.Equal(t, Source{
 		Topic: "events", Table: `"watermill_events"`, OffsetsTable: `"watermill_offsets_events"`, Destination: "events",
-		PageSize: DefaultPageSize, PollMin: 5 * time.Millisecond, PollMax: time.Second,
+		PageSize: 2000, PollMin: 5 * time.Millisecond, PollMax: time.Second,
 	}, source)
 	require.NoError(t, source.Validate(postbox.PostgreSQL))
 

@@ -47,6 +47,7 @@ type Drainer struct {
 	free       int
 	away       bool // the database is
 	full       bool // the memory is: nothing is read until something is settled
+	large      bool // most payloads are: see portion.go
 	stopping   bool
 
 	rescan    chan struct{}
@@ -243,17 +244,18 @@ func (d *Drainer) wait() time.Duration {
 // look fetches when there is room and it is time.
 func (d *Drainer) look(ctx context.Context) error {
 	size, _ := d.scheduler.size()
-	leaving := min(d.removal.underWay, d.config.PageSize)
-	room := (pagesInMemory-1)*d.config.PageSize - (size - leaving)
+	page := d.portion().messages
+	leaving := min(d.removal.underWay, page)
+	room := (pagesInMemory-1)*page - (size - leaving)
 	lanes := d.lanes.hungry()
 	everything := !time.Now().Before(d.pollAt) || len(lanes) == 0
-	d.full = room < (d.config.PageSize+1)/2 // less is not worth a read
+	d.full = room < (page+1)/2 // less is not worth a read
 	if d.control.paused {
 		d.readyOnce.Do(func() { close(d.ready) })
 		return nil
 	}
 	if d.full {
-		return d.lookForRetries(ctx, room+d.config.PageSize)
+		return d.lookForRetries(ctx, room+page)
 	}
 	if everything && time.Now().Before(d.pollAt) {
 		return nil
@@ -269,7 +271,7 @@ func (d *Drainer) look(ctx context.Context) error {
 	started := time.Now()
 	sweep := everything && d.lanes.sweepDue(started)
 	params := d.params(lanes, sweep)
-	limit := min(room, d.config.PageSize) // so that the next page is read while this one is handled
+	limit := min(room, page) // so that the next page is read while this one is handled
 	params.PerLane = max(limit/max(len(lanes), 1), 1)
 	params.Mark = d.horizon.wantsMark(started)
 	if everything {
@@ -322,7 +324,7 @@ func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
 // params is what every read of these lanes asks for, each from its hint on, or in a sweep from its beginning.
 func (d *Drainer) params(lanes []int, sweep bool) dialect.FetchParams {
 	params := dialect.FetchParams{
-		Spool: d.id, Inline: d.config.InlineBytes, Excluded: d.handler.Excluded(),
+		Spool: d.id, Inline: d.portion().inline, Excluded: d.handler.Excluded(),
 		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
 	}
 	d.readAgain(params.Excluded)
@@ -354,6 +356,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
 		return
 	}
 	d.passedOver = params.Excluded
+	d.suit(found.messages)
 	found.leaveEarly(params.PerLane)
 	for _, m := range found.messages {
 		d.prepareToLoad(m, found.now)

@@ -78,7 +78,7 @@ func (m *model) newWorld(rt *rapid.T) *world {
 	w.exec("DELETE FROM effects")
 	page := rapid.IntRange(1, 4).Draw(rt, "page size")
 	w.settings = Config{
-		Process: "model", PageSize: page, InlineBytes: rapid.SampledFrom([]int{1 << 10, 0}).Draw(rt, "inline bytes"),
+		Process: "model", PageSize: page, InlineBytes: rapid.SampledFrom([]int{1 << 10, 0, 4}).Draw(rt, "inline bytes"),
 		Workers: rapid.IntRange(1, 3).Draw(rt, "workers"), BatchSize: rapid.IntRange(1, page).Draw(rt, "batch size"),
 		PollMin: time.Second, PollMax: time.Second, Lease: time.Hour, Renew: time.Hour, Close: time.Second,
 		Retry:     postbox.RetryProfile{Attempts: rapid.SampledFrom([]int{3, 2, 4, 1}).Draw(rt, "attempts"), Base: time.Hour, Cap: time.Hour, Multiplier: 1, Jitter: postbox.NoJitter},

@@ -358,7 +358,7 @@ SELECT pg_notify($1, $2)
 
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $1::integer, $2::smallint, 0, $3::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $4::text, $5::bytea, $6::bytea, $7::bytea, $8::bytea
+SELECT $1::integer, $2::smallint, 0, $3::bigint, (date_part('epoch', statement_timestamp()) * 1000000)::bigint, (date_part('epoch', statement_timestamp()) * 1000000)::bigint, $4::text, $5::bytea, $6::bytea, $7::bytea, $8::bytea
 WHERE pg_current_xact_id() IS NOT NULL
 
 -- Append, two rows

@@ -84,12 +84,10 @@ func failed(err, rollbackErr error) error {
 // outlive returns a context that is cancelled the given time after ctx is, and a function that ends it.
 func outlive(ctx context.Context, by time.Duration) (live context.Context, end func()) {
 	live, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	timer := make(chan *time.Timer, 1)
-	stop := context.AfterFunc(ctx, func() { timer <- time.AfterFunc(by, cancel) })
+	// A timer that runs when live has ended is left to expire: it then cancels what has ended.
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
 	return live, func() {
-		if !stop() {
-			(<-timer).Stop()
-		}
+		stop()
 		cancel()
 	}
 }

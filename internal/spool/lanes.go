@@ -41,19 +41,20 @@ type laneSet struct {
 func newLaneSet() *laneSet { return &laneSet{held: map[int]*lane{}} }
 
 // numbers returns the lanes that are not leaving, in order.
-func (s *laneSet) numbers() []int {
+func (s *laneSet) numbers() []int { return s.staying(func(*lane) bool { return true }) }
+
+// hungry returns those of them that have more than was read. A drainer asks at each step.
+func (s *laneSet) hungry() []int { return s.staying(func(l *lane) bool { return l.hungry }) }
+
+func (s *laneSet) staying(wanted func(l *lane) bool) []int {
 	var numbers []int
 	for number, l := range s.held {
-		if !l.leaving {
+		if !l.leaving && wanted(l) {
 			numbers = append(numbers, number)
 		}
 	}
 	slices.Sort(numbers)
 	return numbers
-}
-
-func (s *laneSet) hungry() []int {
-	return slices.DeleteFunc(s.numbers(), func(n int) bool { return !s.held[n].hungry })
 }
 
 // replace takes over what the database says of the lanes, and returns those that were lost. A lane that was

@@ -79,6 +79,12 @@ type Ref struct {
 	ID    int64
 }
 
+// Started is a message whose start is counted, with the number of those that were counted before.
+type Started struct {
+	Ref
+	Before int
+}
+
 // Cursor says from which id on a lane is read.
 type Cursor struct {
 	Lane  int
@@ -120,6 +126,7 @@ type lists interface {
 	fetch(p FetchParams) Query
 	remove(spool int64, refs []Ref) Query
 	keep(spool int64, refs []Ref) Query
+	countStarts(spool int64, started []Started) Query
 	release(spool int64, holder string, lanes []int) Query
 }
 
@@ -160,6 +167,12 @@ func (s *Statements) Remove(spool int64, refs []Ref) Query { return s.lists.remo
 
 // Keep copies messages that are done to the history, under the same guard. Run it before Remove.
 func (s *Statements) Keep(spool int64, refs []Ref) Query { return s.lists.keep(spool, refs) }
+
+// CountStarts adds one to the starts of messages, under the same guard, where they are as many as before: run twice, it
+// changes a row once. It does not tell which rows it changed, only how many.
+func (s *Statements) CountStarts(spool int64, started []Started) Query {
+	return s.lists.countStarts(spool, started)
+}
 
 // Release gives lanes back.
 func (s *Statements) Release(spool int64, holder string, lanes []int) Query {

@@ -86,6 +86,12 @@ FROM json_each(?) s
 CROSS JOIN {messages} m ON m.id = s.value ->> 2
 CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 WHERE m.spool = ? AND m.lane = s.value ->> 0`,
+		countText: `
+UPDATE {messages} SET starts = starts + 1 WHERE id IN (
+	SELECT m.id FROM json_each(?) s
+	CROSS JOIN {messages} m ON m.id = s.value ->> 2
+	CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.state = s.value ->> 3 AND m.starts = s.value ->> 4)`,
 		releaseText: `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + items + `)`,
 	}, sqliteFill(names))}

@@ -23,7 +23,7 @@ type Drainer struct {
 	configured Config
 	logger     watermill.LoggerAdapter
 
-	// The rest belongs to the goroutine of Run, but for the scheduler and the channels.
+	// The rest belongs to the goroutine of Run, but for the scheduler, the starts and the channels.
 	id        int64
 	config    Config // with the stored settings
 	control   control
@@ -36,6 +36,7 @@ type Drainer struct {
 	scheduler *scheduler
 	unsettled []*entry // but for what the removal has
 	removal   *removal
+	starts    starts
 	// passedOver are the topics that the last read left out, and so may have read beyond.
 	passedOver []string
 	renewAt    time.Time

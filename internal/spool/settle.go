@@ -55,7 +55,7 @@ func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
 		committed()
 	}
 	for _, e := range postponed { // they came back, if without an outcome
-		if _, err := d.changeStarts(ctx, d.db, e.message, -1); err != nil {
+		if _, err := d.changeStarts(ctx, e.message, -1); err != nil {
 			return err
 		}
 	}

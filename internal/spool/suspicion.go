@@ -75,32 +75,6 @@ func (d *Drainer) isDoomed(m *Message) bool {
 	return m.Starts > 1 && d.config.Retry.Exhausted(failed)
 }
 
-// countStart counts the start of a suspect before it is handed out. It reports false where the lane was lost.
-func (d *Drainer) countStart(ctx context.Context, m *Message) (bool, error) {
-	if !m.suspect && !m.accused() {
-		return true, nil
-	}
-	changed, err := d.changeStarts(ctx, d.db, m, 1)
-	if changed || err != nil { // after an error it may be counted all the same
-		m.started = 1
-	}
-	return changed, err
-}
-
-// changeStarts adds to the count, once.
-func (d *Drainer) changeStarts(ctx context.Context, db Executor, m *Message, by int) (bool, error) {
-	now := m.Starts
-	if by < 0 {
-		now -= by
-	}
-	changed, err := affected(db.ExecContext(ctx, d.spool.statements.CountStart,
-		by, m.spool.openedID(), m.Ref.State, m.Ref.Lane, m.Ref.ID, now, m.Ref.Token))
-	if err != nil {
-		return false, fmt.Errorf("count the start of message %d: %w", m.Ref.ID, err)
-	}
-	return changed > 0, nil
-}
-
 // accusedBatch takes the head of the topic's first queue by itself, or, while another such message runs, puts the
 // queue aside.
 func (s *scheduler) accusedBatch(t *topicQueue) []*entry {

@@ -1,0 +1,110 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// starts counts the starts of suspects, of which there are thousands after a crash with a backlog. The workers that come
+// while a transaction counts wait in line, and the next one counts for all of them, as in the group commit of a database.
+type starts struct {
+	turn sync.Mutex // whose owner counts
+	mu   sync.Mutex
+	line []*start
+}
+
+// start is a message whose start is to be counted.
+type start struct {
+	message *Message
+	tried   bool // together with others
+	alone   bool // that did not work
+	counted bool
+	err     error
+}
+
+// startsTimeout is how long a transaction may count for all of its line. A row that somebody else has locked, such as the
+// process that held the lane before and still runs, holds up all of them; then each counts by itself.
+const startsTimeout = time.Second
+
+// countStart counts the start of a suspect before it is handed out. It reports false where the lane was lost.
+func (d *Drainer) countStart(ctx context.Context, m *Message) (bool, error) {
+	if !m.suspect && !m.accused() {
+		return true, nil
+	}
+	s := &start{message: m}
+	d.countInTurn(ctx, s)
+	if s.alone {
+		s.counted, s.err = d.changeStarts(ctx, m, 1)
+	}
+	if s.counted || s.err != nil { // after an error it may be counted all the same
+		m.started = 1
+	}
+	return s.counted, s.err
+}
+
+// countInTurn returns when somebody has counted s, or tried to: whoever has the turn first counts for all in line.
+func (d *Drainer) countInTurn(ctx context.Context, s *start) {
+	d.starts.mu.Lock()
+	d.starts.line = append(d.starts.line, s)
+	d.starts.mu.Unlock()
+
+	d.starts.turn.Lock()
+	defer d.starts.turn.Unlock()
+	if s.tried {
+		return
+	}
+	d.starts.mu.Lock()
+	line := d.starts.line
+	d.starts.line = nil
+	d.starts.mu.Unlock()
+	err := d.countTogether(ctx, line)
+	for _, s := range line {
+		s.tried, s.counted = true, err == nil
+		if errors.Is(err, postbox.ErrCommitUnknown) {
+			s.err = fmt.Errorf("count the start of message %d: %w", s.message.Ref.ID, err)
+		} else {
+			s.alone = err != nil // nothing of it remains
+		}
+	}
+}
+
+// countTogether counts all or none.
+func (d *Drainer) countTogether(ctx context.Context, line []*start) error {
+	started := make([]dialect.Started, len(line))
+	for i, s := range line {
+		started[i] = dialect.Started{Ref: s.message.Ref, Before: s.message.Starts}
+	}
+	ctx, cancel := context.WithTimeout(ctx, startsTimeout)
+	defer cancel()
+	return InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
+		counted, err := execPrepared(ctx, tx, d.prepared, d.spool.statements.CountStarts(d.id, started))
+		if err == nil && int(counted) < len(line) {
+			err = errNotAll
+		}
+		return err
+	})
+}
+
+// errNotAll rolls back a count of which some are not to be counted, since their lane was lost: each then counts by itself.
+var errNotAll = errors.New("not all starts were counted")
+
+// changeStarts adds to the count of one message, once.
+func (d *Drainer) changeStarts(ctx context.Context, m *Message, by int) (bool, error) {
+	now := m.Starts
+	if by < 0 {
+		now -= by
+	}
+	changed, err := affected(d.db.ExecContext(ctx, d.spool.statements.CountStart,
+		by, m.spool.openedID(), m.Ref.State, m.Ref.Lane, m.Ref.ID, now, m.Ref.Token))
+	if err != nil {
+		return false, fmt.Errorf("count the start of message %d: %w", m.Ref.ID, err)
+	}
+	return changed > 0, nil
+}

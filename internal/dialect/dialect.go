@@ -126,6 +126,7 @@ type lists interface {
 	fetch(p FetchParams) Query
 	remove(spool int64, refs []Ref) Query
 	keep(spool int64, refs []Ref) Query
+	lockStarts(spool int64, started []Started) Query
 	countStarts(spool int64, started []Started) Query
 	release(spool int64, holder string, lanes []int) Query
 }
@@ -168,8 +169,14 @@ func (s *Statements) Remove(spool int64, refs []Ref) Query { return s.lists.remo
 // Keep copies messages that are done to the history, under the same guard. Run it before Remove.
 func (s *Statements) Keep(spool int64, refs []Ref) Query { return s.lists.keep(spool, refs) }
 
-// CountStarts adds one to the starts of messages, under the same guard, where they are as many as before: run twice, it
-// changes a row once. It does not tell which rows it changed, only how many.
+// LockStarts locks those messages whose lane is held under their token, whose starts are as many as before, and which
+// nobody else has locked. It returns their ids, and waits for nobody: MySQL's server goes on waiting for a lock, and holds
+// those that it has, after a client has given up.
+func (s *Statements) LockStarts(spool int64, started []Started) Query {
+	return s.lists.lockStarts(spool, started)
+}
+
+// CountStarts adds one to the starts of such messages. It does not tell which rows it changed, only how many.
 func (s *Statements) CountStarts(spool int64, started []Started) Query {
 	return s.lists.countStarts(spool, started)
 }

@@ -66,6 +66,7 @@ func printed(s *dialect.Statements) string {
 	fmt.Fprintf(&out, "-- Remove, one message\n%s\n\n", s.Remove(1, refs[:1]).Text)
 	fmt.Fprintf(&out, "-- Remove, two messages\n%s\n\n", s.Remove(1, refs).Text)
 	fmt.Fprintf(&out, "-- Keep\n%s\n\n", s.Keep(1, refs).Text)
+	fmt.Fprintf(&out, "-- LockStarts\n%s\n\n", s.LockStarts(1, make([]dialect.Started, 2)).Text)
 	fmt.Fprintf(&out, "-- CountStarts\n%s\n\n", s.CountStarts(1, make([]dialect.Started, 2)).Text)
 	fmt.Fprintf(&out, "-- Release\n%s\n", s.Release(1, "holder", []int{1}).Text)
 	return out.String()
@@ -86,6 +87,7 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Unordered: true, PausedKeys: true}),
 			s.Remove(1, make([]dialect.Ref, 3)),
 			s.Keep(1, make([]dialect.Ref, 3)),
+			s.LockStarts(1, make([]dialect.Started, 3)),
 			s.CountStarts(1, make([]dialect.Started, 3)),
 			s.Release(1, "holder", []int{1, 2}),
 			s.Pending(1, dialect.MessageFilter{}),

@@ -57,6 +57,8 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 
 	const numbers = `SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j`
 	const words = `SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j`
+	const started = `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	state INT PATH '$[3]', starts INT PATH '$[4]')) s`
 	s.lists = mysql{newRepeated(repeated{
 		insertHead: `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
@@ -92,9 +94,15 @@ FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane`,
+		// The lane stands in a query of its own, lest its row be locked too.
+		lockText: `
+SELECT m.id FROM ` + started + `
+STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
+WHERE m.spool = ? AND m.lane = s.lane AND m.state = s.state AND m.starts = s.starts
+  AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
+FOR UPDATE SKIP LOCKED`,
 		countText: `
-UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	state INT PATH '$[3]', starts INT PATH '$[4]')) s
+UPDATE ` + started + `
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 SET m.starts = m.starts + 1

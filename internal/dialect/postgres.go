@@ -11,7 +11,7 @@ import (
 type postgres struct {
 	appendText, appendReadyText, ingestText          string
 	removeText, removeOneText, keepText, releaseText string
-	countText                                        string
+	lockText, countText                              string
 	fetchTexts                                       [4]string // by FetchParams.variant
 }
 
@@ -125,11 +125,16 @@ WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 ON CONFLICT DO NOTHING`
 
-	count := `
-UPDATE {messages} m SET starts = m.starts + 1
-FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::smallint[]) AS s(state, lane, token, id, starts), {lanes} l
+	started := `unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::smallint[]) AS s(state, lane, token, id, starts), {lanes} l`
+	counted := `
 WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.starts = s.starts
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`
+	lock := `
+SELECT m.id FROM {messages} m, ` + started + counted + `
+FOR UPDATE OF m SKIP LOCKED`
+	count := `
+UPDATE {messages} m SET starts = m.starts + 1
+FROM ` + started + counted + ``
 
 	release := `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane = ANY(?::smallint[])`
@@ -144,7 +149,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	text := func(sql string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(sql)))) }
 	lists := postgres{
 		appendText: text(insert), appendReadyText: text(insertReady), ingestText: text(ingest),
-		removeText: text(remove), removeOneText: text(removeOne), keepText: text(keep), countText: text(count), releaseText: text(release),
+		removeText: text(remove), removeOneText: text(removeOne), keepText: text(keep), lockText: text(lock), countText: text(count), releaseText: text(release),
 	}
 	for variant, turn := range turns {
 		ready := strings.ReplaceAll(turn, unblocked, calm)
@@ -206,12 +211,21 @@ func (p postgres) keep(spool int64, refs []Ref) Query {
 	return Query{Text: p.keepText, Args: append(refArrays(refs), spool)}
 }
 
+func (p postgres) lockStarts(spool int64, started []Started) Query {
+	return Query{Text: p.lockText, Args: append(startedArrays(started), spool)}
+}
+
 func (p postgres) countStarts(spool int64, started []Started) Query {
+	return Query{Text: p.countText, Args: append(startedArrays(started), spool)}
+}
+
+// startedArrays returns what refArrays does, and the starts.
+func startedArrays(started []Started) []any {
 	refs, before := make([]Ref, len(started)), make(pq.Int64Array, len(started))
 	for i, s := range started {
 		refs[i], before[i] = s.Ref, int64(s.Before)
 	}
-	return Query{Text: p.countText, Args: append(refArrays(refs), before, spool)}
+	return append(refArrays(refs), before)
 }
 
 // refArrays returns states, lanes, tokens and ids.

@@ -16,7 +16,7 @@ type repeated struct {
 	claimedHead           string
 	removeText            string
 	keepText              string
-	countText             string
+	lockText, countText   string
 	releaseText           string
 	fetches               *sync.Map // how often ready, and variant → text
 }
@@ -25,7 +25,7 @@ type repeated struct {
 func newRepeated(r repeated, fill *strings.Replacer) repeated {
 	r.claimHead, r.claimRow, r.claimedHead = claimHead, claimRow, claimedHead
 	for _, text := range []*string{
-		&r.insertHead, &r.insertRow, &r.ready, &r.due, &r.meta, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.countText,
+		&r.insertHead, &r.insertRow, &r.ready, &r.due, &r.meta, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.lockText, &r.countText,
 		&r.releaseText,
 	} {
 		*text = fill.Replace(fill.Replace(strings.TrimSpace(*text)))
@@ -70,13 +70,21 @@ func (r repeated) keep(spool int64, refs []Ref) Query {
 	return Query{Text: r.keepText, Args: []any{refTuples(refs), spool}}
 }
 
-// countStarts lists state and starts behind what refTuples does.
+func (r repeated) lockStarts(spool int64, started []Started) Query {
+	return Query{Text: r.lockText, Args: []any{startedTuples(started), spool}}
+}
+
 func (r repeated) countStarts(spool int64, started []Started) Query {
+	return Query{Text: r.countText, Args: []any{startedTuples(started), spool}}
+}
+
+// startedTuples lists state and starts behind what refTuples does.
+func startedTuples(started []Started) string {
 	tuples := make([][5]int64, len(started))
 	for i, s := range started {
 		tuples[i] = [5]int64{int64(s.Lane), s.Token, s.ID, int64(s.State), int64(s.Before)}
 	}
-	return Query{Text: r.countText, Args: []any{list(tuples), spool}}
+	return list(tuples)
 }
 
 // refTuples lists lane, token and id of each.

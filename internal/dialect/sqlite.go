@@ -50,6 +50,11 @@ DELETE FROM {history} WHERE id IN (
 	// LIMIT ? + 0: SQLite plans a statement again whenever the argument of a bare LIMIT ? changes hands, which took more
 	// time than running it.
 	const items = `SELECT value FROM json_each(?)`
+	const started = `
+	SELECT m.id FROM json_each(?) s
+	CROSS JOIN {messages} m ON m.id = s.value ->> 2
+	CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.state = s.value ->> 3 AND m.starts = s.value ->> 4`
 	s.lists = sqlite{newRepeated(repeated{
 		insertHead: `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
@@ -86,12 +91,8 @@ FROM json_each(?) s
 CROSS JOIN {messages} m ON m.id = s.value ->> 2
 CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 WHERE m.spool = ? AND m.lane = s.value ->> 0`,
-		countText: `
-UPDATE {messages} SET starts = starts + 1 WHERE id IN (
-	SELECT m.id FROM json_each(?) s
-	CROSS JOIN {messages} m ON m.id = s.value ->> 2
-	CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.state = s.value ->> 3 AND m.starts = s.value ->> 4)`,
+		lockText:  started, // a transaction that writes has the database for itself
+		countText: `UPDATE {messages} SET starts = starts + 1 WHERE id IN (` + started + `)`,
 		releaseText: `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + items + `)`,
 	}, sqliteFill(names))}

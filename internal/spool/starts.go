@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
-	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -28,10 +28,6 @@ type start struct {
 	counted bool
 	err     error
 }
-
-// startsTimeout is how long a transaction may count for all of its line. A row that somebody else has locked, such as the
-// process that held the lane before and still runs, holds up all of them; then each counts by itself.
-const startsTimeout = time.Second
 
 // countStart counts the start of a suspect before it is handed out. It reports false where the lane was lost.
 func (d *Drainer) countStart(ctx context.Context, m *Message) (bool, error) {
@@ -64,36 +60,64 @@ func (d *Drainer) countInTurn(ctx context.Context, s *start) {
 	line := d.starts.line
 	d.starts.line = nil
 	d.starts.mu.Unlock()
-	err := d.countTogether(ctx, line)
+	counted, err := d.countTogether(ctx, line)
 	for _, s := range line {
-		s.tried, s.counted = true, err == nil
+		s.tried, s.counted = true, counted[s.message.Ref.ID]
 		if errors.Is(err, postbox.ErrCommitUnknown) {
 			s.err = fmt.Errorf("count the start of message %d: %w", s.message.Ref.ID, err)
 		} else {
-			s.alone = err != nil // nothing of it remains
+			s.alone = !s.counted
 		}
 	}
 }
 
-// countTogether counts all or none.
-func (d *Drainer) countTogether(ctx context.Context, line []*start) error {
+// countTogether counts those that nobody holds up, and returns their ids, or none with an error. The others, such as one
+// whose row the process still has locked that held the lane before, are counted alone: there they hold up nobody.
+func (d *Drainer) countTogether(ctx context.Context, line []*start) (counted map[int64]bool, err error) {
 	started := make([]dialect.Started, len(line))
 	for i, s := range line {
 		started[i] = dialect.Started{Ref: s.message.Ref, Before: s.message.Starts}
 	}
-	ctx, cancel := context.WithTimeout(ctx, startsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	return InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
-		counted, err := execPrepared(ctx, tx, d.prepared, d.spool.statements.CountStarts(d.id, started))
-		if err == nil && int(counted) < len(line) {
+	err = InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
+		locked, err := selectIDs(ctx, tx, d.spool.statements.LockStarts(d.id, started))
+		if err != nil || len(locked) == 0 {
+			return err
+		}
+		mine := slices.DeleteFunc(slices.Clone(started), func(s dialect.Started) bool { return !locked[s.ID] })
+		changed, err := execPrepared(ctx, tx, d.prepared, d.spool.statements.CountStarts(d.id, mine))
+		if err == nil && int(changed) < len(mine) {
 			err = errNotAll
 		}
+		counted = locked
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return counted, nil
 }
 
-// errNotAll rolls back a count of which some are not to be counted, since their lane was lost: each then counts by itself.
+// errNotAll rolls back a count of messages whose lane was lost between the two statements.
 var errNotAll = errors.New("not all starts were counted")
+
+func selectIDs(ctx context.Context, tx *sql.Tx, query dialect.Query) (map[int64]bool, error) {
+	rows, err := tx.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	ids := map[int64]bool{}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids[id] = true
+	}
+	return ids, rows.Err()
+}
 
 // changeStarts adds to the count of one message, once.
 func (d *Drainer) changeStarts(ctx context.Context, m *Message, by int) (bool, error) {

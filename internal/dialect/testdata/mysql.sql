@@ -447,6 +447,14 @@ STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane
 
+-- LockStarts
+SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	state INT PATH '$[3]', starts INT PATH '$[4]')) s
+STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
+WHERE m.spool = ? AND m.lane = s.lane AND m.state = s.state AND m.starts = s.starts
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
+FOR UPDATE SKIP LOCKED
+
 -- CountStarts
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
 	state INT PATH '$[3]', starts INT PATH '$[4]')) s

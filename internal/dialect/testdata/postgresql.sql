@@ -498,6 +498,12 @@ WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 ON CONFLICT DO NOTHING
 
+-- LockStarts
+SELECT m.id FROM postbox_messages m, unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::smallint[]) AS s(state, lane, token, id, starts), postbox_lanes l
+WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.starts = s.starts
+  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+FOR UPDATE OF m SKIP LOCKED
+
 -- CountStarts
 UPDATE postbox_messages m SET starts = m.starts + 1
 FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::smallint[]) AS s(state, lane, token, id, starts), postbox_lanes l

@@ -443,6 +443,12 @@ CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 WHERE m.spool = ? AND m.lane = s.value ->> 0
 
+-- LockStarts
+SELECT m.id FROM json_each(?) s
+	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.state = s.value ->> 3 AND m.starts = s.value ->> 4
+
 -- CountStarts
 UPDATE postbox_messages SET starts = starts + 1 WHERE id IN (
 	SELECT m.id FROM json_each(?) s

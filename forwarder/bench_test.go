@@ -17,19 +17,24 @@ import (
 )
 
 // BenchmarkRelay bounds what the forwarder itself costs a message: it drains a backlog, with default settings, into a
-// publisher that does nothing.
+// publisher that does nothing. After a crash it counts the start of each message before.
 func BenchmarkRelay(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
 		for _, keyed := range []bool{false, true} {
-			b.Run(fmt.Sprintf("keyed=%t", keyed), func(b *testing.B) { benchmarkRelay(b, database, keyed) })
+			b.Run(fmt.Sprintf("keyed=%t", keyed), func(b *testing.B) { benchmarkRelay(b, database, keyed, false) })
 		}
+		b.Run("after_crash", func(b *testing.B) { benchmarkRelay(b, database, true, true) })
 	})
 }
 
-func benchmarkRelay(b *testing.B, database *testdb.Database, keyed bool) {
+func benchmarkRelay(b *testing.B, database *testdb.Database, keyed, crashed bool) {
 	b.Helper()
 	database.Migrate(b)
 	preload(b, database, b.N, keyed)
+	database.Exec(b, "DELETE FROM postbox_lanes")
+	for lane := 0; crashed && lane < forwarder.DefaultLanes; lane++ {
+		database.Exec(b, database.Bind("INSERT INTO postbox_lanes (spool, lane, holder) SELECT id, ?, 'crashed' FROM postbox_spools"), lane)
+	}
 	sink := &countingPublisher{want: int64(b.N), reached: make(chan struct{})}
 	fwd, err := forwarder.New(database.DB, sink, forwarder.Config{Dialect: database.Dialect}, nil)
 	require.NoError(b, err)

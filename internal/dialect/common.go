@@ -215,7 +215,7 @@ const fetchColumns = `m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m
 // unblocked holds for a message that stands behind no retrying one of its key. It uses the index of
 // retrying messages by key, which is empty while nothing fails.
 const unblocked = `(m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM {messages} b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))`
+	SELECT 1 FROM {messages} b {by key} WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))`
 
 // unpaused holds for a message whose key no operator has paused.
 const unpaused = `(m.key_hash IS NULL OR NOT EXISTS (

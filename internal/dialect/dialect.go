@@ -94,17 +94,26 @@ type Cursor struct {
 // FetchParams bounds one read of a spool.
 type FetchParams struct {
 	Spool    int64
-	Cursors  []Cursor // lanes to read
-	PerLane  int      // ready messages a lane at most
-	Due      int      // scheduled and retrying messages that are due, over all these lanes, at most
-	Inline   int      // payloads up to this many bytes come along, larger ones as NULL
-	Known    []int64  // ids that the caller has already
-	Excluded []string // topics that are not wanted now
-	Mark     bool     // the transaction to start next is wanted
+	Cursors  []Cursor        // lanes to read
+	PerLane  int             // ready messages a lane at most
+	Due      int             // scheduled and retrying messages that are due, over all these lanes, at most
+	Inline   int             // payloads up to this many bytes come along, larger ones as NULL
+	Known    map[int][]int64 // ids that the caller has already, by lane
+	Excluded []string        // topics that are not wanted now
+	Mark     bool            // the transaction to start next is wanted
 	// Unordered lets messages of a key pass one that waits for another attempt.
 	Unordered bool
 	// PausedKeys says that there are some.
 	PausedKeys bool
+}
+
+// known returns the ids of all lanes.
+func (p FetchParams) known() []int64 {
+	var ids []int64
+	for _, ofLane := range p.Known {
+		ids = append(ids, ofLane...)
+	}
+	return ids
 }
 
 // variant is the index in turns.

@@ -64,16 +64,18 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 VALUES `,
 		insertRow: `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?)`,
+		// FORCE INDEX: what the server knows of a table that fills and empties is old, and then it reads all of it for each
+		// message to learn that none waits.
 		ready: `
 (SELECT ` + fetchColumns + `
-FROM {messages} m
+FROM {messages} m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
   AND m.id NOT IN (` + numbers + `) AND m.topic NOT IN (` + words + `)
   AND {turn}
 ORDER BY m.id LIMIT ?)`,
 		due: `
 (SELECT ` + fetchColumns + `
-FROM {messages} m
+FROM {messages} m FORCE INDEX (due)
 WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= {now} AND m.lane IN (` + numbers + `)
   AND m.id NOT IN (` + numbers + `) AND m.topic NOT IN (` + words + `)
   AND {turn}
@@ -118,17 +120,17 @@ func mysqlFill(names Names) *strings.Replacer {
 		"{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
 		"{insert ignore}", "INSERT IGNORE", "{or ignore}", "", "{lock in share mode}", "LOCK IN SHARE MODE",
 		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
-		"{after ?}", afterParts, "{for update}", "FOR UPDATE", "{any lane}", "",
+		"{after ?}", afterParts, "{for update}", "FOR UPDATE", "{any lane}", "", "{by key}", "FORCE INDEX (retrying)",
 	)
 }
 
 func (m mysql) fetch(f FetchParams) Query {
-	known, excluded, lanes := list(f.Known), list(f.Excluded), make([]int, len(f.Cursors))
+	excluded, lanes := list(f.Excluded), make([]int, len(f.Cursors))
 	args := make([]any, 0, 8*len(f.Cursors)+10)
 	for i, c := range f.Cursors {
-		args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, known, excluded, f.PerLane)
+		args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, list(f.Known[c.Lane]), excluded, f.PerLane)
 		lanes[i] = c.Lane
 	}
-	args = append(args, f.Inline, f.Inline, f.Spool, list(lanes), known, excluded, f.Due, f.Spool, f.Spool, f.Spool)
+	args = append(args, f.Inline, f.Inline, f.Spool, list(lanes), list(f.known()), excluded, f.Due, f.Spool, f.Spool, f.Spool)
 	return Query{Text: m.fetchText(len(f.Cursors), f.variant()), Args: args}
 }

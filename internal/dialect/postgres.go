@@ -144,7 +144,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		"{arrival}", "(date_part('epoch', statement_timestamp()) * 1000000)::bigint",
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
-		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane,
+		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane, " {by key}", "",
 	)
 	text := func(sql string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(sql)))) }
 	lists := postgres{
@@ -191,7 +191,7 @@ func (p postgres) fetch(f FetchParams) Query {
 	for i, c := range f.Cursors {
 		lanes[i], afters[i] = int64(c.Lane), c.After
 	}
-	known, excluded := append(pq.Int64Array{}, f.Known...), append(pq.StringArray{}, f.Excluded...)
+	known, excluded := append(pq.Int64Array{}, f.known()...), append(pq.StringArray{}, f.Excluded...)
 	return Query{Text: p.fetchTexts[f.variant()], Args: []any{
 		f.Spool, lanes, afters, f.Inline, f.Inline, f.Spool, known, excluded, f.PerLane,
 		f.Inline, f.Inline, f.Spool, lanes, known, excluded, f.Due,

@@ -104,12 +104,12 @@ func sqliteFill(names Names) *strings.Replacer {
 		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
-		"{after ?}", afterRow, " {for update}", "", "{any lane}", "",
+		"{after ?}", afterRow, " {for update}", "", "{any lane}", "", " {by key}", "",
 	)
 }
 
 func (s sqlite) fetch(f FetchParams) Query {
-	known, excluded := list(f.Known), list(f.Excluded)
+	known, excluded := list(f.known()), list(f.Excluded)
 	lanes, cursors := make([]int, len(f.Cursors)), make([][2]int64, len(f.Cursors))
 	for i, c := range f.Cursors {
 		lanes[i], cursors[i] = c.Lane, [2]int64{int64(c.Lane), c.After}

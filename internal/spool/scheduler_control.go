@@ -60,14 +60,15 @@ func (s *scheduler) extend(deadline time.Time) {
 	s.work.Broadcast()
 }
 
-// known returns the ids in memory that a read of these lanes, each from that id on, could find again.
-func (s *scheduler) known(from map[int]int64) []int64 {
+// known returns the ids in memory, by lane, that a read of these lanes, each from that id on, could find again.
+func (s *scheduler) known(from map[int]int64) map[int][]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var ids []int64
+	ids := map[int][]int64{}
 	for id, e := range s.messages {
-		if e.message.Ref.State != dialect.StateReady || id > from[e.message.Ref.Lane] {
-			ids = append(ids, id)
+		ref := e.message.Ref
+		if ref.State != dialect.StateReady || id > from[ref.Lane] {
+			ids[ref.Lane] = append(ids[ref.Lane], id)
 		}
 	}
 	return ids

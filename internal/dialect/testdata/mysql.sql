@@ -371,33 +371,33 @@ SELECT claim_key FROM postbox_claims WHERE claim_key IN (?, ?)
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m
+FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
   AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
 UNION ALL
 (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m
+FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
   AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
 UNION ALL
 (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m
+FROM postbox_messages m FORCE INDEX (due)
 WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND m.lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
   AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), (SELECT v.version FROM postbox_spools v WHERE v.id = ?), '', NULL, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, NULL, NULL
@@ -407,7 +407,7 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m
+FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
   AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
@@ -418,7 +418,7 @@ UNION ALL
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
-FROM postbox_messages m
+FROM postbox_messages m FORCE INDEX (due)
 WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND m.lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
   AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (

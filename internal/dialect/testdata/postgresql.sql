@@ -419,11 +419,12 @@ CROSS JOIN LATERAL (
 	FROM postbox_messages m
 	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
 	  AND m.id NOT IN (SELECT unnest($7::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($8::text[]))
-	  AND CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))
-	THEN m.id < (SELECT MAX(id) FROM stuck) AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
-	ELSE (SELECT COUNT(*) FROM stuck) < 16 OR (m.key_hash IS NULL OR NOT EXISTS (
+	  AND $8::text[] IS NOT NULL
+	  AND CASE
+	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
+		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
+	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
+	ELSE (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
 	ORDER BY m.id LIMIT $9) f
 UNION ALL (
@@ -434,7 +435,7 @@ UNION ALL (
 	FROM postbox_messages m
 	WHERE m.spool = $12 AND m.state > 0 AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
 	  AND m.id NOT IN (SELECT unnest($14::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($15::text[]))
+	  AND $15::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 	ORDER BY m.available_at, m.id LIMIT $16)
@@ -456,7 +457,7 @@ CROSS JOIN LATERAL (
 	FROM postbox_messages m
 	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
 	  AND m.id NOT IN (SELECT unnest($7::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($8::text[]))
+	  AND $8::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 	ORDER BY m.id LIMIT $9) f
@@ -468,7 +469,7 @@ UNION ALL (
 	FROM postbox_messages m
 	WHERE m.spool = $12 AND m.state > 0 AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
 	  AND m.id NOT IN (SELECT unnest($14::bigint[]))
-	  AND m.topic NOT IN (SELECT unnest($15::text[]))
+	  AND $15::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 	ORDER BY m.available_at, m.id LIMIT $16)

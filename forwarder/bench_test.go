@@ -31,9 +31,8 @@ func benchmarkRelay(b *testing.B, database *testdb.Database, keyed, crashed bool
 	b.Helper()
 	database.Migrate(b)
 	preload(b, database, b.N, keyed)
-	database.Exec(b, "DELETE FROM postbox_lanes")
-	for lane := 0; crashed && lane < forwarder.DefaultLanes; lane++ {
-		database.Exec(b, database.Bind("INSERT INTO postbox_lanes (spool, lane, holder) SELECT id, ?, 'crashed' FROM postbox_spools"), lane)
+	if crashed {
+		crash(b, database)
 	}
 	sink := &countingPublisher{want: int64(b.N), reached: make(chan struct{})}
 	fwd, err := forwarder.New(database.DB, sink, forwarder.Config{Dialect: database.Dialect}, nil)
@@ -47,6 +46,15 @@ func benchmarkRelay(b *testing.B, database *testdb.Database, keyed, crashed bool
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 	require.NoError(b, fwd.Close())
 	require.NoError(b, <-ended)
+}
+
+// crash leaves the lanes as a process does that held them all, and whose leases have run out.
+func crash(b *testing.B, database *testdb.Database) {
+	b.Helper()
+	database.Exec(b, "DELETE FROM postbox_lanes")
+	for lane := range forwarder.DefaultLanes {
+		database.Exec(b, database.Bind("INSERT INTO postbox_lanes (spool, lane, holder) SELECT id, ?, 'crashed' FROM postbox_spools"), lane)
+	}
 }
 
 // preload fills the outbox with so many messages of 256 bytes, of a thousand keys or of none.

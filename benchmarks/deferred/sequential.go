@@ -41,10 +41,6 @@ func Sequential() measure.Scenario {
 				if err := store(ctx, stage.Setup, load.Messages(0, long(stage))); err != nil {
 					return err
 				}
-				// What the round before has removed is not to be passed over too: the other contender's database is new.
-				if _, err := stage.Setup.ExecContext(ctx, "VACUUM postbox_messages"); err != nil {
-					return err
-				}
 				return inOrder(ctx, stage)
 			}},
 			{Name: "none-stuck", Run: func(ctx context.Context, stage *measure.Stage) error {
@@ -59,7 +55,14 @@ func Sequential() measure.Scenario {
 }
 
 // inOrder handles all messages but those of the stuck key. Its oldest one fails again in each round.
+//
+// What the round before has removed is not to be passed over too, where the other contender's database is new. And the
+// server knows of the backlog, as it does where one has stood for a minute: it chose other plans then than in an hour
+// in which autovacuum had not come by yet.
 func inOrder(ctx context.Context, stage *measure.Stage) error {
+	if _, err := stage.Setup.ExecContext(ctx, "VACUUM ANALYZE postbox_messages"); err != nil {
+		return err
+	}
 	config := inboxstore.QueueConfig{
 		Concurrency: concurrent, Head: inboxstore.BlockOnHead, Retry: postbox.RetryProfile{Base: time.Second, Cap: time.Second},
 	}

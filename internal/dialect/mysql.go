@@ -96,7 +96,7 @@ FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane`,
-		// The lane stands in a query of its own, lest its row be locked too.
+		// The lane stands in a query of its own, lest its row be locked too, or skipped while its lease is renewed.
 		lockText: `
 SELECT m.id FROM ` + started + `
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id

@@ -134,7 +134,7 @@ SELECT m.id FROM {messages} m, ` + started + counted + `
 FOR UPDATE OF m SKIP LOCKED`
 	count := `
 UPDATE {messages} m SET starts = m.starts + 1
-FROM ` + started + counted + ``
+FROM ` + started + counted
 
 	release := `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane = ANY(?::smallint[])`

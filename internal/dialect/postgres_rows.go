@@ -40,7 +40,7 @@ ORDER BY r.n`
 // server than packed. It has an id before it has a number, as above.
 //
 // Its time is that at which the statement arrived. Were it the clock, which may change while a statement runs, the
-// planner would keep the query apart from the insert, and that would cost a sixth of the statement.
+// planner would keep the query apart from the insert, and that would cost an eighth of the statement.
 const insertReady = `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 SELECT ?::integer, ?::smallint, 0, ?::bigint, {arrival}, {arrival}, ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea

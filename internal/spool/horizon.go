@@ -26,7 +26,7 @@ type horizon struct {
 }
 
 // A mark takes a transaction id on PostgreSQL, so there is one in markInterval at most, unless as much was read since as
-// markMessages, half a page of the default size: a read passes over all that stands beyond the last mark but one and was
+// markMessages, a quarter of a page of the default size: a read passes over all that stands beyond the last mark but one and was
 // read before.
 const (
 	markInterval = 20 * time.Millisecond

@@ -7,21 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ThreeDotsLabs/watermill"
-
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
 // The first read of a drainer knows what is final, so the second begins behind what the first has passed over.
 func TestHorizon_has_a_mark_before_the_first_read(t *testing.T) {
 	t.Parallel()
-	database := testdb.Postgres(t).Migrate(t)
-	names, err := dialect.NewNames("", "")
-	require.NoError(t, err)
-	statements, err := dialect.New(dialect.PostgreSQL, names)
-	require.NoError(t, err)
-	own := New(statements, "outbox", 1)
+	database := testdb.Postgres(t)
+	own := newOutbox(t, database, 1)
 	var drafts []Draft
 	for range 50 {
 		drafts = append(drafts, Draft{Topic: "orders", Key: "stuck"})
@@ -39,13 +32,8 @@ func TestHorizon_has_a_mark_before_the_first_read(t *testing.T) {
 // hintAfterOneStep is where a new drainer reads its lane from after its first step.
 func hintAfterOneStep(t *testing.T, db *sql.DB, own *Spool) int {
 	t.Helper()
-	d := NewDrainer(db, own, everything{}, Config{
-		Holder: "one", PageSize: 10, BatchSize: 1, Workers: 1,
-		PollMin: time.Millisecond, PollMax: time.Second, Lease: time.Minute, Renew: time.Minute,
-	}, watermill.NopLogger{})
-	defer d.prepared.Close()
-	defer d.workers.Wait()
-	defer d.scheduler.stop()
+	d, end := newStepped(db, own, 10)
+	defer end()
 	if err := d.tryOpen(t.Context()); err != nil {
 		t.Error(err)
 		return 0
@@ -56,11 +44,6 @@ func hintAfterOneStep(t *testing.T, db *sql.DB, own *Spool) int {
 	}
 	return 0
 }
-
-// everything is a handler that leaves out no topic.
-type everything struct{ Handler }
-
-func (everything) Excluded() []string { return nil }
 
 func TestHorizon_moves_when_those_who_ran_have_ended(t *testing.T) {
 	t.Parallel()

@@ -16,12 +16,8 @@ import (
 // as well be compared with all others, and so 40,000 took 300 µs each.
 func TestFetch_reads_by_its_indexes_on_mysql(t *testing.T) {
 	t.Parallel()
-	database := testdb.MySQL(t).Migrate(t)
-	names, err := dialect.NewNames("", "")
-	require.NoError(t, err)
-	statements, err := dialect.New(dialect.MySQL, names)
-	require.NoError(t, err)
-	own := New(statements, "outbox", 1)
+	database := testdb.MySQL(t)
+	own := newOutbox(t, database, 1)
 	fill := func(key string) {
 		drafts := make([]Draft, 2000)
 		for i := range drafts {
@@ -37,7 +33,7 @@ func TestFetch_reads_by_its_indexes_on_mysql(t *testing.T) {
 	id, err := own.Open(t.Context(), database.DB)
 	require.NoError(t, err)
 
-	query := statements.Fetch(dialect.FetchParams{Spool: id, Cursors: []dialect.Cursor{{Lane: 0}}, PerLane: 100, Due: 100})
+	query := own.statements.Fetch(dialect.FetchParams{Spool: id, Cursors: []dialect.Cursor{{Lane: 0}}, PerLane: 100, Due: 100})
 	rows, err := database.DB.QueryContext(t.Context(), "EXPLAIN "+query.Text, query.Args...)
 	require.NoError(t, err)
 	defer func() { _ = rows.Close() }()
@@ -71,12 +67,8 @@ func TestFetch_reads_by_its_indexes_on_mysql(t *testing.T) {
 func TestFetch_is_too_cheap_to_be_compiled_on_postgres(t *testing.T) {
 	t.Parallel()
 	const lanes, page, perPage = 32, 2000, 1000
-	database := testdb.Postgres(t).Migrate(t)
-	names, err := dialect.NewNames("", "")
-	require.NoError(t, err)
-	statements, err := dialect.New(dialect.PostgreSQL, names)
-	require.NoError(t, err)
-	own := New(statements, "outbox", lanes)
+	database := testdb.Postgres(t)
+	own := newOutbox(t, database, lanes)
 	for n := 0; n < 40*perPage; n += perPage {
 		drafts := make([]Draft, perPage)
 		for i := range drafts {
@@ -93,7 +85,7 @@ func TestFetch_is_too_cheap_to_be_compiled_on_postgres(t *testing.T) {
 	for lane := range lanes {
 		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: lane})
 	}
-	query := statements.Fetch(params)
+	query := own.statements.Fetch(params)
 	var text string
 	require.NoError(t, database.DB.QueryRowContext(t.Context(), "EXPLAIN (FORMAT JSON) "+query.Text, query.Args...).Scan(&text))
 	var plans []struct {

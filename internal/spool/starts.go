@@ -81,16 +81,15 @@ func (d *Drainer) countTogether(ctx context.Context, line []*start) (counted map
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	err = InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
-		locked, err := selectIDs(ctx, tx, d.spool.statements.LockStarts(d.id, started))
-		if err != nil || len(locked) == 0 {
+		counted, err = selectIDs(ctx, tx, d.spool.statements.LockStarts(d.id, started))
+		if err != nil || len(counted) == 0 {
 			return err
 		}
-		mine := slices.DeleteFunc(slices.Clone(started), func(s dialect.Started) bool { return !locked[s.ID] })
+		mine := slices.DeleteFunc(slices.Clone(started), func(s dialect.Started) bool { return !counted[s.ID] })
 		changed, err := execPrepared(ctx, tx, d.prepared, d.spool.statements.CountStarts(d.id, mine))
 		if err == nil && int(changed) < len(mine) {
 			err = errNotAll
 		}
-		counted = locked
 		return err
 	})
 	if err != nil {

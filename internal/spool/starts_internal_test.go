@@ -2,14 +2,16 @@ package spool
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
-
-	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -27,31 +29,20 @@ const counted = 20
 
 func newCounter(t *testing.T, database *testdb.Database) *counter {
 	t.Helper()
-	database.Migrate(t)
-	names, err := dialect.NewNames("", "")
-	require.NoError(t, err)
-	statements, err := dialect.New(dialect.Kind(database.Dialect), names)
-	require.NoError(t, err)
-	own := New(statements, "outbox", 1)
+	own := newOutbox(t, database, 1)
 	drafts := make([]Draft, counted)
 	for i := range drafts {
 		drafts[i] = Draft{Topic: "orders", MessageID: fmt.Sprint(i)}
 	}
 	require.NoError(t, own.Append(t.Context(), database.DB, Run, drafts))
-	c := &counter{T: t, database: database, d: NewDrainer(database.DB, own, everything{}, Config{
-		Holder: "one", PageSize: counted, BatchSize: 1, Workers: 1,
-		PollMin: time.Millisecond, PollMax: time.Second, Lease: time.Minute, Renew: time.Minute,
-	}, watermill.NopLogger{})}
-	t.Cleanup(func() {
-		c.d.scheduler.stop()
-		c.d.workers.Wait()
-		c.d.prepared.Close()
-	})
+	d, end := newStepped(database.DB, own, counted)
+	t.Cleanup(end)
+	c := &counter{T: t, database: database, d: d}
 	require.NoError(t, c.d.tryOpen(t.Context()))
 	require.NoError(t, c.d.upkeep(t.Context()))
-	found, err := c.d.fetch(t.Context(), dialect.FetchParams{
-		Spool: c.d.id, Cursors: []dialect.Cursor{{Lane: 0}}, PerLane: counted, Inline: 1 << 10,
-	})
+	params := c.d.params([]int{0}, true)
+	params.PerLane = counted
+	found, err := c.d.fetch(t.Context(), params)
 	require.NoError(t, err)
 	require.Len(t, found.messages, counted)
 	for _, m := range found.messages {
@@ -135,3 +126,89 @@ func TestStarts_a_row_that_is_locked_holds_up_nobody_else_F5(t *testing.T) {
 		require.Equal(t, counted, c.starts())
 	})
 }
+
+// A lane whose lease is just being renewed is locked, and its messages are not.
+func TestStarts_a_renewal_holds_up_no_lock(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		c := newCounter(t, database)
+		started := make([]dialect.Started, counted)
+		for i, m := range c.suspects {
+			started[i] = dialect.Started{Ref: m.Ref}
+		}
+		renewal, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = renewal.Rollback() }()
+		_, err = renewal.ExecContext(t.Context(), "UPDATE postbox_lanes SET expires_at = expires_at + 1")
+		require.NoError(t, err)
+
+		tx, err := database.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: c.d.spool.statements.Isolation})
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		locked, err := selectIDs(t.Context(), tx, c.d.spool.statements.LockStarts(c.d.id, started))
+		require.NoError(t, err)
+		require.Len(t, locked, counted)
+	})
+}
+
+// A transaction that was rolled back is run again, and what it counted the first time is not counted then.
+func TestStarts_what_a_conflict_rolled_back_is_not_counted_F5(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	c := newCounter(t, database)
+	var others *sql.Tx
+	commits := 0
+	c.d.db = sql.OpenDB(conflicting{driver: database.DB.Driver(), dsn: database.DSN, commit: func(tx driver.Tx) error {
+		commits++
+		switch commits {
+		case 1:
+			err := tx.Rollback()
+			var begun, locked error
+			if others, begun = database.DB.BeginTx(t.Context(), nil); begun == nil {
+				_, locked = others.ExecContext(t.Context(), "SELECT 1 FROM postbox_messages FOR UPDATE")
+			}
+			return errors.Join(err, begun, locked, &pq.Error{Code: "40001"})
+		case 2:
+			return errors.Join(tx.Commit(), others.Rollback())
+		default:
+			return tx.Commit()
+		}
+	}})
+	t.Cleanup(func() { _ = c.d.db.Close() })
+	results, wait := c.together()
+	wait()
+	require.Equal(t, 2, commits)
+	require.NotContains(t, results, false)
+	require.Equal(t, counted, c.starts())
+}
+
+// conflicting opens connections whose transactions end as commit says.
+type conflicting struct {
+	driver driver.Driver
+	dsn    string
+	commit func(driver.Tx) error
+}
+
+func (c conflicting) Driver() driver.Driver { return c.driver }
+
+func (c conflicting) Connect(context.Context) (driver.Conn, error) {
+	conn, err := c.driver.Open(c.dsn)
+	return conflictingConn{Conn: conn, commit: c.commit}, err
+}
+
+type conflictingConn struct {
+	driver.Conn
+	commit func(driver.Tx) error
+}
+
+func (c conflictingConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, options)
+	return conflictingTx{Tx: tx, commit: c.commit}, err
+}
+
+type conflictingTx struct {
+	driver.Tx
+	commit func(driver.Tx) error
+}
+
+func (tx conflictingTx) Commit() error { return tx.commit(tx.Tx) }

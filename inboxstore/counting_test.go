@@ -12,9 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// appends counts the statements that insert messages. Each is a commit: those outside of a transaction are one by
-// themselves, and no transaction of an ingest has two. It counts too the statements that look up claims, and, once the
-// database is away, the attempts to connect.
+// appends counts the transactions that insert messages, or try to; a statement outside of one is one by itself. It counts
+// too the statements that look up claims, and, once the database is away, the attempts to connect.
 type appends struct {
 	all, inTx atomic.Int64
 	lookups   atomic.Int64
@@ -62,6 +61,7 @@ type countingConn struct {
 	driver.Conn
 	count *appends
 	inTx  bool
+	again bool // the transaction has inserted messages
 }
 
 func (c *countingConn) Prepare(query string) (driver.Stmt, error) {
@@ -87,12 +87,12 @@ type countingTx struct {
 }
 
 func (x countingTx) Commit() error {
-	x.conn.inTx = false
+	x.conn.inTx, x.conn.again = false, false
 	return x.Tx.Commit()
 }
 
 func (x countingTx) Rollback() error {
-	x.conn.inTx = false
+	x.conn.inTx, x.conn.again = false, false
 	return x.Tx.Rollback()
 }
 
@@ -122,10 +122,12 @@ func (s countingStmt) counted() {
 	if strings.HasPrefix(s.query, "SELECT claim_key FROM postbox_claims WHERE claim_key IN") {
 		s.conn.count.lookups.Add(1)
 	}
-	if strings.Contains(s.query, "INSERT INTO postbox_messages") {
-		s.conn.count.all.Add(1)
-		if s.conn.inTx {
-			s.conn.count.inTx.Add(1)
-		}
+	if !strings.Contains(s.query, "INSERT INTO postbox_messages") || s.conn.again {
+		return
+	}
+	s.conn.count.all.Add(1)
+	if s.conn.inTx {
+		s.conn.again = true
+		s.conn.count.inTx.Add(1)
 	}
 }

@@ -130,7 +130,7 @@ func (p FetchParams) variant() int {
 
 // lists are the statements whose shape depends on the number of their arguments.
 type lists interface {
-	append(spool int64, rows []Row) Query
+	append(spool int64, rows []Row) []Query
 	ingest(spool int64, claims [][]byte, rows []Row) Ingest
 	fetch(p FetchParams) Query
 	remove(spool int64, refs []Ref) Query
@@ -160,8 +160,8 @@ func New(kind Kind, names Names) (*Statements, error) {
 	}
 }
 
-// Append inserts rows into a spool, in their order.
-func (s *Statements) Append(spool int64, rows []Row) Query { return s.lists.append(spool, rows) }
+// Append inserts rows into a spool, in their order and in that of the queries.
+func (s *Statements) Append(spool int64, rows []Row) []Query { return s.lists.append(spool, rows) }
 
 // Fetch reads what the lanes have to do: ready messages after each lane's cursor in the order of their
 // ids, without those that stand behind a retrying message of their key, then messages that are due. Its

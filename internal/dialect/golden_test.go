@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,13 +52,14 @@ func printed(s *dialect.Statements) string {
 		}
 	}
 	refs := []dialect.Ref{{Lane: 1, ID: 2, Token: 3}, {Lane: 1, ID: 3, Token: 3}}
-	fmt.Fprintf(&out, "-- Append, one row\n%s\n\n", s.Append(1, make([]dialect.Row, 1)).Text)
-	fmt.Fprintf(&out, "-- Append, two rows\n%s\n\n", s.Append(1, make([]dialect.Row, 2)).Text)
+	fmt.Fprintf(&out, "-- Append, one row\n%s\n\n", s.Append(1, make([]dialect.Row, 1))[0].Text)
+	fmt.Fprintf(&out, "-- Append, two rows\n%s\n\n", s.Append(1, make([]dialect.Row, 2))[0].Text)
 	ingest := s.Ingest(1, make([][]byte, 2), make([]dialect.Row, 2))
-	for i, query := range []dialect.Query{ingest.Whole, ingest.Claim, ingest.Claimed} {
-		if query.Text != "" {
-			fmt.Fprintf(&out, "-- Ingest, two rows, %s\n%s\n\n", []string{"whole", "claim", "claimed"}[i], query.Text)
-		}
+	if ingest.Whole.Text != "" {
+		fmt.Fprintf(&out, "-- Ingest, two rows, whole\n%s\n\n", ingest.Whole.Text)
+	} else {
+		fmt.Fprintf(&out, "-- Ingest, two rows, claim\n%s\n\n", ingest.Claim[0].Text)
+		fmt.Fprintf(&out, "-- Ingest, two rows, claimed\n%s\n\n", ingest.Claimed.Text)
 	}
 	fmt.Fprintf(&out, "-- Fetch, two lanes\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2)}).Text)
 	fmt.Fprintf(&out, "-- Fetch, one lane, unordered, paused keys\n%s\n\n", s.Fetch(dialect.FetchParams{
@@ -79,10 +81,9 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 		require.NoError(t, err)
 		s, err := dialect.New(kind, names)
 		require.NoError(t, err)
-		for _, query := range []dialect.Query{
-			s.Append(1, make([]dialect.Row, 3)),
-			s.Ingest(1, make([][]byte, 3), make([]dialect.Row, 3)).Claim,
-			s.Ingest(1, make([][]byte, 3), make([]dialect.Row, 3)).Claimed,
+		ingest := s.Ingest(1, make([][]byte, 3), make([]dialect.Row, 3))
+		for _, query := range append(slices.Concat(s.Append(1, make([]dialect.Row, 3)), ingest.Claim),
+			ingest.Claimed,
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3)}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Unordered: true, PausedKeys: true}),
 			s.Remove(1, make([]dialect.Ref, 3)),
@@ -92,8 +93,44 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			s.Release(1, "holder", []int{1, 2}),
 			s.Pending(1, dialect.MessageFilter{}),
 			s.Done(1, dialect.MessageFilter{}),
-		} {
+		) {
 			require.Len(t, query.Args, strings.Count(query.Text, "?"), query.Text)
 		}
 	}
+}
+
+// SQLite's inserts have few texts, which can be kept prepared, however many rows there are.
+func TestStatements_of_any_number_of_rows_have_few_texts_on_sqlite(t *testing.T) {
+	t.Parallel()
+	names, err := dialect.NewNames("", "")
+	require.NoError(t, err)
+	s, err := dialect.New(dialect.SQLite, names)
+	require.NoError(t, err)
+	texts := map[string]bool{}
+	for n := 1; n <= s.MaxAppend; n++ {
+		rows, claims := make([]dialect.Row, n), make([][]byte, n)
+		for i := range n {
+			rows[i].MessageID, claims[i] = fmt.Appendf(nil, "%03d", i), fmt.Appendf(nil, "%03d", i)
+		}
+		ingest := s.Ingest(1, claims, rows)
+		var stored, claimed []string
+		for _, query := range ingest.Append {
+			for i := 8; i < len(query.Args); i += 12 {
+				stored = append(stored, string(query.Args[i].([]byte)))
+			}
+		}
+		for _, query := range ingest.Claim {
+			for _, arg := range query.Args {
+				claimed = append(claimed, string(arg.([]byte)))
+			}
+		}
+		for _, query := range slices.Concat(ingest.Append, ingest.Claim) {
+			require.False(t, query.Once)
+			texts[query.Text] = true
+		}
+		require.Len(t, stored, n)
+		require.True(t, slices.IsSorted(stored), "the rows are in their order: %s", stored)
+		require.Equal(t, stored, claimed)
+	}
+	require.Len(t, texts, 8, "of 8, 4, 2 and 1 rows or claims")
 }

@@ -13,10 +13,11 @@ type Ingest struct {
 	// positions, from 1, of the others.
 	Whole Query
 
-	// Claim claims the keys. It changes as many rows as there were keys that nobody had claimed, and does not tell which.
-	Claim Query
+	// Claim claims the keys. Together its queries change as many rows as there were keys that nobody had claimed, and do
+	// not tell which.
+	Claim []Query
 	// Append inserts all the rows, in their order.
-	Append Query
+	Append []Query
 	// Claimed returns those of the keys that are claimed.
 	Claimed Query
 }
@@ -42,10 +43,9 @@ func (r repeated) ingest(spool int64, claims [][]byte, rows []Row) Ingest {
 	for i, claim := range sorted {
 		args[i] = claim
 	}
-	more := len(args) - 1
 	return Ingest{
-		Claim:   Query{Text: r.claimHead + strings.Repeat(r.claimRow+", ", more) + r.claimRow, Args: args, Once: more > 0},
+		Claim:   r.insert(r.claimHead, r.claimRow, len(args), func(i int) []any { return args[i : i+1] }),
 		Append:  r.append(spool, rows),
-		Claimed: Query{Text: r.claimedHead + strings.Repeat("?, ", more) + "?)", Args: args, Once: true},
+		Claimed: Query{Text: r.claimedHead + strings.Repeat("?, ", len(args)-1) + "?)", Args: args, Once: true},
 	}
 }

@@ -190,11 +190,11 @@ var anyLane = fmt.Sprintf(`
   AND m.state IN (0, 1, 2)
   AND m.lane = ANY(ARRAY(SELECT generate_series(0, %d)::smallint))`, MaxLanes-1)
 
-func (p postgres) append(spool int64, rows []Row) Query {
+func (p postgres) append(spool int64, rows []Row) []Query {
 	if len(rows) == 1 && rows[0].State == StateReady {
-		return Query{Text: p.appendReadyText, Args: readyValues(spool, rows[0])}
+		return []Query{{Text: p.appendReadyText, Args: readyValues(spool, rows[0])}}
 	}
-	return Query{Text: p.appendText, Args: append([]any{spool}, pack(nil, rows)...)}
+	return []Query{{Text: p.appendText, Args: append([]any{spool}, pack(nil, rows)...)}}
 }
 
 func (p postgres) fetch(f FetchParams) Query {

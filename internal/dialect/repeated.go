@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"encoding/json"
+	"math/bits"
 	"strings"
 	"sync"
 )
@@ -19,6 +20,7 @@ type repeated struct {
 	lockText, countText   string
 	releaseText           string
 	fetches               *sync.Map // how often ready, and variant → text
+	portion               int       // rows of an insert at most, a power of two; 0 is no limit
 }
 
 // newRepeated fills in the names.
@@ -37,17 +39,31 @@ func newRepeated(r repeated, fill *strings.Replacer) repeated {
 	return r
 }
 
-func (r repeated) append(spool int64, rows []Row) Query {
-	args := make([]any, 0, 12*len(rows))
-	for _, row := range rows {
-		args = append(args, spool, row.Lane, row.State, row.KeyHash, row.Due, row.Due, row.Delay,
-			row.Topic, row.MessageID, row.Key, row.Payload, row.Metadata)
+func (r repeated) append(spool int64, rows []Row) []Query {
+	return r.insert(r.insertHead, r.insertRow, len(rows), func(i int) []any {
+		row := rows[i]
+		return []any{
+			spool, row.Lane, row.State, row.KeyHash, row.Due, row.Due, row.Delay,
+			row.Topic, row.MessageID, row.Key, row.Payload, row.Metadata,
+		}
+	})
+}
+
+// insert inserts n rows: all at once, or in portions of few sizes, whose texts are few enough to be kept prepared.
+func (r repeated) insert(head, row string, n int, values func(i int) []any) []Query {
+	var queries []Query
+	for i := 0; i < n; {
+		size := n - i
+		if r.portion > 0 {
+			size = min(r.portion, 1<<(bits.Len(uint(size))-1)) //nolint:gosec // positive
+		}
+		query := Query{Text: head + strings.Repeat(row+", ", size-1) + row, Once: size > 1 && r.portion == 0}
+		for end := i + size; i < end; i++ {
+			query.Args = append(query.Args, values(i)...)
+		}
+		queries = append(queries, query)
 	}
-	return Query{
-		Text: r.insertHead + strings.Repeat(r.insertRow+", ", len(rows)-1) + r.insertRow,
-		Args: args,
-		Once: len(rows) > 1,
-	}
+	return queries
 }
 
 // fetchText is a fetch with its first part so many times.

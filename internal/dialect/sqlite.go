@@ -5,6 +5,11 @@ import "strings"
 // sqlite reads all lanes in one part: the driver binds each argument by a search among all.
 type sqlite struct{ repeated }
 
+// insertPortion is how many rows SQLite inserts at a time. Preparing the text of many takes longer than inserting them, and
+// the driver looks each argument up among all: a row takes 14 µs as one of 24 whose text is new, 4.3 as one of 8 and 7.2
+// by itself in texts that are prepared.
+const insertPortion = 8
+
 // newSQLite returns the statements for SQLite 3.42 and later.
 func newSQLite(names Names) *Statements {
 	s := common(SQLite, names)
@@ -43,9 +48,7 @@ DELETE FROM {failures} WHERE id IN (
 DELETE FROM {history} WHERE id IN (
 	SELECT id FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ? + 0)`
 
-	// SQLite takes 32766 parameters, but the driver looks each of them up among all of them: one statement with all of
-	// 2730 rows takes seconds, 27 statements with 100 each take milliseconds.
-	s.MaxAppend = 100
+	s.MaxAppend = 100 // no limit of SQLite's: others get their turn to write
 
 	// LIMIT ? + 0: SQLite plans a statement again whenever the argument of a bare LIMIT ? changes hands, which took more
 	// time than running it.
@@ -60,6 +63,7 @@ DELETE FROM {history} WHERE id IN (
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 VALUES `,
 		insertRow: `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?)`,
+		portion:   insertPortion,
 		ready: `
 SELECT ` + fetchColumns + `
 FROM json_each(?) c

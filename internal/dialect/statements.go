@@ -11,7 +11,7 @@ type Statements struct {
 	Kind  Kind
 	Names Names
 	// MaxAppend is the number of rows that one Append takes: the database's limit on parameters, or
-	// what keeps the statement at a sane size.
+	// what keeps its work at a sane size.
 	MaxAppend int
 	// Isolation is what our own transactions ask for. When it is not the database's default, a statement that
 	// changes messages needs a transaction to get it.

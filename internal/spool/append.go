@@ -11,7 +11,7 @@ import (
 const maxAppendBytes = 4 << 20
 
 // Append inserts messages in their order: in one statement, or in several where the database's limits on
-// parameters or packets ask for it. Run it in a transaction if all or none must be there.
+// packets or the work of its driver ask for it. Run it in a transaction if all or none must be there.
 func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Draft) error {
 	id, err := s.Open(ctx, db)
 	if err != nil {
@@ -23,8 +23,10 @@ func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Dr
 		if len(rows) == 0 {
 			return nil
 		}
-		if err := run(ctx, db, s.statements.Append(id, rows)); err != nil {
-			return fmt.Errorf("append to spool %q: %w", s.name, err)
+		for _, query := range s.statements.Append(id, rows) {
+			if err := run(ctx, db, query); err != nil {
+				return fmt.Errorf("append to spool %q: %w", s.name, err)
+			}
 		}
 		rows, bytes = rows[:0], 0
 		return nil

@@ -122,14 +122,14 @@ func (s *Spool) ingestInParts(
 		ingest := s.ingest(id, rest)
 		var claimed int64
 		err := InTx(ctx, db, s.statements, func(tx *sql.Tx) (err error) {
-			claimed, err = execPrepared(ctx, tx, prepared, ingest.Claim)
+			claimed, err = execAll(ctx, tx, prepared, ingest.Claim)
 			if err == nil && claimed < int64(len(rest)) {
 				err = errClaimed
 			}
 			if err != nil {
 				return err
 			}
-			_, err = execPrepared(ctx, tx, prepared, ingest.Append)
+			_, err = execAll(ctx, tx, prepared, ingest.Append)
 			return err
 		})
 		switch {
@@ -149,6 +149,18 @@ func (s *Spool) ingestInParts(
 		rest = slices.DeleteFunc(rest, func(a Arrival) bool { return known[string(a.Claim)] })
 	}
 	return nil
+}
+
+// execAll executes all queries, and returns how many rows they changed.
+func execAll(ctx context.Context, tx *sql.Tx, prepared *Prepared, queries []dialect.Query) (changed int64, err error) {
+	for _, query := range queries {
+		n, err := execPrepared(ctx, tx, prepared, query)
+		if err != nil {
+			return 0, err
+		}
+		changed += n
+	}
+	return changed, nil
 }
 
 func execPrepared(ctx context.Context, tx *sql.Tx, prepared *Prepared, query dialect.Query) (int64, error) {

@@ -1,0 +1,144 @@
+package inboxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// crowd lets a test line up deliveries behind a commit that cannot end.
+type crowd struct {
+	t        *testing.T
+	database *testdb.Database
+	store    *inboxstore.Store
+	db       *sql.DB // the store's
+	appends  *appends
+	stranger *inboxstore.Store // in another process
+	results  map[string]chan result
+}
+
+type result struct {
+	fresh bool
+	err   error
+}
+
+// gather returns a crowd with the message "blocker" in a commit that waits until release is called, which ends the
+// transaction of somebody else who holds that message, and whatever messages are named. Appends are counted from then on.
+func gather(t *testing.T, database *testdb.Database, held ...string) (c *crowd, release func(commit bool)) {
+	t.Helper()
+	db, appends := counted(t, database)
+	c = &crowd{
+		t: t, database: database, db: db, appends: appends, results: map[string]chan result{},
+		store: storeFor(t, database, db, func(c *inboxstore.Config) { c.DisableNotify = true }),
+	}
+	_, err := deferred(t.Context(), c.store, "the first message of a queue does more")
+	require.NoError(t, err)
+	other := database.Open(t)
+	c.stranger = storeFor(t, database, other, nil)
+	release = c.hold(other, append(held, "blocker")...)
+	c.join(t.Context(), "blocker")
+	c.inLine(0)
+	if database.Dialect == postbox.PostgreSQL { // the others claim first, and append what they have claimed
+		require.Eventually(t, func() bool { return appends.all.Load() == 2 }, patience, 100*time.Microsecond)
+	}
+	appends.all.Store(0)
+	appends.inTx.Store(0)
+	return c, release
+}
+
+// hold stores messages in a transaction that stays open.
+func (c *crowd) hold(db *sql.DB, ids ...string) (release func(commit bool)) {
+	c.t.Helper()
+	tx, err := db.BeginTx(context.WithoutCancel(c.t.Context()), nil)
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = tx.Rollback() })
+	for _, id := range ids {
+		fresh, err := deferred(postbox.ContextWithTx(c.t.Context(), tx), c.stranger, id)
+		require.NoError(c.t, err)
+		require.True(c.t, fresh)
+	}
+	return func(commit bool) {
+		c.t.Helper()
+		if commit {
+			require.NoError(c.t, tx.Commit())
+		} else {
+			require.NoError(c.t, tx.Rollback())
+		}
+	}
+}
+
+// join delivers a message and does not wait for it.
+func (c *crowd) join(ctx context.Context, id string) { c.joinWith(ctx, id, "payload of "+id) }
+
+func (c *crowd) joinWith(ctx context.Context, id, payload string) {
+	stored := make(chan result, 1)
+	c.results[id] = stored
+	go func() {
+		fresh, err := c.store.Defer(ctx, "q", deferKey(id), message.NewMessage(id, []byte(payload)))
+		stored <- result{fresh, err}
+	}()
+}
+
+// lineUp delivers messages, so that they stand in line in this order.
+func (c *crowd) lineUp(ids ...string) {
+	c.t.Helper()
+	before, _ := c.store.Line("q")
+	for i, id := range ids {
+		c.join(c.t.Context(), id)
+		c.inLine(before + i + 1)
+	}
+}
+
+// inLine waits until so many deliveries wait, behind a commit.
+func (c *crowd) inLine(waiting int) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		n, committing := c.store.Line("q")
+		return committing && n == waiting
+	}, patience, 100*time.Microsecond)
+}
+
+func (c *crowd) result(id string) result {
+	c.t.Helper()
+	select {
+	case r := <-c.results[id]:
+		return r
+	case <-time.After(patience):
+		require.FailNow(c.t, "no answer", id)
+		return result{}
+	}
+}
+
+// stored returns the messages in the order of their ids.
+func (c *crowd) stored() []string {
+	c.t.Helper()
+	rows, err := c.database.DB.QueryContext(c.t.Context(), "SELECT message_id FROM postbox_messages ORDER BY id")
+	require.NoError(c.t, err)
+	defer func() { _ = rows.Close() }()
+	var ids []string
+	for rows.Next() {
+		var id []byte
+		require.NoError(c.t, rows.Scan(&id))
+		ids = append(ids, string(id))
+	}
+	require.NoError(c.t, rows.Err())
+	return ids[1:] // without the first one of gather
+}
+
+func numbered(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%03d", n-i) // falling: not the order of their claims
+	}
+	return ids
+}

@@ -1,0 +1,175 @@
+package spool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// look fetches when there is room and it is time.
+func (d *Drainer) look(ctx context.Context) error {
+	size, _ := d.scheduler.size()
+	page := d.portion().messages
+	leaving := min(d.removal.underWay, page)
+	room := (pagesInMemory-1)*page - (size - leaving)
+	lanes := d.lanes.hungry()
+	everything := !time.Now().Before(d.pollAt) || len(lanes) == 0
+	d.full = room < (page+1)/2 // less is not worth a read
+	if d.control.paused {
+		d.readyOnce.Do(func() { close(d.ready) })
+		return nil
+	}
+	if d.full {
+		return d.lookForRetries(ctx, room+page)
+	}
+	if everything && time.Now().Before(d.pollAt) {
+		return nil
+	}
+	if everything {
+		lanes = d.lanes.numbers()
+	}
+	if d.horizon.blank() {
+		if err := d.orient(ctx); err != nil {
+			return err
+		}
+	}
+	started := time.Now()
+	sweep := everything && d.lanes.sweepDue(started)
+	params := d.params(lanes, sweep)
+	limit := min(room, page) // so that the next page is read while this one is handled
+	params.PerLane = max(limit/max(len(lanes), 1), 1)
+	params.Mark = d.horizon.wantsMark(started)
+	if everything {
+		params.Due = limit
+	}
+	found, err := d.fetch(ctx, params)
+	if err != nil {
+		return err
+	}
+	if sweep {
+		d.lanes.swept(time.Now(), time.Since(started))
+	}
+	d.takeIn(params, found)
+	d.plan(everything, len(found.messages) > 0, started, time.Now())
+	d.readyOnce.Do(func() { close(d.ready) })
+	return nil
+}
+
+// orient sets a mark before the first read. That read then knows how much of what it passes over is final, so the next one
+// does not pass over it again: it may be all that waits behind a message that is tried again.
+func (d *Drainer) orient(ctx context.Context) error {
+	params := d.params(nil, false)
+	params.Mark = true
+	found, err := d.fetch(ctx, params)
+	if err != nil {
+		return err
+	}
+	d.takeIn(params, found)
+	return nil
+}
+
+// lookForRetries is for batches that are gathered: those that are not complete may fill the memory for long, and what
+// waits for another attempt shall not wait for them.
+func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
+	if d.config.Gather == nil || room <= 0 || time.Now().Before(d.pollAt) {
+		return nil
+	}
+	started := time.Now()
+	params := d.params(d.lanes.numbers(), false)
+	params.Due = room
+	found, err := d.fetch(ctx, params)
+	if err != nil {
+		return err
+	}
+	d.takeIn(params, found)
+	d.plan(true, len(found.messages) > 0, started, time.Now())
+	return nil
+}
+
+// params is what every read of these lanes asks for, each from its hint on, or in a sweep from its beginning.
+func (d *Drainer) params(lanes []int, sweep bool) dialect.FetchParams {
+	params := dialect.FetchParams{
+		Spool: d.id, Inline: d.portion().inline, Excluded: d.handler.Excluded(),
+		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
+	}
+	d.readAgain(params.Excluded)
+	from := make(map[int]int64, len(lanes))
+	for _, number := range lanes {
+		if !sweep {
+			from[number] = d.lanes.held[number].hint
+		}
+		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: number, After: from[number]})
+	}
+	params.Known = d.scheduler.known(from)
+	return params
+}
+
+// readAgain goes back to the beginning when a topic is back that was passed over: its messages must be read before
+// newer ones of their keys, and this read may well come before the call of Rescan.
+func (d *Drainer) readAgain(excluded []string) {
+	back := func(topic string) bool { return !slices.Contains(excluded, topic) }
+	if slices.ContainsFunc(d.passedOver, back) {
+		d.lanes.rewind()
+	}
+}
+
+// takeIn gives what was found to the workers, unless operators have said something that this process has not obeyed yet:
+// a message that they took away may have held back others, which were not read.
+func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
+	d.heard(found.version)
+	if found.version != d.control.version {
+		return
+	}
+	d.passedOver = params.Excluded
+	d.suit(found.messages)
+	found.leaveEarly(params.PerLane)
+	for _, m := range found.messages {
+		d.prepareToLoad(m, found.now)
+	}
+	safe := d.horizon.observe(found.lowest, found.newest, len(found.messages))
+	if params.Mark {
+		d.horizon.set(found.next, found.given, time.Now())
+	}
+	if params.PerLane > 0 {
+		d.remember(params, found, safe)
+	}
+	for _, m := range d.scheduler.load(found.messages) {
+		d.lanes.lower(m.Ref.Lane, m.Ref.ID)
+		d.lanes.unload(m)
+	}
+	d.free, d.members = found.free, found.members
+	if d.unfair() {
+		d.renewAt = time.Time{}
+	}
+}
+
+// remember notes how far each lane was read.
+func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) {
+	for _, cursor := range params.Cursors {
+		l := d.lanes.held[cursor.Lane]
+		l.hungry = found.perLane[cursor.Lane] >= params.PerLane
+		if !l.hungry {
+			l.suspects = 0 // what the one before had read, this one has read too
+		}
+		upTo := safe
+		if l.hungry {
+			upTo = min(safe, found.last[cursor.Lane])
+		}
+		l.hint = max(cursor.After, upTo)
+	}
+}
+
+// prepareToLoad adds to a message what this process knows of it.
+func (d *Drainer) prepareToLoad(m *Message, now time.Time) {
+	m.spool, m.keep = d.spool, d.config.History > 0
+	if d.config.Gather != nil {
+		m.due = d.config.Gather.due(m.CreatedAt, now)
+	}
+	if d.isDoomed(m) {
+		m.doomed = fmt.Errorf("%w, %d times", errCrashed, m.Starts)
+	}
+	d.lanes.load(m)
+}

@@ -55,7 +55,7 @@ func (r repeated) insert(head, row string, n int, values func(i int) []any) []Qu
 	for i := 0; i < n; {
 		size := n - i
 		if r.portion > 0 {
-			size = min(r.portion, 1<<(bits.Len(uint(size))-1)) //nolint:gosec // positive
+			size = min(r.portion, 1<<(bits.Len(uint(size))-1))
 		}
 		query := Query{Text: head + strings.Repeat(row+", ", size-1) + row, Once: size > 1 && r.portion == 0}
 		for end := i + size; i < end; i++ {

@@ -59,9 +59,9 @@ func (c countingConnector) Connect(context.Context) (driver.Conn, error) {
 // countingConn offers database/sql so little that everything goes through Prepare and BeginTx.
 type countingConn struct {
 	driver.Conn
-	count *appends
-	inTx  bool
-	again bool // the transaction has inserted messages
+	count    *appends
+	inTx     bool
+	inserted bool // the transaction has inserted messages
 }
 
 func (c *countingConn) Prepare(query string) (driver.Stmt, error) {
@@ -87,12 +87,12 @@ type countingTx struct {
 }
 
 func (x countingTx) Commit() error {
-	x.conn.inTx, x.conn.again = false, false
+	x.conn.inTx, x.conn.inserted = false, false
 	return x.Tx.Commit()
 }
 
 func (x countingTx) Rollback() error {
-	x.conn.inTx, x.conn.again = false, false
+	x.conn.inTx, x.conn.inserted = false, false
 	return x.Tx.Rollback()
 }
 
@@ -122,12 +122,12 @@ func (s countingStmt) counted() {
 	if strings.HasPrefix(s.query, "SELECT claim_key FROM postbox_claims WHERE claim_key IN") {
 		s.conn.count.lookups.Add(1)
 	}
-	if !strings.Contains(s.query, "INSERT INTO postbox_messages") || s.conn.again {
+	if !strings.Contains(s.query, "INSERT INTO postbox_messages") || s.conn.inserted {
 		return
 	}
 	s.conn.count.all.Add(1)
 	if s.conn.inTx {
-		s.conn.again = true
+		s.conn.inserted = true
 		s.conn.count.inTx.Add(1)
 	}
 }

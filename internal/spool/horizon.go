@@ -26,8 +26,8 @@ type horizon struct {
 }
 
 // A mark takes a transaction id on PostgreSQL, so there is one in markInterval at most, unless as much was read since as
-// markMessages, a quarter of a page of the default size: a read passes over all that stands beyond the last mark but one and was
-// read before.
+// markMessages, a quarter of a page of the default size: a read passes over all that stands beyond the last mark but one
+// and was read before.
 const (
 	markInterval = 20 * time.Millisecond
 	markMessages = 500

@@ -12,5 +12,7 @@
 // the broker's answer and its note in the database publishes a message again, under the same UUID, which is
 // what an inbox is for.
 //
+// Transactions are made with [InTx]; on SQLite, where many are made at a time, with a [GroupCommit].
+//
 // Forwarders in any number of processes share the work and each adds throughput.
 package forwarder

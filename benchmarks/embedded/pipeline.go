@@ -10,9 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -35,10 +32,11 @@ func Pipeline() measure.Scenario {
 		About: "on SQLite (WAL, synchronous FULL), from a business transaction for each message to its handler's effect, which comes once",
 		Floor: "by-hand",
 		Contenders: []measure.Contender{
-			{Name: "ours", Run: inFile(ours)},
+			{Name: "ours", Run: inFile(ours(sharedCommits))},
+			{Name: "ours-own-commits", Run: inFile(ours(ownCommits))},
 			{Name: "by-hand", Run: inFile(byHand)},
-			{Name: "batched-by-hand", Run: inFile(batchedByHand)}, // what the target could be without a queue
-			{Name: "queued-by-hand", Run: inFile(queuedByHand)},   // and at most with one
+			{Name: "batched-by-hand", Run: inFile(batchedByHand)}, // what can be had without a queue while each order has its own commit
+			{Name: "queued-by-hand", Run: inFile(queuedByHand)},   // and with one
 		},
 		Targets: []measure.Target{{Name: "sqlite", Ours: "ours", Other: "by-hand", AtLeast: 2}},
 	}
@@ -70,80 +68,6 @@ func inFile(run func(ctx context.Context, stage *measure.Stage, db *sql.DB) erro
 
 // all are the messages of a run.
 func all(stage *measure.Stage) []*message.Message { return load.Messages(0, stage.Scale(5_000, 1_500)) }
-
-// ours forwards with default settings, and stores messages before it handles them in micro-batches.
-func ours(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
-	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}); err != nil {
-		return err
-	}
-	list := all(stage)
-	if err := stage.Start(ctx); err != nil {
-		return err
-	}
-	through := newBroker()
-	fwd, err := forwarder.New(db, through, forwarder.Config{Dialect: postbox.SQLite}, nil)
-	if err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- fwd.Run(ctx) }()
-	inbox, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.SQLite}, nil)
-	if err != nil {
-		return err
-	}
-	consuming, stop := context.WithCancel(ctx)
-	defer stop()
-	wait := through.consume(consuming, consumers, func(msg *message.Message) error {
-		_, err := inbox.Defer(ctx, "accounts", inboxstore.Key{Consumer: "accounts", Topic: load.Topic, MessageID: msg.UUID}, msg)
-		return err
-	})
-	subscriber, err := inboxstore.NewSubscriber(inbox, inboxstore.QueueConfig{Concurrency: 1, MicroBatch: microBatch}, nil)
-	if err != nil {
-		return err
-	}
-	messages, err := subscriber.Subscribe(ctx, "accounts")
-	if err != nil {
-		return err
-	}
-	handled := make(chan error, 1)
-	go func() { handled <- handleOurs(messages, len(list)) }()
-	err = errors.Join(produceOurs(ctx, db, list), <-handled, stage.Stop(len(list)), subscriber.Close(), fwd.Close(), <-ended)
-	stop()
-	return errors.Join(err, wait(), inbox.Close())
-}
-
-func produceOurs(ctx context.Context, db *sql.DB, list []*message.Message) error {
-	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
-	if err != nil {
-		return err
-	}
-	err = load.Clients(ctx, len(list), producers, func(ctx context.Context, i int) error {
-		return forwarder.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, insertOrder, 1, 1); err != nil {
-				return err
-			}
-			list[i].SetContext(ctx)
-			return publisher.Publish(load.Topic, list[i])
-		})
-	})
-	return errors.Join(err, publisher.Close())
-}
-
-// handleOurs handles n messages.
-func handleOurs(messages <-chan *message.Message, n int) error {
-	for range n {
-		msg := <-messages
-		tx, ok := postbox.TxFromContext(msg.Context())
-		if !ok {
-			return errors.New("the message brings no transaction")
-		}
-		if _, err := tx.ExecContext(msg.Context(), updateAccount); err != nil {
-			return err
-		}
-		msg.Ack()
-	}
-	return nil
-}
 
 // byHand commits each step of each message: the order with its message, its deletion after it was sent, and the claim
 // with its effect.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/postbox-go/watermill-postbox/forwarder"
@@ -29,31 +30,41 @@ func placeOrders(ctx context.Context, p *process) error {
 		return err
 	}
 	defer func() { _ = outbox.Close() }()
-	for i := range orders {
-		order := fmt.Sprintf("order-%d", i)
-		p.hears(order, forwarder.InTx(ctx, p.db, func(ctx context.Context, _ *sql.Tx) error {
-			if err := p.effect(ctx, order); err != nil {
-				return err
-			}
-			for _, what := range []string{" placed", " paid"} {
-				msg := newMessage(order+what, "customer")
-				msg.SetContext(ctx)
-				if err := outbox.Publish("orders", msg); err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
+	for _, order := range allOrders() {
+		p.hears(order, forwarder.InTx(ctx, p.db, p.placing(outbox, order)))
 	}
 	return nil
+}
+
+func allOrders() (all []string) {
+	for i := range orders {
+		all = append(all, fmt.Sprintf("order-%d", i))
+	}
+	return all
+}
+
+// placing is what is done in a transaction to place an order.
+func (p *process) placing(outbox *forwarder.Publisher, order string) func(ctx context.Context, _ *sql.Tx) error {
+	return func(ctx context.Context, _ *sql.Tx) error {
+		if err := p.effect(ctx, order); err != nil {
+			return err
+		}
+		for _, what := range []string{" placed", " paid"} {
+			msg := newMessage(order+what, "customer")
+			msg.SetContext(ctx)
+			if err := outbox.Publish("orders", msg); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // Nobody places an order again here, so what was not committed is not there.
 func checkOrders(c *check) {
 	placed := list(c.T, c.w.database, selectEffects)
 	var want []string
-	for i := range orders {
-		order := fmt.Sprintf("order-%d", i)
+	for _, order := range allOrders() {
 		done := slices.Contains(placed, order)
 		c.told(order, done)
 		c.require().True(done || c.struck)
@@ -76,6 +87,52 @@ func TestCrash_F5_F26_G1_G2_publish(t *testing.T) {
 		name: "publish without a transaction", least: 3, check: checkAutocommit,
 		life: publishAutocommit, after: forwardWith(forwarder.Config{}),
 	})
+}
+
+func TestCrash_F5_G1_publish_in_groups(t *testing.T) {
+	t.Parallel()
+	on(t, databases[0], flow{
+		name: "publish in groups", least: orders * 7, life: placeOrdersTogether, check: checkOrders,
+		after: forwardWith(forwarder.Config{}),
+	})
+}
+
+// placeOrdersTogether places one order, and the others, which come meanwhile, in a group.
+func placeOrdersTogether(ctx context.Context, p *process) error {
+	outbox, err := p.outbox()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = outbox.Close() }()
+	groups, err := forwarder.NewGroupCommit(p.db, p.w.database.Dialect)
+	if err != nil {
+		return err
+	}
+	all := allOrders()
+	var others sync.WaitGroup
+	p.hears(all[0], groups.InTx(ctx, func(first context.Context, tx *sql.Tx) error {
+		for _, order := range all[1:] {
+			waits := &waiting{Context: ctx, begun: make(chan struct{})}
+			others.Go(func() { p.hears(order, groups.InTx(waits, p.placing(outbox, order))) })
+			<-waits.begun
+		}
+		return p.placing(outbox, all[0])(first, tx)
+	}))
+	others.Wait()
+	return nil
+}
+
+// waiting is the context of somebody who, as soon as its end is asked for, is in line.
+type waiting struct {
+	context.Context //nolint:containedctx // it is one
+	once            sync.Once
+	begun           chan struct{}
+}
+
+// Done says that the wait has begun.
+func (w *waiting) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.begun) })
+	return w.Context.Done()
 }
 
 // publishAutocommit publishes two messages at once.

@@ -1,0 +1,119 @@
+package embedded
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+)
+
+// transactor runs the transaction of an order.
+type transactor func(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error
+
+// sharedCommits lets orders that are placed at the same time share a commit.
+func sharedCommits(db *sql.DB) (transactor, error) {
+	groups, err := forwarder.NewGroupCommit(db, postbox.SQLite)
+	if err != nil {
+		return nil, err
+	}
+	return groups.InTx, nil
+}
+
+// ownCommits commits each order by itself.
+func ownCommits(db *sql.DB) (transactor, error) {
+	return func(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+		return forwarder.InTx(ctx, db, fn)
+	}, nil
+}
+
+// ours forwards with default settings, and stores messages before it handles them in micro-batches.
+func ours(commits func(db *sql.DB) (transactor, error)) func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
+	return func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
+		transact, err := commits(db)
+		if err != nil {
+			return err
+		}
+		return pipelineOurs(ctx, stage, db, transact)
+	}
+}
+
+func pipelineOurs(ctx context.Context, stage *measure.Stage, db *sql.DB, transact transactor) error {
+	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}); err != nil {
+		return err
+	}
+	list := all(stage)
+	if err := stage.Start(ctx); err != nil {
+		return err
+	}
+	through := newBroker()
+	fwd, err := forwarder.New(db, through, forwarder.Config{Dialect: postbox.SQLite}, nil)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- fwd.Run(ctx) }()
+	inbox, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.SQLite}, nil)
+	if err != nil {
+		return err
+	}
+	consuming, stop := context.WithCancel(ctx)
+	defer stop()
+	wait := through.consume(consuming, consumers, func(msg *message.Message) error {
+		_, err := inbox.Defer(ctx, "accounts", inboxstore.Key{Consumer: "accounts", Topic: load.Topic, MessageID: msg.UUID}, msg)
+		return err
+	})
+	subscriber, err := inboxstore.NewSubscriber(inbox, inboxstore.QueueConfig{Concurrency: 1, MicroBatch: microBatch}, nil)
+	if err != nil {
+		return err
+	}
+	messages, err := subscriber.Subscribe(ctx, "accounts")
+	if err != nil {
+		return err
+	}
+	handled := make(chan error, 1)
+	go func() { handled <- handleOurs(messages, len(list)) }()
+	err = errors.Join(produceOurs(ctx, db, transact, list), <-handled, stage.Stop(len(list)), subscriber.Close(), fwd.Close(), <-ended)
+	stop()
+	return errors.Join(err, wait(), inbox.Close())
+}
+
+func produceOurs(ctx context.Context, db *sql.DB, transact transactor, list []*message.Message) error {
+	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
+	if err != nil {
+		return err
+	}
+	err = load.Clients(ctx, len(list), producers, func(ctx context.Context, i int) error {
+		return transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, insertOrder, 1, 1); err != nil {
+				return err
+			}
+			list[i].SetContext(ctx)
+			return publisher.Publish(load.Topic, list[i])
+		})
+	})
+	return errors.Join(err, publisher.Close())
+}
+
+// handleOurs handles n messages.
+func handleOurs(messages <-chan *message.Message, n int) error {
+	for range n {
+		msg := <-messages
+		tx, ok := postbox.TxFromContext(msg.Context())
+		if !ok {
+			return errors.New("the message brings no transaction")
+		}
+		if _, err := tx.ExecContext(msg.Context(), updateAccount); err != nil {
+			return err
+		}
+		msg.Ack()
+	}
+	return nil
+}

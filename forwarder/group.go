@@ -1,0 +1,98 @@
+package forwarder
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// group is a transaction that members of a [GroupCommit] use in turns, each in its own goroutine. The one whose turn it
+// is has it for itself, so there is no lock.
+type group struct {
+	commits *GroupCommit
+	conn    *sql.Conn
+	tx      *sql.Tx
+	turns   int       // still to come
+	waiting []*member // for the commit
+	broken  error     // why nothing can be written in the transaction any more
+}
+
+// savepoint begins a turn.
+const savepoint = "postbox_group"
+
+// run takes a turn: it runs fn, and lets the next one go on. If it says that we wait, we hear what became of the group.
+func (g *group) run(ctx context.Context, me *member, fn func(ctx context.Context, tx *sql.Tx) error) (waits bool, err error) {
+	live := context.WithoutCancel(ctx) // a statement that is interrupted rolls back the whole transaction
+	defer g.handOn(live)               // also when fn panics
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("begin transaction: %w", err)
+	}
+	set, rollback, release := dialect.Savepoint(savepoint)
+	if !g.exec(live, set) {
+		g.waiting = append(g.waiting, me) // fn has not run, and will by itself
+		return true, nil
+	}
+	done := false
+	defer func() {
+		if !done {
+			_ = g.exec(live, rollback) && g.exec(live, release)
+		}
+	}()
+	if err := fn(ctx, g.tx); err != nil {
+		return false, err
+	}
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("commit: %w", err)
+	}
+	done = true
+	if !g.exec(live, release) {
+		// Our fn passed over that the transaction had ended under it, and what it did then may be there: not again.
+		return false, fmt.Errorf("commit: %w", g.broken)
+	}
+	g.waiting = append(g.waiting, me)
+	return true, nil
+}
+
+// exec executes a statement about a savepoint. Where it fails, there is no transaction any more, so the group is broken.
+func (g *group) exec(ctx context.Context, statement string) bool {
+	_, g.broken = g.tx.ExecContext(ctx, statement)
+	return g.broken == nil
+}
+
+// handOn gives the turn to the next in line, or ends the group.
+func (g *group) handOn(ctx context.Context) {
+	if g.broken == nil && g.turns > 0 {
+		g.turns-- // before it is theirs
+		if g.commits.turn(g) {
+			return
+		}
+	}
+	end := g.end(ctx)
+	_ = g.conn.Close() // what waits for the commit may need a connection, and this may be the only one
+	g.commits.next()
+	for _, m := range g.waiting {
+		m.ended <- end
+	}
+}
+
+// end commits, if there is something to commit.
+func (g *group) end(ctx context.Context) outcome {
+	switch {
+	case errors.Is(g.broken, sql.ErrTxDone):
+		return outcome{err: fmt.Errorf("%w: somebody ended the transaction that was shared", postbox.ErrCommitUnknown)}
+	case g.broken != nil || len(g.waiting) == 0:
+		_ = g.tx.Rollback()
+		return outcome{again: true}
+	}
+	err := spool.Commit(ctx, g.conn, g.tx)
+	if err == nil {
+		return outcome{}
+	}
+	certain := !errors.Is(err, postbox.ErrCommitUnknown)
+	return outcome{again: certain && len(g.waiting) > 1, err: fmt.Errorf("commit: %w", err)}
+}

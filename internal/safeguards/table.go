@@ -162,6 +162,28 @@ var safeguards = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "Drainer_.*(G3|N8)|Model",
 	},
 	{
+		name: "a savepoint for each turn in a group", guarantees: "G1",
+		edits: []edit{{
+			file: "forwarder/group.go",
+			from: "			_ = g.exec(live, rollback) && g.exec(live, release)\n",
+			to:   "			g.exec(live, release)\n",
+		}, {
+			file: "forwarder/group.go",
+			from: "	set, rollback, release := dialect.Savepoint",
+			to:   "	set, _, release := dialect.Savepoint",
+		}},
+		packages: []string{module + "forwarder"}, tests: "GroupCommit",
+	},
+	{
+		name: "a shared commit that fails is no fault of all", guarantees: "G1",
+		edits: []edit{{
+			file: "forwarder/group.go",
+			from: "		return outcome{again: true}\n	}\n	err := spool.Commit(ctx, g.conn, g.tx)\n",
+			to:   "		return outcome{}\n	}\n	err := spool.Commit(ctx, g.conn, g.tx)\n",
+		}},
+		packages: []string{module + "forwarder"}, tests: "GroupCommit",
+	},
+	{
 		name: "a wave of a key at a time", guarantees: "G3",
 		edits: []edit{{
 			file: "brokers/kafkabroker/wave.go",

@@ -40,7 +40,7 @@ type world struct {
 	broker             broker
 	orders, receipts   string // topics: from the producer, and from the ledger to the mail
 
-	db     *sql.DB // the producer's own handle
+	inTx   transactor // on the producer's own handle
 	outbox *forwarder.Publisher
 
 	mu        sync.Mutex
@@ -66,9 +66,11 @@ func newWorld(t *testing.T, b broker, open func(t *testing.T) *testdb.Database) 
 	w.consumer.Exec(t, "CREATE TABLE effects (id "+id+", consumer VARCHAR(20) NOT NULL, ordering_key VARCHAR(20) NOT NULL, seq INTEGER NOT NULL)")
 	require.NoError(t, b.ensure(w.orders, "ledger", "audit"))
 	require.NoError(t, b.ensure(w.receipts, "mail"))
-	w.db = w.producer.Open(t)
+	db := w.producer.Open(t)
 	var err error
-	w.outbox, err = forwarder.NewPublisher(w.db, forwarder.PublisherConfig{Dialect: w.producer.Dialect}, nil)
+	w.inTx, err = transactions(w.producer.Dialect, db)
+	require.NoError(t, err)
+	w.outbox, err = forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: w.producer.Dialect}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, w.outbox.Close())
@@ -76,6 +78,23 @@ func newWorld(t *testing.T, b broker, open func(t *testing.T) *testdb.Database) 
 		b.remove(t, w.receipts, "mail")
 	})
 	return w
+}
+
+// transactor runs a transaction of the producer.
+type transactor func(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error
+
+// transactions are those that a producer makes: on SQLite they share commits.
+func transactions(dialect postbox.Dialect, db *sql.DB) (transactor, error) {
+	if dialect == postbox.SQLite {
+		groups, err := forwarder.NewGroupCommit(db, dialect)
+		if err != nil {
+			return nil, err
+		}
+		return groups.InTx, nil
+	}
+	return func(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+		return forwarder.InTx(ctx, db, fn)
+	}, nil
 }
 
 var errChangedMind = errors.New("the producer rolls back")
@@ -89,7 +108,7 @@ func (w *world) transact(ctx context.Context, key string) error {
 	o := order{Key: key, Seq: w.next[key]}
 	w.next[key]++
 	w.mu.Unlock()
-	err := forwarder.InTx(ctx, w.db, func(ctx context.Context, tx *sql.Tx) error {
+	err := w.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		insert := w.producer.Bind("INSERT INTO orders (ordering_key, seq) VALUES (?, ?)")
 		if _, err := tx.ExecContext(ctx, insert, o.Key, o.Seq); err != nil {
 			return err

@@ -14,7 +14,7 @@ const (
 	PostgreSQL Dialect = "postgresql"
 	// MySQL is MySQL 8 or MariaDB 10.6 or later, through go-sql-driver/mysql.
 	MySQL Dialect = "mysql"
-	// SQLite is version 3.42 or later, through modernc.org/sqlite. Open it with
+	// SQLite is version 3.43 or later, through modernc.org/sqlite. Open it with
 	// _pragma=busy_timeout(…), _pragma=journal_mode(WAL), _txlock=immediate and SetMaxOpenConns(1):
 	// SQLite has one writer, and waiting in the pool is cheaper than waiting for its lock. Transactions that
 	// are made at the same time can share commits: see forwarder.GroupCommit.

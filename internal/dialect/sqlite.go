@@ -9,7 +9,7 @@ type sqlite struct{ repeated }
 // inserting them, and the driver looks each argument up among all. Larger portions gain little more.
 const insertPortion = 8
 
-// newSQLite returns the statements for SQLite 3.42 and later.
+// newSQLite returns the statements for SQLite 3.43 and later.
 func newSQLite(names Names) *Statements {
 	s := common(SQLite, names)
 

@@ -99,41 +99,37 @@ func (p *countingPublisher) Close() error { return nil }
 // BenchmarkGroupCommit compares transactions on SQLite that are made at the same time, each with a commit of its own, with
 // those that share commits.
 func BenchmarkGroupCommit(b *testing.B) {
-	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
-		if database.Dialect != postbox.SQLite {
-			b.Skip("a server shares commits by itself")
-		}
-		database.Migrate(b)
-		publisher, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect}, nil)
-		require.NoError(b, err)
-		groups, err := forwarder.NewGroupCommit(database.DB, database.Dialect)
-		require.NoError(b, err)
-		payload := make([]byte, 256)
-		publish := func(ctx context.Context, _ *sql.Tx) error {
-			msg := message.NewMessage(postbox.NewMessageID(), payload)
-			msg.SetContext(ctx)
-			return publisher.Publish("topic", msg)
-		}
-		atATime := func(b *testing.B, inTx func(ctx context.Context) error) {
-			b.Helper()
-			b.ReportAllocs()
-			b.SetParallelism(8)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if err := inTx(b.Context()); err != nil {
-						b.Error(err)
-					}
+	database := testdb.SQLiteBenchmark(b)
+	database.Migrate(b)
+	publisher, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect}, nil)
+	require.NoError(b, err)
+	groups, err := forwarder.NewGroupCommit(database.DB, database.Dialect)
+	require.NoError(b, err)
+	payload := make([]byte, 256)
+	publish := func(ctx context.Context, _ *sql.Tx) error {
+		msg := message.NewMessage(postbox.NewMessageID(), payload)
+		msg.SetContext(ctx)
+		return publisher.Publish("topic", msg)
+	}
+	atATime := func(b *testing.B, inTx func(ctx context.Context) error) {
+		b.Helper()
+		b.ReportAllocs()
+		b.SetParallelism(8)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if err := inTx(b.Context()); err != nil {
+					b.Error(err)
 				}
-			})
-		}
-		b.Run("own", func(b *testing.B) {
-			atATime(b, func(ctx context.Context) error { return forwarder.InTx(ctx, database.DB, publish) })
+			}
 		})
-		b.Run("shared", func(b *testing.B) {
-			atATime(b, func(ctx context.Context) error { return groups.InTx(ctx, publish) })
-		})
-		require.NoError(b, publisher.Close())
+	}
+	b.Run("own", func(b *testing.B) {
+		atATime(b, func(ctx context.Context) error { return forwarder.InTx(ctx, database.DB, publish) })
 	})
+	b.Run("shared", func(b *testing.B) {
+		atATime(b, func(ctx context.Context) error { return groups.InTx(ctx, publish) })
+	})
+	require.NoError(b, publisher.Close())
 }
 
 // BenchmarkPublish bounds what a message costs the transaction that it is written in.

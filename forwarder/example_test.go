@@ -20,14 +20,8 @@ import (
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	dir, err := os.MkdirTemp("", "postbox")
-	must(err)
-	defer func() { _ = os.RemoveAll(dir) }()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=journal_mode(WAL)&_txlock=immediate")
-	must(err)
-	defer func() { _ = db.Close() }()
-	db.SetMaxOpenConns(1)
-	must(postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}))
+	db, remove := openShop(ctx)
+	defer remove()
 
 	broker := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	received, err := broker.Subscribe(ctx, "orders")
@@ -69,14 +63,8 @@ func Example() {
 // Orders that are placed at the same time share a commit. The one that fails leaves nothing, and the others go on.
 func ExampleGroupCommit() {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "postbox")
-	must(err)
-	defer func() { _ = os.RemoveAll(dir) }()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=journal_mode(WAL)&_txlock=immediate")
-	must(err)
-	defer func() { _ = db.Close() }()
-	db.SetMaxOpenConns(1)
-	must(postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}))
+	db, remove := openShop(ctx)
+	defer remove()
 
 	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
 	must(err)
@@ -111,6 +99,20 @@ func ExampleGroupCommit() {
 	fmt.Println("placed:", placed.Load(), "refused:", refused.Load(), "in the outbox:", written)
 	// Output:
 	// placed: 9 refused: 1 in the outbox: 9
+}
+
+// openShop makes a database with the tables of Postbox.
+func openShop(ctx context.Context) (db *sql.DB, remove func()) {
+	dir, err := os.MkdirTemp("", "postbox")
+	must(err)
+	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=journal_mode(WAL)&_txlock=immediate")
+	must(err)
+	db.SetMaxOpenConns(1)
+	must(postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}))
+	return db, func() {
+		_ = db.Close()
+		_ = os.RemoveAll(dir)
+	}
 }
 
 func must(err error) {

@@ -145,12 +145,15 @@ func TestGroupCommit_a_refused_commit_is_the_error_of_whoever_is_to_blame(t *tes
 	b.Exec(t, "CREATE TABLE orders (customer TEXT REFERENCES customers (name) DEFERRABLE INITIALLY DEFERRED)")
 	b.Exec(t, "CREATE TABLE customers (name TEXT PRIMARY KEY)")
 	b.Exec(t, "PRAGMA foreign_keys = ON") // of the one connection
+	orphan := func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO orders VALUES ('nobody')")
+		return err
+	}
+	require.ErrorContains(t, b.groups.InTx(t.Context(), b.writes("alone", orphan)), "FOREIGN KEY")
+	require.Len(t, b.txs, 1, "who was alone is not tried again")
 	b.behind(nil, func() {
 		b.enter(t.Context(), 0, "a", nil)
-		b.enter(t.Context(), 1, "orphan", func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO orders VALUES ('nobody')")
-			return err
-		})
+		b.enter(t.Context(), 1, "orphan", orphan)
 		b.enter(t.Context(), 2, "b", nil)
 	})
 	require.ErrorContains(t, b.errors["orphan"], "FOREIGN KEY")

@@ -33,8 +33,8 @@ type GroupCommit struct {
 
 // member is a call of [GroupCommit.InTx].
 type member struct {
-	turn  chan *group  // it is its turn: in this group, or to begin one. Has room for one
-	ended chan outcome // of the group in which it was. Has room for one
+	turn  chan *group  // its turn: in a group, or, if that is nil, to begin one. Has room for the one
+	ended chan outcome // of the group in which it had its turn. Has room for the one
 }
 
 // outcome is what comes of a group.
@@ -65,6 +65,9 @@ func NewGroupCommit(db *sql.DB, dialect postbox.Dialect) (*GroupCommit, error) {
 // fn sees what those before it in the group wrote, which is committed together with its own. It must end soon, since
 // others wait for it, and leave it to InTx to end the transaction: where it ends the transaction itself, those before it
 // get [postbox.ErrCommitUnknown].
+//
+// Whoever waits for its turn leaves when ctx ends. When fn has run, InTx returns after the others of the group and the commit,
+// whatever becomes of ctx.
 //
 // fn may run a second time, then by itself, where the group was rolled back: because the context of another
 // one ended within a statement, or the database refused the commit, as it does for a foreign key that is checked at the
@@ -166,6 +169,7 @@ func (c *GroupCommit) turn(g *group) bool {
 	return c.hand(g)
 }
 
+// hand is turn for whoever has the lock.
 func (c *GroupCommit) hand(g *group) bool {
 	if len(c.line) == 0 {
 		return false

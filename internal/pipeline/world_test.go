@@ -40,7 +40,8 @@ type world struct {
 	broker             broker
 	orders, receipts   string // topics: from the producer, and from the ledger to the mail
 
-	inTx   transactor // on the producer's own handle
+	db     *sql.DB                // the producer's own handle
+	groups *forwarder.GroupCommit // on SQLite
 	outbox *forwarder.Publisher
 
 	mu        sync.Mutex
@@ -66,11 +67,13 @@ func newWorld(t *testing.T, b broker, open func(t *testing.T) *testdb.Database) 
 	w.consumer.Exec(t, "CREATE TABLE effects (id "+id+", consumer VARCHAR(20) NOT NULL, ordering_key VARCHAR(20) NOT NULL, seq INTEGER NOT NULL)")
 	require.NoError(t, b.ensure(w.orders, "ledger", "audit"))
 	require.NoError(t, b.ensure(w.receipts, "mail"))
-	db := w.producer.Open(t)
+	w.db = w.producer.Open(t)
 	var err error
-	w.inTx, err = transactions(w.producer.Dialect, db)
-	require.NoError(t, err)
-	w.outbox, err = forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: w.producer.Dialect}, nil)
+	if w.producer.Dialect == postbox.SQLite {
+		w.groups, err = forwarder.NewGroupCommit(w.db, w.producer.Dialect)
+		require.NoError(t, err)
+	}
+	w.outbox, err = forwarder.NewPublisher(w.db, forwarder.PublisherConfig{Dialect: w.producer.Dialect}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, w.outbox.Close())
@@ -78,23 +81,6 @@ func newWorld(t *testing.T, b broker, open func(t *testing.T) *testdb.Database) 
 		b.remove(t, w.receipts, "mail")
 	})
 	return w
-}
-
-// transactor runs a transaction of the producer.
-type transactor func(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error
-
-// transactions are those that a producer makes: on SQLite they share commits.
-func transactions(dialect postbox.Dialect, db *sql.DB) (transactor, error) {
-	if dialect == postbox.SQLite {
-		groups, err := forwarder.NewGroupCommit(db, dialect)
-		if err != nil {
-			return nil, err
-		}
-		return groups.InTx, nil
-	}
-	return func(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
-		return forwarder.InTx(ctx, db, fn)
-	}, nil
 }
 
 var errChangedMind = errors.New("the producer rolls back")
@@ -108,7 +94,7 @@ func (w *world) transact(ctx context.Context, key string) error {
 	o := order{Key: key, Seq: w.next[key]}
 	w.next[key]++
 	w.mu.Unlock()
-	err := w.inTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := w.inTx(ctx, o, func(ctx context.Context, tx *sql.Tx) error {
 		insert := w.producer.Bind("INSERT INTO orders (ordering_key, seq) VALUES (?, ?)")
 		if _, err := tx.ExecContext(ctx, insert, o.Key, o.Seq); err != nil {
 			return err
@@ -138,6 +124,14 @@ func (w *world) transact(ctx context.Context, key string) error {
 		w.committed[key] = append(w.committed[key], o.Seq)
 	}
 	return err
+}
+
+// inTx runs a transaction. On SQLite every other one of a key shares its commit.
+func (w *world) inTx(ctx context.Context, o order, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	if w.groups != nil && o.Seq%2 == 0 {
+		return w.groups.InTx(ctx, fn)
+	}
+	return forwarder.InTx(ctx, w.db, fn)
 }
 
 // produce runs transactions of all keys side by side, one after the other for each. The pause between two is for

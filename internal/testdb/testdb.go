@@ -92,6 +92,9 @@ func MySQL(t *testing.T) *Database { t.Helper(); return backends[3].open(t) }
 // SQLite returns a database in a file.
 func SQLite(t *testing.T) *Database { t.Helper(); return backends[0].open(t) }
 
+// SQLiteBenchmark is [SQLite] for a benchmark.
+func SQLiteBenchmark(b *testing.B) *Database { b.Helper(); return backends[0].open(b) }
+
 func (b backend) open(tb testing.TB) *Database {
 	tb.Helper()
 	database := &Database{Dialect: b.dialect, Driver: b.driver, DSN: b.dsn(tb)}

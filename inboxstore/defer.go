@@ -39,7 +39,7 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	}
 	s.clean()
 	claim := key.bytes()
-	if s.cache != nil && s.cache.Contains(string(claim)) {
+	if s.remembered.has(claim) {
 		return false, nil
 	}
 	draft, err := s.draft(queue, key, msg)

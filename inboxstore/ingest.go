@@ -47,6 +47,7 @@ const secondCommit = 28
 // entrant is a message in line.
 type entrant struct {
 	spool.Arrival
+	isCopy bool         // of one that is in the same commit
 	stored chan outcome // has room for the one outcome, so nobody waits for whoever left
 }
 
@@ -74,8 +75,8 @@ func (in *ingest) store(ctx context.Context, arrival spool.Arrival) (fresh bool,
 	}
 	select {
 	case outcome := <-e.stored:
-		if outcome.fresh && in.inbox.cache != nil {
-			in.inbox.cache.Add(string(e.Claim), struct{}{})
+		if outcome.fresh {
+			in.inbox.remembered.add(e.Claim)
 		}
 		return outcome.fresh, outcome.err
 	case <-ctx.Done():
@@ -197,12 +198,12 @@ func (in *ingest) commit(ctx context.Context, batch []*entrant) {
 	}
 }
 
-// distinct leaves out copies: two deliveries of one message may meet.
+// distinct leaves out copies, and marks them: two deliveries of one message may meet.
 func distinct(batch []*entrant) []spool.Arrival {
 	arrivals := make([]spool.Arrival, 0, len(batch))
 	seen := make(map[string]bool, len(batch))
 	for _, e := range batch {
-		if !seen[string(e.Claim)] {
+		if e.isCopy = seen[string(e.Claim)]; !e.isCopy {
 			seen[string(e.Claim)] = true
 			arrivals = append(arrivals, e.Arrival)
 		}
@@ -210,13 +211,10 @@ func distinct(batch []*entrant) []spool.Arrival {
 	return arrivals
 }
 
-// committed tells all entrants of a commit what became of their messages: each of those that were not known is new to the
-// first of its copies.
+// committed tells all entrants of a commit what became of their messages.
 func committed(batch []*entrant, known map[string]bool) {
 	for _, e := range batch {
-		fresh := !known[string(e.Claim)]
-		known[string(e.Claim)] = true
-		e.stored <- outcome{fresh: fresh}
+		e.stored <- outcome{fresh: !e.isCopy && !known[string(e.Claim)]}
 	}
 }
 

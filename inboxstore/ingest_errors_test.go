@@ -142,25 +142,33 @@ func TestIngest_F26_G2_killed_connection(t *testing.T) {
 	}
 }
 
-// kill ends the connections that wait for a lock in this test's database.
+// kill ends a connection that waits for a claim.
 func kill(t *testing.T, database *testdb.Database) {
 	t.Helper()
-	waiting, end := `SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%postbox_claims%'
-		AND EXISTS (SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
-			WHERE l.pid = pg_stat_activity.pid AND n.nspname = current_schema())`, "SELECT pg_terminate_backend(?)"
+	end := "SELECT pg_terminate_backend(?)"
 	if database.Dialect == postbox.MySQL {
-		waiting, end = `SELECT id FROM information_schema.processlist WHERE db = database() AND info LIKE 'INSERT IGNORE INTO postbox_claims%'`, "KILL ?"
+		end = "KILL ?"
+	}
+	database.Exec(t, end, claiming(t, database))
+}
+
+// claiming returns the connection that waits for a claim in this test's database, as soon as one does.
+func claiming(t *testing.T, database *testdb.Database) (id int64) {
+	t.Helper()
+	waiting := `SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%postbox_claims%'
+		AND EXISTS (SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
+			WHERE l.pid = pg_stat_activity.pid AND n.nspname = current_schema())`
+	if database.Dialect == postbox.MySQL {
+		waiting = `SELECT id FROM information_schema.processlist WHERE db = database() AND info LIKE 'INSERT IGNORE INTO postbox_claims%'`
 	}
 	require.Eventually(t, func() bool {
-		var id int64
 		err := database.DB.QueryRowContext(t.Context(), waiting).Scan(&id)
 		if err != nil {
 			require.ErrorIs(t, err, sql.ErrNoRows)
-			return false
 		}
-		database.Exec(t, end, id)
-		return true
+		return err == nil
 	}, patience, 5*time.Millisecond)
+	return id
 }
 
 func TestIngest_G7_database_away_is_everybodys_error(t *testing.T) {

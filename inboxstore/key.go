@@ -3,6 +3,7 @@ package inboxstore
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/oklog/ulid"
@@ -38,6 +39,9 @@ func lockOf(claim []byte) []byte {
 	return lock
 }
 
+// uuidLength is that of the usual form.
+const uuidLength = len("00000000-0000-0000-0000-000000000000")
+
 // scopeBytes is how much of the SHA-256 of consumer and topic is kept: enough that two of them never meet.
 const scopeBytes = 16
 
@@ -48,7 +52,7 @@ func (k Key) bytes() []byte {
 	hash := sha256.Sum256(append(append(scope, k.Consumer...), k.Topic...))
 	key := append(make([]byte, 0, scopeBytes+1+len(uuid.Nil)), hash[:scopeBytes]...) // and room for most ids
 
-	if id, err := uuid.Parse(k.MessageID); err == nil && id.String() == k.MessageID {
+	if id, err := uuid.Parse(k.MessageID); err == nil && isCanonical(k.MessageID) {
 		return append(append(key, formUUID), id[:]...)
 	}
 	if id, err := ulid.ParseStrict(k.MessageID); err == nil && id.String() == k.MessageID {
@@ -60,3 +64,7 @@ func (k Key) bytes() []byte {
 	digest := sha256.Sum256([]byte(k.MessageID))
 	return append(append(key, formDigest), digest[:]...)
 }
+
+// isCanonical tells whether an id that is a UUID stands as UUIDs are written: in lower case, with hyphens and nothing
+// around it. Any other spelling is another id to Watermill.
+func isCanonical(id string) bool { return len(id) == uuidLength && strings.ToLower(id) == id }

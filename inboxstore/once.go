@@ -33,7 +33,7 @@ const (
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	s.clean()
 	claim := key.bytes()
-	if s.cache != nil && s.cache.Contains(string(claim)) {
+	if s.remembered.has(claim) {
 		return false, nil
 	}
 	if tx, ok := postbox.TxFromContext(ctx); ok {
@@ -46,8 +46,8 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 		}
 	}
 	// Only what was handled here: a duplicate may be a dead letter, which an operator may set free.
-	if fresh && s.cache != nil {
-		s.cache.Add(string(claim), struct{}{})
+	if fresh {
+		s.remembered.add(claim)
 	}
 	return fresh, err
 }
@@ -57,7 +57,7 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 	live, end := outlive(ctx, s.config.CloseTimeout)
 	defer end()
 	err = s.transact(ctx, live, func(ctx context.Context, tx *sql.Tx) error {
-		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+		claimed, err := s.exec(s.claiming(ctx), tx, s.statements.Claim, claim)
 		switch {
 		case err != nil:
 			return storeError{outageError{fmt.Errorf("inbox: claim message: %w", err)}}
@@ -74,6 +74,14 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 		err = s.resolved(live, claim, err)
 	}
 	return err == nil, err
+}
+
+// claiming returns the context for a statement in a transaction that began with ctx. Either way the end of ctx interrupts it.
+func (s *Store) claiming(ctx context.Context) context.Context {
+	if s.watched {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 // errDuplicate ends the transaction of a message that was handled before.

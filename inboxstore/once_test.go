@@ -242,6 +242,38 @@ func TestStore_G12_handler_outlives_the_cancelled_delivery_and_is_committed(t *t
 	})
 }
 
+// A claim waits for the transaction that has claimed the same key, which may be anybody's and take any time.
+func TestStore_G12_a_claim_that_waits_ends_with_the_close_timeout(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		withEffects(t, database)
+		store := storeFor(t, database, database.DB, func(c *inboxstore.Config) { c.CloseTimeout = 100 * time.Millisecond })
+		for range 2 { // the statement is prepared by the second time
+			tx, err := database.DB.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			_, err = store.Once(postbox.ContextWithTx(t.Context(), tx), key, effect(t, nil))
+			require.NoError(t, err)
+
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				_, err := store.Once(ctx, key, effect(t, nil))
+				ended <- err
+			}()
+			claiming(t, database)
+			cancel()
+			select {
+			case err := <-ended:
+				require.ErrorContains(t, err, "claim message")
+			case <-time.After(patience):
+				require.Fail(t, "the claim still waits")
+			}
+			require.NoError(t, tx.Rollback())
+		}
+		require.Zero(t, effects(t, database))
+	})
+}
+
 func TestStore_conflicts_are_run_again(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"sync"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -22,7 +20,8 @@ type Store struct {
 	db         *sql.DB
 	statements *dialect.Statements
 	prepared   *spool.Prepared
-	cache      *lru.Cache[string, struct{}] // committed claims; nil when turned off
+	watched    bool // the driver watches the contexts of transactions
+	remembered remembered
 	process    string
 	logger     watermill.LoggerAdapter
 
@@ -56,15 +55,10 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, err
 		logger = watermill.NopLogger{}
 	}
 	s := &Store{
-		queues: map[string]*spool.Spool{}, ingests: map[string]*ingest{}, config: config, db: db, statements: statements, process: spool.ProcessName(), logger: logger,
+		queues: map[string]*spool.Spool{}, ingests: map[string]*ingest{}, watched: dialect.WatchesTransactions(db), remembered: remember(config.CacheSize), config: config, db: db, statements: statements, process: spool.ProcessName(), logger: logger,
 	}
 	if !config.DisablePreparedStatements {
 		s.prepared = spool.NewPrepared(db)
-	}
-	if config.CacheSize > 0 {
-		if s.cache, err = lru.New[string, struct{}](config.CacheSize); err != nil {
-			return nil, fmt.Errorf("inbox store: %w", err)
-		}
 	}
 	s.cleanup, s.stopClean = context.WithCancel(context.Background())
 	return s, nil

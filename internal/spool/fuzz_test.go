@@ -17,6 +17,7 @@ import (
 func FuzzMetadata_roundtrip(f *testing.F) {
 	f.Add("", "", "a", "b")
 	f.Add("key", "value", "\x00", "\xff\xfe")
+	f.Add("b", "~ \x7f'/", "a", "Ordering")
 	f.Add("\u2028<&>", "\uFFFD", "\ud7ff", "\xed\xa0\x80")
 	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string) {
 		metadata := map[string]string{key1: value1, key2: value2}
@@ -25,6 +26,11 @@ func FuzzMetadata_roundtrip(f *testing.F) {
 		read, err := DecodeMetadata(stored)
 		require.NoError(t, err)
 		require.Equal(t, metadata, read)
+		if plain, ok := encodePlain(metadata); ok {
+			general, err := json.Marshal(metadata)
+			require.NoError(t, err)
+			require.Equal(t, string(general), string(plain), "the quick way writes what the general one writes")
+		}
 	})
 }
 

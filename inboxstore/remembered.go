@@ -4,8 +4,8 @@ import "github.com/coocood/freecache"
 
 // remembered are the claims of which this process knows that they were committed, the latest of them, so that a prompt
 // duplicate costs no transaction. It keeps whole claims, so it takes no message for another one; that it forgot one costs a
-// look into the database. The cache has no pointers in it: with one entry each, the garbage collector read all of
-// them again and again, at each few thousand messages. Nil remembers nothing.
+// look into the database. There are no pointers in the cache, since the garbage collector would follow those of all its entries
+// every few thousand messages. The zero value remembers nothing.
 type remembered struct{ cache *freecache.Cache }
 
 // claimBytes is what the cache needs for a claim whose message id is a UUID or a ULID.

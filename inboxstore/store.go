@@ -55,7 +55,9 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, err
 		logger = watermill.NopLogger{}
 	}
 	s := &Store{
-		queues: map[string]*spool.Spool{}, ingests: map[string]*ingest{}, watched: dialect.WatchesTransactions(db), remembered: remember(config.CacheSize), config: config, db: db, statements: statements, process: spool.ProcessName(), logger: logger,
+		config: config, db: db, statements: statements, process: spool.ProcessName(), logger: logger,
+		watched: dialect.WatchesTransactions(db), remembered: remember(config.CacheSize),
+		queues: map[string]*spool.Spool{}, ingests: map[string]*ingest{},
 	}
 	if !config.DisablePreparedStatements {
 		s.prepared = spool.NewPrepared(db)

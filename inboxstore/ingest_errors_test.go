@@ -149,11 +149,11 @@ func kill(t *testing.T, database *testdb.Database) {
 	if database.Dialect == postbox.MySQL {
 		end = "KILL ?"
 	}
-	database.Exec(t, end, claiming(t, database))
+	database.Exec(t, end, waitingClaim(t, database))
 }
 
-// claiming returns the connection that waits for a claim in this test's database, as soon as one does.
-func claiming(t *testing.T, database *testdb.Database) (id int64) {
+// waitingClaim returns the connection that waits for a claim in this test's database, as soon as one does.
+func waitingClaim(t *testing.T, database *testdb.Database) (id int64) {
 	t.Helper()
 	waiting := `SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%postbox_claims%'
 		AND EXISTS (SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace

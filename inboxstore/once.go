@@ -57,7 +57,7 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 	live, end := outlive(ctx, s.config.CloseTimeout)
 	defer end()
 	err = s.transact(ctx, live, func(ctx context.Context, tx *sql.Tx) error {
-		claimed, err := s.exec(s.claiming(ctx), tx, s.statements.Claim, claim)
+		claimed, err := s.exec(s.claimContext(ctx), tx, s.statements.Claim, claim)
 		switch {
 		case err != nil:
 			return storeError{outageError{fmt.Errorf("inbox: claim message: %w", err)}}
@@ -76,9 +76,9 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 	return err == nil, err
 }
 
-// claiming returns the context for a statement in a transaction that began with ctx. Either way the end of ctx interrupts it.
-func (s *Store) claiming(ctx context.Context) context.Context {
-	if s.watched {
+// claimContext returns the context for a statement in a transaction that began with ctx. Either way the end of ctx interrupts it.
+func (s *Store) claimContext(ctx context.Context) context.Context {
+	if s.watchesTx {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx

@@ -260,7 +260,7 @@ func TestStore_G12_a_claim_that_waits_ends_with_the_close_timeout(t *testing.T) 
 				_, err := store.Once(ctx, key, effect(t, nil))
 				ended <- err
 			}()
-			claiming(t, database)
+			waitingClaim(t, database)
 			cancel()
 			select {
 			case err := <-ended:

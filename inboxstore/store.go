@@ -20,7 +20,7 @@ type Store struct {
 	db         *sql.DB
 	statements *dialect.Statements
 	prepared   *spool.Prepared
-	watched    bool // the driver watches the contexts of transactions
+	watchesTx  bool // whether the driver watches the context of a transaction
 	remembered remembered
 	process    string
 	logger     watermill.LoggerAdapter
@@ -56,7 +56,7 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, err
 	}
 	s := &Store{
 		config: config, db: db, statements: statements, process: spool.ProcessName(), logger: logger,
-		watched: dialect.WatchesTransactions(db), remembered: remember(config.CacheSize),
+		watchesTx: dialect.WatchesTransactions(db), remembered: remember(config.CacheSize),
 		queues: map[string]*spool.Spool{}, ingests: map[string]*ingest{},
 	}
 	if !config.DisablePreparedStatements {

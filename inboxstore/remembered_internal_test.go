@@ -1,0 +1,83 @@
+package inboxstore
+
+import (
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+)
+
+func claimOf(id string) []byte { return Key{Consumer: "billing", MessageID: id}.bytes() }
+
+func TestRemembered_has_whole_claims_of_any_length(t *testing.T) {
+	t.Parallel()
+	r := remember(DefaultCacheSize)
+	for _, id := range []string{uuid.NewString(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "1", strings.Repeat("i", maxTextID), strings.Repeat("i", maxTextID+1)} {
+		require.False(t, r.has(claimOf(id)))
+		r.add(claimOf(id))
+		require.True(t, r.has(claimOf(id)))
+		require.False(t, r.has(lockOf(claimOf(id))), "a key that differs in one byte")
+	}
+	for _, none := range []remembered{{}, remember(-1)} {
+		none.add(claimOf("1"))
+		require.False(t, none.has(claimOf("1")))
+	}
+}
+
+func TestRemembered_forgets_the_oldest(t *testing.T) {
+	t.Parallel()
+	r := remember(DefaultCacheSize)
+	claims := make([][]byte, 3*DefaultCacheSize)
+	for i := range claims {
+		claims[i] = claimOf(uuid.NewString())
+		r.add(claims[i])
+	}
+	count := func(claims [][]byte) (found int) {
+		for _, claim := range claims {
+			if r.has(claim) {
+				found++
+			}
+		}
+		return found
+	}
+	latest := claims[len(claims)-DefaultCacheSize:]
+	require.Greater(t, count(latest), DefaultCacheSize*9/10, "about as many as were asked for")
+	require.Less(t, count(claims), DefaultCacheSize*5/4, "and not many more")
+	require.Zero(t, count(claims[:DefaultCacheSize]))
+}
+
+// BenchmarkRemembered remembers new claims, and reports what all of them take in memory.
+func BenchmarkRemembered(b *testing.B) {
+	for _, size := range []int{DefaultCacheSize, 10 * DefaultCacheSize} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			claims := make([][]byte, 3*size)
+			for i := range claims {
+				claims[i] = claimOf(uuid.NewString())
+			}
+			before := heap()
+			r := remember(size)
+			for _, claim := range claims {
+				r.add(claim)
+			}
+			megabytes := float64(heap()-before) / 1e6
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				claim := claims[i%len(claims)]
+				if !r.has(claim) {
+					r.add(claim)
+				}
+			}
+			b.ReportMetric(megabytes, "MB")
+		})
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}

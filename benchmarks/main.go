@@ -86,6 +86,11 @@ func run(ctx context.Context, options measure.Options, which set, only []string)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, postgres.Stop()) }()
+	if !options.Quick { // which is over before it would matter
+		if err := postgres.Warm(ctx); err != nil {
+			return nil, err
+		}
+	}
 	options.Server, options.ServerCPU = postgres.DSN(), postgres.CPU
 	options.Progress = report.Progress(os.Stderr)
 	if err := measure.Prepare(ctx, options.Server); err != nil {

@@ -43,6 +43,10 @@ func (s Scenario) Rounds(ctx context.Context, options Options) (results []Series
 	if s.MaxRounds > 0 {
 		options.Rounds = min(options.Rounds, s.MaxRounds)
 	}
+	options.Rounds *= max(1, s.Turns)
+	if err := checkpoint(ctx, options.Server); err != nil {
+		return nil, err
+	}
 	if s.Shared != nil {
 		stage := s.stage("shared", options)
 		if err := stage.open(ctx, options.Server, true); err != nil {
@@ -71,6 +75,16 @@ func (s Scenario) Rounds(ctx context.Context, options Options) (results []Series
 		}
 	}
 	return results, nil
+}
+
+// checkpoint makes the server's files of WAL free for what comes, and lets the next checkpoint be far away.
+func checkpoint(ctx context.Context, server string) error {
+	db, err := sql.Open("postgres", server)
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, `CHECKPOINT`)
+	return errors.Join(err, db.Close())
 }
 
 // turn is one run of one contender.

@@ -22,6 +22,8 @@ type Scenario struct {
 	Shared func(ctx context.Context, stage *Stage) error
 	// MaxRounds, if set, bounds the rounds: of what takes long, or counts instead of taking time.
 	MaxRounds int
+	// Turns of each contender in a round; 0 is one. What is over soon gets more of them.
+	Turns int
 	// Picture is the metric that is drawn. Defaults to the rate. With an Axis the contenders are points of a curve, and
 	// their names the numbers on that axis.
 	Picture Metric

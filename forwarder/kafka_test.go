@@ -2,7 +2,6 @@ package forwarder_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -39,11 +38,7 @@ type apacheKafka struct {
 
 func newKafka(t *testing.T) *apacheKafka {
 	t.Helper()
-	addresses := os.Getenv("TEST_KAFKA_BROKERS")
-	if addresses == "" {
-		t.Skip("TEST_KAFKA_BROKERS is not set: run through scripts/services (make test) to test on Kafka")
-	}
-	brokers := strings.Split(addresses, ",")
+	brokers := strings.Split(testdb.Service(t, testdb.KafkaVariable), ",")
 	publisher, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig(brokers), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, publisher.Close()) })

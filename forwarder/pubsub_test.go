@@ -3,7 +3,6 @@ package forwarder_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -199,10 +198,7 @@ type rabbit struct {
 
 func newRabbit(t *testing.T) *rabbit {
 	t.Helper()
-	uri := os.Getenv("TEST_AMQP_URI")
-	if uri == "" {
-		t.Skip("TEST_AMQP_URI is not set: run through scripts/services (make test) to test on RabbitMQ")
-	}
+	uri := testdb.Service(t, testdb.AMQPVariable)
 	publisher, err := amqpbroker.NewPublisher(amqpbroker.PublisherConfig(uri), nil)
 	require.NoError(t, err)
 	r := &rabbit{uri: uri, shared: publisher, queues: map[string]string{}}

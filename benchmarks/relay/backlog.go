@@ -8,7 +8,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// A long backlog, of which something is left when all turns have taken their part, and that of a quick run.
+// A long backlog, of which a million are left when the turns of five rounds have taken their part, and that of a quick run.
 const (
 	longBacklog  = 1_200_000
 	quickBacklog = 200_000

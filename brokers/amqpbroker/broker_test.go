@@ -2,7 +2,6 @@ package amqpbroker_test
 
 import (
 	"context"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/brokers/amqpbroker"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
 const (
@@ -27,11 +27,7 @@ const (
 // amqpURI returns the address of a real RabbitMQ, or skips the test.
 func amqpURI(tb testing.TB) string {
 	tb.Helper()
-	uri := os.Getenv("TEST_AMQP_URI")
-	if uri == "" {
-		tb.Skip("TEST_AMQP_URI is not set: run through scripts/services")
-	}
-	return uri
+	return testdb.Service(tb, testdb.AMQPVariable)
 }
 
 // newTopic returns the name of a topic of the test's own. Its exchange and queues are deleted at the end.

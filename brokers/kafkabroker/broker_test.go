@@ -16,6 +16,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
 const (
@@ -27,11 +28,7 @@ const (
 // kafkaBrokers returns the addresses of a real Kafka, or skips the test.
 func kafkaBrokers(t *testing.T) []string {
 	t.Helper()
-	brokers := os.Getenv("TEST_KAFKA_BROKERS")
-	if brokers == "" {
-		t.Skip("TEST_KAFKA_BROKERS is not set: run through scripts/services")
-	}
-	return strings.Split(brokers, ",")
+	return strings.Split(testdb.Service(t, testdb.KafkaVariable), ",")
 }
 
 // newTopic creates a topic of the test's own through SubscribeInitialize, and waits until it has a leader.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -22,13 +21,10 @@ func TestRun_S0_0_5_S0_0_14_N2_on_SQLite_and_GoChannel(t *testing.T) {
 
 func TestRun_S0_0_5_S0_0_14_N2_on_PostgreSQL(t *testing.T) {
 	t.Parallel()
-	for broker, variable := range map[string]string{"rabbitmq": "TEST_AMQP_URI", "kafka": "TEST_KAFKA_BROKERS"} {
+	for broker, variable := range map[string]string{"rabbitmq": testdb.AMQPVariable, "kafka": testdb.KafkaVariable} {
 		t.Run(broker, func(t *testing.T) {
 			t.Parallel()
-			address := os.Getenv(variable)
-			if address == "" {
-				t.Skipf("%s is not set: run through scripts/services (make test) to test with this broker", variable)
-			}
+			address := testdb.Service(t, variable)
 			requireReports(t, func() pipes.Settings {
 				return pipes.Settings{
 					Database: "postgres", DSN: testdb.Postgres(t).DSN,

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -23,13 +22,10 @@ func TestRun_S0_0_12_G2_G4_G5_G7_G9_suspects_are_reviewed_once(t *testing.T) {
 		t.Parallel()
 		requireResult(t, pipes.Settings{Database: "sqlite", Broker: "gochannel"})
 	})
-	for broker, variable := range map[string]string{"rabbitmq": "TEST_AMQP_URI", "kafka": "TEST_KAFKA_BROKERS"} {
+	for broker, variable := range map[string]string{"rabbitmq": testdb.AMQPVariable, "kafka": testdb.KafkaVariable} {
 		t.Run("postgres and "+broker, func(t *testing.T) {
 			t.Parallel()
-			address := os.Getenv(variable)
-			if address == "" {
-				t.Skipf("%s is not set: run through scripts/services (make test) to test with this broker", variable)
-			}
+			address := testdb.Service(t, variable)
 			requireResult(t, pipes.Settings{
 				Database: "postgres", DSN: testdb.Postgres(t).DSN,
 				Broker: broker, BrokerURL: address, TopicPrefix: "example." + postbox.NewMessageID() + ".",

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"testing"
 
@@ -20,13 +19,10 @@ func TestRun_S2_2_1_G4_on_SQLite_and_GoChannel(t *testing.T) {
 
 func TestRun_S2_2_1_G4_on_PostgreSQL(t *testing.T) {
 	t.Parallel()
-	for broker, variable := range map[string]string{"rabbitmq": "TEST_AMQP_URI", "kafka": "TEST_KAFKA_BROKERS"} {
+	for broker, variable := range map[string]string{"rabbitmq": testdb.AMQPVariable, "kafka": testdb.KafkaVariable} {
 		t.Run(broker, func(t *testing.T) {
 			t.Parallel()
-			address := os.Getenv(variable)
-			if address == "" {
-				t.Skipf("%s is not set: run through scripts/services (make test) to test with this broker", variable)
-			}
+			address := testdb.Service(t, variable)
 			requireOneReceipt(t, pipes.Settings{
 				Database: "postgres", DSN: testdb.Postgres(t).DSN,
 				Broker: broker, BrokerURL: address, TopicPrefix: "example." + postbox.NewMessageID() + ".",

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,10 +12,7 @@ import (
 // The example verifies itself; the second run goes on where the first one ended.
 func TestRun_G2_G3_G4(t *testing.T) {
 	t.Parallel()
-	address := os.Getenv("TEST_KAFKA_BROKERS")
-	if address == "" {
-		t.Skip("TEST_KAFKA_BROKERS is not set: run through scripts/services (make test) to test with Kafka")
-	}
+	address := testdb.Service(t, testdb.KafkaVariable)
 	database := testdb.Postgres(t)
 	s := settings{database: database.DSN, kafka: address, topic: "example." + postbox.NewMessageID(), orders: 100}
 	require.NoError(t, run(t.Context(), s))

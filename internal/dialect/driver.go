@@ -6,9 +6,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// WatchesTransactions tells whether the driver interrupts whatever runs in a transaction when the context ends with which
-// that began. Then a statement of it need not bring the context along: to watch that once more would cost a goroutine a
-// statement. Of the drivers that Postbox is tested with, only lib/pq watches.
+// WatchesTransactions tells whether the driver watches the context that a transaction began with, and interrupts whatever runs
+// in it when that context ends. Then a statement need not bring the same context along, which would cost a goroutine. Of the drivers that Postbox is tested with, only lib/pq watches.
 func WatchesTransactions(db *sql.DB) bool {
 	_, watches := db.Driver().(*pq.Driver)
 	return watches

@@ -2,7 +2,6 @@ package pipeline_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -32,15 +31,6 @@ type broker struct {
 	batchSize  int
 	// remove clears away after the test.
 	remove func(t *testing.T, topic string, groups ...string)
-}
-
-func variable(t *testing.T, name string) string {
-	t.Helper()
-	value := os.Getenv(name)
-	if value == "" {
-		t.Skipf("%s is not set: run through scripts/services (make test) to test with this broker", name)
-	}
-	return value
 }
 
 func rabbitMQ(uri string) broker {

@@ -51,7 +51,7 @@ func TestKill_SQLite_G2_G3_G4_F5(t *testing.T) {
 func runKills(t *testing.T, open func(t *testing.T) *testdb.Database, kills int) {
 	t.Helper()
 	const keys = 6
-	uri := variable(t, "TEST_AMQP_URI")
+	uri := testdb.Service(t, testdb.AMQPVariable)
 	w := newWorld(t, rabbitMQ(uri), open)
 	config, err := json.Marshal(childConfig{
 		Dialect: w.producer.Dialect, Driver: w.producer.Driver, Producer: w.producer.DSN, Consumer: w.consumer.DSN,

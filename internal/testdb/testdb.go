@@ -26,6 +26,8 @@ import (
 const (
 	PostgresVariable = "TEST_POSTGRES_DSN"
 	MySQLVariable    = "TEST_MYSQL_DSN"
+	AMQPVariable     = "TEST_AMQP_URI"
+	KafkaVariable    = "TEST_KAFKA_BROKERS"
 )
 
 // Database is an empty database that ends with its test.
@@ -163,18 +165,9 @@ func uniqueName() string {
 	return fmt.Sprintf("t%d_%d_%d", os.Getpid(), time.Now().UnixNano()%1e9, names.Add(1))
 }
 
-func variable(tb testing.TB, name string) string {
-	tb.Helper()
-	value := os.Getenv(name)
-	if value == "" {
-		tb.Skipf("%s is not set: run through scripts/services (make test) to test on this database", name)
-	}
-	return value
-}
-
 func postgresDSN(tb testing.TB) string {
 	tb.Helper()
-	dsn, name := variable(tb, PostgresVariable), uniqueName()
+	dsn, name := Service(tb, PostgresVariable), uniqueName()
 	admin(tb, "postgres", dsn, "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE")
 	u, err := url.Parse(dsn)
 	require.NoError(tb, err)
@@ -186,7 +179,7 @@ func postgresDSN(tb testing.TB) string {
 
 func mysqlDSN(tb testing.TB) string {
 	tb.Helper()
-	dsn, name := variable(tb, MySQLVariable), uniqueName()
+	dsn, name := Service(tb, MySQLVariable), uniqueName()
 	admin(tb, "mysql", dsn, "CREATE DATABASE "+name, "DROP DATABASE "+name)
 	config, err := mysql.ParseDSN(dsn)
 	require.NoError(tb, err)

@@ -1,7 +1,6 @@
 package overload_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/endurance/overload"
 	"github.com/postbox-go/watermill-postbox/internal/endurance/place"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -18,9 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A short one of what make overload does for a minute each.
 func TestOverload_G2_G3_G4_G8_ten_times_the_capacity_then_recovery(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(place.Variable) == "" {
-		t.Skipf("%s is not set: run through scripts/services (make test) to test on this database", place.Variable)
-	}
+	testdb.Service(t, place.Variable)
 	var out strings.Builder
 	err := overload.Run(t.Context(), overload.Config{Duration: 2 * time.Second, Out: &out})
 	t.Log(out.String())

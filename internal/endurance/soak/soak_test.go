@@ -1,7 +1,6 @@
 package soak_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/endurance/place"
 	"github.com/postbox-go/watermill-postbox/internal/endurance/soak"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -18,9 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Too short for a trend: it shows that the whole of it runs, and that every message has its effects once.
 func TestSoak_G2_G4_G9_runs_the_whole_pipeline(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(place.Variable) == "" {
-		t.Skipf("%s is not set: run through scripts/services (make test) to test on this database", place.Variable)
-	}
+	testdb.Service(t, place.Variable)
 	var out strings.Builder
 	err := soak.Run(t.Context(), soak.Config{Duration: 2 * time.Second, Interval: 500 * time.Millisecond, Rate: 20, Broker: soak.GoChannel, Out: &out})
 	t.Log(out.String())

@@ -100,13 +100,19 @@ func (s Shape) Fill(n int, publish func(batch ...*message.Message) error) error 
 	return nil
 }
 
-// Deliver measures work on n messages, so many clients at a time.
+// Deliver measures work on n messages, so many clients at a time. It lets go of each with its work, as a router does: a
+// message leads to its context, and that to a transaction, so those that are over would be kept in memory, and be looked
+// through by the garbage collector, to the end of the run.
 func (s Shape) Deliver(
 	ctx context.Context, stage *measure.Stage, clients, n int, work func(context.Context, *message.Message) error,
 ) error {
 	list := s.Messages(0, WarmUp*clients+n)
 	all := func(part []*message.Message) error {
-		return Clients(ctx, len(part), clients, func(ctx context.Context, i int) error { return work(ctx, part[i]) })
+		return Clients(ctx, len(part), clients, func(ctx context.Context, i int) error {
+			msg := part[i]
+			part[i] = nil
+			return work(ctx, msg)
+		})
 	}
 	warmUp, measured := list[:WarmUp*clients], list[WarmUp*clients:]
 	if err := all(warmUp); err != nil {

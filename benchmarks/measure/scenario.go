@@ -20,9 +20,9 @@ type Scenario struct {
 	Needs string
 	// Shared, if set, fills a schema once, for those contenders that say so.
 	Shared func(ctx context.Context, stage *Stage) error
-	// MaxRounds, if set, bounds the rounds: of what takes long, or counts instead of taking time.
+	// MaxRounds, if set, bounds the rounds: of what takes long, counts instead of taking time, or uses up what was filled once.
 	MaxRounds int
-	// Turns of each contender in a round; 0 is one. What is over soon gets more of them.
+	// Turns of each contender in a round; 0 is one. What is over soon, or is to tell apart little, gets more of them.
 	Turns int
 	// Picture is the metric that is drawn. Defaults to the rate. With an Axis the contenders are points of a curve, and
 	// their names the numbers on that axis.

@@ -8,9 +8,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 
-// A long backlog, of which a million are left when the turns of five rounds have taken their part, and that of a quick run.
+// A long backlog, of which a million are left after the last turn, and that of a quick run.
 const (
 	longBacklog  = 1_200_000
+	leftBehind   = 1_000_000
 	quickBacklog = 200_000
 )
 
@@ -21,14 +22,18 @@ const (
 	drained      = 16_000
 )
 
+// backlogTurns are those of either in a round, since they are over soon.
+const backlogTurns = 2
+
 // Backlog drains the same number of messages from a short outbox and from a long one, which each turn leaves a little
 // shorter.
 func Backlog() measure.Scenario {
 	return measure.Scenario{
-		Name:  "relay-backlog",
-		About: "the first 16,000 messages of an outbox of 1,000,000 or more, and of one of 20,000",
-		Floor: "short",
-		Turns: 2,
+		Name:      "relay-backlog",
+		About:     "the first 16,000 messages of an outbox of 1,000,000 or more, and of one of 20,000",
+		Floor:     "short",
+		Turns:     backlogTurns,
+		MaxRounds: (longBacklog - leftBehind) / (backlogTurns * drained),
 		Shared: func(ctx context.Context, stage *measure.Stage) error {
 			return fillOurs(ctx, stage.Setup, stage.Scale(longBacklog, quickBacklog))
 		},

@@ -12,7 +12,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
+// newestVersion is that of all databases but PostgreSQL, which has a table of its own for what waits.
 const newestVersion = 5
+
+func newest(database *testdb.Database) int {
+	if database.Dialect == postbox.PostgreSQL {
+		return newestVersion + 1
+	}
+	return newestVersion
+}
 
 func TestMigrate_F23_many_starters_at_once(t *testing.T) {
 	t.Parallel()
@@ -33,7 +41,7 @@ func TestMigrate_F23_many_starters_at_once(t *testing.T) {
 		for _, err := range errs {
 			require.NoError(t, err)
 		}
-		require.Equal(t, newestVersion, database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
+		require.Equal(t, newest(database), database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 	})
 }
@@ -48,11 +56,30 @@ func TestMigrate_F23_from_every_earlier_version(t *testing.T) {
 			database.Exec(t, "INSERT INTO postbox_spools (name, lanes) VALUES ('kept', 4)")
 
 			database.Migrate(t)
-			require.Equal(t, newestVersion, database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
+			require.Equal(t, newest(database), database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
 			require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_spools"), "rows survive a migration")
 			require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_sources"))
 		})
 	}
+}
+
+// Messages that waited before PostgreSQL had a table for that are there, and found by their time.
+func TestMigrate_G1_moves_what_waits(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	config := postbox.MigrateConfig{Dialect: database.Dialect, Version: newestVersion}
+	require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+	for state := range 3 {
+		database.Exec(t, `INSERT INTO postbox_messages (spool, lane, state, available_at, created_at, topic, message_id, payload, metadata)
+			VALUES (1, 0, ?, 0, 0, 'orders', ?, '', '{}')`, state, []byte{byte(state)})
+	}
+	database.Migrate(t)
+	require.Equal(t, 3, database.Count(t, "SELECT COUNT(DISTINCT id) FROM postbox_messages"))
+	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM ONLY postbox_messages WHERE state = 0"))
+	require.Equal(t, 2, database.Count(t, "SELECT COUNT(*) FROM postbox_waiting WHERE state = get_byte(message_id, 0)"))
+	database.Exec(t, `INSERT INTO postbox_waiting (spool, lane, state, available_at, created_at, topic, message_id, payload, metadata)
+		VALUES (1, 0, 1, 0, 0, 'orders', '', '', '{}')`)
+	require.Equal(t, 4, database.Count(t, "SELECT COUNT(DISTINCT id) FROM postbox_messages"), "both tables have their ids from one sequence")
 }
 
 // MySQL commits each CREATE TABLE by itself, so a process killed in a migration leaves a part of it.

@@ -164,6 +164,7 @@ func (b *bench) thousands() int {
 	b.append(drafts...)
 	b.exec("UPDATE postbox_messages SET state = 2, attempts = 1 WHERE state = 0 AND id % 7 = 0")
 	b.exec(b.database.Bind("UPDATE postbox_messages SET available_at = available_at + ? WHERE state = 2 AND id % 2 = 0"), int64(1)<<62)
+	b.database.MoveWaiting(b)
 	return n
 }
 
@@ -247,6 +248,7 @@ func TestMessages_misses_nothing_that_moves(t *testing.T) {
 			}
 			filter.After = page[len(page)-1].Place
 			b.exec("UPDATE postbox_messages SET state = 2, attempts = attempts + 1 WHERE id % 11 = " + strconv.Itoa(len(seen)%11))
+			database.MoveWaiting(t)
 		}
 		require.Len(t, seen, total)
 	})

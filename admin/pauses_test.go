@@ -218,6 +218,7 @@ func TestResumeKey_N8_many_parked_messages_of_a_key_without_order(t *testing.T) 
 			b.append(draft(strconv.Itoa(i), "orders", []string{"key", "other"}[i%2]))
 		}
 		b.exec(database.Bind("UPDATE postbox_messages SET state = 2, attempts = 9, starts = 1, available_at = available_at + ?"), int64(1)<<62)
+		database.MoveWaiting(t)
 		require.NoError(t, b.admin.ResumeKey(t.Context(), b.target, "key"))
 		require.Equal(t, messages/2, database.Count(t,
 			"SELECT COUNT(*) FROM postbox_messages WHERE key_hash = ? AND attempts = 0 AND starts = 0 AND available_at <= ?",

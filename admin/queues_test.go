@@ -54,6 +54,7 @@ func TestQueues_W8_G9_count_outboxes_and_queues(t *testing.T) {
 		b.exec(database.Bind("UPDATE postbox_messages SET state = 2, attempts = 1 WHERE message_id = ?"), []byte("failing"))
 		b.exec(database.Bind("UPDATE postbox_messages SET state = 2, attempts = 2, available_at = available_at + ? WHERE message_id = ?"),
 			int64(dialect.ParkDelay), []byte("parked"))
+		database.MoveWaiting(t)
 		queue := spool.New(b.statements, spool.QueuePrefix+"a queue", 3)
 		require.NoError(t, queue.Append(t.Context(), database.DB, spool.Run, []spool.Draft{draft("1", "a queue", "")}))
 		b.buryInbox("of no outbox", nil)

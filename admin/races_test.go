@@ -72,6 +72,7 @@ func TestBury_F22_G4_of_a_message_that_is_being_handled(t *testing.T) {
 		database.Exec(t, "CREATE TABLE effects (message_id VARCHAR(100) NOT NULL)")
 		b.append(draft("one", "orders", "key"), draft("two", "orders", "key"))
 		b.exec("UPDATE postbox_messages SET state = 2, attempts = 1 WHERE id = (SELECT * FROM (SELECT MIN(id) FROM postbox_messages) m)")
+		database.MoveWaiting(t)
 		entered, gate := make(chan struct{}), make(chan struct{})
 		b.drainWith(database.DB, transactional{b, func(m *spool.Message) error {
 			if m.MessageID == "one" {
@@ -273,4 +274,29 @@ func TestBury_F22_against_requeue(t *testing.T) {
 		require.Equal(t, 1, b.pending())
 		require.Zero(t, b.dead())
 	})
+}
+
+// A message fails for the first time while an operator waits for its row: on PostgreSQL it moves to another table.
+func TestRunNow_F22_of_a_message_that_moves_meanwhile(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	b := newBench(t, database)
+	b.append(draft("one", "orders", "key"))
+	id := b.message("one").ID
+	tx, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	var mover string
+	require.NoError(t, tx.QueryRowContext(t.Context(), `
+WITH m AS (DELETE FROM ONLY postbox_messages RETURNING *),
+w AS (INSERT INTO postbox_waiting SELECT * FROM m)
+SELECT pg_current_xact_id()::text FROM m`).Scan(&mover))
+
+	ran := make(chan error, 1)
+	go func() { ran <- b.operator(database).RunNow(t.Context(), b.target, id) }()
+	b.eventually(func() bool {
+		return database.Count(t, "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND transactionid::text = ?", mover) == 1
+	}, "the operator waits for the row")
+	require.NoError(t, tx.Commit())
+	require.NoError(t, <-ran)
 }

@@ -45,6 +45,7 @@ func TestStats_G9_count_by_topic(t *testing.T) {
 		b.exec(database.Bind("UPDATE postbox_messages SET created_at = created_at - ? WHERE topic = ?"), time.Hour.Microseconds(), "orders")
 		b.exec(database.Bind("UPDATE postbox_messages SET attempts = 1, state = 2, available_at = available_at + ? WHERE message_id = ?"),
 			time.Hour.Microseconds(), []byte("2"))
+		database.MoveWaiting(t)
 
 		stats := b.stats()
 		orders, refunds := stats["orders"], stats["refunds"]

@@ -25,6 +25,7 @@ func (b *bench) waiting() map[admin.Status]admin.Message {
 		time.Hour.Microseconds(), []byte("retrying"))
 	b.exec(b.database.Bind("UPDATE postbox_messages SET state = 2, attempts = 9, starts = 4, available_at = available_at + ? WHERE message_id = ?"),
 		int64(dialect.ParkDelay), []byte("parked"))
+	b.database.MoveWaiting(b)
 	messages := map[admin.Status]admin.Message{}
 	for _, m := range b.messages(admin.MessageFilter{}) {
 		messages[m.Status] = m

@@ -17,7 +17,7 @@ const tables = `
 		FOR name IN SELECT tablename FROM pg_tables
 			WHERE schemaname = current_schema() AND tablename LIKE '%migration\_example\_%'
 		LOOP
-			EXECUTE format('DROP TABLE %I', name);
+			EXECUTE format('DROP TABLE IF EXISTS %I CASCADE', name); -- one inherits from another
 		END LOOP;
 	END $$;
 	CREATE TABLE migration_example_orders (

@@ -201,6 +201,7 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 
 		VersionTable: names.Table("version"),
 	}
+	s.RetryReady = s.Retry
 	s.operate()
 	return s
 }
@@ -213,9 +214,9 @@ const fetchColumns = `m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m
 	CASE WHEN {length}(m.payload) + {length}(m.metadata) <= {int ?} THEN m.payload END AS payload`
 
 // unblocked holds for a message that stands behind no retrying one of its key. It uses the index of
-// retrying messages by key, which is empty while nothing fails.
+// retrying messages by key, which is empty while nothing fails; {retrying} is the table that has it.
 const unblocked = `(m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM {messages} b {by key} WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))`
+	SELECT 1 FROM {retrying} b {by key} WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))`
 
 // unpaused holds for a message whose key no operator has paused.
 const unpaused = `(m.key_hash IS NULL OR NOT EXISTS (

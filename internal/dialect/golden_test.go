@@ -56,6 +56,9 @@ func printed(s *dialect.Statements) string {
 	fmt.Fprintf(&out, "-- Append, two rows\n%s\n\n", s.Append(1, make([]dialect.Row, 2))[0].Text)
 	ingest := s.Ingest(1, make([][]byte, 2), make([]dialect.Row, 2))
 	if ingest.Whole.Text != "" {
+		mixed := []dialect.Row{{}, {State: dialect.StateScheduled}}
+		fmt.Fprintf(&out, "-- Append, two rows of which one waits\n%s\n\n", s.Append(1, mixed)[0].Text)
+		fmt.Fprintf(&out, "-- Ingest, two rows of which one waits, whole\n%s\n\n", s.Ingest(1, make([][]byte, 2), mixed).Whole.Text)
 		fmt.Fprintf(&out, "-- Ingest, two rows, whole\n%s\n\n", ingest.Whole.Text)
 	} else {
 		fmt.Fprintf(&out, "-- Ingest, two rows, claim\n%s\n\n", ingest.Claim[0].Text)
@@ -68,6 +71,9 @@ func printed(s *dialect.Statements) string {
 	fmt.Fprintf(&out, "-- Remove, one message\n%s\n\n", s.Remove(1, refs[:1]).Text)
 	fmt.Fprintf(&out, "-- Remove, two messages\n%s\n\n", s.Remove(1, refs).Text)
 	fmt.Fprintf(&out, "-- Keep\n%s\n\n", s.Keep(1, refs).Text)
+	waited := []dialect.Ref{{State: dialect.StateRetrying}}
+	fmt.Fprintf(&out, "-- Remove, one message that waited\n%s\n\n", s.Remove(1, waited).Text)
+	fmt.Fprintf(&out, "-- Keep, one message that waited\n%s\n\n", s.Keep(1, waited).Text)
 	fmt.Fprintf(&out, "-- LockStarts\n%s\n\n", s.LockStarts(1, make([]dialect.Started, 2)).Text)
 	fmt.Fprintf(&out, "-- CountStarts\n%s\n\n", s.CountStarts(1, make([]dialect.Started, 2)).Text)
 	fmt.Fprintf(&out, "-- Release\n%s\n", s.Release(1, "holder", []int{1}).Text)

@@ -82,7 +82,7 @@ SELECT ordering_key, paused_at FROM {pauses} WHERE spool = ? ORDER BY paused_at,
 
 	// By the index of retrying messages by key, which has those of the key that failed and no others.
 	s.ParkedOfKey = `
-SELECT m.id FROM {messages} m
+SELECT m.id FROM {retrying} m
 WHERE m.spool = ? AND m.key_hash = ? AND m.id > ? AND ` + isParked + `
 ORDER BY m.id LIMIT ?`
 

@@ -9,10 +9,12 @@ import (
 
 // postgres fills in what PostgreSQL says in its own way.
 type postgres struct {
-	appendText, appendReadyText, ingestText          string
-	removeText, removeOneText, keepText, releaseText string
-	lockText, countText                              string
-	fetchTexts                                       [2][4]string // by whether topics are excluded, and FetchParams.variant
+	appendOneText, appendText, appendMixedText string
+	ingestText, ingestMixedText                string
+	removeOneText, removeText, removeMixedText string
+	keepText, keepMixedText                    string
+	lockText, countText, releaseText           string
+	fetchTexts                                 [2][4]string // by whether topics are excluded, and FetchParams.variant
 }
 
 // newPostgres returns the statements for PostgreSQL 13 and later. Lists travel as arrays, so a statement
@@ -59,21 +61,28 @@ DELETE FROM {history} WHERE id IN (
 	s.MigrateLock = `SELECT 1 FROM (SELECT pg_advisory_lock(hashtextextended(?, 0))) l`
 	s.MigrateUnlock = `SELECT 1 FROM (SELECT pg_advisory_unlock(hashtextextended(?, 0))) l`
 	s.Notify = `SELECT pg_notify(?, ?)`
+	s.RetryReady = retryReady
 	s.MaxAppend = 1000 // no limit of PostgreSQL's: beyond it a statement gains nothing and takes memory
 
-	insert := insertRows(`(` + packedRows + `) AS r`)
+	insert := insertRows("{messages}", `(`+packedRows+`) AS r`, "")
 
 	// ingest claims in the order of the keys: of two transactions that claim the same ones, one then waits for the other
 	// and never each for the other. It locks the claims that it makes, and waits for those of open transactions.
-	ingest := `
+	const claimed = `r JOIN c ON c.claim_key = r.claim_key`
+	ingest := func(inserts string) string {
+		return `
 WITH r AS MATERIALIZED (` + packedRows + `),
 c AS (
 	INSERT INTO {claims} (claim_key, claimed_at)
 	SELECT claim_key, {now} FROM r ORDER BY claim_key
 	ON CONFLICT DO NOTHING
 	RETURNING claim_key),
-m AS (` + insertRows(`r JOIN c ON c.claim_key = r.claim_key`) + `)
+` + inserts + `
 SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)`
+	}
+	ingestReady := ingest(`m AS (` + insertRows("{messages}", claimed, "") + `)`)
+	ingestMixed := ingest(`m AS (` + insertRows("{messages}", claimed, ofReady) + `),
+w AS (` + insertRows("{waiting}", claimed, ofWaiting) + `)`)
 
 	// A mark costs a transaction id. The end of a snapshot is no substitute: it is one above the last transaction
 	// that ended, and many that run may have started beyond. The sequence is read first, since the row that the id
@@ -85,7 +94,7 @@ SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)`
 SELECT f.* FROM unnest(?::smallint[], ?::bigint[]) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT ` + fetchColumns + `
-	FROM {messages} m
+	FROM ONLY {messages} m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
 	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
 	  AND {wanted}
@@ -93,8 +102,8 @@ CROSS JOIN LATERAL (
 	ORDER BY m.id LIMIT ?) f
 UNION ALL (
 	SELECT ` + fetchColumns + `
-	FROM {messages} m
-	WHERE m.spool = ? AND m.state > 0 AND m.available_at <= (SELECT {now}) AND m.lane = ANY(?::smallint[])
+	FROM {waiting} m
+	WHERE m.spool = ? AND m.available_at <= (SELECT {now}) AND m.lane = ANY(?::smallint[])
 	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
 	  AND {wanted}
 	  AND {turn}
@@ -144,12 +153,15 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		"{arrival}", "(date_part('epoch', statement_timestamp()) * 1000000)::bigint",
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
-		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane, " {by key}", "",
+		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane, "{retrying}", names.Table("waiting"), " {by key}", "",
 	)
 	text := func(sql string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(sql)))) }
 	lists := postgres{
-		appendText: text(insert), appendReadyText: text(insertReady), ingestText: text(ingest),
-		removeText: text(remove), removeOneText: text(removeOne), keepText: text(keep), lockText: text(lock), countText: text(count), releaseText: text(release),
+		appendOneText: text(insertReady), appendText: text(insert), appendMixedText: text(appendMixed),
+		ingestText: text(ingestReady), ingestMixedText: text(ingestMixed),
+		removeOneText: text(ready(removeOne)), removeText: text(ready(remove)), removeMixedText: text(remove),
+		keepText: text(ready(keep)), keepMixedText: text(keep),
+		lockText: text(lock), countText: text(count), releaseText: text(release),
 	}
 	for i, wanted := range wantedTopics {
 		for variant, turn := range turns {
@@ -173,7 +185,7 @@ const stuckRows = 16
 // where much stands behind one, few are stuck.
 var stuck = fmt.Sprintf(`
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM {messages} WHERE spool = ? AND state = 2 AND key_hash IS NOT NULL LIMIT %d)`, stuckRows)
+	SELECT key_hash, id FROM {waiting} WHERE spool = ? AND state = 2 AND key_hash IS NOT NULL LIMIT %d)`, stuckRows)
 
 // calm is unblocked, with the help of stuck: a message of another key goes on if stuck has all there are, and one behind all
 // of them waits. It has unblocked in it once: the planner adds the cost of a search for each message that it
@@ -191,10 +203,14 @@ var anyLane = fmt.Sprintf(`
   AND m.lane = ANY(ARRAY(SELECT generate_series(0, %d)::smallint))`, MaxLanes-1)
 
 func (p postgres) append(spool int64, rows []Row) []Query {
-	if len(rows) == 1 && rows[0].State == StateReady {
-		return []Query{{Text: p.appendReadyText, Args: readyValues(spool, rows[0])}}
+	switch {
+	case !allReady(rows):
+		return []Query{{Text: p.appendMixedText, Args: append(pack(nil, rows), spool, spool)}}
+	case len(rows) == 1:
+		return []Query{{Text: p.appendOneText, Args: readyValues(spool, rows[0])}}
+	default:
+		return []Query{{Text: p.appendText, Args: append([]any{spool}, pack(nil, rows)...)}}
 	}
-	return []Query{{Text: p.appendText, Args: append([]any{spool}, pack(nil, rows)...)}}
 }
 
 func (p postgres) fetch(f FetchParams) Query {
@@ -212,15 +228,23 @@ func (p postgres) fetch(f FetchParams) Query {
 }
 
 func (p postgres) remove(spool int64, refs []Ref) Query {
-	if len(refs) == 1 {
+	switch {
+	case !wereReady(refs):
+		return Query{Text: p.removeMixedText, Args: append(refArrays(refs), spool)}
+	case len(refs) == 1:
 		ref := refs[0]
 		return Query{Text: p.removeOneText, Args: []any{spool, ref.State, ref.Lane, ref.ID, ref.Token}}
+	default:
+		return Query{Text: p.removeText, Args: append(refArrays(refs), spool)}
 	}
-	return Query{Text: p.removeText, Args: append(refArrays(refs), spool)}
 }
 
 func (p postgres) keep(spool int64, refs []Ref) Query {
-	return Query{Text: p.keepText, Args: append(refArrays(refs), spool)}
+	text := p.keepText
+	if !wereReady(refs) {
+		text = p.keepMixedText
+	}
+	return Query{Text: text, Args: append(refArrays(refs), spool)}
 }
 
 func (p postgres) lockStarts(spool int64, started []Started) Query {

@@ -22,17 +22,18 @@ FROM (SELECT ?::bytea AS bytes) AS b,
      WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
                           lane, state, key_hash, due, delay, topic, n)`
 
-// insertRows appends the messages r in the order of r.n, to the spool of its first argument.
+// insertRows appends the messages r, or those of which a further condition holds, to a table: in the order of r.n, and to the
+// spool of its first argument.
 //
 // PostgreSQL takes a number from a sequence before it gives the transaction an id. The condition on the id is
 // checked first, so whoever has a number has an id too: the horizon of a drain depends on it.
-func insertRows(from string) string {
+func insertRows(table, from, condition string) string {
 	return `
-INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+INSERT INTO ` + table + ` (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 SELECT ?::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE {now} + r.delay END, {now},
        r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
 FROM ` + from + `
-WHERE pg_current_xact_id() IS NOT NULL
+WHERE pg_current_xact_id() IS NOT NULL` + condition + `
 ORDER BY r.n`
 }
 
@@ -56,7 +57,11 @@ func readyValues(spool int64, r Row) []any {
 }
 
 func (p postgres) ingest(spool int64, claims [][]byte, rows []Row) Ingest {
-	return Ingest{Whole: Query{Text: p.ingestText, Args: append(pack(claims, rows), spool)}}
+	args := append(pack(claims, rows), spool)
+	if allReady(rows) {
+		return Ingest{Whole: Query{Text: p.ingestText, Args: args}}
+	}
+	return Ingest{Whole: Query{Text: p.ingestMixedText, Args: append(args, spool)}}
 }
 
 // pack returns the arguments for packedRows. There are no claims, or one for each row.

@@ -32,7 +32,7 @@ func TestRoles_are_enough_and_no_more(t *testing.T) {
 			p.migrate(t)
 			p.forward(t, nil, 0) // it makes the outbox
 			p.produce(t)
-			p.forward(t, errBroker, 1)
+			p.forward(t, errBroker, 2)
 			p.takeOver(t)
 			p.consume(t)
 			p.work(t)
@@ -116,9 +116,11 @@ func (p *play) produce(t *testing.T) {
 		}
 		msg := message.NewMessageWithContext(ctx, "1", []byte("hello"))
 		msg.Metadata.Set(postbox.OrderingKey, "customer")
-		return outbox.Publish("orders", msg)
+		later := message.NewMessageWithContext(ctx, "later", nil)
+		delay.Message(later, delay.For(time.Millisecond))
+		return outbox.Publish("orders", msg, later)
 	}))
-	require.Equal(t, 1, p.database.Count(t, storedMessages))
+	require.Equal(t, 2, p.database.Count(t, storedMessages))
 	p.refused(t, db, readMessages, readTopics, changeMessages, deleteMessages, readClaims, deleteClaims, readDead, readFailures, readHistory,
 		readLanes, stealLanes, addSpool, pauseSpools, createTable, dropTable, countOrders)
 
@@ -172,7 +174,11 @@ func (p *play) consume(t *testing.T) {
 	require.NoError(t, err, "it is a dead letter now")
 
 	for _, id := range []string{"later", "later", "poison", "waits"} {
-		_, err := store.Defer(t.Context(), "queue", inboxstore.Key{Consumer: "queue", Topic: "orders", MessageID: id}, message.NewMessage(id, nil))
+		msg := message.NewMessage(id, nil)
+		if id == "later" {
+			delay.Message(msg, delay.For(time.Millisecond))
+		}
+		_, err := store.Defer(t.Context(), "queue", inboxstore.Key{Consumer: "queue", Topic: "orders", MessageID: id}, msg)
 		require.NoError(t, err)
 	}
 	require.NoError(t, store.Close())
@@ -268,7 +274,7 @@ func (p *play) operate(t *testing.T) {
 
 	letters, err := a.DeadLetters(ctx, admin.Filter{})
 	require.NoError(t, err)
-	require.Len(t, letters, 3, "of the forwarder, the consumer and the worker")
+	require.Len(t, letters, 4, "two of the forwarder, of the consumer and the worker")
 	for _, letter := range letters {
 		_, err = a.DeadLetter(ctx, letter.ID)
 		require.NoError(t, err)
@@ -276,7 +282,7 @@ func (p *play) operate(t *testing.T) {
 	require.NoError(t, a.Requeue(ctx, letters[0].ID))
 	requeued, err := a.RequeueAll(ctx, admin.Filter{})
 	require.NoError(t, err)
-	require.Equal(t, 2, requeued)
+	require.Equal(t, 3, requeued)
 
 	later := p.outbox(t, p.database.DB)
 	for _, id := range []string{"to run", "to bury"} {

@@ -137,6 +137,7 @@ func TestDrainer_G3_what_stands_behind_one_that_waits_is_passed_over_and_nothing
 			for i := keys; i < 2*keys; i++ { // the second of each key
 				database.Exec(t, "UPDATE postbox_messages SET state = 2, available_at = ? WHERE message_id = ?", inAnHour, fmt.Appendf(nil, "%05d", i))
 			}
+			database.MoveWaiting(t)
 			handler := &recorder{}
 			first := b.start(database.DB, handler, config("one"))
 			b.eventually(func() bool { return len(handler.ids()) == keys+2 }, "the first of each key, and who has none or another")

@@ -65,14 +65,18 @@ type locked struct {
 	due    bool // and so a drainer may have it
 }
 
+// lock locks a message. On PostgreSQL one that fails for the first time while a statement waits for it moves to another
+// table, where that statement does not look any more, and the next one does.
 func (o *Operator) lock(ctx context.Context, tx *sql.Tx, s *Spool, id int64) (locked, error) {
 	found := locked{ref: dialect.Ref{ID: id}}
-	err := tx.QueryRowContext(ctx, o.statements.LockMessage, s.id, id).Scan(
-		&found.ref.State, &found.ref.Lane, &found.parked, &found.due)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = ErrNotFound
+	for range 2 {
+		err := tx.QueryRowContext(ctx, o.statements.LockMessage, s.id, id).Scan(
+			&found.ref.State, &found.ref.Lane, &found.parked, &found.due)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return found, err
+		}
 	}
-	return found, err
+	return found, ErrNotFound
 }
 
 // lockWaiting locks a message that is not ready.

@@ -23,8 +23,9 @@ func TestOperator_G8_F19_finds_messages_by_index(t *testing.T) {
 		b.append(database.DB, drafts(4000, func(i int) string { return fmt.Sprint(i % 100) })...)
 		database.Exec(t, "UPDATE postbox_messages SET state = 2 WHERE id % 5 = 0")
 		database.Exec(t, "UPDATE postbox_messages SET available_at = available_at + ? WHERE id % 10 = 0", int64(dialect.ParkDelay))
+		database.MoveWaiting(t)
 		database.Exec(t, map[postbox.Dialect]string{
-			postbox.PostgreSQL: "ANALYZE postbox_messages", postbox.MySQL: "ANALYZE TABLE postbox_messages", postbox.SQLite: "ANALYZE postbox_messages",
+			postbox.PostgreSQL: "ANALYZE postbox_messages, postbox_waiting", postbox.MySQL: "ANALYZE TABLE postbox_messages", postbox.SQLite: "ANALYZE postbox_messages",
 		}[database.Dialect])
 
 		filter := dialect.MessageFilter{
@@ -46,7 +47,7 @@ func TestOperator_G8_F19_finds_messages_by_index(t *testing.T) {
 				postbox.SQLite:     {"USING INTEGER PRIMARY KEY (rowid=?)"},
 			}},
 			"what is parked of a key": {b.plan(b.statements.ParkedOfKey, id, postbox.KeyHash("7"), 0, 10), map[postbox.Dialect][]string{
-				postbox.PostgreSQL: {"postbox_messages_retrying", "(key_hash = "},
+				postbox.PostgreSQL: {"postbox_waiting_retrying", "(key_hash = "},
 				postbox.MySQL:      {"key=retrying"},
 				postbox.SQLite:     {"USING INDEX postbox_messages_retrying (spool=? AND key_hash=? AND id>?)"},
 			}},
@@ -54,7 +55,7 @@ func TestOperator_G8_F19_finds_messages_by_index(t *testing.T) {
 			for _, want := range test.want[database.Dialect] {
 				require.Contains(t, test.plan, want, name)
 			}
-			require.NotContains(t, strings.ToLower(test.plan), "sort", name)
+			require.NotRegexp(t, `(-> *|=|file)sort\b`, strings.ToLower(test.plan), name)
 			require.NotContains(t, test.plan, "TEMP B-TREE", name)
 		}
 	})

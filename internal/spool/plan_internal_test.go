@@ -77,7 +77,8 @@ func TestFetch_is_too_cheap_to_be_compiled_on_postgres(t *testing.T) {
 		require.NoError(t, own.Append(t.Context(), database.DB, Run, drafts))
 	}
 	database.Exec(t, "UPDATE postbox_messages SET state = 2 WHERE id = (SELECT MIN(id) FROM postbox_messages)")
-	database.Exec(t, "ANALYZE postbox_messages")
+	database.MoveWaiting(t)
+	database.Exec(t, "ANALYZE postbox_messages, postbox_waiting")
 	id, err := own.Open(t.Context(), database.DB)
 	require.NoError(t, err)
 

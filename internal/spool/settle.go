@@ -166,8 +166,11 @@ func (d *Drainer) delay(e *entry) time.Duration {
 
 // retry lets a message wait so many microseconds.
 func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry, delay int64) error {
-	m := e.message
-	changed, err := affected(tx.ExecContext(ctx, d.spool.statements.Retry,
+	m, text := e.message, d.spool.statements.Retry
+	if m.Ref.State == dialect.StateReady {
+		text = d.spool.statements.RetryReady
+	}
+	changed, err := affected(tx.ExecContext(ctx, text,
 		delay, m.started, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Attempts, m.Ref.Token))
 	if err != nil {
 		return err

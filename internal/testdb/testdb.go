@@ -132,6 +132,15 @@ func (d *Database) Exec(tb testing.TB, query string, args ...any) {
 	require.NoError(tb, err, query)
 }
 
+// MoveWaiting puts messages that a test has given another state to where the database keeps those that wait: PostgreSQL
+// has a table of its own for them.
+func (d *Database) MoveWaiting(tb testing.TB) {
+	tb.Helper()
+	if d.Dialect == postbox.PostgreSQL {
+		d.Exec(tb, `WITH m AS (DELETE FROM ONLY postbox_messages WHERE state > 0 RETURNING *) INSERT INTO postbox_waiting SELECT * FROM m`)
+	}
+}
+
 // Count returns the one number that the query selects.
 func (d *Database) Count(tb testing.TB, query string, args ...any) int {
 	tb.Helper()

@@ -61,6 +61,19 @@ UPDATE postbox_messages SET state = 2, available_at = (date_part('epoch', clock_
 WHERE spool = $3 AND state = $4 AND lane = $5 AND id = $6 AND attempts = $7
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $8)
 
+-- RetryReady
+WITH t AS (SELECT $1::bigint AS delay, $2::integer AS started),
+m AS (
+	DELETE FROM ONLY postbox_messages m USING postbox_lanes l
+	WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6 AND m.attempts = $7
+	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $8
+	RETURNING m.*)
+INSERT INTO postbox_waiting (state, available_at, attempts, starts,
+                       id, spool, lane, key_hash, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT 2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + t.delay, m.attempts + 1, m.starts - t.started,
+       m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
+FROM m, t
+
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - $1, created_at = created_at - $2 WHERE available_at < 4611686018427387904
 
@@ -271,7 +284,7 @@ DELETE FROM postbox_pauses WHERE spool = $1 AND key_hash = $2
 SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = $1 ORDER BY paused_at, key_hash
 
 -- ParkedOfKey
-SELECT m.id FROM postbox_messages m
+SELECT m.id FROM postbox_waiting m
 WHERE m.spool = $1 AND m.key_hash = $2 AND m.id > $3 AND m.state = 2 AND m.available_at >= 4611686018427387904
 ORDER BY m.id LIMIT $4
 
@@ -380,6 +393,67 @@ FROM (SELECT $2::bytea AS bytes) AS b,
 WHERE pg_current_xact_id() IS NOT NULL
 ORDER BY r.n
 
+-- Append, two rows of which one waits
+WITH r AS MATERIALIZED (
+SELECT n, lane, state, key_hash, due, delay, topic,
+       substring(bytes, at, claim_size) AS claim_key,
+       substring(bytes, at + claim_size, id_size) AS message_id,
+       CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
+       substring(bytes, at + claim_size + id_size + key_size, payload_size) AS payload,
+       substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
+FROM (SELECT $1::bytea AS bytes) AS b,
+     unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
+            $8::smallint[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[])
+     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
+                          lane, state, key_hash, due, delay, topic, n)),
+w AS (
+INSERT INTO postbox_waiting (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $14::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
+       r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
+FROM r
+WHERE pg_current_xact_id() IS NOT NULL AND r.state > 0
+ORDER BY r.n)
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $15::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
+       r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
+FROM r
+WHERE pg_current_xact_id() IS NOT NULL AND r.state = 0
+ORDER BY r.n
+
+-- Ingest, two rows of which one waits, whole
+WITH r AS MATERIALIZED (
+SELECT n, lane, state, key_hash, due, delay, topic,
+       substring(bytes, at, claim_size) AS claim_key,
+       substring(bytes, at + claim_size, id_size) AS message_id,
+       CASE WHEN key_hash IS NOT NULL THEN substring(bytes, at + claim_size + id_size, key_size) END AS ordering_key,
+       substring(bytes, at + claim_size + id_size + key_size, payload_size) AS payload,
+       substring(bytes, at + claim_size + id_size + key_size + payload_size, metadata_size) AS metadata
+FROM (SELECT $1::bytea AS bytes) AS b,
+     unnest($2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
+            $8::smallint[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[])
+     WITH ORDINALITY AS p(at, claim_size, id_size, key_size, payload_size, metadata_size,
+                          lane, state, key_hash, due, delay, topic, n)),
+c AS (
+	INSERT INTO postbox_claims (claim_key, claimed_at)
+	SELECT claim_key, (date_part('epoch', clock_timestamp()) * 1000000)::bigint FROM r ORDER BY claim_key
+	ON CONFLICT DO NOTHING
+	RETURNING claim_key),
+m AS (
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $14::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
+       r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
+FROM r JOIN c ON c.claim_key = r.claim_key
+WHERE pg_current_xact_id() IS NOT NULL AND r.state = 0
+ORDER BY r.n),
+w AS (
+INSERT INTO postbox_waiting (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT $15::integer, r.lane, r.state, r.key_hash, CASE WHEN r.due > 0 THEN r.due ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + r.delay END, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
+       r.topic, r.message_id, r.ordering_key, r.payload, r.metadata
+FROM r JOIN c ON c.claim_key = r.claim_key
+WHERE pg_current_xact_id() IS NOT NULL AND r.state > 0
+ORDER BY r.n)
+SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)
+
 -- Ingest, two rows, whole
 WITH r AS MATERIALIZED (
 SELECT n, lane, state, key_hash, due, delay, topic,
@@ -409,14 +483,14 @@ SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)
 
 -- Fetch, two lanes
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_messages WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL LIMIT 16)
+	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL LIMIT 16)
 SELECT f.* FROM unnest($2::smallint[], $3::bigint[]) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-	FROM postbox_messages m
+	FROM ONLY postbox_messages m
 	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
 	  AND m.id NOT IN (SELECT unnest($7::bigint[]))
 	  AND $8::text[] IS NOT NULL
@@ -425,19 +499,19 @@ CROSS JOIN LATERAL (
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
 	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
 	ORDER BY m.id LIMIT $9) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
-	FROM postbox_messages m
-	WHERE m.spool = $12 AND m.state > 0 AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
+	FROM postbox_waiting m
+	WHERE m.spool = $12 AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
 	  AND m.id NOT IN (SELECT unnest($14::bigint[]))
 	  AND $15::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 	ORDER BY m.available_at, m.id LIMIT $16)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
@@ -447,14 +521,14 @@ FROM (VALUES (1)) AS always LEFT JOIN postbox_messages_id_seq a ON $20::boolean
 
 -- Fetch, one lane, unordered, paused keys
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_messages WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL LIMIT 16)
+	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL LIMIT 16)
 SELECT f.* FROM unnest($2::smallint[], $3::bigint[]) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
-	FROM postbox_messages m
+	FROM ONLY postbox_messages m
 	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
 	  AND m.id NOT IN (SELECT unnest($7::bigint[]))
 	  AND $8::text[] IS NOT NULL
@@ -466,8 +540,8 @@ UNION ALL (
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
-	FROM postbox_messages m
-	WHERE m.spool = $12 AND m.state > 0 AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
+	FROM postbox_waiting m
+	WHERE m.spool = $12 AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
 	  AND m.id NOT IN (SELECT unnest($14::bigint[]))
 	  AND $15::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
@@ -480,18 +554,32 @@ SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SEL
 FROM (VALUES (1)) AS always LEFT JOIN postbox_messages_id_seq a ON $20::boolean
 
 -- Remove, one message
-DELETE FROM postbox_messages m
+DELETE FROM ONLY postbox_messages m
 USING postbox_lanes l
 WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id = $4
   AND l.spool = m.spool AND l.lane = m.lane AND l.token = $5
 
 -- Remove, two messages
-DELETE FROM postbox_messages m
+DELETE FROM ONLY postbox_messages m
 USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l
 WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 
 -- Keep
+INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l, ONLY postbox_messages m
+WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+ON CONFLICT DO NOTHING
+
+-- Remove, one message that waited
+DELETE FROM postbox_messages m
+USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l
+WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+
+-- Keep, one message that waited
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
 FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l, postbox_messages m

@@ -35,10 +35,11 @@ SELECT (SELECT count(*) FROM orders),
           FROM (SELECT seq < lag(seq) OVER (PARTITION BY ordering_key ORDER BY id) AS late FROM effects WHERE consumer = $1) lagged
          WHERE late)`
 
-// gauge asks the database how large things are. Dead rows and vacuums are those of the messages' table, as its
+// gauge asks the database how large things are. Dead rows and vacuums are those of the table of ready messages, as its
 // statistics know them.
 const gauge = `
-SELECT pg_table_size('postbox_messages'), pg_indexes_size('postbox_messages'),
+SELECT pg_table_size('postbox_messages') + pg_table_size('postbox_waiting'),
+       pg_indexes_size('postbox_messages') + pg_indexes_size('postbox_waiting'),
        (SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = 'postbox_messages'::regclass),
        (SELECT vacuum_count + autovacuum_count FROM pg_stat_user_tables WHERE relid = 'postbox_messages'::regclass),
        (SELECT count(*) FROM postbox_claims),

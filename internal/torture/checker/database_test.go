@@ -101,6 +101,7 @@ func TestReadDatabase_finds_what_Postbox_left(t *testing.T) {
 		require.NoError(t, err)
 	}
 	r.Exec(t, "UPDATE postbox_messages SET state = 2 WHERE topic = 'auditor'") // what is ready cannot be buried
+	r.MoveWaiting(t)
 	operator, err := admin.New(r.DB, admin.Config{Dialect: r.Dialect}, nil)
 	require.NoError(t, err)
 	first, err := operator.Messages(t.Context(), admin.MessageFilter{Target: admin.Queue("auditor")})

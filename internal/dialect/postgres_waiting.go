@@ -1,0 +1,51 @@
+package dialect
+
+import (
+	"slices"
+	"strings"
+)
+
+// On PostgreSQL messages that wait stand in {waiting}, which inherits from {messages}: see the migration that makes it. A message
+// is in one of the two, by its state, so most statements name {messages} and mean both. Those that many messages go through
+// at the first attempt name the table they mean: ONLY {messages} is that of the ready ones.
+
+// retryReady moves a message that has failed for the first time to those that wait. Whoever waits for its row meanwhile finds
+// that it is gone.
+const retryReady = `
+WITH t AS (SELECT ?::bigint AS delay, ?::integer AS started),
+m AS (
+	DELETE FROM ONLY {messages} m USING {lanes} l
+	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.attempts = ?
+	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = ?
+	RETURNING m.*)
+INSERT INTO {waiting} (state, available_at, attempts, starts,
+                       id, spool, lane, key_hash, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT 2, {now} + t.delay, m.attempts + 1, m.starts - t.started,
+       m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
+FROM m, t`
+
+// Conditions for insertRows, where only some rows wait.
+const (
+	ofReady   = ` AND r.state = 0`
+	ofWaiting = ` AND r.state > 0`
+)
+
+// appendMixed appends such rows.
+var appendMixed = `
+WITH r AS MATERIALIZED (` + packedRows + `),
+w AS (` + insertRows("{waiting}", `r`, ofWaiting) + `)` + insertRows("{messages}", `r`, ofReady)
+
+// ready names the table of the ready messages in a statement of messages.
+func ready(statement string) string {
+	return strings.ReplaceAll(statement, "{messages}", "ONLY {messages}")
+}
+
+// allReady tells whether no row is to wait.
+func allReady(rows []Row) bool {
+	return !slices.ContainsFunc(rows, func(r Row) bool { return r.State != StateReady })
+}
+
+// wereReady tells whether no message waited before it was handled.
+func wereReady(refs []Ref) bool {
+	return !slices.ContainsFunc(refs, func(r Ref) bool { return r.State != StateReady })
+}

@@ -87,7 +87,7 @@ func run(ctx context.Context, options measure.Options, which set, only []string)
 	}
 	defer func() { err = errors.Join(err, postgres.Stop()) }()
 	if !options.Quick { // which is over before it would matter
-		fmt.Fprintln(os.Stderr, "warm up the server: 2 GB, about ten seconds")
+		fmt.Fprintln(os.Stderr, "warm up the server: it writes 2 GB")
 		if err := postgres.Warm(ctx); err != nil {
 			return nil, err
 		}

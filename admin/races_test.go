@@ -286,6 +286,8 @@ func TestRunNow_F22_of_a_message_that_moves_meanwhile(t *testing.T) {
 	tx, err := database.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(t.Context(), "UPDATE postbox_messages SET state = 2")
+	require.NoError(t, err)
 	var mover string
 	require.NoError(t, tx.QueryRowContext(t.Context(), `
 WITH m AS (DELETE FROM ONLY postbox_messages RETURNING *),

@@ -62,6 +62,7 @@ DELETE FROM {history} WHERE id IN (
 	s.MigrateUnlock = `SELECT 1 FROM (SELECT pg_advisory_unlock(hashtextextended(?, 0))) l`
 	s.Notify = `SELECT pg_notify(?, ?)`
 	s.RetryReady = retryReady
+	s.MoveStrays = moveStrays
 	s.MaxAppend = 1000 // no limit of PostgreSQL's: beyond it a statement gains nothing and takes memory
 
 	insert := insertRows("{messages}", `(`+packedRows+`) AS r`, "")
@@ -90,6 +91,9 @@ w AS (` + insertRows("{waiting}", claimed, ofWaiting) + `)`)
 	//
 	// A clock in a sub-select is read once, and so bounds the scan of its index; read for each row it would only
 	// filter. One index descent a lane; the planner may not turn it into a scan of the whole table.
+	//
+	// What is due is read in the order of its index. The planner expects a time with two bounds to be rare, and one with an upper
+	// bound alone to hold for a third of all that waits: enough to sort it, or to compile the statement.
 	fetch := stuck + `
 SELECT f.* FROM unnest(?::smallint[], ?::bigint[]) AS c(lane, after)
 CROSS JOIN LATERAL (
@@ -103,7 +107,7 @@ CROSS JOIN LATERAL (
 UNION ALL (
 	SELECT ` + fetchColumns + `
 	FROM {waiting} m
-	WHERE m.spool = ? AND m.available_at <= (SELECT {now}) AND m.lane = ANY(?::smallint[])
+	WHERE m.spool = ? AND m.available_at BETWEEN ` + sinceEver + ` AND (SELECT {now}) AND m.lane = ANY(?::smallint[])
 	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
 	  AND {wanted}
 	  AND {turn}
@@ -176,6 +180,9 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 // wantedTopics hold for a message whose topic is not excluded, where none is and where some are. The planner expects a
 // list of topics to leave out every other message whatever is in it, and so to read twice as many.
 var wantedTopics = [2]string{`?::text[] IS NOT NULL`, `m.topic NOT IN (SELECT unnest(?::text[]))`}
+
+// sinceEver is the least of all times.
+const sinceEver = `'-9223372036854775808'`
 
 // stuckRows are compared with each message one by one.
 const stuckRows = 16

@@ -24,6 +24,12 @@ SELECT 2, {now} + t.delay, m.attempts + 1, m.starts - t.started,
        m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
 FROM m, t`
 
+// moveStrays moves messages that wait among the ready ones, where nobody looks for them: somebody changed their state by hand, or
+// a process did that does not know of {waiting}.
+const moveStrays = `
+WITH m AS (DELETE FROM ONLY {messages} WHERE spool = ? AND state > 0 RETURNING *)
+INSERT INTO {waiting} SELECT * FROM m`
+
 // Conditions for insertRows, where only some rows wait.
 const (
 	ofReady   = ` AND r.state = 0`

@@ -40,6 +40,7 @@ type Statements struct {
 	LoadPayload string // spool, state, lane, id → payload, metadata
 	Retry       string // delay, starts to take back, spool, state, lane, id, attempts so far, token: of a message that waited before
 	RetryReady  string // the same, of a ready message
+	MoveStrays  string // spool: moves what waits among the ready messages; empty where all have one table
 	Advance     string // µs, again
 	CountStart  string // starts to add, spool, state, lane, id, starts so far, token
 	BuryMessage string // subject, error, spool, state, lane, id, token: copies it to the dead letters
@@ -122,7 +123,7 @@ type Statements struct {
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.Acquire, &s.Held, &s.ClearSuspect, &s.Control,
-		&s.LoadPayload, &s.Retry, &s.RetryReady, &s.Advance, &s.CountStart, &s.BuryMessage,
+		&s.LoadPayload, &s.Retry, &s.RetryReady, &s.MoveStrays, &s.Advance, &s.CountStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,
 		&s.Claim, &s.LockClaim, &s.RemoveClaim, &s.ClaimsPage, &s.PurgeClaims,

@@ -43,6 +43,17 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	if d.incomplete() {
 		d.permit()
 	}
+	return d.moveStrays(ctx)
+}
+
+// moveStrays brings messages to light that wait where nobody looks for them.
+func (d *Drainer) moveStrays(ctx context.Context) error {
+	if d.spool.statements.MoveStrays == "" {
+		return nil
+	}
+	if _, err := d.db.ExecContext(ctx, d.spool.statements.MoveStrays, d.id); err != nil {
+		return fmt.Errorf("move messages of spool %q that wait among the ready ones: %w", d.spool.name, err)
+	}
 	return nil
 }
 

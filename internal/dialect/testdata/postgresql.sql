@@ -74,6 +74,10 @@ SELECT 2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + t.delay, m
        m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
 FROM m, t
 
+-- MoveStrays
+WITH m AS (DELETE FROM ONLY postbox_messages WHERE spool = $1 AND state > 0 RETURNING *)
+INSERT INTO postbox_waiting SELECT * FROM m
+
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - $1, created_at = created_at - $2 WHERE available_at < 4611686018427387904
 
@@ -507,7 +511,7 @@ UNION ALL (
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = $12 AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
+	WHERE m.spool = $12 AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
 	  AND m.id NOT IN (SELECT unnest($14::bigint[]))
 	  AND $15::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
@@ -541,7 +545,7 @@ UNION ALL (
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = $12 AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
+	WHERE m.spool = $12 AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
 	  AND m.id NOT IN (SELECT unnest($14::bigint[]))
 	  AND $15::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (

@@ -67,6 +67,9 @@ UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') *
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND attempts = ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
+-- MoveStrays
+
+
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904
 

@@ -50,7 +50,6 @@ func (s *scheduler) gathered(now time.Time) []*entry {
 		e.queue.offered, e.queue.running = false, true
 	}
 	t.ready = slices.DeleteFunc(t.ready, func(q *queue) bool { return q.running })
-	s.turns = s.turns[1:]
 	s.begin(t, batch)
 	return batch
 }

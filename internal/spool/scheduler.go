@@ -192,7 +192,6 @@ const MaxBatchBytes = maxAppendBytes
 // batch takes messages of the topic whose turn it is.
 func (s *scheduler) batch() []*entry {
 	t := s.turns[0]
-	s.turns = s.turns[1:]
 	var batch []*entry
 	size := 0
 	for len(t.ready) > 0 && len(batch) < s.batchSize {
@@ -233,6 +232,7 @@ func (s *scheduler) batch() []*entry {
 
 // begin accounts for a batch of the topic whose turn it was, which is over.
 func (s *scheduler) begin(t *topicQueue, batch []*entry) {
+	s.turns = slices.Delete(s.turns, 0, 1) // there are few topics, and the rest of a slice would have no room for the next turn
 	if len(t.ready) > 0 {
 		s.turns = append(s.turns, t)
 	} else {

@@ -47,34 +47,42 @@ func (d *Drainer) stay(outcomes []Outcome) []Outcome {
 // handle gives the handler what is fit for it. A message that cannot be decoded is dead at once, with its stored
 // form kept; one that is gone was settled by whoever took the lane.
 func (d *Drainer) handle(ctx context.Context, batch []*entry) []Outcome {
-	outcomes := make([]Outcome, len(batch))
 	messages := make([]*Message, 0, len(batch))
-	at := make([]int, 0, len(batch))
+	unfit := map[int]Outcome{}
 	closed := map[int64]bool{} // keys of which a message is dead, which is not written yet
 	for i, e := range batch {
 		if e.message.HasKey && closed[e.message.KeyHash] {
-			outcomes[i] = Outcome{Verdict: Postpone}
+			unfit[i] = Outcome{Verdict: Postpone}
 			continue
 		}
 		outcome, fit := d.prepare(ctx, e.message)
-		if !fit {
-			outcomes[i] = outcome
-			closed[e.message.KeyHash] = !outcome.through()
-			if outcome.Verdict == Postpone { // the rest may be of the same key: all wait
-				for j := i; j < len(batch); j++ {
-					outcomes[j] = outcome
-				}
-				break
-			}
+		if fit {
+			messages = append(messages, e.message)
 			continue
 		}
-		messages, at = append(messages, e.message), append(at, i)
+		unfit[i] = outcome
+		closed[e.message.KeyHash] = !outcome.through()
+		if outcome.Verdict == Postpone { // the rest may be of the same key: all wait
+			for j := i; j < len(batch); j++ {
+				unfit[j] = outcome
+			}
+			break
+		}
 	}
-	if len(messages) == 0 {
-		return outcomes
+	if len(unfit) == 0 {
+		return d.protect(ctx, messages)
 	}
-	for i, outcome := range d.protect(ctx, messages) {
-		outcomes[at[i]] = outcome
+	var handled []Outcome
+	if len(messages) > 0 {
+		handled = d.protect(ctx, messages)
+	}
+	outcomes := make([]Outcome, len(batch))
+	for i := range batch {
+		if outcome, is := unfit[i]; is {
+			outcomes[i] = outcome
+		} else {
+			outcomes[i], handled = handled[0], handled[1:]
+		}
 	}
 	return outcomes
 }

@@ -84,8 +84,8 @@ func (g Group) metrics() []measure.Metric {
 func (g Group) lines(to io.Writer) {
 	fmt.Fprintln(to)
 	for _, v := range g.Verdicts {
-		fmt.Fprintf(to, "RATIO name=%s ours=%s other=%s ratio=%.2f target=%s ok=%t contender=%s against=%s metric=%s noise=%.0f%% cpu-ratio=%.2f\n",
-			v.Name, number(v.Value), number(v.Other), v.Ratio, number(v.Target), v.OK, v.Ours, v.Against,
+		fmt.Fprintf(to, "RATIO name=%s ours=%s other=%s ratio=%s target=%s ok=%t contender=%s against=%s metric=%s noise=%.0f%% cpu-ratio=%.2f\n",
+			v.Name, number(v.Value), number(v.Other), number(v.Ratio), number(v.Target), v.OK, v.Ours, v.Against,
 			strings.ReplaceAll(string(v.Metric), " ", "-"), 100*g.Noise, v.CPU) //nolint:mnd // per cent
 	}
 }

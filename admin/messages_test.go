@@ -59,7 +59,8 @@ func TestMessages_S0_0_7_status_attempts_executeAt_and_failures_are_visible(t *t
 		b.exec(database.Bind("UPDATE postbox_messages SET attempts = 1, available_at = ? WHERE message_id = ?"), due.UnixMicro(), []byte("failing"))
 		later := draft("scheduled", "orders", "")
 		later.Due = due
-		b.append(draft("ready", "orders", "key"), later)
+		b.append(draft("ready", "orders", "key"))
+		b.append(later)
 
 		statuses := map[string]admin.Message{}
 		for _, m := range b.messages(admin.MessageFilter{}) {

@@ -35,6 +35,7 @@ type Publisher struct {
 	spool     *spool.Spool
 	prepared  *spool.Prepared
 	announcer *spool.Announcer
+	announce  func() // that of the announcer: made once, since each transaction registers it
 	closed    atomic.Bool
 }
 
@@ -59,9 +60,10 @@ func NewPublisher(db *sql.DB, config PublisherConfig, logger watermill.LoggerAda
 	if config.DisableNotify {
 		notifyThrough = nil
 	}
+	announcer := spool.NewAnnouncer(outbox, notifyThrough, logger)
 	return &Publisher{
 		config: config, db: db, spool: outbox,
-		prepared: spool.NewPrepared(db), announcer: spool.NewAnnouncer(outbox, notifyThrough, logger),
+		prepared: spool.NewPrepared(db), announcer: announcer, announce: announcer.Announce,
 	}, nil
 }
 
@@ -88,7 +90,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 		if err := p.write(ctx, tx, topic, messages); err != nil {
 			return err
 		}
-		if !postbox.AfterCommit(ctx, p.announcer.Announce) {
+		if !postbox.AfterCommit(ctx, p.announce) {
 			p.spool.Ring() // the commit is near: look more often
 		}
 		return nil
@@ -108,7 +110,7 @@ func (p *Publisher) autocommit(ctx context.Context, topic string, messages []*me
 	var err error
 	for range conflictTries {
 		err = InTx(ctx, p.db, func(ctx context.Context, tx *sql.Tx) error {
-			postbox.AfterCommit(ctx, p.announcer.Announce)
+			postbox.AfterCommit(ctx, p.announce)
 			return p.write(ctx, tx, topic, messages)
 		})
 		if dialect.Classify(err) != dialect.Conflict {

@@ -57,7 +57,7 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 	live, end := outlive(ctx, s.config.CloseTimeout)
 	defer end()
 	err = s.transact(ctx, live, func(ctx context.Context, tx *sql.Tx) error {
-		claimed, err := s.exec(s.claimContext(ctx), tx, s.statements.Claim, claim)
+		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 		switch {
 		case err != nil:
 			return storeError{outageError{fmt.Errorf("inbox: claim message: %w", err)}}
@@ -74,14 +74,6 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 		err = s.resolved(live, claim, err)
 	}
 	return err == nil, err
-}
-
-// claimContext returns the context for a statement in a transaction that began with ctx. Either way the end of ctx interrupts it.
-func (s *Store) claimContext(ctx context.Context) context.Context {
-	if s.watchesTx {
-		return context.WithoutCancel(ctx)
-	}
-	return ctx
 }
 
 // errDuplicate ends the transaction of a message that was handled before.

@@ -20,7 +20,6 @@ type Store struct {
 	db         *sql.DB
 	statements *dialect.Statements
 	prepared   *spool.Prepared
-	watchesTx  bool // whether the driver watches the context of a transaction
 	remembered remembered
 	process    string
 	logger     watermill.LoggerAdapter
@@ -56,8 +55,8 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, err
 	}
 	s := &Store{
 		config: config, db: db, statements: statements, process: spool.ProcessName(), logger: logger,
-		watchesTx: dialect.WatchesTransactions(db), remembered: remember(config.CacheSize),
-		queues: map[string]*spool.Spool{}, ingests: map[string]*ingest{},
+		remembered: remember(config.CacheSize),
+		queues:     map[string]*spool.Spool{}, ingests: map[string]*ingest{},
 	}
 	if !config.DisablePreparedStatements {
 		s.prepared = spool.NewPrepared(db)

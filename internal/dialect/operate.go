@@ -11,10 +11,14 @@ const StateDone = 3
 // isParked holds for a message that waits for an operator.
 var isParked = fmt.Sprintf("m.state = 2 AND m.available_at >= %d", int64(ParkedFrom))
 
+// dueAt is since when a message may be handled, or from when. What is ready may be from the beginning, and nobody need have
+// written that down.
+const dueAt = `CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END`
+
 // The columns of a message that is listed: the last but one is when it may be handled, or was done. Payload and metadata
 // are not among them: each may have megabytes, and a page has many messages.
 const (
-	pendingColumns = `m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at,
+	pendingColumns = `m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dueAt + `,
 	{length}(m.payload) + {length}(m.metadata) AS size`
 	doneColumns = `3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
 	{length}(h.payload) + {length}(h.metadata) AS size`

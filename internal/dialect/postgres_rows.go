@@ -41,10 +41,11 @@ ORDER BY r.n`
 // server than packed. It has an id before it has a number, as above.
 //
 // Its time is that at which the statement arrived. Were it the clock, which may change while a statement runs, the
-// planner would keep the query apart from the insert, and that would cost an eighth of the statement.
+// planner would keep the query apart from the insert, and that would cost an eighth of the statement. From when it may be
+// handled is not looked at while it is ready, and to reckon with the clock once more would cost a thirtieth.
 const insertReady = `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT ?::integer, ?::smallint, 0, ?::bigint, {arrival}, {arrival}, ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea
+SELECT ?::integer, ?::smallint, 0, ?::bigint, 0, {arrival}, ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea
 WHERE pg_current_xact_id() IS NOT NULL`
 
 // readyValues returns the arguments for insertReady.

@@ -8,7 +8,7 @@ var safeguards = []safeguard{
 		name: "claim first", guarantees: "G4, F6",
 		edits: []edit{{
 			file: "inboxstore/once.go",
-			from: `		claimed, err := s.exec(s.claimContext(ctx), tx, s.statements.Claim, claim)
+			from: `		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 		switch {
 		case err != nil:
 			return storeError{outageError{fmt.Errorf("inbox: claim message: %w", err)}}
@@ -21,7 +21,7 @@ var safeguards = []safeguard{
 			to: `		if err := fn(ctx); err != nil {
 			return err
 		}
-		claimed, err := s.exec(s.claimContext(ctx), tx, s.statements.Claim, claim)
+		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 		switch {
 		case err != nil:
 			return storeError{outageError{fmt.Errorf("inbox: claim message: %w", err)}}
@@ -39,7 +39,7 @@ var safeguards = []safeguard{
 		edits: []edit{{
 			file: "inboxstore/once.go",
 			from: `	err = s.transact(ctx, live, func(ctx context.Context, tx *sql.Tx) error {
-		claimed, err := s.exec(s.claimContext(ctx), tx, s.statements.Claim, claim)
+		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 `,
 			to: `	claimed := int64(0)
 	result, err := s.db.ExecContext(ctx, s.statements.Claim, claim)

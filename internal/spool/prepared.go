@@ -6,12 +6,14 @@ import (
 	"sync"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // Prepared keeps the hot statements prepared: a driver such as lib/pq spends two round trips on one that is
 // not. It is safe for concurrent use.
 type Prepared struct {
-	db *sql.DB
+	db        *sql.DB
+	watchesTx bool // whether the driver watches the context of a transaction
 
 	mu         sync.Mutex
 	statements map[string]*sql.Stmt
@@ -22,7 +24,10 @@ type Prepared struct {
 
 // NewPrepared returns an empty set. A nil db prepares nothing.
 func NewPrepared(db *sql.DB) *Prepared {
-	return &Prepared{db: db, statements: map[string]*sql.Stmt{}, preparing: map[string]bool{}}
+	return &Prepared{
+		db: db, watchesTx: db != nil && dialect.WatchesTransactions(db),
+		statements: map[string]*sql.Stmt{}, preparing: map[string]bool{},
+	}
 }
 
 // Get returns the prepared statement, preparing it when it is new. It takes a connection from the pool, so it
@@ -49,7 +54,11 @@ func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (s
 		p.prepareLater(query.Text) //nolint:contextcheck // it goes on when the caller's context has ended
 		return tx.ExecContext(ctx, query.Text, query.Args...)
 	}
-	result, err := tx.StmtContext(ctx, stmt).ExecContext(ctx, query.Args...) //nolint:sqlclosecheck // it ends with the transaction
+	watched := ctx
+	if p.watchesTx && txscope.EndsWith(ctx, tx) {
+		watched = context.WithoutCancel(ctx) // its end interrupts the statement all the same
+	}
+	result, err := tx.StmtContext(watched, stmt).ExecContext(watched, query.Args...) //nolint:sqlclosecheck // it ends with the transaction
 	if err != nil && !dialect.Coded(err) {
 		// Not the server's word. It may be database/sql's, that the transaction comes from another handle on the
 		// database, where the statement is not prepared. If it is the connection's, this fails as well.

@@ -279,13 +279,13 @@ WHERE m.spool = ? AND m.key_hash = ? AND m.id > ? AND m.state = 2 AND m.availabl
 ORDER BY m.id LIMIT ?
 
 -- PendingMessage
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at,
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size, m.payload, m.metadata
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
 -- PendingMessages
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at,
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size
 FROM postbox_messages m
 WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))

@@ -293,7 +293,7 @@ WHERE m.spool = $1 AND m.key_hash = $2 AND m.id > $3 AND m.state = 2 AND m.avail
 ORDER BY m.id LIMIT $4
 
 -- PendingMessage
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at,
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	octet_length(m.payload) + octet_length(m.metadata) AS size, m.payload, m.metadata
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
@@ -301,7 +301,7 @@ WHERE m.spool = $1 AND m.id = $2
   AND m.lane = ANY(ARRAY(SELECT generate_series(0, 255)::smallint))
 
 -- PendingMessages
-SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at,
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	octet_length(m.payload) + octet_length(m.metadata) AS size
 FROM postbox_messages m
 WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4)
@@ -375,7 +375,7 @@ SELECT pg_notify($1, $2)
 
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT $1::integer, $2::smallint, 0, $3::bigint, (date_part('epoch', statement_timestamp()) * 1000000)::bigint, (date_part('epoch', statement_timestamp()) * 1000000)::bigint, $4::text, $5::bytea, $6::bytea, $7::bytea, $8::bytea
+SELECT $1::integer, $2::smallint, 0, $3::bigint, 0, (date_part('epoch', statement_timestamp()) * 1000000)::bigint, $4::text, $5::bytea, $6::bytea, $7::bytea, $8::bytea
 WHERE pg_current_xact_id() IS NOT NULL
 
 -- Append, two rows

@@ -84,7 +84,7 @@ func (b broker) scenario() measure.Scenario {
 		Floor: "publisher",
 		Contenders: []measure.Contender{
 			{Name: "ours", Run: b.with(b.ours, 30_000, 5_000, func(n int, to *sink) measure.Run { return ours(n, to, b.config) })},
-			{Name: "watermill", Run: b.with(b.stock, 3_000, 1_000, func(n int, to *sink) measure.Run { return stock(n, to, 0) })},
+			{Name: "watermill", Run: b.with(b.stock, 2_000, 1_000, func(n int, to *sink) measure.Run { return stock(n, to, 0) })},
 			{Name: "publisher", Run: b.with(b.ours, 30_000, 5_000, bare)},
 		},
 		Targets: []measure.Target{

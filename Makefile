@@ -47,7 +47,7 @@ bench: ## measure side by side with peers and floors, about 13 minutes; ARGS='-o
 bench-quick: ## the same, less thoroughly, about 2 minutes
 	scripts/services run -- go run -C benchmarks . -quick $(ARGS)
 
-bench-curves: ## measure the curves of docs/scaling.md, about 4 minutes
+bench-curves: ## measure the curves of docs/scaling.md, about 3 minutes
 	go run -C benchmarks . -set curves $(ARGS)
 
 bench-go: ## run the benchmarks of each package on real services, benchstat-ready output

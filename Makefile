@@ -41,10 +41,10 @@ torture: ## break all that can break while processes work, and judge: DURATION=3
 safeguards: ## take one safeguard out at a time, and want the tests to fail
 	scripts/services run -- go run ./internal/safeguards $(ARGS)
 
-bench: ## measure side by side with peers and floors, about 13 minutes; ARGS='-only inbox' for less
+bench: ## measure side by side with peers and floors, about 21 minutes; ARGS='-only inbox' for less
 	scripts/services run -- go run -C benchmarks . $(ARGS)
 
-bench-quick: ## the same, less thoroughly, about 2 minutes
+bench-quick: ## the same, less thoroughly, about 3 minutes
 	scripts/services run -- go run -C benchmarks . -quick $(ARGS)
 
 bench-curves: ## measure the curves of docs/scaling.md, about 3 minutes

@@ -15,8 +15,8 @@ import (
 type ErrorClass int
 
 const (
-	// Unclassified errors count as an attempt of the message, unless several different messages to
-	// the same destination fail in a row: then they are taken for an outage.
+	// Unclassified errors may be the message's fault or the destination's. They count as an attempt only after another
+	// message to the same destination got through, or after a limit: see forwarder.Config.OutageLimit.
 	Unclassified ErrorClass = iota
 	// Outage errors are about the connection or the service, not about the message. The destination is
 	// left alone for a while and no attempt is counted.

@@ -55,8 +55,9 @@ type DeadLetter struct {
 
 // Failure is one failed attempt.
 type Failure struct {
-	// Attempt counts from 1. An entry with 0 tells in Error what an operator did: requeue the message, resume it, so that
-	// attempts count again from there, or bury it.
+	// Attempt counts from 1. An entry with 0 is no attempt. It tells in Error what an operator did: requeue the message, resume
+	// it, so that attempts count again from there, or bury it. Or it tells why the message waits although no attempt is
+	// counted, and is written once, when the message begins to wait.
 	Attempt int
 	// At is when it failed, by the database's clock.
 	At    time.Time

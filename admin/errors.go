@@ -17,8 +17,8 @@ var (
 	// ErrStuck is returned where a dead letter cannot be requeued as it is, and the error says why: its inbox has no
 	// outbox, its outbox is not there any more, or its metadata cannot be read. The letter stays.
 	ErrStuck = spool.ErrLetterStuck
-	// ErrReady is returned where a message that is handled as soon as possible, and may be in a handler already, shall
-	// wait for something else.
+	// ErrReady is returned where a message is to be rescheduled that is handled as soon as possible, and may be in a handler
+	// already.
 	ErrReady = spool.ErrReady
 )
 

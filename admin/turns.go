@@ -41,13 +41,13 @@ func (a *Admin) Reschedule(ctx context.Context, target Target, id int64, at time
 	return nil
 }
 
-// Bury makes a message that is scheduled, retrying or parked a dead letter, with the reason, and its key goes on. The
-// reason is required. It fails with [ErrReady] for one that is ready, and with [ErrNotFound] where the message is not
-// pending, or no longer: a handler, or another operator, was faster. Neither OnDead nor PoisonOutbox of a queue's
-// configuration hears of it.
+// Bury makes a pending message a dead letter, with the reason, and its key goes on. The reason is required. It fails with
+// [ErrNotFound] where the message is not pending, or no longer: a handler, or another operator, was faster. Neither OnDead
+// nor PoisonOutbox of a queue's configuration hears of it.
 //
-// One whose time has come may be in a handler already. If that works in a transaction of the queue, what it writes is
-// rolled back; if not, the message may have its effect and be a dead letter besides: [Admin.Pause] first if that matters.
+// One that is ready, or whose time has come, may be in a handler already, or be handed to one within a second. If that works in
+// a transaction of the queue, what it writes is rolled back; if not, the message may have its effect, or be published, and be
+// a dead letter besides: [Admin.Pause] first if that matters.
 func (a *Admin) Bury(ctx context.Context, target Target, id int64, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return fmt.Errorf("admin: bury message %d of %s: %w", id, target, errNoReason)

@@ -32,6 +32,10 @@ type Config struct {
 	// PageSize is the number of messages to read at once; up to three times as many are held in memory, each with its
 	// payload when that is small. Defaults to 2000.
 	PageSize int
+	// MaxBytesInFlight bounds the payloads, with their metadata, that calls to the broker hold in memory and that did not come
+	// with a page: those above 16 KiB, which are loaded one by one. One that is larger than the bound goes
+	// alone. A page holds at most half as much; with larger pages the 16 KiB shrink. In bytes; defaults to 64 MiB.
+	MaxBytesInFlight int
 	// PollMin and PollMax bound the pause between two looks that find nothing; it doubles from one to the
 	// other. Polling is what finds messages for sure, wake-ups are what makes it fast. Default to 5 ms and 1 s.
 	PollMin, PollMax time.Duration
@@ -49,10 +53,17 @@ type Config struct {
 	// not know goes to [postbox.ClassifyNetwork]. Defaults to that alone.
 	Classify postbox.Classifier
 	// FailuresInRow is the number of different messages to one topic that must fail in a row, with errors that
-	// nobody knows, to be taken for an outage of that topic. Defaults to 5.
+	// Classify does not know, to be taken for an outage of that topic. A message that has counted attempts is no evidence of
+	// an outage. Until then each of them waits by itself, and no attempt counts before another message to the topic got
+	// through. Defaults to 5.
 	FailuresInRow int
-	// ProbeMin and ProbeMax bound the pause after which a topic in an outage is tried again; it grows from one to
-	// the other. Default to 100 ms and 30 s.
+	// OutageLimit is for topics to which no message at all gets through, and no error is known to be an outage: after this
+	// time each failure counts as an attempt, so that messages that can never be published come to an end. It counts from
+	// the first failure that this process sees. An outage of the broker that lasts longer, with errors that Classify does
+	// not know, makes dead letters. Defaults to 24 h.
+	OutageLimit time.Duration
+	// ProbeMin and ProbeMax bound the pause after which a topic in an outage, or a message that failed with an unknown
+	// error, is tried again; it doubles from one to the other. Default to 100 ms and 30 s.
 	ProbeMin, ProbeMax time.Duration
 	// DeadLetterRetention is how long dead letters and failures are kept. Defaults to 30 days; negative keeps them.
 	DeadLetterRetention time.Duration
@@ -75,11 +86,13 @@ func (c *Config) setDefaults() {
 	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
 	c.BatchSize = cmp.Or(c.BatchSize, DefaultBatchSize)
 	c.PageSize = cmp.Or(c.PageSize, DefaultPageSize)
+	c.MaxBytesInFlight = cmp.Or(c.MaxBytesInFlight, DefaultMaxBytesInFlight)
 	c.PollMin = cmp.Or(c.PollMin, DefaultPollMin)
 	c.PollMax = cmp.Or(c.PollMax, max(DefaultPollMax, c.PollMin))
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	c.Retry = c.Retry.WithDefaults(DefaultMaxAttempts)
 	c.FailuresInRow = cmp.Or(c.FailuresInRow, DefaultFailuresInRow)
+	c.OutageLimit = cmp.Or(c.OutageLimit, DefaultOutageLimit)
 	c.ProbeMin = cmp.Or(c.ProbeMin, DefaultProbeMin)
 	c.ProbeMax = cmp.Or(c.ProbeMax, max(DefaultProbeMax, c.ProbeMin))
 	c.DeadLetterRetention = cmp.Or(c.DeadLetterRetention, DefaultRetention)
@@ -100,14 +113,15 @@ func (c Config) Validate() error {
 	problems := []error{validateOutbox(c.Dialect, c.Tables, c.Outbox, c.Lanes)}
 	for name, n := range map[string]int{
 		"Concurrency": c.Concurrency, "BatchSize": c.BatchSize, "PageSize": c.PageSize,
-		"FailuresInRow": c.FailuresInRow,
+		"MaxBytesInFlight": c.MaxBytesInFlight,
+		"FailuresInRow":    c.FailuresInRow,
 	} {
 		if n < 1 {
 			problems = append(problems, fmt.Errorf("%s: %d is not positive", name, n))
 		}
 	}
 	for name, d := range map[string]time.Duration{
-		"PollMin": c.PollMin, "ProbeMin": c.ProbeMin, "CloseTimeout": c.CloseTimeout,
+		"PollMin": c.PollMin, "ProbeMin": c.ProbeMin, "OutageLimit": c.OutageLimit, "CloseTimeout": c.CloseTimeout,
 	} {
 		if d <= 0 {
 			problems = append(problems, fmt.Errorf("%s: %s is not positive", name, d))

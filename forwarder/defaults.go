@@ -12,21 +12,23 @@ import (
 
 // Defaults of the settings in [PublisherConfig] and [Config], which explain them.
 const (
-	DefaultOutbox        = "outbox"
-	DefaultLanes         = 32
-	DefaultMaxPayload    = 16 << 20
-	DefaultPageSize      = 2000
-	DefaultConcurrency   = 64
-	DefaultBatchSize     = 1
-	DefaultPollMin       = 5 * time.Millisecond
-	DefaultPollMax       = time.Second
-	DefaultLease         = 15 * time.Second
-	DefaultMaxAttempts   = 10
-	DefaultCloseTimeout  = 30 * time.Second
-	DefaultFailuresInRow = 5
-	DefaultProbeMin      = 100 * time.Millisecond
-	DefaultProbeMax      = 30 * time.Second
-	DefaultRetention     = 30 * 24 * time.Hour
+	DefaultOutbox           = "outbox"
+	DefaultLanes            = 32
+	DefaultMaxPayload       = 16 << 20
+	DefaultPageSize         = 2000
+	DefaultConcurrency      = 64
+	DefaultMaxBytesInFlight = 64 << 20
+	DefaultBatchSize        = 1
+	DefaultPollMin          = 5 * time.Millisecond
+	DefaultPollMax          = time.Second
+	DefaultLease            = 15 * time.Second
+	DefaultMaxAttempts      = 10
+	DefaultCloseTimeout     = 30 * time.Second
+	DefaultFailuresInRow    = 5
+	DefaultOutageLimit      = 24 * time.Hour
+	DefaultProbeMin         = 100 * time.Millisecond
+	DefaultProbeMax         = 30 * time.Second
+	DefaultRetention        = 30 * 24 * time.Hour
 )
 
 // validateOutbox checks what a publisher and a forwarder of one outbox have in common.

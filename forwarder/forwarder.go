@@ -65,6 +65,7 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 	f.drainer = spool.NewDrainer(db, f.spool, f.relay, f.drainerConfig(), logger)
 	f.relay.circuits = spool.NewCircuits(spool.CircuitConfig{
 		FailuresInRow: config.FailuresInRow, ProbeMin: config.ProbeMin, ProbeMax: config.ProbeMax,
+		Width: config.Concurrency, OutageLimit: config.OutageLimit,
 	}, f.drainer.Rescan)
 	if config.Router != nil {
 		if err := f.addTo(config.Router); err != nil {
@@ -78,7 +79,7 @@ func (f *Forwarder) drainerConfig() spool.Config {
 	process := spool.ProcessName()
 	return spool.Config{
 		Holder: process + " " + postbox.NewMessageID(), Process: process,
-		PageSize: f.config.PageSize, InlineBytes: spool.InlineBytes,
+		PageSize: f.config.PageSize, InlineBytes: spool.InlineBytes, MaxBytes: f.config.MaxBytesInFlight,
 		Workers: f.config.Concurrency, BatchSize: f.config.BatchSize,
 		PollMin: f.config.PollMin, PollMax: f.config.PollMax,
 		Lease: f.config.Lease, Renew: f.config.Lease / spool.LeaseRenewals,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/components/delay"
@@ -29,73 +30,101 @@ func (r *relay) Excluded() []string { return r.circuits.Excluded() }
 func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	outcomes := make([]spool.Outcome, len(batch))
 	topic := batch[0].Topic
-	if !r.circuits.Allow(topic) {
+	call, allowed := r.circuits.Begin(topic)
+	switch {
+	case !allowed:
 		return postponed(outcomes)
+	case len(batch) == 1:
+		outcomes[0] = r.one(ctx, call, batch[0])
+		return outcomes
+	case call.Probe:
+		if outcomes[0] = r.one(ctx, call, batch[0]); outcomes[0].Verdict != spool.Done {
+			postponed(outcomes[1:])
+		} else {
+			copy(outcomes[1:], r.Handle(ctx, batch[1:]))
+		}
+		return outcomes
 	}
 	err := r.publish(ctx, topic, batch)
 	switch {
 	case err == nil:
-		r.circuits.Reached(topic)
+		r.circuits.Succeeded(topic, call, batch)
 		return outcomes // all done
 	case ctx.Err() != nil: // cancelled by us, at the end of a close
 		return postponed(outcomes)
-	case len(batch) == 1:
-		outcomes[0] = r.outcome(batch[0], err)
-		return outcomes
 	case r.classify(err) == postbox.Outage:
-		r.outage(topic, err)
+		r.outage(topic, call, err)
 		return postponed(outcomes)
 	}
-	return r.oneByOne(ctx, topic, batch, outcomes)
+	return r.oneByOne(ctx, batch, outcomes)
 }
 
-func (r *relay) oneByOne(ctx context.Context, topic string, batch []*spool.Message, outcomes []spool.Outcome) []spool.Outcome {
-	waiting := map[int64]bool{} // keys of which an earlier message did not get through
+// oneByOne publishes until it meets an outage. Behind a message that is not through, the later ones of its key are held back:
+// also behind one that is to be a dead letter, since until that is written another process may have to publish it, and first.
+func (r *relay) oneByOne(ctx context.Context, batch []*spool.Message, outcomes []spool.Outcome) []spool.Outcome {
+	held := map[int64]bool{}
 	for i, m := range batch {
-		if m.HasKey && waiting[m.KeyHash] {
+		if m.HasKey && held[m.KeyHash] {
 			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
 			continue
 		}
-		err := r.publish(ctx, topic, batch[i:i+1])
-		if err == nil {
-			r.circuits.Reached(topic)
-			continue
-		}
-		if ctx.Err() != nil {
-			postponed(outcomes[i:])
+		outcomes[i] = r.one(ctx, r.circuits.Again(), m)
+		if outcomes[i].Verdict == spool.Postpone || r.circuits.Open(m.Topic) {
+			postponed(outcomes[i+1:])
 			return outcomes
 		}
-		outcomes[i] = r.outcome(m, err)
-		if outcomes[i].Verdict == spool.Postpone {
-			postponed(outcomes[i:])
-			return outcomes
-		}
-		waiting[m.KeyHash] = outcomes[i].Verdict == spool.Retry
+		held[m.KeyHash] = outcomes[i].Verdict != spool.Done
 	}
 	return outcomes
 }
 
-// outcome tells an outage from a fault of the message.
-func (r *relay) outcome(m *spool.Message, err error) spool.Outcome {
+// one publishes one message.
+func (r *relay) one(ctx context.Context, call spool.Call, m *spool.Message) spool.Outcome {
+	err := r.publish(ctx, m.Topic, []*spool.Message{m})
+	switch {
+	case err == nil:
+		r.circuits.Succeeded(m.Topic, call, []*spool.Message{m})
+		return spool.Outcome{Verdict: spool.Done}
+	case ctx.Err() != nil: // cancelled by us, at the end of a close
+		return spool.Outcome{Verdict: spool.Postpone, Err: err}
+	}
+	failed := spool.OutcomeOf(fmt.Errorf("publish to topic %q: %w", m.Topic, err))
 	switch r.classify(err) {
 	case postbox.Outage:
-		r.outage(m.Topic, err)
+		if wait := r.outage(m.Topic, call, err); wait > 0 {
+			return spool.Outcome{Verdict: spool.Wait, Err: failed.Err, After: wait}
+		}
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}
 	case postbox.MessageFault:
-		r.circuits.Reached(m.Topic) // the broker looked at it
+		r.circuits.Refused(m.Topic, call)
+		return failed
 	default:
-		if r.circuits.Failed(m.Topic, m.MessageID) {
-			r.logger.Error("Postbox takes failures of different messages in a row for an outage", err, watermill.LogFields{"topic": m.Topic})
-			return spool.Outcome{Verdict: spool.Postpone, Err: err}
-		}
+		return r.unknown(call, m, failed)
 	}
-	return spool.OutcomeOf(fmt.Errorf("publish to topic %q: %w", m.Topic, err))
 }
 
-func (r *relay) outage(topic string, err error) {
-	if r.circuits.Trip(topic) {
+// unknown decides whether the message or the broker is at fault: see [spool.Circuits.Failed].
+func (r *relay) unknown(call spool.Call, m *spool.Message, failed spool.Outcome) spool.Outcome {
+	blame := r.circuits.Failed(m, call)
+	if blame.Opened {
+		r.logger.Error("Postbox pauses a topic: different messages failed one after the other, so it takes this for an outage",
+			failed.Err, watermill.LogFields{"topic": m.Topic})
+	}
+	if blame.Counts {
+		return failed
+	}
+	r.logger.Debug("Postbox counts no attempt: nothing shows yet that the broker works: "+failed.Err.Error(),
+		watermill.LogFields{"topic": m.Topic, "message_uuid": m.MessageID})
+	return spool.Outcome{Verdict: spool.Wait, Err: failed.Err, After: max(blame.After, failed.After)}
+}
+
+// outage opens the circuit, and returns how long a message that was a probe waits.
+func (r *relay) outage(topic string, call spool.Call, err error) (wait time.Duration) {
+	first, wait := r.circuits.Away(topic, call)
+	if first {
 		r.logger.Error("Postbox cannot reach the broker and goes on trying", err, watermill.LogFields{"topic": topic})
 	}
+	return wait
 }
 
 func postponed(outcomes []spool.Outcome) []spool.Outcome {

@@ -48,12 +48,8 @@ func newTransfer(db *sql.DB, statements *dialect.Statements, target *spool.Spool
 	logger watermill.LoggerAdapter,
 ) *transfer {
 	tables, err := statements.Source(source.Table, source.OffsetsTable)
-	// Each statement of a page sees what was committed before it, whatever the database does by default: otherwise
-	// a page would conflict with the one before, and with producers.
-	committed := *statements
-	committed.Isolation = sql.LevelReadCommitted
 	return &transfer{
-		db: db, statements: &committed, tables: tables, broken: err, target: target, source: source,
+		db: db, statements: statements, tables: tables, broken: err, target: target, source: source,
 		decoder:   decoder{source: source, orderingKey: orderingKey},
 		announcer: spool.NewAnnouncer(target, db, logger),
 		logger:    logger.With(watermill.LogFields{"source": source.Table}),

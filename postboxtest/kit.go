@@ -151,10 +151,18 @@ func (k *Kit) WaitIdle(queue string) {
 }
 
 // Advance lets so much time pass for all messages in the database: delays and pauses before another attempt become
-// shorter, waiting batches older.
+// shorter, waiting batches older. Call it while no handler runs: a message that is being handled is handled again.
 func (k *Kit) Advance(d time.Duration) {
 	k.tb.Helper()
-	if _, err := k.db.ExecContext(context.Background(), k.statements.Advance, d.Microseconds(), d.Microseconds()); err != nil {
+	ctx := context.Background()
+	err := spool.InTx(ctx, k.db, k.statements, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, k.statements.Advance, d.Microseconds(), d.Microseconds()); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, k.statements.ChangeSpools)
+		return err
+	})
+	if err != nil {
 		k.tb.Fatalf("postboxtest: advance: %s", err)
 	}
 }

@@ -57,23 +57,33 @@ FROM {spools} s
 WHERE s.id = ?`,
 
 		LoadPayload: `
-SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ?`,
+SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?`,
 
-		// The old number of attempts is part of the condition: run twice, it changes the row once.
+		// The old numbers of attempts and starts are part of the condition: run twice, it changes both once.
 		Retry: `
-UPDATE {messages} SET state = 2, available_at = {now} + ?, attempts = attempts + 1, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND attempts = ?
+UPDATE {messages} SET state = 2, available_at = {now} + ?, attempts = attempts + ?, starts = starts - ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts = ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
-		// For tests, which do not wait: all that waits comes so much nearer. What is parked stays so.
+		// For tests, which do not wait: every message comes so much nearer to its time, and is so much older. A parked
+		// message stays parked. Drainers have to read anew, see ChangeSpools: the time at which it was stored is part
+		// of a message's name.
 		Advance: `
 UPDATE {messages} SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904`,
+
+		ChangeSpools: `
+UPDATE {spools} SET version = version + 1`,
 
 		// The old number of starts is part of the condition for the same reason.
 		CountStart: `
 UPDATE {messages} SET starts = starts + ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND starts = ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts = ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
+
+		// It asks for no token: a message that came back has not ended its process, whoever has its lane by now. Run twice it may take
+		// back the start of another process, which costs the crash guard one start.
+		TakeBackStart: `
+UPDATE {messages} SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0`,
 
 		BuryMessage: `
 INSERT INTO {dead_letters} (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
@@ -81,7 +91,7 @@ INSERT INTO {dead_letters} (origin, subject, error, spool, consumer, topic, mess
 SELECT 0, {blob ?}, {text ?}, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
 FROM {messages} m
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)`,
 
 		InsertFailure: `
@@ -164,6 +174,10 @@ WHERE spool = (SELECT id FROM {spools} WHERE name = ?) AND expires_at > {now}`,
 		Claim: `
 {insert ignore} INTO {claims} (claim_key, claimed_at) VALUES (?, {now}) {or ignore}`,
 
+		// By the primary key.
+		FindClaim: `
+SELECT 1 FROM {claims} WHERE claim_key = ?`,
+
 		// Whoever comes second waits for the transaction of the first.
 		LockClaim: `
 INSERT INTO {claims} (claim_key, claimed_at) VALUES (?, {now})
@@ -227,7 +241,7 @@ var turns = [4]string{unblocked, "TRUE", unblocked + "\n  AND " + unpaused, unpa
 
 // spoolVersion, freeLanes and liveMembers go into the meta row of a fetch.
 const (
-	spoolVersion = `(SELECT v.version FROM {spools} v WHERE v.id = ?)`
+	spoolVersion = `COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1)`
 	freeLanes    = `(SELECT COUNT(*) FROM {lanes} l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= {now}))`
 	liveMembers  = `(SELECT COUNT(*) FROM {members} w WHERE w.spool = ? AND w.expires_at > {now})`
 )

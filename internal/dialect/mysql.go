@@ -24,7 +24,7 @@ ON DUPLICATE KEY UPDATE in_flight = VALUES(in_flight), expires_at = VALUES(expir
 
 	s.Acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   holder = ?, token = token + 1, expires_at = {now} + ?
+                   token = GREATEST(token, {now}) + ?, holder = ?, expires_at = {now} + ?
 WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
 ORDER BY lane LIMIT ?`
 
@@ -44,7 +44,12 @@ DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at L
 	s.MigrateUnlock = `SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)`
 	// Under REPEATABLE READ a delete locks the gaps around what it finds and waits for whoever inserts there, and
 	// then producers wait for the delete: one long transaction would hold up everybody.
-	s.Isolation = sql.LevelReadCommitted
+	s.Isolation, s.RemoveInTx = sql.LevelReadCommitted, true
+	// MariaDB and MySQL have the same table in different places, and each reads over the comment that is for the other one.
+	s.Uptime = `
+SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port, ' ', @@server_id)
+FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */
+WHERE VARIABLE_NAME = 'Uptime'`
 	s.MaxAppend = 65535 / 12 // parameters a statement, parameters a row
 
 	s.CreateVersion = `
@@ -56,9 +61,10 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 )`
 
 	const numbers = `SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j`
+	const known = `SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j`
 	const words = `SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j`
 	const started = `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	state INT PATH '$[3]', starts INT PATH '$[4]')) s`
+	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', starts INT PATH '$[5]')) s`
 	s.lists = mysql{newRepeated(repeated{
 		insertHead: `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
@@ -70,37 +76,44 @@ VALUES `,
 (SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-  AND m.id NOT IN (` + numbers + `) AND m.topic NOT IN (` + words + `)
+  AND ` + nameInSQL + ` NOT IN (` + known + `) AND m.topic NOT IN (` + words + `)
   AND {turn}
 ORDER BY m.id LIMIT ?)`,
+		sweepText: strings.NewReplacer(
+			"{ranges}", `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]'))`,
+			"{lane}", "c.lane", "{after}", "c.after", "{up to}", "c.up_to", "{by ready}", "FORCE INDEX (ready)", "{numbers}", numbers, "{words}", words,
+		).Replace(repeatedSweep),
 		due: `
 (SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (due)
 WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= {now} AND m.lane IN (` + numbers + `)
-  AND m.id NOT IN (` + numbers + `) AND m.topic NOT IN (` + words + `)
+  AND ` + nameInSQL + ` NOT IN (` + known + `) AND m.topic NOT IN (` + words + `)
   AND {turn}
 ORDER BY m.available_at, m.id LIMIT ?)`,
 		// No transaction is ever known to be over, so a drain reads each lane from its start: InnoDB
 		// removes deleted index entries within moments.
-		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `, '', NULL, NULL, {now}, 0, NULL, NULL`,
+		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `,
+       CONCAT_WS(' ', @@hostname, @@port, @@server_id), NULL, NULL, {now}, 0, NULL, NULL`,
 		// STRAIGHT_JOIN: from the list to the messages by their primary key, never the other way round.
 		removeText: `
-DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]')) s
+DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	created_at BIGINT PATH '$[3]')) s
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = ? AND m.lane = s.lane`,
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at` + inTransaction,
 		keepText: `
 INSERT IGNORE INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
-FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]')) s
+FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	created_at BIGINT PATH '$[3]')) s
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = ? AND m.lane = s.lane`,
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at` + inTransaction,
 		// The lane stands in a query of its own, lest its row be locked too, or skipped while its lease is renewed.
 		lockText: `
 SELECT m.id FROM ` + started + `
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
-WHERE m.spool = ? AND m.lane = s.lane AND m.state = s.state AND m.starts = s.starts
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.starts = s.starts
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
 FOR UPDATE SKIP LOCKED`,
 		countText: `
@@ -108,12 +121,16 @@ UPDATE ` + started + `
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 SET m.starts = m.starts + 1
-WHERE m.spool = ? AND m.lane = s.lane AND m.state = s.state AND m.starts = s.starts`,
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.starts = s.starts`,
 		releaseText: `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + numbers + `)`,
 	}, mysqlFill(names))}
 	return s.finish(mysqlFill(names), unchanged)
 }
+
+// inTransaction keeps a statement from being a transaction of its own. The server rolls back the whole transaction of a handler
+// that meets a deadlock, and what a handler does then that looks away would each be committed by itself. Only MariaDB tells.
+const inTransaction = ` AND /*M! @@in_transaction = */ 1`
 
 func mysqlFill(names Names) *strings.Replacer {
 	return names.replacer(
@@ -128,9 +145,9 @@ func (m mysql) fetch(f FetchParams) Query {
 	excluded, lanes := list(f.Excluded), make([]int, len(f.Cursors))
 	args := make([]any, 0, 8*len(f.Cursors)+10)
 	for i, c := range f.Cursors {
-		args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, list(f.Known[c.Lane]), excluded, f.PerLane)
+		args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, list(names(f.Known[c.Lane])), excluded, f.PerLane)
 		lanes[i] = c.Lane
 	}
-	args = append(args, f.Inline, f.Inline, f.Spool, list(lanes), list(f.known()), excluded, f.Due, f.Spool, f.Spool, f.Spool)
+	args = append(args, f.Inline, f.Inline, f.Spool, list(lanes), list(names(f.known())), excluded, f.Due, f.Spool, f.Spool, f.Spool)
 	return Query{Text: m.fetchText(len(f.Cursors), f.variant()), Args: args}
 }

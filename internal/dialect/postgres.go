@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"database/sql"
 	"fmt"
 	"strings"
 
@@ -14,7 +15,7 @@ type postgres struct {
 	removeOneText, removeText, removeMixedText string
 	keepText, keepMixedText                    string
 	lockText, countText, releaseText           string
-	fetchTexts                                 [2][4]string // by whether topics are excluded, and FetchParams.variant
+	fetchTexts, sweepTexts                     [2][4]string // by whether topics are excluded, and FetchParams.variant
 }
 
 // newPostgres returns the statements for PostgreSQL 13 and later. Lists travel as arrays, so a statement
@@ -34,7 +35,7 @@ ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expire
 	// SKIP LOCKED: whoever is about to take a lane gets it, the others look for another one.
 	s.Acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   holder = ?, token = token + 1, expires_at = {now} + ?
+                   token = GREATEST(token, {now}) + ?::bigint, holder = ?, expires_at = {now} + ?
 WHERE (spool, lane) IN (
 	SELECT spool, lane FROM {lanes}
 	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
@@ -61,7 +62,14 @@ DELETE FROM {history} WHERE id IN (
 	s.MigrateLock = `SELECT 1 FROM (SELECT pg_advisory_lock(hashtextextended(?, 0))) l`
 	s.MigrateUnlock = `SELECT 1 FROM (SELECT pg_advisory_unlock(hashtextextended(?, 0))) l`
 	s.Notify = `SELECT pg_notify(?, ?)`
+	s.Isolation = sql.LevelReadCommitted
+	// A server that recovers from the crash of one of its processes goes on under the same start time, but has forgotten its
+	// statistics.
+	s.Uptime = `
+SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)::bigint,
+       (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
 	s.RetryReady = retryReady
+	s.Writers = writers
 	s.MoveStrays = moveStrays
 	s.MaxAppend = 1000 // no limit of PostgreSQL's: beyond it a statement gains nothing and takes memory
 
@@ -100,7 +108,7 @@ CROSS JOIN LATERAL (
 	SELECT ` + fetchColumns + `
 	FROM ONLY {messages} m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
-	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
+	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(?::bigint[]))
 	  AND {wanted}
 	  AND {ready turn}
 	ORDER BY m.id LIMIT ?) f
@@ -108,39 +116,39 @@ UNION ALL (
 	SELECT ` + fetchColumns + `
 	FROM {waiting} m
 	WHERE m.spool = ? AND m.available_at BETWEEN ` + sinceEver + ` AND (SELECT {now}) AND m.lane = ANY(?::smallint[])
-	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
+	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(?::bigint[]))
 	  AND {wanted}
 	  AND {turn}
 	ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
-       CASE WHEN a.last_value IS NOT NULL THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
-       ` + spoolVersion + `, '', NULL, NULL, {now}, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
-FROM (VALUES (1)) AS always LEFT JOIN {messages}_id_seq a ON ?::boolean`
+       CASE WHEN a.last_value IS NOT NULL AND ?::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
+       ` + spoolVersion + `, ` + postgresIncarnation + `, pg_current_snapshot()::text::bytea, NULL, {now}, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
+FROM {messages}_id_seq a`
 
 	remove := `
 DELETE FROM {messages} m
-USING unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id), {lanes} l
-WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+USING unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id, created_at), {lanes} l
+WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`
 
 	removeOne := `
 DELETE FROM {messages} m
 USING {lanes} l
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ?
   AND l.spool = m.spool AND l.lane = m.lane AND l.token = ?`
 
 	keep := `
 INSERT INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
-FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id), {lanes} l, {messages} m
-WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id, created_at), {lanes} l, {messages} m
+WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 ON CONFLICT DO NOTHING`
 
-	started := `unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::smallint[]) AS s(state, lane, token, id, starts), {lanes} l`
+	started := `unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::smallint[]) AS s(state, lane, token, id, created_at, starts), {lanes} l`
 	counted := `
-WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.starts = s.starts
+WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at AND m.starts = s.starts
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`
 	lock := `
 SELECT m.id FROM {messages} m, ` + started + counted + `
@@ -159,7 +167,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
 		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane, "{retrying}", names.Table("waiting"), " {by key}", "",
 	)
-	text := func(sql string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(sql)))) }
+	text := func(query string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(query)))) }
 	lists := postgres{
 		appendOneText: text(insertReady), appendText: text(insert), appendMixedText: text(appendMixed),
 		ingestText: text(ingestReady), ingestMixedText: text(ingestMixed),
@@ -170,12 +178,18 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	for i, wanted := range wantedTopics {
 		for variant, turn := range turns {
 			ready := strings.ReplaceAll(turn, unblocked, calm)
-			lists.fetchTexts[i][variant] = text(strings.NewReplacer("{wanted}", wanted, "{turn}", turn, "{ready turn}", ready).Replace(fetch))
+			parts := strings.NewReplacer("{wanted}", wanted, "{turn}", turn, "{ready turn}", ready)
+			lists.fetchTexts[i][variant] = text(parts.Replace(fetch))
+			lists.sweepTexts[i][variant] = text(parts.Replace(postgresSweep))
 		}
 	}
 	s.lists = lists
 	return s.finish(fill, dollars)
 }
+
+// postgresIncarnation tells a server from every other one that has or had these tables, and a table from one that took its
+// place: a standby has started at another time than its primary, and a restore makes or fills another file.
+const postgresIncarnation = `extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('{messages}')`
 
 // wantedTopics hold for a message whose topic is not excluded, where none is and where some are. The planner expects a
 // list of topics to leave out every other message whatever is in it, and so to read twice as many.
@@ -183,6 +197,20 @@ var wantedTopics = [2]string{`?::text[] IS NOT NULL`, `m.topic NOT IN (SELECT un
 
 // sinceEver is the least of all times.
 const sinceEver = `'-9223372036854775808'`
+
+// writers lists the transactions that hold the lock that an INSERT takes on the table and keeps until the transaction ends.
+// A transaction that was prepared by another session has no session, and is named after its virtual transaction alone while
+// its locks change hands.
+const writers = `
+WITH l AS MATERIALIZED (SELECT locktype, relation, database, mode, transactionid, virtualtransaction FROM pg_locks),
+w AS MATERIALIZED (
+	SELECT virtualtransaction FROM l
+	WHERE locktype = 'relation' AND relation = '{messages}'::regclass AND mode = 'RowExclusiveLock'
+	  AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+SELECT transactionid::text::bigint FROM l
+WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND virtualtransaction IN (SELECT virtualtransaction FROM w)
+UNION
+SELECT split_part(virtualtransaction, '/', 2)::bigint FROM w WHERE virtualtransaction LIKE '-1/%'`
 
 // stuckRows are compared with each message one by one.
 const stuckRows = 16
@@ -225,12 +253,13 @@ func (p postgres) fetch(f FetchParams) Query {
 	for i, c := range f.Cursors {
 		lanes[i], afters[i] = int64(c.Lane), c.After
 	}
-	known, excluded := append(pq.Int64Array{}, f.known()...), append(pq.StringArray{}, f.Excluded...)
+	known := pq.Int64Array(signedNames(f.known()))
+	excluded := append(pq.StringArray{}, f.Excluded...)
 	texts := p.fetchTexts[min(len(excluded), 1)]
 	return Query{Text: texts[f.variant()], Args: []any{
 		f.Spool, lanes, afters, f.Inline, f.Inline, f.Spool, known, excluded, f.PerLane,
 		f.Inline, f.Inline, f.Spool, lanes, known, excluded, f.Due,
-		f.Spool, f.Spool, f.Spool, f.Mark,
+		f.Spool, f.Mark, f.Spool, f.Spool,
 	}}
 }
 
@@ -240,7 +269,7 @@ func (p postgres) remove(spool int64, refs []Ref) Query {
 		return Query{Text: p.removeMixedText, Args: append(refArrays(refs), spool)}
 	case len(refs) == 1:
 		ref := refs[0]
-		return Query{Text: p.removeOneText, Args: []any{spool, ref.State, ref.Lane, ref.ID, ref.Token}}
+		return Query{Text: p.removeOneText, Args: []any{spool, ref.State, ref.Lane, ref.ID, ref.CreatedAt, ref.Token}}
 	default:
 		return Query{Text: p.removeText, Args: append(refArrays(refs), spool)}
 	}
@@ -271,14 +300,15 @@ func startedArrays(started []Started) []any {
 	return append(refArrays(refs), before)
 }
 
-// refArrays returns states, lanes, tokens and ids.
+// refArrays returns states, lanes, tokens, ids and times.
 func refArrays(refs []Ref) []any {
 	n := len(refs)
-	states, lanes, tokens, ids := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	states, lanes, tokens := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	ids, created := make(pq.Int64Array, n), make(pq.Int64Array, n)
 	for i, r := range refs {
-		states[i], lanes[i], tokens[i], ids[i] = int64(r.State), int64(r.Lane), r.Token, r.ID
+		states[i], lanes[i], tokens[i], ids[i], created[i] = int64(r.State), int64(r.Lane), r.Token, r.ID, r.CreatedAt
 	}
-	return []any{states, lanes, tokens, ids}
+	return []any{states, lanes, tokens, ids, created}
 }
 
 func (p postgres) release(spool int64, holder string, lanes []int) Query {

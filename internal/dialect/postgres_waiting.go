@@ -9,18 +9,18 @@ import (
 // is in one of the two, by its state, so most statements name {messages} and mean both. Those that many messages go through
 // at the first attempt name the table they mean: ONLY {messages} is that of the ready ones.
 
-// retryReady moves a message that has failed for the first time to those that wait. Whoever waits for its row meanwhile finds
+// retryReady moves a message that waits for another attempt for the first time to those that wait. Whoever waits for its row meanwhile finds
 // that it is gone.
 const retryReady = `
-WITH t AS (SELECT ?::bigint AS delay, ?::integer AS started),
+WITH t AS (SELECT ?::bigint AS delay, ?::integer AS attempts, ?::integer AS started),
 m AS (
 	DELETE FROM ONLY {messages} m USING {lanes} l
-	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.attempts = ?
+	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.attempts = ? AND m.starts = ?
 	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = ?
 	RETURNING m.*)
 INSERT INTO {waiting} (state, available_at, attempts, starts,
                        id, spool, lane, key_hash, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT 2, {now} + t.delay, m.attempts + 1, m.starts - t.started,
+SELECT 2, {now} + t.delay, m.attempts + t.attempts, m.starts - t.started,
        m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
 FROM m, t`
 

@@ -13,6 +13,8 @@ type repeated struct {
 	insertHead, insertRow string
 	ready, due, meta      string // the three parts of a fetch
 	turns                 [4]string
+	sweepText             string    // see repeatedSweep
+	sweepTexts            [4]string // by SweepParams.variant
 	claimHead, claimRow   string
 	claimedHead           string
 	removeText            string
@@ -27,13 +29,14 @@ type repeated struct {
 func newRepeated(r repeated, fill *strings.Replacer) repeated {
 	r.claimHead, r.claimRow, r.claimedHead = claimHead, claimRow, claimedHead
 	for _, text := range []*string{
-		&r.insertHead, &r.insertRow, &r.ready, &r.due, &r.meta, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.lockText, &r.countText,
+		&r.insertHead, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.lockText, &r.countText,
 		&r.releaseText,
 	} {
 		*text = fill.Replace(fill.Replace(strings.TrimSpace(*text)))
 	}
 	for variant, turn := range turns {
 		r.turns[variant] = fill.Replace(turn)
+		r.sweepTexts[variant] = strings.ReplaceAll(r.sweepText, "{turn}", r.turns[variant])
 	}
 	r.fetches = new(sync.Map)
 	return r
@@ -96,18 +99,18 @@ func (r repeated) countStarts(spool int64, started []Started) Query {
 
 // startedTuples lists state and starts behind what refTuples does.
 func startedTuples(started []Started) string {
-	tuples := make([][5]int64, len(started))
+	tuples := make([][6]int64, len(started))
 	for i, s := range started {
-		tuples[i] = [5]int64{int64(s.Lane), s.Token, s.ID, int64(s.State), int64(s.Before)}
+		tuples[i] = [6]int64{int64(s.Lane), s.Token, s.ID, s.CreatedAt, int64(s.State), int64(s.Before)}
 	}
 	return list(tuples)
 }
 
-// refTuples lists lane, token and id of each.
+// refTuples lists lane, token, id and time of each.
 func refTuples(refs []Ref) string {
-	tuples := make([][3]int64, len(refs))
+	tuples := make([][4]int64, len(refs))
 	for i, ref := range refs {
-		tuples[i] = [3]int64{int64(ref.Lane), ref.Token, ref.ID}
+		tuples[i] = [4]int64{int64(ref.Lane), ref.Token, ref.ID, ref.CreatedAt}
 	}
 	return list(tuples)
 }

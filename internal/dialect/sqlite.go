@@ -25,7 +25,7 @@ ON CONFLICT (spool, holder) DO UPDATE SET in_flight = excluded.in_flight, expire
 
 	s.Acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   holder = ?, token = token + 1, expires_at = {now} + ?
+                   token = MAX(token, {now}) + ?, holder = ?, expires_at = {now} + ?
 WHERE (spool, lane) IN (
 	SELECT spool, lane FROM {lanes}
 	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
@@ -47,6 +47,8 @@ DELETE FROM {failures} WHERE id IN (
 DELETE FROM {history} WHERE id IN (
 	SELECT id FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ? + 0)`
 
+	s.BeginAgain = `BEGIN`
+	s.DatabaseFile = `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`
 	s.MaxAppend = 100 // no limit of SQLite's: others get their turn to write
 
 	// LIMIT ? + 0: SQLite plans a statement again whenever the argument of a bare LIMIT ? changes hands, which took more
@@ -56,7 +58,8 @@ DELETE FROM {history} WHERE id IN (
 	SELECT m.id FROM json_each(?) s
 	CROSS JOIN {messages} m ON m.id = s.value ->> 2
 	CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.state = s.value ->> 3 AND m.starts = s.value ->> 4`
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
+	  AND m.state = s.value ->> 4 AND m.starts = s.value ->> 5`
 	s.lists = sqlite{newRepeated(repeated{
 		insertHead: `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
@@ -69,31 +72,36 @@ FROM json_each(?) c
 CROSS JOIN {messages} m ON m.id IN (
 	SELECT m.id FROM {messages} m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
-	  AND m.id NOT IN (` + items + `) AND m.topic NOT IN (` + items + `)
+	  AND ` + nameInSQL + ` NOT IN (` + items + `) AND m.topic NOT IN (` + items + `)
 	  AND {turn}
 	ORDER BY m.id LIMIT ? + 0)`,
+		sweepText: strings.NewReplacer(
+			"{ranges}", "json_each(?)", "{lane}", "c.value ->> 0", "{after}", "c.value ->> 1", "{up to}", "c.value ->> 2",
+			" {by ready}", "", "{numbers}", items, "{words}", items,
+		).Replace(repeatedSweep),
 		due: `
 SELECT * FROM (SELECT ` + fetchColumns + `
 FROM {messages} m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= {now} AND m.lane IN (` + items + `)
-  AND m.id NOT IN (` + items + `) AND m.topic NOT IN (` + items + `)
+  AND ` + nameInSQL + ` NOT IN (` + items + `) AND m.topic NOT IN (` + items + `)
   AND {turn}
 ORDER BY m.available_at, m.id LIMIT ? + 0)`,
 		// One writer at a time: whatever is visible is all there is, so each read ends an epoch.
-		meta: `SELECT -1, 1, ` + freeLanes + `, 0, ` + liveMembers + `, ` + spoolVersion + `, '', NULL, NULL, {now}, 0, NULL, NULL`,
+		meta: `SELECT -1, 1, ` + freeLanes + `, 0, ` + liveMembers + `, ` + spoolVersion + `, '', NULL, NULL, {now},
+       COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{messages}'), 0), NULL, NULL`,
 		removeText: `
 DELETE FROM {messages} WHERE id IN (
 	SELECT m.id FROM json_each(?) s
 	CROSS JOIN {messages} m ON m.id = s.value ->> 2
 	CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0)`,
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,
 		keepText: `
 INSERT OR IGNORE INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
 FROM json_each(?) s
 CROSS JOIN {messages} m ON m.id = s.value ->> 2
 CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-WHERE m.spool = ? AND m.lane = s.value ->> 0`,
+WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`,
 		lockText:  started, // a transaction that writes has the database for itself
 		countText: `UPDATE {messages} SET starts = starts + 1 WHERE id IN (` + started + `)`,
 		releaseText: `
@@ -112,7 +120,7 @@ func sqliteFill(names Names) *strings.Replacer {
 }
 
 func (s sqlite) fetch(f FetchParams) Query {
-	known, excluded := list(f.known()), list(f.Excluded)
+	known, excluded := list(signedNames(f.known())), list(f.Excluded)
 	lanes, cursors := make([]int, len(f.Cursors)), make([][2]int64, len(f.Cursors))
 	for i, c := range f.Cursors {
 		lanes[i], cursors[i] = c.Lane, [2]int64{int64(c.Lane), c.After}

@@ -13,10 +13,12 @@ type Statements struct {
 	// MaxAppend is the number of rows that one Append takes: the database's limit on parameters, or
 	// what keeps its work at a sane size.
 	MaxAppend int
-	// Isolation is what our own transactions ask for. When it is not the database's default, a statement that
-	// changes messages needs a transaction to get it.
+	// Isolation is what our own transactions ask for, whatever the default of the database or the user is: they lock what
+	// they depend on, and expect each statement to see what was committed before it.
 	Isolation sql.IsolationLevel
-	lists     lists
+	// RemoveInTx says that also a statement that removes messages by itself needs a transaction, to get that isolation.
+	RemoveInTx bool
+	lists      lists
 
 	// Spools and their lanes.
 
@@ -30,20 +32,24 @@ type Statements struct {
 	Leave         string // spool, holder
 	DropMembers   string // spool: forgets members that are long gone
 	Renew         string // ttl, spool, holder
-	Acquire       string // holder, ttl, spool, limit
+	Acquire       string // at least 1, holder, ttl, spool, limit: the new token is so much later than the old one and the clock
 	Held          string // spool, holder → lane, token, suspect
 	ClearSuspect  string // spool, lane, token
 	Control       string // spool → version, 1 if paused, settings, paused keys
 
 	// Messages.
 
-	LoadPayload string // spool, state, lane, id → payload, metadata
-	Retry       string // delay, starts to take back, spool, state, lane, id, attempts so far, token: of a message that waited before
-	RetryReady  string // the same, of a ready message
-	MoveStrays  string // spool: moves what waits among the ready messages; empty where all have one table
-	Advance     string // µs, again
-	CountStart  string // starts to add, spool, state, lane, id, starts so far, token
-	BuryMessage string // subject, error, spool, state, lane, id, token: copies it to the dead letters
+	LoadPayload  string // spool, state, lane, id, created at → payload, metadata
+	Retry        string // delay, attempts to add, starts to take back, spool, state, lane, id, created at, attempts so far, starts so far, token: of a message that waited before
+	RetryReady   string // the same, of a ready message
+	MoveStrays   string // spool: moves what waits among the ready messages; empty where all have one table
+	Writers      string // → low 32 bits of the id of each open transaction that may have written to the ready messages; empty where the database does not tell
+	Advance      string // µs, again
+	ChangeSpools string // lets the drainers of all spools notice
+	CountStart   string // starts to add, spool, state, lane, id, created at, starts so far, token
+	// TakeBackStart takes back a start that was counted: spool, lane, id, created at.
+	TakeBackStart string
+	BuryMessage   string // subject, error, spool, state, lane, id, created at, token: copies it to the dead letters
 
 	// Failures and dead letters.
 
@@ -64,6 +70,7 @@ type Statements struct {
 	// Claims.
 
 	Claim       string // key
+	FindClaim   string // key → 1, or no row
 	LockClaim   string // key: until the transaction ends
 	RemoveClaim string // key
 	ClaimsPage  string // after key, limit, retention → last key, keys, expired ones of them
@@ -114,6 +121,14 @@ type Statements struct {
 	CreateVersion string // makes the version table if it is not there; empty where the migration tool's way is safe
 	VersionTable  string // name of the table that holds the schema's version
 
+	// Whose fault it was.
+
+	Uptime string // → µs for which the server has been up, which server it is; empty where the database is a file
+	// BeginAgain fails within a transaction, and begins one where there is none; empty where the drivers tell, see TxStatusOf.
+	BeginAgain string
+
+	DatabaseFile string // → path of the file, empty for a database in memory; the text is empty where there are servers
+
 	// Wake-ups; empty where the database has none.
 
 	Notify string // channel, payload
@@ -123,15 +138,15 @@ type Statements struct {
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.Acquire, &s.Held, &s.ClearSuspect, &s.Control,
-		&s.LoadPayload, &s.Retry, &s.RetryReady, &s.MoveStrays, &s.Advance, &s.CountStart, &s.BuryMessage,
+		&s.LoadPayload, &s.Retry, &s.RetryReady, &s.MoveStrays, &s.Writers, &s.Advance, &s.ChangeSpools, &s.CountStart, &s.TakeBackStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,
-		&s.Claim, &s.LockClaim, &s.RemoveClaim, &s.ClaimsPage, &s.PurgeClaims,
+		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.ClaimsPage, &s.PurgeClaims,
 		&s.AddChore, &s.TakeChore, &s.ChoreCursor, &s.SaveChore, &s.PurgeDeadLetters, &s.PurgeOthers, &s.PurgeFailures, &s.PurgeHistory, &s.NextOfLetters, &s.NextOfHistory, &s.LeaveChore,
 		&s.Spools, &s.LiveMembers, &s.CountSpools, &s.Account, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.SetSettings,
 		&s.PauseKey, &s.ResumeKey, &s.PausedKeys, &s.ParkedOfKey, &s.PendingMessage, &s.PendingMessages, &s.DoneMessage, &s.DoneMessages,
 		&s.LockMessage, &s.SetDue, &s.BuryWaiting, &s.RemoveMessage, &s.KeepHistory,
-		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.Notify,
+		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.Uptime, &s.BeginAgain, &s.Notify,
 	} {
 		f(text)
 	}

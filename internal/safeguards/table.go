@@ -8,29 +8,8 @@ var safeguards = []safeguard{
 		name: "claim first", guarantees: "G4, F6",
 		edits: []edit{{
 			file: "inboxstore/once.go",
-			from: `		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
-		switch {
-		case err != nil:
-			return storeError{outageError{fmt.Errorf("inbox: claim message: %w", err)}}
-		case claimed == 0:
-			return storeError{errDuplicate}
-		default:
-			return fn(ctx)
-		}
-`,
-			to: `		if err := fn(ctx); err != nil {
-			return err
-		}
-		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
-		switch {
-		case err != nil:
-			return storeError{outageError{fmt.Errorf("inbox: claim message: %w", err)}}
-		case claimed == 0:
-			return storeError{errDuplicate}
-		default:
-			return nil
-		}
-`,
+			from: `work{begin: begin, handle`,
+			to:   `work{settle: begin, handle`,
 		}},
 		packages: []string{module + "inboxstore", module + "middleware"}, tests: "TestInbox|TestStore_.*(F2|F6)",
 	},
@@ -38,7 +17,7 @@ var safeguards = []safeguard{
 		name: "claim commits with the effect", guarantees: "G4, F2",
 		edits: []edit{{
 			file: "inboxstore/once.go",
-			from: `	err = s.transact(ctx, live, func(ctx context.Context, tx *sql.Tx) error {
+			from: `	begin := func(ctx context.Context, tx *sql.Tx) error {
 		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 `,
 			to: `	claimed := int64(0)
@@ -46,10 +25,31 @@ var safeguards = []safeguard{
 	if err == nil {
 		claimed, err = result.RowsAffected()
 	}
-	err = s.transact(ctx, live, func(ctx context.Context, tx *sql.Tx) error {
+	begin := func(context.Context, *sql.Tx) error {
 `,
 		}},
 		packages: []string{module + "inboxstore"}, tests: "TestStore_.*(F2|F6|F26)",
+	},
+	{
+		name: "a failed handler never commits", guarantees: "G4",
+		edits: []edit{
+			{
+				file: "inboxstore/transact.go",
+				from: "		err = txscope.From(hooked).Failure()\n",
+				to:   "		_ = txscope.From(hooked).Failure()\n",
+			},
+			{file: "inboxstore/delivery.go", from: "		return txscope.From(inner).Failure()\n", to: "		_ = txscope.From(inner)\n		return nil\n"},
+		},
+		packages: []string{module + "middleware"}, tests: "TestGuard",
+	},
+	{
+		name: "the handler's transaction is asked after", guarantees: "G4, G7",
+		edits: []edit{{
+			file: "inboxstore/transact.go",
+			from: "	switch dialect.TxStatusOf(t.conn) {\n",
+			to:   "	if err := error(nil); err == nil {\n		return nil\n	}\n	switch dialect.TxStatusOf(t.conn) {\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "TestQueue_G7_a_handler_that_loses",
 	},
 	{
 		name: "fencing in the settle", guarantees: "G6, F10",
@@ -70,8 +70,8 @@ var safeguards = []safeguard{
 			},
 			{
 				file: "internal/dialect/sqlite.go",
-				from: "l.lane = s.value ->> 0 AND l.token = s.value ->> 1\n\tWHERE m.spool = ? AND m.lane = s.value ->> 0)`,\n\t\tkeepText",
-				to:   "l.lane = s.value ->> 0\n\tWHERE m.spool = ? AND m.lane = s.value ->> 0)`,\n\t\tkeepText",
+				from: "l.lane = s.value ->> 0 AND l.token = s.value ->> 1\n\tWHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
+				to:   "l.lane = s.value ->> 0\n\tWHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
 			},
 		},
 		packages: []string{module + "internal/spool", module + "inboxstore"}, tests: "F10|G6|Model",
@@ -81,7 +81,7 @@ var safeguards = []safeguard{
 		edits: []edit{
 			{
 				file: "internal/dialect/postgres.go",
-				from: `WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+				from: `WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token` + "`" + `
 
 	removeOne := `,
@@ -92,13 +92,18 @@ var safeguards = []safeguard{
 			},
 			{
 				file: "internal/dialect/postgres.go",
-				from: "WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?\n  AND l.spool",
-				to:   "WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id <= ?\n  AND l.spool",
+				from: "WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ?\n  AND l.spool",
+				to:   "WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id <= ? AND m.created_at <= ?\n  AND l.spool",
 			},
 			{
 				file: "internal/dialect/sqlite.go",
 				from: "DELETE FROM {messages} WHERE id IN (\n\tSELECT m.id FROM json_each(?) s\n\tCROSS JOIN {messages} m ON m.id = s.value ->> 2",
 				to:   "DELETE FROM {messages} WHERE id IN (\n\tSELECT m.id FROM json_each(?) s\n\tCROSS JOIN {messages} m ON m.id <= s.value ->> 2",
+			},
+			{
+				file: "internal/dialect/sqlite.go",
+				from: "AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
+				to:   "AND m.created_at <= s.value ->> 3)`,\n\t\tkeepText",
 			},
 		},
 		packages: []string{module + "internal/spool"}, tests: "F4|Model",
@@ -130,7 +135,7 @@ var safeguards = []safeguard{
 		name: "late-row search", guarantees: "G3, F4",
 		edits: []edit{
 			{file: "internal/spool/horizon.go", from: "	return h.safe\n", to: "	return h.newest\n"},
-			{file: "internal/spool/lanes.go", from: "return !now.Before(s.nextSweep)", to: "return false && now.IsZero()"},
+			{file: "internal/spool/sweep.go", from: "return !now.Before(s.next) }", to: "return false && now.IsZero() }"},
 		},
 		packages: []string{module + "internal/spool"}, tests: "F4|Horizon",
 	},
@@ -196,9 +201,74 @@ var safeguards = []safeguard{
 		name: "nothing is handed out after the lease", guarantees: "G6, F10",
 		edits: []edit{{
 			file: "internal/spool/scheduler.go",
-			from: " || !time.Now().Before(s.deadline) {",
-			to:   " {",
+			from: "		if s.leaseOver() {\n			s.signal()",
+			to:   "		if false && s.leaseOver() {\n			s.signal()",
 		}},
 		packages: []string{module + "internal/spool"}, tests: "G6|F10|Lease|Scheduler|Model",
+	},
+	{
+		name: "a row is named by its id and its time", guarantees: "G2, F27",
+		edits: []edit{
+			{
+				file: "internal/dialect/postgres.go",
+				from: "m.id = s.id AND m.created_at = s.created_at\n  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`\n\n\tremoveOne",
+				to:   "m.id = s.id\n  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`\n\n\tremoveOne",
+			},
+			{
+				file: "internal/dialect/sqlite.go",
+				from: "AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
+				to:   "AND m.lane = s.value ->> 0)`,\n\t\tkeepText",
+			},
+		},
+		packages: []string{module + "internal/spool"}, tests: "Guards_spare|goes_back",
+	},
+	{
+		name: "a database that goes back is noticed", guarantees: "G3, F27",
+		edits: []edit{{
+			file: "internal/spool/look.go",
+			from: "found, time.Now()); reason != \"\" {",
+			to:   "found, time.Now()); reason == \"never\" {",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "goes_back|older_token",
+	},
+	{
+		name: "the cache of claims asks the database", guarantees: "G4, F27",
+		edits: []edit{{
+			file: "inboxstore/remembered.go",
+			from: "	return err == nil\n}\n\nfunc (s *Store) findClaim",
+			to:   "	return true\n}\n\nfunc (s *Store) findClaim",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "cache",
+	},
+	{
+		name: "lanes go back when a late transaction ends", guarantees: "G3, F31",
+		edits: []edit{{
+			file: "internal/spool/late.go",
+			from: "	if !some {\n",
+			to:   "	if !some || place >= 0 {\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Late|late|transactions_that_end|Model",
+	},
+	{
+		name: "an unknown failure needs a sign of life", guarantees: "G7, F30",
+		edits: []edit{{
+			file: "internal/spool/blame.go",
+			from: "		before != nil && b.life > before.at && !before.together.outage\n",
+			to:   "		before != nil\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Blame",
+	},
+	{
+		name: "a transaction whose handler failed never commits", guarantees: "G4, F35",
+		edits: []edit{{
+			file: "inboxstore/transact.go",
+			from: "		err = txscope.From(hooked).Failure()\n",
+			to:   "		err = nil\n",
+		}, {
+			file: "inboxstore/transact.go",
+			from: "	err := handler(hooked, t.check)\n",
+			to:   "	_ = txscope.From(hooked)\n	err := handler(hooked, t.check)\n",
+		}},
+		packages: []string{module + "middleware"}, tests: "Guard|error_eaters",
 	},
 }

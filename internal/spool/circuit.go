@@ -3,54 +3,104 @@ package spool
 import (
 	"sync"
 	"time"
-
-	"github.com/cenkalti/backoff/v5"
 )
 
 // CircuitConfig says what an outage of a topic is, and how often one is probed. Its owner has checked every field.
 type CircuitConfig struct {
-	FailuresInRow      int // different messages that must fail in a row, for reasons that nobody knows
-	ProbeMin, ProbeMax time.Duration
+	FailuresInRow      int           // different messages that must fail in a row, for unknown reasons, to open the circuit
+	ProbeMin, ProbeMax time.Duration // the pause before a probe doubles from one to the other
+	Width              int           // calls that may probe at a time where unknown reasons opened the circuit; at least one may
+	OutageLimit        time.Duration // without any success, unknown failures count after this time; see blame.go
 }
 
-// Circuits remember which topics have an outage. While one has, nothing is read for it; after a pause one
-// message probes it, and the pause grows as long as that fails. It is safe for concurrent use.
+// Circuits remember which topics have an outage. While one has, nothing is read for it; after a pause some messages
+// probe it, and the pause doubles as long as they fail: exactly, from ProbeMin to ProbeMax.
+//
+// Where the reason is known to be an outage, one message probes at a time. Where it is unknown, the messages themselves may
+// be at fault, and a healthy one may wait behind many of them: so at first it is not the pause that doubles, but the number of
+// messages that probe.
+//
+// Circuits also decide whose fault an unknown failure is: see blame.go. They are safe for concurrent use.
 type Circuits struct {
 	config CircuitConfig
 	again  func()
 
-	mu     sync.Mutex
-	topics map[string]*circuit
+	mu       sync.Mutex
+	topics   map[string]*circuit
+	failures map[messageKey]*failure
+	sequence int64     // of calls and failures
+	forgot   time.Time // when there was no room for failures
 }
 
 // circuit is the state of one topic that is not simply healthy.
 type circuit struct {
-	failed  map[string]struct{} // messages that failed in a row, for reasons that nobody knows
-	open    bool
-	probing bool
-	timer   *time.Timer
-	until   time.Time
-	pauses  *backoff.ExponentialBackOff
+	open  bool
+	since int64         // the latest call that began before it opened
+	pause time.Duration // the one that was last begun
+	until time.Time     // its end
+	width int           // probes that may run after it
+	left  int           // of these, the ones that have not begun
+	runs  int           // and those that have not ended
+	timer *time.Timer
+
+	blame blame
 }
 
 // NewCircuits returns circuits that call again when messages for a topic are wanted again.
 func NewCircuits(config CircuitConfig, again func()) *Circuits {
-	return &Circuits{config: config, again: again, topics: map[string]*circuit{}}
+	return &Circuits{config: config, again: again, topics: map[string]*circuit{}, failures: map[messageKey]*failure{}}
 }
 
-// Allow says whether something may be published to the topic. In an outage it allows one probe at a time.
+// Call is one attempt to publish.
+type Call struct {
+	// Probe: the topic has an outage, and this call tries whether it is over. It should be one message.
+	Probe bool
+	start int64
+}
+
+// Begin says whether something may be published to the topic now. A call that is allowed must be followed by one of
+// [Circuits.Succeeded], [Circuits.Away], [Circuits.Failed] and [Circuits.Refused].
+func (c *Circuits) Begin(topic string) (call Call, allowed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sequence++
+	state := c.topics[topic]
+	if state == nil || !state.open {
+		return Call{start: c.sequence}, true
+	}
+	if state.closedNow() {
+		return Call{}, false
+	}
+	state.left--
+	state.runs++
+	return Call{Probe: true, start: c.sequence}, true
+}
+
+// Again begins a further call after one that was no probe.
+func (c *Circuits) Again() Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sequence++
+	return Call{start: c.sequence}
+}
+
+// Allow is Begin for a circuit that only [Circuits.Reached] and [Circuits.Trip] close and open.
 func (c *Circuits) Allow(topic string) bool {
+	_, allowed := c.Begin(topic)
+	return allowed
+}
+
+// closedNow says that nothing may be published: the circuit is open, and no probe is wanted.
+func (s *circuit) closedNow() bool {
+	return s.open && (s.left == 0 || time.Now().Before(s.until))
+}
+
+// Open reports whether the topic has an outage.
+func (c *Circuits) Open(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.topics[topic]
-	if state == nil || !state.open {
-		return true
-	}
-	if state.probing || time.Now().Before(state.until) {
-		return false
-	}
-	state.probing = true
-	return true
+	return state != nil && state.open
 }
 
 // Excluded returns the topics for which nothing shall be read.
@@ -59,64 +109,107 @@ func (c *Circuits) Excluded() []string {
 	defer c.mu.Unlock()
 	var topics []string
 	for topic, state := range c.topics {
-		if state.open && (state.probing || time.Now().Before(state.until)) {
+		if state.closedNow() {
 			topics = append(topics, topic)
 		}
 	}
 	return topics
 }
 
-// Reached says that the broker answered for the topic: the outage, if there was one, is over.
+// Reached says that the other side works: the outage, if there was one, is over.
 func (c *Circuits) Reached(topic string) {
 	c.mu.Lock()
-	state := c.topics[topic]
-	delete(c.topics, topic)
+	closed := c.close(topic)
+	c.forget(topic)
 	c.mu.Unlock()
-	if state != nil && state.open {
-		state.timer.Stop()
+	if closed {
 		c.again()
 	}
 }
 
-// Failed counts a message that failed for a reason that nobody knows. It reports true, and opens the circuit,
-// when so many different ones have failed in a row that it must be an outage.
-func (c *Circuits) Failed(topic, messageID string) (outage bool) {
+// Refused says that the message was at fault for a known reason, which says nothing about an outage: if the call was a
+// probe, another one may take its place.
+func (c *Circuits) Refused(topic string, call Call) {
 	c.mu.Lock()
-	state := c.state(topic)
-	state.failed[messageID] = struct{}{}
-	outage = state.open || len(state.failed) >= c.config.FailuresInRow
-	c.mu.Unlock()
-	if outage {
-		c.Trip(topic)
+	state := c.topics[topic]
+	replace := call.Probe && state != nil && state.open && state.runs > 0
+	if replace {
+		state.runs--
+		state.left++
 	}
-	return outage
+	c.mu.Unlock()
+	if replace {
+		c.again()
+	}
 }
 
-// Trip opens the circuit of a topic, or keeps it open after a probe. It reports whether it was closed.
+// Trip opens the circuit, or keeps it open after a probe. It reports whether it was closed.
 func (c *Circuits) Trip(topic string) (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.trip(c.state(topic), Call{Probe: true}, 1)
+}
+
+// Away takes in a failure that is known to be an outage. It reports whether it is the first one, and how long a message
+// that was a probe waits, so that the next probe is another one; 0 if it was none.
+func (c *Circuits) Away(topic string, call Call) (first bool, wait time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	state := c.state(topic)
-	if state.open && !state.probing {
-		return false // one of several that failed together
+	first = c.trip(state, call, 1)
+	if call.Probe {
+		wait = max(state.pause/2, time.Microsecond) // so that it is there for the next probe, if there is no other
 	}
-	first = !state.open
-	pause := state.pauses.NextBackOff()
-	state.open, state.probing = true, false
-	state.until = time.Now().Add(pause)
-	state.timer = time.AfterFunc(pause, c.again)
+	return first, wait
+}
+
+// trip takes in a failure, after which at most so many probes may run at a time.
+func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
+	switch {
+	case !state.open:
+		first = true
+		state.open, state.pause, state.width, state.since = true, c.config.ProbeMin, 1, c.sequence
+	case !call.Probe || state.runs == 0:
+		return false // the call was under way when the circuit opened
+	case state.runs > 1:
+		state.runs--
+		return false // other probes are under way
+	case state.width < width: // the next messages, soon: a healthy one may be among them
+		state.width = min(2*state.width, width)
+	default:
+		state.pause, state.width = min(2*state.pause, c.config.ProbeMax), width
+	}
+	state.left, state.runs = state.width, 0
+	state.until = time.Now().Add(state.pause)
+	state.timer = time.AfterFunc(state.pause, c.again)
 	return first
+}
+
+// close ends an outage, and reports whether there was one.
+func (c *Circuits) close(topic string) bool {
+	state := c.topics[topic]
+	if state == nil || !state.open {
+		return false
+	}
+	state.timer.Stop()
+	state.open, state.left, state.runs = false, 0, 0
+	return true
 }
 
 func (c *Circuits) state(topic string) *circuit {
 	state := c.topics[topic]
 	if state == nil {
-		pauses := backoff.NewExponentialBackOff()
-		pauses.InitialInterval, pauses.MaxInterval = c.config.ProbeMin, c.config.ProbeMax
-		state = &circuit{failed: map[string]struct{}{}, pauses: pauses}
+		state = &circuit{}
 		c.topics[topic] = state
 	}
 	return state
+}
+
+// forget drops the state of a topic that has nothing to remember.
+func (c *Circuits) forget(topic string) {
+	if state := c.topics[topic]; state != nil && !state.open && state.blame.remembered == 0 {
+		delete(c.topics, topic)
+	}
 }
 
 // Stop ends the timers.

@@ -28,6 +28,9 @@ const (
 	Retry
 	// Dead moves the message to the dead letters, or does what the queue has instead: see [HeadPolicy].
 	Dead
+	// Wait lets the message wait for [Outcome.After], or for the first pause of the profile, with the later ones of its
+	// key behind it, and counts no attempt: what failed was not the message, and others shall have their turn first.
+	Wait
 	// Postpone leaves everything as it is: nothing was attempted, or what failed was not the message.
 	Postpone
 	// Settled says that the handler has removed the message itself, in its own transaction: see [Message.Settle].
@@ -77,6 +80,7 @@ type Config struct {
 	Process     string        // what failure records name
 	PageSize    int           // messages to read at once; see pagesInMemory
 	InlineBytes int           // a larger payload is loaded just before it is handled
+	MaxBytes    int           // payloads loaded that way, of all that is handled at a time; 0: no bound. A larger one goes alone
 	Workers     int           // batches handled at a time; not more than so many
 	BatchSize   int           // messages of one topic in a batch, at most
 	PollMin     time.Duration // pause after a look that found nothing, at first
@@ -89,6 +93,9 @@ type Config struct {
 	Exclusive   bool          // one drainer at a time has all lanes
 	Gather      *Gather       // when a batch is handed out; nil: at once
 	History     time.Duration // how long messages that are done are kept; 0: not at all
+	// Begin, if set, waits until a batch may be handled, and returns a function that ends that. It is called before the starts of
+	// suspects are counted: a message that waits for a connection is none that has been started.
+	Begin func(ctx context.Context) (end func(), err error)
 	// Buried, if set, runs in the transaction that moves a message to the dead letters, which ctx carries.
 	Buried func(ctx context.Context, m *Message, attempts int, cause error) error
 	Close  time.Duration // how long handlers may go on after Close

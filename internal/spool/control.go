@@ -97,6 +97,9 @@ func (d *Drainer) obey(ctx context.Context) error {
 	if found.version == before.version {
 		return nil
 	}
+	if before.paused && !found.paused {
+		d.slowStart.begin()
+	}
 	settings, err := DecodeSettings(text)
 	if err != nil {
 		d.logger.Error("Postbox leaves stored settings alone that it cannot read", err, watermill.LogFields{"spool": d.spool.name})

@@ -55,7 +55,8 @@ type DeadLetter struct {
 	broken error
 }
 
-// Failure is one entry of a failure history. Attempt 0 is what an operator did, and attempts count again from there.
+// Failure is one entry of a failure history. Attempt 0 is no attempt: it says what an operator did, and attempts count again
+// from there, or why the message waits without an attempt, when it begins to.
 type Failure struct {
 	Attempt int
 	At      time.Time

@@ -32,23 +32,30 @@ type Drainer struct {
 	prepared  *Prepared
 	lanes     *laneSet
 	horizon   horizon
+	sweeping  sweep
+	past      past
+	reopen    bool  // the database went back, and the spool is to be found anew
+	fatal     error // Run ends with it
 	scheduler *scheduler
 	unsettled []*entry // but for what the removal has
 	removal   *removal
+	slowStart slowStart
 	starts    starts
 	// passedOver are the topics that the last read left out, and so may have read beyond.
 	passedOver []string
 	renewAt    time.Time
-	pollAt     time.Time
-	pause      time.Duration // between two looks that find nothing
-	rested     time.Time     // when those who ring are obeyed again
-	took       time.Duration // the last look at all lanes
-	members    int
-	free       int
-	away       bool // the database is
-	full       bool // the memory is: nothing is read until something is settled
-	large      bool // most payloads are: see portion.go
-	stopping   bool
+	// renewedAhead is how far the wall clock was ahead at the last renewal, see standstill.go.
+	renewedAhead time.Duration
+	pollAt       time.Time
+	pause        time.Duration // between two looks that find nothing
+	rested       time.Time     // when those who ring are obeyed again
+	took         time.Duration // the last look at all lanes
+	members      int
+	free         int
+	away         bool // the database is
+	full         bool // the memory is: nothing is read until something is settled
+	large        bool // most payloads are: see portion.go
+	stopping     bool
 
 	rescan    chan struct{}
 	ready     chan struct{}
@@ -57,12 +64,14 @@ type Drainer struct {
 
 // NewDrainer returns a drainer, which does nothing until Run.
 func NewDrainer(db *sql.DB, spool *Spool, handler Handler, config Config, logger watermill.LoggerAdapter) *Drainer {
-	return &Drainer{
+	d := &Drainer{
 		db: db, spool: spool, handler: handler, configured: config, config: config, logger: logger,
 		control: control{version: unknownVersion}, prepared: NewPrepared(db), lanes: newLaneSet(), scheduler: newScheduler(config.BatchSize, config.Gather),
-		removal: newRemoval(),
-		rescan:  make(chan struct{}, 1), ready: make(chan struct{}),
+		removal: newRemoval(), slowStart: slowStart{now: time.Now},
+		rescan: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
+	d.scheduler.bound(config.MaxBytes)
+	return d
 }
 
 // Ready is closed when the drainer has looked at its lanes for the first time.
@@ -106,7 +115,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 	d.pause = d.config.PollMin
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && d.fatal == nil {
 		d.step(live)
 		timer.Reset(d.wait())
 		select {
@@ -120,7 +129,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 		}
 	}
 	d.stop(live, abort)
-	return nil
+	return d.fatal
 }
 
 // open finds the spool, waiting for a database that is away.
@@ -180,8 +189,16 @@ func (d *Drainer) step(live context.Context) {
 	ctx, cancel := context.WithTimeout(live, statementTimeout)
 	defer cancel()
 	err := d.settleFinished(ctx)
-	if err == nil && !time.Now().Before(d.renewAt) {
-		err = d.upkeep(ctx)
+	if err == nil {
+		err = d.checkFile(ctx)
+	}
+	if err == nil {
+		err = d.openAgain(ctx)
+	}
+	if err == nil && d.renewalDue() {
+		if err = d.wakeUp(ctx); err == nil {
+			err = d.upkeep(ctx)
+		}
 	}
 	if err == nil {
 		err = d.obey(ctx)
@@ -198,6 +215,11 @@ func (d *Drainer) step(live context.Context) {
 	if err == nil {
 		d.permit()
 	}
+	if isConfiguration(err) {
+		d.fatal = err
+		d.scheduler.signal() // what waits for something to do
+		return
+	}
 	if dialect.Classify(err) == dialect.Conflict || errors.Is(err, ErrLost) { // with another drainer: next time
 		d.pollAt = time.Now().Add(d.config.PollMin)
 		return
@@ -208,6 +230,7 @@ func (d *Drainer) step(live context.Context) {
 	}
 	if d.away {
 		d.away = false
+		d.slowStart.begin()
 		d.logger.Info("Postbox reaches its database again", watermill.LogFields{"spool": d.spool.name})
 	}
 }

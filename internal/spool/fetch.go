@@ -16,12 +16,15 @@ type page struct {
 	messages []*Message
 	perLane  map[int]int   // ready messages of each lane
 	last     map[int]int64 // highest id of them
+	waited   int           // messages that waited for their time
 	newest   int64
-	// of the read's snapshot, see horizon
+	// transactions of the read's snapshot, the lowest one that runs, and a mark after it: see horizon
+	running             []int64
 	lowest, next, given int64
 	// lanes that nobody holds, and members that are alive
 	free, members int
 	version       int64     // of what operators say
+	incarnation   string    // of the database
 	now           time.Time // by the database's clock
 }
 
@@ -58,8 +61,10 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 	if row.state == dialect.StateMeta {
 		p.lowest, p.next, p.given, p.free, p.members = row.id, row.hash.Int64, row.size, int(row.lane), int(row.attempts)
-		p.version, p.now = row.starts, time.UnixMicro(row.createdAt)
-		return nil
+		p.version, p.now, p.incarnation = row.starts, time.UnixMicro(row.createdAt), string(row.topic)
+		var err error
+		p.running, err = row.running()
+		return err
 	}
 	lane := lanes.held[int(row.lane)]
 	if lane == nil {
@@ -69,6 +74,8 @@ func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 	if m.Ref.State == dialect.StateReady {
 		p.perLane[m.Ref.Lane]++
 		p.last[m.Ref.Lane] = max(p.last[m.Ref.Lane], m.Ref.ID)
+	} else {
+		p.waited++
 	}
 	p.newest = max(p.newest, m.Ref.ID)
 	p.messages = append(p.messages, m)
@@ -93,7 +100,7 @@ func (m *Message) decode(payload, metadata []byte) {
 // message is gone.
 func (d *Drainer) loadPayload(ctx context.Context, db Executor, m *Message) (bool, error) {
 	var payload, metadata []byte
-	err := db.QueryRowContext(ctx, d.spool.statements.LoadPayload, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID).
+	err := db.QueryRowContext(ctx, d.spool.statements.LoadPayload, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt).
 		Scan(&payload, &metadata)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil

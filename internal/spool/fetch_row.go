@@ -2,6 +2,9 @@ package spool
 
 import (
 	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -37,7 +40,7 @@ func newRowScanner() *rowScanner {
 // message makes a message of the row that was scanned last.
 func (r *rowScanner) message(of *lane, unordered bool) *Message {
 	m := &Message{
-		Ref:       dialect.Ref{State: int(r.state), Lane: int(r.lane), Token: of.token, ID: r.id},
+		Ref:       dialect.Ref{State: int(r.state), Lane: int(r.lane), Token: of.token, ID: r.id, CreatedAt: r.createdAt},
 		Topic:     r.intern(r.topic),
 		HasKey:    r.hash.Valid && !unordered,
 		KeyHash:   r.hash.Int64,
@@ -53,6 +56,28 @@ func (r *rowScanner) message(of *lane, unordered bool) *Message {
 		m.decode(r.copy(r.payload), r.metadata)
 	}
 	return m
+}
+
+// running returns the transactions that ran when the snapshot was taken, from a meta row: on PostgreSQL all of them, from the
+// text of the snapshot, xmin:xmax:xip,xip. The other databases name one, by which they say whether a mark can be final.
+func (r *rowScanner) running() ([]int64, error) {
+	text := string(r.messageID)
+	if text == "" {
+		return []int64{r.id}, nil
+	}
+	list := text[strings.LastIndexByte(text, ':')+1:]
+	if list == "" {
+		return nil, nil
+	}
+	var running []int64
+	for word := range strings.SplitSeq(list, ",") {
+		transaction, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read snapshot %q: %w", text, err)
+		}
+		running = append(running, transaction)
+	}
+	return running, nil
 }
 
 // intern returns the same string for the same topic.

@@ -95,7 +95,10 @@ func (s *scheduler) complete(queues []*queue, now time.Time) []*entry {
 		return nil
 	}
 	slices.SortFunc(waiting, func(a, b *entry) int { return cmp.Compare(a.message.Ref.ID, b.message.Ref.ID) })
-	batch := waiting[:min(len(waiting), s.batchSize)]
+	batch := s.room.part(waiting[:min(len(waiting), s.batchSize)])
+	if !s.room.has(weight(batch)) {
+		return nil // until others of its size have ended
+	}
 	for _, e := range batch { // of each queue they are the first ones, in order
 		e.queue.entries = e.queue.entries[1:]
 	}

@@ -3,14 +3,7 @@ package spool
 import (
 	"math"
 	"slices"
-	"time"
 )
-
-// sweepShare keeps the time spent on sweeps, which read lanes from their beginning, below a twentieth.
-const sweepShare = 20
-
-// sweepInterval is the shortest time between two sweeps.
-const sweepInterval = time.Second
 
 // lane is what a drainer remembers of a lane that it holds.
 type lane struct {
@@ -31,11 +24,9 @@ type lane struct {
 // lower makes sure that the message with this id is read again.
 func (l *lane) lower(id int64) { l.hint = min(l.hint, id-1) }
 
-// laneSet is the lanes of a drainer, and when they are swept: a sweep finds what became free without this
-// process knowing of it. It belongs to the drainer's goroutine.
+// laneSet is the lanes of a drainer. It belongs to the drainer's goroutine.
 type laneSet struct {
-	held      map[int]*lane
-	nextSweep time.Time
+	held map[int]*lane
 }
 
 func newLaneSet() *laneSet { return &laneSet{held: map[int]*lane{}} }
@@ -74,6 +65,16 @@ func (s *laneSet) replace(found map[int]*lane) (lost []int) {
 	return lost
 }
 
+// older says that the database knows a lane under an older token than this process.
+func (s *laneSet) older(found map[int]*lane) bool {
+	for number, l := range s.held {
+		if same := found[number]; same != nil && same.token < l.token {
+			return true
+		}
+	}
+	return false
+}
+
 // surplus marks lanes beyond the fair share as leaving, those with the highest numbers first.
 func (s *laneSet) surplus(share int) (leaving []int) {
 	numbers := s.numbers()
@@ -98,14 +99,6 @@ func (s *laneSet) rewind() {
 	for _, l := range s.held {
 		l.hint = 0
 	}
-}
-
-// sweepDue says whether it is time for a sweep.
-func (s *laneSet) sweepDue(now time.Time) bool { return !now.Before(s.nextSweep) }
-
-// swept plans the next sweep after one that took as long.
-func (s *laneSet) swept(now time.Time, took time.Duration) {
-	s.nextSweep = now.Add(max(sweepInterval, sweepShare*took))
 }
 
 // fairShare is the number of lanes for each of so many members.

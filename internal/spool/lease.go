@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // has its fair share. The process may act until the lease time has passed since before the renewal was sent:
 // the database counts from a later moment, so it gives the lanes to nobody earlier.
 func (d *Drainer) upkeep(ctx context.Context) error {
-	sent := time.Now()
+	sent, ahead := time.Now(), d.scheduler.ahead()
 	statements := d.spool.statements
 	lease := d.config.Lease.Microseconds()
 	if _, err := d.db.ExecContext(ctx, statements.Join, d.id, d.config.Holder, d.inFlightText(), lease); err != nil {
@@ -30,8 +31,8 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	if err := d.learn(ctx); err != nil {
 		return err
 	}
-	d.scheduler.extend(sent.Add(d.config.Lease))
-	d.renewAt = sent.Add(d.config.Renew)
+	d.scheduler.extendSince(ahead, sent.Add(d.config.Lease))
+	d.renewAt, d.renewedAhead = sent.Add(d.config.Renew), ahead
 	share := d.share()
 	if d.config.Exclusive && d.lanes.held[0] == nil {
 		share = 0 // somebody else got the first one: let go
@@ -97,13 +98,18 @@ func (d *Drainer) unfair() bool {
 	return held > d.share() || (held < d.share() && d.free > 0)
 }
 
+// tokenSpread makes it unlikely that two holders have the same token of a lane: a promoted standby does not know the last
+// ones that its primary gave out. By the clock, in microseconds, and by chance it gives out others.
+const tokenSpread = 1_000_000
+
 // acquire takes free lanes up to the fair share.
 func (d *Drainer) acquire(ctx context.Context) error {
 	wanted := d.share() - len(d.lanes.held)
 	if wanted <= 0 || d.stopping {
 		return nil
 	}
-	_, err := d.db.ExecContext(ctx, d.spool.statements.Acquire, d.config.Holder, d.config.Lease.Microseconds(), d.id, wanted)
+	later := 1 + rand.Int64N(tokenSpread) //nolint:gosec // it is no secret
+	_, err := d.db.ExecContext(ctx, d.spool.statements.Acquire, later, d.config.Holder, d.config.Lease.Microseconds(), d.id, wanted)
 	if err != nil {
 		return fmt.Errorf("take lanes of spool %q: %w", d.spool.name, err)
 	}
@@ -132,12 +138,18 @@ func (d *Drainer) learn(ctx context.Context) error {
 		return fmt.Errorf("read leases of spool %q: %w", d.spool.name, err)
 	}
 	before := len(d.lanes.held)
-	if lost := d.lanes.replace(found); len(lost) > 0 {
+	older := d.lanes.older(found)
+	lost := d.lanes.replace(found)
+	if len(lost) > 0 {
 		d.scheduler.drop(lost)
 		d.logger.Info("Postbox lost lanes: their leases ran out", watermill.LogFields{"spool": d.spool.name, "lanes": lost})
 	}
-	if len(found) > before {
+	if older {
+		d.startOver("it knows an older holder of a lane than this process", true)
+	}
+	if len(found) > before-len(lost) {
 		d.pollAt = time.Time{} // new lanes want to be read
+		d.slowStart.begin()
 	}
 	return nil
 }
@@ -186,5 +198,7 @@ func (d *Drainer) invite(ctx context.Context) error {
 	return notify(ctx, d.db, d.spool)
 }
 
-// isConfiguration says whether an error of opening a spool stays until somebody changes the configuration.
-func isConfiguration(err error) bool { return errors.Is(err, ErrLanes) || errors.Is(err, ErrName) }
+// isConfiguration says whether an error stays until somebody changes the configuration or restarts the process.
+func isConfiguration(err error) bool {
+	return errors.Is(err, ErrLanes) || errors.Is(err, ErrName) || errors.Is(err, ErrReplaced)
+}

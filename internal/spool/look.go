@@ -32,28 +32,31 @@ func (d *Drainer) look(ctx context.Context) error {
 		lanes = d.lanes.numbers()
 	}
 	if d.horizon.blank() {
-		if err := d.orient(ctx); err != nil {
+		if err := d.orient(ctx); err != nil || d.reopen {
 			return err
 		}
 	}
+	d.findWriters(ctx)
+	if everything {
+		d.sweep(ctx, lanes)
+	}
 	started := time.Now()
-	sweep := everything && d.lanes.sweepDue(started)
-	params := d.params(lanes, sweep)
+	params := d.params(lanes)
 	limit := min(room, page) // so that the next page is read while this one is handled
 	params.PerLane = max(limit/max(len(lanes), 1), 1)
 	params.Mark = d.horizon.wantsMark(started)
 	if everything {
-		params.Due = limit
+		params.Due = d.slowStart.allow(limit)
 	}
 	found, err := d.fetch(ctx, params)
 	if err != nil {
 		return err
 	}
-	if sweep {
-		d.lanes.swept(time.Now(), time.Since(started))
-	}
-	d.takeIn(params, found)
+	taken := d.takeIn(params, found)
 	d.plan(everything, len(found.messages) > 0, started, time.Now())
+	if !taken {
+		d.pollAt = time.Time{}
+	}
 	d.readyOnce.Do(func() { close(d.ready) })
 	return nil
 }
@@ -61,7 +64,7 @@ func (d *Drainer) look(ctx context.Context) error {
 // orient sets a mark before the first read. That read then knows how much of what it passes over is final, so the next one
 // does not pass over it again: it may be all that waits behind a message that is tried again.
 func (d *Drainer) orient(ctx context.Context) error {
-	params := d.params(nil, false)
+	params := d.params(nil)
 	params.Mark = true
 	found, err := d.fetch(ctx, params)
 	if err != nil {
@@ -78,19 +81,22 @@ func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
 		return nil
 	}
 	started := time.Now()
-	params := d.params(d.lanes.numbers(), false)
-	params.Due = room
+	params := d.params(d.lanes.numbers())
+	params.Due = d.slowStart.allow(room)
 	found, err := d.fetch(ctx, params)
 	if err != nil {
 		return err
 	}
-	d.takeIn(params, found)
+	taken := d.takeIn(params, found)
 	d.plan(true, len(found.messages) > 0, started, time.Now())
+	if !taken {
+		d.pollAt = time.Time{}
+	}
 	return nil
 }
 
-// params is what every read of these lanes asks for, each from its hint on, or in a sweep from its beginning.
-func (d *Drainer) params(lanes []int, sweep bool) dialect.FetchParams {
+// params is what every read of these lanes asks for, each from its hint on.
+func (d *Drainer) params(lanes []int) dialect.FetchParams {
 	params := dialect.FetchParams{
 		Spool: d.id, Inline: d.portion().inline, Excluded: d.handler.Excluded(),
 		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
@@ -98,9 +104,7 @@ func (d *Drainer) params(lanes []int, sweep bool) dialect.FetchParams {
 	d.readAgain(params.Excluded)
 	from := make(map[int]int64, len(lanes))
 	for _, number := range lanes {
-		if !sweep {
-			from[number] = d.lanes.held[number].hint
-		}
+		from[number] = d.lanes.held[number].hint
 		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: number, After: from[number]})
 	}
 	params.Known = d.scheduler.known(from)
@@ -117,21 +121,31 @@ func (d *Drainer) readAgain(excluded []string) {
 }
 
 // takeIn gives what was found to the workers, unless operators have said something that this process has not obeyed yet:
-// a message that they took away may have held back others, which were not read.
-func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
+// a message that they took away may have held back others, which were not read. It reports false for a read that is thrown
+// away because a late transaction has ended, or because the database went back.
+func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
+	if reason, lost := d.wentBack(found, time.Now()); reason != "" {
+		d.startOver(reason, lost)
+		return false
+	}
 	d.heard(found.version)
 	if found.version != d.control.version {
-		return
+		return true
 	}
 	d.passedOver = params.Excluded
+	now := time.Now()
+	safe := d.horizon.observe(found.running, found.newest, len(found.messages), now)
+	if params.Mark {
+		d.horizon.set(found.next, found.given, found.running, now)
+	}
+	if d.goBack(params, found) {
+		return false
+	}
+	d.slowStart.found(params.Due, found.waited)
 	d.suit(found.messages)
 	found.leaveEarly(params.PerLane)
 	for _, m := range found.messages {
 		d.prepareToLoad(m, found.now)
-	}
-	safe := d.horizon.observe(found.lowest, found.newest, len(found.messages))
-	if params.Mark {
-		d.horizon.set(found.next, found.given, time.Now())
 	}
 	if params.PerLane > 0 {
 		d.remember(params, found, safe)
@@ -144,6 +158,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) {
 	if d.unfair() {
 		d.renewAt = time.Time{}
 	}
+	return true
 }
 
 // remember notes how far each lane was read.

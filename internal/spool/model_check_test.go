@@ -229,9 +229,9 @@ func (p *modelProcess) round(sweep bool) {
 	}
 	p.exec("UPDATE postbox_messages SET available_at = 0 WHERE state > 0")
 	p.d.renewAt, p.d.pollAt, p.d.horizon.markAt, p.d.control.checkedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	p.d.lanes.nextSweep = time.Now().Add(time.Hour)
+	p.d.sweeping.next = time.Now().Add(time.Hour)
 	if sweep { // what became free without this process's doing
-		p.d.lanes.nextSweep = time.Time{}
+		p.d.sweeping.next = time.Time{}
 	}
 	p.stepNow()
 	for running := -1; running != len(p.runs); {

@@ -48,8 +48,12 @@ func (w *world) settle(turns []turn) {
 	lanes := w.readLanes()
 	for _, t := range turns {
 		m := w.byID(t.message.Ref.ID)
-		if m == nil || lanes[t.message.Ref.Lane].token != t.message.Ref.Token {
-			continue // in other hands, and nothing may change
+		if m == nil {
+			continue // another process has settled it, or an operator
+		}
+		if lanes[t.message.Ref.Lane].token != t.message.Ref.Token {
+			m.starts = max(m.starts-t.message.started, 0) // it came back, and nothing else may change
+			continue
 		}
 		w.settleTurn(m, t)
 	}
@@ -63,6 +67,9 @@ func (w *world) settleTurn(m *modelMessage, t turn) {
 		require.Fail(w, "a message that its handler removed is there", m.name)
 	case Postpone:
 		m.starts -= t.message.started
+	case Wait:
+		m.starts -= t.message.started
+		m.state, m.due = dialect.StateRetrying, false
 	case Retry, Dead:
 		m.starts -= t.message.started
 		over := t.outcome.Verdict == Dead || t.outcome.final

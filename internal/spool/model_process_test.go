@@ -26,6 +26,7 @@ type modelProcess struct {
 	excluded []string
 	entered  chan *modelRun
 	stepping bool
+	steps    int64
 	within   bool // an action within another one's step
 }
 
@@ -62,7 +63,8 @@ func (w *world) spawn() {
 	p.d = NewDrainer(w.db.DB, New(w.statements, w.spool.name, w.spool.lanes), p, config, p.logger)
 	p.d.removal.start = func(work func()) { work() } // what is random, rapid decides
 	p.d.prepared = w.prepared
-	p.d.started = 1 << 20 // it never starts a worker
+	p.d.slowStart.now = func() time.Time { return time.Unix(p.steps, 0) } // a second a step
+	p.d.started = 1 << 20                                                 // it never starts a worker
 	p.d.pause = config.PollMin
 	p.d.scheduler.limit(config.Workers)
 	require.NoError(w, p.d.tryOpen(w.ctx))
@@ -111,11 +113,13 @@ func (p *modelProcess) step() {
 	p.due(&p.d.renewAt, "renew")
 	p.due(&p.d.pollAt, "poll", "poll")
 	p.due(&p.d.horizon.markAt, "mark", "mark", "mark")
+	p.due(&p.d.horizon.setAt, "patience", "patience")
+	p.due(&p.d.horizon.askAt, "ask", "ask", "ask")
 	p.due(&p.d.control.checkedAt, "obey") // the time of the last look
 	if rapid.IntRange(0, 9).Draw(p.T, "sweep") == 0 {
-		p.d.lanes.nextSweep = time.Time{}
+		p.d.sweeping.next = time.Time{}
 	} else {
-		p.d.lanes.nextSweep = time.Now().Add(time.Hour)
+		p.d.sweeping.next = time.Now().Add(time.Hour)
 	}
 	p.stepNow()
 }
@@ -135,6 +139,7 @@ func (p *modelProcess) stepNow() {
 	p.ended = nil
 	p.settle(ended)
 	p.log("steps")
+	p.steps++
 	p.stepping = true
 	p.d.step(p.ctx)
 	p.stepping = false
@@ -211,7 +216,7 @@ func (p *modelProcess) finish() {
 	run := p.runs[rapid.IntRange(0, len(p.runs)-1).Draw(p.T, "run")]
 	if run.outcomes == nil {
 		p.decide(run, func(*Message) Verdict {
-			return rapid.SampledFrom([]Verdict{Done, Done, Done, Retry, Retry, Dead, Postpone}).Draw(p.T, "verdict")
+			return rapid.SampledFrom([]Verdict{Done, Done, Done, Retry, Retry, Dead, Wait, Postpone}).Draw(p.T, "verdict")
 		})
 		if p.effective && rapid.Bool().Draw(p.T, "later") {
 			return
@@ -242,7 +247,7 @@ func (p *modelProcess) decide(run *modelRun, verdict func(*Message) Verdict) {
 		if !message.HasKey || !waiting[message.KeyHash] {
 			outcome.Verdict = verdict(message)
 		}
-		if outcome.Verdict == Retry || outcome.Verdict == Dead {
+		if outcome.Verdict == Retry || outcome.Verdict == Dead || outcome.Verdict == Wait {
 			outcome.Err = errModel
 		}
 		if outcome.Verdict == Done && p.effective {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -163,31 +164,63 @@ func (w *world) committed(messages []*modelMessage) {
 	w.learnIDs()
 }
 
-// lateAppend is messages that are written and not yet committed.
+// lateAppend is a transaction that is open while others go on. It may have written messages, or be unrelated so far.
 type lateAppend struct {
 	tx       *sql.Tx
 	messages []*modelMessage
 }
 
-func (w *world) appendLate() {
-	if len(w.late) == 2 {
-		return
-	}
-	drafts, messages := w.drafts()
+// openLate begins such a transaction, with an id and nothing written.
+func (w *world) openLate() *lateAppend {
 	tx, err := w.db.DB.BeginTx(w.ctx, nil)
 	require.NoError(w, err)
-	late := &lateAppend{tx: tx, messages: messages}
+	_, err = tx.ExecContext(w.ctx, "SELECT pg_current_xact_id()")
+	require.NoError(w, err)
+	late := &lateAppend{tx: tx}
 	w.late = append(w.late, late)
+	return late
+}
+
+// appendLate writes messages in a new transaction or in one that is open, or opens one and writes none. Part of what it writes
+// it may take back to a savepoint.
+func (w *world) appendLate() {
+	var late *lateAppend
+	switch at := rapid.IntRange(0, 3).Draw(w.T, "late"); {
+	case at < len(w.late):
+		late = w.late[at]
+	case len(w.late) == 3:
+		return
+	default:
+		late = w.openLate()
+		if rapid.IntRange(0, 2).Draw(w.T, "unrelated") == 2 {
+			return
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(w.T, "savepoint") == 3 {
+		drafts, _ := w.drafts()
+		require.NoError(w, w.onLate(late, "SAVEPOINT s"))
+		require.NoError(w, w.spool.Append(w.ctx, late.tx, Run, drafts))
+		require.NoError(w, w.onLate(late, "ROLLBACK TO SAVEPOINT s"))
+		require.NoError(w, w.onLate(late, "SAVEPOINT s"))
+	}
+	drafts, messages := w.drafts()
+	late.messages = append(late.messages, messages...)
 	w.messages = append(w.messages, messages...) // their names are taken
-	require.NoError(w, w.spool.Append(w.ctx, tx, Run, drafts))
+	require.NoError(w, w.spool.Append(w.ctx, late.tx, Run, drafts))
+}
+
+func (w *world) onLate(late *lateAppend, statement string) error {
+	_, err := late.tx.ExecContext(w.ctx, statement)
+	return err
 }
 
 func (w *world) commitLate() {
 	if len(w.late) == 0 {
 		return
 	}
-	late := w.late[0]
-	w.late = w.late[1:]
+	at := rapid.IntRange(0, len(w.late)-1).Draw(w.T, "late")
+	late := w.late[at]
+	w.late = slices.Delete(w.late, at, at+1)
 	require.NoError(w, late.tx.Commit())
 	now := w.tick()
 	for _, m := range late.messages {
@@ -270,10 +303,10 @@ func (w *world) unpark() {
 	}
 }
 
-// takeAway makes a dead letter of a message that waits for another attempt, as an operator does.
+// takeAway makes a dead letter of a message that nobody handles, as an operator does.
 func (w *world) takeAway() {
 	for _, m := range w.messages {
-		if m.place == pending && m.state == dialect.StateRetrying && !w.running(m) {
+		if m.place == pending && !w.running(m) && (m.state == dialect.StateRetrying || rapid.IntRange(0, 2).Draw(w.T, "take away") == 0) {
 			w.say(w.in("INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash, "+
 				"payload, metadata, created_at, died_at, attempts) SELECT 0, ?, 'taken away', spool, '', topic, message_id, ordering_key, key_hash, "+
 				"payload, metadata, created_at, created_at, attempts FROM postbox_messages WHERE id = ?", MessageSubject(m.id), m.id),

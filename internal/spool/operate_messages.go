@@ -10,7 +10,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// ErrReady is returned where a message does not wait for its time, so that nobody can say whether it is being handled.
+// ErrReady is returned where a message does not wait for its time, so that another time means nothing.
 var ErrReady = errors.New("message is ready")
 
 // RunNow makes a waiting message due. One that is ready is left as it is.
@@ -35,11 +35,12 @@ func (o *Operator) Reschedule(ctx context.Context, name string, id int64, at tim
 	})
 }
 
-// Bury makes a waiting message a dead letter. Whoever removes the message has it: its drainer, which then has handled it,
-// or this transaction, and then what a handler does in a transaction of its own is rolled back.
+// Bury makes a message a dead letter, whether it is ready or waits. The transaction that removes the message has it: that of
+// its drainer, which then has handled it, or this one, and then what a handler does in a transaction of its own is rolled
+// back. A drainer that has the message in memory notices by the spool's new version, and forgets it.
 func (o *Operator) Bury(ctx context.Context, name string, id int64, reason string) error {
 	return o.change(ctx, name, fmt.Sprintf("bury message %d of", id), func(tx *sql.Tx, s *Spool) (bool, error) {
-		found, err := o.lockWaiting(ctx, tx, s, id)
+		found, err := o.lock(ctx, tx, s, id)
 		if err != nil {
 			return false, err
 		}
@@ -54,7 +55,8 @@ func (o *Operator) Bury(ctx context.Context, name string, id int64, reason strin
 		if err == nil && !removed {
 			err = ErrNotFound
 		}
-		return found.due || ref.State == dialect.StateRetrying, err // what stood behind it must be read
+		// A drainer may have it in memory, or must read the messages behind it.
+		return found.due || ref.State != dialect.StateScheduled, err
 	})
 }
 

@@ -30,7 +30,7 @@ func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 	took := now.Sub(started)
 	rest := min(time.Duration(d.restShare())*min(took, d.took), d.config.PollMax)
 	d.took = took
-	d.rested, d.pollAt = now.Add(rest), now.Add(max(rest, d.pause))
+	d.rested, d.pollAt = now.Add(rest), d.slowStart.next(now.Add(max(rest, d.pause)))
 }
 
 func (d *Drainer) restShare() int {

@@ -82,7 +82,7 @@ func TestFetch_is_too_cheap_to_be_compiled_on_postgres(t *testing.T) {
 	id, err := own.Open(t.Context(), database.DB)
 	require.NoError(t, err)
 
-	params := dialect.FetchParams{Spool: id, PerLane: page / lanes, Due: page, Known: map[int][]int64{0: {1}}}
+	params := dialect.FetchParams{Spool: id, PerLane: page / lanes, Due: page, Known: map[int][]dialect.Known{0: {{ID: 1}}}}
 	for lane := range lanes {
 		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: lane})
 	}

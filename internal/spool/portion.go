@@ -11,10 +11,19 @@ type portion struct {
 
 // portion returns what to ask for, so that a page has the same bytes at most whatever its messages are like.
 func (d *Drainer) portion() portion {
+	inline := d.inline()
 	if d.large {
-		return portion{messages: d.config.PageSize / largeShare, inline: d.config.InlineBytes * largeShare}
+		return portion{messages: d.config.PageSize / largeShare, inline: inline * largeShare}
 	}
-	return portion{messages: d.config.PageSize, inline: d.config.InlineBytes}
+	return portion{messages: d.config.PageSize, inline: inline}
+}
+
+// inline is the largest payload that comes with a page of the usual length. A page has at most half of what may be in flight.
+func (d *Drainer) inline() int {
+	if d.config.MaxBytes == 0 {
+		return d.config.InlineBytes
+	}
+	return min(d.config.InlineBytes, d.config.MaxBytes/(2*max(d.config.PageSize, 1)))
 }
 
 // suit makes the next pages small ones of large payloads, where that spares most of the messages that were found a
@@ -24,9 +33,9 @@ func (d *Drainer) suit(found []*Message) {
 	if len(found) == 0 {
 		return
 	}
-	large := 0
+	large, inline := 0, d.inline()
 	for _, m := range found {
-		if m.size > d.config.InlineBytes && m.size <= d.config.InlineBytes*largeShare {
+		if m.size > inline && m.size <= inline*largeShare {
 			large++
 		}
 	}

@@ -80,6 +80,9 @@ func (d *Drainer) removeBeside(ctx context.Context) {
 	d.removal.start(func() {
 		defer abort()
 		missing, err := d.remove(ctx, refs, keep)
+		if missing {
+			err = d.takeBackStarts(ctx, entries)
+		}
 		d.removal.ended <- removed{entries: entries, missing: missing, err: err}
 		d.scheduler.await(false)
 	})
@@ -125,7 +128,14 @@ func (d *Drainer) endRemoval(r removed) error {
 
 // waitsAgain says whether a message keeps its key closed for others.
 func (d *Drainer) waitsAgain(e *entry) bool {
-	return (e.outcome.Verdict == Retry || e.outcome.Verdict == Dead) && d.next(e) != bury
+	switch e.outcome.Verdict {
+	case Wait:
+		return true
+	case Retry, Dead:
+		return d.next(e) != bury
+	default:
+		return false
+	}
 }
 
 // forget drops messages that are settled.

@@ -24,6 +24,7 @@ func TestForget_reads_again_what_a_retried_message_has_given_free(t *testing.T) 
 		"settled by its handler":       {outcome: Outcome{Verdict: Settled}, from: 6},
 		"without an outcome":           {outcome: Outcome{Verdict: Postpone}, from: 6},
 		"failed again":                 {outcome: Outcome{Verdict: Retry}, from: read},
+		"waits without an attempt":     {outcome: Outcome{Verdict: Wait}, attempts: 2, from: read},
 		"failed for the last time":     {outcome: Outcome{Verdict: Retry}, attempts: 2, from: 6},
 		"failed once more, and blocks": {outcome: Outcome{Verdict: Retry}, attempts: 2, head: HeadBlock, from: read},
 		"dead":                         {outcome: Outcome{Verdict: Dead}, from: 6},

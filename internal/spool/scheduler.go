@@ -17,11 +17,13 @@ type scheduler struct {
 
 	mu       sync.Mutex
 	work     *sync.Cond
-	messages map[int64]*entry // all of them, by id
+	messages map[int64]*entry // all of them, by id, but for
+	outlived map[*entry]bool  // those that were handed out before the database went back: see restored.go
 	keys     map[int64]*queue // by hash of the key
 	topics   map[string]*topicQueue
 	turns    []*topicQueue // topics with something to do, the next one first
 	finished []*entry
+	room     room
 	running  int // messages
 	batches  int // that run
 	most     int // batches that may run at a time
@@ -33,6 +35,9 @@ type scheduler struct {
 	alarm          *time.Timer // rings when a message that gathers others is due
 	deadline       time.Time   // nothing is handed out after it: the leases may be over
 	stopped        bool
+	// ahead reads how far the wall clock is ahead, see standstill.go; aheadBefore is what it was when the leases were renewed.
+	ahead       func() time.Duration
+	aheadBefore time.Duration
 
 	// changed gets a token when there is something to settle, unless another settlement ends soon and takes it along.
 	changed chan struct{}
@@ -50,6 +55,8 @@ type entry struct {
 	dropped bool
 	// opens: its key is closed until it is settled.
 	opens bool
+	// bytes is what loading it takes of the scheduler's room while it is handled.
+	bytes int
 }
 
 // queue is the messages of one key, oldest first, or one message without a key. It is idle, offered to the
@@ -76,8 +83,8 @@ type topicQueue struct {
 func newScheduler(batchSize int, gather *Gather) *scheduler {
 	s := &scheduler{
 		batchSize: batchSize, gather: gather,
-		messages: map[int64]*entry{}, keys: map[int64]*queue{}, topics: map[string]*topicQueue{},
-		perLane: map[int]int{}, changed: make(chan struct{}, 1),
+		messages: map[int64]*entry{}, outlived: map[*entry]bool{}, keys: map[int64]*queue{}, topics: map[string]*topicQueue{},
+		perLane: map[int]int{}, changed: make(chan struct{}, 1), ahead: wallAhead,
 	}
 	s.work = sync.NewCond(&s.mu)
 	return s
@@ -157,7 +164,7 @@ func (s *scheduler) wake() {
 	switch {
 	case s.gather != nil:
 		s.work.Broadcast()
-	case len(s.turns) > 0 && s.batches < s.most && !s.paused:
+	case s.something() && s.batches < s.most && !s.paused:
 		s.work.Signal()
 	}
 }
@@ -167,7 +174,12 @@ func (s *scheduler) take() []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.stopped {
-		if s.paused || s.batches >= s.most || len(s.turns) == 0 || !time.Now().Before(s.deadline) {
+		if s.paused || s.batches >= s.most || !s.something() {
+			s.work.Wait()
+			continue
+		}
+		if s.leaseOver() {
+			s.signal() // the drainer renews
 			s.work.Wait()
 			continue
 		}
@@ -178,12 +190,26 @@ func (s *scheduler) take() []*entry {
 			s.work.Wait()
 			continue
 		}
-		if batch := s.batch(); len(batch) > 0 {
+		if batch := s.pick(); len(batch) > 0 {
 			s.wake()
 			return batch
 		}
 	}
 	return nil
+}
+
+// something says whether there may be something to hand out.
+func (s *scheduler) something() bool { return len(s.turns) > 0 || s.largeFits() }
+
+// pick takes a batch: large messages that waited for room, and the topics' turns, one after the other.
+func (s *scheduler) pick() (batch []*entry) {
+	if s.room.turn = !s.room.turn; s.room.turn || len(s.turns) == 0 {
+		batch = s.largeBatch()
+	}
+	if len(batch) == 0 && len(s.turns) > 0 {
+		batch = s.batch()
+	}
+	return batch
 }
 
 // MaxBatchBytes bounds the payloads that a batch has in memory, if it is more than one message.
@@ -198,6 +224,11 @@ func (s *scheduler) batch() []*entry {
 		q := t.ready[0]
 		if len(batch) > 0 && len(q.entries) > 0 && size+q.entries[0].message.size > MaxBatchBytes {
 			break
+		}
+		if len(q.entries) > 0 && !s.fits(batch, q.entries[0]) {
+			t.ready = t.ready[1:]
+			s.room.waiting = append(s.room.waiting, q)
+			continue
 		}
 		if len(q.entries) > 0 && q.entries[0].message.accused() && q.entries[0].message.Topic == t.name {
 			if batch == nil {
@@ -215,7 +246,7 @@ func (s *scheduler) batch() []*entry {
 			continue
 		}
 		for len(q.entries) > 0 && len(batch) < s.batchSize && q.entries[0].message.Topic == t.name && !q.entries[0].message.accused() {
-			if len(batch) > 0 && size+q.entries[0].message.size > MaxBatchBytes {
+			if len(batch) > 0 && size+q.entries[0].message.size > MaxBatchBytes || !s.fits(batch, q.entries[0]) {
 				break
 			}
 			batch, size = append(batch, q.entries[0]), size+q.entries[0].message.size
@@ -238,9 +269,15 @@ func (s *scheduler) begin(t *topicQueue, batch []*entry) {
 	} else {
 		t.ready, t.turn = nil, false
 	}
+	s.count(t, batch)
+}
+
+// count accounts for a batch of the topic that is handed out.
+func (s *scheduler) count(t *topicQueue, batch []*entry) {
 	if len(batch) > 0 {
 		s.batches++
 	}
+	s.room.take(batch)
 	s.running += len(batch)
 	t.running += len(batch)
 	s.forget(t)
@@ -254,6 +291,7 @@ func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
 	defer s.mu.Unlock()
 	t := s.topic(batch[0].message.Topic)
 	s.batches--
+	s.room.leave(batch)
 	s.running -= len(batch)
 	t.running -= len(batch)
 	for i, e := range batch {
@@ -351,7 +389,10 @@ func (s *scheduler) settled(entries []*entry) {
 }
 
 func (s *scheduler) remove(e *entry) {
-	delete(s.messages, e.message.Ref.ID)
+	if s.messages[e.message.Ref.ID] == e {
+		delete(s.messages, e.message.Ref.ID)
+	}
+	delete(s.outlived, e)
 	if s.perLane[e.message.Ref.Lane]--; s.perLane[e.message.Ref.Lane] == 0 {
 		delete(s.perLane, e.message.Ref.Lane)
 	}
@@ -375,11 +416,7 @@ func (s *scheduler) drop(lanes []int) {
 			s.remove(e)
 			continue
 		}
-		e.dropped = true
-		if q := e.queue; q.keyed && !s.runs(q.key) { // it has ended, and is not settled yet
-			q.blocked, e.opens = true, true
-			s.keys[q.key] = q
-		}
+		s.leaveRunning(e)
 	}
 }
 

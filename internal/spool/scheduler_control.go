@@ -41,6 +41,13 @@ func (s *scheduler) limit(most int) {
 	s.work.Broadcast()
 }
 
+// bound bounds the bytes of the payloads that are loaded one by one and handled at a time; 0 is no bound.
+func (s *scheduler) bound(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.room.most = bytes
+}
+
 // stop hands out nothing more.
 func (s *scheduler) stop() {
 	s.mu.Lock()
@@ -53,22 +60,44 @@ func (s *scheduler) stop() {
 }
 
 // extend moves the time after which nothing is handed out.
-func (s *scheduler) extend(deadline time.Time) {
+func (s *scheduler) extend(deadline time.Time) { s.extendSince(s.ahead(), deadline) }
+
+// extendSince is extend, reckoned from a time at which the wall clock was so far ahead.
+func (s *scheduler) extendSince(ahead time.Duration, deadline time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.deadline = deadline
+	s.aheadBefore, s.deadline = ahead, deadline
 	s.work.Broadcast()
 }
 
-// known returns the ids in memory, by lane, that a read of these lanes, each from that id on, could find again.
-func (s *scheduler) known(from map[int]int64) map[int][]int64 {
+// known returns the messages in memory, by lane, that a read of these lanes, each from that id on, could find again.
+func (s *scheduler) known(from map[int]int64) map[int][]dialect.Known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ids := map[int][]int64{}
-	for id, e := range s.messages {
+	known := map[int][]dialect.Known{}
+	add := func(e *entry) {
 		ref := e.message.Ref
-		if ref.State != dialect.StateReady || id > from[ref.Lane] {
-			ids[ref.Lane] = append(ids[ref.Lane], id)
+		if ref.State != dialect.StateReady || ref.ID > from[ref.Lane] {
+			known[ref.Lane] = append(known[ref.Lane], dialect.Known{ID: ref.ID, CreatedAt: ref.CreatedAt})
+		}
+	}
+	for _, e := range s.messages {
+		add(e)
+	}
+	for e := range s.outlived {
+		add(e)
+	}
+	return known
+}
+
+// between returns the ids in memory in a range.
+func (s *scheduler) between(after, upTo int64) []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []int64
+	for id := range s.messages {
+		if id > after && id <= upTo {
+			ids = append(ids, id)
 		}
 	}
 	return ids
@@ -85,7 +114,7 @@ func (s *scheduler) inLane(lane int) int {
 func (s *scheduler) size() (all, running int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.messages), s.running
+	return len(s.messages) + len(s.outlived), s.running
 }
 
 // inFlight returns the number of running messages of each topic.

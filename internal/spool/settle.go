@@ -20,23 +20,23 @@ const maxSettle = 1000
 // committed is simply written again.
 func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
 	var done []dialect.Ref
-	var rest, postponed []*entry
+	var simple, rest, back []*entry // back have come back without an outcome that is written
 	for _, e := range entries {
 		switch e.outcome.Verdict {
 		case Done:
 			done = append(done, e.message.Ref)
-		case Retry, Dead:
+			simple = append(simple, e)
+		case Retry, Dead, Wait:
 			rest = append(rest, e)
 		case Postpone:
-			if e.message.started > 0 {
-				postponed = append(postponed, e)
-			}
+			back = append(back, e)
 		case Settled: // nothing is left to do
 		}
 	}
 	missing, err := d.remove(ctx, done, d.config.History > 0)
 	if missing {
 		d.lookAgain()
+		back = append(back, simple...)
 	}
 	if err != nil {
 		return err
@@ -54,12 +54,7 @@ func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
 		}
 		committed()
 	}
-	for _, e := range postponed { // they came back, if without an outcome
-		if _, err := d.changeStarts(ctx, e.message, -1); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.takeBackStarts(ctx, back)
 }
 
 // remove removes messages that are done, and says whether some were not there to be removed. It uses nothing that belongs
@@ -99,7 +94,7 @@ func (d *Drainer) keep(ctx context.Context, refs []dialect.Ref) (removed int64, 
 }
 
 func (d *Drainer) execRemove(ctx context.Context, query dialect.Query) (removed int64, err error) {
-	if d.spool.statements.Isolation != sql.LevelDefault {
+	if d.spool.statements.RemoveInTx {
 		err = InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
 			removed, err = affected(tx.ExecContext(ctx, query.Text, query.Args...))
 			return err
@@ -118,10 +113,12 @@ func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*ent
 	for _, e := range entries {
 		var err error
 		switch d.next(e) {
+		case wait:
+			err = d.retry(ctx, tx, e, d.delay(e).Microseconds(), 0)
 		case tryAgain:
-			err = d.retry(ctx, tx, e, d.delay(e).Microseconds())
+			err = d.retry(ctx, tx, e, d.delay(e).Microseconds(), 1)
 		case park:
-			err = d.retry(ctx, tx, e, dialect.ParkDelay)
+			err = d.retry(ctx, tx, e, dialect.ParkDelay, 1)
 		case bury:
 			err = d.bury(ctx, tx, e)
 		}
@@ -137,12 +134,16 @@ type next int
 
 const (
 	tryAgain next = iota
+	wait          // no attempt is counted
 	park
 	bury
 )
 
 // next applies the retry profile, and at its end the policy for the head of a key.
 func (d *Drainer) next(e *entry) next {
+	if e.outcome.Verdict == Wait {
+		return wait
+	}
 	over := e.outcome.Verdict == Dead || e.outcome.final
 	if !over && !d.config.Retry.Exhausted(e.message.Attempts+e.message.Starts+1) {
 		return tryAgain
@@ -164,34 +165,50 @@ func (d *Drainer) delay(e *entry) time.Duration {
 	return d.config.Retry.Delay(e.message.Attempts + 1)
 }
 
-// retry lets a message wait so many microseconds.
-func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry, delay int64) error {
+// retry lets a message wait so many microseconds, and adds so many attempts. Where none is added, the reason is noted when the
+// message begins to wait, so that an operator sees it, and not again: an outage may last for thousands of probes.
+func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry, delay int64, attempts int) error {
 	m, text := e.message, d.spool.statements.Retry
 	if m.Ref.State == dialect.StateReady {
 		text = d.spool.statements.RetryReady
 	}
 	changed, err := affected(tx.ExecContext(ctx, text,
-		delay, m.started, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Attempts, m.Ref.Token))
+		delay, attempts, m.started, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Attempts, m.Starts+m.started, m.Ref.Token))
 	if err != nil {
 		return err
 	}
 	if changed == 0 {
 		d.lookAgain()
-		return nil
+		return d.takeBackStart(ctx, tx, m)
+	}
+	if attempts == 0 {
+		return d.noteWait(ctx, tx, e)
 	}
 	return d.recordFailure(ctx, tx, e)
+}
+
+// waitNote begins the failure entry, with attempt 0, of a message that waits without an attempt.
+const waitNote = "waits, and no attempt is counted"
+
+func (d *Drainer) noteWait(ctx context.Context, tx *sql.Tx, e *entry) error {
+	if e.message.Ref.State == dialect.StateRetrying || e.outcome.Err == nil {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, d.spool.statements.InsertFailure,
+		MessageSubject(e.message.Ref.ID), 0, ErrorText(fmt.Errorf("%s: %w", waitNote, e.outcome.Err)), d.config.Process)
+	return err
 }
 
 func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 	m := e.message
 	buried, err := affected(tx.ExecContext(ctx, d.spool.statements.BuryMessage,
-		MessageSubject(m.Ref.ID), ErrorText(e.outcome.Err), d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.Token))
+		MessageSubject(m.Ref.ID), ErrorText(e.outcome.Err), d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Ref.Token))
 	if err != nil {
 		return err
 	}
 	if buried == 0 {
 		d.lookAgain()
-		return nil
+		return d.takeBackStart(ctx, tx, m)
 	}
 	if err := d.recordFailure(ctx, tx, e); err != nil {
 		return err

@@ -37,7 +37,7 @@ func (d *Drainer) countStart(ctx context.Context, m *Message) (bool, error) {
 	s := &start{message: m}
 	d.countInTurn(ctx, s)
 	if s.alone {
-		s.counted, s.err = d.changeStarts(ctx, m, 1)
+		s.counted, s.err = d.countAlone(ctx, m)
 	}
 	if s.counted || s.err != nil { // after an error it may be counted all the same
 		m.started = 1
@@ -118,16 +118,41 @@ func selectIDs(ctx context.Context, tx *sql.Tx, query dialect.Query) (map[int64]
 	return ids, rows.Err()
 }
 
-// changeStarts adds to the count of one message, once.
-func (d *Drainer) changeStarts(ctx context.Context, m *Message, by int) (bool, error) {
-	now := m.Starts
-	if by < 0 {
-		now -= by
-	}
+// countAlone counts the start of one message, once.
+func (d *Drainer) countAlone(ctx context.Context, m *Message) (bool, error) {
 	changed, err := affected(d.db.ExecContext(ctx, d.spool.statements.CountStart,
-		by, m.spool.openedID(), m.Ref.State, m.Ref.Lane, m.Ref.ID, now, m.Ref.Token))
+		1, m.spool.openedID(), m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Starts, m.Ref.Token))
 	if err != nil {
 		return false, fmt.Errorf("count the start of message %d: %w", m.Ref.ID, err)
 	}
 	return changed > 0, nil
+}
+
+// takeBackStart takes back the start of a message that came back and whose outcome is not written, or could not be, since the
+// lane was lost: it has not ended its process, and must not be blamed for what befalls the next one.
+func (d *Drainer) takeBackStart(ctx context.Context, exec execer, m *Message) error {
+	if m.started == 0 {
+		return nil
+	}
+	_, err := exec.ExecContext(ctx, d.spool.statements.TakeBackStart, d.id, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt)
+	if err != nil {
+		return fmt.Errorf("take back the start of message %d: %w", m.Ref.ID, err)
+	}
+	return nil
+}
+
+// takeBackStarts does so for those that are given, each once.
+func (d *Drainer) takeBackStarts(ctx context.Context, entries []*entry) error {
+	for _, e := range entries {
+		if err := d.takeBackStart(ctx, d.db, e.message); err != nil {
+			return err
+		}
+		e.message.started = 0
+	}
+	return nil
+}
+
+// execer is a database or a transaction.
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }

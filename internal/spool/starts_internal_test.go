@@ -40,7 +40,7 @@ func newCounter(t *testing.T, database *testdb.Database) *counter {
 	c := &counter{T: t, database: database, d: d}
 	require.NoError(t, c.d.tryOpen(t.Context()))
 	require.NoError(t, c.d.upkeep(t.Context()))
-	params := c.d.params([]int{0}, true)
+	params := c.d.params([]int{0})
 	params.PerLane = counted
 	found, err := c.d.fetch(t.Context(), params)
 	require.NoError(t, err)

@@ -48,7 +48,7 @@ func TestScheduler_accused_message_runs_alone_among_its_like(t *testing.T) {
 // innocent has not been started once more without an outcome.
 func TestScheduler_next_accused_message_waits_until_the_one_before_is_settled(t *testing.T) {
 	t.Parallel()
-	for _, verdict := range []Verdict{Done, Retry, Dead, Postpone, Settled} {
+	for _, verdict := range []Verdict{Done, Retry, Dead, Wait, Postpone, Settled} {
 		s := ready(1)
 		s.load([]*Message{started(1, "a", 0, 1), started(2, "a", 7, 1), stored(3, "a", 7), stored(4, "a", 0)})
 		innocent := s.next()

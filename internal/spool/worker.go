@@ -16,7 +16,7 @@ func (d *Drainer) work(ctx context.Context) {
 		if batch == nil {
 			return
 		}
-		outcomes := d.stay(d.handle(ctx, batch))
+		outcomes := d.stay(d.begin(ctx, batch))
 		d.unload(batch)
 		d.scheduler.finish(batch, outcomes)
 	}
@@ -25,7 +25,7 @@ func (d *Drainer) work(ctx context.Context) {
 // unload lets go of large payloads: a settlement that takes long has up to two pages of messages wait for it.
 func (d *Drainer) unload(batch []*entry) {
 	for _, e := range batch {
-		if m := e.message; m.size > d.configured.InlineBytes {
+		if m := e.message; e.bytes > 0 || m.size > d.configured.InlineBytes {
 			m.Payload, m.Metadata, m.loaded = nil, nil, false
 		}
 	}
@@ -42,6 +42,23 @@ func (d *Drainer) stay(outcomes []Outcome) []Outcome {
 		}
 	}
 	return outcomes
+}
+
+// begin handles a batch once it may be.
+func (d *Drainer) begin(ctx context.Context, batch []*entry) []Outcome {
+	if d.configured.Begin == nil {
+		return d.handle(ctx, batch)
+	}
+	end, err := d.configured.Begin(ctx)
+	if err != nil {
+		outcomes := make([]Outcome, len(batch))
+		for i := range outcomes {
+			outcomes[i] = Outcome{Verdict: Postpone, Err: err}
+		}
+		return outcomes
+	}
+	defer end()
+	return d.handle(ctx, batch)
 }
 
 // handle gives the handler what is fit for it. A message that cannot be decoded is dead at once, with its stored

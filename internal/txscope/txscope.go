@@ -1,22 +1,25 @@
-// Package txscope is what a context carries of a transaction: the transaction, what waits for its commit, and how long it lasts.
-// Users reach it by functions of the root package.
+// Package txscope is what a context carries of a transaction: the transaction, what waits for its commit, how long it lasts,
+// and whether a handler has failed in it. Users reach it by functions of the root package.
 package txscope
 
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 )
 
 type key struct{}
 
-// Scope is that of one transaction. Like the transaction, it is used by one goroutine at a time.
+// Scope is that of one transaction, or of one savepoint of it. Like the transaction, it is used by one goroutine at a time.
 type Scope struct {
 	Tx *sql.Tx
 
+	outer  *Scope // whose hooks this scope shares, where it is that of a savepoint
 	hooked bool
 	hooks  []func()
 	first  [1]func()       // most transactions have one hook, which needs no allocation
 	until  <-chan struct{} // of the context that the transaction began with, where there are hooks
+	failed atomic.Pointer[error]
 }
 
 // New returns the scope of a transaction that somebody else ends.
@@ -29,6 +32,16 @@ func Hooked(ctx context.Context, tx *sql.Tx) *Scope {
 	return s
 }
 
+// Within returns the scope of a savepoint of tx, which ctx carries. It shares the hooks of the transaction; a failure within it
+// is its own, since going back to the savepoint undoes it.
+func Within(ctx context.Context, tx *sql.Tx) *Scope {
+	s := New(tx)
+	if outer := From(ctx); outer != nil && outer.Tx == tx {
+		s.outer, s.hooked, s.until = outer, outer.hooked, outer.until
+	}
+	return s
+}
+
 // Context returns a context that carries the scope.
 func (s *Scope) Context(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, s) }
 
@@ -38,10 +51,32 @@ func From(ctx context.Context) *Scope {
 	return scope
 }
 
+// Fail notes that a handler has returned an error in the scope, which must not be committed from then on, whatever the
+// functions around the handler make of the error. The first error stays. A nil error, and a nil scope, change nothing.
+func (s *Scope) Fail(err error) {
+	if s != nil && err != nil {
+		s.failed.CompareAndSwap(nil, &err)
+	}
+}
+
+// Failure returns the error that Fail has noted, or nil.
+func (s *Scope) Failure() error {
+	if s == nil {
+		return nil
+	}
+	if err := s.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // AfterCommit keeps hook for Committed, and says whether somebody will call that.
 func (s *Scope) AfterCommit(hook func()) bool {
 	if s == nil || !s.hooked {
 		return false
+	}
+	if s.outer != nil {
+		return s.outer.AfterCommit(hook)
 	}
 	s.hooks = append(s.hooks, hook)
 	return true

@@ -3,6 +3,7 @@ package txscope_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,4 +44,36 @@ func TestScope_runs_hooks_where_somebody_commits(t *testing.T) {
 	require.False(t, txscope.New(&sql.Tx{}).AfterCommit(func() { t.Error("nobody tells of this commit") }))
 	require.Nil(t, txscope.From(t.Context()))
 	require.False(t, txscope.From(t.Context()).AfterCommit(func() { t.Error("there is no transaction") }))
+}
+
+func TestScope_remembers_the_first_failure(t *testing.T) {
+	t.Parallel()
+	first, second := errors.New("first"), errors.New("second")
+	scope := txscope.New(&sql.Tx{})
+	scope.Fail(nil)
+	require.NoError(t, scope.Failure())
+	scope.Fail(first)
+	scope.Fail(second)
+	require.Equal(t, first, scope.Failure())
+
+	var none *txscope.Scope
+	none.Fail(first)
+	require.NoError(t, none.Failure())
+}
+
+func TestScope_of_a_savepoint_shares_hooks_and_keeps_its_failure(t *testing.T) {
+	t.Parallel()
+	tx, ran := &sql.Tx{}, 0
+	outer := txscope.Hooked(t.Context(), tx)
+	ctx := outer.Context(t.Context())
+	inner := txscope.Within(ctx, tx)
+	require.True(t, inner.AfterCommit(func() { ran++ }))
+	require.True(t, txscope.EndsWith(inner.Context(ctx), tx))
+	inner.Fail(errors.New("undone with the savepoint"))
+	require.NoError(t, outer.Failure())
+	outer.Committed()
+	require.Equal(t, 1, ran)
+
+	foreign := txscope.Within(t.Context(), tx)
+	require.False(t, foreign.AfterCommit(func() { t.Error("nobody tells of this commit") }))
 }

@@ -36,7 +36,7 @@ UPDATE postbox_lanes SET expires_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:
 
 -- Acquire
 UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   holder = ?, token = token + 1, expires_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?
+                   token = GREATEST(token, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) + ?, holder = ?, expires_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?
 WHERE spool = ? AND (holder IS NULL OR expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
 ORDER BY lane LIMIT ?
 
@@ -53,28 +53,37 @@ FROM postbox_spools s
 WHERE s.id = ?
 
 -- LoadPayload
-SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ?
+SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?
 
 -- Retry
-UPDATE postbox_messages SET state = 2, available_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, attempts = attempts + 1, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND attempts = ?
+UPDATE postbox_messages SET state = 2, available_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, attempts = attempts + ?, starts = starts - ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts = ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- RetryReady
-UPDATE postbox_messages SET state = 2, available_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, attempts = attempts + 1, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND attempts = ?
+UPDATE postbox_messages SET state = 2, available_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, attempts = attempts + ?, starts = starts - ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts = ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- MoveStrays
 
 
+-- Writers
+
+
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904
 
+-- ChangeSpools
+UPDATE postbox_spools SET version = version + 1
+
 -- CountStart
 UPDATE postbox_messages SET starts = starts + ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND starts = ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts = ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
+
+-- TakeBackStart
+UPDATE postbox_messages SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0
 
 -- BuryMessage
 INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
@@ -82,7 +91,7 @@ INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic
 SELECT 0, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), m.attempts + 1
 FROM postbox_messages m
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)
 
 -- InsertFailure
@@ -163,6 +172,9 @@ WHERE spool = (SELECT id FROM postbox_spools WHERE name = ?) AND expires_at > TI
 
 -- Claim
 INSERT IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES (?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) 
+
+-- FindClaim
+SELECT 1 FROM postbox_claims WHERE claim_key = ?
 
 -- LockClaim
 INSERT INTO postbox_claims (claim_key, claimed_at) VALUES (?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
@@ -357,6 +369,17 @@ CREATE TABLE IF NOT EXISTS postbox_version (
 -- VersionTable
 postbox_version
 
+-- Uptime
+SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port, ' ', @@server_id)
+FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */
+WHERE VARIABLE_NAME = 'Uptime'
+
+-- BeginAgain
+
+
+-- DatabaseFile
+
+
 -- Notify
 
 
@@ -381,7 +404,7 @@ SELECT claim_key FROM postbox_claims WHERE claim_key IN (?, ?)
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-  AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
@@ -392,7 +415,7 @@ UNION ALL
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-  AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.id LIMIT ?)
@@ -403,12 +426,13 @@ UNION ALL
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (due)
 WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND m.lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
-  AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), (SELECT v.version FROM postbox_spools v WHERE v.id = ?), '', NULL, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, NULL, NULL
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1),
+       CONCAT_WS(' ', @@hostname, @@port, @@server_id), NULL, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, NULL, NULL
 
 -- Fetch, one lane, unordered, paused keys
 (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -417,7 +441,7 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-  AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 ORDER BY m.id LIMIT ?)
@@ -428,48 +452,62 @@ UNION ALL
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (due)
 WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND m.lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
-  AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), (SELECT v.version FROM postbox_spools v WHERE v.id = ?), '', NULL, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, NULL, NULL
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1),
+       CONCAT_WS(' ', @@hostname, @@port, @@server_id), NULL, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), 0, NULL, NULL
+
+-- Sweep
+SELECT c.lane, (
+	SELECT m.id FROM postbox_messages m FORCE INDEX (ready)
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND m.id NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j) AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
+	  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	ORDER BY m.id LIMIT 1) AS id
+FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]')) c
 
 -- Remove, one message
-DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]')) s
+DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	created_at BIGINT PATH '$[3]')) s
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = ? AND m.lane = s.lane
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND /*M! @@in_transaction = */ 1
 
 -- Remove, two messages
-DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]')) s
+DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	created_at BIGINT PATH '$[3]')) s
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = ? AND m.lane = s.lane
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND /*M! @@in_transaction = */ 1
 
 -- Keep
 INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), m.attempts + 1
-FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]')) s
+FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	created_at BIGINT PATH '$[3]')) s
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-WHERE m.spool = ? AND m.lane = s.lane
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND /*M! @@in_transaction = */ 1
 
 -- LockStarts
 SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	state INT PATH '$[3]', starts INT PATH '$[4]')) s
+	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', starts INT PATH '$[5]')) s
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
-WHERE m.spool = ? AND m.lane = s.lane AND m.state = s.state AND m.starts = s.starts
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.starts = s.starts
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = s.lane AND l.token = s.token)
 FOR UPDATE SKIP LOCKED
 
 -- CountStarts
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
-	state INT PATH '$[3]', starts INT PATH '$[4]')) s
+	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', starts INT PATH '$[5]')) s
 STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 SET m.starts = m.starts + 1
-WHERE m.spool = ? AND m.lane = s.lane AND m.state = s.state AND m.starts = s.starts
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.starts = s.starts
 
 -- Release
 UPDATE postbox_lanes SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)

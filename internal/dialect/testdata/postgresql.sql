@@ -35,11 +35,11 @@ UPDATE postbox_lanes SET expires_at = (date_part('epoch', clock_timestamp()) * 1
 
 -- Acquire
 UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   holder = $1, token = token + 1, expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $2
+                   token = GREATEST(token, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) + $1::bigint, holder = $2, expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $3
 WHERE (spool, lane) IN (
 	SELECT spool, lane FROM postbox_lanes
-	WHERE spool = $3 AND (holder IS NULL OR expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
-	ORDER BY lane LIMIT $4 FOR UPDATE SKIP LOCKED)
+	WHERE spool = $4 AND (holder IS NULL OR expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
+	ORDER BY lane LIMIT $5 FOR UPDATE SKIP LOCKED)
 
 -- Held
 SELECT lane, token, suspect FROM postbox_lanes WHERE spool = $1 AND holder = $2 ORDER BY lane
@@ -54,23 +54,23 @@ FROM postbox_spools s
 WHERE s.id = $1
 
 -- LoadPayload
-SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4
+SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4 AND created_at = $5
 
 -- Retry
-UPDATE postbox_messages SET state = 2, available_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $1, attempts = attempts + 1, starts = starts - $2
-WHERE spool = $3 AND state = $4 AND lane = $5 AND id = $6 AND attempts = $7
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $8)
+UPDATE postbox_messages SET state = 2, available_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $1, attempts = attempts + $2, starts = starts - $3
+WHERE spool = $4 AND state = $5 AND lane = $6 AND id = $7 AND created_at = $8 AND attempts = $9 AND starts = $10
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $11)
 
 -- RetryReady
-WITH t AS (SELECT $1::bigint AS delay, $2::integer AS started),
+WITH t AS (SELECT $1::bigint AS delay, $2::integer AS attempts, $3::integer AS started),
 m AS (
 	DELETE FROM ONLY postbox_messages m USING postbox_lanes l
-	WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6 AND m.attempts = $7
-	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $8
+	WHERE m.spool = $4 AND m.state = $5 AND m.lane = $6 AND m.id = $7 AND m.created_at = $8 AND m.attempts = $9 AND m.starts = $10
+	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $11
 	RETURNING m.*)
 INSERT INTO postbox_waiting (state, available_at, attempts, starts,
                        id, spool, lane, key_hash, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT 2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + t.delay, m.attempts + 1, m.starts - t.started,
+SELECT 2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + t.delay, m.attempts + t.attempts, m.starts - t.started,
        m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
 FROM m, t
 
@@ -78,13 +78,30 @@ FROM m, t
 WITH m AS (DELETE FROM ONLY postbox_messages WHERE spool = $1 AND state > 0 RETURNING *)
 INSERT INTO postbox_waiting SELECT * FROM m
 
+-- Writers
+WITH l AS MATERIALIZED (SELECT locktype, relation, database, mode, transactionid, virtualtransaction FROM pg_locks),
+w AS MATERIALIZED (
+	SELECT virtualtransaction FROM l
+	WHERE locktype = 'relation' AND relation = 'postbox_messages'::regclass AND mode = 'RowExclusiveLock'
+	  AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+SELECT transactionid::text::bigint FROM l
+WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND virtualtransaction IN (SELECT virtualtransaction FROM w)
+UNION
+SELECT split_part(virtualtransaction, '/', 2)::bigint FROM w WHERE virtualtransaction LIKE '-1/%'
+
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - $1, created_at = created_at - $2 WHERE available_at < 4611686018427387904
 
+-- ChangeSpools
+UPDATE postbox_spools SET version = version + 1
+
 -- CountStart
 UPDATE postbox_messages SET starts = starts + $1
-WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5 AND starts = $6
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $7)
+WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5 AND created_at = $6 AND starts = $7
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $8)
+
+-- TakeBackStart
+UPDATE postbox_messages SET starts = starts - 1 WHERE spool = $1 AND lane = $2 AND id = $3 AND created_at = $4 AND state IN (0, 1, 2) AND starts > 0
 
 -- BuryMessage
 INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
@@ -92,8 +109,8 @@ INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic
 SELECT 0, $1::bytea, $2::text, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
 FROM postbox_messages m
-WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = $7)
+WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6 AND m.created_at = $7
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = $8)
 
 -- InsertFailure
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, $4)
@@ -173,6 +190,9 @@ WHERE spool = (SELECT id FROM postbox_spools WHERE name = $1) AND expires_at > (
 
 -- Claim
 INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ($1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
+
+-- FindClaim
+SELECT 1 FROM postbox_claims WHERE claim_key = $1
 
 -- LockClaim
 INSERT INTO postbox_claims (claim_key, claimed_at) VALUES ($1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
@@ -370,6 +390,16 @@ SELECT 1 FROM (SELECT pg_advisory_unlock(hashtextextended($1, 0))) l
 -- VersionTable
 postbox_version
 
+-- Uptime
+SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)::bigint,
+       (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text
+
+-- BeginAgain
+
+
+-- DatabaseFile
+
+
 -- Notify
 SELECT pg_notify($1, $2)
 
@@ -496,7 +526,7 @@ CROSS JOIN LATERAL (
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
 	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
-	  AND m.id NOT IN (SELECT unnest($7::bigint[]))
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
 	  AND $8::text[] IS NOT NULL
 	  AND CASE
 	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
@@ -512,16 +542,16 @@ UNION ALL (
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
 	WHERE m.spool = $12 AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
-	  AND m.id NOT IN (SELECT unnest($14::bigint[]))
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($14::bigint[]))
 	  AND $15::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 	ORDER BY m.available_at, m.id LIMIT $16)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.last_value IS NOT NULL THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
-FROM (VALUES (1)) AS always LEFT JOIN postbox_messages_id_seq a ON $20::boolean
+       CASE WHEN a.last_value IS NOT NULL AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
+FROM postbox_messages_id_seq a
 
 -- Fetch, one lane, unordered, paused keys
 WITH stuck AS MATERIALIZED (
@@ -534,7 +564,7 @@ CROSS JOIN LATERAL (
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
 	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
-	  AND m.id NOT IN (SELECT unnest($7::bigint[]))
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
 	  AND $8::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
@@ -546,61 +576,79 @@ UNION ALL (
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
 	WHERE m.spool = $12 AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
-	  AND m.id NOT IN (SELECT unnest($14::bigint[]))
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($14::bigint[]))
 	  AND $15::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 	ORDER BY m.available_at, m.id LIMIT $16)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.last_value IS NOT NULL THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $18 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       (SELECT v.version FROM postbox_spools v WHERE v.id = $19), '', NULL, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
-FROM (VALUES (1)) AS always LEFT JOIN postbox_messages_id_seq a ON $20::boolean
+       CASE WHEN a.last_value IS NOT NULL AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
+FROM postbox_messages_id_seq a
+
+-- Sweep
+WITH stuck AS MATERIALIZED (
+	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL LIMIT 16)
+SELECT c.lane, (
+	SELECT m.id
+	FROM ONLY postbox_messages m
+	WHERE m.spool = $2 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND m.id NOT IN (SELECT unnest($3::bigint[]))
+	  AND $4::text[] IS NOT NULL
+	  AND CASE
+	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
+		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
+	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
+	ELSE (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
+	ORDER BY m.id LIMIT 1) AS id
+FROM unnest($5::smallint[], $6::bigint[], $7::bigint[]) AS c(lane, after, up_to)
 
 -- Remove, one message
 DELETE FROM ONLY postbox_messages m
 USING postbox_lanes l
-WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id = $4
-  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $5
+WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id = $4 AND m.created_at = $5
+  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $6
 
 -- Remove, two messages
 DELETE FROM ONLY postbox_messages m
-USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l
-WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at), postbox_lanes l
+WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 
 -- Keep
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l, ONLY postbox_messages m
-WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at), postbox_lanes l, ONLY postbox_messages m
+WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 ON CONFLICT DO NOTHING
 
 -- Remove, one message that waited
 DELETE FROM postbox_messages m
-USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l
-WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at), postbox_lanes l
+WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 
 -- Keep, one message that waited
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[]) AS s(state, lane, token, id), postbox_lanes l, postbox_messages m
-WHERE m.spool = $5 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at), postbox_lanes l, postbox_messages m
+WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 ON CONFLICT DO NOTHING
 
 -- LockStarts
-SELECT m.id FROM postbox_messages m, unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::smallint[]) AS s(state, lane, token, id, starts), postbox_lanes l
-WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.starts = s.starts
+SELECT m.id FROM postbox_messages m, unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[]) AS s(state, lane, token, id, created_at, starts), postbox_lanes l
+WHERE m.spool = $7 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at AND m.starts = s.starts
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 FOR UPDATE OF m SKIP LOCKED
 
 -- CountStarts
 UPDATE postbox_messages m SET starts = m.starts + 1
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::smallint[]) AS s(state, lane, token, id, starts), postbox_lanes l
-WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.starts = s.starts
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[]) AS s(state, lane, token, id, created_at, starts), postbox_lanes l
+WHERE m.spool = $7 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at AND m.starts = s.starts
   AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 
 -- Release

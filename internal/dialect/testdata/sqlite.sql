@@ -36,7 +36,7 @@ UPDATE postbox_lanes SET expires_at = CAST(unixepoch('subsec') * 1000000 AS INTE
 
 -- Acquire
 UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
-                   holder = ?, token = token + 1, expires_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?
+                   token = MAX(token, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + ?, holder = ?, expires_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?
 WHERE (spool, lane) IN (
 	SELECT spool, lane FROM postbox_lanes
 	WHERE spool = ? AND (holder IS NULL OR expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
@@ -55,28 +55,37 @@ FROM postbox_spools s
 WHERE s.id = ?
 
 -- LoadPayload
-SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ?
+SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?
 
 -- Retry
-UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, attempts = attempts + 1, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND attempts = ?
+UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, attempts = attempts + ?, starts = starts - ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts = ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- RetryReady
-UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, attempts = attempts + 1, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND attempts = ?
+UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, attempts = attempts + ?, starts = starts - ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts = ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- MoveStrays
 
 
+-- Writers
+
+
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904
 
+-- ChangeSpools
+UPDATE postbox_spools SET version = version + 1
+
 -- CountStart
 UPDATE postbox_messages SET starts = starts + ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND starts = ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts = ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
+
+-- TakeBackStart
+UPDATE postbox_messages SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0
 
 -- BuryMessage
 INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
@@ -84,7 +93,7 @@ INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic
 SELECT 0, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts + 1
 FROM postbox_messages m
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)
 
 -- InsertFailure
@@ -165,6 +174,9 @@ WHERE spool = (SELECT id FROM postbox_spools WHERE name = ?) AND expires_at > CA
 
 -- Claim
 INSERT OR IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES (?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) 
+
+-- FindClaim
+SELECT 1 FROM postbox_claims WHERE claim_key = ?
 
 -- LockClaim
 INSERT INTO postbox_claims (claim_key, claimed_at) VALUES (?, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
@@ -358,6 +370,15 @@ UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
 -- VersionTable
 postbox_version
 
+-- Uptime
+
+
+-- BeginAgain
+BEGIN
+
+-- DatabaseFile
+SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
+
 -- Notify
 
 
@@ -384,7 +405,7 @@ FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
-	  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 	ORDER BY m.id LIMIT ? + 0)
@@ -395,12 +416,13 @@ SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
-  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
-SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), (SELECT v.version FROM postbox_spools v WHERE v.id = ?), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, NULL, NULL
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+       COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
 -- Fetch, one lane, unordered, paused keys
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -411,7 +433,7 @@ FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
-	  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 	ORDER BY m.id LIMIT ? + 0)
@@ -422,26 +444,37 @@ SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
-  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
-SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), (SELECT v.version FROM postbox_spools v WHERE v.id = ?), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, NULL, NULL
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+       COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
+
+-- Sweep
+SELECT c.value ->> 0, (
+	SELECT m.id FROM postbox_messages m
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1 AND m.id <= c.value ->> 2
+	  AND m.id NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+	  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	ORDER BY m.id LIMIT 1) AS id
+FROM json_each(?) c
 
 -- Remove, one message
 DELETE FROM postbox_messages WHERE id IN (
 	SELECT m.id FROM json_each(?) s
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0)
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)
 
 -- Remove, two messages
 DELETE FROM postbox_messages WHERE id IN (
 	SELECT m.id FROM json_each(?) s
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0)
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)
 
 -- Keep
 INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
@@ -449,20 +482,22 @@ SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metada
 FROM json_each(?) s
 CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-WHERE m.spool = ? AND m.lane = s.value ->> 0
+WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
 
 -- LockStarts
 SELECT m.id FROM json_each(?) s
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.state = s.value ->> 3 AND m.starts = s.value ->> 4
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
+	  AND m.state = s.value ->> 4 AND m.starts = s.value ->> 5
 
 -- CountStarts
 UPDATE postbox_messages SET starts = starts + 1 WHERE id IN (
 	SELECT m.id FROM json_each(?) s
 	CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
 	CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
-	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.state = s.value ->> 3 AND m.starts = s.value ->> 4)
+	WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
+	  AND m.state = s.value ->> 4 AND m.starts = s.value ->> 5)
 
 -- Release
 UPDATE postbox_lanes SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (SELECT value FROM json_each(?))

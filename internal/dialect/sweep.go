@@ -1,0 +1,70 @@
+package dialect
+
+import "github.com/lib/pq"
+
+// SweepParams bounds one step of a sweep, which looks for messages that a drainer's reads do not meet any more.
+type SweepParams struct {
+	Spool    int64
+	Ranges   []Range
+	Known    []int64  // ids that the caller has already
+	Excluded []string // topics that are not wanted now
+	// Unordered and PausedKeys are those of [FetchParams].
+	Unordered, PausedKeys bool
+}
+
+// Range is the part of a lane that a step looks at: its ready messages with an id above After and up to UpTo. So the
+// step costs no more than the ids in between, however many index entries of deleted messages there are.
+type Range struct {
+	Lane        int
+	After, UpTo int64
+}
+
+func (p SweepParams) variant() int {
+	return FetchParams{Unordered: p.Unordered, PausedKeys: p.PausedKeys}.variant()
+}
+
+// Sweep returns the lane of each range, and the id of its first message that may be handled now, or NULL.
+func (s *Statements) Sweep(p SweepParams) Query { return s.lists.sweep(p) }
+
+// postgresSweep is the part of a fetch that reads ready messages, with an upper bound.
+var postgresSweep = stuck + `
+SELECT c.lane, (
+	SELECT m.id
+	FROM ONLY {messages} m
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
+	  AND {wanted}
+	  AND {ready turn}
+	ORDER BY m.id LIMIT 1) AS id
+FROM unnest(?::smallint[], ?::bigint[], ?::bigint[]) AS c(lane, after, up_to)`
+
+func (p postgres) sweep(s SweepParams) Query {
+	n := len(s.Ranges)
+	lanes, afters, upTos := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	for i, r := range s.Ranges {
+		lanes[i], afters[i], upTos[i] = int64(r.Lane), r.After, r.UpTo
+	}
+	excluded := append(pq.StringArray{}, s.Excluded...)
+	text := p.sweepTexts[min(len(excluded), 1)][s.variant()]
+	return Query{Text: text, Args: []any{
+		s.Spool, s.Spool, append(pq.Int64Array{}, s.Known...), excluded, lanes, afters, upTos,
+	}}
+}
+
+// repeatedSweep takes the ranges as a list of lane, after and up to. Its inner query is that of a fetch, with an upper bound.
+const repeatedSweep = `
+SELECT {lane}, (
+	SELECT m.id FROM {messages} m {by ready}
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = {lane} AND m.id > {after} AND m.id <= {up to}
+	  AND m.id NOT IN ({numbers}) AND m.topic NOT IN ({words})
+	  AND {turn}
+	ORDER BY m.id LIMIT 1) AS id
+FROM {ranges} c`
+
+func (r repeated) sweep(s SweepParams) Query {
+	ranges := make([][3]int64, len(s.Ranges))
+	for i, r := range s.Ranges {
+		ranges[i] = [3]int64{int64(r.Lane), r.After, r.UpTo}
+	}
+	return Query{Text: r.sweepTexts[s.variant()], Args: []any{s.Spool, list(s.Known), list(s.Excluded), list(ranges)}}
+}

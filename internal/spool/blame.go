@@ -1,0 +1,160 @@
+package spool
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Where the reason of a failure is unknown, either the message is at fault or the destination is. Both must come right: an
+// outage buries no message, however few wait, and a message that can never be published comes to an end.
+//
+// The rule needs a sign of life: another message that got through. A failure of a message counts as an attempt if, since its
+// failure before, another message to the same topic got through, and none of those that failed together with it back then
+// got through later, which would prove that it was an outage. Failures are together if nothing got through between them. If
+// nothing at all gets through for OutageLimit, each failure counts.
+//
+// A failure that does not count lets the message wait for a pause of its own, from ProbeMin to ProbeMax, so that others have
+// their turn. Different messages whose failures do not count, one after the other without a success, open the circuit.
+// Messages that were counted against already are no evidence of an outage.
+//
+// All of this is known to one process and is lost with it: the next one starts with a failure that does not count.
+
+const (
+	// maxFailures bounds the messages whose failures are remembered. A message beyond it is not counted against until there
+	// is room: those that are remembered come to their end first.
+	maxFailures = 10_000
+	// failureAge is after how long a message is forgotten when there is no room: another process may have it.
+	failureAge = time.Hour
+)
+
+// messageKey names a message.
+type messageKey struct {
+	id, createdAt int64
+}
+
+func keyOf(m *Message) messageKey {
+	return messageKey{id: m.Ref.ID, createdAt: m.CreatedAt.UnixMicro()}
+}
+
+// blame is what is known of the failures of a topic.
+type blame struct {
+	together   *together // the latest failures
+	life       int64     // when that call began which got through and began last
+	quietSince time.Time // the first failure since then
+	remembered int
+}
+
+// together is failures between which nothing got through.
+type together struct {
+	last     int64 // of them
+	evidence int   // different messages of which the failure does not count
+	outage   bool  // one of the messages got through later
+}
+
+// failure is the latest failure of a message.
+type failure struct {
+	topic    string
+	at       int64
+	seen     time.Time
+	together *together
+	waits    int // that followed one another
+}
+
+// Blame says whose fault a failure is taken to be.
+type Blame struct {
+	// Counts: it is the message's fault, and an attempt.
+	Counts bool
+	// After is how long the message waits where it is not.
+	After time.Duration
+	// Opened: the failure has opened the circuit.
+	Opened bool
+}
+
+// Failed takes in a failure for an unknown reason.
+func (c *Circuits) Failed(m *Message, call Call) Blame {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sequence++
+	state, now := c.state(m.Topic), time.Now()
+	b := &state.blame
+	if b.together == nil || b.life > b.together.last {
+		b.together, b.quietSince = &together{}, now
+	}
+	b.together.last = c.sequence
+	before := c.failures[keyOf(m)]
+	counts := now.Sub(b.quietSince) >= c.config.OutageLimit ||
+		before != nil && b.life > before.at && !before.together.outage
+	if !counts && m.Attempts == 0 && (before == nil || before.together != b.together) {
+		b.together.evidence++
+	}
+	result := Blame{Counts: counts, After: c.remember(m, before, b, now, counts)}
+	if state.open || b.together.evidence >= c.config.FailuresInRow {
+		result.Opened = c.trip(state, call, max(c.config.Width, 1))
+	}
+	return result
+}
+
+// remember notes a failure and returns how long the message waits, if it does.
+func (c *Circuits) remember(m *Message, f *failure, b *blame, now time.Time, counts bool) time.Duration {
+	if f == nil {
+		f = &failure{topic: m.Topic}
+		if len(c.failures) >= maxFailures && now.Sub(c.forgot) > time.Minute {
+			c.forgetOld(now)
+			c.forgot = now
+		}
+		if len(c.failures) < maxFailures {
+			c.failures[keyOf(m)] = f
+			b.remembered++
+		}
+	}
+	f.at, f.seen, f.together = c.sequence, now, b.together
+	if counts {
+		f.waits = 0
+		return 0
+	}
+	pause := c.config.ProbeMax
+	if f.waits < 32 {
+		pause = min(c.config.ProbeMin<<f.waits, c.config.ProbeMax)
+	}
+	f.waits++
+	// Messages that failed together must not all come back together: if that were in the next outage, none would
+	// show what the first one was.
+	least := max(c.config.ProbeMin, pause/2)
+	return least + rand.N(pause-least+1) //nolint:gosec // jitter needs no secrecy
+}
+
+// Succeeded says that messages got through: that is a sign of life after each failure before the call began, and the end of
+// an outage that there was by then.
+func (c *Circuits) Succeeded(topic string, call Call, batch []*Message) {
+	c.mu.Lock()
+	closed := false
+	if state := c.topics[topic]; state != nil {
+		state.blame.life = max(state.blame.life, call.start)
+		for _, m := range batch {
+			if f := c.failures[keyOf(m)]; f != nil {
+				f.together.outage = true
+				c.drop(keyOf(m), f)
+			}
+		}
+		closed = call.start > state.since && c.close(topic)
+		c.forget(topic)
+	}
+	c.mu.Unlock()
+	if closed {
+		c.again()
+	}
+}
+
+// forgetOld makes room.
+func (c *Circuits) forgetOld(now time.Time) {
+	for key, f := range c.failures {
+		if now.Sub(f.seen) > failureAge {
+			c.drop(key, f)
+		}
+	}
+}
+
+func (c *Circuits) drop(key messageKey, f *failure) {
+	delete(c.failures, key)
+	c.topics[f.topic].blame.remembered--
+}

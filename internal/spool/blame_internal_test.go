@@ -1,0 +1,310 @@
+package spool
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// exchange is a broker with its forwarder, without a database and in simulated time: the circuits decide about each message as
+// they do in a relay, ready messages go before those that wait, and each call takes a while.
+type exchange struct {
+	t        *testing.T
+	circuits *Circuits
+	config   CircuitConfig
+	retry    postbox.RetryProfile
+	workers  int
+	took     time.Duration
+	broken   func(m *Message) bool
+
+	began   time.Time
+	ready   []*Message
+	waiting []timed // by time
+	calls   []timed // under way, by time of their end
+	tries   map[string]int
+	done    map[string]time.Duration // when it got through
+	dead    map[string]time.Duration
+	feed    func() (next time.Duration, m *Message) // what comes in, and when
+}
+
+type timed struct {
+	at      time.Time
+	message *Message
+	call    Call
+}
+
+func newExchange(t *testing.T, broken func(m *Message) bool) *exchange {
+	t.Helper()
+	config := CircuitConfig{
+		FailuresInRow: 5, ProbeMin: 100 * time.Millisecond, ProbeMax: 30 * time.Second, Width: 64, OutageLimit: 24 * time.Hour,
+	}
+	return &exchange{
+		t: t, config: config, circuits: NewCircuits(config, func() {}), workers: 64, took: 5 * time.Millisecond, broken: broken,
+		retry: postbox.RetryProfile{}.WithDefaults(10), began: time.Now(),
+		tries: map[string]int{}, done: map[string]time.Duration{}, dead: map[string]time.Duration{},
+	}
+}
+
+func (x *exchange) now() time.Duration { return time.Since(x.began) }
+
+// put adds messages of the given kind.
+func (x *exchange) put(kind string, n int) {
+	for range n {
+		x.ready = append(x.ready, x.message(kind))
+	}
+}
+
+func (x *exchange) message(kind string) *Message {
+	id := len(x.tries) + 1
+	name := fmt.Sprintf("%s %d", kind, id)
+	x.tries[name] = 0
+	return &Message{Ref: dialect.Ref{ID: int64(id)}, Topic: "topic", MessageID: name}
+}
+
+func poisonous(m *Message) bool { return len(m.MessageID) > 6 && m.MessageID[:6] == "poison" }
+
+// run goes on until the time has come or nothing is left.
+func (x *exchange) run(until time.Duration) {
+	var next time.Time
+	for x.now() < until {
+		if x.feed != nil && !time.Now().Before(next) {
+			pause, m := x.feed()
+			if m != nil {
+				x.ready = append(x.ready, m)
+			}
+			next = time.Now().Add(pause)
+		}
+		for len(x.waiting) > 0 && !time.Now().Before(x.waiting[0].at) {
+			x.ready = append(x.ready, x.waiting[0].message)
+			x.waiting = x.waiting[1:]
+		}
+		for len(x.ready) > 0 && len(x.calls) < x.workers {
+			call, allowed := x.circuits.Begin("topic")
+			if !allowed {
+				break
+			}
+			x.calls = append(x.calls, timed{at: time.Now().Add(x.took), message: x.ready[0], call: call})
+			x.ready = x.ready[1:]
+		}
+		wake := x.began.Add(until)
+		for _, at := range []*time.Time{x.feedAt(&next), first(x.waiting), first(x.calls), x.probeAt()} {
+			if at != nil && at.Before(wake) {
+				wake = *at
+			}
+		}
+		if len(x.ready)+len(x.waiting)+len(x.calls) == 0 && x.feed == nil {
+			return
+		}
+		time.Sleep(time.Until(wake)) //nolint:forbidigo // simulated: the time of a synctest bubble
+		for len(x.calls) > 0 && !time.Now().Before(x.calls[0].at) {
+			ended := x.calls[0]
+			x.calls = x.calls[1:]
+			x.end(ended.message, ended.call)
+		}
+	}
+}
+
+func (x *exchange) feedAt(next *time.Time) *time.Time {
+	if x.feed == nil {
+		return nil
+	}
+	return next
+}
+
+func first(list []timed) *time.Time {
+	if len(list) == 0 {
+		return nil
+	}
+	return &list[0].at
+}
+
+// probeAt is when a probe is wanted, if something is there for it.
+func (x *exchange) probeAt() *time.Time {
+	state := x.circuits.topics["topic"]
+	if state == nil || !state.open || !time.Now().Before(state.until) || len(x.ready) == 0 {
+		return nil
+	}
+	return &state.until
+}
+
+// end settles a message as a relay and a drainer do.
+func (x *exchange) end(m *Message, call Call) {
+	x.tries[m.MessageID]++
+	if !x.broken(m) {
+		x.circuits.Succeeded("topic", call, []*Message{m})
+		x.done[m.MessageID] = x.now()
+		return
+	}
+	blame := x.circuits.Failed(m, call)
+	wait := blame.After
+	if blame.Counts {
+		if m.Attempts++; x.retry.Exhausted(m.Attempts) {
+			x.dead[m.MessageID] = x.now()
+			return
+		}
+		wait = x.retry.Delay(m.Attempts)
+	} else {
+		require.GreaterOrEqual(x.t, wait, x.config.ProbeMin)
+		require.LessOrEqual(x.t, wait, x.config.ProbeMax)
+	}
+	w := timed{at: time.Now().Add(wait), message: m}
+	at, _ := slices.BinarySearchFunc(x.waiting, w, func(a, b timed) int { return a.at.Compare(b.at) })
+	x.waiting = slices.Insert(x.waiting, at, w)
+}
+
+// latest returns when the last message of a kind ended, and how many there are.
+func latest(ended map[string]time.Duration, kind string) (at time.Duration, n int) {
+	for name, when := range ended {
+		if len(name) > len(kind) && name[:len(kind)] == kind {
+			at, n = max(at, when), n+1
+		}
+	}
+	return at, n
+}
+
+func TestBlame_healthy_messages_behind_many_poisonous_ones_get_through_at_once(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newExchange(t, poisonous)
+		x.workers, x.config.Width = 8, 8
+		x.circuits = NewCircuits(x.config, func() {})
+		x.put("poison", 40)
+		x.put("good", 20)
+		x.run(time.Minute)
+		at, n := latest(x.done, "good")
+		require.Equal(t, 20, n)
+		require.Less(t, at, 5*time.Second)
+		require.Empty(t, x.dead)
+	})
+}
+
+func TestBlame_poison_ends_where_others_get_through_and_delays_them_little(t *testing.T) {
+	t.Parallel()
+	for name, pause := range map[string]time.Duration{"a message a second": time.Second, "one every 20 seconds": 20 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				x := newExchange(t, poisonous)
+				x.put("poison", 50)
+				sent := map[string]time.Duration{}
+				x.feed = func() (time.Duration, *Message) {
+					m := x.message("good")
+					sent[m.MessageID] = x.now()
+					return pause, m
+				}
+				x.run(time.Hour)
+				_, n := latest(x.dead, "poison")
+				require.Equal(t, 50, n)
+				require.Len(t, x.dead, 50)
+				for id, at := range x.done {
+					require.LessOrEqual(t, at-sent[id], x.config.ProbeMax+time.Second, id)
+				}
+			})
+		})
+	}
+}
+
+func TestBlame_poison_alone_ends_after_the_limit_and_not_before(t *testing.T) {
+	t.Parallel()
+	for _, many := range []int{1, 3, 10, 300} {
+		t.Run(fmt.Sprint(many), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				x := newExchange(t, poisonous)
+				x.put("poison", many)
+				x.run(x.config.OutageLimit)
+				require.Empty(t, x.dead)
+				x.run(x.config.OutageLimit + time.Hour)
+				require.Len(t, x.dead, many)
+			})
+		})
+	}
+}
+
+func TestBlame_a_lone_poisonous_message_ends_after_one_failure_more_than_its_attempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newExchange(t, poisonous)
+		x.put("poison", 1)
+		x.feed = func() (time.Duration, *Message) { return 10 * time.Millisecond, x.message("good") }
+		x.run(10 * time.Minute)
+		require.Len(t, x.dead, 1)
+		require.Equal(t, x.retry.Attempts+1, x.tries["poison 1"])
+	})
+}
+
+func TestBlame_G7_outage_with_unknown_errors_makes_no_dead_letter_however_few_wait(t *testing.T) {
+	t.Parallel()
+	for _, many := range []int{1, 3, 300} {
+		t.Run(fmt.Sprint(many), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const lasts = 8 * time.Hour
+				var x *exchange
+				x = newExchange(t, func(*Message) bool { return x.now() < lasts })
+				x.put("good", many)
+				x.run(lasts + time.Hour)
+				require.Empty(t, x.dead)
+				at, n := latest(x.done, "good")
+				require.Equal(t, many, n)
+				require.LessOrEqual(t, at, lasts+2*x.config.ProbeMax)
+			})
+		})
+	}
+}
+
+// A broker that is there for a second and away for a second: messages fail together in each outage, and when one of them gets
+// through the failures of the others are known to be those of an outage.
+func TestBlame_G7_flapping_broker_makes_no_dead_letter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var x *exchange
+		x = newExchange(t, func(m *Message) bool { return poisonous(m) || x.now()/time.Second%2 == 1 })
+		x.put("poison", 3)
+		sent := 0
+		x.feed = func() (time.Duration, *Message) {
+			switch sent++; {
+			case sent <= 20_000:
+				return 5 * time.Millisecond, x.message("good")
+			case x.now() < 20*time.Minute:
+				return 100 * time.Millisecond, x.message("good")
+			default:
+				return time.Hour, nil
+			}
+		}
+		x.run(30 * time.Minute)
+		_, poison := latest(x.dead, "poison")
+		require.Equal(t, 3, poison, "poison ends all the same")
+		require.Len(t, x.dead, 3)
+		require.Len(t, x.done, len(x.tries)-3)
+	})
+}
+
+func TestBlame_memory_is_bounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCircuits(CircuitConfig{FailuresInRow: 5, ProbeMin: time.Hour, ProbeMax: time.Hour, OutageLimit: 24 * time.Hour}, func() {})
+		defer c.Stop()
+		fail := func(id int) Blame {
+			return c.Failed(&Message{Ref: dialect.Ref{ID: int64(id)}, Topic: fmt.Sprint(id % 7)}, c.Again())
+		}
+		for id := range 3 * maxFailures {
+			require.False(t, fail(id).Counts)
+		}
+		require.Len(t, c.failures, maxFailures)
+		time.Sleep(failureAge + time.Second) //nolint:forbidigo // the time of a synctest bubble
+		fail(-1)
+		require.Len(t, c.failures, 1, "those of which nothing is heard are forgotten")
+		for topic := range 7 {
+			c.Succeeded(fmt.Sprint(topic), c.Again(), nil)
+		}
+		require.Len(t, c.topics, 1, "a healthy topic takes no memory")
+	})
+}

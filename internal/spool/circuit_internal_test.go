@@ -1,0 +1,140 @@
+package spool
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+func unknownFailure(c *Circuits, id int64, call Call) Blame {
+	return c.Failed(&Message{Ref: dialect.Ref{ID: id}, Topic: "topic"}, call)
+}
+
+// probes begins as many calls as are allowed.
+func probes(c *Circuits) (calls []Call) {
+	for {
+		call, allowed := c.Begin("topic")
+		if !allowed {
+			return calls
+		}
+		calls = append(calls, call)
+	}
+}
+
+func TestCircuits_pause_doubles_exactly_between_its_bounds_and_one_message_probes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCircuits(CircuitConfig{FailuresInRow: 5, ProbeMin: 100 * time.Millisecond, ProbeMax: 500 * time.Millisecond, Width: 8}, func() {})
+		defer c.Stop()
+		call, allowed := c.Begin("topic")
+		require.True(t, allowed)
+		first, wait := c.Away("topic", call)
+		require.True(t, first, "a known outage opens the circuit at once")
+		require.Zero(t, wait)
+		for _, want := range []time.Duration{100, 200, 400, 500, 500} {
+			began := time.Now()
+			require.Equal(t, []string{"topic"}, c.Excluded())
+			require.Empty(t, probes(c))
+			time.Sleep(want*time.Millisecond - time.Nanosecond)                                   //nolint:durationcheck,forbidigo // the number is of that unit
+			require.Empty(t, probes(c), "not before the pause of %s ends", want*time.Millisecond) //nolint:durationcheck // the number is of that unit
+			time.Sleep(time.Nanosecond)                                                           //nolint:forbidigo // the time of a synctest bubble
+			require.Empty(t, c.Excluded())
+			calls := probes(c)
+			require.Len(t, calls, 1)
+			require.True(t, calls[0].Probe)
+			require.Equal(t, want*time.Millisecond, time.Since(began)) //nolint:durationcheck // the number is of that unit
+			_, wait := c.Away("topic", calls[0])
+			require.Positive(t, wait, "the next probe is another message")
+		}
+		time.Sleep(500 * time.Millisecond) //nolint:forbidigo // the time of a synctest bubble
+		c.Succeeded("topic", probes(c)[0], nil)
+		require.Empty(t, c.topics, "a healthy topic takes no memory")
+		require.False(t, probesOf(c).Probe)
+	})
+}
+
+func probesOf(c *Circuits) Call {
+	call, _ := c.Begin("topic")
+	return call
+}
+
+func TestCircuits_probes_get_wider_where_the_reason_is_unknown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		again := make(chan struct{}, 100)
+		c := NewCircuits(CircuitConfig{
+			FailuresInRow: 3, ProbeMin: time.Second, ProbeMax: 10 * time.Second, Width: 6, OutageLimit: time.Hour,
+		}, func() { again <- struct{}{} })
+		defer c.Stop()
+		for id := range int64(3) {
+			require.Equal(t, id == 2, unknownFailure(c, id, probesOf(c)).Opened)
+		}
+		id := int64(10)
+		for i, width := range []int{1, 2, 4, 6, 6, 6} {
+			began := time.Now()
+			<-again
+			require.Equal(t, []time.Duration{1, 1, 1, 1, 2, 4}[i]*time.Second, time.Since(began)) //nolint:durationcheck // the number is of that unit
+			calls := probes(c)
+			require.Len(t, calls, width)
+			for _, call := range calls {
+				id++
+				require.False(t, unknownFailure(c, id, call).Opened, "it is open")
+			}
+			require.Empty(t, probes(c))
+		}
+		<-again
+		calls := probes(c)
+		c.Refused("topic", calls[0])
+		require.Len(t, probes(c), 1, "a message at fault for a known reason gives its turn to another one")
+		c.Away("topic", calls[1])
+		c.Succeeded("topic", calls[2], nil)
+		require.False(t, c.Open("topic"))
+	})
+}
+
+// Calls that were under way when the circuit opened are no probes, whatever becomes of them.
+func TestCircuits_call_from_before_the_outage_neither_ends_nor_prolongs_it(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCircuits(CircuitConfig{FailuresInRow: 1, ProbeMin: time.Second, ProbeMax: time.Minute}, func() {})
+		defer c.Stop()
+		before := []Call{probesOf(c), probesOf(c), probesOf(c)}
+		first, _ := c.Away("topic", before[0])
+		require.True(t, first)
+		first, wait := c.Away("topic", before[1])
+		require.False(t, first)
+		require.Zero(t, wait)
+		c.Succeeded("topic", before[2], nil)
+		require.True(t, c.Open("topic"))
+		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		require.Len(t, probes(c), 1)
+		c.Away("topic", before[1])
+		require.Empty(t, c.Excluded()[1:], "the probe is still under way")
+		require.Equal(t, time.Second, c.topics["topic"].pause)
+	})
+}
+
+func TestCircuits_that_only_trip_let_one_message_probe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCircuits(CircuitConfig{FailuresInRow: 1, ProbeMin: time.Second, ProbeMax: time.Minute}, func() {})
+		defer c.Stop()
+		require.True(t, c.Allow("queue"))
+		require.True(t, c.Trip("queue"))
+		require.False(t, c.Trip("queue"))
+		require.False(t, c.Allow("queue"))
+		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		require.True(t, c.Allow("queue"))
+		require.False(t, c.Allow("queue"))
+		require.False(t, c.Trip("queue"))
+		time.Sleep(2 * time.Second) //nolint:forbidigo // the time of a synctest bubble
+		require.True(t, c.Allow("queue"))
+		c.Reached("queue")
+		require.True(t, c.Allow("queue"))
+		require.Empty(t, c.topics)
+	})
+}

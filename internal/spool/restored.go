@@ -1,0 +1,182 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// A database goes back when a standby that lagged is promoted, when a backup is restored while processes run, and when a
+// file is replaced by an older copy. It then gives out ids and fencing tokens again, and a drainer that went on from its
+// memory would hide new messages behind old ones, read beyond them, or wait for transactions that never were.
+//
+// Guards in SQL protect each row: they name it by its id and its time. This file protects what is read: each read brings
+// along what shows that the database is another one, or an older one, than the read before saw. Then the result is
+// thrown away, and the drainer drops all that it has in memory and has not handed out. Messages that are being handled
+// are settled as they end: the guards let that pass where the row is still there, and their keys wait until then.
+//
+// A restart that lost nothing looks the same and costs one read more.
+
+// ErrReplaced is returned where the file of a database was replaced by another one while it was open. Connections that
+// are open go on with the old file, which no other process sees any more, so there is nothing that a drainer could do.
+var ErrReplaced = errors.New("the file of the database was replaced while it was open: restart this process, and stop all processes before replacing the file")
+
+// clusterInterval is how recently another incarnation must have answered to be a node of a cluster, such as Galera's behind
+// a proxy, whose nodes answer in turn, and no promoted standby.
+const clusterInterval = time.Minute
+
+// past is what a drainer has learned from its reads that only grows, unless the database goes back.
+type past struct {
+	incarnations map[string]time.Time // of the database, and when each answered last
+	lowest       int64                // transaction
+	given        int64                // highest id, where the database tells it
+	file         os.FileInfo          // of SQLite's database
+	path         string
+}
+
+// wentBack says how a read shows that the database is another one or an older one than the reads before saw; empty if it
+// does not. lost says that something was lost for sure.
+func (d *Drainer) wentBack(found *page, now time.Time) (reason string, lost bool) {
+	p := &d.past
+	last, met := p.incarnations[found.incarnation]
+	first := len(p.incarnations) == 0
+	if first {
+		p.incarnations = map[string]time.Time{}
+	}
+	p.incarnations[found.incarnation] = now
+	older := found.lowest < p.lowest || found.given < p.given
+	p.lowest, p.given = found.lowest, found.given
+	switch {
+	case found.version == unknownVersion:
+		return "the spool is not in it any more", true
+	case found.version < d.control.version:
+		return "what operators said last is not in it any more", true
+	case !first && (!met || now.Sub(last) > clusterInterval):
+		return "it was restarted, or another server has taken its place", false
+	case older:
+		return "it counts its messages or transactions from a lower number again", true
+	}
+	if id := d.scheduler.replaced(found.messages); id != 0 && found.version == d.control.version {
+		return fmt.Sprintf("another message has the id %d", id), true
+	}
+	return "", false
+}
+
+// startOver drops what the drainer has in memory and has not handed out, and lets it find its spool, its lanes and all
+// messages anew.
+func (d *Drainer) startOver(reason string, lost bool) {
+	fields := watermill.LogFields{"spool": d.spool.name, "reason": reason}
+	if lost {
+		d.logger.Error("Postbox starts over, since its database went back to an earlier state", errWentBack, fields)
+	} else {
+		d.logger.Info("Postbox starts over, since its database may have gone back to an earlier state", fields)
+	}
+	for _, m := range d.scheduler.outlive() {
+		d.lanes.unload(m)
+	}
+	d.lanes.rewind()
+	d.horizon, d.sweeping, d.passedOver = horizon{}, sweep{}, nil
+	d.control.version, d.control.checkedAt = unknownVersion, time.Time{}
+	d.reopen, d.renewAt, d.pollAt, d.pause = true, time.Time{}, time.Time{}, d.config.PollMin
+	d.scheduler.extend(time.Time{}) // until it is known which lanes are held
+}
+
+var errWentBack = errors.New("a promoted standby that lagged, a restored backup, or a sequence that was set back")
+
+// openAgain finds the spool anew: what a restored database has under its name may have another id, or not be there.
+func (d *Drainer) openAgain(ctx context.Context) error {
+	if !d.reopen {
+		return nil
+	}
+	id, lanes, err := d.spool.find(ctx, d.db, d.spool.statements.FindSpool)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return d.spool.openError(err)
+	}
+	if err != nil || id != d.id || lanes != d.spool.lanes {
+		d.spool.forget()
+	}
+	if err := d.tryOpen(ctx); err != nil {
+		return err
+	}
+	d.reopen = false
+	return nil
+}
+
+// forget lets the next call of Open look for the spool again.
+func (s *Spool) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id, s.seen = 0, sighting{}
+}
+
+// checkFile fails where SQLite's file is not the one that was opened. Other databases have none that this process sees.
+func (d *Drainer) checkFile(ctx context.Context) error {
+	p := &d.past
+	if d.spool.statements.DatabaseFile == "" {
+		return nil
+	}
+	if p.path == "" {
+		err := d.db.QueryRowContext(ctx, d.spool.statements.DatabaseFile).Scan(&p.path)
+		if err != nil || p.path == "" { // in memory
+			return err
+		}
+		p.file, _ = os.Stat(p.path) // a file system of the user's own is not asked again
+	}
+	if p.file == nil {
+		return nil
+	}
+	now, err := os.Stat(p.path)
+	if err != nil {
+		return fmt.Errorf("look for the file of the database: %w", err)
+	}
+	if !os.SameFile(p.file, now) {
+		return fmt.Errorf("%s: %w", p.path, ErrReplaced)
+	}
+	return nil
+}
+
+// replaced returns an id under which a message was found that is another one than the message in memory; 0 is none.
+func (s *scheduler) replaced(found []*Message) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range found {
+		if e := s.messages[m.Ref.ID]; e != nil && e.message.Ref.CreatedAt != m.Ref.CreatedAt {
+			return m.Ref.ID
+		}
+	}
+	return 0
+}
+
+// outlive forgets what waits, in all lanes, and returns it. What was handed out ends as it ends, beside messages that may
+// have the same ids, and its keys are closed until that is settled.
+func (s *scheduler) outlive() (dropped []*Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, e := range s.messages {
+		if i := slices.Index(e.queue.entries, e); i >= 0 {
+			e.queue.entries = slices.Delete(e.queue.entries, i, i+1)
+			s.remove(e)
+			dropped = append(dropped, e.message)
+			continue
+		}
+		s.leaveRunning(e)
+		delete(s.messages, id)
+		s.outlived[e] = true
+	}
+	return dropped
+}
+
+// leaveRunning lets a message that was handed out end as it ends, and closes its key until then.
+func (s *scheduler) leaveRunning(e *entry) {
+	e.dropped = true
+	if q := e.queue; q.keyed && !s.runs(q.key) { // it has ended, and is not settled yet
+		q.blocked, e.opens = true, true
+		s.keys[q.key] = q
+	}
+}

@@ -1,0 +1,225 @@
+package spool_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// startLogged is start with a logger of the test's.
+func (b *bench) startLogged(db *sql.DB, handler spool.Handler, config spool.Config) *watermill.CaptureLoggerAdapter {
+	b.t.Helper()
+	logger := watermill.NewCaptureLogger()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	drainer := spool.NewDrainer(db, spool.New(b.statements, b.spool.Name(), lanes), handler, config, logger)
+	go func() { done <- drainer.Run(ctx) }()
+	b.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Error(err)
+		}
+	})
+	return logger
+}
+
+// said returns how many log lines have the words.
+func said(logger *watermill.CaptureLoggerAdapter, words string) int {
+	n := 0
+	for _, lines := range logger.Captured() {
+		for _, line := range lines {
+			if strings.Contains(line.Msg, words) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// goBack makes the database what it was when it had given out so many ids: empty by then, with new messages of the same
+// ids, and all in one commit, as a drainer meets a promoted standby or a restored backup.
+func (b *bench) goBack(given int, drafts ...spool.Draft) {
+	b.t.Helper()
+	tx, err := b.database.DB.BeginTx(b.t.Context(), nil)
+	require.NoError(b.t, err)
+	defer func() { _ = tx.Rollback() }()
+	exec := func(query string, args ...any) {
+		b.t.Helper()
+		_, err := tx.ExecContext(b.t.Context(), b.database.Bind(query), args...)
+		require.NoError(b.t, err, query)
+	}
+	exec("DELETE FROM postbox_messages")
+	switch b.database.Dialect {
+	case postbox.PostgreSQL:
+		exec("SELECT setval('postbox_messages_id_seq', ?, true)", given)
+	case postbox.SQLite:
+		exec("UPDATE sqlite_sequence SET seq = ? WHERE name = 'postbox_messages'", given)
+	case postbox.MySQL: // its counter does not go back while it runs: the rows get the ids of before below
+	}
+	b.append(tx, drafts...)
+	if b.database.Dialect == postbox.MySQL {
+		for i, d := range drafts {
+			exec("UPDATE postbox_messages SET id = ? WHERE message_id = ?", given+1+i, []byte(d.MessageID))
+		}
+	}
+	require.NoError(b.t, tx.Commit())
+}
+
+// What the new database has is handled, each message once and in the order of its key, although the drainer has messages
+// of the same ids in memory, and is handling some of the same keys.
+func TestDrainer_G3_a_database_that_goes_back_loses_and_reorders_nothing_that_it_has_now(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		// Enough has gone through before for cursors to be far.
+		handler := &recorder{}
+		var once sync.Once
+		entered, proceed := make(chan struct{}), make(chan struct{})
+		release := sync.OnceFunc(func() { close(proceed) })
+		handler.do = func(m *spool.Message) error {
+			if strings.HasPrefix(m.MessageID, "old") {
+				once.Do(func() { close(entered) })
+				<-proceed
+			}
+			return nil
+		}
+		c := config("one")
+		c.Workers, c.BatchSize = 2, 1
+		logger := b.startLogged(database.DB, handler, c)
+		t.Cleanup(release)
+		key := func(i int) string { return fmt.Sprint("key ", i%4) }
+		b.append(database.DB, drafts(30, key)...)
+		b.eventually(func() bool { return b.pending() == 0 }, "the first ones are through")
+		old := drafts(40, key)
+		for i := range old {
+			old[i].MessageID = "old " + old[i].MessageID
+		}
+		b.append(database.DB, old...)
+		<-entered
+
+		now := drafts(60, key)
+		for i := range now {
+			now[i].MessageID = "new " + now[i].MessageID
+		}
+		b.goBack(20, now...)
+		b.eventually(func() bool { return said(logger, "starts over") > 0 }, "it notices")
+		release()
+		b.eventually(func() bool { return b.pending() == 0 }, "all is handled")
+		require.Zero(t, b.dead())
+		for i := range 4 {
+			var want, got []string
+			for n, d := range now {
+				if n%4 == i {
+					want = append(want, d.MessageID)
+				}
+			}
+			for _, id := range handler.ids() {
+				if slices.Contains(want, id) {
+					got = append(got, id)
+				}
+			}
+			require.Equal(t, want, got, "of key %d", i)
+		}
+		// PostgreSQL's sequence goes back before the commit that replaces the rows, so a read can come in between.
+		require.LessOrEqual(t, said(logger, "starts over"), 2, "it says so once")
+	})
+}
+
+// A lane that the database knows under an older token is as lost as one that has a new holder.
+func TestDrainer_G6_a_token_that_the_database_has_forgotten_is_never_given_out_again(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		tokens := func() (list []int) {
+			for lane := range lanes {
+				list = append(list, database.Count(t, "SELECT token FROM postbox_lanes WHERE lane = ?", lane))
+			}
+			return list
+		}
+		held := func(holder string) func() bool {
+			return func() bool {
+				return database.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder = ?", holder) == lanes
+			}
+		}
+		handler := newSettling()
+		b.append(database.DB, draft("one", "key"))
+		logger := b.startLogged(database.DB, handler, config("one"))
+		batch := <-handler.got
+		b.eventually(held("one"), "it has all lanes")
+		first := tokens()
+		// The standby has not heard of this holder, and somebody else takes the lanes from it.
+		database.Exec(t, "UPDATE postbox_lanes SET token = token - 10, holder = 'one before'")
+		b.eventually(func() bool { return said(logger, "lost lanes") == 1 }, "it notices")
+		require.ErrorIs(t, b.settleNothing(batch), spool.ErrLost)
+		database.Exec(t, "UPDATE postbox_lanes SET token = token - 10, holder = NULL, expires_at = 0")
+		b.eventually(held("one"), "it has them again")
+		for lane, token := range tokens() {
+			require.NotEqual(t, first[lane], token)
+			require.Greater(t, token, first[lane]-20, "it grows")
+		}
+		handler.all(batch, spool.Done)
+		batch = <-handler.got
+		require.Equal(t, "one", batch[0].MessageID, "what was done under a lost token is done again")
+		handler.all(batch, spool.Done)
+		b.eventually(func() bool { return b.pending() == 0 }, "all is handled")
+	})
+}
+
+// settleNothing settles a batch whose handler had no effect.
+func (b *bench) settleNothing(batch []*spool.Message) error {
+	return spool.InTx(b.t.Context(), b.database.DB, b.statements, func(tx *sql.Tx) error {
+		return spool.Settle(b.t.Context(), tx, spool.Directly, batch)
+	})
+}
+
+// Only the token tells when the ids and the lanes' holders are as they were.
+func TestDrainer_starts_over_where_its_own_lanes_have_an_older_token(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		handler := &recorder{}
+		logger := b.startLogged(database.DB, handler, config("one"))
+		b.append(database.DB, drafts(lanes, func(int) string { return "" })...)
+		b.eventually(func() bool { return b.pending() == 0 }, "it has all lanes")
+		database.Exec(t, "UPDATE postbox_lanes SET token = token - 10")
+		b.eventually(func() bool { return said(logger, "starts over") == 1 }, "it notices")
+		b.append(database.DB, drafts(20, func(int) string { return "key" })...)
+		b.eventually(func() bool { return b.pending() == 0 }, "it goes on under the tokens that there are")
+		require.Len(t, handler.ids(), lanes+20, "once each")
+	})
+}
+
+// A restored database may have another spool under this id, or none.
+func TestDrainer_finds_its_spool_anew_when_a_database_goes_back(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		handler := &recorder{}
+		logger := b.startLogged(database.DB, handler, config("one"))
+		b.append(database.DB, draft("before", "key"))
+		b.eventually(func() bool { return len(handler.ids()) == 1 && b.pending() == 0 }, "it runs")
+		tx, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		for _, table := range []string{"spools", "lanes", "members"} {
+			_, err = tx.ExecContext(t.Context(), "DELETE FROM postbox_"+table) //nolint:gosec // bounded by what it is made of
+			require.NoError(t, err)
+		}
+		require.NoError(t, tx.Commit())
+		b.eventually(func() bool { return said(logger, "starts over") > 0 }, "it notices")
+		b.spool = spool.New(b.statements, b.spool.Name(), lanes)
+		b.append(database.DB, draft("after", "key"))
+		b.eventually(func() bool { return len(handler.ids()) == 2 && b.pending() == 0 }, "it goes on")
+	})
+}

@@ -1,0 +1,50 @@
+package spool
+
+import (
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// A lease ends by the database's clock. A process reckons with its monotonic clock, which stands still while its virtual
+// machine is paused, and then the process believes that its leases go on. The wall clock does not stand still: it is ahead by
+// the length of the pause afterwards. So a lease is over for its process when either clock says so. A wall clock that was
+// set forward looks like a pause, and causes an early renewal. One that was set back changes nothing: then the monotonic clock decides.
+
+// processStart has a reading of both clocks.
+var processStart = time.Now()
+
+// wallAhead returns how far the wall clock has got ahead of the monotonic clock since the process started. It is
+// negative when the wall clock was set back.
+func wallAhead() time.Duration {
+	now := time.Now()
+	return now.Round(0).Sub(processStart.Round(0)) - now.Sub(processStart)
+}
+
+// stoodStill returns how long the process stood still since a reading of wallAhead.
+func (s *scheduler) stoodStill(since time.Duration) time.Duration { return max(s.ahead()-since, 0) }
+
+// leaseOver says whether the leases may be over, by either clock.
+func (s *scheduler) leaseOver() bool {
+	return !time.Now().Add(s.stoodStill(s.aheadBefore)).Before(s.deadline)
+}
+
+// renewalDue says whether it is time to renew the leases, by either clock.
+func (d *Drainer) renewalDue() bool {
+	return !time.Now().Add(d.scheduler.stoodStill(d.renewedAhead)).Before(d.renewAt)
+}
+
+// wakeUp is for a process that has stood still: operators may have said something meanwhile, which it obeys before it renews its
+// leases and so hands out messages again.
+func (d *Drainer) wakeUp(ctx context.Context) error {
+	still := d.scheduler.stoodStill(d.renewedAhead)
+	if still < controlInterval || d.renewAt.IsZero() {
+		return nil
+	}
+	d.logger.Info("Postbox stood still, or the clock was set forward: it renews its leases first", watermill.LogFields{
+		"spool": d.spool.name, "duration": still.String(),
+	})
+	d.control.checkedAt = time.Time{}
+	return d.obey(ctx)
+}

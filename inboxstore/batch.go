@@ -139,15 +139,15 @@ func (b *Batch) call(ctx context.Context, part []*spool.Message) (messages []*me
 		for i, stored := range part {
 			messages[i] = b.queue.message(ctx, stored)
 		}
-		if err := b.protect(ctx, messages); err != nil {
-			return &HandlerError{Err: err}
-		}
-		return nil
+		return b.protect(ctx, messages)
 	}
 	if b.config.QueueConfig.Transactional {
-		err = b.queue.store.transactMessages(ctx, part, run)
+		err = b.queue.store.transactMessages(ctx, part, func(inTx context.Context, _ func() error) error { return run(inTx) })
 	} else {
 		err = run(ctx)
+		if err != nil {
+			err = &HandlerError{Err: err}
+		}
 	}
 	return messages, err
 }

@@ -96,7 +96,7 @@ func (b *bisection) try(ctx context.Context, part []int) {
 		b.end(ctx, part[0], err)
 		return
 	}
-	queue.circuits.Reached(queue.name)
+	queue.reached()
 	middle := len(part) / 2
 	b.handle(ctx, part[:middle])
 	b.handle(ctx, part[middle:])
@@ -142,7 +142,7 @@ func (b *bisection) done(part []int) {
 	if b.batch.config.QueueConfig.Transactional {
 		verdict = spool.Settled
 	}
-	b.batch.queue.circuits.Reached(b.batch.queue.name)
+	b.batch.queue.succeeded()
 	b.set(part, spool.Outcome{Verdict: verdict})
 }
 

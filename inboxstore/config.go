@@ -35,7 +35,7 @@ type Config struct {
 	// DeadLetterRetention is how long dead letters and failures are kept. Defaults to 30 days; negative keeps them.
 	DeadLetterRetention time.Duration
 	// CacheSize is about the number of committed claims that are remembered in memory too, so that a prompt duplicate costs
-	// no transaction: 8,000 at least, and fewer where ids are longer than a UUID. The default of 10,000 takes 4 MB, and
+	// one SELECT and no transaction: 8,000 at least, and fewer where ids are longer than a UUID. The default of 10,000 takes 4 MB, and
 	// 100,000 take 17 MB. Negative turns it off.
 	CacheSize int
 	// Lanes is the number of shards by ordering key of each queue of deferred messages, and so the most processes that

@@ -39,14 +39,15 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	}
 	s.clean()
 	claim := key.bytes()
-	if s.remembered.has(claim) {
+	tx, joins := postbox.TxFromContext(ctx)
+	if !joins && s.handledBefore(ctx, claim) {
 		return false, nil
 	}
 	draft, err := s.draft(queue, key, msg)
 	if err != nil {
 		return false, fmt.Errorf("inbox: defer message %q: %w", key.MessageID, postbox.Permanent(err))
 	}
-	if tx, ok := postbox.TxFromContext(ctx); ok {
+	if joins {
 		return s.deferInTx(ctx, tx, in, claim, draft)
 	}
 	draft.Payload = bytes.Clone(draft.Payload) // its commit may go on after ctx has ended, when the caller has it back

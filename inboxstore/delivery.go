@@ -10,8 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // ErrNacked is what the failure record says of a message that was nacked without [Fail].
@@ -35,8 +35,11 @@ func (r *report) take() error {
 }
 
 // Fail tells the queue that delivered a message why its handler fails: a Nack carries no error. Call it with the
-// message's context before the Nack; the middleware for deferred handlers does so. It reports false where the message
+// message's context before the Nack; the middlewares Process and Guard do so. It reports false where the message
 // came from elsewhere.
+//
+// If the context carries a transaction of a queue or of an inbox, that is rolled back, even if the message is acked afterwards, and
+// err is the attempt's failure.
 func Fail(ctx context.Context, err error) bool {
 	r, ok := ctx.Value(reportKey{}).(*report)
 	if ok {
@@ -44,7 +47,16 @@ func Fail(ctx context.Context, err error) bool {
 		r.err = err
 		r.mu.Unlock()
 	}
+	txscope.From(ctx).Fail(err)
 	return ok
+}
+
+// ofHandler marks an error of a handler that has no transaction of ours.
+func ofHandler(err error) error {
+	if errors.Is(err, errStopping) {
+		return err
+	}
+	return &HandlerError{Err: err}
 }
 
 // delivery is the handler of a queue's spool: it hands messages out and waits for their acks.
@@ -93,7 +105,7 @@ func (d *delivery) together(ctx context.Context, batch []*spool.Message, outcome
 	}
 	err := d.transact(ctx, batch)
 	if err == nil {
-		d.queue.circuits.Reached(d.queue.name)
+		d.queue.succeeded()
 		fill(outcomes, spool.Outcome{Verdict: spool.Settled})
 		return true
 	}
@@ -102,7 +114,7 @@ func (d *delivery) together(ctx context.Context, batch []*spool.Message, outcome
 		fill(outcomes, outcome)
 		return true
 	}
-	d.queue.circuits.Reached(d.queue.name)
+	d.queue.reached()
 	return false
 }
 
@@ -118,23 +130,28 @@ func (d *delivery) one(ctx context.Context, stored *spool.Message) spool.Outcome
 	}
 	if !d.queue.config.Transactional {
 		if err := d.hand(ctx, ctx, stored); err != nil {
-			return d.queue.outcome(ctx, stored, err)
+			return d.queue.outcome(ctx, stored, ofHandler(err))
 		}
-		d.queue.circuits.Reached(d.queue.name)
+		d.queue.succeeded()
 		return spool.Outcome{Verdict: spool.Done}
 	}
 	if err := d.transact(ctx, []*spool.Message{stored}); err != nil {
 		return d.queue.outcome(ctx, stored, err)
 	}
-	d.queue.circuits.Reached(d.queue.name)
+	d.queue.succeeded()
 	return spool.Outcome{Verdict: spool.Settled}
 }
 
 // transact delivers messages in one transaction, whose last statement removes them: their done-mark, and the guard
 // against whoever handles them too.
 func (d *delivery) transact(ctx context.Context, batch []*spool.Message) error {
-	return d.queue.store.transactMessages(ctx, batch, func(inTx context.Context) error {
-		for _, stored := range batch {
+	return d.queue.store.transactMessages(ctx, batch, func(inTx context.Context, intact func() error) error {
+		for i, stored := range batch {
+			if i > 0 { // what is written after the end of the transaction would be committed at once
+				if err := intact(); err != nil {
+					return err
+				}
+			}
 			if err := d.hand(ctx, inTx, stored); err != nil {
 				return err
 			}
@@ -143,24 +160,15 @@ func (d *delivery) transact(ctx context.Context, batch []*spool.Message) error {
 	})
 }
 
-// transactMessages runs fn in a transaction that removes the messages at its end, again when it conflicts with another.
-func (s *Store) transactMessages(ctx context.Context, batch []*spool.Message, fn func(inTx context.Context) error) error {
+// transactMessages runs handle in a transaction that removes the messages at its end, again when it conflicts with another.
+func (s *Store) transactMessages(
+	ctx context.Context, batch []*spool.Message, handle func(inTx context.Context, intact func() error) error,
+) error {
+	settle := func(inTx context.Context, tx *sql.Tx) error { return spool.Settle(inTx, tx, s.inTx(), batch) }
 	var err error
 	for range conflictTries {
-		err = s.transact(ctx, ctx, func(inTx context.Context, tx *sql.Tx) error {
-			if err := fn(inTx); err != nil {
-				var ofHandler *HandlerError
-				if errors.As(err, &ofHandler) {
-					return ofHandler.Err
-				}
-				return storeError{err}
-			}
-			if err := spool.Settle(inTx, tx, s.inTx(), batch); err != nil {
-				return storeError{err}
-			}
-			return nil
-		})
-		if err == nil || dialect.Classify(err) != dialect.Conflict || ctx.Err() != nil {
+		err = s.transact(ctx, ctx, work{handle: handle, settle: settle})
+		if !isConflict(err) || ctx.Err() != nil {
 			break
 		}
 	}
@@ -168,7 +176,8 @@ func (s *Store) transactMessages(ctx context.Context, batch []*spool.Message, fn
 }
 
 // hand gives a message to whoever reads the channel, with a context on top of inner, and waits for its end. What is
-// the handler's error comes back as [HandlerError].
+// the handler's error comes back as it is. In a transaction, a handler that has reported an error has failed, even if the message
+// is acked then: its writes must not be committed.
 func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error {
 	reported := &report{}
 	inner, cancel := context.WithCancel(context.WithValue(inner, reportKey{}, reported)) // Watermill: a message's context ends with its ack
@@ -180,9 +189,9 @@ func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error
 	defer end()
 	select {
 	case <-msg.Acked():
-		return nil
+		return txscope.From(inner).Failure()
 	case <-msg.Nacked():
-		return &HandlerError{Err: reported.take()}
+		return reported.take()
 	case <-ctx.Done():
 		return errStopping
 	}

@@ -10,11 +10,10 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 const (
-	// conflictTries is how often a handler runs before a conflict with another transaction is its failure.
-	conflictTries = 5
 	// resolveTimeout is how long a commit of unknown outcome is looked into.
 	resolveTimeout = 10 * time.Second
 	// resolvePause is the pause between two looks.
@@ -26,24 +25,34 @@ const (
 // wrong, nothing of fn's transaction remains.
 //
 // The context that fn gets carries the transaction. It stays alive for the close timeout after ctx has been
-// cancelled, and the commit does not depend on ctx. A conflict with another transaction runs fn again. Where the
-// answer to the commit is lost, the claim tells whether it was committed.
+// cancelled, and the commit does not depend on ctx; a deadline of ctx ends it. A conflict with another transaction runs fn
+// again, up to five times; after that the error is no [HandlerError], and nothing should be counted. Where the
+// answer to the commit is lost, the claim tells whether it was committed. A transaction that fn lost or ended is fn's failure,
+// [ErrTransactionLost], unless the database itself was away.
 //
 // Where ctx carries a transaction already, fn runs in a savepoint of that one, which its owner commits.
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	s.clean()
 	claim := key.bytes()
-	if s.remembered.has(claim) {
-		return false, nil
-	}
 	if tx, ok := postbox.TxFromContext(ctx); ok {
 		return s.join(ctx, tx, claim, fn)
 	}
+	if s.handledBefore(ctx, claim) {
+		return false, nil
+	}
+	giveBack, err := s.slots.take(ctx)
+	if err != nil {
+		return false, fmt.Errorf("inbox: wait for a connection: %w", err)
+	}
+	defer giveBack()
 	for range conflictTries {
 		fresh, err = s.own(ctx, claim, fn)
-		if err == nil || dialect.Classify(err) != dialect.Conflict || ctx.Err() != nil {
+		if !isConflict(err) || ctx.Err() != nil {
 			break
 		}
+	}
+	if isConflict(err) {
+		err = conflictError{err}
 	}
 	// Only what was handled here: a duplicate may be a dead letter, which an operator may set free.
 	if fresh {
@@ -56,22 +65,28 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Context) error) (fresh bool, err error) {
 	live, end := outlive(ctx, s.config.CloseTimeout)
 	defer end()
-	err = s.transact(ctx, live, func(ctx context.Context, tx *sql.Tx) error {
+	began := time.Now()
+	begin := func(ctx context.Context, tx *sql.Tx) error {
 		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 		switch {
 		case err != nil:
-			return storeError{outageError{fmt.Errorf("inbox: claim message: %w", err)}}
+			return outageError{fmt.Errorf("inbox: claim message: %w", err)}
 		case claimed == 0:
-			return storeError{errDuplicate}
+			return errDuplicate
 		default:
-			return fn(ctx)
+			return nil
 		}
-	})
+	}
+	err = s.transact(ctx, live, work{begin: begin, handle: func(ctx context.Context, _ func() error) error { return fn(ctx) }})
 	if errors.Is(err, errDuplicate) {
 		return false, nil
 	}
 	if errors.Is(err, postbox.ErrCommitUnknown) {
-		err = s.resolved(live, claim, err)
+		err = s.resolved(live, began, claim, err)
+	}
+	var lost lostError
+	if errors.As(err, &lost) && !s.doubts.first(claim) {
+		err = &HandlerError{Err: lost.error}
 	}
 	return err == nil, err
 }
@@ -79,8 +94,9 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 // errDuplicate ends the transaction of a message that was handled before.
 var errDuplicate = errors.New("the message was handled before")
 
-// resolved returns nil where the commit whose answer was lost took effect.
-func (s *Store) resolved(ctx context.Context, claim []byte, err error) error {
+// resolved returns nil where the commit whose answer was lost took effect. Where it did not, the handler may have lost the
+// connection long before: a server that ends an idle transaction tells of it with the next statement, which is the commit.
+func (s *Store) resolved(ctx context.Context, began time.Time, claim []byte, err error) error {
 	committed, resolveErr := s.resolve(ctx, claim)
 	switch {
 	case resolveErr != nil:
@@ -88,7 +104,8 @@ func (s *Store) resolved(ctx context.Context, claim []byte, err error) error {
 	case committed:
 		return nil
 	default:
-		return outageError{fmt.Errorf("it was rolled back, as its claim tells: %s", err)} //nolint:errorlint // its outcome is known now
+		//nolint:errorlint // its outcome is known now
+		return s.blame(ctx, began, work{}, &brokenError{err: fmt.Errorf("it was rolled back, as its claim tells: %s", err)})
 	}
 }
 
@@ -112,7 +129,7 @@ func (s *Store) resolve(ctx context.Context, claim []byte) (committed bool, err 
 }
 
 func (s *Store) claimedBefore(ctx context.Context, claim []byte) (bool, error) {
-	tx, err := s.db.BeginTx(ctx, nil)
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: s.statements.Isolation})
 	if err != nil {
 		return false, err
 	}
@@ -150,13 +167,31 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 		return false, errors.Join(fmt.Errorf("inbox: claim message: %w", err), back())
 	}
 	if claimed > 0 {
-		if err := fn(ctx); err != nil {
-			return false, errors.Join(&HandlerError{Err: err}, back())
+		scope := txscope.Within(ctx, tx)
+		err := fn(scope.Context(ctx))
+		if err == nil { // an error that a function around the handler has swallowed
+			err = scope.Failure()
+		}
+		if err != nil {
+			return false, failedWithin(err, back())
 		}
 	}
 	ended = true
 	if _, err := tx.ExecContext(ctx, release); err != nil {
-		return false, fmt.Errorf("inbox: release savepoint: %w", err)
+		err = fmt.Errorf("inbox: release savepoint: %w", err)
+		if claimed > 0 && dialect.Coded(err) && dialect.Classify(err) == dialect.Other { // such as a statement that failed unsaid
+			return false, failedWithin(err, back())
+		}
+		return false, err
 	}
 	return claimed > 0, nil
+}
+
+// failedWithin is the error of a handler that failed in a savepoint. A conflict is not its failure, but one for the owner of the
+// transaction, who can run all of it again.
+func failedWithin(err, backErr error) error {
+	if isConflict(err) {
+		return errors.Join(conflictError{err}, backErr)
+	}
+	return errors.Join(&HandlerError{Err: err}, backErr)
 }

@@ -358,9 +358,28 @@ func TestStore_cache_answers_for_committed_claims_only(t *testing.T) {
 	require.True(t, fresh, "what an operator has set free is handled")
 
 	require.NoError(t, database.DB.Close())
-	fresh, err = store.Once(t.Context(), key, effect(t, nil))
-	require.NoError(t, err, "a prompt duplicate needs no database")
-	require.False(t, fresh)
+	_, err = store.Once(t.Context(), key, effect(t, nil))
+	require.Error(t, err, "without its database nothing is a duplicate")
+}
+
+// A promoted standby or a restored backup has lost the claim together with the effect.
+func TestStore_G4_cache_does_not_answer_for_a_claim_that_is_gone(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		withEffects(t, database)
+		store := storeFor(t, database, database.DB, nil)
+		for range 2 {
+			_, err := store.Once(t.Context(), key, effect(t, nil))
+			require.NoError(t, err)
+		}
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM effects"))
+		database.Exec(t, "DELETE FROM postbox_claims")
+		database.Exec(t, "DELETE FROM effects")
+		fresh, err := store.Once(t.Context(), key, effect(t, nil))
+		require.NoError(t, err)
+		require.True(t, fresh)
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM effects"))
+	})
 }
 
 func TestNew_bad_input_says_what_to_do(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -23,8 +24,10 @@ type queue struct {
 	circuits *spool.Circuits
 	drainer  *spool.Drainer
 	logger   watermill.LoggerAdapter
-	telling  sync.WaitGroup  // calls of OnDead
-	live     context.Context //nolint:containedctx // for OnDead: that of run without its end, and without a transaction
+	// conflicts: it has been logged that there are some.
+	conflicts atomic.Bool
+	telling   sync.WaitGroup  // calls of OnDead
+	live      context.Context //nolint:containedctx // for OnDead: that of run without its end, and without a transaction
 }
 
 // newQueue returns a queue, which drain completes.
@@ -35,6 +38,9 @@ func newQueue(store *Store, name string, config QueueConfig, logger watermill.Lo
 // drain gives the queue the handler of its messages. Nothing happens until run.
 func (q *queue) drain(handler spool.Handler, settings spool.Config) {
 	settings.Buried = q.buried
+	if q.config.Transactional {
+		settings.Begin = q.store.slots.take
+	}
 	q.drainer = spool.NewDrainer(q.store.db, q.store.queue(q.name), handler, settings, q.logger)
 	q.circuits = spool.NewCircuits(spool.CircuitConfig{
 		FailuresInRow: 1, ProbeMin: q.config.ProbeMin, ProbeMax: q.config.ProbeMax,
@@ -44,6 +50,10 @@ func (q *queue) drain(handler spool.Handler, settings spool.Config) {
 // run works the queue off until ctx ends, and stops cleanly.
 func (q *queue) run(ctx context.Context) error {
 	q.store.clean()
+	if q.config.Transactional && q.store.statements.Uptime != "" && q.store.db.Stats().MaxOpenConnections == 1 {
+		q.logger.Info("Postbox has a pool of one connection, and handlers hold it: a lease cannot be renewed while one runs, so a handler that takes longer "+
+			"than the lease may be rolled back and run again; let SetMaxOpenConns be 2 or more", nil)
+	}
 	q.live = context.WithoutCancel(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
@@ -80,21 +90,52 @@ func (q *queue) outcome(ctx context.Context, stored *spool.Message, err error) s
 	if outcome, faultless := q.faultless(ctx, err); faultless {
 		return outcome
 	}
-	q.circuits.Reached(q.name)
+	q.reached()
+	var lost lostError
+	switch {
+	case isConflict(err):
+		q.tellOfConflict(err)
+		return waits()
+	case errors.As(err, &lost):
+		if q.store.doubts.first(spool.MessageSubject(stored.Ref.ID)) {
+			q.logger.Info("Postbox handles a message again: its handler's connection was lost, and the database is there", watermill.LogFields{
+				"message_uuid": stored.MessageID, "err": err.Error(),
+			})
+			return waits()
+		}
+		err = lost.error
+	}
 	var ofHandler *HandlerError
-	errors.As(err, &ofHandler) // or it would have been an outage
-	err = ofHandler.Err
+	if errors.As(err, &ofHandler) {
+		err = ofHandler.Err
+	}
 	err = q.config.Rule(RuleParams{
 		Queue: q.name, Message: q.message(ctx, stored), Err: err, Attempt: stored.Attempts + 1,
 	})
 	return spool.OutcomeOf(err)
 }
 
-// faultless recognises an error that is no message's fault: all that it befell come again, and no attempt counts.
+// reached notes that a handler has ended, well or not, or that the database has answered: there is no outage.
+func (q *queue) reached() { q.circuits.Reached(q.name) }
+
+// tellOfConflict logs a conflict, unless one was logged and no message has been done since.
+func (q *queue) tellOfConflict(err error) {
+	if !q.conflicts.Swap(true) {
+		q.logger.Info("Postbox handles messages again that conflict with other transactions", watermill.LogFields{"err": err.Error()})
+	}
+}
+
+// succeeded notes that a handler has succeeded.
+func (q *queue) succeeded() {
+	q.reached()
+	q.conflicts.Store(false)
+}
+
+// faultless recognises an error that is no message's fault and concerns all that it befell: they come again, and no attempt counts.
 func (q *queue) faultless(ctx context.Context, err error) (outcome spool.Outcome, yes bool) {
 	switch {
 	case errors.Is(err, spool.ErrLost): // the handler has succeeded, so an outage is over
-		q.circuits.Reached(q.name)
+		q.reached()
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
 	case ctx.Err() != nil || errors.Is(err, errStopping):
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
@@ -105,18 +146,31 @@ func (q *queue) faultless(ctx context.Context, err error) (outcome spool.Outcome
 
 // outageOf lets the queue wait where an error is nobody's fault: one of the database, or of what the handler needs.
 func (q *queue) outageOf(err error) (outcome spool.Outcome, outage bool) {
-	var ofHandler *HandlerError
-	var ofDatabase outageError
-	if errors.As(err, &ofHandler) {
-		err = ofHandler.Err
-		if !errors.As(err, &ofDatabase) && dialect.Classify(err) != dialect.Unavailable && q.config.Classify(err) != postbox.Outage {
-			return spool.Outcome{}, false
-		}
+	if !q.isOutage(err) {
+		return spool.Outcome{}, false
 	}
 	if q.circuits.Trip(q.name) {
 		q.logger.Error("Postbox pauses a queue: what its handler needs is away", err, nil)
 	}
 	return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
+}
+
+func (q *queue) isOutage(err error) bool {
+	var ofHandler *HandlerError
+	var ofDatabase outageError
+	var lost lostError
+	switch {
+	case isConflict(err), errors.As(err, &lost):
+		return false
+	case !errors.As(err, &ofHandler):
+		return true
+	case errors.As(err, &ofDatabase), dialect.Classify(ofHandler.Err) == dialect.Unavailable:
+		return true
+	case errors.Is(err, ErrTransactionLost), isOwnContext(ofHandler.Err): // whatever they look like to a classifier of network errors
+		return false
+	default:
+		return q.config.Classify(ofHandler.Err) == postbox.Outage
+	}
 }
 
 // errStopping ends a delivery that nobody takes any more.

@@ -15,14 +15,15 @@ import (
 
 // Defaults of the settings in [QueueConfig], which explains them.
 const (
-	DefaultConcurrency = 16
-	DefaultMaxAttempts = 15
-	DefaultPageSize    = 2000
-	DefaultPollMin     = 5 * time.Millisecond
-	DefaultPollMax     = time.Second
-	DefaultLease       = 15 * time.Second
-	DefaultProbeMin    = 100 * time.Millisecond
-	DefaultProbeMax    = 30 * time.Second
+	DefaultConcurrency      = 16
+	DefaultMaxAttempts      = 15
+	DefaultPageSize         = 2000
+	DefaultMaxBytesInFlight = 64 << 20
+	DefaultPollMin          = 5 * time.Millisecond
+	DefaultPollMax          = time.Second
+	DefaultLease            = 15 * time.Second
+	DefaultProbeMin         = 100 * time.Millisecond
+	DefaultProbeMax         = 30 * time.Second
 )
 
 // Mode says what the messages of a queue have to do with each other.
@@ -81,6 +82,11 @@ type QueueConfig struct {
 	// PageSize is the number of messages to read at once; up to three times as many are held in memory, each with its
 	// payload when that is small. Defaults to 2000, for batches to at least their size.
 	PageSize int
+	// MaxBytesInFlight bounds the payloads, with their metadata, that handlers of this process hold in memory and that did not
+	// come with a page: those above 16 KiB, which are loaded one by one. One that is larger than the bound is
+	// handled alone, and a batch has fewer messages rather than more bytes. A page holds at most half as much; with larger
+	// pages the 16 KiB shrink. In bytes; defaults to 64 MiB.
+	MaxBytesInFlight int
 	// PollMin and PollMax bound the pause between two looks that find nothing; it doubles from one to the other. Polling
 	// is what finds messages for sure, wake-ups are what makes it fast. Default to 5 ms and 1 s.
 	PollMin, PollMax time.Duration
@@ -136,6 +142,7 @@ func (c *QueueConfig) setDefaults() {
 	c.MicroBatch = cmp.Or(c.MicroBatch, 1)
 	c.Transactional = c.Transactional || c.MicroBatch > 1
 	c.PageSize = cmp.Or(c.PageSize, max(DefaultPageSize, c.MicroBatch))
+	c.MaxBytesInFlight = cmp.Or(c.MaxBytesInFlight, DefaultMaxBytesInFlight)
 	c.PollMin = cmp.Or(c.PollMin, DefaultPollMin)
 	c.PollMax = cmp.Or(c.PollMax, max(DefaultPollMax, c.PollMin))
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
@@ -156,7 +163,7 @@ func (c QueueConfig) Validate() error {
 	for _, count := range []struct {
 		name string
 		n    int
-	}{{"Concurrency", c.Concurrency}, {"PageSize", c.PageSize}, {"MicroBatch", c.MicroBatch}} {
+	}{{"Concurrency", c.Concurrency}, {"PageSize", c.PageSize}, {"MicroBatch", c.MicroBatch}, {"MaxBytesInFlight", c.MaxBytesInFlight}} {
 		if count.n < 1 {
 			problems = append(problems, fmt.Errorf("%s: %d is not positive", count.name, count.n))
 		}
@@ -192,7 +199,8 @@ func (c QueueConfig) drainer(store *Store) spool.Config {
 	process := spool.ProcessName()
 	return spool.Config{
 		Holder: process + " " + postbox.NewMessageID(), Process: process,
-		PageSize: c.PageSize, InlineBytes: spool.InlineBytes, Workers: c.Concurrency, BatchSize: c.MicroBatch,
+		PageSize: c.PageSize, InlineBytes: spool.InlineBytes, MaxBytes: c.MaxBytesInFlight,
+		Workers: c.Concurrency, BatchSize: c.MicroBatch,
 		PollMin: c.PollMin, PollMax: c.PollMax, Lease: c.Lease, Renew: c.Lease / spool.LeaseRenewals,
 		Retry: c.Retry, Head: spool.HeadPolicy(c.Head), Unordered: c.Mode == Single, History: c.History,
 		Close: store.config.CloseTimeout,

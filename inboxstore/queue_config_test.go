@@ -22,6 +22,7 @@ func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
 	for want, config := range map[string]inboxstore.QueueConfig{
 		"Concurrency: -1":                               {Concurrency: -1},
 		"PageSize: -1":                                  {PageSize: -1},
+		"MaxBytesInFlight: -1":                          {MaxBytesInFlight: -1},
 		"MicroBatch: -1":                                {MicroBatch: -1},
 		"MicroBatch: 9 is more than PageSize, 5":        {MicroBatch: 9, PageSize: 5},
 		"PollMin and PollMax: 2s and 1s":                {PollMin: 2 * time.Second, PollMax: time.Second},

@@ -143,11 +143,12 @@ func TestQueue_N4_G6_handlers_longer_than_the_lease_keep_it(t *testing.T) {
 				}
 				b.start(short, handle)
 				b.await(entered, "the handler")
-				held := "SELECT COUNT(*) FROM postbox_lanes WHERE lane = ? AND token = 1 AND expires_at >= ?"
+				held := "SELECT COUNT(*) FROM postbox_lanes WHERE lane = ? AND token = ? AND expires_at >= ?"
 				lane := b.Count(t, "SELECT lane FROM postbox_messages")
+				token := b.Count(t, "SELECT token FROM postbox_lanes WHERE lane = ?", lane)
 				b.another().start(short, handle) // it would take over
 				until := b.Count(t, "SELECT expires_at FROM postbox_lanes WHERE lane = ?", lane) + int((3 * time.Second).Microseconds())
-				b.eventually(func() bool { return b.Count(t, held, lane, until) == 1 }, "the lease is renewed for three times its length")
+				b.eventually(func() bool { return b.Count(t, held, lane, token, until) == 1 }, "the lease is renewed for three times its length")
 				require.EqualValues(t, 1, runs.Load())
 				close(proceed)
 				b.drained()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill"
 
@@ -21,6 +22,9 @@ type Store struct {
 	statements *dialect.Statements
 	prepared   *spool.Prepared
 	remembered remembered
+	server     atomic.Pointer[string] // which it was when it was last asked
+	doubts     doubts
+	slots      slots
 	process    string
 	logger     watermill.LoggerAdapter
 
@@ -55,8 +59,8 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, err
 	}
 	s := &Store{
 		config: config, db: db, statements: statements, process: spool.ProcessName(), logger: logger,
-		remembered: remember(config.CacheSize),
-		queues:     map[string]*spool.Spool{}, ingests: map[string]*ingest{},
+		remembered: remember(config.CacheSize), slots: slots{db: db},
+		queues: map[string]*spool.Spool{}, ingests: map[string]*ingest{},
 	}
 	if !config.DisablePreparedStatements {
 		s.prepared = spool.NewPrepared(db)

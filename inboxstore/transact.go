@@ -10,6 +10,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // HandlerError is an error of a handler, such as the one given to [Store.Once], and not of the store.
@@ -21,9 +22,6 @@ func (e *HandlerError) Error() string { return e.Err.Error() }
 // Unwrap returns the handler's error.
 func (e *HandlerError) Unwrap() error { return e.Err }
 
-// storeError is one that fn returns to transact for the store, not for the handler.
-type storeError struct{ error }
-
 // outageError is one of the database's, whatever the driver calls it. A queue whose handler comes back with it, since it has
 // an inbox of its own, counts no attempt.
 type outageError struct{ error }
@@ -31,63 +29,201 @@ type outageError struct{ error }
 // Unwrap returns the error itself.
 func (e outageError) Unwrap() error { return e.error }
 
-// transact runs fn in a transaction of our own, which the context that fn gets carries. It waits for the pool no longer
-// than the first context lives; the transaction lives as long as the second. Errors of fn come back as [HandlerError],
-// unless it was the database that failed.
-func (s *Store) transact(wait, live context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+// work is what happens in one transaction.
+type work struct {
+	// begin is the store's first statement, nil for none. Its error comes back as it is.
+	begin func(ctx context.Context, tx *sql.Tx) error
+	// handle is the handler. Its error comes back as a [HandlerError], unless it was the database that failed, or is errStopping. One
+	// that handles several messages calls intact between them, and returns its error.
+	handle func(ctx context.Context, intact func() error) error
+	// settle is the store's last statement, nil for none.
+	settle func(ctx context.Context, tx *sql.Tx) error
+}
+
+// transact does work in a transaction of our own, which the context that each part gets carries. It waits for the pool no longer
+// than the first context lives; the transaction lives as long as the second. When the transaction cannot be ended as it should
+// be, the database is asked whose fault that is, once the connection has been given back, since a pool may have no other.
+func (s *Store) transact(wait, live context.Context, w work) error {
+	began := time.Now()
+	err := s.attempt(wait, live, w)
+	if broken, ok := err.(*brokenError); ok { //nolint:errorlint // it is the outermost error, or none at all
+		return s.blame(live, began, w, broken)
+	}
+	return err
+}
+
+func (s *Store) attempt(wait, live context.Context, w work) error {
 	conn, err := s.db.Conn(wait)
 	if err != nil {
 		return outageError{fmt.Errorf("inbox: connect: %w", dialect.HideAddress(err))}
 	}
 	defer func() { _ = conn.Close() }()
+	s.meet(live, conn)
 	tx, err := conn.BeginTx(live, s.config.TxOptions)
 	if err != nil {
 		return outageError{fmt.Errorf("inbox: begin transaction: %w", err)}
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after a commit
 	hooked, committed := postbox.ContextWithHooks(live, tx)
-	if err := fn(hooked, tx); err != nil {
-		return failed(err, tx.Rollback())
-	}
-	// The transaction hears of it a moment later than fn, and would commit until then.
-	if err := live.Err(); err != nil {
-		return fmt.Errorf("inbox: the handler did not end in time: %w", err)
-	}
-	if err := spool.Commit(live, conn, tx); err != nil {
-		err = fmt.Errorf("inbox: commit: %w", err)
-		if errors.Is(err, postbox.ErrCommitUnknown) {
+	t := transaction{store: s, live: live, conn: conn, tx: tx}
+	if w.begin != nil {
+		if err := w.begin(hooked, tx); err != nil {
 			return err
 		}
-		// A server that refuses a commit refuses what the handler did: a constraint that is checked at the end, or a
-		// statement that failed and was passed over.
-		return failed(err, nil)
+	}
+	if err := t.handle(hooked, w.handle); err != nil {
+		return err
+	}
+	if w.settle != nil {
+		if err := w.settle(hooked, tx); err != nil {
+			return t.unsettled(err)
+		}
+	}
+	if err := t.commit(); err != nil {
+		return err
 	}
 	_ = conn.Close() // what waits for the commit may need a connection, and this may be the only one
 	committed()
 	return nil
 }
 
-// failed tells a handler that failed from one whose database went away: a rollback that fails means that the
-// connection is lost.
-func failed(err, rollbackErr error) error {
-	var own storeError
-	if errors.As(err, &own) {
-		return own.error
-	}
-	lost := rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone)
-	if lost || dialect.Classify(err) == dialect.Unavailable {
-		return outageError{fmt.Errorf("inbox: the database went away under the handler: %w", errors.Join(err, rollbackErr))}
-	}
-	return &HandlerError{Err: err}
+// transaction is one transaction of a handler.
+type transaction struct {
+	store *Store
+	live  context.Context //nolint:containedctx // that the transaction began with
+	conn  *sql.Conn
+	tx    *sql.Tx
 }
 
-// outlive returns a context that is cancelled the given time after ctx is, and a function that ends it.
+// handle runs the handler, and makes sure that its transaction is still the one that began, and can be committed.
+func (t transaction) handle(hooked context.Context, handler func(ctx context.Context, intact func() error) error) error {
+	err := handler(hooked, t.check)
+	if err == nil { // an error that a function around the handler has swallowed stands in the scope
+		err = txscope.From(hooked).Failure()
+	}
+	switch {
+	case errors.Is(err, errStopping), isChecked(err):
+		return err
+	case err != nil:
+		return t.failed(err, t.tx.Rollback())
+	case t.live.Err() != nil: // the transaction hears of it a moment later than the handler, and would commit until then
+		return t.late()
+	}
+	return t.check()
+}
+
+// isChecked says that an error is one of check.
+func isChecked(err error) bool {
+	_, broken := err.(*brokenError)  //nolint:errorlint // a handler may return one that comes from another inbox
+	_, failed := err.(*HandlerError) //nolint:errorlint // the same
+	return broken || failed
+}
+
+// check returns an error where the handler has succeeded, and its transaction has not.
+func (t transaction) check() error {
+	switch dialect.TxStatusOf(t.conn) {
+	case dialect.TxFailed:
+		return &HandlerError{Err: errSwallowed}
+	case dialect.TxEnded:
+		return &HandlerError{Err: errEnded}
+	case dialect.TxLost:
+		return &brokenError{err: errors.New("the handler returned no error"), evident: true}
+	case dialect.TxUnknown, dialect.TxOpen:
+	}
+	if t.store.statements.BeginAgain == "" {
+		return nil
+	}
+	_, err := t.tx.ExecContext(t.live, t.store.statements.BeginAgain)
+	switch {
+	case err == nil:
+		_, _ = t.tx.ExecContext(t.live, "ROLLBACK")
+		return &HandlerError{Err: errEnded}
+	case errors.Is(err, sql.ErrTxDone):
+		return &HandlerError{Err: errEnded}
+	default:
+		return nil
+	}
+}
+
+// late is the error of a handler that went on after its context had ended. Where that was a deadline of the delivery, it is the
+// handler's failure; otherwise the process stops.
+func (t transaction) late() error {
+	cause := context.Cause(t.live)
+	err := fmt.Errorf("inbox: the handler did not end in time: %w", cause)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return &HandlerError{Err: err}
+	}
+	return err
+}
+
+// failed tells a handler that failed from one whose connection was lost: then the rollback fails too.
+func (t transaction) failed(err, rollbackErr error) error {
+	lost := rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone)
+	switch {
+	case dialect.Classify(err) == dialect.Unavailable:
+		return outageError{fmt.Errorf("inbox: the database went away under the handler: %w", errors.Join(err, rollbackErr))}
+	case lost && t.live.Err() == nil:
+		evident := isOwnContext(err) || dialect.Coded(err) || dialect.Coded(rollbackErr)
+		return &brokenError{err: errors.Join(err, rollbackErr), evident: evident}
+	default:
+		return &HandlerError{Err: err}
+	}
+}
+
+// unsettled tells why the last statement failed.
+func (t transaction) unsettled(err error) error {
+	_ = t.tx.Rollback()
+	switch {
+	case t.live.Err() != nil:
+		return t.late()
+	case errors.Is(err, sql.ErrTxDone):
+		return &HandlerError{Err: errEnded}
+	case errors.Is(err, spool.ErrLost):
+		return err
+	case dialect.Classify(err) == dialect.Conflict:
+		return err
+	case dialect.Classify(err) == dialect.Unavailable:
+		return outageError{err}
+	default:
+		return &brokenError{err: err, refused: dialect.Coded(err)}
+	}
+}
+
+func (t transaction) commit() error {
+	if t.live.Err() != nil {
+		return t.late()
+	}
+	err := spool.Commit(t.live, t.conn, t.tx)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrTxDone):
+		return &HandlerError{Err: errEnded}
+	case errors.Is(err, postbox.ErrCommitUnknown):
+		return fmt.Errorf("inbox: commit: %w", err)
+	case dialect.Classify(err) == dialect.Unavailable:
+		return outageError{fmt.Errorf("inbox: commit: %w", err)}
+	default:
+		// A server that refuses a commit refuses what the handler did: a constraint that is checked at the end, or a
+		// statement that failed and was passed over.
+		return &HandlerError{Err: fmt.Errorf("inbox: commit: %w", err)}
+	}
+}
+
+// outlive returns a context that is cancelled the given time after ctx is, and a function that ends it. A deadline of ctx is
+// kept: it is for the handler, and the cancellation of a router that stops is not.
 func outlive(ctx context.Context, by time.Duration) (live context.Context, end func()) {
-	live, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	live, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	// A timer that runs when live has ended is left to expire: it then cancels what has ended.
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
+	stop := context.AfterFunc(ctx, func() {
+		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+			cancel(err)
+			return
+		}
+		time.AfterFunc(by, func() { cancel(context.Canceled) })
+	})
 	return live, func() {
 		stop()
-		cancel()
+		cancel(context.Canceled)
 	}
 }

@@ -29,7 +29,9 @@ type InboxStore interface {
 //
 // A handler that fails leaves no trace but a failure record; after the last attempt, or at once when the error is
 // [postbox.Permanent], the message goes to the dead letters and is acked. A database that is away counts no
-// attempt. A crash before the commit lets the broker deliver again; a crash after it, and before the ack, makes the
+// attempt, and neither does a conflict with other transactions. A handler that loses its connection, or that overlooks the error of a
+// statement, has failed; and what a handler has written that returned an error is never committed, whatever stands around it: see
+// [Guard] for middlewares between the inbox and the handler. A crash before the commit lets the broker deliver again; a crash after it, and before the ack, makes the
 // next delivery a duplicate, which is acked without running the handler.
 //
 // It costs one INSERT in the handler's transaction, and it is safe for concurrent use by any number of handlers.
@@ -82,12 +84,16 @@ func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.Han
 		return fresh, nil
 	}
 	var failure *inboxstore.HandlerError
-	if !errors.As(err, &failure) || ctx.Err() != nil { // the database's fault, or ours, because we stop
+	if !errors.As(err, &failure) || stopping(ctx) { // the database's fault, or ours, because we stop
 		pause(ctx, i.config.Retry, 1, err)
 		return false, err
 	}
 	return false, i.failed(ctx, key, msg, failure.Err)
 }
+
+// stopping says that the delivery was cancelled, as by a router that closes. A deadline that has passed, such as that of Watermill's
+// Timeout, is the handler's.
+func stopping(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // key names the message to this consumer.
 func (i *Inbox) key(ctx context.Context, msg *message.Message) (inboxstore.Key, error) {

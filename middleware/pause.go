@@ -8,8 +8,11 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// pause keeps a broker that delivers a nacked message at once from doing so in a hot loop. It ends with ctx. The
-// transaction of somebody else is not kept waiting.
+// latePause is the longest pause after a deadline has passed. The context is of no use then: it does not tell whether the router closes.
+const latePause = 5 * time.Second
+
+// pause keeps a broker that delivers a nacked message at once from doing so in a hot loop. It ends with ctx, unless that
+// had a deadline, which has passed. The transaction of somebody else is not kept waiting.
 func pause(ctx context.Context, profile postbox.RetryProfile, attempts int, cause error) {
 	if _, joined := postbox.TxFromContext(ctx); joined {
 		return
@@ -18,6 +21,9 @@ func pause(ctx context.Context, profile postbox.RetryProfile, attempts int, caus
 	var later *postbox.RetryAfterError
 	if errors.As(cause, &later) {
 		delay = later.After
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		ctx, delay = context.WithoutCancel(ctx), min(delay, latePause)
 	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()

@@ -2,15 +2,16 @@ package middleware
 
 import (
 	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
-// Process is the middleware of a handler whose messages an [inboxstore.Subscriber] delivers. It tells the queue the
+// Process is the middleware of a handler whose messages an inboxstore.Subscriber delivers. It tells the queue the
 // handler's error, or its panic with the stack, which a Nack cannot carry; and it writes the messages that the handler
 // returns to the outbox, in the transaction that the queue gives the handler if it is transactional: they commit with
 // the handler's writes and the end of the message. Without a transaction the outbox must allow autocommit, and a crash
 // in between handles the message again.
+//
+// An error that it has told is the message's failure in a transactional queue, also where a middleware outside of it, such as
+// Watermill's Retry or PoisonQueue, acks the message then: the transaction is rolled back. For those inside of it add [Guard].
 //
 // It returns no messages to the router. It is safe for concurrent use. Add it before, so outside of, whatever else
 // works on the handler's messages, such as [Causation].
@@ -26,10 +27,6 @@ type Process struct {
 func (p Process) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
-		err := emitter{p.Outbox, p.PublishTopic}.handle(ctx, msg, h)
-		if err != nil {
-			inboxstore.Fail(ctx, err)
-		}
-		return nil, err
+		return nil, guarded(ctx, emitter{p.Outbox, p.PublishTopic}.handle(ctx, msg, h))
 	}
 }

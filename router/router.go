@@ -182,7 +182,8 @@ func (r *Router) AddForwarder(db *sql.DB, publisher message.Publisher, config fo
 	return forwarder.New(db, publisher, config, r.logger)
 }
 
-// add adds a handler to the Watermill router. Nothing it returns gets to the router: the middleware sees to it.
+// add adds a handler to the Watermill router. Nothing it returns gets to the router: the middleware sees to it. The guard is part of
+// the handler, so whatever is added later stands outside of it.
 func (r *Router) add(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc,
 ) (*message.Handler, error) {
@@ -192,6 +193,7 @@ func (r *Router) add(
 	if err := lifecycle.Free(r.router, name); err != nil {
 		return nil, err
 	}
+	handler = middleware.Guard(handler)
 	if publishTopic == "" {
 		return r.router.AddHandler(name, topic, subscriber, "", unused{}, handler), nil
 	}

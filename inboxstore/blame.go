@@ -1,0 +1,160 @@
+package inboxstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// ErrTransactionLost is in the error of an attempt that failed because of what its handler did to its transaction: its
+// connection was lost, for example to a time-out of the handler's own, while the database was there; a statement failed and the
+// handler went on; or the handler ended the transaction itself. Nothing is settled then, and the attempt counts. What a handler
+// committed by itself stays, and is repeated with the next attempt: a [QueueConfig.Rule] can make the message a dead letter at once.
+var ErrTransactionLost = errors.New("the handler lost its transaction")
+
+var (
+	errSwallowed = fmt.Errorf("%w: one of its statements failed, and it did not return that error, so nothing can be committed", ErrTransactionLost)
+	errEnded     = fmt.Errorf("%w: it was ended before the handler was, by a COMMIT or ROLLBACK of the handler's own, a statement that commits, "+
+		"or an error after which the database rolls back; what the handler wrote may be committed", ErrTransactionLost)
+)
+
+// brokenError is that of a transaction that could not be ended as it should be. Whose fault that is the database tells.
+type brokenError struct {
+	err error
+	// evident: the handler's error, or its lack of one, shows that the handler had something to do with it.
+	evident bool
+	// refused: the server answered, and would not settle.
+	refused bool
+}
+
+// Error returns the text of the error.
+func (e *brokenError) Error() string { return e.err.Error() }
+
+// Unwrap returns what the driver said.
+func (e *brokenError) Unwrap() error { return e.err }
+
+// lostError is that of a connection that was lost under a handler, nobody knows why, while the database was there: a network
+// that failed for a moment looks the same as a handler that loses its connection. It counts from the second time.
+type lostError struct{ error }
+
+// Unwrap returns the error itself.
+func (e lostError) Unwrap() error { return e.error }
+
+const (
+	// askTimeout is how long a database that is there may take to say so.
+	askTimeout = 10 * time.Second
+	// uptimeMargin is how much longer than a transaction a server must have been up: MySQL counts in whole seconds.
+	uptimeMargin = 2 * time.Second
+)
+
+// blame finds out whose fault it is that a transaction broke. The database is asked on another connection: if it answers, is the
+// server that it was, and has not restarted since the transaction began, the handler did it.
+func (s *Store) blame(live context.Context, began time.Time, w work, broken *brokenError) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(live), askTimeout)
+	defer cancel()
+	if err := s.ask(ctx, began); err != nil {
+		return outageError{fmt.Errorf("inbox: the database went away under the handler: %w", errors.Join(broken.err, err))}
+	}
+	if broken.refused {
+		return s.blameRefusal(ctx, w, broken.err)
+	}
+	lost := fmt.Errorf("%w: the connection was lost, and the database is there: %w", ErrTransactionLost, broken.err)
+	if broken.evident {
+		return &HandlerError{Err: lost}
+	}
+	return lostError{lost}
+}
+
+// blameRefusal tries what the server refused in a transaction that no handler has touched, and rolls that back. If it works
+// there, the handler did something to its own transaction, such as change the role.
+func (s *Store) blameRefusal(ctx context.Context, w work, refusal error) error {
+	err := spool.InTx(ctx, s.db, s.statements, func(tx *sql.Tx) error {
+		if err := w.settle(ctx, tx); err != nil {
+			return err
+		}
+		return errWorks
+	})
+	switch {
+	case errors.Is(err, errWorks):
+		return &HandlerError{Err: fmt.Errorf("%w: %w", ErrTransactionLost, refusal)}
+	case errors.Is(err, spool.ErrLost):
+		return err
+	default:
+		return outageError{refusal}
+	}
+}
+
+var errWorks = errors.New("it works, and is rolled back")
+
+// ask returns an error where the database does not answer, is not the server that it was, or has restarted meanwhile.
+func (s *Store) ask(ctx context.Context, since time.Time) error {
+	if s.statements.Uptime == "" {
+		return nil
+	}
+	var uptime int64
+	var server string
+	if err := s.db.QueryRowContext(ctx, s.statements.Uptime).Scan(&uptime, &server); err != nil {
+		return dialect.HideAddress(err)
+	}
+	if known := s.server.Swap(&server); known != nil && *known != server {
+		return fmt.Errorf("it has been restarted, or is another server: it was %q and is %q", *known, server)
+	}
+	age := max(time.Since(since), time.Since(since.Round(0))) // also where one of the two clocks stood still
+	if up := time.Duration(uptime) * time.Microsecond; up <= age+uptimeMargin {
+		return fmt.Errorf("it has been up for %s only", up)
+	}
+	return nil
+}
+
+// meet learns which server this is, once.
+func (s *Store) meet(ctx context.Context, conn *sql.Conn) {
+	if s.statements.Uptime == "" || s.server.Load() != nil {
+		return
+	}
+	var uptime int64
+	var server string
+	if conn.QueryRowContext(ctx, s.statements.Uptime).Scan(&uptime, &server) == nil {
+		s.server.CompareAndSwap(nil, &server)
+	}
+}
+
+// doubts remembers the messages under which a connection was lost, nobody knows why. The zero value is ready to use.
+type doubts struct {
+	mu   sync.Mutex
+	seen map[string]struct{}
+}
+
+// maxDoubts bounds the memory. Forgetting all gives each message the benefit of the doubt once more.
+const maxDoubts = 10_000
+
+// first says whether it is the first time for this message.
+func (d *doubts) first(subject []byte) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, seen := d.seen[string(subject)]; seen {
+		return false
+	}
+	if d.seen == nil || len(d.seen) >= maxDoubts {
+		d.seen = map[string]struct{}{}
+	}
+	d.seen[string(subject)] = struct{}{}
+	return true
+}
+
+// isOwnContext says whether an error tells of the end of a context, and not of a connection that was too slow: the errors of
+// package net and net/url wrap the former. A handler that runs out of its own time has failed.
+func isOwnContext(err error) bool {
+	var address *url.Error
+	var operation *net.OpError
+	var name *net.DNSError
+	return (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) &&
+		!errors.As(err, &address) && !errors.As(err, &operation) && !errors.As(err, &name)
+}

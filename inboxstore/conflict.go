@@ -1,0 +1,48 @@
+package inboxstore
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// conflictTries is how often a handler runs at once when its transaction conflicts with others. After that its message waits for a
+// pause and runs again: a conflict is neither a failure of the message nor an outage, so it counts for nothing.
+const conflictTries = 5
+
+// conflictPause is about how long a message waits after so many conflicts. Part of it is random, lest those that met meet again.
+const conflictPause = 100 * time.Millisecond
+
+// conflictError is a conflict that comes out of [Store.Once]. It is no [HandlerError], so nobody counts it.
+type conflictError struct{ err error }
+
+// Error returns the text of the error.
+func (e conflictError) Error() string {
+	return "inbox: conflict with another transaction: " + e.err.Error()
+}
+
+// Unwrap returns the database's error.
+func (e conflictError) Unwrap() error {
+	var ofHandler *HandlerError
+	if errors.As(e.err, &ofHandler) {
+		return ofHandler.Err
+	}
+	return e.err
+}
+
+// isConflict says whether a transaction failed because of others at the same time. What a handler says of its error goes before.
+func isConflict(err error) bool {
+	var permanent *postbox.PermanentError
+	var later *postbox.RetryAfterError
+	return err != nil && !errors.As(err, &permanent) && !errors.As(err, &later) && dialect.Classify(err) == dialect.Conflict
+}
+
+// waits is the outcome of a message that runs again after a pause, with nothing counted or recorded.
+func waits() spool.Outcome {
+	pause := conflictPause/2 + rand.N(conflictPause) //nolint:gosec // jitter needs no secrecy
+	return spool.Outcome{Verdict: spool.Wait, After: pause}
+}

@@ -1,0 +1,321 @@
+package inboxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// misuse is something that a handler does to its own transaction.
+type misuse struct {
+	name string
+	// do is the handler. It has written an effect before.
+	do func(ctx context.Context, b *queueBench, tx *sql.Tx) error
+	// says is part of each failure record.
+	says string
+	// commits: what the handler wrote before stays.
+	commits bool
+}
+
+// ends says that there is no transaction any more, and no error tells of it: what a handler writes for other messages of its batch
+// then is committed at once.
+func (m misuse) ends(dialect postbox.Dialect) bool {
+	return m.name == "ROLLBACK" || dialect == postbox.SQLite && m.name == "own time-out, looked away"
+}
+
+// misuses returns those that are possible on the database.
+func misuses(dialect postbox.Dialect) []misuse {
+	all := []misuse{
+		{name: "own time-out", do: ownTimeout, says: "deadline exceeded"},
+		{name: "own time-out, looked away", do: func(ctx context.Context, b *queueBench, tx *sql.Tx) error {
+			_ = ownTimeout(ctx, b, tx)
+			return nil
+		}, says: inboxstore.ErrTransactionLost.Error()},
+		{name: "ROLLBACK", do: execute("ROLLBACK"), says: "ended before the handler"},
+		{name: "Rollback()", do: func(_ context.Context, _ *queueBench, tx *sql.Tx) error { return tx.Rollback() }, says: "ended before the handler"},
+		{name: "COMMIT", do: execute("COMMIT"), says: "ended before the handler", commits: true},
+		{name: "Commit()", do: func(_ context.Context, _ *queueBench, tx *sql.Tx) error { return tx.Commit() }, says: "ended before the handler", commits: true},
+	}
+	switch dialect {
+	case postbox.PostgreSQL:
+		all = append(all,
+			misuse{name: "swallowed error", do: swallow("SELECT no_such_function()"), says: "did not return that error"},
+			misuse{name: "idle time-out", do: idle("SET LOCAL idle_in_transaction_session_timeout = 20"), says: inboxstore.ErrTransactionLost.Error()},
+			misuse{name: "role", do: execute("SET LOCAL ROLE pg_monitor"), says: inboxstore.ErrTransactionLost.Error()},
+		)
+	case postbox.MySQL:
+		all = append(all,
+			misuse{name: "idle time-out", do: idle("SET SESSION idle_transaction_timeout = 1"), says: inboxstore.ErrTransactionLost.Error()},
+			misuse{name: "CREATE TABLE", do: execute("CREATE TABLE IF NOT EXISTS of_handler (id INTEGER)"), says: "ended before the handler", commits: true},
+		)
+	case postbox.SQLite: // it has no server
+	}
+	for i, m := range all { // pgx and the servers word a time-out in their own ways
+		if m.name == "own time-out" {
+			all[i].says = ""
+		}
+	}
+	return all
+}
+
+// ownTimeout gives a statement less time than it needs.
+func ownTimeout(ctx context.Context, b *queueBench, tx *sql.Tx) error {
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	_, err := tx.ExecContext(short, endless(b.Dialect))
+	if err == nil {
+		return postbox.Permanent(errors.New("the statement had time enough"))
+	}
+	return err
+}
+
+// endless is a statement that takes longer than any test.
+func endless(dialect postbox.Dialect) string {
+	switch dialect {
+	case postbox.PostgreSQL:
+		return "SELECT pg_sleep(600)"
+	case postbox.MySQL:
+		return "SELECT SLEEP(600)"
+	default:
+		return "INSERT INTO effects WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, i, 'endless' FROM n"
+	}
+}
+
+func execute(statement string) func(context.Context, *queueBench, *sql.Tx) error {
+	return func(ctx context.Context, _ *queueBench, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, statement)
+		return err
+	}
+}
+
+func swallow(statement string) func(context.Context, *queueBench, *sql.Tx) error {
+	return func(ctx context.Context, _ *queueBench, tx *sql.Tx) error {
+		_, _ = tx.ExecContext(ctx, statement)
+		return nil
+	}
+}
+
+// idle waits until the server has ended the connection, which the driver does not know then.
+func idle(setting string) func(context.Context, *queueBench, *sql.Tx) error {
+	return func(ctx context.Context, b *queueBench, tx *sql.Tx) error {
+		self := map[postbox.Dialect]string{postbox.PostgreSQL: "SELECT pg_backend_pid()", postbox.MySQL: "SELECT CONNECTION_ID()"}[b.Dialect]
+		there := map[postbox.Dialect]string{
+			postbox.PostgreSQL: "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = ?",
+			postbox.MySQL:      "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = ?",
+		}[b.Dialect]
+		var id int64
+		if err := tx.QueryRowContext(ctx, self).Scan(&id); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, setting); err != nil {
+			return err
+		}
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+			var left int
+			if err := b.DB.QueryRowContext(ctx, b.Bind(there), id).Scan(&left); err != nil || left == 0 {
+				return err
+			}
+		}
+		return postbox.Permanent(errors.New("the connection does not end"))
+	}
+}
+
+// handler misuses its transaction where the message is called so, and writes an effect in any case.
+func (b *queueBench) misusing(all []misuse) func(ctx context.Context, msg *message.Message) error {
+	return func(ctx context.Context, msg *message.Message) error {
+		if err := b.effect(ctx, msg); err != nil {
+			return err
+		}
+		for _, m := range all {
+			if m.name == msg.UUID {
+				tx, _ := postbox.TxFromContext(ctx)
+				return m.do(ctx, b, tx)
+			}
+		}
+		return nil
+	}
+}
+
+// requireBlamed checks that each misuse was an attempt of its message, three times, and that the neighbours had their effect once.
+func (b *queueBench) requireBlamed(all []misuse, neighbours []string) {
+	b.t.Helper()
+	var names []string
+	for _, m := range all {
+		names = append(names, m.name)
+		errs := b.list(`SELECT f.error FROM postbox_failures f JOIN postbox_dead_letters d ON d.subject = f.subject
+			WHERE d.message_id = ? ORDER BY f.id`, []byte(m.name))
+		require.Len(b.t, errs, 3, "%s: %v", m.name, errs)
+		for _, text := range errs {
+			require.Contains(b.t, text, m.says, m.name)
+		}
+		left := 0
+		if m.commits {
+			left = 3
+		}
+		require.Equal(b.t, left, count(b.effects(), m.name), m.name)
+	}
+	require.ElementsMatch(b.t, names, b.dead())
+	for _, id := range neighbours {
+		require.Equal(b.t, 1, count(b.effects(), id), id)
+	}
+	require.Zero(b.t, count(b.effects(), "endless"))
+}
+
+// Whatever a handler does to its own transaction is an attempt of its message, and holds up no other.
+func TestQueue_G7_a_handler_that_loses_its_transaction_has_failed(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []struct {
+		name   string
+		config func(*inboxstore.QueueConfig)
+		fits   func(misuse) bool
+	}{
+		{"single", transactional, func(misuse) bool { return true }},
+		// A handler that commits commits what others wrote before it in the same transaction: nothing can undo that.
+		{"micro-batch", func(c *inboxstore.QueueConfig) { c.MicroBatch = 4 }, func(m misuse) bool { return !m.commits }},
+	} {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := newQueueBench(t, database)
+				all := slices.DeleteFunc(misuses(database.Dialect), func(m misuse) bool { return !mode.fits(m) })
+				var neighbours []string
+				for i, m := range all {
+					neighbours = append(neighbours, fmt.Sprintf("before %d", i), fmt.Sprintf("behind %d", i))
+					b.put(neighbours[2*i], m.name, neighbours[2*i+1])
+				}
+				handle := b.misusing(all)
+				b.start(quick(func(c *inboxstore.QueueConfig) {
+					mode.config(c)
+					c.Classify = postbox.ClassifyNetwork // what the handler did must not look like an outage
+				}), func(msg *message.Message) error { return handle(msg.Context(), msg) })
+				b.drained()
+				b.requireBlamed(all, neighbours)
+			})
+		})
+	}
+}
+
+// The culprits of a batch are found by halves, and the others are done.
+func TestBatch_G7_a_handler_that_loses_its_transaction_has_failed(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		var all []misuse
+		for _, m := range misuses(database.Dialect) {
+			if !m.commits && !m.ends(database.Dialect) {
+				all = append(all, m)
+				b.put(m.name)
+			}
+		}
+		neighbours := numbers(20)
+		b.put(neighbours...)
+		handle := b.misusing(all)
+		b.batch(quickBatch(func(c *inboxstore.BatchConfig) { c.QueueConfig.Transactional = true }),
+			func(ctx context.Context, messages []*message.Message) error {
+				for _, msg := range messages {
+					if err := handle(ctx, msg); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		b.drained()
+		b.requireBlamed(all, neighbours)
+	})
+}
+
+// HandlerTimeout ends the context of the statement that the handler waits for, and so its connection.
+func TestQueue_G7_handler_timeout_in_a_transaction_is_an_attempt(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		b.put("slow")
+		b.start(quick(func(c *inboxstore.QueueConfig) {
+			c.Transactional, c.HandlerTimeout, c.Classify = true, 100*time.Millisecond, postbox.ClassifyNetwork
+		}), func(msg *message.Message) error {
+			tx, _ := postbox.TxFromContext(msg.Context())
+			_, err := tx.ExecContext(msg.Context(), endless(b.Dialect))
+			return err
+		})
+		b.drained()
+		require.Equal(t, []string{"slow"}, b.dead())
+		require.Len(t, b.failures(), 3)
+		require.Empty(t, b.effects())
+	})
+}
+
+// In an inbox the claim is in the transaction: with it goes what the handler wrote.
+func TestStore_G7_a_handler_that_loses_its_transaction_has_failed(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		for _, m := range misuses(database.Dialect) {
+			if m.name == "role" {
+				continue // nothing that comes after it needs a right
+			}
+			id := inboxstore.Key{Consumer: "c", MessageID: m.name}
+			failures, fresh := 0, true
+			for range 5 { // a connection that was lost, nobody knows why, is forgiven once
+				var err error
+				fresh, err = b.store.Once(t.Context(), id, func(ctx context.Context) error {
+					msg := message.NewMessage(m.name, nil)
+					if err := b.effect(ctx, msg); err != nil {
+						return err
+					}
+					tx, _ := postbox.TxFromContext(ctx)
+					return m.do(ctx, b, tx)
+				})
+				if err == nil {
+					break
+				}
+				var failure *inboxstore.HandlerError
+				if errors.As(err, &failure) {
+					failures++
+				}
+			}
+			require.False(t, fresh, m.name)
+			if m.commits {
+				require.Equal(t, 1, failures, m.name) // and then it is a duplicate
+				require.Equal(t, 1, count(b.effects(), m.name), m.name)
+				continue
+			}
+			require.GreaterOrEqual(t, failures, 4, m.name)
+			require.Zero(t, count(b.effects(), m.name), m.name)
+		}
+	})
+}
+
+// A server that has restarted since, or is another one, is an outage, whatever the handler says.
+func TestQueue_G7_a_database_that_is_another_one_meanwhile_is_an_outage(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		b.put("1")
+		var runs atomic.Int32
+		b.start(quick(transactional), func(msg *message.Message) error {
+			if err := b.effect(msg.Context(), msg); err != nil || runs.Add(1) > 5 {
+				return err
+			}
+			b.store.MeetAnotherServer()
+			tx, _ := postbox.TxFromContext(msg.Context())
+			return ownTimeout(msg.Context(), b, tx)
+		})
+		b.drained()
+		require.Equal(t, []string{"1"}, b.effects())
+		require.Empty(t, b.failures())
+		require.EqualValues(t, 6, runs.Load())
+	})
+}

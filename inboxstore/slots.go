@@ -1,0 +1,68 @@
+package inboxstore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"sync"
+)
+
+// slots bound the handlers of a store that hold a transaction, so that one connection of the pool is left for leases, reads and
+// records: a process that cannot renew its leases loses its lanes, however alive it is. A pool of one has none to leave.
+type slots struct {
+	db *sql.DB
+
+	mu      sync.Mutex
+	taken   int
+	waiting []chan struct{} // first come, first served
+}
+
+// most is asked each time, since the pool may be given another size at any time. 0 is no limit.
+func (s *slots) most() int {
+	connections := s.db.Stats().MaxOpenConnections
+	if connections <= 1 {
+		return connections
+	}
+	return connections - 1
+}
+
+// take waits for a slot while ctx lives, and returns a function that gives it back.
+func (s *slots) take(ctx context.Context) (giveBack func(), err error) {
+	s.mu.Lock()
+	if most := s.most(); most == 0 || s.taken < most {
+		s.taken++
+		s.mu.Unlock()
+		return s.giveBack, nil
+	}
+	turn := make(chan struct{}, 1)
+	s.waiting = append(s.waiting, turn)
+	s.mu.Unlock()
+	select {
+	case <-turn:
+		return s.giveBack, nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.waiting, turn); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	} else { // its turn has come meanwhile
+		s.free()
+	}
+	return nil, ctx.Err()
+}
+
+func (s *slots) giveBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free()
+}
+
+// free gives a slot back, and to those that wait as many as there are by now.
+func (s *slots) free() {
+	s.taken--
+	for most := s.most(); len(s.waiting) > 0 && (most == 0 || s.taken < most); s.taken++ {
+		s.waiting[0] <- struct{}{}
+		s.waiting = s.waiting[1:]
+	}
+}

@@ -1,0 +1,51 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/components/cqrs"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+)
+
+// Guard is the innermost middleware of a handler that writes in the transaction of an inbox or of a queue: once the handler has
+// returned an error, or panicked, that transaction is never committed, whatever the middlewares around it make of the error.
+// Watermill's Retry would run the handler again in the same transaction, which then commits the writes of each attempt;
+// PoisonQueue and IgnoreErrors would commit those of the one that failed. With Guard the attempt fails with the handler's first error,
+// which is recorded, and retried by the inbox or the queue in a transaction of its own.
+//
+// Add it last to the handler, or to the router after everything else. The package router does so by itself, and [Inbox] and [Process]
+// need no Guard for what stands outside of them. Without a transaction, as in a queue that is not transactional, it changes nothing:
+// there Retry works as Watermill says. It is safe for concurrent use.
+func Guard(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) (produced []*message.Message, err error) {
+		ctx := msg.Context() // the handler may set another one
+		returned := false
+		defer func() {
+			if !returned {
+				reason := recover()
+				inboxstore.Fail(ctx, fmt.Errorf("panic: %v", reason))
+				panic(reason)
+			}
+		}()
+		produced, err = h(msg)
+		returned = true
+		return produced, guarded(ctx, err)
+	}
+}
+
+// GuardCommands is [Guard] for the command handlers of Watermill's CQRS component: set it as OnHandle of its
+// CommandProcessorConfig. There AckCommandHandlingErrors drops the error of a handler before any middleware sees it.
+func GuardCommands(params cqrs.CommandProcessorOnHandleParams) error {
+	ctx := params.Message.Context()
+	return guarded(ctx, params.Handler.Handle(ctx, params.Command))
+}
+
+func guarded(ctx context.Context, err error) error {
+	if err != nil {
+		inboxstore.Fail(ctx, err)
+	}
+	return err
+}

@@ -8,4 +8,8 @@
 // An oracle is silent where the evidence cannot tell. A process that is killed, or paused until its lease is over, may
 // have run a handler whose outcome nobody ever wrote down, and clocks of different processes cannot be compared. Each
 // oracle says what it allows for that.
+//
+// A [Failover] that is not lossless takes with it what the old database had confirmed last. The checker excuses what the new
+// database verifiably never had and the old one had confirmed in the time before the failover, and nothing else: see
+// failover.go.
 package checker

@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"strings"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/torture/history"
@@ -19,6 +20,10 @@ type Evidence struct {
 	OutboxKeptSince time.Time
 	// CaughtUp is how long after the last fault was healed nothing waited any more, or [NeverCaughtUp].
 	CaughtUp time.Duration
+	// Failovers are those there were, in their order.
+	Failovers []Failover
+	// Troubles are the faults that processes felt, and when.
+	Troubles []Trouble
 	// Memory is what the processes occupied now and then.
 	Memory []Sample
 	// Skew is how far the clock of a process, named without its incarnation, is ahead of the others. It is for
@@ -39,6 +44,23 @@ type Bounds struct {
 	// Clock is how far a time that Postbox stored may be outside the run, by the database's clock: more than a
 	// transaction and a retry may take, and much less than the clocks of the processes are off.
 	Clock time.Duration
+}
+
+// Trouble is a fault while it lasted, by the clock of the machine.
+type Trouble struct {
+	Kind string
+	// Process is the process that it happened to, without its incarnation; "" for all of them.
+	Process string
+	// Sleeps says that the process did nothing meanwhile, Database that its connections to the database may have ended or
+	// hung.
+	Sleeps, Database bool
+	From, To         time.Time
+}
+
+// concerns says whether it happened to an incarnation of a process.
+func (t Trouble) concerns(process string) bool {
+	name, _, _ := strings.Cut(process, "/")
+	return t.Process == "" || t.Process == name
 }
 
 // Sample is what a process occupied at one instant.
@@ -119,7 +141,7 @@ type Letter struct {
 	Died     time.Time
 }
 
-// Failure is an entry of a failure history. Attempt 0 is what an operator did.
+// Failure is an entry of a failure history. Attempt 0 is no attempt: an operator did something, or the message began to wait without one.
 type Failure struct {
 	ID      int64
 	Subject string

@@ -3,6 +3,7 @@ package checker
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -17,23 +18,23 @@ type index struct {
 	topics  map[string][]ledger.Flow // by topic
 	intents map[string]Intent        // by message
 	said    map[string]*said         // by message
-	works   map[work]*state
+	works   map[Work]*state
 	// emitted are the intents of handlers, by what they handled.
-	emitted map[work][]Intent
+	emitted map[Work][]Intent
 	// outbox are the messages that wait in it, or died there, and kept those that it has published and kept.
 	outbox, kept map[string]int
 	// failures are those of a work, as the database counts them; strangers could not be told whose they are.
-	failures  map[work][]Failure
+	failures  map[Work][]Failure
 	strangers int
 	faults    int
 }
 
-// work is one message to one consumer.
-type work struct{ consumer, message string }
-
 // said is what processes said of a message on its way to the consumers.
 type said struct {
 	intended, committed, rolledBack, unknown bool
+	// producer is the incarnation that intended it, or whose handler did.
+	producer                string
+	intendedAt, committedAt time.Time
 
 	sending, sent, repeated int
 	healed                  bool
@@ -46,8 +47,11 @@ type state struct {
 	pending []Pending
 
 	saw, failed, outages, applied int
-	requeues                      int
-	processes                     map[string]bool // incarnations that ran it
+	// touched are those of the outages at whose time a fault touched the process's connections to the database.
+	touched   int
+	requeues  int
+	processes map[string]bool // incarnations that ran it
+	confirmed []confirmation
 }
 
 // unfinished are runs of which nobody knows how they ended.
@@ -60,8 +64,8 @@ func newIndex(e Evidence) *index {
 	x := &index{
 		Evidence: e,
 		flows:    map[string]ledger.Flow{}, topics: map[string][]ledger.Flow{},
-		intents: map[string]Intent{}, said: map[string]*said{}, works: map[work]*state{},
-		emitted: map[work][]Intent{}, outbox: map[string]int{}, kept: map[string]int{}, failures: map[work][]Failure{},
+		intents: map[string]Intent{}, said: map[string]*said{}, works: map[Work]*state{},
+		emitted: map[Work][]Intent{}, outbox: map[string]int{}, kept: map[string]int{}, failures: map[Work][]Failure{},
 	}
 	for _, f := range e.Flows {
 		x.flows[f.Consumer] = f
@@ -87,7 +91,7 @@ func (x *index) of(message string) *said {
 
 // at returns what is known of a message at a consumer.
 func (x *index) at(consumer, message string) *state {
-	w := work{consumer, message}
+	w := Work{consumer, message}
 	s := x.works[w]
 	if s == nil {
 		s = &state{processes: map[string]bool{}}
@@ -100,9 +104,11 @@ func (x *index) at(consumer, message string) *state {
 func (x *index) note(r history.Record) {
 	switch r.Kind {
 	case history.Intended:
-		x.of(r.Message).intended = true
+		s := x.of(r.Message)
+		s.intended, s.intendedAt, s.producer = true, r.System, r.Process
 	case history.Committed:
-		x.of(r.Message).committed = true
+		s := x.of(r.Message)
+		s.committed, s.committedAt = true, r.System
 	case history.RolledBack:
 		x.of(r.Message).rolledBack = true
 	case history.Unknown:
@@ -117,7 +123,7 @@ func (x *index) note(r history.Record) {
 		x.of(r.Message).healed = true
 	case history.Fault:
 		x.faults++
-	case history.Requeued, history.Duplicate, history.Stored: // there is nothing to add up
+	case history.Requeued: // there is nothing to add up
 	default:
 		x.noteWork(r)
 	}
@@ -133,11 +139,15 @@ func (x *index) noteWork(r history.Record) {
 	case history.Failed:
 		if r.Outage {
 			s.outages++
+			s.touched += x.touched(r.Process, r.System)
 		} else {
 			s.failed++
 		}
 	case history.Applied:
 		s.applied++
+		s.confirmed = append(s.confirmed, confirmation{r.Kind, r.Process, r.System})
+	case history.Duplicate, history.Stored:
+		s.confirmed = append(s.confirmed, confirmation{r.Kind, r.Process, r.System})
 	case history.Requeueing:
 		s.requeues++
 	default: // the oracle of the evidence tells
@@ -151,7 +161,7 @@ func (x *index) stand() {
 			x.intents[i.Message] = i
 		}
 		if i.Parent != "" {
-			w := work{i.Emitter, i.Parent}
+			w := Work{i.Emitter, i.Parent}
 			x.emitted[w] = append(x.emitted[w], i)
 		}
 	}
@@ -184,20 +194,20 @@ func (x *index) stand() {
 
 // attribute finds out whose failures the database has.
 func (x *index) attribute() {
-	subjects := map[string]work{}
+	subjects := map[string]Work{}
 	for _, p := range x.Database.Pending {
-		subjects[storedSubject(p.ID)] = work{p.Queue, p.Message}
+		subjects[storedSubject(p.ID)] = Work{p.Queue, p.Message}
 	}
 	for _, k := range x.Database.Kept {
-		subjects[storedSubject(k.ID)] = work{k.Queue, k.Message}
+		subjects[storedSubject(k.ID)] = Work{k.Queue, k.Message}
 	}
 	for _, i := range x.Database.Intents {
 		for _, f := range x.topics[i.Topic] {
-			subjects[claimSubject(f.Consumer, f.Topic, i.Message)] = work{f.Consumer, i.Message}
+			subjects[claimSubject(f.Consumer, f.Topic, i.Message)] = Work{f.Consumer, i.Message}
 		}
 	}
 	for _, l := range x.Database.Letters {
-		subjects[l.Subject] = work{l.Consumer, l.Message}
+		subjects[l.Subject] = Work{l.Consumer, l.Message}
 	}
 	for _, f := range x.Database.Failures {
 		w, known := subjects[f.Subject]

@@ -1,6 +1,9 @@
 package checker
 
 import (
+	"strings"
+	"time"
+
 	"github.com/postbox-go/watermill-postbox/internal/torture/history"
 	"github.com/postbox-go/watermill-postbox/internal/torture/ledger"
 )
@@ -34,7 +37,7 @@ func attemptsAreBounded(x *index, found findings) {
 				continue
 			}
 			s, allowed := x.at(f.Consumer, i.Message), f.Attempts+x.hidden(f, i.Message)
-			if n := x.mostAttempts(work{f.Consumer, i.Message}); n > allowed {
+			if n := x.mostAttempts(Work{f.Consumer, i.Message}); n > allowed {
 				found(i.Message, "has had attempt %d at %s, of %d", n, f.Consumer, f.Attempts)
 			}
 			runs := (1 + s.requeues) * (f.Attempts + x.hidden(f, i.Message) + x.faults)
@@ -47,12 +50,12 @@ func attemptsAreBounded(x *index, found findings) {
 }
 
 // mostAttempts returns the highest number of an attempt that the database knows of.
-func (x *index) mostAttempts(w work) int {
+func (x *index) mostAttempts(w Work) int {
 	most := 0
 	for _, f := range x.failures[w] {
 		most = max(most, f.Attempt)
 	}
-	s := x.at(w.consumer, w.message)
+	s := x.at(w.Consumer, w.Message)
 	for _, l := range s.letters {
 		most = max(most, l.Attempts)
 	}
@@ -79,7 +82,7 @@ func deadHadTheirAttempts(x *index, found findings) {
 
 // innocentsLive: only poison dies, and in the outbox only what leads nowhere: that a broker is away is no failure. A
 // message whose runs failed or did not end as often as attempts are allowed may die for that: its process was killed under it
-// again and again.
+// again and again. So may one that has lost its transaction as often.
 func innocentsLive(x *index, found findings) {
 	for _, l := range x.Database.Letters {
 		i, there := x.intents[l.Message]
@@ -89,7 +92,7 @@ func innocentsLive(x *index, found findings) {
 		case !known:
 			found(l.Message, "died in the outbox: %s", l.Error)
 		case i.Plan != history.Poison:
-			if s := x.at(l.Consumer, l.Message); s.failed+x.unexplained(s) < flow.Attempts {
+			if s := x.at(l.Consumer, l.Message); s.failed+x.unexplained(s)+x.lostTransactions(Work{l.Consumer, l.Message}) < flow.Attempts {
 				found(l.Message, "is %s and died at %s, where it failed %d times, %d runs did not end, and %d met an outage: %s",
 					i.Plan, l.Consumer, s.failed, s.unfinished(), s.outages, l.Error)
 			}
@@ -97,17 +100,45 @@ func innocentsLive(x *index, found findings) {
 	}
 }
 
-// onlyFailuresCount: behind each attempt that counted is a run that failed by itself, or one that did not end. A
-// handler says that it failed before the attempt is counted.
+// transactionLost is how the failure of a handler begins that lost its transaction while the database was there.
+const transactionLost = "the handler lost its transaction"
+
+// lostTransactions are attempts that may count although the handler met an outage: its connection was cut while others
+// could reach the database, and the attempt is recorded as such. Nothing else tells a cut from a handler's own time-out.
+func (x *index) lostTransactions(w Work) int {
+	recorded := 0
+	for _, f := range x.failures[w] {
+		if strings.Contains(f.Error, transactionLost) {
+			recorded++
+		}
+	}
+	return min(recorded, x.at(w.Consumer, w.Message).touched)
+}
+
+// lingering is how long a connection that a fault has touched may take to end.
+const lingering = 5 * time.Second
+
+// touched returns 1 if a fault touched the process's connections to the database at that time, else 0.
+func (x *index) touched(process string, at time.Time) int {
+	for _, t := range x.Troubles {
+		if t.Database && t.concerns(process) && !at.Before(t.From) && at.Before(t.To.Add(lingering)) {
+			return 1
+		}
+	}
+	return 0
+}
+
+// onlyFailuresCount: behind each attempt that counted is a run that failed by itself, one that did not end, or one that
+// lost its transaction to a fault. A handler says that it failed before the attempt is counted.
 func onlyFailuresCount(x *index, found findings) {
 	for _, i := range x.Database.Intents {
 		for _, f := range x.topics[i.Topic] {
-			w := work{f.Consumer, i.Message}
+			w := Work{f.Consumer, i.Message}
 			counted := 0
 			for _, failure := range x.failures[w] {
-				counted += min(failure.Attempt, 1) // 0 is what an operator did
+				counted += min(failure.Attempt, 1) // 0 is no attempt
 			}
-			if s := x.at(f.Consumer, i.Message); counted > s.failed+s.unfinished() {
+			if s := x.at(f.Consumer, i.Message); counted > s.failed+s.unfinished()+x.lostTransactions(w) {
 				found(i.Message, "has %d attempts counted at %s, where it failed %d times, %d runs did not end, and %d met an outage",
 					counted, f.Consumer, s.failed, s.unfinished(), s.outages)
 			}

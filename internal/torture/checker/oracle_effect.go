@@ -28,12 +28,13 @@ func effectsBelong(x *index, found findings) {
 	}
 }
 
-// appliedHasEffect: what a consumer was told to be committed is in the database.
+// appliedHasEffect: what a consumer was told to be committed is in the database, unless a failover has lost it.
 func appliedHasEffect(x *index, found findings) {
-	told := map[work]bool{}
+	told := map[Work]bool{}
 	for _, r := range x.Records {
-		w := work{r.Consumer, r.Message}
-		if r.Kind == history.Applied && !told[w] && len(x.works[w].effects) == 0 {
+		w := Work{r.Consumer, r.Message}
+		lost := x.isLost(w, confirmation{r.Kind, r.Process, r.System})
+		if r.Kind == history.Applied && !lost && !told[w] && len(x.works[w].effects) == 0 {
 			told[w] = true
 			found(r.Message, "was applied by %s, says %s, and the effect is not there", r.Consumer, r.Process)
 		}
@@ -52,9 +53,9 @@ func failuresLeaveNothing(x *index, found findings) {
 // followUpsBelong: what a handler emits is committed if and only if its effect is. That it then goes its way is for
 // the oracles of all messages.
 func followUpsBelong(x *index, found findings) {
-	told := map[work]bool{}
+	told := map[Work]bool{}
 	for _, e := range x.Database.Effects {
-		flow, w := x.flows[e.Consumer], work{e.Consumer, e.Message}
+		flow, w := x.flows[e.Consumer], Work{e.Consumer, e.Message}
 		if flow.Emits == "" || told[w] {
 			continue
 		}

@@ -1,5 +1,7 @@
 package checker
 
+import "slices"
+
 // laneOf is one lane of one spool.
 type laneOf struct {
 	spool string
@@ -7,14 +9,18 @@ type laneOf struct {
 }
 
 // oneHolderAToken: under one token, a lane has one holder for ever. What two processes both held shows here, and what
-// one of them then did to the other's work in the effects.
+// one of them then did to the other's work in the effects. It holds for leases that a failover has lost, too.
 func oneHolderAToken(x *index, found findings) {
 	type grant struct {
 		laneOf
 		token int64
 	}
 	holders := map[grant]string{}
-	for _, l := range x.Database.Leases {
+	leases := slices.Clone(x.Database.Leases)
+	for _, f := range x.Failovers {
+		leases = append(leases, f.Leases...)
+	}
+	for _, l := range leases {
 		g := grant{laneOf{l.Spool, l.Lane}, l.Token}
 		switch holder := holders[g]; {
 		case l.Holder == "": // handed back

@@ -3,11 +3,12 @@ package checker
 import "github.com/postbox-go/watermill-postbox/internal/torture/history"
 
 // nothingIsLost: each message that is committed has its effect at each consumer of its topic, or is a dead letter, or
-// still waits, which is for another oracle.
+// still waits, which is for another oracle. If failovers have lost all that was ever confirmed of it, the broker has heard
+// an ack for a work that no database knows of any more.
 func nothingIsLost(x *index, found findings) {
 	for _, i := range x.Database.Intents {
 		for _, f := range x.topics[i.Topic] {
-			if x.outbox[i.Message] == 0 && !x.isSomewhere(f.Consumer, i.Message) {
+			if x.outbox[i.Message] == 0 && !x.isSomewhere(f.Consumer, i.Message) && !x.lostAll(Work{f.Consumer, i.Message}) {
 				found(i.Message, "is lost to %s: no effect, no dead letter, and it waits nowhere", f.Consumer)
 			}
 		}
@@ -30,12 +31,15 @@ func everythingIsPublished(x *index, found findings) {
 	}
 }
 
-// storedStays: what a queue was said to hold was acked to the broker, and will not come again.
+// storedStays: what a queue was said to hold was acked to the broker, and will not come again. A failover may lose it.
 func storedStays(x *index, found findings) {
-	told := map[work]bool{}
+	told := map[Work]bool{}
 	for _, r := range x.Records {
-		w := work{r.Consumer, r.Message}
-		if r.Kind == history.Stored && !told[w] && !x.isSomewhere(r.Consumer, r.Message) {
+		w := Work{r.Consumer, r.Message}
+		if r.Kind != history.Stored || x.isLost(w, confirmation{r.Kind, r.Process, r.System}) {
+			continue
+		}
+		if !told[w] && !x.isSomewhere(r.Consumer, r.Message) {
 			told[w] = true
 			found(r.Message, "was stored for %s, and there it has no effect, is no dead letter, and does not wait", r.Consumer)
 		}

@@ -8,9 +8,9 @@ type lineOf struct{ who, topic, key string }
 // effectsKeepOrder: in flows that promise it, a key's first effects come in the order of its turns. Later effects of
 // the same message are for another oracle. Messages that were requeued have lost their turn; dead ones leave gaps.
 func effectsKeepOrder(x *index, found findings) {
-	last, seen := map[lineOf]Effect{}, map[work]bool{}
+	last, seen := map[lineOf]Effect{}, map[Work]bool{}
 	for _, e := range x.Database.Effects {
-		w := work{e.Consumer, e.Message}
+		w := Work{e.Consumer, e.Message}
 		if !x.hasTurn(e.Consumer, e.Message, e.Key) || seen[w] {
 			continue
 		}
@@ -23,15 +23,17 @@ func effectsKeepOrder(x *index, found findings) {
 	}
 }
 
-// hasTurn says whether a message must come in its turn at this consumer.
+// hasTurn says whether a message must come in its turn at this consumer. A message that a failover has lost has none: the
+// turn is given out again. A work that was acked and then lost comes again, if ever, when the broker says so.
 func (x *index) hasTurn(consumer, message, key string) bool {
-	return x.flows[consumer].Ordered && key != "" && !x.requeued(consumer, message)
+	_, there := x.intents[message]
+	return there && x.flows[consumer].Ordered && key != "" && !x.requeued(consumer, message) && !x.lostOnce(Work{consumer, message})
 }
 
 // requeued says whether an operator may have given the message another turn, here or in the outbox.
 func (x *index) requeued(consumer, message string) bool {
 	for _, where := range []string{consumer, ""} {
-		if s := x.works[work{where, message}]; s != nil && s.requeues > 0 {
+		if s := x.works[Work{where, message}]; s != nil && s.requeues > 0 {
 			return true
 		}
 	}
@@ -40,29 +42,45 @@ func (x *index) requeued(consumer, message string) bool {
 
 // publicationsKeepOrder: no process begins to send a turn for the first time when it has begun a later one. More
 // cannot be said: a process that was asleep may send again what another has sent long since, and the clocks of two
-// processes cannot be compared. What went wrong between two shows in the order of effects.
+// processes cannot be compared. What was sent before a failover may be sent again after it, since the mark is lost. What went wrong between two shows in the order of effects.
 func publicationsKeepOrder(x *index, found findings) {
 	type sending struct {
 		line    lineOf
 		message string
 	}
 	last, seen := map[lineOf]int64{}, map[sending]bool{}
+	first := x.firstSendings()
 	for _, r := range x.Records {
 		i, there := x.intents[r.Message]
 		if r.Kind != history.Sending || !there || i.Key == "" || x.requeuedAnywhere(i) {
 			continue
 		}
 		line := lineOf{r.Process, i.Topic, i.Key}
-		if first := (sending{line, i.Message}); seen[first] {
+		s := sending{line, i.Message}
+		if seen[s] || first[i.Message] < x.epoch(r.System) {
 			continue
-		} else {
-			seen[first] = true
 		}
+		seen[s] = true
 		if last[line] > i.Turn {
 			found(i.Message, "is turn %d of key %q, and %s began to send it after turn %d", i.Turn, i.Key, r.Process, last[line])
 		}
 		last[line] = i.Turn
 	}
+}
+
+// firstSendings returns the epoch in which each message was sent for the first time.
+func (x *index) firstSendings() map[string]int {
+	first := map[string]int{}
+	for _, r := range x.Records {
+		if r.Kind != history.Sending {
+			continue
+		}
+		epoch := x.epoch(r.System)
+		if before, known := first[r.Message]; !known || epoch < before {
+			first[r.Message] = epoch
+		}
+	}
+	return first
 }
 
 // requeuedAnywhere says whether the message may have gone through the outbox a second time. An inbox's dead letters

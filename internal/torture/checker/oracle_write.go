@@ -29,7 +29,7 @@ func completeEvidence(x *index, found findings) {
 		switch {
 		case seen[i.Message]:
 			found(i.Message, "has two rows of intent")
-		case i.Parent == "" && !x.of(i.Message).intended:
+		case !x.of(i.Message).intended:
 			found(i.Message, "was intended by nobody")
 		case len(x.topics[i.Topic]) == 0 && i.Topic != ledger.Nowhere:
 			found(i.Message, "goes to topic %q, which no flow has", i.Topic)
@@ -52,12 +52,13 @@ var knownKinds = map[history.Kind]bool{
 }
 
 // committedIsThere: what COMMIT answered for is in the database, and what is known to be rolled back is not. Where a
-// producer lost the answer, or its life, either will do.
+// producer lost the answer, or its life, either will do. A failover may lose what the old database confirmed.
 func committedIsThere(x *index, found findings) {
 	x.eachSaid(func(message string, s *said) {
 		_, there := x.intents[message]
+		_, lost := x.lostIntent(message)
 		switch {
-		case s.committed && !there:
+		case s.committed && !there && !lost:
 			found(message, "was committed, and its row is not there")
 		case s.rolledBack && there:
 			found(message, "was rolled back, and its row is there")
@@ -75,16 +76,24 @@ func (x *index) eachSaid(do func(message string, s *said)) {
 }
 
 // nothingFromNothing: only messages whose transaction committed are sent, stored, handled or dead. One violation a
-// message will do.
+// message will do. A message that a failover has lost may be at the broker, and go its way from there, but no process
+// begins to publish it long after.
 func nothingFromNothing(x *index, found findings) {
 	told := map[string]bool{}
 	trace := func(message, where string) {
-		if _, there := x.intents[message]; !there && message != "" && !told[message] {
+		_, there := x.intents[message]
+		_, lost := x.lostIntent(message)
+		if !there && !lost && message != "" && !told[message] {
 			told[message] = true
 			found(message, "was never committed, and yet %s", where)
 		}
 	}
 	for _, r := range x.Records {
+		if f, lost := x.lostIntent(r.Message); lost && r.Kind == history.Sending && r.System.After(f.Moved.Add(forgetting)) &&
+			!x.requeuedInAny(r.Message) && !told[r.Message] {
+			told[r.Message] = true
+			found(r.Message, "was lost by the failover, and %s began to send it %s later", r.Process, r.System.Sub(f.Moved))
+		}
 		switch r.Kind {
 		case history.Sending, history.Sent, history.Stored, history.Saw, history.Applied, history.Failed, history.Duplicate:
 			trace(r.Message, r.Process+" wrote down: "+string(r.Kind))
@@ -100,6 +109,16 @@ func nothingFromNothing(x *index, found findings) {
 	for _, p := range x.Database.Pending {
 		trace(p.Message, "waits in "+nameOf(p.Queue))
 	}
+}
+
+// requeuedInAny says whether an operator may have given the message another turn anywhere.
+func (x *index) requeuedInAny(message string) bool {
+	for consumer := range x.flows {
+		if x.requeued(consumer, message) {
+			return true
+		}
+	}
+	return false
 }
 
 // nameOf names a consumer or its queue, or the outbox.

@@ -22,7 +22,7 @@ type broken struct {
 
 // damages are by guarantee. Each oracle is caught out at least once, which a test makes sure of.
 var damages = slices.Concat(damagesToEvidence, damagesToWrites, damagesToEffects, damagesToOrder, damagesToAttempts,
-	damagesToLeases, damagesToAccounts)
+	damagesToLeases, damagesToAccounts, damagesByFailover)
 
 func says(oracles ...string) []string { return oracles }
 
@@ -140,6 +140,7 @@ var damagesToEffects = []broken{
 		w.plain("m", ledger.Payments, "")
 		w.effect("teller", "m")
 		w.Database.Intents[len(w.Database.Intents)-1].Message = "another"
+		w.say("consumer-1/1", history.Intended, "another", "teller")
 		w.through("another")
 	}, says("effect once")},
 	{"G4 F3 an effect of another message", func(w *world) {
@@ -169,17 +170,17 @@ var damagesToEffects = []broken{
 		w.produce("m", ledger.Payments, "", history.Poison, history.Committed)
 		w.through("m", "teller")
 		w.die("teller", "m", allowed)
-		w.write(ledger.Intent{Message: "f", Topic: ledger.Statements, Plan: history.Plain, Emitter: "teller", Parent: "m"})
+		w.emit(ledger.Intent{Message: "f", Topic: ledger.Statements, Plan: history.Plain, Emitter: "teller", Parent: "m"})
 		w.through("f")
 	}, says("follow-up with its effect")},
 	{"G4 a follow-up too many", func(w *world) {
 		w.plain("m", ledger.Payments, "")
-		w.write(ledger.Intent{Message: "f", Topic: ledger.Statements, Plan: history.Plain, Emitter: "teller", Parent: "m"})
+		w.emit(ledger.Intent{Message: "f", Topic: ledger.Statements, Plan: history.Plain, Emitter: "teller", Parent: "m"})
 		w.through("f")
 	}, says("follow-up with its effect")},
 	{"G4 a follow-up goes astray", func(w *world) {
 		w.plain("m", ledger.Payments, "")
-		w.write(ledger.Intent{Message: "f", Topic: ledger.Receipts, Plan: history.Plain, Emitter: "postman", Parent: "flaky"})
+		w.emit(ledger.Intent{Message: "f", Topic: ledger.Receipts, Plan: history.Plain, Emitter: "postman", Parent: "flaky"})
 		w.through("f")
 	}, says("follow-up with its effect")},
 }

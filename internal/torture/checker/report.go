@@ -40,6 +40,9 @@ type Counts struct {
 	// Strangers are failures in the database of which nobody knows whose they are: their messages are done.
 	Strangers int
 
+	// LostIntents are the committed messages that failovers have lost, LostWorks what they have lost of the work on others.
+	Failovers, LostIntents, LostWorks int
+
 	Lost, AppliedTwice, OrderViolations int
 }
 
@@ -99,7 +102,16 @@ func (x *index) counts() Counts {
 	for message := range x.intents {
 		c.Published += min(1, x.of(message).sent)
 	}
-	for _, s := range x.works {
+	c.Failovers = len(x.Failovers)
+	for message, s := range x.said {
+		if _, lost := x.lostIntent(message); lost && s.committed {
+			c.LostIntents++
+		}
+	}
+	for w, s := range x.works {
+		if _, there := x.intents[w.Message]; there && x.lostAll(w) && len(s.effects) == 0 {
+			c.LostWorks++
+		}
 		c.Applied += min(1, len(s.effects))
 		c.Failed += s.failed
 		c.Outages += s.outages
@@ -117,6 +129,10 @@ func (r Report) String() string {
 	fmt.Fprintf(&text, "runs failed %d, met an outage %d, did not end %d · dead letters %d, requeued %d · still waiting %d\n",
 		c.Failed, c.Outages, c.Unfinished, c.Dead, c.Requeued, c.Pending)
 	fmt.Fprintf(&text, "failures in the database of messages that are gone: %d\n", c.Strangers)
+	if c.Failovers > 0 {
+		fmt.Fprintf(&text, "failovers %d, which lost %d committed messages, and %d works on messages that are there\n",
+			c.Failovers, c.LostIntents, c.LostWorks)
+	}
 	for _, a := range r.Accounts {
 		fmt.Fprintf(&text, "  %-12s written %d = done %d + pending %d + dead %d", a.Consumer, a.Written, a.Done, a.Pending, a.Dead)
 		if a.Underway > 0 {

@@ -36,6 +36,9 @@ SELECT h.id, s.name, h.message_id, h.created_at, h.done_at
 FROM postbox_history h JOIN postbox_spools s ON s.id = h.spool
 ORDER BY h.id`
 
+	selectClaimKeys = `
+SELECT claim_key FROM postbox_claims WHERE claimed_at > 1`
+
 	// Those of the first microsecond of 1970 are none of the run's, but were put there to be purged.
 	selectClaims = `
 SELECT COALESCE(MIN(claimed_at), 0), COALESCE(MAX(claimed_at), 0) FROM postbox_claims WHERE claimed_at > 1`

@@ -83,6 +83,9 @@ func (x *index) spoken(cast map[string]bool) []event {
 			}
 		}
 	}
+	for _, f := range x.Failovers {
+		faults = append(faults, event{f.Moved, "driver", f.Kind + ": from now on clients reach the new primary"})
+	}
 	for _, f := range faults {
 		if !f.at.Before(from) && !f.at.After(to) {
 			events = append(events, f)
@@ -152,7 +155,7 @@ func (x *index) written(cast map[string]bool) []event {
 	}
 	for _, i := range x.Database.Intents {
 		for _, flow := range x.topics[i.Topic] {
-			for _, f := range x.failures[work{flow.Consumer, i.Message}] {
+			for _, f := range x.failures[Work{flow.Consumer, i.Message}] {
 				tell(i.Message, f.At, "attempt %d at %s failed, in %s: %s", f.Attempt, flow.Consumer, f.Process, f.Error)
 			}
 		}

@@ -23,12 +23,14 @@ type world struct {
 	now   time.Time
 	// mute are the kinds of records that nobody writes.
 	mute map[history.Kind]bool
+	// emitted are the ids of messages that handlers have made up.
+	emitted map[string]bool
 }
 
 var began = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newWorld() *world {
-	w := &world{lines: map[string]int64{}, turns: map[string]int64{}, now: began, mute: map[history.Kind]bool{}}
+	w := &world{lines: map[string]int64{}, turns: map[string]int64{}, now: began, mute: map[history.Kind]bool{}, emitted: map[string]bool{}}
 	w.Flows, w.OutboxKeptSince = ledger.Flows, began
 	w.CaughtUp = time.Second
 	w.Bounds = checker.Bounds{CatchUp: time.Minute, Memory: 100 << 20, Clock: 2 * time.Minute}
@@ -54,7 +56,7 @@ func (w *world) say(process string, kind history.Kind, message, consumer string)
 		at = at.Add(5 * time.Hour)
 	}
 	w.Records = append(w.Records, history.Record{
-		Process: process, Line: w.lines[process], At: at, Kind: kind, Message: message, Consumer: consumer,
+		Process: process, Line: w.lines[process], At: at, System: w.now, Kind: kind, Message: message, Consumer: consumer,
 	})
 	return &w.Records[len(w.Records)-1]
 }
@@ -115,13 +117,23 @@ func (w *world) effect(consumer, message string) (follows string) {
 	}})
 	if topic := flowOf(consumer).Emits; topic != "" {
 		follows = message + ">" + topic
+		for w.emitted[follows] {
+			follows += "'" // the handler runs again
+		}
+		w.emitted[follows] = true
 		key := ""
 		if i.Key != "" {
 			key = topic + " of " + i.Key
 		}
-		w.write(ledger.Intent{Message: follows, Topic: topic, Key: key, Plan: history.Plain, Emitter: consumer, Parent: message})
+		w.emit(ledger.Intent{Message: follows, Topic: topic, Key: key, Plan: history.Plain, Emitter: consumer, Parent: message})
 	}
 	return follows
+}
+
+// emit is a follow-up in the transaction of a handler.
+func (w *world) emit(intent ledger.Intent) {
+	w.say("consumer-1/1", history.Intended, intent.Message, intent.Emitter)
+	w.write(intent)
 }
 
 // apply is one run of a handler to its commit, and all that follows from it.
@@ -133,6 +145,7 @@ func (w *world) apply(process, consumer, message string) {
 	follows := w.effect(consumer, message)
 	w.say(process, history.Applied, message, consumer)
 	if follows != "" {
+		w.say(process, history.Committed, follows, consumer)
 		w.through(follows)
 	}
 }
@@ -213,6 +226,11 @@ func (w *world) subjectOf(consumer, message string) string {
 	if consumer == "" || flowOf(consumer).Queue() != "" {
 		return stored(w.next())
 	}
+	return claim(consumer, message)
+}
+
+// claim is the key of a claim.
+func claim(consumer, message string) string {
 	scope := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, uint64(len(consumer))), consumer+flowOf(consumer).Topic...))
 	return string(scope[:16]) + "\x00" + message
 }

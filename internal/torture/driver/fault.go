@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/torture/checker"
 	"github.com/postbox-go/watermill-postbox/internal/torture/history"
 	"github.com/postbox-go/watermill-postbox/internal/torture/ledger"
 	"github.com/postbox-go/watermill-postbox/internal/torture/schedule"
@@ -23,9 +25,11 @@ func (r *run) inject(ctx context.Context, faults []schedule.Fault) {
 		r.history.Write(history.Record{Kind: history.Fault, Detail: fault.String()})
 		r.faults[fault.Kind]++
 		r.faulting.Go(func() {
+			from := time.Now()
 			if err := r.happen(ctx, fault); err != nil {
 				r.say("          %s: %s", fault, err)
 			}
+			r.noteTrouble(fault, from)
 		})
 	}
 	wait(ctx, time.Until(begin.Add(r.Duration)))
@@ -40,9 +44,9 @@ func (r *run) happen(ctx context.Context, f schedule.Fault) error {
 	case schedule.Kill:
 		p.signal(syscall.SIGKILL)
 	case schedule.Pause:
-		pid, _ := p.signal(syscall.SIGSTOP)
-		last()
-		_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been killed
+		p.pause(last)
+	case schedule.Suspend:
+		return p.suspend(last)
 	case schedule.Restart:
 		return r.restart(p)
 	case schedule.Clock:
@@ -56,7 +60,9 @@ func (r *run) happen(ctx context.Context, f schedule.Fault) error {
 	case schedule.Cut, schedule.Slow, schedule.HalfOpen:
 		return r.breakWire(r.wires.between(f.Process, f.Service), f, last)
 	case schedule.Crash, schedule.Shutdown:
-		return r.services.outage("postgres", f.Immediate, last)
+		return r.stopDatabase(f.Immediate, last)
+	case schedule.Failover, schedule.FailoverSync, schedule.Restore:
+		return r.replaceDatabase(ctx, f, last)
 	case schedule.Rabbit, schedule.Kafka:
 		return r.services.outage(string(f.Kind), f.Immediate, last)
 	case schedule.Terminate:
@@ -75,6 +81,17 @@ func (r *run) happen(ctx context.Context, f schedule.Fault) error {
 		return r.repeat(ctx, f.Number)
 	}
 	return nil
+}
+
+// noteTrouble keeps what a fault may have done to a process, for the checker.
+func (r *run) noteTrouble(f schedule.Fault, from time.Time) {
+	wire := slices.Contains([]schedule.Kind{schedule.Cut, schedule.Slow, schedule.HalfOpen}, f.Kind) && f.Service == "postgres"
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.troubles = append(r.troubles, checker.Trouble{
+		Kind: string(f.Kind), Process: f.Process, From: from, To: time.Now(),
+		Sleeps: f.Kind == schedule.Pause || f.Kind == schedule.Suspend, Database: wire || f.Kind == schedule.Terminate,
+	})
 }
 
 // restart stops a process cleanly. It has to stop whatever else is broken, so a failure is a violation.

@@ -12,7 +12,6 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/torture/checker"
-	"github.com/postbox-go/watermill-postbox/internal/torture/history"
 	"github.com/postbox-go/watermill-postbox/internal/torture/ledger"
 	"github.com/postbox-go/watermill-postbox/internal/torture/role"
 	"github.com/postbox-go/watermill-postbox/internal/torture/schedule"
@@ -99,6 +98,7 @@ func (r *run) waiting(ctx context.Context, operator *admin.Admin) (string, error
 		}
 		dead[letter.MessageID][role.ConsumerOf(letter)] = true
 	}
+	lost := sync.OnceValues(r.lost) // it reads all histories
 	var waiting []string
 	for _, flow := range ledger.Flows {
 		ids, err := ledger.Waiting(ctx, r.db, flow)
@@ -106,6 +106,13 @@ func (r *run) waiting(ctx context.Context, operator *admin.Admin) (string, error
 			return "", err
 		}
 		ids = slices.DeleteFunc(ids, func(id string) bool { return dead[id][flow.Consumer] || dead[id][""] })
+		if len(ids) > 0 {
+			isLost, err := lost()
+			if err != nil {
+				return "", err
+			}
+			ids = slices.DeleteFunc(ids, func(id string) bool { return isLost(flow.Consumer, id) })
+		}
 		if len(ids) > 0 {
 			waiting = append(waiting, fmt.Sprintf("%s has not handled %d messages, such as %s", flow.Consumer, len(ids), ids[0]))
 		}
@@ -133,18 +140,17 @@ func (r *run) judge(ctx context.Context, caughtUp time.Duration) error {
 		}
 	}
 	stopping.Wait()
-	evidence := checker.Evidence{
-		Flows: ledger.Flows, OutboxKeptSince: r.keptSince, CaughtUp: caughtUp, Memory: r.memory, Skew: map[string]time.Duration{},
-		Bounds: checker.Bounds{CatchUp: r.CatchUp, Memory: memoryBound, Clock: clockBound},
+	evidence, err := r.witnesses()
+	if err != nil {
+		return err
 	}
+	evidence.OutboxKeptSince, evidence.CaughtUp, evidence.Memory = r.keptSince, caughtUp, r.memory
+	evidence.Skew = map[string]time.Duration{}
+	evidence.Bounds = checker.Bounds{CatchUp: r.CatchUp, Memory: memoryBound, Clock: clockBound}
 	for name, p := range r.processes {
 		if clock, _ := p.changes(); clock != 0 {
 			evidence.Skew[name] = clock
 		}
-	}
-	var err error
-	if evidence.Records, err = history.Read(r.direct.Histories); err != nil {
-		return err
 	}
 	if evidence.Database, err = checker.ReadDatabase(ctx, r.db); err != nil {
 		return err

@@ -55,27 +55,30 @@ func (r *run) prepare(ctx context.Context) error {
 	return r.direct.Prepare()
 }
 
-// build returns the binary of the processes: one with a clock that can be set off, if that is to happen.
+// build returns the binary of the processes: one with clocks that can be set off, if that is to happen.
 func (r *run) build(ctx context.Context) (string, error) {
-	if !slices.Contains(r.Kinds, schedule.Clock) {
+	if !slices.Contains(r.Kinds, schedule.Clock) && !slices.Contains(r.Kinds, schedule.Suspend) {
 		return os.Executable()
 	}
-	r.say("building with a clock that can be set off: the first time takes a while")
+	r.say("building with clocks that can be set off: the first time takes a while")
 	return skew.Build(ctx, r.folder, program)
 }
 
 // prepareDatabase makes a database with all tables.
 func (r *run) prepareDatabase(ctx context.Context) error {
 	server := os.Getenv("TEST_POSTGRES_DSN")
+	if r.cluster != nil {
+		server = r.cluster.DSN("postgres")
+	}
 	if server == "" || r.direct.AMQP == "" || r.direct.Kafka == "" {
 		return errors.New("PostgreSQL, RabbitMQ and Kafka are needed: run it through scripts/services, as make torture does")
 	}
-	name := fmt.Sprintf("torture_%d", os.Getpid())
-	if err := createDatabase(ctx, server, name); err != nil {
+	r.databaseName = fmt.Sprintf("torture_%d", os.Getpid())
+	if err := createDatabase(ctx, server, r.databaseName); err != nil {
 		return err
 	}
 	var err error
-	if r.database, err = dataSource(server, "", name, ledger.DriverName); err != nil {
+	if r.database, err = dataSource(server, "", r.databaseName, ledger.DriverName); err != nil {
 		return err
 	}
 	if r.db, err = sql.Open("postgres", r.database); err != nil {

@@ -21,6 +21,8 @@ const (
 	respite = 300 * time.Millisecond
 	// stopDeadline is how long a clean stop may take: handlers have 30 s, in the forwarder and in the stores.
 	stopDeadline = 45 * time.Second
+	// stopping is how long a process may take until all its threads are stopped.
+	stopping = 50 * time.Millisecond
 )
 
 // process is started again whenever it ends, until it is retired.
@@ -28,6 +30,8 @@ type process struct {
 	run    *run
 	config role.Config // but for the incarnation in the name
 	name   string
+
+	asleep sync.Mutex // held while the process is stopped
 
 	mu          sync.Mutex
 	incarnation int
@@ -65,7 +69,10 @@ func (p *process) start() error {
 	}
 	defer func() { _ = log.Close() }()    // the process has it
 	command := exec.Command(p.run.binary) //nolint:gosec,noctx // this program, which faults end
-	environ = append(environ, fmt.Sprintf("%s=%d", skew.Variable, int(p.skew.Seconds())))
+	if err := p.still().Create(); err != nil {
+		return err
+	}
+	environ = append(environ, fmt.Sprintf("%s=%d", skew.Variable, int(p.skew.Seconds())), skew.StillVariable+"="+string(p.still()))
 	command.Env = environ
 	command.Stdout, command.Stderr = log, log
 	// The process ends when the driver does, however that may be.
@@ -111,6 +118,35 @@ func (p *process) signal(s syscall.Signal) (pid int, ended chan struct{}) {
 	}
 	_ = p.command.Process.Signal(s) // it may have ended by itself
 	return p.command.Process.Pid, p.ended
+}
+
+// suspend stops the current incarnation while the function runs, and lets its monotonic clock stand still meanwhile.
+func (p *process) suspend(during func()) error {
+	p.asleep.Lock()
+	defer p.asleep.Unlock()
+	p.mu.Lock()
+	pid, still := p.command.Process.Pid, p.still()
+	_ = p.command.Process.Signal(syscall.SIGSTOP) // it may have ended by itself
+	p.mu.Unlock()
+	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }() // it may have been killed
+	<-time.After(stopping)
+	from := time.Now()
+	during()
+	return still.Add(time.Since(from))
+}
+
+// still is the file by which the monotonic clock of the current incarnation stands still.
+func (p *process) still() skew.Still {
+	return skew.Still(filepath.Join(p.run.folder, fmt.Sprintf("%s.%d.still", p.name, p.incarnation)))
+}
+
+// pause stops the current incarnation while the function runs.
+func (p *process) pause(during func()) {
+	p.asleep.Lock()
+	defer p.asleep.Unlock()
+	pid, _ := p.signal(syscall.SIGSTOP)
+	during()
+	_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been killed
 }
 
 // end ends the current incarnation, cleanly.

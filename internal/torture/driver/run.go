@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/testcluster"
 	"github.com/postbox-go/watermill-postbox/internal/torture/checker"
 	"github.com/postbox-go/watermill-postbox/internal/torture/history"
 	"github.com/postbox-go/watermill-postbox/internal/torture/role"
@@ -40,6 +41,8 @@ type run struct {
 	folder, logs string
 	binary       string // of the processes
 	database     string // DSN of the driver's connections
+	databaseName string
+	cluster      *testcluster.Postgres // nil where the database is one of the services
 	db           *sql.DB
 	direct       role.Config // what reaches everything without a wire
 	history      *history.Writer
@@ -55,6 +58,8 @@ type run struct {
 
 	mu         sync.Mutex // what follows, and the output
 	violations []error
+	failovers  []checker.Failover
+	troubles   []checker.Trouble
 	surprises  int // ends of processes that nobody had told to end
 	memory     []checker.Sample
 }
@@ -76,6 +81,12 @@ func Run(ctx context.Context, config Config) (err error) {
 		}
 		err = os.RemoveAll(r.folder)
 	}()
+	if err := r.startCluster(ctx); err != nil {
+		return err
+	}
+	if r.cluster != nil {
+		defer func() { err = errors.Join(err, r.cluster.Close()) }()
+	}
 	faults, err := schedule.New(r.Seed, r.Duration, r.Kinds, victims())
 	if err != nil {
 		return err

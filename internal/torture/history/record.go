@@ -10,9 +10,10 @@ type Kind string
 
 // What a process may write down. Each is written after it happened, except Intended, Sending, Saw and Requeueing.
 const (
-	// Intended is written by a producer before its transaction begins: the message may or may not get committed.
+	// Intended is written by a producer before its transaction begins, and by a handler before it emits a message: the
+	// message may or may not get committed.
 	Intended Kind = "intended"
-	// Committed is written by a producer after COMMIT answered without an error.
+	// Committed is written by a producer, or for what a handler emitted, after COMMIT answered without an error.
 	Committed Kind = "committed"
 	// RolledBack is written by a producer that knows its transaction did not commit.
 	RolledBack Kind = "rolled back"
@@ -55,8 +56,11 @@ type Record struct {
 	// Line counts the records of one process from 1.
 	Line int64 `json:"line"`
 	// At is the clock of the process, which may be hours off: for reading, never for deciding.
-	At   time.Time `json:"at"`
-	Kind Kind      `json:"kind"`
+	At time.Time `json:"at"`
+	// System is the clock of the machine, which the faults leave alone: times of different processes can be compared.
+	System time.Time `json:"system"`
+
+	Kind Kind `json:"kind"`
 
 	// Message is the id of the message.
 	Message string `json:"message,omitempty"`

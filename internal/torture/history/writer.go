@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -39,7 +40,7 @@ func (w *Writer) Write(r Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.line++
-	r.Process, r.Line, r.At = w.process, w.line, time.Now()
+	r.Process, r.Line, r.At, r.System = w.process, w.line, time.Now(), systemTime()
 	line, err := json.Marshal(r)
 	if err != nil {
 		panic(fmt.Sprintf("encode a record of %s: %s", w.process, err))
@@ -47,6 +48,15 @@ func (w *Writer) Write(r Record) {
 	if _, err := w.file.Write(append(line, '\n')); err != nil {
 		panic(fmt.Sprintf("write the history of %s: %s", w.process, err))
 	}
+}
+
+// systemTime asks the system past package time, whose clock the faults set off: see package skew.
+func systemTime() time.Time {
+	var now syscall.Timeval
+	if err := syscall.Gettimeofday(&now); err != nil {
+		panic(fmt.Sprintf("ask for the time: %s", err))
+	}
+	return time.Unix(now.Unix())
 }
 
 // Close closes the file. Nothing is lost without it.

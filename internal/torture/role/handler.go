@@ -148,9 +148,11 @@ func (p *process) emit(ctx context.Context, flow ledger.Flow, cause ledger.Inten
 	if cause.Key != "" {
 		follows.Key = flow.Emits + " of " + cause.Key // a key of its own: handlers shall not wait for producers
 	}
+	p.history.Write(record(history.Intended, follows, flow.Consumer))
 	if err := follows.Write(ctx, tx); err != nil {
 		return nil, err
 	}
+	postbox.AfterCommit(ctx, func() { p.history.Write(record(history.Committed, follows, flow.Consumer)) })
 	msg, err := newMessage(follows, 0)
 	return []*message.Message{msg}, err
 }

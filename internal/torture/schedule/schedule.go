@@ -21,6 +21,9 @@ const (
 	Kill Kind = "kill"
 	// Pause is SIGSTOP to a process, and SIGCONT after its leases are over.
 	Pause Kind = "pause"
+	// Suspend is a pause during which the monotonic clock of the process stands still, as that of a virtual machine does
+	// that is paused.
+	Suspend Kind = "suspend"
 	// Restart is SIGTERM to a process, a clean stop, and a start.
 	Restart Kind = "restart"
 	// Clock restarts a process with a clock that is hours off.
@@ -47,6 +50,12 @@ const (
 	Hog Kind = "hog"
 	// Repeat publishes old messages to the brokers again, in any order.
 	Repeat Kind = "repeat"
+	// Failover promotes a standby that lags: what the old primary confirmed last is lost.
+	Failover Kind = "failover"
+	// FailoverSync promotes a synchronous standby: nothing is lost.
+	FailoverSync Kind = "failover-sync"
+	// Restore takes the database back to an earlier time while the processes run.
+	Restore Kind = "restore"
 )
 
 // weights say how often each kind comes, compared with the others.
@@ -56,6 +65,7 @@ var weights = []struct {
 }{
 	{Kill, 6},
 	{Pause, 4},
+	{Suspend, 3},
 	{Restart, 2},
 	{Clock, 2},
 	{Pool, 2},
@@ -70,6 +80,9 @@ var weights = []struct {
 	{Hold, 2},
 	{Hog, 1},
 	{Repeat, 4},
+	{Failover, 2},
+	{FailoverSync, 1},
+	{Restore, 1},
 }
 
 // Kinds returns all kinds.
@@ -167,7 +180,13 @@ const (
 
 // stopsAll says whether a kind stops a whole service.
 func stopsAll(kind Kind) bool {
-	return slices.Contains([]Kind{Crash, Shutdown, Rabbit, Kafka, Hog}, kind)
+	return ReplacesDatabase(kind) || slices.Contains([]Kind{Crash, Shutdown, Rabbit, Kafka, Hog}, kind)
+}
+
+// ReplacesDatabase says whether a kind puts another database server, or older data, in the place of the one that the
+// processes know. It needs a cluster of the run's own.
+func ReplacesDatabase(kind Kind) bool {
+	return slices.Contains([]Kind{Failover, FailoverSync, Restore}, kind)
 }
 
 // New returns the faults of a run, in their order. Of each kind there is one before any kind comes again, among those that
@@ -242,7 +261,7 @@ func between(random *rand.Rand, from, to time.Duration) time.Duration {
 
 func draw(random *rand.Rand, kind Kind, processes []Process) Fault {
 	f := Fault{Kind: kind}
-	if slices.Contains([]Kind{Kill, Pause, Restart, Clock, Pool, Cut, Slow, HalfOpen}, kind) {
+	if slices.Contains([]Kind{Kill, Pause, Suspend, Restart, Clock, Pool, Cut, Slow, HalfOpen}, kind) {
 		p := processes[random.IntN(len(processes))]
 		f.Process = p.Name
 		if kind == Cut || kind == Slow || kind == HalfOpen {
@@ -250,7 +269,7 @@ func draw(random *rand.Rand, kind Kind, processes []Process) Fault {
 		}
 	}
 	switch kind {
-	case Pause: // longer than a lease, mostly
+	case Pause, Suspend: // longer than a lease, mostly
 		f.For = between(random, 2*time.Second, 8*time.Second)
 	case Clock:
 		f.Skew = between(random, time.Hour, 12*time.Hour) * time.Duration(1-2*random.IntN(2))
@@ -273,6 +292,12 @@ func draw(random *rand.Rand, kind Kind, processes []Process) Fault {
 		f.For = between(random, 2*time.Second, 5*time.Second)
 	case Repeat:
 		f.Number = 20 + random.IntN(80)
+	case Failover: // how long the standby lags
+		f.For = between(random, 200*time.Millisecond, 1200*time.Millisecond)
+	case FailoverSync:
+		f.For = between(random, 200*time.Millisecond, 1500*time.Millisecond)
+	case Restore: // how old the copy is
+		f.For = between(random, time.Second, 5*time.Second)
 	default: // an instant is all they have
 	}
 	return f

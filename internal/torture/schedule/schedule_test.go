@@ -33,13 +33,13 @@ func TestNew_follows_from_the_seed_alone(t *testing.T) {
 func TestNew_has_every_kind_and_keeps_to_the_time(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		faults, err := schedule.New(seed, 2*time.Minute, schedule.Kinds(), processes)
+		faults, err := schedule.New(seed, 3*time.Minute, schedule.Kinds(), processes)
 		require.NoError(t, err)
 		seen := map[schedule.Kind]int{}
 		last := time.Duration(0)
 		for _, f := range faults {
 			require.Greater(t, f.At, last)
-			require.Less(t, f.At, 2*time.Minute)
+			require.Less(t, f.At, 3*time.Minute)
 			require.Less(t, f.For, time.Minute)
 			last = f.At
 			seen[f.Kind]++

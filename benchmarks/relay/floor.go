@@ -75,7 +75,8 @@ func drainByHand(ctx context.Context, db *sql.DB, to *sink, page int) error {
 	}
 }
 
-func publishPage(ctx context.Context, read *sql.Stmt, to *sink, after int64, page int) (ids []int64, err error) {
+// publishPage reads the messages of a page, publishes each, and returns their ids.
+func publishPage(ctx context.Context, read *sql.Stmt, to message.Publisher, after int64, page int) (ids []int64, err error) {
 	rows, err := read.QueryContext(ctx, after, page)
 	if err != nil {
 		return nil, err

@@ -66,9 +66,16 @@ func fillShaped(ctx context.Context, db *sql.DB, shape load.Shape, n, lanes int)
 	return errors.Join(err, publisher.Close())
 }
 
-// startOurs starts a forwarder, whose end the channel tells.
+// startOurs starts a forwarder on PostgreSQL, whose end the channel tells.
 func startOurs(ctx context.Context, db *sql.DB, to message.Publisher, config forwarder.Config) (*forwarder.Forwarder, <-chan error, error) {
-	config.Dialect = postbox.PostgreSQL
+	return startOn(ctx, db, postbox.PostgreSQL, to, config)
+}
+
+// startOn starts a forwarder, whose end the channel tells.
+func startOn(
+	ctx context.Context, db *sql.DB, dialect postbox.Dialect, to message.Publisher, config forwarder.Config,
+) (*forwarder.Forwarder, <-chan error, error) {
+	config.Dialect = dialect
 	fwd, err := forwarder.New(db, to, config, nil)
 	if err != nil {
 		return nil, nil, err

@@ -13,8 +13,25 @@ CREATE TABLE outbox (
 	floorInsert = `
 INSERT INTO outbox (topic, message_id, metadata, payload)
 SELECT $1, * FROM unnest($2::text[], $3::bytea[], $4::bytea[])`
-	floorRead   = `SELECT id, topic, message_id, metadata, payload FROM outbox WHERE id > $1 ORDER BY id LIMIT $2`
-	floorDelete = `DELETE FROM outbox WHERE id = ANY($1)`
+	floorInsertOne = `INSERT INTO outbox (topic, message_id, metadata, payload) VALUES ($1, $2, $3, $4)`
+	floorRead      = `SELECT id, topic, message_id, metadata, payload FROM outbox WHERE id > $1 ORDER BY id LIMIT $2`
+	floorDelete    = `DELETE FROM outbox WHERE id = ANY($1)`
+
+	mariaDBTable = `
+CREATE TABLE outbox (
+	id         bigint AUTO_INCREMENT PRIMARY KEY,
+	topic      varchar(255) NOT NULL,
+	message_id varchar(255) NOT NULL,
+	metadata   blob NOT NULL,
+	payload    blob NOT NULL
+)`
+	mariaDBInsertOne = `INSERT INTO outbox (topic, message_id, metadata, payload) VALUES (?, ?, ?, ?)`
+	mariaDBRead      = `SELECT id, topic, message_id, metadata, payload FROM outbox WHERE id > ? ORDER BY id LIMIT ?`
+	mariaDBDelete    = `DELETE FROM outbox WHERE id IN (`
+
+	// Another table, to which a transaction writes that stays open.
+	createUnrelated = `CREATE TABLE unrelated (id bigint)`
+	insertUnrelated = `INSERT INTO unrelated VALUES (1)`
 
 	// That library lets its users make the table; this is the one that its documentation proposes.
 	standInTable = `

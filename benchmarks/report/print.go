@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -55,7 +57,7 @@ func (g Group) table(to io.Writer) error {
 	return table.Flush()
 }
 
-// metrics are those that the group has measured, the usual ones first.
+// metrics are those that the group has measured: the usual ones first, then those of its targets, then the others.
 func (g Group) metrics() []measure.Metric {
 	measured := map[measure.Metric]bool{}
 	for _, series := range g.Series {
@@ -78,7 +80,7 @@ func (g Group) metrics() []measure.Metric {
 			delete(measured, verdict.Metric)
 		}
 	}
-	return list
+	return append(list, slices.Sorted(maps.Keys(measured))...)
 }
 
 func (g Group) lines(to io.Writer) {

@@ -151,7 +151,7 @@ func TestCrash_F5_F13_G7_outage(t *testing.T) {
 			c.published(outage, "a1", "b1", "a2")
 			c.pending(outboxName)
 			c.dead()
-			c.require().Zero(c.count(countFailures))
+			c.require().Zero(c.count(mostAttempts))
 		},
 	})
 }

@@ -59,10 +59,11 @@ WHERE s.id = ?`,
 		LoadPayload: `
 SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?`,
 
-		// The old numbers of attempts and starts are part of the condition: run twice, it changes both once.
+		// The old number of attempts is part of the condition: run twice, it changes it once. Starts may have become fewer since the
+		// message was read, when it came back to whoever had its lane before, but not more.
 		Retry: `
 UPDATE {messages} SET state = 2, available_at = {now} + ?, attempts = attempts + ?, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts = ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
 		// For tests, which do not wait: every message comes so much nearer to its time, and is so much older. A parked
@@ -74,10 +75,10 @@ UPDATE {messages} SET available_at = available_at - ?, created_at = created_at -
 		ChangeSpools: `
 UPDATE {spools} SET version = version + 1`,
 
-		// The old number of starts is part of the condition for the same reason.
+		// The old number of starts is part of the condition for the same reasons.
 		CountStart: `
 UPDATE {messages} SET starts = starts + ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts = ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
 		// It asks for no token: a message that came back has not ended its process, whoever has its lane by now. Run twice it may take
@@ -91,7 +92,7 @@ INSERT INTO {dead_letters} (origin, subject, error, spool, consumer, topic, mess
 SELECT 0, {blob ?}, {text ?}, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
 FROM {messages} m
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ?
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.starts >= ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)`,
 
 		InsertFailure: `

@@ -15,7 +15,7 @@ const retryReady = `
 WITH t AS (SELECT ?::bigint AS delay, ?::integer AS attempts, ?::integer AS started),
 m AS (
 	DELETE FROM ONLY {messages} m USING {lanes} l
-	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.attempts = ? AND m.starts = ?
+	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.attempts = ? AND m.starts BETWEEN ? AND ?
 	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = ?
 	RETURNING m.*)
 INSERT INTO {waiting} (state, available_at, attempts, starts,

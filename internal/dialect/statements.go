@@ -40,16 +40,16 @@ type Statements struct {
 	// Messages.
 
 	LoadPayload  string // spool, state, lane, id, created at → payload, metadata
-	Retry        string // delay, attempts to add, starts to take back, spool, state, lane, id, created at, attempts so far, starts so far, token: of a message that waited before
+	Retry        string // delay, attempts to add, starts to take back, spool, state, lane, id, created at, attempts so far, least and most starts, token: of a message that waited before
 	RetryReady   string // the same, of a ready message
 	MoveStrays   string // spool: moves what waits among the ready messages; empty where all have one table
 	Writers      string // → low 32 bits of the id of each open transaction that may have written to the ready messages; empty where the database does not tell
 	Advance      string // µs, again
 	ChangeSpools string // lets the drainers of all spools notice
-	CountStart   string // starts to add, spool, state, lane, id, created at, starts so far, token
+	CountStart   string // starts to add, spool, state, lane, id, created at, most starts so far, token
 	// TakeBackStart takes back a start that was counted: spool, lane, id, created at.
 	TakeBackStart string
-	BuryMessage   string // subject, error, spool, state, lane, id, created at, token: copies it to the dead letters
+	BuryMessage   string // subject, error, spool, state, lane, id, created at, least starts, token: copies it to the dead letters
 
 	// Failures and dead letters.
 

@@ -94,6 +94,7 @@ func (f *flows) forward(t *testing.T, outbox string, dead int, sources ...forwar
 	f.dead += dead
 	fwd, err := forwarder.New(f.DB, &moody{}, forwarder.Config{
 		Dialect: f.Dialect, Outbox: outbox, Retry: impatient(), ProbeMin: time.Millisecond, Sources: sources,
+		OutageLimit: time.Millisecond, // each failure counts after it: nothing else gets through that could prove the broker to work
 	}, f.logger)
 	require.NoError(t, err)
 	ended := make(chan error, 1)

@@ -66,6 +66,7 @@ func (p *play) forward(t *testing.T, answer error, dead int) {
 	db := p.as(t, "", "forwarder", "forwarder")
 	fwd, err := forwarder.New(db, sink{answer}, forwarder.Config{
 		Dialect: p.database.Dialect, Retry: postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond},
+		OutageLimit: time.Millisecond, // each failure counts after it: nothing else gets through that could prove the broker to work
 	}, p.logger)
 	require.NoError(t, err)
 	p.during(t, fwd.Run, fwd.Running(), fwd.Close, func() bool {

@@ -50,7 +50,7 @@ func guardsSpare(t *testing.T, database *testdb.Database, state int) {
 		require.ErrorIs(t, err, ErrLost)
 	}
 	inTx(func(tx *sql.Tx) error {
-		return d.retry(ctx, tx, &entry{message: m, outcome: Outcome{Err: errNotAll}}, 1, 1)
+		return d.retry(ctx, tx, &entry{message: m, outcome: Outcome{Err: errNotAll}}, 1, 1, 0)
 	})
 	inTx(func(tx *sql.Tx) error { return d.bury(ctx, tx, &entry{message: m, outcome: Outcome{Err: errNotAll}}) })
 	found, err := d.loadPayload(ctx, d.db, m)

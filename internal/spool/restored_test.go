@@ -19,9 +19,9 @@ import (
 )
 
 // startLogged is start with a logger of the test's.
-func (b *bench) startLogged(db *sql.DB, handler spool.Handler, config spool.Config) *watermill.CaptureLoggerAdapter {
+func (b *bench) startLogged(db *sql.DB, handler spool.Handler, config spool.Config) *journal {
 	b.t.Helper()
-	logger := watermill.NewCaptureLogger()
+	logger := &journal{entries: map[watermill.LogLevel][]watermill.CapturedMessage{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	drainer := spool.NewDrainer(db, spool.New(b.statements, b.spool.Name(), lanes), handler, config, logger)
@@ -36,10 +36,10 @@ func (b *bench) startLogged(db *sql.DB, handler spool.Handler, config spool.Conf
 }
 
 // said returns how many log lines have the words.
-func said(logger *watermill.CaptureLoggerAdapter, words string) int {
+func said(logger *journal, words string) int {
 	n := 0
-	for _, lines := range logger.Captured() {
-		for _, line := range lines {
+	for _, level := range []watermill.LogLevel{watermill.ErrorLogLevel, watermill.InfoLogLevel, watermill.DebugLogLevel} {
+		for _, line := range logger.at(level) {
 			if strings.Contains(line.Msg, words) {
 				n++
 			}

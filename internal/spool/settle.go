@@ -114,11 +114,11 @@ func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*ent
 		var err error
 		switch d.next(e) {
 		case wait:
-			err = d.retry(ctx, tx, e, d.delay(e).Microseconds(), 0)
+			err = d.retry(ctx, tx, e, d.delay(e).Microseconds(), 0, e.message.started)
 		case tryAgain:
-			err = d.retry(ctx, tx, e, d.delay(e).Microseconds(), 1)
+			err = d.retry(ctx, tx, e, d.delay(e).Microseconds(), 1, e.message.started)
 		case park:
-			err = d.retry(ctx, tx, e, dialect.ParkDelay, 1)
+			err = d.retry(ctx, tx, e, dialect.ParkDelay, 1, e.message.allStarts())
 		case bury:
 			err = d.bury(ctx, tx, e)
 		}
@@ -165,15 +165,16 @@ func (d *Drainer) delay(e *entry) time.Duration {
 	return d.config.Retry.Delay(e.message.Attempts + 1)
 }
 
-// retry lets a message wait so many microseconds, and adds so many attempts. Where none is added, the reason is noted when the
+// retry lets a message wait so many microseconds, and adds so many attempts, if it still has the least number of starts. Where none is added, the reason is noted when the
 // message begins to wait, so that an operator sees it, and not again: an outage may last for thousands of probes.
-func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry, delay int64, attempts int) error {
+func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry, delay int64, attempts, least int) error {
 	m, text := e.message, d.spool.statements.Retry
 	if m.Ref.State == dialect.StateReady {
 		text = d.spool.statements.RetryReady
 	}
 	changed, err := affected(tx.ExecContext(ctx, text,
-		delay, attempts, m.started, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Attempts, m.Starts+m.started, m.Ref.Token))
+		delay, attempts, m.started, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Attempts,
+		least, m.allStarts(), m.Ref.Token))
 	if err != nil {
 		return err
 	}
@@ -202,7 +203,7 @@ func (d *Drainer) noteWait(ctx context.Context, tx *sql.Tx, e *entry) error {
 func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 	m := e.message
 	buried, err := affected(tx.ExecContext(ctx, d.spool.statements.BuryMessage,
-		MessageSubject(m.Ref.ID), ErrorText(e.outcome.Err), d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Ref.Token))
+		MessageSubject(m.Ref.ID), ErrorText(e.outcome.Err), d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.allStarts(), m.Ref.Token))
 	if err != nil {
 		return err
 	}

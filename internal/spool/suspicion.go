@@ -65,6 +65,10 @@ func (d *Drainer) clearSuspicion(ctx context.Context) error {
 // accused says that the message has been started and did not come back.
 func (m *Message) accused() bool { return m.Starts > 0 }
 
+// allStarts is how often the message has been started, this time included, unless one of them has come back since it was
+// read: to whoever had the lane before, and lost it while the handler was busy. What the number condemns is then read again.
+func (m *Message) allStarts() int { return m.Starts + m.started }
+
 // isDoomed says that a message has been started too often without coming back. Once proves nothing: then it ran beside
 // others. Where the head of a key is tried for ever, its failures do not count.
 func (d *Drainer) isDoomed(m *Message) bool {

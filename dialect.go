@@ -42,4 +42,10 @@ type Tables struct {
 	// Prefix starts the name of each table: letters, digits and underscores, at most 32 of them.
 	// Defaults to "postbox_".
 	Prefix string
+	// Deployment names the environment that the tables belong to, such as "production", in at most 255 bytes. [Migrate] stores it
+	// with the tables, and from then on whatever publishes or handles stored messages fails with [ErrDeployment] at its start
+	// unless it is configured with the same name: a forwarder, a queue, a batch. So a copy of production's database that is opened in a
+	// staging environment, where the name is "staging", publishes nothing. Empty by default: tables without a name are open to
+	// processes without one.
+	Deployment string
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 var (
@@ -15,6 +17,9 @@ var (
 	// ErrCommitUnknown is returned when the answer to a COMMIT was lost, so that the transaction may
 	// have taken effect or not. Look for its effect before doing it again.
 	ErrCommitUnknown = errors.New("the outcome of the commit is unknown")
+	// ErrDeployment is returned where tables belong to another deployment than the configuration says, as those of a copied
+	// database do. See [Tables] and docs/security.md.
+	ErrDeployment = dialect.ErrDeployment
 )
 
 // PermanentError marks an error that no retry can cure: the message goes to the dead letters at once.

@@ -29,7 +29,7 @@ func (c MigrateConfig) statements() (*dialect.Statements, error) {
 	if err := c.Dialect.Validate(); err != nil {
 		return nil, err
 	}
-	names, err := dialect.NewNames(c.Tables.Schema, c.Tables.Prefix)
+	names, err := dialect.NewNames(c.Tables.Schema, c.Tables.Prefix, c.Tables.Deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -82,10 +82,28 @@ func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, fi
 	} else {
 		_, err = provider.Up(ctx)
 	}
+	if err == nil {
+		err = nameDeployment(ctx, db, statements)
+	}
 	if err != nil {
 		return fmt.Errorf("migrate tables %q: %w", statements.Names.Table("*"), dialect.HideAddress(err))
 	}
 	return nil
+}
+
+// nameDeployment stores the name of the deployment with the tables, unless they have one, which must be the same.
+func nameDeployment(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
+	if statements.Names.Deployment == "" {
+		return nil
+	}
+	_, err := db.ExecContext(ctx, statements.NameDeployment, statements.Names.Deployment)
+	if dialect.Classify(err) == dialect.MissingTable { // they stop at a version that has none
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return statements.CheckDeployment(ctx, db)
 }
 
 // newVersionStore returns goose's own store of versions, made safe for databases that commit a CREATE TABLE at once.

@@ -2,6 +2,7 @@ package postbox_test
 
 import (
 	"database/sql"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,18 +13,21 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// newestVersion is that of all databases but PostgreSQL, which has a table of its own for what waits.
+// versions are those that a database has: only PostgreSQL has a table of its own for what waits.
+func versions(dialect postbox.Dialect) []int {
+	if dialect == postbox.PostgreSQL {
+		return []int{1, 2, 3, 4, 5, beforeWaiting + 1, beforeCheck + 1, 9}
+	}
+	return []int{1, 2, 3, 4, 5, 9}
+}
+
+// The last versions without a table for what waits, and without a check of what stands in it.
 const (
-	newestVersion  = 5
-	newestPostgres = 7
+	beforeWaiting = 5
+	beforeCheck   = 6
 )
 
-func newest(database *testdb.Database) int {
-	if database.Dialect == postbox.PostgreSQL {
-		return newestPostgres
-	}
-	return newestVersion
-}
+func newest(database *testdb.Database) int { return slices.Max(versions(database.Dialect)) }
 
 func TestMigrate_F23_many_starters_at_once(t *testing.T) {
 	t.Parallel()
@@ -51,12 +55,13 @@ func TestMigrate_F23_many_starters_at_once(t *testing.T) {
 
 func TestMigrate_F23_from_every_earlier_version(t *testing.T) {
 	t.Parallel()
-	for version := int64(1); version < newestPostgres; version++ {
+	for i := range versions(postbox.PostgreSQL) {
 		testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-			version := min(version, int64(newest(database))-1)
-			config := postbox.MigrateConfig{Dialect: database.Dialect, Version: version}
+			theirs := versions(database.Dialect)
+			version := theirs[min(i, len(theirs)-1)]
+			config := postbox.MigrateConfig{Dialect: database.Dialect, Version: int64(version)}
 			require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
-			require.Equal(t, int(version), database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
+			require.Equal(t, version, database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
 			database.Exec(t, "INSERT INTO postbox_spools (name, lanes) VALUES ('kept', 4)")
 
 			database.Migrate(t)
@@ -71,7 +76,7 @@ func TestMigrate_F23_from_every_earlier_version(t *testing.T) {
 func TestMigrate_G1_moves_what_waits(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
-	config := postbox.MigrateConfig{Dialect: database.Dialect, Version: newestVersion}
+	config := postbox.MigrateConfig{Dialect: database.Dialect, Version: beforeWaiting}
 	require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
 	for state := range 3 {
 		database.Exec(t, `INSERT INTO postbox_messages (spool, lane, state, available_at, created_at, topic, message_id, payload, metadata)
@@ -90,7 +95,7 @@ func TestMigrate_G1_moves_what_waits(t *testing.T) {
 func TestMigrate_G2_nothing_ready_stands_among_what_waits(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
-	require.NoError(t, postbox.Migrate(t.Context(), database.DB, postbox.MigrateConfig{Dialect: database.Dialect, Version: newestPostgres - 1}))
+	require.NoError(t, postbox.Migrate(t.Context(), database.DB, postbox.MigrateConfig{Dialect: database.Dialect, Version: beforeCheck}))
 	for state := range 2 {
 		database.Exec(t, `INSERT INTO postbox_waiting (spool, lane, state, available_at, created_at, topic, message_id, payload, metadata)
 			VALUES (1, 0, ?, 0, 0, 'orders', '', '', '{}')`, state)
@@ -114,7 +119,7 @@ func TestMigrate_F23_half_applied(t *testing.T) {
 	database.Exec(t, `CREATE TABLE postbox_chores (name VARCHAR(100) NOT NULL PRIMARY KEY,
 		holder VARCHAR(255) NOT NULL DEFAULT '', expires_at BIGINT NOT NULL DEFAULT 0, progress BLOB)`)
 	database.Migrate(t)
-	require.Equal(t, newestVersion, database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
+	require.Equal(t, newest(database), database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
 }
 
 func TestMigrate_G10_one_connection(t *testing.T) {

@@ -73,7 +73,7 @@ func dealWithDeadLetters(ctx context.Context) error {
 
 // letMessagesDie writes messages to the outbox and moves them to the dead letters.
 func letMessagesDie(ctx context.Context, db *sql.DB, ids ...string) error {
-	names, err := dialect.NewNames("", "")
+	names, err := dialect.NewNames("", "", "")
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ type bench struct {
 func newBench(t *testing.T, database *testdb.Database) *bench {
 	t.Helper()
 	database.Migrate(t)
-	names, err := dialect.NewNames("", "")
+	names, err := dialect.NewNames("", "", "")
 	require.NoError(t, err)
 	statements, err := dialect.New(dialect.Kind(database.Dialect), names)
 	require.NoError(t, err)

@@ -14,6 +14,12 @@ func common(kind Kind, names Names) Statements {
 		Kind:  kind,
 		Names: names,
 
+		Deployment: `
+SELECT COALESCE((SELECT name FROM {deployment} WHERE id = 1), '')`,
+
+		NameDeployment: `
+{insert ignore} INTO {deployment} (id, name) VALUES (1, ?) {or ignore}`,
+
 		RegisterSpool: `
 {insert ignore} INTO {spools} (name, lanes) VALUES (?, ?) {or ignore}`,
 

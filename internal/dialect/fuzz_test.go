@@ -21,7 +21,7 @@ func FuzzNames(f *testing.F) {
 		f.Add("", name)
 	}
 	f.Fuzz(func(t *testing.T, schema, prefix string) {
-		names, err := NewNames(schema, prefix)
+		names, err := NewNames(schema, prefix, "")
 		if err != nil {
 			return
 		}

@@ -24,7 +24,7 @@ func TestStatements_golden(t *testing.T) {
 	for _, kind := range []dialect.Kind{dialect.PostgreSQL, dialect.MySQL, dialect.SQLite} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			names, err := dialect.NewNames("", "")
+			names, err := dialect.NewNames("", "", "")
 			require.NoError(t, err)
 			statements, err := dialect.New(kind, names)
 			require.NoError(t, err)
@@ -86,7 +86,7 @@ func printed(s *dialect.Statements) string {
 func TestStatements_arguments_match_their_marks(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []dialect.Kind{dialect.MySQL, dialect.SQLite} {
-		names, err := dialect.NewNames("", "x_")
+		names, err := dialect.NewNames("", "x_", "")
 		require.NoError(t, err)
 		s, err := dialect.New(kind, names)
 		require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 // SQLite's inserts have few texts, which can be kept prepared, however many rows there are.
 func TestStatements_of_any_number_of_rows_have_few_texts_on_sqlite(t *testing.T) {
 	t.Parallel()
-	names, err := dialect.NewNames("", "")
+	names, err := dialect.NewNames("", "", "")
 	require.NoError(t, err)
 	s, err := dialect.New(dialect.SQLite, names)
 	require.NoError(t, err)

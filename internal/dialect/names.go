@@ -17,16 +17,19 @@ var validName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,31}$`)
 // tables are the endings of the table names, which statements write as {ending}.
 var tables = []string{
 	"spools", "lanes", "members", "messages", "waiting", "dead_letters", "failures", "chores", "claims", "sources", "pauses", "history",
+	"deployment",
 }
 
-// Names says where the tables are.
+// Names says where the tables are, and whose.
 type Names struct {
-	Schema string
-	Prefix string
+	Schema     string
+	Prefix     string
+	Deployment string
 }
 
-// NewNames checks a schema and a prefix, either of which may be empty for its default.
-func NewNames(schema, prefix string) (Names, error) {
+// NewNames checks a schema and a prefix, either of which may be empty for its default, and the name of a deployment, if
+// there is one.
+func NewNames(schema, prefix, deployment string) (Names, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
 	}
@@ -36,7 +39,10 @@ func NewNames(schema, prefix string) (Names, error) {
 	if schema != "" && !validName.MatchString(schema) {
 		return Names{}, fmt.Errorf("schema %q: use at most 32 letters, digits and underscores, not starting with a digit", schema)
 	}
-	return Names{Schema: schema, Prefix: prefix}, nil
+	if err := checkDeploymentName(deployment); err != nil {
+		return Names{}, err
+	}
+	return Names{Schema: schema, Prefix: prefix, Deployment: deployment}, nil
 }
 
 // Table returns the full name of the table with that ending.

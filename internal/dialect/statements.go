@@ -22,6 +22,9 @@ type Statements struct {
 
 	// Spools and their lanes.
 
+	Deployment     string // → the name that is stored, empty where there is none
+	NameDeployment string // name: stores it, unless there is one
+
 	RegisterSpool string // name, lanes
 	FindSpool     string // name → id, lanes
 	FindNewSpool  string // name → id, lanes, also where it was registered after the transaction began
@@ -137,7 +140,7 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names can be filled in at one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.Acquire, &s.Held, &s.ClearSuspect, &s.Control,
+		&s.Deployment, &s.NameDeployment, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.Acquire, &s.Held, &s.ClearSuspect, &s.Control,
 		&s.LoadPayload, &s.Retry, &s.RetryReady, &s.MoveStrays, &s.Writers, &s.Advance, &s.ChangeSpools, &s.CountStart, &s.TakeBackStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,

@@ -259,6 +259,15 @@ var safeguards = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "Blame",
 	},
 	{
+		name: "a copy of the database sends nothing", guarantees: "G2, F28",
+		edits: []edit{{
+			file: "internal/dialect/deployment.go",
+			from: "	case stored == configured:\n",
+			to:   "	case stored == configured, configured == \"\":\n",
+		}},
+		packages: []string{module + "internal/security"}, tests: "Deployment",
+	},
+	{
 		name: "a transaction whose handler failed never commits", guarantees: "G4, F35",
 		edits: []edit{{
 			file: "inboxstore/transact.go",

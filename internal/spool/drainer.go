@@ -157,6 +157,9 @@ func (d *Drainer) open(ctx, live context.Context) error {
 func (d *Drainer) tryOpen(live context.Context) error {
 	ctx, cancel := context.WithTimeout(live, statementTimeout)
 	defer cancel()
+	if err := d.spool.statements.CheckDeployment(ctx, d.db); err != nil {
+		return d.spool.openError(err)
+	}
 	id, err := d.spool.Open(ctx, d.db)
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ func newBench(t *testing.T, database *testdb.Database) *bench {
 
 func newUnmigratedBench(t *testing.T, database *testdb.Database) *bench {
 	t.Helper()
-	names, err := dialect.NewNames("", "")
+	names, err := dialect.NewNames("", "", "")
 	require.NoError(t, err)
 	statements, err := dialect.New(dialect.Kind(database.Dialect), names)
 	require.NoError(t, err)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // upkeep renews the leases, learns which lanes this drainer holds, and takes or gives lanes so that each member
@@ -200,5 +202,5 @@ func (d *Drainer) invite(ctx context.Context) error {
 
 // isConfiguration says whether an error stays until somebody changes the configuration or restarts the process.
 func isConfiguration(err error) bool {
-	return errors.Is(err, ErrLanes) || errors.Is(err, ErrName) || errors.Is(err, ErrReplaced)
+	return errors.Is(err, ErrLanes) || errors.Is(err, ErrName) || errors.Is(err, ErrReplaced) || errors.Is(err, dialect.ErrDeployment)
 }

@@ -10,7 +10,7 @@ import (
 // StatementsFor checks what a user says of the database and returns the statements for it. The error names all that
 // is wrong.
 func StatementsFor(d postbox.Dialect, tables postbox.Tables) (*dialect.Statements, error) {
-	names, err := dialect.NewNames(tables.Schema, tables.Prefix)
+	names, err := dialect.NewNames(tables.Schema, tables.Prefix, tables.Deployment)
 	if err := errors.Join(d.Validate(), err); err != nil {
 		return nil, err
 	}

@@ -1,3 +1,9 @@
+-- Deployment
+SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
+
+-- NameDeployment
+INSERT IGNORE INTO postbox_deployment (id, name) VALUES (1, ?) 
+
 -- RegisterSpool
 INSERT IGNORE INTO postbox_spools (name, lanes) VALUES (?, ?) 
 
@@ -57,12 +63,12 @@ SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND
 
 -- Retry
 UPDATE postbox_messages SET state = 2, available_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, attempts = attempts + ?, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts = ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- RetryReady
 UPDATE postbox_messages SET state = 2, available_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, attempts = attempts + ?, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts = ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- MoveStrays
@@ -79,7 +85,7 @@ UPDATE postbox_spools SET version = version + 1
 
 -- CountStart
 UPDATE postbox_messages SET starts = starts + ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts = ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- TakeBackStart
@@ -91,7 +97,7 @@ INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic
 SELECT 0, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), m.attempts + 1
 FROM postbox_messages m
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ?
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.starts >= ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)
 
 -- InsertFailure

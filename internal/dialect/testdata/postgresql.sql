@@ -1,3 +1,9 @@
+-- Deployment
+SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
+
+-- NameDeployment
+INSERT INTO postbox_deployment (id, name) VALUES (1, $1) ON CONFLICT DO NOTHING
+
 -- RegisterSpool
 INSERT INTO postbox_spools (name, lanes) VALUES ($1, $2) ON CONFLICT DO NOTHING
 
@@ -58,15 +64,15 @@ SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = $2 A
 
 -- Retry
 UPDATE postbox_messages SET state = 2, available_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $1, attempts = attempts + $2, starts = starts - $3
-WHERE spool = $4 AND state = $5 AND lane = $6 AND id = $7 AND created_at = $8 AND attempts = $9 AND starts = $10
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $11)
+WHERE spool = $4 AND state = $5 AND lane = $6 AND id = $7 AND created_at = $8 AND attempts = $9 AND starts BETWEEN $10 AND $11
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $12)
 
 -- RetryReady
 WITH t AS (SELECT $1::bigint AS delay, $2::integer AS attempts, $3::integer AS started),
 m AS (
 	DELETE FROM ONLY postbox_messages m USING postbox_lanes l
-	WHERE m.spool = $4 AND m.state = $5 AND m.lane = $6 AND m.id = $7 AND m.created_at = $8 AND m.attempts = $9 AND m.starts = $10
-	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $11
+	WHERE m.spool = $4 AND m.state = $5 AND m.lane = $6 AND m.id = $7 AND m.created_at = $8 AND m.attempts = $9 AND m.starts BETWEEN $10 AND $11
+	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $12
 	RETURNING m.*)
 INSERT INTO postbox_waiting (state, available_at, attempts, starts,
                        id, spool, lane, key_hash, created_at, topic, message_id, ordering_key, payload, metadata)
@@ -97,7 +103,7 @@ UPDATE postbox_spools SET version = version + 1
 
 -- CountStart
 UPDATE postbox_messages SET starts = starts + $1
-WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5 AND created_at = $6 AND starts = $7
+WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5 AND created_at = $6 AND starts <= $7
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $8)
 
 -- TakeBackStart
@@ -109,8 +115,8 @@ INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic
 SELECT 0, $1::bytea, $2::text, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
 FROM postbox_messages m
-WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6 AND m.created_at = $7
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = $8)
+WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6 AND m.created_at = $7 AND m.starts >= $8
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = $9)
 
 -- InsertFailure
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, $4)

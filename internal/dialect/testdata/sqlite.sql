@@ -1,3 +1,9 @@
+-- Deployment
+SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
+
+-- NameDeployment
+INSERT OR IGNORE INTO postbox_deployment (id, name) VALUES (1, ?) 
+
 -- RegisterSpool
 INSERT OR IGNORE INTO postbox_spools (name, lanes) VALUES (?, ?) 
 
@@ -59,12 +65,12 @@ SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND
 
 -- Retry
 UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, attempts = attempts + ?, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts = ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- RetryReady
 UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, attempts = attempts + ?, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts = ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- MoveStrays
@@ -81,7 +87,7 @@ UPDATE postbox_spools SET version = version + 1
 
 -- CountStart
 UPDATE postbox_messages SET starts = starts + ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts = ?
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- TakeBackStart
@@ -93,7 +99,7 @@ INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic
 SELECT 0, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts + 1
 FROM postbox_messages m
-WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ?
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.starts >= ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)
 
 -- InsertFailure

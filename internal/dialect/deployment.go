@@ -1,0 +1,46 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// ErrDeployment is returned where tables belong to another deployment than the configuration says.
+var ErrDeployment = errors.New("the tables belong to another deployment")
+
+// maxDeployment is what the name of a deployment may have in bytes, on every database.
+const maxDeployment = 255
+
+func checkDeploymentName(name string) error {
+	if len(name) > maxDeployment || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return fmt.Errorf("deployment %.60q: use at most %d bytes of UTF-8 text without NUL", name, maxDeployment)
+	}
+	return nil
+}
+
+// CheckDeployment returns [ErrDeployment] unless the tables belong to the deployment that the configuration names.
+func (s *Statements) CheckDeployment(ctx context.Context, db interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+},
+) error {
+	var stored string
+	if err := db.QueryRowContext(ctx, s.Deployment).Scan(&stored); err != nil {
+		return fmt.Errorf("read whose tables %q are: %w", s.Names.Table("*"), err)
+	}
+	configured := s.Names.Deployment
+	switch {
+	case stored == configured:
+		return nil
+	case stored == "":
+		return fmt.Errorf("%w: tables %q have no name and the configuration names %q: call postbox.Migrate with this name once",
+			ErrDeployment, s.Names.Table("*"), configured)
+	default:
+		return fmt.Errorf("%w: tables %q are those of %q and the configuration names %q: if this is a copy of that database, it must not send what waits there; "+
+			"docs/security.md says how to take a copy over, and otherwise set Tables.Deployment to %q",
+			ErrDeployment, s.Names.Table("*"), stored, configured, stored)
+	}
+}

@@ -97,7 +97,7 @@ func nameDeployment(ctx context.Context, db *sql.DB, statements *dialect.Stateme
 		return nil
 	}
 	_, err := db.ExecContext(ctx, statements.NameDeployment, statements.Names.Deployment)
-	if dialect.Classify(err) == dialect.MissingTable { // they stop at a version that has none
+	if dialect.LacksTable(err) { // they stop at a version that has none
 		return nil
 	}
 	if err != nil {
@@ -126,7 +126,7 @@ type versionStore struct {
 // TableExists says whether the table is complete.
 func (s versionStore) TableExists(ctx context.Context, db database.DBTxConn) (bool, error) {
 	versions, err := s.ListMigrations(ctx, db)
-	if dialect.Classify(err) == dialect.MissingTable {
+	if dialect.LacksTable(err) {
 		return false, nil
 	}
 	return len(versions) > 0, err

@@ -113,7 +113,7 @@ func (p *Publisher) autocommit(ctx context.Context, topic string, messages []*me
 			postbox.AfterCommit(ctx, p.announce)
 			return p.write(ctx, tx, topic, messages)
 		})
-		if dialect.Classify(err) != dialect.Conflict {
+		if dialect.Kind(p.config.Dialect).Classify(err) != dialect.Conflict {
 			break
 		}
 	}

@@ -199,7 +199,7 @@ var errOtherGroups = errors.New("other consumer groups read the table")
 func (t *transfer) group(ctx context.Context) (groupState, error) {
 	rows, err := t.db.QueryContext(ctx, t.tables.Groups, t.source.ConsumerGroup)
 	if err != nil {
-		if dialect.Classify(err) == dialect.MissingTable {
+		if dialect.LacksTable(err) {
 			return noTable, nil
 		}
 		return noTable, fmt.Errorf("read consumer groups of %s: %w", t.source.OffsetsTable, err)
@@ -242,14 +242,14 @@ const (
 	troubleOther
 )
 
-func troubleOf(err error) trouble {
+func (t *transfer) troubleOf(err error) trouble {
 	switch {
 	case errors.Is(err, errOtherGroups):
 		return troubleGroups
 	case errors.Is(err, errRestored):
 		return troubleRestored
 	}
-	switch dialect.Classify(err) {
+	switch t.statements.Kind.Classify(err) {
 	case dialect.MissingTable:
 		return troubleMissing
 	case dialect.Unavailable:
@@ -266,7 +266,7 @@ func troubleOf(err error) trouble {
 // back may be another one.
 func (t *transfer) failed(err error) {
 	t.registered, t.more, t.position = false, true, position{}
-	kind, err := troubleOf(err), dialect.HideAddress(err)
+	kind, err := t.troubleOf(err), dialect.HideAddress(err)
 	if kind == t.trouble {
 		t.logger.Debug("Postbox still cannot take over from a source: "+err.Error(), nil)
 		return

@@ -35,10 +35,10 @@ func (e conflictError) Unwrap() error {
 }
 
 // isConflict says whether a transaction failed because of others at the same time. What a handler says of its error goes before.
-func isConflict(err error) bool {
+func (s *Store) isConflict(err error) bool {
 	var permanent *postbox.PermanentError
 	var later *postbox.RetryAfterError
-	return err != nil && !errors.As(err, &permanent) && !errors.As(err, &later) && dialect.Classify(err) == dialect.Conflict
+	return err != nil && !errors.As(err, &permanent) && !errors.As(err, &later) && s.statements.Kind.Classify(err) == dialect.Conflict
 }
 
 // waits is the outcome of a message that runs again after a pause, with nothing counted or recorded.

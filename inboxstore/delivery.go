@@ -168,7 +168,7 @@ func (s *Store) transactMessages(
 	var err error
 	for range conflictTries {
 		err = s.transact(ctx, ctx, work{handle: handle, settle: settle})
-		if !isConflict(err) || ctx.Err() != nil {
+		if !s.isConflict(err) || ctx.Err() != nil {
 			break
 		}
 	}

@@ -222,7 +222,7 @@ func committed(batch []*entrant, known map[string]bool) {
 // the server's code may be either: a packet too large for the server ends the connection, as an outage does. Then
 // what counts is whether the database is there.
 func (in *ingest) concernsAll(ctx context.Context, err error) bool {
-	switch dialect.Classify(err) {
+	switch in.inbox.statements.Kind.Classify(err) {
 	case dialect.Unavailable, dialect.Conflict, dialect.MissingTable:
 		return true
 	case dialect.Other:

@@ -110,7 +110,7 @@ func TestIngest_lasting_conflict_is_everybodys_error(t *testing.T) {
 		c.lineUp(ids...)
 		release(true)
 		for _, id := range ids {
-			require.Equal(t, dialect.Conflict, dialect.Classify(c.result(id).err), id)
+			require.Equal(t, dialect.Conflict, dialect.Kind(database.Dialect).Classify(c.result(id).err), id)
 		}
 		require.EqualValues(t, 5, c.appends.all.Load(), "it is tried a few times, and not taken apart")
 		require.Equal(t, []string{"blocker"}, c.stored())

@@ -47,11 +47,11 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 	defer giveBack()
 	for range conflictTries {
 		fresh, err = s.own(ctx, claim, fn)
-		if !isConflict(err) || ctx.Err() != nil {
+		if !s.isConflict(err) || ctx.Err() != nil {
 			break
 		}
 	}
-	if isConflict(err) {
+	if s.isConflict(err) {
 		err = conflictError{err}
 	}
 	// Only what was handled here: a duplicate may be a dead letter, which an operator may set free.
@@ -173,14 +173,14 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 			err = scope.Failure()
 		}
 		if err != nil {
-			return false, failedWithin(err, back())
+			return false, s.failedWithin(err, back())
 		}
 	}
 	ended = true
 	if _, err := tx.ExecContext(ctx, release); err != nil {
 		err = fmt.Errorf("inbox: release savepoint: %w", err)
-		if claimed > 0 && dialect.Coded(err) && dialect.Classify(err) == dialect.Other { // such as a statement that failed unsaid
-			return false, failedWithin(err, back())
+		if claimed > 0 && dialect.Coded(err) && s.statements.Kind.Classify(err) == dialect.Other { // such as a statement that failed unsaid
+			return false, s.failedWithin(err, back())
 		}
 		return false, err
 	}
@@ -189,8 +189,8 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 
 // failedWithin is the error of a handler that failed in a savepoint. A conflict is not its failure, but one for the owner of the
 // transaction, who can run all of it again.
-func failedWithin(err, backErr error) error {
-	if isConflict(err) {
+func (s *Store) failedWithin(err, backErr error) error {
+	if s.isConflict(err) {
 		return errors.Join(conflictError{err}, backErr)
 	}
 	return errors.Join(&HandlerError{Err: err}, backErr)

@@ -21,7 +21,7 @@ func (s *Store) ClaimRetention() time.Duration { return s.config.ClaimRetention 
 // one is forgotten.
 func (s *Store) PendingQueues(ctx context.Context) ([]string, error) {
 	rows, err := s.db.QueryContext(ctx, s.statements.PendingSpools, spool.QueuePrefix+"%")
-	if dialect.Classify(err) == dialect.MissingTable {
+	if dialect.LacksTable(err) {
 		return nil, fmt.Errorf("list queues: %w: %w", ErrNoTables, err)
 	}
 	if err != nil {

@@ -93,7 +93,7 @@ func (q *queue) outcome(ctx context.Context, stored *spool.Message, err error) s
 	q.reached()
 	var lost lostError
 	switch {
-	case isConflict(err):
+	case q.store.isConflict(err):
 		q.tellOfConflict(err)
 		return waits()
 	case errors.As(err, &lost):
@@ -160,11 +160,11 @@ func (q *queue) isOutage(err error) bool {
 	var ofDatabase outageError
 	var lost lostError
 	switch {
-	case isConflict(err), errors.As(err, &lost):
+	case q.store.isConflict(err), errors.As(err, &lost):
 		return false
 	case !errors.As(err, &ofHandler):
 		return true
-	case errors.As(err, &ofDatabase), dialect.Classify(ofHandler.Err) == dialect.Unavailable:
+	case errors.As(err, &ofDatabase), q.store.statements.Kind.Classify(ofHandler.Err) == dialect.Unavailable:
 		return true
 	case errors.Is(err, ErrTransactionLost), isOwnContext(ofHandler.Err): // whatever they look like to a classifier of network errors
 		return false

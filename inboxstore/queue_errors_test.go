@@ -40,6 +40,38 @@ func TestQueue_W6_permanent_error_is_dead_at_once(t *testing.T) {
 	})
 }
 
+// codedError is an application's error that has a code of its own, and a state.
+type codedError struct {
+	number int
+	state  string
+}
+
+func (e codedError) Error() string    { return fmt.Sprint("code ", e.number, e.state) }
+func (e codedError) Code() int        { return e.number }
+func (e codedError) SQLState() string { return e.state }
+
+// To SQLite, 5 is a busy file and 13 a full disk; to PostgreSQL, 40001 is a conflict and 57P01 a server that shuts down.
+func TestQueue_G7_codes_of_an_application_are_no_codes_of_the_database(t *testing.T) {
+	t.Parallel()
+	codes := map[string]error{
+		"5": codedError{number: 5}, "13": codedError{number: 13}, "40001": codedError{state: "40001"}, "57P01": codedError{state: "57P01"},
+	}
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		b.put("5", "13", "40001", "57P01")
+		var runs journal
+		b.start(quick(transactional), func(msg *message.Message) error {
+			runs.add(msg.UUID)
+			return errors.Join(errHandler, fmt.Errorf("call the service: %w", codes[msg.UUID]))
+		})
+		b.drained()
+		require.Len(t, b.dead(), len(codes))
+		for code := range codes {
+			require.Equal(t, 3, runs.times(code), "each run of the handler is an attempt")
+		}
+	})
+}
+
 // The pause stands in the database as a time of its own clock.
 func TestQueue_G11_RetryAfter_is_obeyed_by_the_clock_of_the_database(t *testing.T) {
 	t.Parallel()

@@ -160,7 +160,7 @@ func (t transaction) late() error {
 func (t transaction) failed(err, rollbackErr error) error {
 	lost := rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone)
 	switch {
-	case dialect.Classify(err) == dialect.Unavailable:
+	case t.store.statements.Kind.Classify(err) == dialect.Unavailable:
 		return outageError{fmt.Errorf("inbox: the database went away under the handler: %w", errors.Join(err, rollbackErr))}
 	case lost && t.live.Err() == nil:
 		evident := isOwnContext(err) || dialect.Coded(err) || dialect.Coded(rollbackErr)
@@ -180,9 +180,9 @@ func (t transaction) unsettled(err error) error {
 		return &HandlerError{Err: errEnded}
 	case errors.Is(err, spool.ErrLost):
 		return err
-	case dialect.Classify(err) == dialect.Conflict:
+	case t.store.statements.Kind.Classify(err) == dialect.Conflict:
 		return err
-	case dialect.Classify(err) == dialect.Unavailable:
+	case t.store.statements.Kind.Classify(err) == dialect.Unavailable:
 		return outageError{err}
 	default:
 		return &brokenError{err: err, refused: dialect.Coded(err)}
@@ -201,7 +201,7 @@ func (t transaction) commit() error {
 		return &HandlerError{Err: errEnded}
 	case errors.Is(err, postbox.ErrCommitUnknown):
 		return fmt.Errorf("inbox: commit: %w", err)
-	case dialect.Classify(err) == dialect.Unavailable:
+	case t.store.statements.Kind.Classify(err) == dialect.Unavailable:
 		return outageError{fmt.Errorf("inbox: commit: %w", err)}
 	default:
 		// A server that refuses a commit refuses what the handler did: a constraint that is checked at the end, or a

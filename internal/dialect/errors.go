@@ -3,7 +3,6 @@ package dialect
 import (
 	"errors"
 	"net/url"
-	"reflect"
 )
 
 // ErrorKind says what an error of a database asks for.
@@ -20,21 +19,29 @@ const (
 	MissingTable
 )
 
-// Classify tells the kind of a database error by its code, never by its text, which depends on the
-// server's language. It knows the codes through small interfaces and so needs no driver.
-func Classify(err error) ErrorKind {
-	var state interface{ SQLState() string } // lib/pq, pgx
-	if errors.As(err, &state) {
-		return classifyState(state.SQLState())
+// Classify tells the kind of an error of this kind of database by its code, never by its text, which depends on the
+// server's language. Codes are read from the error types of this database's drivers alone: an application may have errors
+// with a code or a state of their own, or errors of another database that it uses.
+func (k Kind) Classify(err error) ErrorKind {
+	said, found := findReport(err, k)
+	if !found {
+		return Other
 	}
-	var code interface{ Code() int } // modernc.org/sqlite
-	if errors.As(err, &code) {
-		return classifySQLite(code.Code())
+	return said.kind()
+}
+
+// kind tells the kind of the error.
+func (r report) kind() ErrorKind {
+	switch {
+	case r.unconnected:
+		return Unavailable
+	case r.of == PostgreSQL:
+		return classifyState(r.state)
+	case r.of == MySQL:
+		return classifyMySQL(r.number)
+	default:
+		return classifySQLite(r.number)
 	}
-	if number, ok := mysqlNumber(err); ok {
-		return classifyMySQL(number)
-	}
-	return Other
 }
 
 // classifyState reads the SQLSTATE of PostgreSQL.
@@ -59,7 +66,7 @@ func classifyState(state string) ErrorKind {
 }
 
 // classifyMySQL reads the error number of MySQL and MariaDB.
-func classifyMySQL(number uint16) ErrorKind {
+func classifyMySQL(number int) ErrorKind {
 	switch number {
 	case 1205, 1213, 1020, 3572: // lock wait timeout, deadlock, record changed, NOWAIT
 		return Conflict
@@ -97,36 +104,24 @@ func HideAddress(err error) error {
 	return err
 }
 
-// mysqlNumber finds the error number of go-sql-driver's MySQLError in the chain. The driver offers no method
-// for it, and importing the driver would hand it to every user, so its Number field is read by reflection.
-func mysqlNumber(err error) (uint16, bool) {
-	value := reflect.ValueOf(err)
-	if value.Kind() == reflect.Pointer && value.Elem().Kind() == reflect.Struct {
-		if number := value.Elem().FieldByName("Number"); number.IsValid() && number.Kind() == reflect.Uint16 {
-			return uint16(number.Uint()), true //nolint:gosec // the field has 16 bits
-		}
-	}
-	switch wrapper := err.(type) { //nolint:errorlint // this is the walk through the chain
-	case interface{ Unwrap() error }:
-		return mysqlNumber(wrapper.Unwrap())
-	case interface{ Unwrap() []error }: // errors.Join, or several %w
-		for _, inner := range wrapper.Unwrap() {
-			if number, ok := mysqlNumber(inner); ok {
-				return number, true
-			}
-		}
-	}
-	return 0, false
-}
+// The functions below go by the type of the error alone, whatever the kind of the database. They are asked of what a statement of
+// ours returned, which no application has touched, also by code that has a handle on the database and was not told its kind.
 
 // RolledBack says whether an error of COMMIT is the server's word that nothing was committed. An error without a
 // code comes from the connection, and a server that is shutting down may have committed before it said so.
-func RolledBack(err error) bool { return Coded(err) && Classify(err) != Unavailable }
+func RolledBack(err error) bool {
+	said, found := findReport(err, anyKind)
+	return found && !said.unconnected && said.kind() != Unavailable
+}
+
+// LacksTable says whether an error is of the kind [MissingTable].
+func LacksTable(err error) bool {
+	said, found := findReport(err, anyKind)
+	return found && said.kind() == MissingTable
+}
 
 // Coded says whether an error carries a code of the server's.
 func Coded(err error) bool {
-	var state interface{ SQLState() string }
-	var code interface{ Code() int }
-	_, numbered := mysqlNumber(err)
-	return errors.As(err, &state) || errors.As(err, &code) || numbered
+	said, found := findReport(err, anyKind)
+	return found && !said.unconnected
 }

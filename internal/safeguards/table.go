@@ -259,6 +259,19 @@ var safeguards = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "Blame",
 	},
 	{
+		name: "codes are believed of the driver's own types alone", guarantees: "G7, F8",
+		edits: []edit{{
+			file: "internal/dialect/driver_errors.go",
+			from: "	knownTypes.Store(t, found)\n",
+			to: `	if _, coded := reflect.Zero(t).Interface().(interface{ Code() int }); coded && found == nil {
+		found = &driverError{SQLite, readCode}
+	}
+	knownTypes.Store(t, found)
+`,
+		}},
+		packages: []string{module + "internal/dialect", module + "inboxstore"}, tests: "Classify|codes_of_an_application",
+	},
+	{
 		name: "a copy of the database sends nothing", guarantees: "G2, F28",
 		edits: []edit{{
 			file: "internal/dialect/deployment.go",

@@ -146,7 +146,7 @@ func (d *Drainer) open(ctx, live context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if kind := dialect.Classify(err); kind == dialect.MissingTable || isConfiguration(err) {
+		if kind := d.spool.statements.Kind.Classify(err); kind == dialect.MissingTable || isConfiguration(err) {
 			return err
 		}
 		d.databaseAway(err)
@@ -223,7 +223,7 @@ func (d *Drainer) step(live context.Context) {
 		d.scheduler.signal() // what waits for something to do
 		return
 	}
-	if dialect.Classify(err) == dialect.Conflict || errors.Is(err, ErrLost) { // with another drainer: next time
+	if d.spool.statements.Kind.Classify(err) == dialect.Conflict || errors.Is(err, ErrLost) { // with another drainer: next time
 		d.pollAt = time.Now().Add(d.config.PollMin)
 		return
 	}

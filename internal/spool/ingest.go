@@ -44,7 +44,7 @@ func (s *Spool) Ingest(ctx context.Context, db *sql.DB, prepared *Prepared, arri
 	}
 	known = map[string]bool{}
 	if query := s.ingest(id, arrivals).Whole; query.Text != "" {
-		err = ingestWhole(ctx, db, prepared, query, arrivals, known)
+		err = s.ingestWhole(ctx, db, prepared, query, arrivals, known)
 	} else {
 		err = s.ingestInParts(ctx, db, prepared, id, arrivals, known)
 	}
@@ -63,14 +63,14 @@ func (s *Spool) ingest(id int64, arrivals []Arrival) dialect.Ingest {
 }
 
 // ingestWhole runs the one statement, which commits by itself.
-func ingestWhole(
+func (s *Spool) ingestWhole(
 	ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query, arrivals []Arrival, known map[string]bool,
 ) error {
 	var positions []int
 	var err error
 	for range conflictTries {
 		positions, err = selectInts(ctx, db, prepared, query)
-		if dialect.Classify(err) != dialect.Conflict {
+		if s.statements.Kind.Classify(err) != dialect.Conflict {
 			break
 		}
 	}

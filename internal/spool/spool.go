@@ -156,7 +156,7 @@ func (s *Spool) find(ctx context.Context, db Executor, query string) (id int64, 
 }
 
 func (s *Spool) openError(err error) error {
-	if dialect.Classify(err) == dialect.MissingTable {
+	if dialect.LacksTable(err) {
 		return fmt.Errorf("open spool %q: the tables are not there, call postbox.Migrate first: %w", s.name, err)
 	}
 	return fmt.Errorf("open spool %q: %w", s.name, dialect.HideAddress(err))

@@ -94,7 +94,7 @@ func (d *Drainer) sweep(ctx context.Context, lanes []int) {
 		return
 	}
 	d.sweeping.stopped(time.Now())
-	if d.sweeping.reported || dialect.Classify(err) == dialect.Unavailable {
+	if d.sweeping.reported || d.spool.statements.Kind.Classify(err) == dialect.Unavailable {
 		return
 	}
 	d.sweeping.reported = true

@@ -34,7 +34,7 @@ const conflictTries = 5
 func InTx(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) error {
 	var err error
 	for range conflictTries {
-		if err = once(ctx, db, statements, fn); err == nil || dialect.Classify(err) != dialect.Conflict {
+		if err = once(ctx, db, statements, fn); err == nil || statements.Kind.Classify(err) != dialect.Conflict {
 			return err
 		}
 	}

@@ -164,10 +164,16 @@ func (d *delivery) transact(ctx context.Context, batch []*spool.Message) error {
 func (s *Store) transactMessages(
 	ctx context.Context, batch []*spool.Message, handle func(inTx context.Context, intact func() error) error,
 ) error {
-	settle := func(inTx context.Context, tx *sql.Tx) error { return spool.Settle(inTx, tx, s.inTx(), batch) }
+	w := work{
+		handle: handle,
+		settle: func(inTx context.Context, tx *sql.Tx) error { return spool.Settle(inTx, tx, s.inTx(), batch) },
+	}
+	if s.slots.alone() {
+		w.begin = func(inTx context.Context, tx *sql.Tx) error { return spool.Hold(inTx, tx, batch) }
+	}
 	var err error
 	for range conflictTries {
-		err = s.transact(ctx, ctx, work{handle: handle, settle: settle})
+		err = s.transact(ctx, ctx, w)
 		if !s.isConflict(err) || ctx.Err() != nil {
 			break
 		}

@@ -46,3 +46,45 @@ func TestQueue_G6_leases_are_renewed_while_every_handler_has_a_transaction(t *te
 		require.Equal(t, 1, b.Count(t, "SELECT MAX(c) FROM (SELECT COUNT(*) AS c FROM effects GROUP BY id) e"))
 	})
 }
+
+// A pool of one has no connection to renew a lease with while a handler has it. Its transaction holds the lane, so that a handler may
+// take longer than the lease, and another process, which needs the lane of a message that waits, takes all others.
+func TestQueue_G10_G6_handler_with_the_only_connection_takes_longer_than_the_lease(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		a := newQueueBench(t, database)
+		b := a.another()
+		a.put("k/1", "k/2", "k/3")
+		config := quick(func(c *inboxstore.QueueConfig) {
+			c.Transactional, c.Lease, c.Mode, c.Retry.Attempts = true, time.Second, inboxstore.Sequential, 2
+		})
+		var runs atomic.Int32
+		slow := func(process *queueBench) func(msg *message.Message) error {
+			process.db.SetMaxOpenConns(1)
+			return func(msg *message.Message) error {
+				if runs.Add(1); msg.UUID != "k/3" {
+					a.expired(2)
+				}
+				return process.effect(msg.Context(), msg)
+			}
+		}
+		a.start(config, slow(a))
+		b.start(config, slow(b))
+		a.drained()
+		require.Equal(t, []string{"k/1", "k/2", "k/3"}, a.effects())
+		require.Empty(t, a.dead())
+		require.EqualValues(t, 3, runs.Load(), "no handler has run for nothing")
+	})
+}
+
+// expired waits until the lease of a lane has been over for so long that the other process has looked for free lanes so many times.
+func (b *queueBench) expired(times int) {
+	b.t.Helper()
+	const over = "SELECT COUNT(*) FROM postbox_lanes WHERE holder IS NOT NULL AND expires_at > 0 AND expires_at < ?"
+	others := func() int { return b.Count(b.t, "SELECT MAX(expires_at) FROM postbox_members") }
+	b.eventually(func() bool { return b.Count(b.t, over, b.now()) > 0 }, "a lease is over")
+	for last := others(); times > 0; times-- {
+		b.eventually(func() bool { return others() > last }, "the other process has looked for lanes")
+		last = others()
+	}
+}

@@ -50,10 +50,6 @@ func (q *queue) drain(handler spool.Handler, settings spool.Config) {
 // run works the queue off until ctx ends, and stops cleanly.
 func (q *queue) run(ctx context.Context) error {
 	q.store.clean()
-	if q.config.Transactional && q.store.statements.Uptime != "" && q.store.db.Stats().MaxOpenConnections == 1 {
-		q.logger.Info("Postbox has a pool of one connection, and handlers hold it: a lease cannot be renewed while one runs, so a handler that takes longer "+
-			"than the lease may be rolled back and run again; let SetMaxOpenConns be 2 or more", nil)
-	}
 	q.live = context.WithoutCancel(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup

@@ -8,7 +8,8 @@ import (
 )
 
 // slots bound the handlers of a store that hold a transaction, so that one connection of the pool is left for leases, reads and
-// records: a process that cannot renew its leases loses its lanes, however alive it is. A pool of one has none to leave.
+// records: a process that cannot renew its leases loses its lanes, however alive it is. A pool of one has none to leave: there the
+// transaction of a handler holds its lane, see [spool.Hold].
 type slots struct {
 	db *sql.DB
 
@@ -20,11 +21,14 @@ type slots struct {
 // most is asked each time, since the pool may be given another size at any time. 0 is no limit.
 func (s *slots) most() int {
 	connections := s.db.Stats().MaxOpenConnections
-	if connections <= 1 {
+	if connections == 0 || s.alone() {
 		return connections
 	}
 	return connections - 1
 }
+
+// alone says that a handler with a transaction has the only connection.
+func (s *slots) alone() bool { return s.db.Stats().MaxOpenConnections == 1 }
 
 // take waits for a slot while ctx lives, and returns a function that gives it back.
 func (s *slots) take(ctx context.Context) (giveBack func(), err error) {

@@ -22,11 +22,18 @@ SELECT ?, q.lane FROM (
 INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
 ON DUPLICATE KEY UPDATE in_flight = VALUES(in_flight), expires_at = VALUES(expires_at)`
 
+	// An UPDATE waits for locks, whatever its sub-selects say, so what it changes is locked before it.
+	s.FreeLanes = `
+SELECT lane FROM {lanes} WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
+ORDER BY lane LIMIT ? FOR UPDATE SKIP LOCKED`
+
 	s.Acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
                    token = GREATEST(token, {now}) + ?, holder = ?, expires_at = {now} + ?
-WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
-ORDER BY lane LIMIT ?`
+WHERE spool = ? AND lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)`
+
+	s.HoldLane = `
+SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? LOCK IN SHARE MODE`
 
 	s.PurgeDeadLetters = `
 DELETE FROM {dead_letters} WHERE spool = ? AND died_at < {now} - ? ORDER BY died_at LIMIT ?`
@@ -44,7 +51,7 @@ DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at L
 	s.MigrateUnlock = `SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)`
 	// Under REPEATABLE READ a delete locks the gaps around what it finds and waits for whoever inserts there, and
 	// then producers wait for the delete: one long transaction would hold up everybody.
-	s.Isolation, s.RemoveInTx = sql.LevelReadCommitted, true
+	s.Isolation, s.Isolate = sql.LevelReadCommitted, true
 	// MariaDB and MySQL have the same table in different places, and each reads over the comment that is for the other one.
 	s.Uptime = `
 SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port, ' ', @@server_id)
@@ -142,12 +149,12 @@ func mysqlFill(names Names) *strings.Replacer {
 }
 
 func (m mysql) fetch(f FetchParams) Query {
-	excluded, lanes := list(f.Excluded), make([]int, len(f.Cursors))
+	excluded, lanes := List(f.Excluded), make([]int, len(f.Cursors))
 	args := make([]any, 0, 8*len(f.Cursors)+10)
 	for i, c := range f.Cursors {
-		args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, list(names(f.Known[c.Lane])), excluded, f.PerLane)
+		args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, List(names(f.Known[c.Lane])), excluded, f.PerLane)
 		lanes[i] = c.Lane
 	}
-	args = append(args, f.Inline, f.Inline, f.Spool, list(lanes), list(names(f.known())), excluded, f.Due, f.Spool, f.Spool, f.Spool)
+	args = append(args, f.Inline, f.Inline, f.Spool, List(lanes), List(names(f.known())), excluded, f.Due, f.Spool, f.Spool, f.Spool)
 	return Query{Text: m.fetchText(len(f.Cursors), f.variant()), Args: args}
 }

@@ -41,6 +41,10 @@ WHERE (spool, lane) IN (
 	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
 	ORDER BY lane LIMIT ? FOR UPDATE SKIP LOCKED)`
 
+	// It locks out Acquire, and not Renew.
+	s.HoldLane = `
+SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? FOR KEY SHARE`
+
 	// The clock stands in a query of its own, which runs once: compared with a volatile function the index on the
 	// time would be read to its end.
 	s.PurgeDeadLetters = `

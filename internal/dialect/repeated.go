@@ -103,7 +103,7 @@ func startedTuples(started []Started) string {
 	for i, s := range started {
 		tuples[i] = [6]int64{int64(s.Lane), s.Token, s.ID, s.CreatedAt, int64(s.State), int64(s.Before)}
 	}
-	return list(tuples)
+	return List(tuples)
 }
 
 // refTuples lists lane, token, id and time of each.
@@ -112,15 +112,15 @@ func refTuples(refs []Ref) string {
 	for i, ref := range refs {
 		tuples[i] = [4]int64{int64(ref.Lane), ref.Token, ref.ID, ref.CreatedAt}
 	}
-	return list(tuples)
+	return List(tuples)
 }
 
 func (r repeated) release(spool int64, holder string, lanes []int) Query {
-	return Query{Text: r.releaseText, Args: []any{spool, holder, list(lanes)}}
+	return Query{Text: r.releaseText, Args: []any{spool, holder, List(lanes)}}
 }
 
-// list writes a list as a JSON array.
-func list[T any](items []T) string {
+// List writes a list as a JSON array.
+func List[T any](items []T) string {
 	if len(items) == 0 {
 		return "[]"
 	}

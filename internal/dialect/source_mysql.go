@@ -64,5 +64,5 @@ func (m *mysqlSourceReads) remove(rows []SourceRow) Query {
 	for i, row := range rows {
 		offsets[i] = row.Offset
 	}
-	return Query{Text: m.removeText, Args: []any{list(offsets)}}
+	return Query{Text: m.removeText, Args: []any{List(offsets)}}
 }

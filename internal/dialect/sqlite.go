@@ -120,14 +120,14 @@ func sqliteFill(names Names) *strings.Replacer {
 }
 
 func (s sqlite) fetch(f FetchParams) Query {
-	known, excluded := list(signedNames(f.known())), list(f.Excluded)
+	known, excluded := List(signedNames(f.known())), List(f.Excluded)
 	lanes, cursors := make([]int, len(f.Cursors)), make([][2]int64, len(f.Cursors))
 	for i, c := range f.Cursors {
 		lanes[i], cursors[i] = c.Lane, [2]int64{int64(c.Lane), c.After}
 	}
 	return Query{Text: s.fetchText(1, f.variant()), Args: []any{
-		f.Inline, f.Inline, list(cursors), f.Spool, known, excluded, f.PerLane,
-		f.Inline, f.Inline, f.Spool, list(lanes), known, excluded, f.Due,
+		f.Inline, f.Inline, List(cursors), f.Spool, known, excluded, f.PerLane,
+		f.Inline, f.Inline, f.Spool, List(lanes), known, excluded, f.Due,
 		f.Spool, f.Spool, f.Spool,
 	}}
 }

@@ -16,8 +16,9 @@ type Statements struct {
 	// Isolation is what our own transactions ask for, whatever the default of the database or the user is: they lock what
 	// they depend on, and expect each statement to see what was committed before it.
 	Isolation sql.IsolationLevel
-	// RemoveInTx says that also a statement that removes messages by itself needs a transaction, to get that isolation.
-	RemoveInTx bool
+	// Isolate says that also a statement by itself that removes messages or changes lanes needs a transaction, to get that isolation:
+	// it would wait for rows that it only reads over.
+	Isolate bool
 	lists      lists
 
 	// Spools and their lanes.
@@ -35,10 +36,16 @@ type Statements struct {
 	Leave         string // spool, holder
 	DropMembers   string // spool: forgets members that are long gone
 	Renew         string // ttl, spool, holder
-	Acquire       string // at least 1, holder, ttl, spool, limit: the new token is so much later than the old one and the clock
+	Acquire       string // at least 1, holder, ttl, spool, limit or a list of lanes: the new token is so much later than the old one and the clock
 	Held          string // spool, holder → lane, token, suspect
-	ClearSuspect  string // spool, lane, token
-	Control       string // spool → version, 1 if paused, settings, paused keys
+	// FreeLanes locks lanes that may be taken, as many as wanted, and skips those that somebody has locked: spool, wanted → lane. Where it
+	// is empty, Acquire does so by itself.
+	FreeLanes string
+	// HoldLane locks a lane until the transaction ends, so that nobody takes it, whatever its lease says: spool, lane, token → 1.
+	// It is empty where a transaction that writes keeps all others out.
+	HoldLane     string
+	ClearSuspect string // spool, lane, token
+	Control      string // spool → version, 1 if paused, settings, paused keys
 
 	// Messages.
 
@@ -140,7 +147,7 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names can be filled in at one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.Deployment, &s.NameDeployment, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.Acquire, &s.Held, &s.ClearSuspect, &s.Control,
+		&s.Deployment, &s.NameDeployment, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.FreeLanes, &s.Acquire, &s.Held, &s.HoldLane, &s.ClearSuspect, &s.Control,
 		&s.LoadPayload, &s.Retry, &s.RetryReady, &s.MoveStrays, &s.Writers, &s.Advance, &s.ChangeSpools, &s.CountStart, &s.TakeBackStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,

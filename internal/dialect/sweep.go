@@ -66,5 +66,5 @@ func (r repeated) sweep(s SweepParams) Query {
 	for i, r := range s.Ranges {
 		ranges[i] = [3]int64{int64(r.Lane), r.After, r.UpTo}
 	}
-	return Query{Text: r.sweepTexts[s.variant()], Args: []any{s.Spool, list(s.Known), list(s.Excluded), list(ranges)}}
+	return Query{Text: r.sweepTexts[s.variant()], Args: []any{s.Spool, List(s.Known), List(s.Excluded), List(ranges)}}
 }

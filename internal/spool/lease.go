@@ -2,9 +2,11 @@ package spool
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -24,7 +26,7 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	if _, err := d.db.ExecContext(ctx, statements.Join, d.id, d.config.Holder, d.inFlightText(), lease); err != nil {
 		return fmt.Errorf("renew membership of spool %q: %w", d.spool.name, err)
 	}
-	if _, err := d.db.ExecContext(ctx, statements.Renew, lease, d.id, d.config.Holder); err != nil {
+	if _, err := d.execIsolated(ctx, dialect.Query{Text: statements.Renew, Args: []any{lease, d.id, d.config.Holder}}); err != nil {
 		return fmt.Errorf("renew leases of spool %q: %w", d.spool.name, err)
 	}
 	if err := d.acquire(ctx); err != nil {
@@ -111,7 +113,22 @@ func (d *Drainer) acquire(ctx context.Context) error {
 		return nil
 	}
 	later := 1 + rand.Int64N(tokenSpread) //nolint:gosec // it is no secret
-	_, err := d.db.ExecContext(ctx, d.spool.statements.Acquire, later, d.config.Holder, d.config.Lease.Microseconds(), d.id, wanted)
+	take := func(db execer, which any) error {
+		_, err := db.ExecContext(ctx, d.spool.statements.Acquire, later, d.config.Holder, d.config.Lease.Microseconds(), d.id, which)
+		return err
+	}
+	var err error
+	if d.spool.statements.FreeLanes == "" {
+		err = take(d.db, wanted)
+	} else {
+		err = InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
+			free, err := selectIDs(ctx, tx, dialect.Query{Text: d.spool.statements.FreeLanes, Args: []any{d.id, wanted}})
+			if err != nil || len(free) == 0 {
+				return err
+			}
+			return take(tx, dialect.List(slices.Sorted(maps.Keys(free))))
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("take lanes of spool %q: %w", d.spool.name, err)
 	}
@@ -173,7 +190,7 @@ func (d *Drainer) release(ctx context.Context, lanes []int) error {
 	}
 	slices.Sort(lanes)
 	query := d.spool.statements.Release(d.id, d.config.Holder, lanes)
-	if _, err := d.db.ExecContext(ctx, query.Text, query.Args...); err != nil {
+	if _, err := d.execIsolated(ctx, query); err != nil {
 		return fmt.Errorf("hand back lanes of spool %q: %w", d.spool.name, err)
 	}
 	for _, number := range lanes {

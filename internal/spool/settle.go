@@ -66,7 +66,7 @@ func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, keep bool) (mi
 		if keep {
 			removed, err = d.keep(ctx, part)
 		} else {
-			removed, err = d.execRemove(ctx, d.spool.statements.Remove(d.id, part))
+			removed, err = d.execIsolated(ctx, d.spool.statements.Remove(d.id, part))
 		}
 		missing = missing || err == nil && int(removed) < len(part)
 	}
@@ -93,13 +93,14 @@ func (d *Drainer) keep(ctx context.Context, refs []dialect.Ref) (removed int64, 
 	return removed, err
 }
 
-func (d *Drainer) execRemove(ctx context.Context, query dialect.Query) (removed int64, err error) {
-	if d.spool.statements.RemoveInTx {
+// execIsolated executes a statement that must not wait for rows that it does not concern, see [dialect.Statements.Isolate].
+func (d *Drainer) execIsolated(ctx context.Context, query dialect.Query) (changed int64, err error) {
+	if d.spool.statements.Isolate {
 		err = InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
-			removed, err = affected(tx.ExecContext(ctx, query.Text, query.Args...))
+			changed, err = affected(tx.ExecContext(ctx, query.Text, query.Args...))
 			return err
 		})
-		return removed, err
+		return changed, err
 	}
 	stmt, err := d.prepared.Get(ctx, query.Text) //nolint:sqlclosecheck // kept prepared until the drainer ends
 	if err != nil {

@@ -41,6 +41,27 @@ func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) err
 	return nil
 }
 
+// Hold keeps others from taking the lanes of messages until the transaction ends, however long their handlers take, where nothing can renew
+// the leases meanwhile: the pool has no other connection. It is the first statement of the transaction. The error is [ErrLost] where a
+// lane is in other hands already. Messages must be of one spool.
+func Hold(ctx context.Context, tx *sql.Tx, messages []*Message) error {
+	held := map[int]bool{}
+	for _, m := range messages {
+		if text := m.spool.statements.HoldLane; text != "" && !held[m.Ref.Lane] {
+			held[m.Ref.Lane] = true
+			var one int
+			err := tx.QueryRowContext(ctx, text, m.spool.openedID(), m.Ref.Lane, m.Ref.Token).Scan(&one)
+			if errors.Is(err, sql.ErrNoRows) {
+				return ErrLost
+			}
+			if err != nil {
+				return fmt.Errorf("hold lane %d of spool %q: %w", m.Ref.Lane, m.spool.name, err)
+			}
+		}
+	}
+	return nil
+}
+
 // keepAndRemove moves messages to the history.
 func (s *Spool) keepAndRemove(ctx context.Context, tx *sql.Tx, exec Exec, refs []dialect.Ref) (int64, error) {
 	kept, err := affected(exec(ctx, tx, s.statements.Keep(s.openedID(), refs)))

@@ -43,11 +43,17 @@ UPDATE postbox_lanes SET expires_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:
 -- Acquire
 UPDATE postbox_lanes SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
                    token = GREATEST(token, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) + ?, holder = ?, expires_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?
-WHERE spool = ? AND (holder IS NULL OR expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
-ORDER BY lane LIMIT ?
+WHERE spool = ? AND lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
 
 -- Held
 SELECT lane, token, suspect FROM postbox_lanes WHERE spool = ? AND holder = ? ORDER BY lane
+
+-- FreeLanes
+SELECT lane FROM postbox_lanes WHERE spool = ? AND (holder IS NULL OR expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
+ORDER BY lane LIMIT ? FOR UPDATE SKIP LOCKED
+
+-- HoldLane
+SELECT 1 FROM postbox_lanes WHERE spool = ? AND lane = ? AND token = ? LOCK IN SHARE MODE
 
 -- ClearSuspect
 UPDATE postbox_lanes SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?

@@ -50,6 +50,12 @@ WHERE (spool, lane) IN (
 -- Held
 SELECT lane, token, suspect FROM postbox_lanes WHERE spool = $1 AND holder = $2 ORDER BY lane
 
+-- FreeLanes
+
+
+-- HoldLane
+SELECT 1 FROM postbox_lanes WHERE spool = $1 AND lane = $2 AND token = $3 FOR KEY SHARE
+
 -- ClearSuspect
 UPDATE postbox_lanes SET suspect = 0 WHERE spool = $1 AND lane = $2 AND token = $3
 

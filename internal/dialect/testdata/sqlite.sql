@@ -51,6 +51,12 @@ WHERE (spool, lane) IN (
 -- Held
 SELECT lane, token, suspect FROM postbox_lanes WHERE spool = ? AND holder = ? ORDER BY lane
 
+-- FreeLanes
+
+
+-- HoldLane
+
+
 -- ClearSuspect
 UPDATE postbox_lanes SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?
 

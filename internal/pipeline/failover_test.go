@@ -102,9 +102,15 @@ func TestRestore_SQLite_G2_goes_back_in_time(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	copied := filepath.Join(t.TempDir(), "copy.db")
-	newShop(t, database).live(t, replacement{
-		fork:    func(t *testing.T) { database.Exec(t, "VACUUM INTO ?", copied) },
-		replace: func(t *testing.T) { restoreSQLite(t, database.Open(t), copied) },
+	s := newShop(t, database)
+	s.live(t, replacement{
+		fork: func(t *testing.T) { database.Exec(t, "VACUUM INTO ?", copied) },
+		replace: func(t *testing.T) {
+			// A server that is replaced ends its connections. A delivery here could begin on the one file and go on upon the other: its effect
+			// would be there before those that the broker replays.
+			s.awaitIdle(t)
+			restoreSQLite(t, database.Open(t), copied)
+		},
 	})
 }
 

@@ -192,15 +192,21 @@ func (s *shop) gate(closed bool) {
 // nothing when the database has forgotten the effect.
 func (s *shop) replay(t *testing.T) {
 	t.Helper()
+	s.awaitIdle(t)
+	s.mu.Lock()
+	clear(s.positions)
+	s.mu.Unlock()
+	s.gate(false)
+}
+
+// awaitIdle waits until no delivery is under way.
+func (s *shop) awaitIdle(t *testing.T) {
+	t.Helper()
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.busy == 0
 	}, patience, time.Millisecond)
-	s.mu.Lock()
-	clear(s.positions)
-	s.mu.Unlock()
-	s.gate(false)
 }
 
 // committed is how many orders have been confirmed.

@@ -254,7 +254,7 @@ func (t *transfer) troubleOf(err error) trouble {
 		return troubleMissing
 	case dialect.Unavailable:
 		return troubleAway
-	case dialect.Conflict, dialect.Other:
+	case dialect.Conflict, dialect.Interrupted, dialect.Other:
 	}
 	if postbox.ClassifyNetwork(err) == postbox.Outage {
 		return troubleAway

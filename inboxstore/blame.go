@@ -16,7 +16,7 @@ import (
 
 // ErrTransactionLost is in the error of an attempt that failed because of what its handler did to its transaction: its
 // connection was lost, for example to a time-out of the handler's own, while the database was there; a statement failed and the
-// handler went on; or the handler ended the transaction itself. Nothing is settled then, and the attempt counts. What a handler
+// handler went on; or the handler made the transaction read-only, or ended it. Nothing is settled then, and the attempt counts. What a handler
 // committed by itself stays, and is repeated with the next attempt: a [QueueConfig.Rule] can make the message a dead letter at once.
 var ErrTransactionLost = errors.New("the handler lost its transaction")
 
@@ -33,6 +33,8 @@ type brokenError struct {
 	evident bool
 	// refused: the server answered, and would not settle.
 	refused bool
+	// forbidden: the server answered that the transaction must not write.
+	forbidden bool
 }
 
 // Error returns the text of the error.
@@ -66,6 +68,9 @@ func (s *Store) blame(live context.Context, began time.Time, w work, broken *bro
 	if broken.refused {
 		return s.blameRefusal(ctx, w, broken.err)
 	}
+	if broken.forbidden {
+		return s.blameReadOnly(ctx, broken.err)
+	}
 	lost := fmt.Errorf("%w: the connection was lost, and the database is there: %w", ErrTransactionLost, broken.err)
 	if broken.evident {
 		return &HandlerError{Err: lost}
@@ -90,6 +95,15 @@ func (s *Store) blameRefusal(ctx context.Context, w work, refusal error) error {
 	default:
 		return outageError{refusal}
 	}
+}
+
+// blameReadOnly tells a server that became read-only, such as an old primary after a failover, from a handler that made its own
+// transaction read-only.
+func (s *Store) blameReadOnly(ctx context.Context, err error) error {
+	if _, tryErr := s.db.ExecContext(ctx, s.statements.TryWrite); s.statements.Kind.Classify(tryErr) == dialect.Unavailable {
+		return outageError{fmt.Errorf("inbox: the database is read-only: %w", err)}
+	}
+	return &HandlerError{Err: fmt.Errorf("%w: it was made read-only, and the database is not: %w", ErrTransactionLost, err)}
 }
 
 var errWorks = errors.New("it works, and is rolled back")

@@ -225,7 +225,7 @@ func (in *ingest) concernsAll(ctx context.Context, err error) bool {
 	switch in.inbox.statements.Kind.Classify(err) {
 	case dialect.Unavailable, dialect.Conflict, dialect.MissingTable:
 		return true
-	case dialect.Other:
+	case dialect.Interrupted, dialect.Other:
 	}
 	if ctx.Err() != nil || errors.Is(err, spool.ErrLanes) {
 		return true

@@ -160,9 +160,13 @@ func (q *queue) isOutage(err error) bool {
 		return false
 	case !errors.As(err, &ofHandler):
 		return true
-	case errors.As(err, &ofDatabase), q.store.statements.Kind.Classify(ofHandler.Err) == dialect.Unavailable:
+	case errors.As(err, &ofDatabase):
 		return true
-	case errors.Is(err, ErrTransactionLost), isOwnContext(ofHandler.Err): // whatever they look like to a classifier of network errors
+	case errors.Is(err, ErrTransactionLost): // the database has been asked, whatever its errors look like
+		return false
+	case q.store.statements.Kind.Classify(ofHandler.Err) == dialect.Unavailable:
+		return true
+	case isOwnContext(ofHandler.Err): // whatever it looks like to a classifier of network errors
 		return false
 	default:
 		return q.config.Classify(ofHandler.Err) == postbox.Outage

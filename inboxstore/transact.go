@@ -105,7 +105,8 @@ func (t transaction) handle(hooked context.Context, handler func(ctx context.Con
 	case errors.Is(err, errStopping), isChecked(err):
 		return err
 	case err != nil:
-		return t.failed(err, t.tx.Rollback())
+		forbidden := t.isReadOnly(err)
+		return t.failed(err, forbidden, t.tx.Rollback())
 	case t.live.Err() != nil: // the transaction hears of it a moment later than the handler, and would commit until then
 		return t.late()
 	}
@@ -156,10 +157,19 @@ func (t transaction) late() error {
 	return err
 }
 
+// isReadOnly says whether a handler failed because this transaction must not write. An error of another connection that it has is
+// about what it needs.
+func (t transaction) isReadOnly(err error) bool {
+	kind := t.store.statements.Kind
+	return kind.ReadOnlyTransaction(err) && (kind != dialect.PostgreSQL || dialect.TxStatusOf(t.conn) == dialect.TxFailed)
+}
+
 // failed tells a handler that failed from one whose connection was lost: then the rollback fails too.
-func (t transaction) failed(err, rollbackErr error) error {
+func (t transaction) failed(err error, forbidden bool, rollbackErr error) error {
 	lost := rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone)
 	switch {
+	case forbidden && !lost:
+		return &brokenError{err: err, forbidden: true}
 	case t.store.statements.Kind.Classify(err) == dialect.Unavailable:
 		return outageError{fmt.Errorf("inbox: the database went away under the handler: %w", errors.Join(err, rollbackErr))}
 	case lost && t.live.Err() == nil:

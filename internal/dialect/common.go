@@ -34,6 +34,9 @@ SELECT id, lanes FROM {spools} WHERE name = ? {lock in share mode}`,
 		SpoolByID: `
 SELECT name, lanes FROM {spools} WHERE id = ?`,
 
+		TryWrite: `
+UPDATE {spools} SET version = version WHERE 1 = 0`,
+
 		PendingSpools: `
 SELECT s.name FROM {spools} s
 WHERE s.name LIKE ? AND EXISTS (SELECT 1 FROM {messages} m WHERE m.spool = s.id)

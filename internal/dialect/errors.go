@@ -13,10 +13,13 @@ const (
 	Other ErrorKind = iota
 	// Conflict errors go away when the transaction is run again: serialization failures, deadlocks, a busy file.
 	Conflict
-	// Unavailable errors mean that the server is away, is starting or shutting down, or is full.
+	// Unavailable errors mean that the server is away, is starting or shutting down, is full, or is read-only.
 	Unavailable
 	// MissingTable errors of a statement of ours mean that the migrations have not run.
 	MissingTable
+	// Interrupted errors mean that the server ended a statement: the context of the statement ended, it took longer than a
+	// limit of the server's (statement_timeout, max_statement_time), or an operator cancelled it.
+	Interrupted
 )
 
 // Classify tells the kind of an error of this kind of database by its code, never by its text, which depends on the
@@ -33,7 +36,7 @@ func (k Kind) Classify(err error) ErrorKind {
 // kind tells the kind of the error.
 func (r report) kind() ErrorKind {
 	switch {
-	case r.unconnected:
+	case r.unconnected, r.readOnly():
 		return Unavailable
 	case r.of == PostgreSQL:
 		return classifyState(r.state)
@@ -44,6 +47,40 @@ func (r report) kind() ErrorKind {
 	}
 }
 
+// The codes of a statement that must not write.
+const (
+	postgresReadOnly = "25006" // the server is a standby, or the transaction is read-only
+
+	mysqlReadOnlyOption      = 1290 // the server runs with --read-only
+	mysqlReadOnlyTransaction = 1792
+	mysqlReadOnlyMode        = 1836
+
+	sqliteReadOnly = 8
+)
+
+// ReadOnly says whether an error tells that nothing can be written: the kind is [Unavailable] then.
+func (k Kind) ReadOnly(err error) bool {
+	said, found := findReport(err, k)
+	return found && said.readOnly()
+}
+
+func (r report) readOnly() bool {
+	switch r.of {
+	case MySQL:
+		return r.number == mysqlReadOnlyOption || r.number == mysqlReadOnlyTransaction || r.number == mysqlReadOnlyMode
+	case SQLite:
+		return r.number&0xff == sqliteReadOnly
+	default:
+		return r.state == postgresReadOnly
+	}
+}
+
+// ReadOnlyTransaction says whether it may be the transaction alone that must not write, and not the server.
+func (k Kind) ReadOnlyTransaction(err error) bool {
+	said, found := findReport(err, k)
+	return found && (said.state == postgresReadOnly || k == MySQL && said.number == mysqlReadOnlyTransaction)
+}
+
 // classifyState reads the SQLSTATE of PostgreSQL.
 func classifyState(state string) ErrorKind {
 	switch state {
@@ -51,15 +88,14 @@ func classifyState(state string) ErrorKind {
 		return Conflict
 	case "42P01": // undefined table
 		return MissingTable
+	case "57014": // query cancelled
+		return Interrupted
 	}
 	if len(state) != 5 {
 		return Other
 	}
 	switch state[:2] {
 	case "08", "53", "57", "58": // connection, resources (disk full, too many connections), operator (shutdown, starting), system
-		if state == "57014" { // query cancelled: by us
-			return Other
-		}
 		return Unavailable
 	}
 	return Other
@@ -72,9 +108,11 @@ func classifyMySQL(number int) ErrorKind {
 		return Conflict
 	case 1146: // no such table
 		return MissingTable
-	case 1021, 1040, 1053, 1077, 1079, 1114, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1290, 1836, 1927, 2002, 2003, 2006, 2013:
-		// disk full, too many connections, shutting down, table full, connection aborted, read-only server, gone away
+	case 1021, 1040, 1053, 1077, 1079, 1114, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2002, 2003, 2006, 2013:
+		// disk full, too many connections, shutting down, table full, connection aborted, gone away
 		return Unavailable
+	case 1317, 1969, 3024: // interrupted, max_statement_time of MariaDB, max_execution_time of MySQL
+		return Interrupted
 	}
 	return Other
 }
@@ -88,6 +126,8 @@ func classifySQLite(code int) ErrorKind {
 		return Conflict
 	case 10, 13, 14: // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN
 		return Unavailable
+	case 9: // SQLITE_INTERRUPT
+		return Interrupted
 	}
 	return Other
 }

@@ -43,12 +43,18 @@ func TestClassify_F8_by_code_never_by_text(t *testing.T) {
 		{dialect.PostgreSQL, &pgconn.PgError{Code: "40P01", Message: "Verklemmung entdeckt"}, dialect.Conflict},
 		{dialect.PostgreSQL, &pq.Error{Code: "53100", Message: "disque plein"}, dialect.Unavailable},
 		{dialect.PostgreSQL, &pq.Error{Code: "57P01", Message: "Verbindung wird abgebrochen"}, dialect.Unavailable},
-		{dialect.PostgreSQL, &pq.Error{Code: "57014", Message: "storniere Anfrage"}, dialect.Other},
+		{dialect.PostgreSQL, &pq.Error{Code: "57014", Message: "storniere Anfrage"}, dialect.Interrupted},
+		{dialect.PostgreSQL, &pgconn.PgError{Code: "25006", Message: "transaction en lecture seule"}, dialect.Unavailable},
 		{dialect.PostgreSQL, &pgconn.PgError{Code: "42P01", Message: "la relation n'existe pas"}, dialect.MissingTable},
 		{dialect.PostgreSQL, &pq.Error{Code: "23505", Message: "deadlock detected"}, dialect.Other},
 		{dialect.MySQL, &mysql.MySQLError{Number: 1213, Message: "Verklemmung"}, dialect.Conflict},
 		{dialect.MySQL, &mysql.MySQLError{Number: 1146, Message: "Tabelle fehlt"}, dialect.MissingTable},
 		{dialect.MySQL, &mysql.MySQLError{Number: 1053, Message: "arrêt"}, dialect.Unavailable},
+		{dialect.MySQL, &mysql.MySQLError{Number: 1290, Message: "nur lesend"}, dialect.Unavailable},
+		{dialect.MySQL, &mysql.MySQLError{Number: 1792, Message: "nur lesend"}, dialect.Unavailable},
+		{dialect.MySQL, &mysql.MySQLError{Number: 1836, Message: "nur lesend"}, dialect.Unavailable},
+		{dialect.MySQL, &mysql.MySQLError{Number: 1317, Message: "abgebrochen"}, dialect.Interrupted},
+		{dialect.MySQL, &mysql.MySQLError{Number: 1969, Message: "abgebrochen"}, dialect.Interrupted},
 	} {
 		for _, err := range wrappings(test.err) {
 			require.Equal(t, test.want, test.of.Classify(err), "%v", err)
@@ -150,6 +156,24 @@ func TestClassify_errors_of_each_driver(t *testing.T) {
 		require.Equal(t, dialect.Conflict, kind.Classify(err), "%v", err)
 		require.True(t, dialect.RolledBack(err))
 	})
+}
+
+func TestClassify_a_file_that_cannot_be_written_is_unavailable(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "read.db")
+	db, err := sql.Open("sqlite", "file:"+file)
+	require.NoError(t, err)
+	defer func() { _ = db.Close() }()
+	_, err = db.ExecContext(t.Context(), "CREATE TABLE t (n INTEGER)")
+	require.NoError(t, err)
+	for _, options := range []string{"?mode=ro", "?_pragma=query_only(1)"} {
+		reader, err := sql.Open("sqlite", "file:"+file+options)
+		require.NoError(t, err)
+		defer func() { _ = reader.Close() }()
+		_, err = reader.ExecContext(t.Context(), "INSERT INTO t VALUES (1)")
+		require.Equal(t, dialect.Unavailable, dialect.SQLite.Classify(err), "%s: %v", options, err)
+		require.True(t, dialect.SQLite.ReadOnly(err))
+	}
 }
 
 func TestRolledBack_needs_the_word_of_the_server(t *testing.T) {

@@ -19,7 +19,7 @@ type Statements struct {
 	// Isolate says that also a statement by itself that removes messages or changes lanes needs a transaction, to get that isolation:
 	// it would wait for rows that it only reads over.
 	Isolate bool
-	lists      lists
+	lists   lists
 
 	// Spools and their lanes.
 
@@ -134,6 +134,8 @@ type Statements struct {
 	// Whose fault it was.
 
 	Uptime string // → µs for which the server has been up, which server it is; empty where the database is a file
+	// TryWrite changes nothing, and fails where the server is read-only.
+	TryWrite string
 	// BeginAgain fails within a transaction, and begins one where there is none; empty where the drivers tell, see TxStatusOf.
 	BeginAgain string
 
@@ -156,7 +158,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.Spools, &s.LiveMembers, &s.CountSpools, &s.Account, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.SetSettings,
 		&s.PauseKey, &s.ResumeKey, &s.PausedKeys, &s.ParkedOfKey, &s.PendingMessage, &s.PendingMessages, &s.DoneMessage, &s.DoneMessages,
 		&s.LockMessage, &s.SetDue, &s.BuryWaiting, &s.RemoveMessage, &s.KeepHistory,
-		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.Uptime, &s.BeginAgain, &s.Notify,
+		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.Uptime, &s.TryWrite, &s.BeginAgain, &s.Notify,
 	} {
 		f(text)
 	}

@@ -272,6 +272,24 @@ var safeguards = []safeguard{
 		packages: []string{module + "internal/dialect", module + "inboxstore"}, tests: "Classify|codes_of_an_application",
 	},
 	{
+		name: "a read-only server is an outage", guarantees: "G7, F13",
+		edits: []edit{{
+			file: "internal/dialect/errors.go",
+			from: "	case r.unconnected, r.readOnly():\n",
+			to:   "	case r.unconnected:\n",
+		}},
+		packages: []string{module + "internal/dialect", module + "inboxstore"}, tests: "Classify|is_read_only",
+	},
+	{
+		name: "a handler's own read-only transaction is no outage", guarantees: "G7",
+		edits: []edit{{
+			file: "inboxstore/transact.go",
+			from: "	return kind.ReadOnlyTransaction(err) && (",
+			to:   "	return false && kind.ReadOnlyTransaction(err) && (",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "made_read_only",
+	},
+	{
 		name: "a copy of the database sends nothing", guarantees: "G2, F28",
 		edits: []edit{{
 			file: "internal/dialect/deployment.go",

@@ -238,18 +238,6 @@ func (d *Drainer) step(live context.Context) {
 	}
 }
 
-// databaseAway logs the first error of a row of them and slows down.
-func (d *Drainer) databaseAway(err error) {
-	d.pollAt = time.Now().Add(d.config.PollMax)
-	fields := watermill.LogFields{"spool": d.spool.name}
-	if d.away {
-		d.logger.Debug("Postbox cannot reach its database: "+err.Error(), fields)
-		return
-	}
-	d.away = true
-	d.logger.Error("Postbox cannot reach its database and goes on trying", err, fields)
-}
-
 // wait returns how long there is nothing to do unless something happens.
 func (d *Drainer) wait() time.Duration {
 	next := d.pollAt

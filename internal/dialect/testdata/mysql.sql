@@ -386,6 +386,9 @@ SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port,
 FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */
 WHERE VARIABLE_NAME = 'Uptime'
 
+-- TryWrite
+UPDATE postbox_spools SET version = version WHERE 1 = 0
+
 -- BeginAgain
 
 

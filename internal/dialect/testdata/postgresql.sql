@@ -406,6 +406,9 @@ postbox_version
 SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)::bigint,
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text
 
+-- TryWrite
+UPDATE postbox_spools SET version = version WHERE 1 = 0
+
 -- BeginAgain
 
 

@@ -385,6 +385,9 @@ postbox_version
 -- Uptime
 
 
+-- TryWrite
+UPDATE postbox_spools SET version = version WHERE 1 = 0
+
 -- BeginAgain
 BEGIN
 

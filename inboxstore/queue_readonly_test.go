@@ -1,0 +1,152 @@
+package inboxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// patient is transactional, with a lease that need not be renewed while a test runs.
+func patient(c *inboxstore.QueueConfig) { c.Transactional, c.Lease = true, 5*time.Minute }
+
+// oneSession returns the queue through a pool of one connection, whose session the test changes.
+func (b *queueBench) oneSession() *queueBench {
+	db := b.Open(b.t)
+	db.SetMaxOpenConns(1)
+	return b.over(db)
+}
+
+func execOn(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), statement)
+	require.NoError(t, err)
+}
+
+// The server becomes read-only under handlers, as an old primary does in a failover.
+func TestQueue_G7_a_handler_on_a_server_that_is_read_only_counts_no_attempt(t *testing.T) {
+	t.Parallel()
+	begin := map[postbox.Dialect]string{
+		postbox.PostgreSQL: "SET default_transaction_read_only = on", postbox.MySQL: "SET SESSION TRANSACTION READ ONLY",
+	}
+	end := map[postbox.Dialect]string{
+		postbox.PostgreSQL: "SET default_transaction_read_only = off", postbox.MySQL: "SET SESSION TRANSACTION READ WRITE",
+	}
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) { // on SQLite no transaction begins
+		if database.Driver == "postgres" {
+			t.Skip("lib/pq begins each transaction with READ WRITE, which goes before the session's default, and fails on a standby before any handler runs")
+		}
+		b := newQueueBench(t, database)
+		worker := b.oneSession()
+		var runs journal
+		worker.start(quick(patient), func(msg *message.Message) error {
+			runs.add(msg.UUID)
+			return worker.effect(msg.Context(), msg)
+		})
+		b.put("a/1")
+		b.drained()
+		execOn(t, worker.db, begin[database.Dialect])
+		b.put("a/2", "b/1")
+		b.eventually(func() bool { return len(runs.all()) > 5 }, "handlers meet the server")
+		require.Equal(t, 2, b.untried())
+		execOn(t, worker.db, end[database.Dialect])
+		b.drained()
+		require.ElementsMatch(t, []string{"a/1", "a/2", "b/1"}, b.effects())
+		require.Empty(t, b.failures())
+		require.Empty(t, b.dead())
+	})
+}
+
+// A handler that makes its own transaction read-only must not look like an outage, which would stop its queue.
+func TestQueue_G7_a_transaction_that_the_handler_made_read_only_is_its_failure(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		b.put("good", "bad")
+		b.start(quick(transactional), func(msg *message.Message) error {
+			if msg.UUID == "good" {
+				return b.effect(msg.Context(), msg)
+			}
+			tx, _ := postbox.TxFromContext(msg.Context())
+			forbid := []string{"SET TRANSACTION READ ONLY"}
+			if database.Dialect == postbox.MySQL {
+				forbid = []string{"ROLLBACK", "START TRANSACTION READ ONLY"}
+			}
+			for _, statement := range forbid {
+				if _, err := tx.ExecContext(msg.Context(), statement); err != nil {
+					return err
+				}
+			}
+			return b.effect(msg.Context(), msg)
+		})
+		b.drained()
+		require.Equal(t, []string{"good"}, b.effects())
+		require.Equal(t, []string{"bad"}, b.dead())
+		require.Len(t, b.failures(), 3)
+	})
+}
+
+// A limit of the role ends a statement of the handler.
+func TestQueue_G7_a_statement_of_the_handler_that_the_server_ended_is_its_failure(t *testing.T) {
+	t.Parallel()
+	limit := map[postbox.Dialect]string{
+		postbox.PostgreSQL: "SET LOCAL statement_timeout = '20ms'", postbox.MySQL: "DO 0",
+	}
+	slow := map[postbox.Dialect]string{postbox.PostgreSQL: "SELECT pg_sleep(20)", postbox.MySQL: "SET STATEMENT max_statement_time = 0.02 FOR SELECT SLEEP(20)"}
+	for name, change := range map[string]func(*inboxstore.QueueConfig){"transactional": transactional, "not transactional": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+				b := newQueueBench(t, database)
+				b.put("good", "slow")
+				var runs journal
+				b.start(quick(change), func(msg *message.Message) error {
+					if runs.add(msg.UUID); msg.UUID == "good" {
+						return nil
+					}
+					tx, inTx := postbox.TxFromContext(msg.Context())
+					if !inTx {
+						own, err := b.DB.BeginTx(msg.Context(), nil)
+						if err != nil {
+							return err
+						}
+						defer func() { _ = own.Rollback() }()
+						tx = own
+					}
+					if _, err := tx.ExecContext(msg.Context(), limit[database.Dialect]); err != nil {
+						return err
+					}
+					var slept any
+					return tx.QueryRowContext(msg.Context(), slow[database.Dialect]).Scan(&slept)
+				})
+				b.drained()
+				require.Equal(t, 3, runs.times("slow"))
+				require.Equal(t, []string{"slow"}, b.dead())
+				require.Len(t, b.failures(), 3)
+			})
+		})
+	}
+}
+
+func TestStore_G7_a_server_that_is_read_only_is_no_failure_of_the_handler(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t).Migrate(t)
+	role := *database
+	role.Driver, role.DSN = "pgx", database.DSN+"&options="+"-c%20default_transaction_read_only%3Don"
+	store := storeFor(t, &role, role.Open(t), nil)
+	_, err := store.Once(t.Context(), key, func(context.Context) error {
+		t.Error("the handler runs")
+		return nil
+	})
+	var failure *inboxstore.HandlerError
+	require.Error(t, err)
+	require.NotErrorAs(t, err, &failure)
+}

@@ -1,0 +1,35 @@
+package spool
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// databaseAway logs the first error of a row of them and slows down.
+func (d *Drainer) databaseAway(err error) {
+	d.pollAt = time.Now().Add(d.config.PollMax)
+	fields := watermill.LogFields{"spool": d.spool.name}
+	if d.away {
+		d.logger.Debug("Postbox cannot reach its database: "+err.Error(), fields)
+		return
+	}
+	d.away = true
+	d.logger.Error(d.reason(err)+" and goes on trying", err, fields)
+}
+
+// reason is what helps to find out why a step failed.
+func (d *Drainer) reason(err error) string {
+	switch kind := d.spool.statements.Kind; {
+	case kind.ReadOnly(err):
+		return "Postbox cannot write to its database, which is read-only, as an old primary is after a failover,"
+	case kind.Classify(err) == dialect.Interrupted:
+		return fmt.Sprintf("Postbox could not finish a statement, since the server ended it: statement_timeout (max_statement_time on MariaDB) "+
+			"of this role or database, an operator who cancelled it, or more than %s", statementTimeout)
+	default:
+		return "Postbox cannot reach its database"
+	}
+}

@@ -1,0 +1,85 @@
+package spool_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// readOnly makes the sessions of a pool read-only, or lets them write again.
+var readOnly = map[postbox.Dialect]map[bool]string{
+	postbox.PostgreSQL: {true: "SET default_transaction_read_only = on", false: "SET default_transaction_read_only = off"},
+	postbox.MySQL:      {true: "SET SESSION TRANSACTION READ ONLY", false: "SET SESSION TRANSACTION READ WRITE"},
+	postbox.SQLite:     {true: "PRAGMA query_only = 1", false: "PRAGMA query_only = 0"},
+}
+
+// The server is read-only for a while, as an old primary is after a failover. What has been handled is settled afterwards.
+func TestDrainer_G7_a_server_that_is_read_only_is_an_outage(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		db := database.Open(t)
+		db.SetMaxOpenConns(1)
+		handler := &recorder{}
+		log := b.startLogged(db, handler, config("one"))
+		b.append(database.DB, draft("before", "k"))
+		b.eventually(func() bool { return b.pending() == 0 }, "the first message is done")
+
+		_, err := db.ExecContext(t.Context(), readOnly[database.Dialect][true])
+		require.NoError(t, err)
+		b.eventually(func() bool { return said(log, "Postbox cannot write to its database, which is read-only") == 1 }, "it is said")
+		b.append(database.DB, draft("meanwhile", "k"))
+		for range 5 { // it goes on trying
+			tried := said(log, "cannot reach")
+			b.eventually(func() bool { return said(log, "cannot reach") > tried }, "it is tried again")
+		}
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts > 0 OR state > 0"))
+
+		_, err = db.ExecContext(t.Context(), readOnly[database.Dialect][false])
+		require.NoError(t, err)
+		b.eventually(func() bool { return b.pending() == 0 }, "it goes on")
+		require.Equal(t, []string{"before", "meanwhile"}, handler.ids())
+		require.Len(t, log.at(watermill.ErrorLogLevel), 1, "it is said once")
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
+	})
+}
+
+// The role has a limit for its statements, and another transaction holds up one of the engine's.
+func TestDrainer_says_that_the_server_ended_a_statement(t *testing.T) {
+	t.Parallel()
+	limits := map[postbox.Dialect]string{
+		postbox.PostgreSQL: "SET statement_timeout = '50ms'", postbox.MySQL: "SET max_statement_time = 0.05",
+	}
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		db := database.Open(t)
+		db.SetMaxOpenConns(1)
+		_, err := db.ExecContext(t.Context(), limits[database.Dialect])
+		require.NoError(t, err)
+		handler := &recorder{}
+		log := b.startLogged(db, handler, config("one"))
+		b.append(database.DB, draft("before", ""))
+		b.eventually(func() bool { return b.pending() == 0 }, "the first message is done")
+		blocker, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = blocker.Rollback() }()
+		_, err = blocker.ExecContext(t.Context(), "UPDATE postbox_lanes SET suspect = suspect")
+		require.NoError(t, err)
+		if database.Dialect == postbox.MySQL { // which locks no row for what changes nothing
+			_, err = blocker.ExecContext(t.Context(), "SELECT lane FROM postbox_lanes FOR UPDATE")
+			require.NoError(t, err)
+		}
+		b.eventually(func() bool {
+			return said(log, "Postbox could not finish a statement, since the server ended it: statement_timeout") == 1
+		}, "it is said")
+		require.NoError(t, blocker.Rollback())
+		b.append(database.DB, draft("after", ""))
+		b.eventually(func() bool { return b.pending() == 0 }, "it goes on")
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
+	})
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -86,10 +87,25 @@ func on(t *testing.T, d database, flows ...flow) {
 			if !f.empty {
 				s.shared = d.open(t).Migrate(t)
 				s.shared.Exec(t, createEffects(s.shared.Dialect))
+				beside(t, s.shared)
 			}
 			s.run(t)
 		})
 	}
+}
+
+// beside keeps a transaction open that has an id, as a report or a migration elsewhere does: then each drainer on PostgreSQL asks who writes,
+// which would come now and then otherwise.
+func beside(t *testing.T, database *testdb.Database) {
+	t.Helper()
+	if database.Dialect != postbox.PostgreSQL {
+		return
+	}
+	tx, err := database.DB.Begin() //nolint:noctx // its end is the cleanup's
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, tx.Rollback()) })
+	_, err = tx.ExecContext(t.Context(), "SELECT pg_current_xact_id()")
+	require.NoError(t, err)
 }
 
 // survey goes through all points of a flow.

@@ -32,10 +32,10 @@ func (s *Statements) CheckDeployment(ctx context.Context, db interface {
 		return fmt.Errorf("read whose tables %q are: %w", s.Names.Table("*"), err)
 	}
 	configured := s.Names.Deployment
-	switch {
-	case stored == configured:
+	switch stored {
+	case configured:
 		return nil
-	case stored == "":
+	case "":
 		return fmt.Errorf("%w: tables %q have no name and the configuration names %q: call postbox.Migrate with this name once",
 			ErrDeployment, s.Names.Table("*"), configured)
 	default:

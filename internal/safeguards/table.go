@@ -293,8 +293,8 @@ var safeguards = []safeguard{
 		name: "a copy of the database sends nothing", guarantees: "G2, F28",
 		edits: []edit{{
 			file: "internal/dialect/deployment.go",
-			from: "	case stored == configured:\n",
-			to:   "	case stored == configured, configured == \"\":\n",
+			from: "	case configured:\n",
+			to:   "	case configured, \"production\":\n",
 		}},
 		packages: []string{module + "internal/security"}, tests: "Deployment",
 	},

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/postbox-go/watermill-postbox/forwarder"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )

@@ -32,7 +32,7 @@ func inMariaDB(run func(ctx context.Context, stage *measure.Stage, db *sql.DB) e
 			return err
 		}
 		defer func() {
-			_, dropErr := server.ExecContext(context.WithoutCancel(ctx), "DROP DATABASE "+config.DBName)
+			_, dropErr := server.ExecContext(context.WithoutCancel(ctx), "DROP DATABASE "+config.DBName) //nolint:gosec // the name is our own
 			err = errors.Join(err, dropErr)
 		}()
 		db, err := sql.Open("mysql", config.FormatDSN())

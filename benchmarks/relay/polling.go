@@ -38,7 +38,7 @@ var (
 			for i, id := range ids {
 				list[i] = strconv.FormatInt(id, 10)
 			}
-			_, err := db.ExecContext(ctx, mariaDBDelete+strings.Join(list, ",")+")") //nolint:gosec // numbers
+			_, err := db.ExecContext(ctx, mariaDBDelete+strings.Join(list, ",")+")")
 			return err
 		},
 	}

@@ -13,12 +13,16 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// versions are those that a database has: only PostgreSQL has a table of its own for what waits.
+// versions are those that a database has: only PostgreSQL has a table of its own for what waits, and only MySQL one of writers.
 func versions(dialect postbox.Dialect) []int {
-	if dialect == postbox.PostgreSQL {
+	switch dialect {
+	case postbox.PostgreSQL:
 		return []int{1, 2, 3, 4, 5, beforeWaiting + 1, beforeCheck + 1, 9}
+	case postbox.MySQL:
+		return []int{1, 2, 3, 4, 5, 9, 10}
+	default:
+		return []int{1, 2, 3, 4, 5, 9}
 	}
-	return []int{1, 2, 3, 4, 5, 9}
 }
 
 // The last versions without a table for what waits, and without a check of what stands in it.

@@ -44,7 +44,7 @@ func (r repeated) ingest(spool int64, claims [][]byte, rows []Row) Ingest {
 		args[i] = claim
 	}
 	return Ingest{
-		Claim:   r.insert(r.claimHead, r.claimRow, len(args), func(i int) []any { return args[i : i+1] }),
+		Claim:   r.insert(r.claimHead, r.claimRow, r.claimRow, len(args), func(i int) []any { return args[i : i+1] }),
 		Append:  r.append(spool, rows),
 		Claimed: Query{Text: r.claimedHead + strings.Repeat("?, ", len(args)-1) + "?)", Args: args, Once: true},
 	}

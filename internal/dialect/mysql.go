@@ -53,6 +53,10 @@ DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at L
 	// then producers wait for the delete: one long transaction would hold up everybody.
 	s.Isolation, s.Isolate = sql.LevelReadCommitted, true
 	// MariaDB and MySQL have the same table in different places, and each reads over the comment that is for the other one.
+	// Alone, a statement holds its locks for a moment. A node of a cluster does not see the locks of the others.
+	s.FreeWriters = `
+SELECT id FROM {writers} WHERE /*M! @@wsrep_on = 0 AND */ /*!50700 0 = 1 AND */ id >= 0 FOR UPDATE SKIP LOCKED`
+
 	s.Uptime = `
 SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port, ' ', @@server_id)
 FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */
@@ -74,9 +78,10 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', starts INT PATH '$[5]')) s`
 	s.lists = mysql{newRepeated(repeated{
 		insertHead: `
-INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
 VALUES `,
-		insertRow: `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?)`,
+		insertFirst: mysqlRow + holdWriter + `)`,
+		insertRow:   mysqlRow + `0)`,
 		// FORCE INDEX: what the server knows of a table that fills and empties is old, and then it reads all of it for each
 		// message to learn that none waits.
 		ready: `
@@ -134,6 +139,17 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	}, mysqlFill(names))}
 	return s.finish(mysqlFill(names), unchanged)
 }
+
+// WriterGroups is how many rows {writers} has. Each transaction takes that of the moment, so that a row is given free a tenth of a second
+// after it was the one of the moment, or when the last transaction that took it ends.
+const WriterGroups = 64
+
+// mysqlRow is a row of an INSERT, but for its attempts.
+const mysqlRow = `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?, `
+
+// holdWriter is the attempts of the first row of an INSERT: 0. It is evaluated before the rows get their ids. Where the row of {writers} is
+// missing no drainer ever finds it free.
+const holdWriter = `COALESCE((SELECT 0 FROM {writers} w WHERE w.id = ({now} DIV 100000) MOD 64 LOCK IN SHARE MODE), 0)`
 
 // inTransaction keeps a statement from being a transaction of its own. The server rolls back the whole transaction of a handler
 // that meets a deadlock, and what a handler does then that looks away would each be committed by itself. Only MariaDB tells.

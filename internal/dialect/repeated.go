@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"encoding/json"
 	"math/bits"
 	"strings"
@@ -11,6 +12,7 @@ import (
 // numbers and words travel as one JSON argument, what has its own bytes is repeated.
 type repeated struct {
 	insertHead, insertRow string
+	insertFirst           string // the first row of an insert, if that is another one
 	ready, due, meta      string // the three parts of a fetch
 	turns                 [4]string
 	sweepText             string    // see repeatedSweep
@@ -29,7 +31,7 @@ type repeated struct {
 func newRepeated(r repeated, fill *strings.Replacer) repeated {
 	r.claimHead, r.claimRow, r.claimedHead = claimHead, claimRow, claimedHead
 	for _, text := range []*string{
-		&r.insertHead, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.lockText, &r.countText,
+		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.lockText, &r.countText,
 		&r.releaseText,
 	} {
 		*text = fill.Replace(fill.Replace(strings.TrimSpace(*text)))
@@ -43,7 +45,7 @@ func newRepeated(r repeated, fill *strings.Replacer) repeated {
 }
 
 func (r repeated) append(spool int64, rows []Row) []Query {
-	return r.insert(r.insertHead, r.insertRow, len(rows), func(i int) []any {
+	return r.insert(r.insertHead, cmp.Or(r.insertFirst, r.insertRow), r.insertRow, len(rows), func(i int) []any {
 		row := rows[i]
 		return []any{
 			spool, row.Lane, row.State, row.KeyHash, row.Due, row.Due, row.Delay,
@@ -53,14 +55,14 @@ func (r repeated) append(spool int64, rows []Row) []Query {
 }
 
 // insert inserts n rows: all at once, or in portions of few sizes, whose texts are few enough to be kept prepared.
-func (r repeated) insert(head, row string, n int, values func(i int) []any) []Query {
+func (r repeated) insert(head, first, row string, n int, values func(i int) []any) []Query {
 	var queries []Query
 	for i := 0; i < n; {
 		size := n - i
 		if r.portion > 0 {
 			size = min(r.portion, 1<<(bits.Len(uint(size))-1))
 		}
-		query := Query{Text: head + strings.Repeat(row+", ", size-1) + row, Once: size > 1 && r.portion == 0}
+		query := Query{Text: head + first + strings.Repeat(", "+row, size-1), Once: size > 1 && r.portion == 0}
 		for end := i + size; i < end; i++ {
 			query.Args = append(query.Args, values(i)...)
 		}

@@ -58,8 +58,11 @@ func grants(t *testing.T, role string) []string {
 	return strings.FieldsFunc(block, func(r rune) bool { return r == ';' })
 }
 
-// ofPostgres finds what no other database has.
-var ofPostgres = regexp.MustCompile(` SEQUENCE | postbox_waiting `)
+// foreign finds what a database does not have.
+var foreign = map[postbox.Dialect]*regexp.Regexp{
+	postbox.PostgreSQL: regexp.MustCompile(` postbox_writers `),
+	postbox.MySQL:      regexp.MustCompile(` SEQUENCE | postbox_waiting `),
+}
 
 // to finds the role in a statement.
 var to = regexp.MustCompile(` TO (\w+)$`)
@@ -73,7 +76,7 @@ func (c *cast) as(t *testing.T, mine, name string, roles ...string) *sql.DB {
 	}
 	for _, role := range roles {
 		for _, grant := range grants(t, role) {
-			if grant = strings.TrimSpace(grant); grant != "" && (c.database.Dialect == postbox.PostgreSQL || !ofPostgres.MatchString(grant)) {
+			if grant = strings.TrimSpace(grant); grant != "" && !foreign[c.database.Dialect].MatchString(grant) {
 				require.Regexp(t, ` TO `+role+`$`, grant)
 				c.database.Exec(t, to.ReplaceAllString(grant, " TO "+user))
 			}

@@ -1,6 +1,9 @@
 package spool
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // A transaction may take an id early and commit late, so the highest id seen says nothing about the ones below
 // it. A drain that went on from there would meet a message that was written after the late one committed, and
@@ -20,7 +23,12 @@ import "time"
 //     only if it is still running in a later snapshot: one that ends gives up its lock and its number one after the other.
 //   - A transaction that does have the lock is passed as well, after some patience, and watched: see late.go.
 //
-// On SQLite writers take turns and each read is a horizon; on MySQL there is none and reads start at 0.
+// On SQLite writers take turns and each read is a horizon.
+//
+// MariaDB does not tell which transactions run. There each one that stores messages holds one of a few rows by a shared lock, from before it
+// takes ids until it ends. Once each of the rows has been found free after the mark, whoever had an id up to it has ended. The
+// mark is the highest id seen. A transaction that stays open after it stored messages does hold back the horizon; no other does.
+// On MySQL, and on a cluster whose nodes do not see each other's locks, there is no horizon and reads start at 0.
 type horizon struct {
 	pending bool
 	next    int64 // the transaction of the mark
@@ -35,6 +43,7 @@ type horizon struct {
 	setAt   time.Time
 	running []int64         // transactions before it that run and may have left messages up to it
 	writers map[uint32]bool // transactions that had the lock when the database was asked; nil before that
+	free    map[int64]bool  // rows that were found free, where those tell
 
 	askAt time.Time // earliest time of the next question
 	// Transactions before long have been running for a while; from longAt on those before longNext will have.
@@ -71,7 +80,7 @@ func (h *horizon) wantsMark(now time.Time) bool {
 // it is what was seen.
 func (h *horizon) set(next, given int64, running []int64, now time.Time) {
 	h.pending, h.next, h.mark, h.read, h.markAt = true, next, max(given, h.newest), 0, now.Add(markInterval)
-	h.setAt, h.writers = now, nil
+	h.setAt, h.writers, h.free = now, nil, nil
 	h.running = h.concerned(running)
 	if now.Sub(h.longAt) >= askPatience {
 		h.long, h.longNext, h.longAt = h.longNext, next, now
@@ -124,6 +133,18 @@ func (h *horizon) wantsWriters(now time.Time) bool {
 // answer takes in which transactions have written. The question was asked after the mark was set.
 func (h *horizon) answer(writers map[uint32]bool, now time.Time, took time.Duration) {
 	h.writers = writers
+	h.asked(now, took)
+}
+
+// answerFree takes in which of so many rows no transaction holds. When each was free once, none of before the mark has written.
+func (h *horizon) answerFree(free map[int64]bool, groups int, now time.Time, took time.Duration) {
+	if h.free == nil {
+		h.free = map[int64]bool{}
+	}
+	maps.Copy(h.free, free)
+	if len(h.free) == groups {
+		h.writers = map[uint32]bool{}
+	}
 	h.asked(now, took)
 }
 

@@ -82,22 +82,33 @@ func (d *Drainer) goBack(params dialect.FetchParams, found *page) bool {
 // findWriters asks which transactions have written messages, when a mark waits for that. An error holds up nothing: the mark
 // stays pending, and the read that follows will tell if the database is away.
 func (d *Drainer) findWriters(ctx context.Context) {
-	text := d.spool.statements.Writers
-	started := time.Now()
-	if text == "" || !d.horizon.wantsWriters(started) {
+	statements, started := d.spool.statements, time.Now()
+	if statements.Writers+statements.FreeWriters == "" || !d.horizon.wantsWriters(started) {
 		return
 	}
-	writers, err := d.writers(ctx, text)
+	var err error
+	var writers map[uint32]bool
+	var free map[int64]bool
+	if statements.Writers != "" {
+		writers, err = numbers[uint32](ctx, d, statements.Writers)
+	} else {
+		free, err = numbers[int64](ctx, d, statements.FreeWriters)
+	}
 	now := time.Now()
-	if err != nil {
-		d.horizon.asked(now, now.Sub(started))
+	took := now.Sub(started)
+	switch {
+	case err != nil:
+		d.horizon.asked(now, took)
 		d.logger.Debug("Postbox could not ask which transactions have written: "+err.Error(), nil)
-		return
+	case statements.Writers != "":
+		d.horizon.answer(writers, now, took)
+	default:
+		d.horizon.answerFree(free, dialect.WriterGroups, now, took)
 	}
-	d.horizon.answer(writers, now, now.Sub(started))
 }
 
-func (d *Drainer) writers(ctx context.Context, text string) (map[uint32]bool, error) {
+// numbers returns the numbers that a statement selects.
+func numbers[N uint32 | int64](ctx context.Context, d *Drainer, text string) (map[N]bool, error) {
 	stmt, err := d.prepared.Get(ctx, text) //nolint:sqlclosecheck // kept prepared until the drainer ends
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
@@ -107,13 +118,13 @@ func (d *Drainer) writers(ctx context.Context, text string) (map[uint32]bool, er
 		return nil, fmt.Errorf("read locks: %w", err)
 	}
 	defer func() { _ = rows.Close() }()
-	writers := map[uint32]bool{}
+	found := map[N]bool{}
 	for rows.Next() {
-		var transaction uint32
-		if err := rows.Scan(&transaction); err != nil {
+		var number N
+		if err := rows.Scan(&number); err != nil {
 			return nil, fmt.Errorf("read locks: %w", err)
 		}
-		writers[transaction] = true
+		found[number] = true
 	}
-	return writers, rows.Err()
+	return found, rows.Err()
 }

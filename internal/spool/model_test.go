@@ -57,6 +57,17 @@ func TestModel_F4_G2_G3_G4_G6_G9_on_PostgreSQL(t *testing.T) {
 	rapid.Check(t, m.run)
 }
 
+// On MariaDB too, where the horizon is found by other means.
+func TestModel_F4_G2_G3_G4_G6_G9_on_MariaDB(t *testing.T) {
+	t.Parallel()
+	bounded := bound()
+	m := newModel(t, testdb.MySQL(t))
+	if bounded {
+		m.most = modelChecks / 5 // each statement is a round trip, and often a transaction
+	}
+	rapid.Check(t, m.run)
+}
+
 // bound sets the size of a run, unless the command line does: -rapid.checks=10000 is a search for an afternoon.
 var bound = sync.OnceValue(func() (bounded bool) {
 	checks := modelChecks

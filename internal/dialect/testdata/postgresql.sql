@@ -101,6 +101,9 @@ WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND virtualtransacti
 UNION
 SELECT split_part(virtualtransaction, '/', 2)::bigint FROM w WHERE virtualtransaction LIKE '-1/%'
 
+-- FreeWriters
+
+
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - $1, created_at = created_at - $2 WHERE available_at < 4611686018427387904
 

@@ -85,6 +85,9 @@ WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND att
 -- Writers
 
 
+-- FreeWriters
+
+
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904
 

@@ -6,8 +6,11 @@ BIN ?= $(CURDIR)/bin
 GOLANGCI_LINT_VERSION := 2.15.0
 GOLANGCI_LINT := $(BIN)/golangci-lint
 
+# Modules beside the main one, so that it does not have what they need.
+MODULES := benchmarks proof/publishers
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-embedded test-short fuzz crashpoints torture safeguards bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
+.PHONY: help demo test test-embedded test-short fuzz crashpoints torture safeguards publishers bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +44,9 @@ torture: ## break all that can break while processes work, and judge: DURATION=3
 safeguards: ## take one safeguard out at a time, and want the tests to fail
 	scripts/services run -- go run ./internal/safeguards $(ARGS)
 
+publishers: ## stop and start the broker of each of Watermill's stock publishers, about 10 minutes; ARGS='-only kafka' for less
+	scripts/services run -- go run -C proof/publishers . $(ARGS)
+
 bench: ## measure side by side with peers and floors, about 21 minutes; ARGS='-only inbox' for less
 	scripts/services run -- go run -C benchmarks . $(ARGS)
 
@@ -64,12 +70,11 @@ verify: ## check formatting, go vet and go.mod
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	go mod tidy -diff
-	go vet -C benchmarks ./...
-	go mod tidy -C benchmarks -diff
+	@set -e; for module in $(MODULES); do echo "go vet and go mod tidy in $$module"; go vet -C $$module ./...; go mod tidy -C $$module -diff; done
 
 lint: tools ## run the linters
 	$(GOLANGCI_LINT) run ./...
-	cd benchmarks && $(GOLANGCI_LINT) run ./...
+	@set -e; for module in $(MODULES); do (cd $$module && $(GOLANGCI_LINT) run ./...); done
 
 fmt: tools ## format the code and its imports
 	$(GOLANGCI_LINT) fmt ./...

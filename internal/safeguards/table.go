@@ -253,8 +253,17 @@ var safeguards = []safeguard{
 		name: "an unknown failure needs a sign of life", guarantees: "G7, F30",
 		edits: []edit{{
 			file: "internal/spool/blame.go",
-			from: "		before != nil && b.life > before.at && !before.together.outage\n",
-			to:   "		before != nil\n",
+			from: "	case b.life <= f.at:\n",
+			to:   "	case b.life < 0:\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Blame",
+	},
+	{
+		name: "time for the last part of a destination to come back", guarantees: "G7, F30",
+		edits: []edit{{
+			file: "internal/spool/blame.go",
+			from: "	return now.Sub(b.proved) >= recovery || now.Sub(f.accused) >= recovery\n",
+			to:   "	return now.Sub(b.proved) >= 0\n",
 		}},
 		packages: []string{module + "internal/spool"}, tests: "Blame",
 	},

@@ -13,6 +13,10 @@ import (
 // got through later, which would prove that it was an outage. Failures are together if nothing got through between them. If
 // nothing at all gets through for OutageLimit, each failure counts.
 //
+// A destination may come back a part at a time: each of Kafka's partitions by itself, one server of several. So after such a
+// proof each message has a time of its own, recovery, in which its failures do not count although others get through. It
+// ends even where new proofs keep coming, as from a broker that now and then refuses what it takes a moment later.
+//
 // A failure that does not count lets the message wait for a pause of its own, from ProbeMin to ProbeMax, so that others have
 // their turn. Different messages whose failures do not count, one after the other without a success, open the circuit.
 // Messages that were counted against already are no evidence of an outage.
@@ -25,6 +29,9 @@ const (
 	maxFailures = 10_000
 	// failureAge is after how long a message is forgotten when there is no room: another process may have it.
 	failureAge = time.Hour
+	// recovery is how long the last part of a destination may take to come back after the first one. Stock clients take up to
+	// ten seconds to look again (the circuit breaker of Kafka's), and some need more than one look.
+	recovery = time.Minute
 )
 
 // messageKey names a message.
@@ -41,6 +48,7 @@ type blame struct {
 	together   *together // the latest failures
 	life       int64     // when that call began which got through and began last
 	quietSince time.Time // the first failure since then
+	proved     time.Time // when a message got through last that had failed: it was an outage
 	remembered int
 }
 
@@ -57,7 +65,8 @@ type failure struct {
 	at       int64
 	seen     time.Time
 	together *together
-	waits    int // that followed one another
+	waits    int       // that followed one another
+	accused  time.Time // the first failure with a sign of life, since one without
 }
 
 // Blame says whose fault a failure is taken to be.
@@ -82,8 +91,7 @@ func (c *Circuits) Failed(m *Message, call Call) Blame {
 	}
 	b.together.last = c.sequence
 	before := c.failures[keyOf(m)]
-	counts := now.Sub(b.quietSince) >= c.config.OutageLimit ||
-		before != nil && b.life > before.at && !before.together.outage
+	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.accuse(b, now)
 	if !counts && m.Attempts == 0 && (before == nil || before.together != b.together) {
 		b.together.evidence++
 	}
@@ -92,6 +100,22 @@ func (c *Circuits) Failed(m *Message, call Call) Blame {
 		result.Opened = c.trip(state, call, max(c.config.Width, 1))
 	}
 	return result
+}
+
+// accuse says whether the message is to blame, after this failure before. There may be none.
+func (f *failure) accuse(b *blame, now time.Time) bool {
+	switch {
+	case f == nil:
+		return false
+	case b.life <= f.at:
+		f.accused = time.Time{}
+		return false
+	case f.together.outage:
+		return false
+	case f.accused.IsZero():
+		f.accused = now
+	}
+	return now.Sub(b.proved) >= recovery || now.Sub(f.accused) >= recovery
 }
 
 // remember notes a failure and returns how long the message waits, if it does.
@@ -132,7 +156,7 @@ func (c *Circuits) Succeeded(topic string, call Call, batch []*Message) {
 		state.blame.life = max(state.blame.life, call.start)
 		for _, m := range batch {
 			if f := c.failures[keyOf(m)]; f != nil {
-				f.together.outage = true
+				f.together.outage, state.blame.proved = true, time.Now()
 				c.drop(keyOf(m), f)
 			}
 		}

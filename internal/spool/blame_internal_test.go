@@ -287,6 +287,50 @@ func TestBlame_G7_flapping_broker_makes_no_dead_letter(t *testing.T) {
 	})
 }
 
+// After the outage the broker comes back a partition at a time, as with a client that looks for each partition by itself. The
+// attempts are so few that they would be used up at once.
+func TestBlame_G7_broker_that_comes_back_in_parts_makes_no_dead_letter(t *testing.T) {
+	t.Parallel()
+	for _, many := range []int{3, 300, 3000} {
+		t.Run(fmt.Sprint(many), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const lasts, partitions, apart = 15 * time.Second, 6, 4 * time.Second
+				var x *exchange
+				x = newExchange(t, func(m *Message) bool {
+					back := lasts + time.Duration(m.Ref.ID%partitions)*apart
+					return poisonous(m) || x.now() < back
+				})
+				x.config.ProbeMin, x.config.ProbeMax = 20*time.Millisecond, 200*time.Millisecond
+				x.retry = postbox.RetryProfile{Attempts: 3, Base: 10 * time.Millisecond, Cap: 20 * time.Millisecond}
+				x.circuits = NewCircuits(x.config, func() {})
+				x.put("good", many)
+				x.put("poison", 1)
+				x.feed = func() (time.Duration, *Message) { return 100 * time.Millisecond, x.message("good") }
+				x.run(lasts + partitions*apart)
+				require.Empty(t, x.dead)
+				x.run(lasts + partitions*apart + 2*recovery)
+				require.Len(t, x.dead, 1, "poison ends all the same")
+			})
+		})
+	}
+}
+
+// A broker that now and then refuses a message and takes it a moment later never stops to prove that its errors are its own.
+func TestBlame_poison_ends_with_a_broker_that_is_never_quite_well(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var x *exchange
+		x = newExchange(t, func(m *Message) bool { return poisonous(m) || m.Ref.ID%3 == 0 && x.tries[m.MessageID] == 1 })
+		x.put("poison", 5)
+		x.feed = func() (time.Duration, *Message) { return 100 * time.Millisecond, x.message("good") }
+		x.run(20 * time.Minute)
+		_, poison := latest(x.dead, "poison")
+		require.Equal(t, 5, poison)
+		require.Len(t, x.dead, 5)
+	})
+}
+
 func TestBlame_memory_is_bounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -196,7 +196,7 @@ func (l *link) sender() (*sender, error) {
 	}
 }
 
-// release keeps a channel for later, or closes it if it still waits for confirms or there are enough.
+// release keeps a channel for later, or closes it if it is spent or there are enough.
 func (l *link) release(s *sender) {
 	if s.usable() {
 		select {

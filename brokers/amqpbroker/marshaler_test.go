@@ -51,6 +51,15 @@ func TestHeadersOfAnyTypeBecomeReadable(t *testing.T) {
 	}
 }
 
+func TestZeroDeliveryIsNoMessage(t *testing.T) {
+	t.Parallel()
+	_, err := amqpbroker.Marshaler{}.Unmarshal(amqp091.Delivery{})
+	require.ErrorContains(t, err, "ended")
+	msg, err := amqpbroker.Marshaler{}.Unmarshal(amqp091.Delivery{Acknowledger: &amqp091.Channel{}})
+	require.NoError(t, err, "an empty message of a foreign producer")
+	require.Empty(t, msg.Payload)
+}
+
 func TestUUIDHeader(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

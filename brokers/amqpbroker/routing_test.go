@@ -1,6 +1,7 @@
 package amqpbroker_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -107,6 +108,24 @@ func TestFullQueueIsAnOutage(t *testing.T) {
 		}
 		return err != nil
 	}, patience, 10*time.Millisecond)
+}
+
+// A channel on which RabbitMQ has rejected a message can go on rejecting, behind a quorum queue that has lost its leader, when
+// a new one works.
+func TestChannelOnWhichRabbitMQRejectedIsLeft(t *testing.T) {
+	t.Parallel()
+	full, good := newTopic(t), newTopic(t)
+	config := amqpbroker.QueueConfig(amqpURI(t))
+	ensureQueue(t, good)
+	config.Queue.Arguments = amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"}
+	require.NoError(t, amqpbroker.EnsureTopology(config, full))
+	publisher := newPublisher(t, config)
+	require.Eventually(t, func() bool {
+		return errors.Is(publisher.Publish(full, numbered(1, "")...), amqpbroker.ErrNotConfirmed)
+	}, patience, 10*time.Millisecond)
+	require.Zero(t, publisher.IdleChannels())
+	require.NoError(t, publisher.Publish(good, numbered(1, "")...))
+	require.Equal(t, 1, publisher.IdleChannels())
 }
 
 func TestEnsureTopologyNeedsAGroup(t *testing.T) {

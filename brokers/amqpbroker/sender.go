@@ -15,7 +15,7 @@ type sender struct {
 	channel  *amqp091.Channel
 	closed   chan *amqp091.Error
 	returned chan amqp091.Return // has room for a whole window: the connection stands still while it is full
-	waiting  bool                // for confirms, since a context ended
+	spent    bool                // not every message was confirmed: see send
 }
 
 func newSender(conn *amqp091.Connection) (*sender, error) {
@@ -34,9 +34,11 @@ func newSender(conn *amqp091.Connection) (*sender, error) {
 	return s, nil
 }
 
-func (s *sender) usable() bool { return !s.waiting && !s.channel.IsClosed() }
+func (s *sender) usable() bool { return !s.spent && !s.channel.IsClosed() }
 
-// send sends a window of messages and waits until each is confirmed.
+// send sends a window of messages and waits until each is confirmed. A channel on which one was not is not used again: an
+// answer may still come, or RabbitMQ may go on rejecting. Behind a quorum queue that has lost its leader, a channel can do so
+// after the queue is well, while a new channel works.
 func (s *sender) send(to destination, window []outgoing) error {
 	for _, out := range window {
 		if err := out.ctx.Err(); err != nil {
@@ -51,7 +53,7 @@ func (s *sender) send(to destination, window []outgoing) error {
 		}
 		confirms[i] = confirm
 	}
-	s.waiting = true
+	s.spent = true
 	refused := 0
 	for i, confirm := range confirms {
 		acked, err := confirm.WaitContext(window[i].ctx)
@@ -65,7 +67,7 @@ func (s *sender) send(to destination, window []outgoing) error {
 			refused++
 		}
 	}
-	s.waiting = false
+	s.spent = refused > 0
 	// RabbitMQ returns a message before it confirms it, so all returns of the window are here.
 	if err := s.takeReturned(to); err != nil {
 		return err

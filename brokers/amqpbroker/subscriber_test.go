@@ -35,6 +35,23 @@ func TestNackedMessageOfAQuorumQueueComesAgain(t *testing.T) {
 	require.Equal(t, "3", receive(t, messages, 1)[0].Metadata.Get("x-delivery-count"))
 }
 
+// RabbitMQ ends the subscription of a queue that is deleted, and the subscriber makes both again. Watermill's marshaler hands
+// out the end as a message without an id and a payload.
+func TestSubscriptionThatHasEndedHandsOutNothing(t *testing.T) {
+	t.Parallel()
+	topic := newTopic(t)
+	config := amqpbroker.QueueConfig(amqpURI(t))
+	publisher := newPublisher(t, config)
+	messages := subscribe(t, config, topic)
+	for range 5 {
+		sent := numbered(1, "")[0]
+		require.Eventually(t, func() bool { return publisher.Publish(topic, sent) == nil }, patience, 10*time.Millisecond)
+		require.Equal(t, sent.UUID, receive(t, messages, 1)[0].UUID)
+		_, err := openChannel(t, amqpURI(t)).QueueDelete(topic, false, false, false)
+		require.NoError(t, err)
+	}
+}
+
 // A dead letter comes with a header that is a list of tables.
 func TestDeadLetterIsReadable(t *testing.T) {
 	t.Parallel()

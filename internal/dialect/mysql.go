@@ -105,7 +105,8 @@ ORDER BY m.available_at, m.id LIMIT ?)`,
 		// No transaction is ever known to be over, so a drain reads each lane from its start: InnoDB
 		// removes deleted index entries within moments.
 		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `,
-       CONCAT_WS(' ', @@hostname, @@port, @@server_id), NULL, NULL, {now}, 0, NULL, NULL`,
+       CONCAT_WS(' ', @@hostname, @@port, @@server_id/*M! , ` + ofMessages("CREATE_TIME") + ` */), NULL, NULL, {now},
+       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(` + ofMessages("AUTO_INCREMENT") + ` AS SIGNED), 0)) + */ 0, NULL, NULL`,
 		// STRAIGHT_JOIN: from the list to the messages by their primary key, never the other way round.
 		removeText: `
 DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
@@ -150,6 +151,13 @@ const mysqlRow = `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now},
 // holdWriter is the attempts of the first row of an INSERT: 0. It is evaluated before the rows get their ids. Where the row of {writers} is
 // missing no drainer ever finds it free.
 const holdWriter = `COALESCE((SELECT 0 FROM {writers} w WHERE w.id = ({now} DIV 100000) MOD 64 LOCK IN SHARE MODE), 0)`
+
+// ofMessages is what MariaDB's catalog says of the table of messages, so that a drain hears of a backup that was restored under it: a table
+// that was made anew has another time, and one that was emptied and filled a lower counter. On MySQL, which keeps such answers for a day,
+// each read begins at 0. The nodes of a cluster have counters of their own.
+func ofMessages(column string) string {
+	return `(SELECT t.` + column + ` FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = '{messages}')`
+}
 
 // inTransaction keeps a statement from being a transaction of its own. The server rolls back the whole transaction of a handler
 // that meets a deadlock, and what a handler does then that looks away would each be committed by itself. Only MariaDB tells.

@@ -136,7 +136,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	now := time.Now()
 	safe := d.horizon.observe(found.running, found.newest, len(found.messages), now)
 	if params.Mark {
-		d.horizon.set(found.next, found.given, found.running, now)
+		d.horizon.set(found.next, d.marked(found), found.running, now)
 	}
 	if d.goBack(params, found) {
 		return false
@@ -159,6 +159,14 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 		d.renewAt = time.Time{}
 	}
 	return true
+}
+
+// marked is the id of a mark, if that is beyond what was read. MariaDB's counter may go back to the last committed id in a crash.
+func (d *Drainer) marked(found *page) int64 {
+	if d.spool.statements.FreeWriters != "" {
+		return 0
+	}
+	return found.given
 }
 
 // remember notes how far each lane was read.

@@ -137,6 +137,37 @@ func TestDrainer_G3_a_database_that_goes_back_loses_and_reorders_nothing_that_it
 	})
 }
 
+// The same where nothing is in memory by which the drainer could tell: its reads begin beyond what the database gives out again.
+func TestDrainer_G3_an_idle_drainer_notices_that_a_database_has_gone_back(t *testing.T) {
+	t.Parallel()
+	restore := map[string][]string{
+		"emptied":    {"DELETE FROM postbox_messages", "ALTER TABLE postbox_messages AUTO_INCREMENT = 11"},
+		"made anew":  {"CREATE TABLE m LIKE postbox_messages", "DROP TABLE postbox_messages", "RENAME TABLE m TO postbox_messages"},
+		"taken back": {"TRUNCATE TABLE postbox_messages"},
+	}
+	for name, statements := range restore {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := testdb.MySQL(t)
+			b := newBench(t, database)
+			handler := &recorder{}
+			logger := b.startLogged(database.DB, handler, config("one"))
+			for range 3 {
+				b.append(database.DB, drafts(20, func(int) string { return "key" })...)
+				b.eventually(func() bool { return b.pending() == 0 }, "they are through")
+			}
+			require.Zero(t, said(logger, "starts over"))
+			for _, statement := range statements {
+				database.Exec(t, statement)
+			}
+			b.append(database.DB, draft("after", "key"))
+			b.eventually(func() bool { return said(logger, "starts over") > 0 }, "it notices")
+			b.eventually(func() bool { return b.pending() == 0 }, "all is handled")
+			require.Contains(t, handler.ids(), "after")
+		})
+	}
+}
+
 // A lane that the database knows under an older token is as lost as one that has a new holder.
 func TestDrainer_G6_a_token_that_the_database_has_forgotten_is_never_given_out_again(t *testing.T) {
 	t.Parallel()

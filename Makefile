@@ -10,7 +10,7 @@ GOLANGCI_LINT := $(BIN)/golangci-lint
 MODULES := benchmarks proof/publishers
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-embedded test-short fuzz crashpoints torture safeguards publishers bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
+.PHONY: help demo test test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ safeguards: ## take one safeguard out at a time, and want the tests to fail
 
 publishers: ## stop and start the broker of each of Watermill's stock publishers, about 10 minutes; ARGS='-only kafka' for less
 	scripts/services run -- go run -C proof/publishers . $(ARGS)
+
+clusters: ## kill leaders of Kafka on three brokers and of a RabbitMQ quorum queue on three nodes for DURATION each; ARGS='-only kafka' for one
+	scripts/services run -- go run ./internal/endurance clusters $(if $(DURATION),-duration $(DURATION)) $(ARGS)
 
 bench: ## measure side by side with peers and floors, about 21 minutes; ARGS='-only inbox' for less
 	scripts/services run -- go run -C benchmarks . $(ARGS)

@@ -56,7 +56,8 @@
 // A nacked message comes back at once. [DelayNack] slows that down.
 //
 // Queues are classic unless Queue.Arguments says {"x-queue-type": "quorum"}, which replicates them; all
-// clients must declare the same. From RabbitMQ 4 on a quorum queue drops a message after 20 deliveries: give
+// clients must declare the same. To reach a cluster whatever node is down, let Connection.AmqpConfig.Dial try its
+// nodes, or put a load balancer before them. From RabbitMQ 4 on a quorum queue drops a message after 20 deliveries: give
 // it a dead-letter exchange, or {"x-delivery-limit": -1}.
 //
 // A message from a producer that is not Watermill has no message id: its UUID is empty. The inbox's policy for

@@ -1,10 +1,12 @@
-// Endurance runs Postbox for long, or beyond its capacity, on a real PostgreSQL. It is started by make soak and make
-// overload:
+// Endurance runs Postbox for long, beyond its capacity, or with brokers whose leaders die, on a real PostgreSQL. It is
+// started by make soak, make overload and make clusters:
 //
 //	make soak DURATION=1h RATE=200 INTERVAL=1m
 //	make overload DURATION=1m
+//	make clusters DURATION=3m
 //
-// package soak says what must not rise, package overload what must be bounded, and package trend what rising means.
+// package soak says what must not rise, package overload what must be bounded, package trend what rising means, and package
+// clusters what is killed.
 package main
 
 import (
@@ -17,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/endurance/clusters"
 	"github.com/postbox-go/watermill-postbox/internal/endurance/overload"
 	"github.com/postbox-go/watermill-postbox/internal/endurance/soak"
 )
@@ -33,15 +36,17 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say soak or overload")
+		return errors.New("say soak, overload or clusters")
 	}
 	switch args[0] {
 	case "soak":
 		return runSoak(ctx, args[1:])
 	case "overload":
 		return runOverload(ctx, args[1:])
+	case "clusters":
+		return runClusters(ctx, args[1:])
 	default:
-		return fmt.Errorf("%q is neither soak nor overload", args[0])
+		return fmt.Errorf("%q is neither soak nor overload nor clusters", args[0])
 	}
 }
 
@@ -66,4 +71,15 @@ func runOverload(ctx context.Context, args []string) error {
 		return err
 	}
 	return overload.Run(ctx, config)
+}
+
+func runClusters(ctx context.Context, args []string) error {
+	config := clusters.Config{Out: os.Stdout}
+	flags := flag.NewFlagSet("clusters", flag.ContinueOnError)
+	flags.DurationVar(&config.Duration, "duration", 3*time.Minute, "how long leaders of each broker are killed")
+	flags.StringVar(&config.Only, "only", "", "kafka or rabbitmq; default: one after the other")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return clusters.Run(ctx, config)
 }

@@ -308,6 +308,24 @@ var safeguards = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "transactions_that_end|mariadb",
 	},
 	{
+		name: "a new channel after RabbitMQ has rejected", guarantees: "G2, F13",
+		edits: []edit{{
+			file: "brokers/amqpbroker/sender.go",
+			from: "	s.spent = refused > 0\n",
+			to:   "	s.spent = false\n",
+		}},
+		packages: []string{module + "brokers/amqpbroker"}, tests: "TestChannelOnWhich",
+	},
+	{
+		name: "nothing handed out of an ended subscription", guarantees: "G4, F13",
+		edits: []edit{{
+			file: "brokers/amqpbroker/marshaler.go",
+			from: "		return nil, errEnded\n",
+			to:   "		return message.NewMessage(\"\", nil), nil\n",
+		}},
+		packages: []string{module + "brokers/amqpbroker"}, tests: "TestZeroDelivery",
+	},
+	{
 		name: "a copy of the database sends nothing", guarantees: "G2, F28",
 		edits: []edit{{
 			file: "internal/dialect/deployment.go",

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// startDeadline is how long a server may take until it answers, stopDeadline until it has ended.
-	startDeadline, stopDeadline = time.Minute, 30 * time.Second
+	// startDeadline is how long a server may take until it answers, on a machine that has much else to do, stopDeadline until it
+	// has ended.
+	startDeadline, stopDeadline = 3 * time.Minute, 30 * time.Second
 	// interval is how often a condition is checked.
 	interval = 20 * time.Millisecond
 )
@@ -31,10 +32,10 @@ type workspace struct {
 	leash      io.Closer
 }
 
-// newWorkspace makes the folder. Servers refuse to run as root, so for root it belongs to the user of that name.
+// newWorkspace makes the folder. Most servers refuse to run as root, so for root it belongs to the user of that name, if any.
 func newWorkspace(account string) (*workspace, error) {
 	w := &workspace{}
-	if os.Geteuid() == 0 {
+	if os.Geteuid() == 0 && account != "" {
 		found, err := user.Lookup(account)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -59,7 +60,7 @@ func newWorkspace(account string) (*workspace, error) {
 // process ids stand in the folder, and removes the folder.
 const watchScript = `cat >/dev/null
 for file in "$0"/*.pid; do
-	[ -e "$file" ] && kill -QUIT "$(cat "$file")" && sleep 1 && kill -KILL "$(cat "$file")"
+	[ -e "$file" ] && kill -QUIT "$(cat "$file")" && sleep 1 && kill -KILL -- "-$(cat "$file")"
 done 2>/dev/null
 rm -rf "$0"`
 
@@ -150,6 +151,22 @@ func (s *server) stop(how syscall.Signal) error {
 		<-s.ended
 		return fmt.Errorf("%s did not stop within %s", s.name, stopDeadline)
 	}
+}
+
+// kill ends a server like a crash, with all its processes, if it runs.
+func kill(n *node) error {
+	if n.server == nil {
+		return nil
+	}
+	ended := n.server
+	n.server = nil
+	select {
+	case <-ended.ended:
+		return fmt.Errorf("%s had ended by itself", ended.name)
+	default:
+	}
+	_ = syscall.Kill(-ended.command.Process.Pid, syscall.SIGKILL) // it may end just now
+	return ended.stop(syscall.SIGKILL)
 }
 
 // ready waits until the server answers.

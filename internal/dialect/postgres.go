@@ -104,62 +104,50 @@ w AS (` + insertRows("{waiting}", claimed, ofWaiting) + `)`)
 	// A clock in a sub-select is read once, and so bounds the scan of its index; read for each row it would only
 	// filter. One index descent a lane; the planner may not turn it into a scan of the whole table.
 	//
-	// What is due is read in the order of its index. The planner expects a time with two bounds to be rare, and one with an upper
-	// bound alone to hold for a third of all that waits: enough to sort it, or to compile the statement.
+	// Ids and times have two bounds. The planner expects a number with one bound to be that of a third of all messages: enough to
+	// compile the statement.
 	fetch := stuck + `
 SELECT f.* FROM unnest(?::smallint[], ?::bigint[]) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT ` + fetchColumns + `
 	FROM ONLY {messages} m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= ` + largestNumber + `
 	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(?::bigint[]))
 	  AND {wanted}
 	  AND {ready turn}
-	ORDER BY m.id LIMIT ?) f
+	ORDER BY m.id` + alongIndex + ` LIMIT ?) f
 UNION ALL (
 	SELECT ` + fetchColumns + `
 	FROM {waiting} m
-	WHERE m.spool = ? AND m.available_at BETWEEN ` + sinceEver + ` AND (SELECT {now}) AND m.lane = ANY(?::smallint[])
+	WHERE m.spool = ? AND m.available_at BETWEEN ` + leastNumber + ` AND (SELECT {now}) AND m.lane = ANY(?::smallint[])
 	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(?::bigint[]))
 	  AND {wanted}
 	  AND {turn}
-	ORDER BY m.available_at, m.id LIMIT ?)
+	ORDER BY m.available_at, m.id` + alongIndex + ` LIMIT ?)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
        CASE WHEN a.last_value IS NOT NULL AND ?::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
        ` + spoolVersion + `, ` + postgresIncarnation + `, pg_current_snapshot()::text::bytea, NULL, {now}, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
 FROM {messages}_id_seq a`
 
-	remove := `
-DELETE FROM {messages} m
-USING unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id, created_at), {lanes} l
-WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
-  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`
+	remove := inPlace(found(place), `DELETE FROM {messages} m`, `id, state`)
 
 	removeOne := `
 DELETE FROM {messages} m
 USING {lanes} l
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ?
-  AND l.spool = m.spool AND l.lane = m.lane AND l.token = ?`
+  AND l.spool = m.spool AND l.lane = m.lane AND l.token = ?
+  AND ` + seemsDear
 
 	keep := `
 INSERT INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
-SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
-FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[]) AS s(state, lane, token, id, created_at), {lanes} l, {messages} m
-WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
-  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1` + found(`m.*`) + `
 ON CONFLICT DO NOTHING`
 
-	started := `unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::smallint[]) AS s(state, lane, token, id, created_at, starts), {lanes} l`
-	counted := `
-WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at AND m.starts = s.starts
-  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`
 	lock := `
-SELECT m.id FROM {messages} m, ` + started + counted + `
-FOR UPDATE OF m SKIP LOCKED`
-	count := `
-UPDATE {messages} m SET starts = m.starts + 1
-FROM ` + started + counted
+SELECT m.id` + foundStarted(`m.id`, `
+	FOR UPDATE SKIP LOCKED`)
+	count := inPlace(foundStarted(place, ``), `UPDATE {messages} m SET starts = m.starts + 1`, `id, starts`)
 
 	release := `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane = ANY(?::smallint[])`
@@ -199,9 +187,6 @@ const postgresIncarnation = `extract(epoch FROM pg_postmaster_start_time())::tex
 // list of topics to leave out every other message whatever is in it, and so to read twice as many.
 var wantedTopics = [2]string{`?::text[] IS NOT NULL`, `m.topic NOT IN (SELECT unnest(?::text[]))`}
 
-// sinceEver is the least of all times.
-const sinceEver = `'-9223372036854775808'`
-
 // writers lists the transactions that hold the lock that an INSERT takes on the table and keeps until the transaction ends.
 // A transaction that was prepared by another session has no session, and is named after its virtual transaction alone while
 // its locks change hands.
@@ -224,7 +209,8 @@ const stuckRows = 16
 // where much stands behind one, few are stuck.
 var stuck = fmt.Sprintf(`
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM {waiting} WHERE spool = ? AND state = 2 AND key_hash IS NOT NULL LIMIT %d)`, stuckRows)
+	SELECT key_hash, id FROM {waiting} WHERE spool = ? AND state = 2 AND key_hash IS NOT NULL
+	ORDER BY key_hash, id`+alongIndex+` LIMIT %d)`, stuckRows)
 
 // calm is unblocked, with the help of stuck: a message of another key goes on if stuck has all there are, and one behind all
 // of them waits. It has unblocked in it once: the planner adds the cost of a search for each message that it
@@ -270,12 +256,12 @@ func (p postgres) fetch(f FetchParams) Query {
 func (p postgres) remove(spool int64, refs []Ref) Query {
 	switch {
 	case !wereReady(refs):
-		return Query{Text: p.removeMixedText, Args: append(refArrays(refs), spool)}
+		return Query{Text: p.removeMixedText, Args: append(refArrays(refs), spool, spool)}
 	case len(refs) == 1:
 		ref := refs[0]
 		return Query{Text: p.removeOneText, Args: []any{spool, ref.State, ref.Lane, ref.ID, ref.CreatedAt, ref.Token}}
 	default:
-		return Query{Text: p.removeText, Args: append(refArrays(refs), spool)}
+		return Query{Text: p.removeText, Args: append(refArrays(refs), spool, spool)}
 	}
 }
 
@@ -284,15 +270,15 @@ func (p postgres) keep(spool int64, refs []Ref) Query {
 	if !wereReady(refs) {
 		text = p.keepMixedText
 	}
-	return Query{Text: text, Args: append(refArrays(refs), spool)}
+	return Query{Text: text, Args: append(refArrays(refs), spool, spool)}
 }
 
 func (p postgres) lockStarts(spool int64, started []Started) Query {
-	return Query{Text: p.lockText, Args: append(startedArrays(started), spool)}
+	return Query{Text: p.lockText, Args: append(startedArrays(started), spool, spool)}
 }
 
 func (p postgres) countStarts(spool int64, started []Started) Query {
-	return Query{Text: p.countText, Args: append(startedArrays(started), spool)}
+	return Query{Text: p.countText, Args: append(startedArrays(started), spool, spool)}
 }
 
 // startedArrays returns what refArrays does, and the starts.

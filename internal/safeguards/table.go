@@ -55,18 +55,14 @@ var safeguards = []safeguard{
 		name: "fencing in the settle", guarantees: "G6, F10",
 		edits: []edit{
 			{
-				file: "internal/dialect/postgres.go",
-				from: `  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token` + "`" + `
-
-	removeOne := `,
-				to: `  AND l.spool = m.spool AND l.lane = s.lane` + "`" + `
-
-	removeOne := `,
+				file: "internal/dialect/postgres_settled.go",
+				from: "((s.lane, s.token) IN (SELECT l.lane, l.token FROM",
+				to:   "(s.lane IN (SELECT l.lane FROM",
 			},
 			{
 				file: "internal/dialect/postgres.go",
-				from: "AND l.lane = m.lane AND l.token = ?`\n\n\tkeep",
-				to:   "AND l.lane = m.lane AND (l.token = ? OR TRUE)`\n\n\tkeep",
+				from: "AND l.lane = m.lane AND l.token = ?\n  AND ` + seemsDear",
+				to:   "AND l.lane = m.lane AND (l.token = ? OR TRUE)\n  AND ` + seemsDear",
 			},
 			{
 				file: "internal/dialect/sqlite.go",
@@ -80,15 +76,14 @@ var safeguards = []safeguard{
 		name: "settle by id list", guarantees: "G2, F4",
 		edits: []edit{
 			{
-				file: "internal/dialect/postgres.go",
-				from: `WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
-  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token` + "`" + `
-
-	removeOne := `,
-				to: `WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id <= s.id
-  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token` + "`" + `
-
-	removeOne := `,
+				file: "internal/dialect/postgres_settled.go",
+				from: "AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{same starts}",
+				to:   "AND m.id <= s.id{same starts}",
+			},
+			{
+				file: "internal/dialect/postgres_settled.go",
+				from: "	LIMIT 1{lock}) AS m",
+				to:   "	{lock}) AS m",
 			},
 			{
 				file: "internal/dialect/postgres.go",
@@ -210,9 +205,9 @@ var safeguards = []safeguard{
 		name: "a row is named by its id and its time", guarantees: "G2, F27",
 		edits: []edit{
 			{
-				file: "internal/dialect/postgres.go",
-				from: "m.id = s.id AND m.created_at = s.created_at\n  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`\n\n\tremoveOne",
-				to:   "m.id = s.id\n  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token`\n\n\tremoveOne",
+				file: "internal/dialect/postgres_settled.go",
+				from: "AND m.created_at = s.created_at{same starts}",
+				to:   "{same starts}",
 			},
 			{
 				file: "internal/dialect/sqlite.go",
@@ -346,5 +341,30 @@ var safeguards = []safeguard{
 			to:   "	_ = txscope.From(hooked)\n	err := handler(hooked, t.check)\n",
 		}},
 		packages: []string{module + "middleware"}, tests: "Guard|error_eaters",
+	},
+	{
+		name: "plans depend on no statistics", guarantees: "G8",
+		edits: []edit{
+			{
+				file: "internal/dialect/postgres_settled.go",
+				from: "ORDER BY m.id` + alongIndex + `\n	LIMIT 1{lock}",
+				to:   "ORDER BY m.id\n	LIMIT 1{lock}",
+			},
+			{
+				file: "internal/dialect/postgres.go",
+				from: "ORDER BY m.id` + alongIndex + ` LIMIT ?) f",
+				to:   "ORDER BY m.id LIMIT ?) f",
+			},
+		},
+		packages: []string{module + "internal/spool"}, tests: "TestPlans_",
+	},
+	{
+		name: "a place is that of a row and a table", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/dialect/postgres_settled.go",
+			from: "FROM r)) IS TRUE\n",
+			to:   "FROM r)) IS NOT NULL\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "TestRemove_spares",
 	},
 }

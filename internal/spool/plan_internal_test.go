@@ -141,10 +141,12 @@ func TestFetch_reads_what_is_due_in_its_order_on_postgres(t *testing.T) {
 
 // plan is a node of a plan, as far as it matters here.
 type plan struct {
+	Node     string  `json:"Node Type"`
 	Relation string  `json:"Relation Name"`
 	Alias    string  `json:"Alias"`
 	Index    string  `json:"Index Name"`
 	Rows     float64 `json:"Actual Rows"`
+	Parent   string  `json:"Parent Relationship"`
 	Plans    []plan
 }
 

@@ -535,7 +535,10 @@ SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)
 
 -- Fetch, two lanes
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL LIMIT 16)
+	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
 SELECT f.* FROM unnest($2::smallint[], $3::bigint[]) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -543,7 +546,7 @@ CROSS JOIN LATERAL (
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
-	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
+	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
 	  AND $8::text[] IS NOT NULL
 	  AND CASE
@@ -552,7 +555,9 @@ CROSS JOIN LATERAL (
 	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
-	ORDER BY m.id LIMIT $9) f
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
@@ -564,7 +569,9 @@ UNION ALL (
 	  AND $15::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
-	ORDER BY m.available_at, m.id LIMIT $16)
+	ORDER BY m.available_at, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $16)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.last_value IS NOT NULL AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
@@ -573,7 +580,10 @@ FROM postbox_messages_id_seq a
 
 -- Fetch, one lane, unordered, paused keys
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL LIMIT 16)
+	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
 SELECT f.* FROM unnest($2::smallint[], $3::bigint[]) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
@@ -581,12 +591,14 @@ CROSS JOIN LATERAL (
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
-	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after
+	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
 	  AND $8::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
-	ORDER BY m.id LIMIT $9) f
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
@@ -598,7 +610,9 @@ UNION ALL (
 	  AND $15::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
-	ORDER BY m.available_at, m.id LIMIT $16)
+	ORDER BY m.available_at, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $16)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.last_value IS NOT NULL AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
@@ -607,7 +621,10 @@ FROM postbox_messages_id_seq a
 
 -- Sweep
 WITH stuck AS MATERIALIZED (
-	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL LIMIT 16)
+	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY postbox_messages m
@@ -620,7 +637,9 @@ SELECT c.lane, (
 	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
 	ELSE (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
-	ORDER BY m.id LIMIT 1) AS id
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id
 FROM unnest($5::smallint[], $6::bigint[], $7::bigint[]) AS c(lane, after, up_to)
 
 -- Remove, one message
@@ -628,46 +647,108 @@ DELETE FROM ONLY postbox_messages m
 USING postbox_lanes l
 WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id = $4 AND m.created_at = $5
   AND l.spool = m.spool AND l.lane = m.lane AND l.token = $6
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Remove, two messages
+WITH r AS MATERIALIZED (SELECT m.*
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
+CROSS JOIN LATERAL (
+	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
+	FROM ONLY postbox_messages m
+	WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE)
 DELETE FROM ONLY postbox_messages m
-USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at), postbox_lanes l
-WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
-  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
+  AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Keep
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at), postbox_lanes l, ONLY postbox_messages m
-WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
-  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
+CROSS JOIN LATERAL (
+	SELECT m.*
+	FROM ONLY postbox_messages m
+	WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE
 ON CONFLICT DO NOTHING
 
 -- Remove, one message that waited
+WITH r AS MATERIALIZED (SELECT m.*
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
+CROSS JOIN LATERAL (
+	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
+	FROM postbox_messages m
+	WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE)
 DELETE FROM postbox_messages m
-USING unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at), postbox_lanes l
-WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
-  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
+  AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Keep, one message that waited
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at), postbox_lanes l, postbox_messages m
-WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at
-  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
+CROSS JOIN LATERAL (
+	SELECT m.*
+	FROM postbox_messages m
+	WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE
 ON CONFLICT DO NOTHING
 
 -- LockStarts
-SELECT m.id FROM postbox_messages m, unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[]) AS s(state, lane, token, id, created_at, starts), postbox_lanes l
-WHERE m.spool = $7 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at AND m.starts = s.starts
-  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
-FOR UPDATE OF m SKIP LOCKED
+SELECT m.id
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[]) AS s(state, lane, token, id, created_at, starts)
+CROSS JOIN LATERAL (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = $7 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.starts = s.starts
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1
+	FOR UPDATE SKIP LOCKED) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $8)) IS TRUE
 
 -- CountStarts
+WITH r AS MATERIALIZED (SELECT m.*
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[]) AS s(state, lane, token, id, created_at, starts)
+CROSS JOIN LATERAL (
+	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
+	FROM postbox_messages m
+	WHERE m.spool = $7 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.starts = s.starts
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $8)) IS TRUE)
 UPDATE postbox_messages m SET starts = m.starts + 1
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[]) AS s(state, lane, token, id, created_at, starts), postbox_lanes l
-WHERE m.spool = $7 AND m.state = s.state AND m.lane = s.lane AND m.id = s.id AND m.created_at = s.created_at AND m.starts = s.starts
-  AND l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
+  AND ((m.tableoid, m.id, m.starts) IN (SELECT part, id, starts FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Release
 UPDATE postbox_lanes SET holder = NULL, expires_at = 0 WHERE spool = $1 AND holder = $2 AND lane = ANY($3::smallint[])

@@ -1,0 +1,67 @@
+package dialect
+
+import "strings"
+
+// PostgreSQL plans a statement with statistics of its tables, and keeps the plan. A table of messages fills and empties within
+// moments, so its statistics are mostly wrong. Where they say that it is empty, any part of an index, or all of the table, seems
+// as cheap to read as one row of it, and a statement that then reads that for each of its messages takes seconds. The
+// statements of this file and those of a fetch leave the planner no choice, so that they depend on no statistics.
+
+// alongIndex ends an ORDER BY for which there is an index, and makes the planner read along that index. Everything else that it might
+// read must be sorted, and it expects rows of this width to need a sort on disk, unless work_mem is above 300 MB. The
+// order is the same with these constants and without.
+const alongIndex = `,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)`
+
+// The planner expects a number with two bounds to be rare. It then keeps the plan that it has made, and does not compile it.
+const (
+	leastNumber   = `'-9223372036854775808'`
+	largestNumber = `'9223372036854775807'`
+)
+
+// held looks up the message of each ref whose lane is held under the token of the ref, one by one. An id has two bounds since
+// a search for one number has no order, see alongIndex. The lanes are read once: IS TRUE keeps the planner from making a
+// join of that.
+const held = `
+FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[]{and starts}) AS s(state, lane, token, id, created_at{starts})
+CROSS JOIN LATERAL (
+	SELECT {columns}
+	FROM {messages} m
+	WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{same starts}
+	ORDER BY m.id` + alongIndex + `
+	LIMIT 1{lock}) AS m
+WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber + `
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = ?)) IS TRUE`
+
+// found is held for refs, with these columns of m.
+func found(columns string) string {
+	return strings.NewReplacer("{columns}", columns, "{and starts}", "", "{starts}", "", "{same starts}", "", "{lock}", "").Replace(held)
+}
+
+// foundStarted is held for started messages.
+func foundStarted(columns, lock string) string {
+	return strings.NewReplacer("{columns}", columns, "{and starts}", ", ?::smallint[]", "{starts}", ", starts",
+		"{same starts}", " AND m.starts = s.starts", "{lock}", lock).Replace(held)
+}
+
+// seemsDear holds for each message, and the planner expects it to cost as much as ten pages to find that out. Where there are
+// a few messages, it would else take reading the whole table for cheaper than looking up one, and keep that plan while the
+// table grows.
+const seemsDear = `CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END`
+
+// place is where a message is found again, and what it was. By then another transaction may have changed it, and a message that
+// waits may have the same ctid as one that is ready.
+const place = `m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts`
+
+// inPlace applies a statement to the messages that were found, if these columns of theirs are still the same. They are
+// looked up in a hash: a plan that was made for a nearly empty table, and reads all of it, does so once.
+func inPlace(found, statement, columns string) string {
+	mine := "m." + strings.ReplaceAll(columns, ", ", ", m.")
+	return `
+WITH r AS MATERIALIZED (SELECT m.*` + found + `)
+` + statement + `
+WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
+  AND ((m.tableoid, ` + mine + `) IN (SELECT part, ` + columns + ` FROM r)) IS TRUE
+  AND ` + seemsDear
+}

@@ -33,7 +33,7 @@ type misuse struct {
 // ends says that there is no transaction any more, and no error tells of it: what a handler writes for other messages of its batch
 // then is committed at once.
 func (m misuse) ends(dialect postbox.Dialect) bool {
-	return m.name == "ROLLBACK" || dialect == postbox.SQLite && m.name == "own time-out, looked away"
+	return m.name == "ROLLBACK" || m.name == "swallowed deadlock" || dialect == postbox.SQLite && m.name == "own time-out, looked away"
 }
 
 // misuses returns those that are possible on the database.
@@ -58,6 +58,7 @@ func misuses(dialect postbox.Dialect) []misuse {
 		)
 	case postbox.MySQL:
 		all = append(all,
+			misuse{name: "swallowed deadlock", do: swallowDeadlock, says: "ended before the handler"},
 			misuse{name: "idle time-out", do: idle("SET SESSION idle_transaction_timeout = 1"), says: inboxstore.ErrTransactionLost.Error()},
 			misuse{name: "CREATE TABLE", do: execute("CREATE TABLE IF NOT EXISTS of_handler (id INTEGER)"), says: "ended before the handler", commits: true},
 		)
@@ -109,6 +110,33 @@ func swallow(statement string) func(context.Context, *queueBench, *sql.Tx) error
 		_, _ = tx.ExecContext(ctx, statement)
 		return nil
 	}
+}
+
+// swallowDeadlock lets the server choose this transaction as the victim of a deadlock, since the other one has changed more.
+func swallowDeadlock(ctx context.Context, b *queueBench, tx *sql.Tx) error {
+	other, err := b.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = other.Rollback() }()
+	const insert = "INSERT INTO postbox_claims (claim_key, claimed_at) VALUES (?, 0)"
+	own := postbox.NewMessageID()
+	_, err = tx.ExecContext(ctx, insert, own)
+	for i := 0; err == nil && i < 50; i++ {
+		_, err = other.ExecContext(ctx, insert, fmt.Sprint(own, i))
+	}
+	if err != nil {
+		return err
+	}
+	waits := make(chan error, 1)
+	go func() {
+		_, err := other.ExecContext(ctx, "UPDATE postbox_claims SET claimed_at = 1 WHERE claim_key = ?", own)
+		waits <- err
+	}()
+	if _, err := tx.ExecContext(ctx, "UPDATE postbox_claims SET claimed_at = 1 WHERE claim_key = ?", fmt.Sprint(own, 0)); err == nil {
+		return errors.New("there was no deadlock")
+	}
+	return <-waits
 }
 
 // idle waits until the server has ended the connection, which the driver does not know then.

@@ -71,7 +71,7 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 			return err
 		}
 	}
-	if err := t.handle(hooked, w.handle); err != nil {
+	if err := t.handle(hooked, w); err != nil {
 		return err
 	}
 	if w.settle != nil {
@@ -96,8 +96,8 @@ type transaction struct {
 }
 
 // handle runs the handler, and makes sure that its transaction is still the one that began, and can be committed.
-func (t transaction) handle(hooked context.Context, handler func(ctx context.Context, intact func() error) error) error {
-	err := handler(hooked, t.check)
+func (t transaction) handle(hooked context.Context, w work) error {
+	err := w.handle(hooked, t.intact)
 	if err == nil { // an error that a function around the handler has swallowed stands in the scope
 		err = txscope.From(hooked).Failure()
 	}
@@ -109,7 +109,19 @@ func (t transaction) handle(hooked context.Context, handler func(ctx context.Con
 		return t.failed(err, forbidden, t.tx.Rollback())
 	case t.live.Err() != nil: // the transaction hears of it a moment later than the handler, and would commit until then
 		return t.late()
+	case w.settle != nil: // which tells whether there is a transaction
+		return t.check()
 	}
+	return t.intact()
+}
+
+// intact is check for when no statement of ours follows in the transaction. MySQL's server rolls back all of it in a deadlock, and its
+// error does not tell the driver: a handler that looks away from that would be committed without its claim and its effect.
+func (t transaction) intact() error {
+	if err := t.check(); err != nil || t.store.statements.TellStatus == "" {
+		return err
+	}
+	_, _ = t.tx.ExecContext(t.live, t.store.statements.TellStatus) // whatever it is, check sees it
 	return t.check()
 }
 
@@ -182,11 +194,12 @@ func (t transaction) failed(err error, forbidden bool, rollbackErr error) error 
 
 // unsettled tells why the last statement failed.
 func (t transaction) unsettled(err error) error {
+	status := dialect.TxStatusOf(t.conn)
 	_ = t.tx.Rollback()
 	switch {
 	case t.live.Err() != nil:
 		return t.late()
-	case errors.Is(err, sql.ErrTxDone):
+	case errors.Is(err, sql.ErrTxDone), errors.Is(err, spool.ErrLost) && status == dialect.TxEnded:
 		return &HandlerError{Err: errEnded}
 	case errors.Is(err, spool.ErrLost):
 		return err

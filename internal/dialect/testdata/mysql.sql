@@ -395,6 +395,9 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 -- BeginAgain
 
 
+-- TellStatus
+DO 0
+
 -- DatabaseFile
 
 

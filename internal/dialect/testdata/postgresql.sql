@@ -415,6 +415,9 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 -- BeginAgain
 
 
+-- TellStatus
+
+
 -- DatabaseFile
 
 

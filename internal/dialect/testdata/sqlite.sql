@@ -394,6 +394,9 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 -- BeginAgain
 BEGIN
 
+-- TellStatus
+
+
 -- DatabaseFile
 SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 

@@ -53,6 +53,9 @@ DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at L
 	// then producers wait for the delete: one long transaction would hold up everybody.
 	s.Isolation, s.Isolate = sql.LevelReadCommitted, true
 	// MariaDB and MySQL have the same table in different places, and each reads over the comment that is for the other one.
+	// When the table was made is not asked here: MariaDB 10.11 crashes on a DELETE that looks into its catalog.
+	s.ServerIn = `CONCAT('|', ` + mysqlServer + `, ';')`
+
 	// Alone, a statement holds its locks for a moment. A node of a cluster does not see the locks of the others.
 	s.FreeWriters = `
 SELECT id FROM {writers} WHERE /*M! @@wsrep_on = 0 AND */ /*!50700 0 = 1 AND */ id >= 0 FOR UPDATE SKIP LOCKED`
@@ -106,7 +109,7 @@ ORDER BY m.available_at, m.id LIMIT ?)`,
 		// No transaction is ever known to be over, so a drain reads each lane from its start: InnoDB
 		// removes deleted index entries within moments.
 		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `,
-       CONCAT_WS(' ', @@hostname, @@port, @@server_id/*M! , ` + ofMessages("CREATE_TIME") + ` */), NULL, NULL, {now},
+       ` + mysqlIncarnation + `, NULL, NULL, {now},
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(` + ofMessages("AUTO_INCREMENT") + ` AS SIGNED), 0)) + */ 0, NULL, NULL`,
 		// STRAIGHT_JOIN: from the list to the messages by their primary key, never the other way round.
 		removeText: `
@@ -141,6 +144,11 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	}, mysqlFill(names))}
 	return s.finish(mysqlFill(names), unchanged)
 }
+
+// mysqlServer tells servers apart, mysqlIncarnation on MariaDB also a table from the one that took its place.
+const mysqlServer = `CONCAT_WS(' ', @@hostname, @@port, @@server_id)`
+
+var mysqlIncarnation = `CONCAT(` + mysqlServer + `, ';'/*M! , COALESCE(` + ofMessages("CREATE_TIME") + `, '') */)`
 
 // WriterGroups is how many rows {writers} has. Each transaction takes that of the moment, so that a row is given free a tenth of a second
 // after it was the one of the moment, or when the last transaction that took it ends.

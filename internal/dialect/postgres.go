@@ -41,6 +41,8 @@ WHERE (spool, lane) IN (
 	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
 	ORDER BY lane LIMIT ? FOR UPDATE SKIP LOCKED)`
 
+	s.ServerIn = `'|' || ` + postgresIncarnation + ` || '|'`
+
 	// It locks out Acquire, and not Renew.
 	s.HoldLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? FOR KEY SHARE`

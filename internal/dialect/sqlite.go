@@ -47,6 +47,7 @@ DELETE FROM {failures} WHERE id IN (
 DELETE FROM {history} WHERE id IN (
 	SELECT id FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ? + 0)`
 
+	s.ServerIn = `COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{messages}'), 0)`
 	s.BeginAgain = `BEGIN`
 	s.DatabaseFile = `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`
 	s.MaxAppend = 100 // no limit of SQLite's: others get their turn to write
@@ -88,7 +89,7 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= {now} AND m.lane IN (` +
 ORDER BY m.available_at, m.id LIMIT ? + 0)`,
 		// One writer at a time: whatever is visible is all there is, so each read ends an epoch.
 		meta: `SELECT -1, 1, ` + freeLanes + `, 0, ` + liveMembers + `, ` + spoolVersion + `, '', NULL, NULL, {now},
-       COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{messages}'), 0), NULL, NULL`,
+       ` + s.ServerIn + `, NULL, NULL`,
 		removeText: `
 DELETE FROM {messages} WHERE id IN (
 	SELECT m.id FROM json_each(?) s

@@ -144,6 +144,9 @@ type Statements struct {
 	// it does.
 	TellStatus string
 
+	// ServerIn is the expression for the server that answers, between two bars, as in [Seen]; on SQLite for the highest id that was given to a message.
+	ServerIn string
+
 	DatabaseFile string // → path of the file, empty for a database in memory; the text is empty where there are servers
 
 	// Wake-ups; empty where the database has none.
@@ -163,7 +166,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.Spools, &s.LiveMembers, &s.CountSpools, &s.Account, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.SetSettings,
 		&s.PauseKey, &s.ResumeKey, &s.PausedKeys, &s.ParkedOfKey, &s.PendingMessage, &s.PendingMessages, &s.DoneMessage, &s.DoneMessages,
 		&s.LockMessage, &s.SetDue, &s.BuryWaiting, &s.RemoveMessage, &s.KeepHistory,
-		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.Uptime, &s.TryWrite, &s.BeginAgain, &s.TellStatus, &s.Notify,
+		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.BeginAgain, &s.TellStatus, &s.Notify,
 	} {
 		f(text)
 	}

@@ -321,6 +321,15 @@ var safeguards = []safeguard{
 		packages: []string{module + "brokers/amqpbroker"}, tests: "TestZeroDelivery",
 	},
 	{
+		name: "done in the lost database is not done in the new one", guarantees: "G2, G4, F27",
+		edits: []edit{{
+			file: "internal/spool/restored.go",
+			from: "	if !d.config.Local {\n",
+			to:   "	if d.config.Local {\n",
+		}},
+		packages: []string{module + "internal/pipeline"}, tests: "done_in_the_lost",
+	},
+	{
 		name: "a copy of the database sends nothing", guarantees: "G2, F28",
 		edits: []edit{{
 			file: "internal/dialect/deployment.go",

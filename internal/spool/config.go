@@ -89,10 +89,12 @@ type Config struct {
 	Renew       time.Duration
 	Retry       postbox.RetryProfile
 	Head        HeadPolicy
-	Unordered   bool          // messages of one key need not wait for each other
-	Exclusive   bool          // one drainer at a time has all lanes
-	Gather      *Gather       // when a batch is handed out; nil: at once
-	History     time.Duration // how long messages that are done are kept; 0: not at all
+	Unordered   bool    // messages of one key need not wait for each other
+	Exclusive   bool    // one drainer at a time has all lanes
+	Gather      *Gather // when a batch is handed out; nil: at once
+	// Local says that handlers may write to this database: what they did is lost with it, and a message is done on the server alone that it was handled on.
+	Local   bool
+	History time.Duration // how long messages that are done are kept; 0: not at all
 	// Begin, if set, waits until a batch may be handled, and returns a function that ends that. It is called before the starts of
 	// suspects are counted: a message that waits for a connection is none that has been started.
 	Begin func(ctx context.Context) (end func(), err error)

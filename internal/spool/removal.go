@@ -41,6 +41,7 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 		return err
 	}
 	for _, e := range d.scheduler.takeFinished() {
+		d.revoke(e)
 		if e.simple() {
 			d.removal.waiting = append(d.removal.waiting, e)
 		} else {
@@ -73,13 +74,13 @@ func (d *Drainer) removeBeside(ctx context.Context) {
 	for i, e := range entries {
 		refs[i] = e.message.Ref
 	}
-	keep := d.config.History > 0
+	keep, seen := d.config.History > 0, d.seen()
 	d.scheduler.await(true)
 	ctx, d.removal.abort = context.WithTimeout(context.WithoutCancel(ctx), statementTimeout) //nolint:gosec // it is called at the end
 	abort := d.removal.abort
 	d.removal.start(func() {
 		defer abort()
-		missing, err := d.remove(ctx, refs, keep)
+		missing, err := d.remove(ctx, refs, keep, seen)
 		if missing {
 			err = d.takeBackStarts(ctx, entries)
 		}

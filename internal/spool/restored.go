@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // A database goes back when a standby that lagged is promoted, when a backup is restored while processes run, and when a
@@ -19,7 +21,9 @@ import (
 // Guards in SQL protect each row: they name it by its id and its time. This file protects what is read: each read brings
 // along what shows that the database is another one, or an older one, than the read before saw. Then the result is
 // thrown away, and the drainer drops all that it has in memory and has not handed out. Messages that are being handled
-// are settled as they end: the guards let that pass where the row is still there, and their keys wait until then.
+// are settled as they end: the guards let that pass where the row is still there, and their keys wait until then. But what a handler of a queue
+// wrote to the database is lost with it, so there a message is done only on a server that the process has read from since it was
+// read itself, which the removal asks (Statements.RemoveWhere).
 //
 // A restart that lost nothing looks the same and costs one read more.
 
@@ -38,6 +42,7 @@ type past struct {
 	given        int64                // highest id, where the database tells it
 	file         os.FileInfo          // of SQLite's database
 	path         string
+	since        time.Time // when this process started over last
 }
 
 // wentBack says how a read shows that the database is another one or an older one than the reads before saw; empty if it
@@ -83,8 +88,35 @@ func (d *Drainer) startOver(reason string, lost bool) {
 	d.lanes.rewind()
 	d.horizon, d.sweeping, d.passedOver = horizon{}, sweep{}, nil
 	d.control.version, d.control.checkedAt = unknownVersion, time.Time{}
+	d.past.since = time.Now()
+	d.unsettled, d.removal.waiting = slices.Concat(d.removal.waiting, d.unsettled), nil
+	for _, e := range d.unsettled {
+		d.revoke(e)
+	}
 	d.reopen, d.renewAt, d.pollAt, d.pause = true, time.Time{}, time.Time{}, d.config.PollMin
 	d.scheduler.extend(time.Time{}) // until it is known which lanes are held
+}
+
+// revoke takes back that a message is done, where that may be so in the database of before alone.
+func (d *Drainer) revoke(e *entry) {
+	if d.config.Local && e.outcome.Verdict == Done && d.scheduler.hasOutlived(e) {
+		e.outcome = Outcome{Verdict: Postpone}
+	}
+}
+
+// seen is what must be true of the database for a message to be done there; nil where it is done whatever becomes of the database, as what a
+// broker has.
+func (d *Drainer) seen() *dialect.Seen {
+	if !d.config.Local {
+		return nil
+	}
+	seen := &dialect.Seen{Given: d.past.given}
+	for server, last := range d.past.incarnations {
+		if !last.Before(d.past.since) {
+			seen.Servers = append(seen.Servers, server)
+		}
+	}
+	return seen
 }
 
 var errWentBack = errors.New("a promoted standby that lagged, a restored backup, or a sequence that was set back")
@@ -170,6 +202,12 @@ func (s *scheduler) outlive() (dropped []*Message) {
 		s.outlived[e] = true
 	}
 	return dropped
+}
+
+func (s *scheduler) hasOutlived(e *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.outlived[e]
 }
 
 // leaveRunning lets a message that was handed out end as it ends, and closes its key until then.

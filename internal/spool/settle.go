@@ -33,7 +33,7 @@ func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
 		case Settled: // nothing is left to do
 		}
 	}
-	missing, err := d.remove(ctx, done, d.config.History > 0)
+	missing, err := d.remove(ctx, done, d.config.History > 0, d.seen())
 	if missing {
 		d.lookAgain()
 		back = append(back, simple...)
@@ -59,14 +59,14 @@ func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
 
 // remove removes messages that are done, and says whether some were not there to be removed. It uses nothing that belongs
 // to the drainer's goroutine.
-func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, keep bool) (missing bool, err error) {
+func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, keep bool, seen *dialect.Seen) (missing bool, err error) {
 	for start := 0; start < len(refs) && err == nil; start += maxSettle {
 		part := refs[start:min(start+maxSettle, len(refs))]
 		var removed int64
 		if keep {
-			removed, err = d.keep(ctx, part)
+			removed, err = d.keep(ctx, part, seen)
 		} else {
-			removed, err = d.execIsolated(ctx, d.spool.statements.Remove(d.id, part))
+			removed, err = d.execIsolated(ctx, d.spool.statements.RemoveWhere(d.id, part, seen))
 		}
 		missing = missing || err == nil && int(removed) < len(part)
 	}
@@ -85,9 +85,9 @@ func (d *Drainer) lookAgain() {
 
 // keep removes messages and remembers them. If only one of the two works for a message, its lane was lost in between,
 // and neither is done.
-func (d *Drainer) keep(ctx context.Context, refs []dialect.Ref) (removed int64, err error) {
+func (d *Drainer) keep(ctx context.Context, refs []dialect.Ref, seen *dialect.Seen) (removed int64, err error) {
 	err = InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
-		removed, err = d.spool.keepAndRemove(ctx, tx, d.prepared.InTx, refs)
+		removed, err = d.spool.keepAndRemove(ctx, tx, d.prepared.InTx, refs, seen)
 		return err
 	})
 	return removed, err

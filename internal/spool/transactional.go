@@ -28,7 +28,7 @@ func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) err
 	var removed int64
 	var err error
 	if messages[0].keep {
-		removed, err = spool.keepAndRemove(ctx, tx, exec, refs)
+		removed, err = spool.keepAndRemove(ctx, tx, exec, refs, nil)
 	} else {
 		removed, err = affected(exec(ctx, tx, spool.statements.Remove(spool.openedID(), refs)))
 	}
@@ -63,12 +63,12 @@ func Hold(ctx context.Context, tx *sql.Tx, messages []*Message) error {
 }
 
 // keepAndRemove moves messages to the history.
-func (s *Spool) keepAndRemove(ctx context.Context, tx *sql.Tx, exec Exec, refs []dialect.Ref) (int64, error) {
+func (s *Spool) keepAndRemove(ctx context.Context, tx *sql.Tx, exec Exec, refs []dialect.Ref, seen *dialect.Seen) (int64, error) {
 	kept, err := affected(exec(ctx, tx, s.statements.Keep(s.openedID(), refs)))
 	if err != nil {
 		return 0, err
 	}
-	removed, err := affected(exec(ctx, tx, s.statements.Remove(s.openedID(), refs)))
+	removed, err := affected(exec(ctx, tx, s.statements.RemoveWhere(s.openedID(), refs, seen)))
 	if err == nil && removed != kept {
 		err = ErrLost
 	}

@@ -418,6 +418,9 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 -- TellStatus
 
 
+-- ServerIn
+'|' || extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages') || '|'
+
 -- DatabaseFile
 
 

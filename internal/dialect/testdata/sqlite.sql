@@ -397,6 +397,9 @@ BEGIN
 -- TellStatus
 
 
+-- ServerIn
+COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0)
+
 -- DatabaseFile
 SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 

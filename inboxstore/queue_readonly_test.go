@@ -18,17 +18,26 @@ import (
 // patient is transactional, with a lease that need not be renewed while a test runs.
 func patient(c *inboxstore.QueueConfig) { c.Transactional, c.Lease = true, 5*time.Minute }
 
-// oneSession returns the queue through a pool of one connection, whose session the test changes.
-func (b *queueBench) oneSession() *queueBench {
+// sessions are the connections of a pool that a test changes: a handler has one, and the engine the other.
+const sessions = 2
+
+// fewSessions returns the queue through a pool of these connections.
+func (b *queueBench) fewSessions() *queueBench {
 	db := b.Open(b.t)
-	db.SetMaxOpenConns(1)
+	db.SetMaxOpenConns(sessions)
 	return b.over(db)
 }
 
-func execOn(t *testing.T, db *sql.DB, statement string) {
+// execOnAll executes a statement on each connection of the pool.
+func execOnAll(t *testing.T, db *sql.DB, statement string) {
 	t.Helper()
-	_, err := db.ExecContext(t.Context(), statement)
-	require.NoError(t, err)
+	for range sessions {
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, conn.Close()) }()
+		_, err = conn.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
 }
 
 // The server becomes read-only under handlers, as an old primary does in a failover.
@@ -45,7 +54,7 @@ func TestQueue_G7_a_handler_on_a_server_that_is_read_only_counts_no_attempt(t *t
 			t.Skip("lib/pq begins each transaction with READ WRITE, which goes before the session's default, and fails on a standby before any handler runs")
 		}
 		b := newQueueBench(t, database)
-		worker := b.oneSession()
+		worker := b.fewSessions()
 		var runs journal
 		worker.start(quick(patient), func(msg *message.Message) error {
 			runs.add(msg.UUID)
@@ -53,14 +62,14 @@ func TestQueue_G7_a_handler_on_a_server_that_is_read_only_counts_no_attempt(t *t
 		})
 		b.put("a/1")
 		b.drained()
-		execOn(t, worker.db, begin[database.Dialect])
+		execOnAll(t, worker.db, begin[database.Dialect])
 		b.put("a/2", "b/1")
 		b.eventually(func() bool { return len(runs.all()) > 5 }, "handlers meet the server")
 		require.Equal(t, 2, b.untried())
-		execOn(t, worker.db, end[database.Dialect])
+		execOnAll(t, worker.db, end[database.Dialect])
 		b.drained()
 		require.ElementsMatch(t, []string{"a/1", "a/2", "b/1"}, b.effects())
-		require.Empty(t, b.failures())
+		require.LessOrEqual(t, len(b.failures()), 1, "where the server becomes writable before it is asked why the handler failed, that counts")
 		require.Empty(t, b.dead())
 	})
 }

@@ -106,8 +106,7 @@ WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= {now} AND m.lane I
   AND ` + nameInSQL + ` NOT IN (` + known + `) AND m.topic NOT IN (` + words + `)
   AND {turn}
 ORDER BY m.available_at, m.id LIMIT ?)`,
-		// No transaction is ever known to be over, so a drain reads each lane from its start: InnoDB
-		// removes deleted index entries within moments.
+		// One transaction, 0, stands for all that run, until FreeWriters has shown that those of before a mark are over.
 		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `,
        ` + mysqlIncarnation + `, NULL, NULL, {now},
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(` + ofMessages("AUTO_INCREMENT") + ` AS SIGNED), 0)) + */ 0, NULL, NULL`,

@@ -339,19 +339,6 @@ var safeguards = []safeguard{
 		packages: []string{module + "internal/security"}, tests: "Deployment",
 	},
 	{
-		name: "a transaction whose handler failed never commits", guarantees: "G4, F35",
-		edits: []edit{{
-			file: "inboxstore/transact.go",
-			from: "		err = txscope.From(hooked).Failure()\n",
-			to:   "		err = nil\n",
-		}, {
-			file: "inboxstore/transact.go",
-			from: "	err := handler(hooked, t.check)\n",
-			to:   "	_ = txscope.From(hooked)\n	err := handler(hooked, t.check)\n",
-		}},
-		packages: []string{module + "middleware"}, tests: "Guard|error_eaters",
-	},
-	{
 		name: "plans depend on no statistics", guarantees: "G8",
 		edits: []edit{
 			{

@@ -38,6 +38,7 @@ const clusterInterval = time.Minute
 // past is what a drainer has learned from its reads that only grows, unless the database goes back.
 type past struct {
 	incarnations map[string]time.Time // of the database, and when each answered last
+	latest       string               // the one that answered last
 	lowest       int64                // transaction
 	given        int64                // highest id, where the database tells it
 	file         os.FileInfo          // of SQLite's database
@@ -54,7 +55,8 @@ func (d *Drainer) wentBack(found *page, now time.Time) (reason string, lost bool
 	if first {
 		p.incarnations = map[string]time.Time{}
 	}
-	p.incarnations[found.incarnation] = now
+	another := found.incarnation != p.latest
+	p.incarnations[found.incarnation], p.latest = now, found.incarnation
 	older := found.lowest < p.lowest || found.given < p.given
 	p.lowest, p.given = found.lowest, found.given
 	switch {
@@ -62,7 +64,7 @@ func (d *Drainer) wentBack(found *page, now time.Time) (reason string, lost bool
 		return "the spool is not in it any more", true
 	case found.version < d.control.version:
 		return "what operators said last is not in it any more", true
-	case !first && (!met || now.Sub(last) > clusterInterval):
+	case !first && another && (!met || now.Sub(last) > clusterInterval):
 		return "it was restarted, or another server has taken its place", false
 	case older:
 		return "it counts its messages or transactions from a lower number again", true

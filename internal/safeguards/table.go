@@ -363,4 +363,85 @@ var safeguards = []safeguard{
 		}},
 		packages: []string{module + "internal/spool"}, tests: "TestRemove_spares",
 	},
+	{
+		name: "the database is asked whose fault a lost connection is", guarantees: "G7, F29",
+		edits: []edit{{
+			file: "inboxstore/blame.go",
+			from: "	if err := s.ask(ctx, began); err != nil {\n",
+			to:   "	if err := s.ask(ctx, began); err != nil || began != (time.Time{}) {\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "a_handler_that_loses|handler_timeout_in",
+	},
+	{
+		name: "a conflict is nobody's fault", guarantees: "G7, F29",
+		edits: []edit{{
+			file: "inboxstore/conflict.go",
+			from: "s.statements.Kind.Classify(err) == dialect.Conflict\n",
+			to:   "s.statements.Kind.Classify(err) == dialect.Conflict && false\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "onflict",
+	},
+	{
+		name: "handlers leave one connection to the engine", guarantees: "G6, F33",
+		edits: []edit{{
+			file: "inboxstore/slots.go",
+			from: "	return connections - 1\n",
+			to:   "	return connections\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "leases_are_renewed_while",
+	},
+	{
+		name: "a handler with the only connection holds its lane", guarantees: "G6, G10, F33",
+		edits: []edit{{
+			file: "inboxstore/delivery.go",
+			from: "	if s.slots.alone() {\n",
+			to:   "	if s.slots.alone() && len(batch) == 0 {\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "handler_with_the_only_connection",
+	},
+	{
+		name: "a start that came back is taken back", guarantees: "G7, F33",
+		edits: []edit{{
+			file: "internal/spool/settle.go",
+			from: "	return d.takeBackStarts(ctx, back)\n",
+			to:   "	_ = back\n	return nil\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Starts|Suspicion|Model|F5",
+	},
+	{
+		name: "a process that stood still hands out nothing of before", guarantees: "G6, F37",
+		edits: []edit{{
+			file: "internal/spool/standstill.go",
+			from: "	return !time.Now().Add(s.stoodStill(s.aheadBefore)).Before(s.deadline)\n",
+			to:   "	return !time.Now().Before(s.deadline)\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "stood_still",
+	},
+	{
+		name: "what is overdue is let in slowly", guarantees: "G8, F30",
+		edits: []edit{{
+			file: "internal/spool/slowstart.go",
+			from: "	return min(wanted, s.left)\n",
+			to:   "	return wanted\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "overdue|SlowStart",
+	},
+	{
+		name: "payloads in flight are bounded in bytes", guarantees: "G8",
+		edits: []edit{{
+			file: "internal/spool/room.go",
+			from: "	return bytes == 0 || r.most == 0",
+			to:   "	return bytes >= 0 || r.most == 0",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Room|bytes_in_flight",
+	},
+	{
+		name: "a key waits for the dead letter of its head", guarantees: "G3",
+		edits: []edit{{
+			file: "forwarder/relay.go",
+			from: "		held[m.KeyHash] = outcomes[i].Verdict != spool.Done\n",
+			to:   "		held[m.KeyHash] = outcomes[i].Verdict == spool.Retry\n",
+		}},
+		packages: []string{module + "forwarder"}, tests: "TestForwarder_G3|poison",
+	},
 }

@@ -26,7 +26,7 @@ func (s *Statements) RemoveWhere(spool int64, refs []Ref, seen *Seen) Query {
 	case MySQL:
 		query.Text += " AND LOCATE(" + s.ServerIn + ", ?) > 0"
 		query.Args = append(query.Args, seen.list())
-	case SQLite: // a file has no server
+	case SQLite, anyKind: // a file has no server
 		query.Text += " AND " + s.ServerIn + " >= ?"
 		query.Args = append(query.Args, seen.Given)
 	}

@@ -54,7 +54,7 @@ DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at L
 	s.Isolation, s.Isolate = sql.LevelReadCommitted, true
 	// MariaDB and MySQL have the same table in different places, and each reads over the comment that is for the other one.
 	// When the table was made is not asked here: MariaDB 10.11 crashes on a DELETE that looks into its catalog.
-	s.ServerIn = `CONCAT('|', ` + mysqlServer + `, ';')`
+	s.ServerIn = `CONCAT('|', ` + mysqlServer + `, '/')`
 
 	// Alone, a statement holds its locks for a moment. A node of a cluster does not see the locks of the others.
 	s.FreeWriters = `
@@ -147,7 +147,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 // mysqlServer tells servers apart, mysqlIncarnation on MariaDB also a table from the one that took its place.
 const mysqlServer = `CONCAT_WS(' ', @@hostname, @@port, @@server_id)`
 
-var mysqlIncarnation = `CONCAT(` + mysqlServer + `, ';'/*M! , COALESCE(` + ofMessages("CREATE_TIME") + `, '') */)`
+var mysqlIncarnation = `CONCAT(` + mysqlServer + `, '/'/*M! , COALESCE(` + ofMessages("CREATE_TIME") + `, '') */)`
 
 // WriterGroups is how many rows {writers} has. Each transaction takes that of the moment, so that a row is given free a tenth of a second
 // after it was the one of the moment, or when the last transaction that took it ends.

@@ -399,7 +399,7 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 DO 0
 
 -- ServerIn
-CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), ';')
+CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 
 -- DatabaseFile
 
@@ -456,7 +456,7 @@ WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICR
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1),
-       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), ';'/*M! , COALESCE((SELECT t.CREATE_TIME FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages'), '') */), NULL, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
+       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE((SELECT t.CREATE_TIME FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages'), '') */), NULL, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST((SELECT t.AUTO_INCREMENT FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages') AS SIGNED), 0)) + */ 0, NULL, NULL
 
 -- Fetch, one lane, unordered, paused keys
@@ -483,7 +483,7 @@ WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICR
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
 SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1),
-       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), ';'/*M! , COALESCE((SELECT t.CREATE_TIME FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages'), '') */), NULL, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
+       CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE((SELECT t.CREATE_TIME FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages'), '') */), NULL, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST((SELECT t.AUTO_INCREMENT FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages') AS SIGNED), 0)) + */ 0, NULL, NULL
 
 -- Sweep

@@ -67,6 +67,12 @@ func EachServer(t *testing.T, test func(t *testing.T, database *Database)) {
 	each(t, backends[1:], test)
 }
 
+// EachServerOfSession is [EachServer] without lib/pq, which begins each transaction as READ WRITE, whatever the session says.
+func EachServerOfSession(t *testing.T, test func(t *testing.T, database *Database)) {
+	t.Helper()
+	each(t, backends[2:], test)
+}
+
 func each(t *testing.T, backends []backend, test func(t *testing.T, database *Database)) {
 	t.Helper()
 	for _, b := range backends {

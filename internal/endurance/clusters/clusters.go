@@ -101,7 +101,7 @@ type run struct {
 func (r *run) run(ctx context.Context) error {
 	steady, stop := context.WithCancel(ctx)
 	var both errgroup.Group
-	both.Go(func() error { return r.flow.produce(steady) })
+	both.Go(func() error { return r.flow.orders.Produce(steady, 0, 1, time.Second/rate) })
 	broken := r.breakLeaders(ctx)
 	stop()
 	if err := errors.Join(broken, both.Wait()); err != nil {

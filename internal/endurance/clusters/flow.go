@@ -2,7 +2,6 @@ package clusters
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -39,16 +38,16 @@ type flow struct {
 	router *router.Router
 	ended  chan error
 
-	next    [keys]int64 // number of each key
-	filling []byte
+	orders  *place.Orders
 	applied atomic.Int64
 }
 
 func startFlow(ctx context.Context, where *place.Place, to *broker, topic string) (*flow, error) {
-	f := &flow{where: where, topic: topic, to: to, filling: place.Filling(payload), ended: make(chan error, 1)}
+	f := &flow{where: where, topic: topic, to: to, ended: make(chan error, 1)}
 	if err := f.assemble(); err != nil {
 		return nil, err
 	}
+	f.orders = where.NewOrders(f.outbox, topic, keys, payload)
 	go func() { f.ended <- f.router.Run(context.WithoutCancel(ctx)) }()
 	select {
 	case <-f.router.Running():
@@ -90,36 +89,6 @@ func (f *flow) apply(msg *message.Message) ([]*message.Message, error) {
 	}
 	f.applied.Add(1)
 	return nil, place.Apply(msg.Context(), tx, consumer, key, seq)
-}
-
-// produce writes at the rate until ctx ends.
-func (f *flow) produce(ctx context.Context) error {
-	due := time.NewTicker(time.Second / rate)
-	defer due.Stop()
-	for k := 0; ; k = (k + 1) % keys {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-due.C:
-		}
-		// What has begun is ended.
-		if err := f.transact(context.WithoutCancel(ctx), k); err != nil {
-			return fmt.Errorf("produce: %w", err)
-		}
-	}
-}
-
-func (f *flow) transact(ctx context.Context, k int) error {
-	key := fmt.Sprint("key-", k)
-	f.next[k]++
-	return forwarder.InTx(ctx, f.where.DB, func(ctx context.Context, tx *sql.Tx) error {
-		if err := place.Order(ctx, tx, key, f.next[k]); err != nil {
-			return err
-		}
-		msg := place.Message(key, f.next[k], f.filling)
-		msg.SetContext(ctx)
-		return f.outbox.Publish(f.topic, msg)
-	})
 }
 
 func (f *flow) close() error {

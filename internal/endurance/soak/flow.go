@@ -40,14 +40,13 @@ type flow struct {
 	broker broker
 	ended  chan error
 
-	next    [keys]int64 // number of each key
-	filling []byte
+	orders  *place.Orders
 	handled atomic.Int64 // by the last consumer
 }
 
 func startFlow(ctx context.Context, config Config, where *place.Place) (*flow, error) {
 	f := &flow{
-		where: where, topic: "soak-" + postbox.NewMessageID(), filling: place.Filling(payload), ended: make(chan error, 1),
+		where: where, topic: "soak-" + postbox.NewMessageID(), ended: make(chan error, 1),
 	}
 	var err error
 	if f.broker, err = openBroker(config.Broker, f.topic); err != nil {
@@ -56,6 +55,7 @@ func startFlow(ctx context.Context, config Config, where *place.Place) (*flow, e
 	if err := f.assemble(where.DB); err != nil {
 		return nil, err
 	}
+	f.orders = where.NewOrders(f.outbox, f.topic, keys, payload)
 	go func() { f.ended <- f.router.Run(context.WithoutCancel(ctx)) }()
 	select {
 	case <-f.router.Running():
@@ -114,36 +114,6 @@ func (f *flow) apply(consumer string) message.HandlerFunc {
 		}
 		return nil, place.Apply(msg.Context(), tx, consumer, key, seq)
 	}
-}
-
-// produce writes at a rate, for keys that no other producer has.
-func (f *flow) produce(ctx context.Context, producer int, rate float64) error {
-	due := time.NewTicker(time.Duration(float64(time.Second) / rate))
-	defer due.Stop()
-	for k := producer; ; k = (k + producers) % keys {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-due.C:
-		}
-		// What has begun is ended.
-		if err := f.transact(context.WithoutCancel(ctx), k); err != nil {
-			return fmt.Errorf("produce: %w", err)
-		}
-	}
-}
-
-func (f *flow) transact(ctx context.Context, k int) error {
-	key := fmt.Sprint("key-", k)
-	f.next[k]++
-	return forwarder.InTx(ctx, f.where.DB, func(ctx context.Context, tx *sql.Tx) error {
-		if err := place.Order(ctx, tx, key, f.next[k]); err != nil {
-			return err
-		}
-		msg := place.Message(key, f.next[k], f.filling)
-		msg.SetContext(ctx)
-		return f.outbox.Publish(f.topic, msg)
-	})
 }
 
 func (f *flow) close() error {

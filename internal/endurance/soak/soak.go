@@ -83,7 +83,9 @@ func soak(ctx context.Context, config Config, line *flow, watched *series) error
 	defer cancel()
 	working, ctx := errgroup.WithContext(ctx)
 	for i := range producers {
-		working.Go(func() error { return line.produce(ctx, i, config.Rate/producers) })
+		working.Go(func() error {
+			return line.orders.Produce(ctx, i, producers, time.Duration(float64(time.Second)*producers/config.Rate))
+		})
 	}
 	working.Go(func() error { return watched.look(ctx, config, line) })
 	return working.Wait()

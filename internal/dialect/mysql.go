@@ -52,14 +52,15 @@ DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at L
 	// Under REPEATABLE READ a delete locks the gaps around what it finds and waits for whoever inserts there, and
 	// then producers wait for the delete: one long transaction would hold up everybody.
 	s.Isolation, s.Isolate = sql.LevelReadCommitted, true
-	// MariaDB and MySQL have the same table in different places, and each reads over the comment that is for the other one.
-	// When the table was made is not asked here: MariaDB 10.11 crashes on a DELETE that looks into its catalog.
+	// A DELETE must not ask when the table was made: MariaDB 10.11 crashes on a DELETE that reads its catalog.
 	s.ServerIn = `CONCAT('|', ` + mysqlServer + `, '/')`
 
-	// Alone, a statement holds its locks for a moment. A node of a cluster does not see the locks of the others.
+	// Outside a transaction the statement releases its locks at once. It returns nothing on a cluster, whose nodes do not see each
+	// other's locks, and on MySQL.
 	s.FreeWriters = `
 SELECT id FROM {writers} WHERE /*M! @@wsrep_on = 0 AND */ /*!50700 0 = 1 AND */ id >= 0 FOR UPDATE SKIP LOCKED`
 
+	// MariaDB and MySQL have the same table in different places. Each ignores the comment that is meant for the other one.
 	s.Uptime = `
 SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port, ' ', @@server_id)
 FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */
@@ -149,20 +150,20 @@ const mysqlServer = `CONCAT_WS(' ', @@hostname, @@port, @@server_id)`
 
 var mysqlIncarnation = `CONCAT(` + mysqlServer + `, '/'/*M! , COALESCE(` + ofMessages("CREATE_TIME") + `, '') */)`
 
-// WriterGroups is how many rows {writers} has. Each transaction takes that of the moment, so that a row is given free a tenth of a second
-// after it was the one of the moment, or when the last transaction that took it ends.
+// WriterGroups is the number of rows in {writers}. A transaction locks the row that belongs to the current tenth of a second. So a row
+// becomes free when its tenth of a second is over and the last transaction that locked it has ended.
 const WriterGroups = 64
 
 // mysqlRow is a row of an INSERT, but for its attempts.
 const mysqlRow = `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?, `
 
-// holdWriter is the attempts of the first row of an INSERT: 0. It is evaluated before the rows get their ids. Where the row of {writers} is
-// missing no drainer ever finds it free.
+// holdWriter is the attempts of the first row of an INSERT, which are 0. The server evaluates it, and takes the lock, before it assigns ids
+// to the rows. If the row of {writers} is missing, drainers never find all rows free and read from 0.
 const holdWriter = `COALESCE((SELECT 0 FROM {writers} w WHERE w.id = ({now} DIV 100000) MOD 64 LOCK IN SHARE MODE), 0)`
 
-// ofMessages is what MariaDB's catalog says of the table of messages, so that a drain hears of a backup that was restored under it: a table
-// that was made anew has another time, and one that was emptied and filled a lower counter. On MySQL, which keeps such answers for a day,
-// each read begins at 0. The nodes of a cluster have counters of their own.
+// ofMessages reads a column of MariaDB's catalog for the table of messages. A drainer uses it to detect that a backup was restored while it
+// runs: a table that was created again has another creation time, and a table that was emptied and filled again has a lower counter. MySQL
+// caches such answers for a day, but reads begin at 0 there. The nodes of a cluster have counters of their own.
 func ofMessages(column string) string {
 	return `(SELECT t.` + column + ` FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = '{messages}')`
 }

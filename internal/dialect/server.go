@@ -12,8 +12,9 @@ type Seen struct {
 	Given   int64
 }
 
-// RemoveWhere deletes what [Statements.Remove] does, on a server that the process has seen, and that has given as many ids. A handler of a queue may have
-// written its effect to the database that was there before a failover: then the message is not done in the one that is there now.
+// RemoveWhere is [Statements.Remove] with a condition: the server that executes it is one that the process has read from, or, on SQLite, the
+// file has given out as many ids as the process has seen. A handler of a queue may have written its effect to a database that was
+// lost in a failover. The message is not done in the database that took over, so it must not be removed there.
 func (s *Statements) RemoveWhere(spool int64, refs []Ref, seen *Seen) Query {
 	query := s.Remove(spool, refs)
 	if seen == nil {
@@ -33,7 +34,7 @@ func (s *Statements) RemoveWhere(spool int64, refs []Ref, seen *Seen) Query {
 	return query
 }
 
-// list writes the servers as ServerIn is written, one after the other.
+// list separates the servers by bars, and begins and ends with one, so that ServerIn finds whole names only.
 func (s *Seen) list() string {
 	return "|" + strings.Join(slices.Sorted(slices.Values(s.Servers)), "|") + "|"
 }

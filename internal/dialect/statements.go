@@ -144,7 +144,8 @@ type Statements struct {
 	// it does.
 	TellStatus string
 
-	// ServerIn is the expression for the server that answers, between two bars, as in [Seen]; on SQLite for the highest id that was given to a message.
+	// ServerIn is an expression. On servers it is the text by which the server that answers is found in the list of [Seen]; on SQLite it is the
+	// highest id that was given to a message.
 	ServerIn string
 
 	DatabaseFile string // → path of the file, empty for a database in memory; the text is empty where there are servers

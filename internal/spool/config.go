@@ -92,7 +92,7 @@ type Config struct {
 	Unordered   bool    // messages of one key need not wait for each other
 	Exclusive   bool    // one drainer at a time has all lanes
 	Gather      *Gather // when a batch is handed out; nil: at once
-	// Local says that handlers may write to this database: what they did is lost with it, and a message is done on the server alone that it was handled on.
+	// Local says that handlers may write to this database. Their writes are lost with it, so a message is done only on the server on which it was handled.
 	Local   bool
 	History time.Duration // how long messages that are done are kept; 0: not at all
 	// Begin, if set, waits until a batch may be handled, and returns a function that ends that. It is called before the starts of

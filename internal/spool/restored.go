@@ -99,15 +99,16 @@ func (d *Drainer) startOver(reason string, lost bool) {
 	d.scheduler.extend(time.Time{}) // until it is known which lanes are held
 }
 
-// revoke takes back that a message is done, where that may be so in the database of before alone.
+// revoke discards the outcome Done of a message that was handed out before the drainer started over: the handler may have written to the
+// database that was lost.
 func (d *Drainer) revoke(e *entry) {
 	if d.config.Local && e.outcome.Verdict == Done && d.scheduler.hasOutlived(e) {
 		e.outcome = Outcome{Verdict: Postpone}
 	}
 }
 
-// seen is what must be true of the database for a message to be done there; nil where it is done whatever becomes of the database, as what a
-// broker has.
+// seen is the condition under which a message may be removed, see [dialect.Statements.RemoveWhere]. It is nil for a forwarder: what the broker
+// has confirmed stays done, whatever happens to the database.
 func (d *Drainer) seen() *dialect.Seen {
 	if !d.config.Local {
 		return nil

@@ -68,6 +68,9 @@ func printed(s *dialect.Statements) string {
 	fmt.Fprintf(&out, "-- Fetch, one lane, unordered, paused keys\n%s\n\n", s.Fetch(dialect.FetchParams{
 		Cursors: make([]dialect.Cursor, 1), Unordered: true, PausedKeys: true,
 	}).Text)
+	if s.TogetherIsCheap {
+		fmt.Fprintf(&out, "-- Fetch, two lanes together\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2), Together: 1}).Text)
+	}
 	fmt.Fprintf(&out, "-- Sweep\n%s\n\n", s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 2)}).Text)
 	fmt.Fprintf(&out, "-- Remove, one message\n%s\n\n", s.Remove(1, refs[:1]).Text)
 	fmt.Fprintf(&out, "-- Remove, two messages\n%s\n\n", s.Remove(1, refs).Text)
@@ -95,6 +98,8 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			ingest.Claimed,
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3)}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Unordered: true, PausedKeys: true}),
+			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Together: 1}),
+			s.Fetch(dialect.FetchParams{Together: 1}),
 			s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 3)}),
 			s.Remove(1, make([]dialect.Ref, 3)),
 			s.Keep(1, make([]dialect.Ref, 3)),

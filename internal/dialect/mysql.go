@@ -6,7 +6,10 @@ import (
 )
 
 // mysql reads each lane in a part of its own: MariaDB has no LATERAL.
-type mysql struct{ repeated }
+type mysql struct {
+	repeated
+	together string // the ready messages of all lanes in one part
+}
 
 // newMySQL returns the statements for MySQL 8 and MariaDB 10.6 and later.
 func newMySQL(names Names) *Statements {
@@ -66,6 +69,7 @@ SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port,
 FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */
 WHERE VARIABLE_NAME = 'Uptime'`
 	s.TellStatus = `DO 0`
+	s.TogetherIsCheap = true
 	s.MaxAppend = 65535 / 12 // parameters a statement, parameters a row
 
 	s.CreateVersion = `
@@ -81,21 +85,25 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 	const words = `SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j`
 	const started = `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
 	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', starts INT PATH '$[5]')) s`
-	s.lists = mysql{newRepeated(repeated{
+	fill := mysqlFill(names)
+	// FORCE INDEX: what the server knows of a table that fills and empties is old, and then it reads all of it for each
+	// message to learn that none waits.
+	ready := func(lanes, order string) string {
+		return `
+(SELECT ` + fetchColumns + `
+FROM {messages} m FORCE INDEX (ready)
+WHERE m.spool = ? AND m.state = 0 AND ` + lanes + `
+  AND ` + nameInSQL + ` NOT IN (` + known + `) AND m.topic NOT IN (` + words + `)
+  AND {turn}
+ORDER BY ` + order + ` LIMIT ?)`
+	}
+	s.lists = mysql{together: fill.Replace(strings.TrimSpace(ready("({ranges})", "m.lane, m.id"))), repeated: newRepeated(repeated{
 		insertHead: `
 INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
 VALUES `,
 		insertFirst: mysqlRow + holdWriter + `)`,
 		insertRow:   mysqlRow + `0)`,
-		// FORCE INDEX: what the server knows of a table that fills and empties is old, and then it reads all of it for each
-		// message to learn that none waits.
-		ready: `
-(SELECT ` + fetchColumns + `
-FROM {messages} m FORCE INDEX (ready)
-WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
-  AND ` + nameInSQL + ` NOT IN (` + known + `) AND m.topic NOT IN (` + words + `)
-  AND {turn}
-ORDER BY m.id LIMIT ?)`,
+		ready:       ready(mysqlRange, "m.id"),
 		sweepText: strings.NewReplacer(
 			"{ranges}", `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]'))`,
 			"{lane}", "c.lane", "{after}", "c.after", "{up to}", "c.up_to", "{by ready}", "FORCE INDEX (ready)", "{numbers}", numbers, "{words}", words,
@@ -110,7 +118,8 @@ ORDER BY m.available_at, m.id LIMIT ?)`,
 		// One transaction, 0, stands for all that run, until FreeWriters has shown that those of before a mark are over.
 		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `,
        ` + mysqlIncarnation + `, NULL, NULL, {now},
-       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(` + ofMessages("AUTO_INCREMENT") + ` AS SIGNED), 0)) + */ 0, NULL, NULL`,
+       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
+` + mysqlCatalog,
 		// STRAIGHT_JOIN: from the list to the messages by their primary key, never the other way round.
 		removeText: `
 DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
@@ -141,17 +150,20 @@ SET m.starts = m.starts + 1
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.state = s.state AND m.starts = s.starts`,
 		releaseText: `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + numbers + `)`,
-	}, mysqlFill(names))}
-	return s.finish(mysqlFill(names), unchanged)
+	}, fill)}
+	return s.finish(fill, unchanged)
 }
+
+// mysqlRange is what a read takes of one lane.
+const mysqlRange = `m.lane = ? AND m.id > ?`
 
 // mysqlServer tells servers apart, mysqlIncarnation on MariaDB also a table from the one that took its place.
 const mysqlServer = `CONCAT_WS(' ', @@hostname, @@port, @@server_id)`
 
-var mysqlIncarnation = `CONCAT(` + mysqlServer + `, '/'/*M! , COALESCE(` + ofMessages("CREATE_TIME") + `, '') */)`
+const mysqlIncarnation = `CONCAT(` + mysqlServer + `, '/'/*M! , COALESCE(t.CREATE_TIME, '') */)`
 
-// WriterGroups is the number of rows in {writers}. A transaction locks the row that belongs to the current tenth of a second. So a row
-// becomes free when its tenth of a second is over and the last transaction that locked it has ended.
+// WriterGroups is the number of rows in {writers}. A transaction locks the row that belongs to the current 25 ms. So a row
+// becomes free when its 25 ms are over and the last transaction that locked it has ended.
 const WriterGroups = 64
 
 // mysqlRow is a row of an INSERT, but for its attempts.
@@ -159,14 +171,12 @@ const mysqlRow = `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now},
 
 // holdWriter is the attempts of the first row of an INSERT, which are 0. The server evaluates it, and takes the lock, before it assigns ids
 // to the rows. If the row of {writers} is missing, drainers never find all rows free and read from 0.
-const holdWriter = `COALESCE((SELECT 0 FROM {writers} w WHERE w.id = ({now} DIV 100000) MOD 64 LOCK IN SHARE MODE), 0)`
+const holdWriter = `COALESCE((SELECT 0 FROM {writers} w WHERE w.id = ({now} DIV 25000) MOD 64 LOCK IN SHARE MODE), 0)`
 
-// ofMessages reads a column of MariaDB's catalog for the table of messages. A drainer uses it to detect that a backup was restored while it
+// mysqlCatalog is what MariaDB's catalog has of the table of messages. A drainer uses it to detect that a backup was restored while it
 // runs: a table that was created again has another creation time, and a table that was emptied and filled again has a lower counter. MySQL
 // caches such answers for a day, but reads begin at 0 there. The nodes of a cluster have counters of their own.
-func ofMessages(column string) string {
-	return `(SELECT t.` + column + ` FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = '{messages}')`
-}
+const mysqlCatalog = `/*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = '{messages}' */`
 
 // inTransaction keeps a statement from being a transaction of its own. The server rolls back the whole transaction of a handler
 // that meets a deadlock, and what a handler does then that looks away would each be committed by itself. Only MariaDB tells.
@@ -181,13 +191,33 @@ func mysqlFill(names Names) *strings.Replacer {
 	)
 }
 
+// fetch reads each lane in a part of its own, or all lanes in one. A part costs the server about as much as 100 messages, since it opens
+// its tables and lists anew, so one part is far cheaper where little waits. Its index gives the messages by lane, so it cannot be fair to
+// the lanes where much waits.
 func (m mysql) fetch(f FetchParams) Query {
 	excluded, lanes := List(f.Excluded), make([]int, len(f.Cursors))
-	args := make([]any, 0, 8*len(f.Cursors)+10)
 	for i, c := range f.Cursors {
-		args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, List(names(f.Known[c.Lane])), excluded, f.PerLane)
 		lanes[i] = c.Lane
 	}
+	shape := fetchShape{lanes: len(lanes), together: f.Together > 0 && len(lanes) > 0, variant: f.variant()}
+	var args []any
+	if shape.together {
+		args = append(args, f.Inline, f.Inline, f.Spool)
+		for _, c := range f.Cursors {
+			args = append(args, c.Lane, c.After)
+		}
+		args = append(args, List(names(f.known())), excluded, f.Together)
+	} else {
+		for _, c := range f.Cursors {
+			args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, List(names(f.Known[c.Lane])), excluded, f.PerLane)
+		}
+	}
 	args = append(args, f.Inline, f.Inline, f.Spool, List(lanes), List(names(f.known())), excluded, f.Due, f.Spool, f.Spool, f.Spool)
-	return Query{Text: m.fetchText(len(f.Cursors), f.variant()), Args: args}
+	return Query{Args: args, Text: m.fetchText(shape, func() string {
+		if !shape.together {
+			return strings.Repeat(m.ready+unionAll, shape.lanes)
+		}
+		ranges := mysqlRange + strings.Repeat(" OR "+mysqlRange, shape.lanes-1)
+		return strings.Replace(m.together, "{ranges}", ranges, 1) + unionAll
+	})}
 }

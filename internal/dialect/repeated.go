@@ -23,7 +23,7 @@ type repeated struct {
 	keepText              string
 	lockText, countText   string
 	releaseText           string
-	fetches               *sync.Map // how often ready, and variant → text
+	fetches               *sync.Map // fetchShape → text
 	portion               int       // rows of an insert at most, a power of two; 0 is no limit
 }
 
@@ -71,15 +71,23 @@ func (r repeated) insert(head, first, row string, n int, values func(i int) []an
 	return queries
 }
 
-// fetchText is a fetch with its first part so many times.
-func (r repeated) fetchText(ready, variant int) string {
-	key := [2]int{ready, variant}
-	if text, ok := r.fetches.Load(key); ok {
+// fetchShape is what the text of a fetch depends on.
+type fetchShape struct {
+	lanes    int
+	together bool
+	variant  int
+}
+
+const unionAll = "\nUNION ALL\n"
+
+// fetchText is a fetch whose first part reads what is ready.
+func (r repeated) fetchText(shape fetchShape, ready func() string) string {
+	if text, ok := r.fetches.Load(shape); ok {
 		return text.(string)
 	}
-	text := strings.Repeat(r.ready+"\nUNION ALL\n", ready) + r.due + "\nUNION ALL\n" + r.meta
-	text = strings.ReplaceAll(text, "{turn}", r.turns[variant])
-	r.fetches.Store(key, text)
+	text := ready() + r.due + unionAll + r.meta
+	text = strings.ReplaceAll(text, "{turn}", r.turns[shape.variant])
+	r.fetches.Store(shape, text)
 	return text
 }
 

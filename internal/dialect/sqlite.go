@@ -126,7 +126,8 @@ func (s sqlite) fetch(f FetchParams) Query {
 	for i, c := range f.Cursors {
 		lanes[i], cursors[i] = c.Lane, [2]int64{int64(c.Lane), c.After}
 	}
-	return Query{Text: s.fetchText(1, f.variant()), Args: []any{
+	ready := func() string { return s.ready + unionAll }
+	return Query{Text: s.fetchText(fetchShape{variant: f.variant()}, ready), Args: []any{
 		f.Inline, f.Inline, List(cursors), f.Spool, known, excluded, f.PerLane,
 		f.Inline, f.Inline, f.Spool, List(lanes), known, excluded, f.Due,
 		f.Spool, f.Spool, f.Spool,

@@ -15,6 +15,8 @@ import (
 type page struct {
 	messages []*Message
 	perLane  map[int]int   // ready messages of each lane
+	ready    int           // of all
+	furthest int           // highest lane of them
 	last     map[int]int64 // highest id of them
 	waited   int           // messages that waited for their time
 	newest   int64
@@ -70,24 +72,38 @@ func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 	if lane == nil {
 		return fmt.Errorf("read a message of lane %d, which was not asked for", row.lane)
 	}
-	m := row.message(lane, unordered)
+	p.count(row.message(lane, unordered))
+	return nil
+}
+
+// count takes in a message.
+func (p *page) count(m *Message) {
 	if m.Ref.State == dialect.StateReady {
 		p.perLane[m.Ref.Lane]++
+		p.ready++
+		p.furthest = max(p.furthest, m.Ref.Lane)
 		p.last[m.Ref.Lane] = max(p.last[m.Ref.Lane], m.Ref.ID)
 	} else {
 		p.waited++
 	}
 	p.newest = max(p.newest, m.Ref.ID)
 	p.messages = append(p.messages, m)
-	return nil
+}
+
+// hasAll says whether a read has all that is ready of a lane.
+func (p *page) hasAll(lane int, params dialect.FetchParams) bool {
+	if params.Together > 0 {
+		return p.ready < params.Together || lane < p.furthest
+	}
+	return p.perLane[lane] < params.PerLane
 }
 
 // leaveEarly leaves out scheduled messages that are due while older ones of their lane, which may be of their key, have
 // not all been read. Being read apart from the others, they come again.
-func (p *page) leaveEarly(perLane int) {
+func (p *page) leaveEarly(params dialect.FetchParams) {
 	p.messages = slices.DeleteFunc(p.messages, func(m *Message) bool {
 		lane := m.Ref.Lane
-		return m.Ref.State == dialect.StateScheduled && m.HasKey && p.perLane[lane] >= perLane && p.last[lane] < m.Ref.ID
+		return m.Ref.State == dialect.StateScheduled && m.HasKey && !p.hasAll(lane, params) && p.last[lane] < m.Ref.ID
 	})
 }
 

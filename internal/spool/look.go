@@ -44,6 +44,9 @@ func (d *Drainer) look(ctx context.Context) error {
 	params := d.params(lanes)
 	limit := min(room, page) // so that the next page is read while this one is handled
 	params.PerLane = max(limit/max(len(lanes), 1), 1)
+	if d.spool.statements.TogetherIsCheap && len(d.lanes.hungry()) == 0 {
+		params.Together = limit
+	}
 	params.Mark = d.horizon.wantsMark(started)
 	if everything {
 		params.Due = d.slowStart.allow(limit)
@@ -143,7 +146,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	}
 	d.slowStart.found(params.Due, found.waited)
 	d.suit(found.messages)
-	found.leaveEarly(params.PerLane)
+	found.leaveEarly(params)
 	for _, m := range found.messages {
 		d.prepareToLoad(m, found.now)
 	}
@@ -173,7 +176,7 @@ func (d *Drainer) marked(found *page) int64 {
 func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) {
 	for _, cursor := range params.Cursors {
 		l := d.lanes.held[cursor.Lane]
-		l.hungry = found.perLane[cursor.Lane] >= params.PerLane
+		l.hungry = !found.hasAll(cursor.Lane, params)
 		if !l.hungry {
 			l.suspects = 0 // what the one before had read, this one has read too
 		}

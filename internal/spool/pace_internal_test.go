@@ -17,11 +17,11 @@ func paced(kind dialect.Kind, took time.Duration) *Drainer {
 	}
 }
 
-func TestPace_looks_that_are_called_for_take_a_quarter_of_the_time(t *testing.T) {
+func TestPace_looks_that_are_called_for_take_a_third_of_the_time(t *testing.T) {
 	t.Parallel()
 	d := paced(dialect.PostgreSQL, 10*time.Millisecond)
 	now := time.Now()
-	end, looks := now.Add(time.Second), 0
+	end, looks := now.Add(3*time.Second/2), 0
 	for now.Before(end) {
 		started := now
 		now = now.Add(10 * time.Millisecond)
@@ -30,7 +30,7 @@ func TestPace_looks_that_are_called_for_take_a_quarter_of_the_time(t *testing.T)
 		now = d.pollAt
 		looks++
 	}
-	require.Equal(t, 25, looks)
+	require.Equal(t, 50, looks)
 }
 
 func TestPace_who_has_rested_looks_at_once(t *testing.T) {
@@ -41,7 +41,7 @@ func TestPace_who_has_rested_looks_at_once(t *testing.T) {
 	d.plan(true, false, now, now.Add(time.Millisecond))
 	require.Equal(t, now.Add(801*time.Millisecond), d.pollAt, "it found nothing")
 	d.rung()
-	require.Equal(t, now.Add(4*time.Millisecond), d.pollAt)
+	require.Equal(t, now.Add(3*time.Millisecond), d.pollAt)
 	require.Equal(t, d.config.PollMin, d.pause)
 
 	for range 2 {
@@ -57,10 +57,10 @@ func TestPace_one_slow_look_is_no_reason_for_a_long_rest(t *testing.T) {
 	now := time.Now()
 	d.plan(true, false, now, now.Add(100*time.Millisecond))
 	d.rung()
-	require.Equal(t, now.Add(103*time.Millisecond), d.pollAt)
+	require.Equal(t, now.Add(102*time.Millisecond), d.pollAt)
 	d.plan(true, false, now, now.Add(time.Millisecond))
 	d.rung()
-	require.Equal(t, now.Add(4*time.Millisecond), d.pollAt)
+	require.Equal(t, now.Add(3*time.Millisecond), d.pollAt)
 }
 
 func TestPace_where_there_is_one_writer_looks_are_rarer(t *testing.T) {

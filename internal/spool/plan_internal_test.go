@@ -33,13 +33,26 @@ func TestFetch_reads_by_its_indexes_on_mysql(t *testing.T) {
 	id, err := own.Open(t.Context(), database.DB)
 	require.NoError(t, err)
 
-	query := own.statements.Fetch(dialect.FetchParams{Spool: id, Cursors: []dialect.Cursor{{Lane: 0}}, PerLane: 100, Due: 100})
-	rows, err := database.DB.QueryContext(t.Context(), "EXPLAIN "+query.Text, query.Args...)
+	const page = 100
+	lanes := []dialect.Cursor{{Lane: 0, After: 1}, {Lane: 1, After: 1}, {Lane: 2, After: 1}}
+	for name, params := range map[string]dialect.FetchParams{
+		"each lane": {Spool: id, Cursors: lanes[:1], PerLane: page, Due: page},
+		"together":  {Spool: id, Cursors: lanes, Together: page, Due: page},
+	} {
+		query := own.statements.Fetch(params)
+		require.ElementsMatch(t, []string{"m by ready", "b by retrying", "m by due", "b by retrying"}, usedIndexes(t, database.DB, query), name)
+		require.LessOrEqual(t, rowsRead(t, database.DB, query), 10*page, "%s: it reads no more than a page, however much waits", name)
+	}
+}
+
+// usedIndexes tells by which index each table of messages is read.
+func usedIndexes(t *testing.T, db *sql.DB, query dialect.Query) (used []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "EXPLAIN "+query.Text, query.Args...)
 	require.NoError(t, err)
 	defer func() { _ = rows.Close() }()
 	columns, err := rows.Columns()
 	require.NoError(t, err)
-	var used []string
 	for rows.Next() {
 		var table, key sql.NullString
 		values := make([]any, len(columns))
@@ -59,7 +72,25 @@ func TestFetch_reads_by_its_indexes_on_mysql(t *testing.T) {
 		}
 	}
 	require.NoError(t, rows.Err())
-	require.ElementsMatch(t, []string{"m by ready", "b by retrying", "m by due", "b by retrying"}, used)
+	return used
+}
+
+// rowsRead counts the rows that MariaDB reads for a query.
+func rowsRead(t *testing.T, db *sql.DB, query dialect.Query) (read int) {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	_, err = conn.ExecContext(t.Context(), "FLUSH STATUS")
+	require.NoError(t, err)
+	rows, err := conn.QueryContext(t.Context(), query.Text, query.Args...)
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	require.NoError(t, rows.Close())
+	err = conn.QueryRowContext(t.Context(), "SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.SESSION_STATUS "+
+		"WHERE VARIABLE_NAME LIKE 'HANDLER\\_READ\\_%'").Scan(&read)
+	require.NoError(t, err)
+	return read
 }
 
 // PostgreSQL compiles a statement from an estimated cost on, each time anew: 40 ms for a read that takes 5. With

@@ -17,15 +17,24 @@ import (
 // than a lease, the lease is renewed.
 func TestQueue_G6_leases_are_renewed_while_every_handler_has_a_transaction(t *testing.T) {
 	t.Parallel()
-	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
-		const connections = 4
-		b := newQueueBench(t, database)
-		ids := numbers(3 * connections)
-		b.put(ids...)
-		b.db.SetMaxOpenConns(connections)
-		var atWork, most atomic.Int32
-		proceed := make(chan struct{})
-		b.start(quick(func(c *inboxstore.QueueConfig) {
+	for name, stores := range map[string]int{"one store": 1, "two stores on one pool": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachServer(t, func(t *testing.T, database *testdb.Database) { leasesAreRenewed(t, database, stores) })
+		})
+	}
+}
+
+func leasesAreRenewed(t *testing.T, database *testdb.Database, stores int) {
+	t.Helper()
+	const connections, lanes = 4, 32
+	b := newQueueBench(t, database)
+	ids := numbers(lanes) // one in each
+	b.db.SetMaxOpenConns(connections)
+	var atWork, most atomic.Int32
+	proceed := make(chan struct{})
+	for range stores {
+		b.over(b.db).start(quick(func(c *inboxstore.QueueConfig) {
 			c.Transactional, c.Concurrency, c.Lease, c.Mode = true, connections, time.Second, inboxstore.Single
 		}), func(msg *message.Message) error {
 			if n := atWork.Add(1); n > most.Load() {
@@ -37,14 +46,18 @@ func TestQueue_G6_leases_are_renewed_while_every_handler_has_a_transaction(t *te
 			}
 			return hold(msg.Context(), proceed)
 		})
-		b.eventually(func() bool { return atWork.Load() == connections-1 }, "all but one connection is in a handler")
-		b.renewed(4)
-		close(proceed)
-		b.drained()
-		require.ElementsMatch(t, ids, b.effects())
-		require.EqualValues(t, connections-1, most.Load())
-		require.Equal(t, 1, b.Count(t, "SELECT MAX(c) FROM (SELECT COUNT(*) AS c FROM effects GROUP BY id) e"))
-	})
+	}
+	b.eventually(func() bool {
+		return b.Count(t, "SELECT COUNT(DISTINCT holder) FROM postbox_lanes WHERE holder IS NOT NULL") == stores
+	}, "each store has lanes")
+	b.put(ids...)
+	b.eventually(func() bool { return atWork.Load() == connections-1 }, "all but one connection is in a handler")
+	b.renewed(4)
+	close(proceed)
+	b.drained()
+	require.ElementsMatch(t, ids, b.effects())
+	require.EqualValues(t, connections-1, most.Load())
+	require.Equal(t, 1, b.Count(t, "SELECT MAX(c) FROM (SELECT COUNT(*) AS c FROM effects GROUP BY id) e"))
 }
 
 // A pool of one has no connection to renew a lease with while a handler has it. Its transaction holds the lane, so that a handler may

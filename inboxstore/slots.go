@@ -3,19 +3,37 @@ package inboxstore
 import (
 	"context"
 	"database/sql"
+	"runtime"
 	"slices"
 	"sync"
+	"weak"
 )
 
-// slots bound the handlers of a store that hold a transaction, so that one connection of the pool is left for leases, reads and
-// records: a process that cannot renew its leases loses its lanes, however alive it is. A pool of one has none to leave: there the
+// slots bound the handlers that hold a transaction of a pool, whatever stores they are of, so that one connection of it is left for leases,
+// reads and records: a process that cannot renew its leases loses its lanes, however alive it is. A pool of one has none to leave: there the
 // transaction of a handler holds its lane, see [spool.Hold].
 type slots struct {
 	db *sql.DB
+	*queueForSlots
+}
 
+// queueForSlots is what the stores of a pool share.
+type queueForSlots struct {
 	mu      sync.Mutex
 	taken   int
 	waiting []chan struct{} // first come, first served
+}
+
+// pools has the queueForSlots of each pool that is in use. It does not keep a pool alive.
+var pools sync.Map
+
+func slotsOf(db *sql.DB) slots {
+	pool := weak.Make(db)
+	shared, known := pools.LoadOrStore(pool, &queueForSlots{})
+	if !known {
+		runtime.AddCleanup(db, func(pool weak.Pointer[sql.DB]) { pools.Delete(pool) }, pool)
+	}
+	return slots{db: db, queueForSlots: shared.(*queueForSlots)}
 }
 
 // most is asked each time, since the pool may be given another size at any time. 0 is no limit.

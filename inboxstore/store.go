@@ -59,7 +59,7 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, err
 	}
 	s := &Store{
 		config: config, db: db, statements: statements, process: spool.ProcessName(), logger: logger,
-		remembered: remember(config.CacheSize), slots: slots{db: db},
+		remembered: remember(config.CacheSize), slots: slotsOf(db),
 		queues: map[string]*spool.Spool{}, ingests: map[string]*ingest{},
 	}
 	if !config.DisablePreparedStatements {

@@ -391,6 +391,15 @@ var safeguards = []safeguard{
 		packages: []string{module + "inboxstore"}, tests: "leases_are_renewed_while",
 	},
 	{
+		name: "the stores of a pool share its connections", guarantees: "G6, F33",
+		edits: []edit{{
+			file: "inboxstore/slots.go",
+			from: "	pool := weak.Make(db)\n",
+			to:   "	pool := weak.Make(new(sql.DB))\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "leases_are_renewed_while",
+	},
+	{
 		name: "a handler with the only connection holds its lane", guarantees: "G6, G10, F33",
 		edits: []edit{{
 			file: "inboxstore/delivery.go",

@@ -115,10 +115,13 @@ WHERE m.spool = ? AND {after ?}
 ORDER BY m.state, m.lane, m.id
 LIMIT ?`
 
+	// The latest one, where the database has given out the id again.
 	s.DoneMessage = `
 SELECT ` + doneColumns + `, h.payload, h.metadata
 FROM {history} h
-WHERE h.spool = ? AND h.id = ?`
+WHERE h.spool = ? AND h.id = ?
+ORDER BY h.created_at DESC
+LIMIT 1`
 
 	// Walks the index on spool and time backwards.
 	s.DoneMessages = `

@@ -44,8 +44,8 @@ DELETE FROM {failures} WHERE id IN (
 	SELECT id FROM {failures} WHERE failed_at < {now} - ? ORDER BY failed_at LIMIT ? + 0)`
 
 	s.PurgeHistory = `
-DELETE FROM {history} WHERE id IN (
-	SELECT id FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ? + 0)`
+DELETE FROM {history} WHERE (id, done_at) IN (
+	SELECT id, done_at FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ? + 0)`
 
 	s.ServerIn = `COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{messages}'), 0)`
 	s.BeginAgain = `BEGIN`

@@ -115,3 +115,49 @@ func TestDrainer_G9_F15_who_lost_the_lease_keeps_no_history(t *testing.T) {
 		require.Zero(t, database.Count(t, fmt.Sprintf("SELECT COUNT(*) FROM postbox_messages WHERE state <> %d", dialect.StateReady)))
 	})
 }
+
+// A database that gives out ids again, such as a logical replica whose sequences were not set, has messages with ids that stand in the
+// history. Those are other messages, from another time.
+func TestDrainer_G9_an_id_that_the_history_has_stops_nothing(t *testing.T) {
+	t.Parallel()
+	for name, sameTime := range map[string]bool{"another time": false, "same time": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				for _, transactional := range []bool{false, true} {
+					t.Run(fmt.Sprintf("transactional %t", transactional), func(t *testing.T) {
+						b := newBench(t, database)
+						database.Exec(t, "DELETE FROM postbox_history")
+						b.append(database.DB, drafts(3, func(int) string { return "key" })...)
+						createdAt := "1"
+						if sameTime {
+							createdAt = "created_at"
+						}
+						database.Exec(t, "INSERT INTO postbox_history (id, spool, topic, message_id, payload, metadata, created_at, done_at, attempts) "+
+							"SELECT id, spool, 'before', 'x', payload, metadata, "+createdAt+", 2, 1 FROM postbox_messages WHERE message_id = ?", []byte("00001"))
+						keep := func(c *spool.Config) { c.History = time.Hour }
+						handler := &recorder{}
+						if transactional {
+							b.effects()
+							e := &effector{}
+							b.spawn("transactional", func(p *process) spool.Handler { e.p = p; return e }, keep)
+							handler = &e.recorder
+						} else {
+							c := config("plain")
+							keep(&c)
+							b.start(database.DB, handler, c)
+						}
+						b.eventually(func() bool { return b.pending() == 0 }, "all are done")
+						require.Equal(t, 1, handler.tried("00001"), "it is handled once")
+						if sameTime {
+							require.Equal(t, 3, b.history(), "it stands there once")
+						} else {
+							require.Equal(t, 4, b.history(), "both stand there")
+						}
+						require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
+					})
+				}
+			})
+		})
+	}
+}

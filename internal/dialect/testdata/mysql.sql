@@ -328,6 +328,8 @@ SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_
 	OCTET_LENGTH(h.payload) + OCTET_LENGTH(h.metadata) AS size, h.payload, h.metadata
 FROM postbox_history h
 WHERE h.spool = ? AND h.id = ?
+ORDER BY h.created_at DESC
+LIMIT 1
 
 -- DoneMessages
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,

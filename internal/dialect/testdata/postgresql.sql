@@ -251,8 +251,8 @@ DELETE FROM postbox_failures WHERE id IN (
 	SELECT id FROM postbox_failures WHERE failed_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $1::bigint ORDER BY failed_at LIMIT $2)
 
 -- PurgeHistory
-DELETE FROM postbox_history WHERE id IN (
-	SELECT id FROM postbox_history WHERE spool = $1 AND done_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $2::bigint ORDER BY done_at LIMIT $3)
+DELETE FROM postbox_history WHERE (id, done_at) IN (
+	SELECT id, done_at FROM postbox_history WHERE spool = $1 AND done_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $2::bigint ORDER BY done_at LIMIT $3)
 
 -- NextOfLetters
 SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
@@ -352,6 +352,8 @@ SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_
 	octet_length(h.payload) + octet_length(h.metadata) AS size, h.payload, h.metadata
 FROM postbox_history h
 WHERE h.spool = $1 AND h.id = $2
+ORDER BY h.created_at DESC
+LIMIT 1
 
 -- DoneMessages
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,

@@ -235,8 +235,8 @@ DELETE FROM postbox_failures WHERE id IN (
 	SELECT id FROM postbox_failures WHERE failed_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY failed_at LIMIT ? + 0)
 
 -- PurgeHistory
-DELETE FROM postbox_history WHERE id IN (
-	SELECT id FROM postbox_history WHERE spool = ? AND done_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY done_at LIMIT ? + 0)
+DELETE FROM postbox_history WHERE (id, done_at) IN (
+	SELECT id, done_at FROM postbox_history WHERE spool = ? AND done_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY done_at LIMIT ? + 0)
 
 -- NextOfLetters
 SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
@@ -334,6 +334,8 @@ SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_
 	octet_length(h.payload) + octet_length(h.metadata) AS size, h.payload, h.metadata
 FROM postbox_history h
 WHERE h.spool = ? AND h.id = ?
+ORDER BY h.created_at DESC
+LIMIT 1
 
 -- DoneMessages
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,

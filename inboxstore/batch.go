@@ -144,10 +144,7 @@ func (b *Batch) call(ctx context.Context, part []*spool.Message) (messages []*me
 	if b.config.QueueConfig.Transactional {
 		err = b.queue.store.transactMessages(ctx, part, func(inTx context.Context, _ func() error) error { return run(inTx) })
 	} else {
-		err = run(ctx)
-		if err != nil {
-			err = &HandlerError{Err: err}
-		}
+		err = b.queue.store.untilNoConflict(ctx, func() error { return ofHandler(run(ctx)) })
 	}
 	return messages, err
 }

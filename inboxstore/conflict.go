@@ -1,21 +1,27 @@
 package inboxstore
 
 import (
+	"context"
 	"errors"
-	"math/rand/v2"
-	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // conflictTries is how often a handler runs at once when its transaction conflicts with others. After that its message waits for a
 // pause and runs again: a conflict is neither a failure of the message nor an outage, so it counts for nothing.
 const conflictTries = 5
 
-// conflictPause is about how long a message waits after so many conflicts. Part of it is random, lest those that met meet again.
-const conflictPause = 100 * time.Millisecond
+// untilNoConflict runs a handler, again when it conflicts with others, as often as that is done at once.
+func (s *Store) untilNoConflict(ctx context.Context, run func() error) error {
+	var err error
+	for range conflictTries {
+		if err = run(); !s.isConflict(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
 
 // conflictError is a conflict that comes out of [Store.Once]. It is no [HandlerError], so nobody counts it.
 type conflictError struct{ err error }
@@ -39,10 +45,4 @@ func (s *Store) isConflict(err error) bool {
 	var permanent *postbox.PermanentError
 	var later *postbox.RetryAfterError
 	return err != nil && !errors.As(err, &permanent) && !errors.As(err, &later) && s.statements.Kind.Classify(err) == dialect.Conflict
-}
-
-// waits is the outcome of a message that runs again after a pause, with nothing counted or recorded.
-func waits() spool.Outcome {
-	pause := conflictPause/2 + rand.N(conflictPause) //nolint:gosec // jitter needs no secrecy
-	return spool.Outcome{Verdict: spool.Wait, After: pause}
 }

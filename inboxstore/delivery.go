@@ -53,7 +53,7 @@ func Fail(ctx context.Context, err error) bool {
 
 // ofHandler marks an error of a handler that has no transaction of ours.
 func ofHandler(err error) error {
-	if errors.Is(err, errStopping) {
+	if err == nil || errors.Is(err, errStopping) {
 		return err
 	}
 	return &HandlerError{Err: err}
@@ -129,8 +129,9 @@ func (d *delivery) one(ctx context.Context, stored *spool.Message) spool.Outcome
 		return spool.Outcome{Verdict: spool.Postpone}
 	}
 	if !d.queue.config.Transactional {
-		if err := d.hand(ctx, ctx, stored); err != nil {
-			return d.queue.outcome(ctx, stored, ofHandler(err))
+		hand := func() error { return ofHandler(d.hand(ctx, ctx, stored)) }
+		if err := d.queue.store.untilNoConflict(ctx, hand); err != nil {
+			return d.queue.outcome(ctx, stored, err)
 		}
 		d.queue.succeeded()
 		return spool.Outcome{Verdict: spool.Done}
@@ -171,14 +172,7 @@ func (s *Store) transactMessages(
 	if s.slots.alone() {
 		w.begin = func(inTx context.Context, tx *sql.Tx) error { return spool.Hold(inTx, tx, batch) }
 	}
-	var err error
-	for range conflictTries {
-		err = s.transact(ctx, ctx, w)
-		if !s.isConflict(err) || ctx.Err() != nil {
-			break
-		}
-	}
-	return err
+	return s.untilNoConflict(ctx, func() error { return s.transact(ctx, ctx, w) })
 }
 
 // hand gives a message to whoever reads the channel, with a context on top of inner, and waits for its end. What is

@@ -45,12 +45,10 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 		return false, fmt.Errorf("inbox: wait for a connection: %w", err)
 	}
 	defer giveBack()
-	for range conflictTries {
+	err = s.untilNoConflict(ctx, func() (err error) {
 		fresh, err = s.own(ctx, claim, fn)
-		if !s.isConflict(err) || ctx.Err() != nil {
-			break
-		}
-	}
+		return err
+	})
 	if s.isConflict(err) {
 		err = conflictError{err}
 	}

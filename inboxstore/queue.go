@@ -91,13 +91,13 @@ func (q *queue) outcome(ctx context.Context, stored *spool.Message, err error) s
 	switch {
 	case q.store.isConflict(err):
 		q.tellOfConflict(err)
-		return waits()
+		return spool.Outcome{Verdict: spool.Again, Err: err}
 	case errors.As(err, &lost):
 		if q.store.doubts.first(spool.MessageSubject(stored.Ref.ID)) {
 			q.logger.Info("Postbox handles a message again: its handler's connection was lost, and the database is there", watermill.LogFields{
 				"message_uuid": stored.MessageID, "err": err.Error(),
 			})
-			return waits()
+			return spool.Outcome{Verdict: spool.Again, Err: err}
 		}
 		err = lost.error
 	}
@@ -132,7 +132,7 @@ func (q *queue) faultless(ctx context.Context, err error) (outcome spool.Outcome
 	switch {
 	case errors.Is(err, spool.ErrLost): // the handler has succeeded, so an outage is over
 		q.reached()
-		return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
+		return spool.Outcome{Verdict: spool.Again, Err: err}, true
 	case ctx.Err() != nil || errors.Is(err, errStopping):
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
 	default:

@@ -418,6 +418,15 @@ var safeguards = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "Starts|Suspicion|Model|F5",
 	},
 	{
+		name: "a key stays closed while one of its messages rests", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/spool/scheduler.go",
+			from: "e.queue.closedBy == 0 && !e.queue.running",
+			to:   "e.queue.closedBy >= 0 && !e.queue.running",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "TestScheduler_G3_a_key_stays_closed",
+	},
+	{
 		name: "a process that stood still hands out nothing of before", guarantees: "G6, F37",
 		edits: []edit{{
 			file: "internal/spool/standstill.go",

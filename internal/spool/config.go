@@ -31,6 +31,10 @@ const (
 	// Wait lets the message wait for [Outcome.After], or for the first pause of the profile, with the later ones of its
 	// key behind it, and counts no attempt: what failed was not the message, and others shall have their turn first.
 	Wait
+	// Again lets the message run again after a pause, with the later ones of its key behind it, and counts no attempt: it was handled, and its
+	// end was refused, by a conflict with other transactions or since its row could not be removed. The pause doubles with each time in a
+	// row: see setback.go.
+	Again
 	// Postpone leaves everything as it is: nothing was attempted, or what failed was not the message.
 	Postpone
 	// Settled says that the handler has removed the message itself, in its own transaction: see [Message.Settle].

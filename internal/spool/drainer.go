@@ -3,7 +3,6 @@ package spool
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -39,6 +38,8 @@ type Drainer struct {
 	scheduler *scheduler
 	unsettled []*entry // but for what the removal has
 	removal   *removal
+	setbacks  setbacks
+	hindrance hindrance
 	slowStart slowStart
 	starts    starts
 	// passedOver are the topics that the last read left out, and so may have read beyond.
@@ -223,14 +224,15 @@ func (d *Drainer) step(live context.Context) {
 		d.scheduler.signal() // what waits for something to do
 		return
 	}
-	if d.spool.statements.Kind.Classify(err) == dialect.Conflict || errors.Is(err, ErrLost) { // with another drainer: next time
-		d.pollAt = time.Now().Add(d.config.PollMin)
+	if d.isRefusal(err) { // such as a conflict with another drainer
+		d.hindered(err)
 		return
 	}
 	if err != nil {
 		d.databaseAway(err)
 		return
 	}
+	d.unhindered()
 	if d.away {
 		d.away = false
 		d.slowStart.begin()
@@ -242,7 +244,7 @@ func (d *Drainer) step(live context.Context) {
 func (d *Drainer) wait() time.Duration {
 	next := d.pollAt
 	switch {
-	case d.away: // only time helps
+	case d.away || d.hindrance.steps > 0: // only time helps
 		return max(time.Until(next), 0)
 	case d.full || d.control.paused || d.renewAt.Before(next):
 		next = d.renewAt
@@ -251,6 +253,9 @@ func (d *Drainer) wait() time.Duration {
 	}
 	if check := d.controlDue(); check.Before(next) {
 		next = check
+	}
+	if rested := d.nextRested(); !rested.IsZero() && rested.Before(next) {
+		next = rested
 	}
 	return max(time.Until(next), 0)
 }

@@ -32,7 +32,7 @@ func (g *Gather) due(stored, now time.Time) time.Time {
 func (s *scheduler) gathered(now time.Time) []*entry {
 	t := s.turns[0]
 	s.sweepReady(t)
-	batch := s.accusedAlone(t)
+	batch := s.takeAlone(t)
 	if batch == nil && s.gather.PerKey {
 		for _, q := range t.ready {
 			if batch = s.complete([]*queue{q}, now); batch != nil {
@@ -66,12 +66,16 @@ func (s *scheduler) sweepReady(t *topicQueue) {
 	})
 }
 
-// accusedAlone takes a message that must run alone, if there is one and its like does not run.
-func (s *scheduler) accusedAlone(t *topicQueue) []*entry {
+// takeAlone takes a message that must run alone, if there is one: that had a setback, or is accused and its like does not run.
+func (s *scheduler) takeAlone(t *topicQueue) []*entry {
 	for _, q := range t.ready {
-		if head := q.entries[0]; head.message.accused() && !s.accused {
+		switch head := q.entries[0]; {
+		case head.message.accused() && !s.accused:
 			s.accused = true
 			return q.alone()
+		case head.message.apart && !head.message.accused():
+			q.entries = q.entries[1:]
+			return []*entry{head}
 		}
 	}
 	return nil
@@ -84,7 +88,7 @@ func (s *scheduler) complete(queues []*queue, now time.Time) []*entry {
 	for _, q := range queues {
 		for _, e := range q.entries {
 			ripe := !e.message.due.IsZero() && !e.message.due.After(now)
-			if e.message.accused() || (s.gather.OnlyDue && !ripe) {
+			if e.message.accused() || e.message.apart || (s.gather.OnlyDue && !ripe) {
 				break // and what is behind it
 			}
 			due = due || ripe

@@ -13,7 +13,7 @@ import (
 func (d *Drainer) look(ctx context.Context) error {
 	size, _ := d.scheduler.size()
 	page := d.portion().messages
-	leaving := min(d.removal.underWay, page)
+	leaving := min(d.removal.underWay, page) + min(len(d.setbacks.resting), page)
 	room := (pagesInMemory-1)*page - (size - leaving)
 	lanes := d.lanes.hungry()
 	everything := !time.Now().Before(d.pollAt) || len(lanes) == 0
@@ -155,6 +155,9 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	}
 	for _, m := range d.scheduler.load(found.messages) {
 		d.lanes.lower(m.Ref.Lane, m.Ref.ID)
+		if l := d.lanes.held[m.Ref.Lane]; l != nil && len(d.setbacks.resting) > 0 {
+			l.hungry = false // what is left out may stand behind a message that rests, so there is no hurry to read it again
+		}
 		d.lanes.unload(m)
 	}
 	d.free, d.members = found.free, found.members
@@ -190,7 +193,7 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 
 // prepareToLoad adds to a message what this process knows of it.
 func (d *Drainer) prepareToLoad(m *Message, now time.Time) {
-	m.spool, m.keep = d.spool, d.config.History > 0
+	m.spool, m.keep, m.apart = d.spool, d.config.History > 0, d.setbacks.of(m) > 0
 	if d.config.Gather != nil {
 		m.due = d.config.Gather.due(m.CreatedAt, now)
 	}

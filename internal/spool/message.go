@@ -33,6 +33,8 @@ type Message struct {
 	suspect bool
 	started int
 	doomed  error
+	// apart: it is handled by itself, since its end was refused.
+	apart bool
 	// spool is where it stands, and whether it is kept when it is done.
 	spool *Spool
 	keep  bool

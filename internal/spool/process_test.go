@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -123,6 +124,8 @@ func (e *effector) one(ctx context.Context, m *spool.Message) spool.Outcome {
 		return spool.Outcome{Verdict: spool.Settled}
 	case errors.Is(err, errTest):
 		return spool.Outcome{Verdict: spool.Retry, Err: err}
+	case errors.Is(err, spool.ErrLost), e.p.b.statements.Kind.Classify(err) == dialect.Conflict:
+		return spool.Outcome{Verdict: spool.Again, Err: err}
 	default: // the database's fault, or nobody's
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}
 	}

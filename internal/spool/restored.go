@@ -217,7 +217,8 @@ func (s *scheduler) hasOutlived(e *entry) bool {
 func (s *scheduler) leaveRunning(e *entry) {
 	e.dropped = true
 	if q := e.queue; q.keyed && !s.runs(q.key) { // it has ended, and is not settled yet
-		q.blocked, e.opens = true, true
+		q.blocked = true
+		e.keepClosed()
 		s.keys[q.key] = q
 	}
 }

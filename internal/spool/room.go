@@ -105,7 +105,7 @@ func (s *scheduler) largeBatch() (batch []*entry) {
 	var topic string
 	for size := 0; len(batch) < s.batchSize && s.largeFits(); {
 		head := s.room.waiting[0].entries[0].message
-		if len(batch) > 0 && (head.Topic != topic || head.accused() || size+head.size > MaxBatchBytes || s.room.taken+weight(batch)+head.size > s.room.most) {
+		if len(batch) > 0 && (head.Topic != topic || head.accused() || !goesWith(batch, s.room.waiting[0].entries[0], size) || s.room.taken+weight(batch)+head.size > s.room.most) {
 			break
 		}
 		q := s.takeAside()

@@ -55,6 +55,10 @@ type entry struct {
 	dropped bool
 	// opens: its key is closed until it is settled.
 	opens bool
+	// refused: what was to be written of it changed nothing.
+	refused bool
+	// until is the end of its pause after a setback, see setback.go.
+	until time.Time
 	// bytes is what loading it takes of the scheduler's room while it is handled.
 	bytes int
 }
@@ -70,6 +74,16 @@ type queue struct {
 	// blocked: a message did not succeed, and that is not settled yet. What is read of the key meanwhile is
 	// left where it is, since the database does not know that it must wait.
 	blocked bool
+	// closedBy is how many messages keep it closed until they are settled.
+	closedBy int
+}
+
+// keepClosed keeps the message's key closed until the message is settled.
+func (e *entry) keepClosed() {
+	if !e.opens {
+		e.opens = true
+		e.queue.closedBy++
+	}
 }
 
 // topicQueue is the queues whose heads are of one topic.
@@ -215,6 +229,12 @@ func (s *scheduler) pick() (batch []*entry) {
 // MaxBatchBytes bounds the payloads that a batch has in memory, if it is more than one message.
 const MaxBatchBytes = maxAppendBytes
 
+// goesWith says whether a message may be handled together with a batch of this size. One that had a setback is handled by itself: should
+// the reason be its own, it holds up no others.
+func goesWith(batch []*entry, e *entry, size int) bool {
+	return !batch[0].message.apart && !e.message.apart && size+e.message.size <= MaxBatchBytes
+}
+
 // batch takes messages of the topic whose turn it is.
 func (s *scheduler) batch() []*entry {
 	t := s.turns[0]
@@ -222,7 +242,7 @@ func (s *scheduler) batch() []*entry {
 	size := 0
 	for len(t.ready) > 0 && len(batch) < s.batchSize {
 		q := t.ready[0]
-		if len(batch) > 0 && len(q.entries) > 0 && size+q.entries[0].message.size > MaxBatchBytes {
+		if len(batch) > 0 && len(q.entries) > 0 && !goesWith(batch, q.entries[0], size) {
 			break
 		}
 		if len(q.entries) > 0 && !s.fits(batch, q.entries[0]) {
@@ -246,7 +266,7 @@ func (s *scheduler) batch() []*entry {
 			continue
 		}
 		for len(q.entries) > 0 && len(batch) < s.batchSize && q.entries[0].message.Topic == t.name && !q.entries[0].message.accused() {
-			if len(batch) > 0 && size+q.entries[0].message.size > MaxBatchBytes || !s.fits(batch, q.entries[0]) {
+			if len(batch) > 0 && !goesWith(batch, q.entries[0], size) || !s.fits(batch, q.entries[0]) {
 				break
 			}
 			batch, size = append(batch, q.entries[0]), size+q.entries[0].message.size
@@ -302,7 +322,9 @@ func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
 		}
 	}
 	for _, e := range batch {
-		e.opens = e.queue.blocked
+		if e.queue.blocked {
+			e.keepClosed()
+		}
 		if e.queue.running { // and not at rest since an earlier one of the batch
 			s.rest(e.queue)
 		}
@@ -378,8 +400,11 @@ func (s *scheduler) settled(entries []*entry) {
 	defer s.mu.Unlock()
 	for _, e := range entries {
 		s.remove(e)
-		if e.opens && !e.queue.running {
-			s.close(e.queue)
+		if e.opens {
+			e.opens = false
+			if e.queue.closedBy--; e.queue.closedBy == 0 && !e.queue.running {
+				s.close(e.queue)
+			}
 		}
 		if e.alone {
 			s.acquitted()

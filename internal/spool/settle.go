@@ -22,11 +22,12 @@ func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
 	var done []dialect.Ref
 	var simple, rest, back []*entry // back have come back without an outcome that is written
 	for _, e := range entries {
+		e.refused = false
 		switch e.outcome.Verdict {
 		case Done:
 			done = append(done, e.message.Ref)
 			simple = append(simple, e)
-		case Retry, Dead, Wait:
+		case Retry, Dead, Wait, Again:
 			rest = append(rest, e)
 		case Postpone:
 			back = append(back, e)
@@ -35,7 +36,9 @@ func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
 	}
 	missing, err := d.remove(ctx, done, d.config.History > 0, d.seen())
 	if missing {
-		d.lookAgain()
+		for _, e := range simple { // which of them nobody knows
+			d.refused(e)
+		}
 		back = append(back, simple...)
 	}
 	if err != nil {
@@ -83,6 +86,12 @@ func (d *Drainer) lookAgain() {
 	d.renewAt = time.Time{}
 }
 
+// refused is for a message of which nothing could be changed.
+func (d *Drainer) refused(e *entry) {
+	e.refused = true
+	d.lookAgain()
+}
+
 // keep removes messages and remembers them. If only one of the two works for a message, its lane was lost in between,
 // and neither is done.
 func (d *Drainer) keep(ctx context.Context, refs []dialect.Ref, seen *dialect.Seen) (removed int64, err error) {
@@ -113,6 +122,7 @@ func (d *Drainer) execIsolated(ctx context.Context, query dialect.Query) (change
 func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*entry) error {
 	for _, e := range entries {
 		var err error
+		e.refused = false
 		switch d.next(e) {
 		case wait:
 			err = d.retry(ctx, tx, e, d.delay(e).Microseconds(), 0, e.message.started)
@@ -142,7 +152,7 @@ const (
 
 // next applies the retry profile, and at its end the policy for the head of a key.
 func (d *Drainer) next(e *entry) next {
-	if e.outcome.Verdict == Wait {
+	if e.outcome.Verdict == Wait || e.outcome.Verdict == Again {
 		return wait
 	}
 	over := e.outcome.Verdict == Dead || e.outcome.final
@@ -180,7 +190,7 @@ func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry, delay int64, 
 		return err
 	}
 	if changed == 0 {
-		d.lookAgain()
+		d.refused(e)
 		return d.takeBackStart(ctx, tx, m)
 	}
 	if attempts == 0 {
@@ -193,7 +203,7 @@ func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry, delay int64, 
 const waitNote = "waits, and no attempt is counted"
 
 func (d *Drainer) noteWait(ctx context.Context, tx *sql.Tx, e *entry) error {
-	if e.message.Ref.State == dialect.StateRetrying || e.outcome.Err == nil {
+	if e.message.Ref.State == dialect.StateRetrying || e.outcome.Err == nil || e.outcome.Verdict == Again { // of which setback.go takes care
 		return nil
 	}
 	_, err := tx.ExecContext(ctx, d.spool.statements.InsertFailure,
@@ -209,7 +219,7 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 		return err
 	}
 	if buried == 0 {
-		d.lookAgain()
+		d.refused(e)
 		return d.takeBackStart(ctx, tx, m)
 	}
 	if err := d.recordFailure(ctx, tx, e); err != nil {

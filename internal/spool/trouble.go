@@ -33,3 +33,31 @@ func (d *Drainer) reason(err error) string {
 		return "Postbox cannot reach its database"
 	}
 }
+
+// hindrance is a row of steps that each ended with a conflict.
+type hindrance struct {
+	steps int
+	pause time.Duration
+}
+
+// hinderedTold is after how many such steps in a row that is said.
+const hinderedTold = 10
+
+// hindered slows down after a step that conflicted with other transactions. Mostly the next one works.
+func (d *Drainer) hindered(err error) {
+	h := &d.hindrance
+	h.steps++
+	h.pause = min(max(2*h.pause, d.config.PollMin), d.config.PollMax)
+	d.pollAt = time.Now().Add(h.pause)
+	if h.steps == hinderedTold {
+		d.logger.Error("Postbox is hindered by other transactions and goes on trying", err, watermill.LogFields{"spool": d.spool.name, "in_a_row": h.steps})
+	}
+}
+
+// unhindered ends that.
+func (d *Drainer) unhindered() {
+	if d.hindrance.steps >= hinderedTold {
+		d.logger.Info("Postbox is not hindered any more", watermill.LogFields{"spool": d.spool.name, "in_a_row": d.hindrance.steps})
+	}
+	d.hindrance = hindrance{}
+}

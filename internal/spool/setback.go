@@ -1,0 +1,238 @@
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// A setback is when the end of a message is refused, though neither the message nor the database is at fault: its transaction
+// conflicts with others, or its row is not removed although its lane is held. Mostly that is over at once, and the message runs
+// again after a short pause. It may also last, as with a trigger that always raises a serialization failure or a row that somebody keeps
+// locked. So the pause doubles with each setback in a row, and after some of them that is said once in the log and noted among the
+// failures of the message, where operators see it. No attempt is counted: the message is not to blame.
+//
+// A message with the verdict [Again] waits in the database, as every message does that failed, so that reads leave out what stands behind it.
+// Where its row cannot be changed either, or where the outcome of a handler cannot be written, the message rests in memory.
+
+const (
+	// setbackPause is about how long a message waits after its first setback, setbackMost how long it waits at most.
+	setbackPause = 20 * time.Millisecond
+	setbackMost  = 10 * time.Second
+	// setbacksTold is after how many setbacks in a row a message is spoken of, for the first time. It is noted among its failures
+	// then and at each doubling of the number.
+	setbacksTold = 6
+	// maxTold bounds the messages that the log names at a time: where all messages are held up, some are enough.
+	maxTold = 10
+	// maxSetbacks bounds the messages whose setbacks are remembered. Where it is reached, most of them are gone by now: they were
+	// removed together with one that is refused. Those that were not spoken of start again with a short pause.
+	maxSetbacks = 10_000
+)
+
+// errNotRemoved is the reason of a setback where the database reports no error.
+var errNotRemoved = errors.New("the database reports no error, and the message is neither removed nor changed")
+
+// setbacks are what a drainer knows of messages whose end was refused. It belongs to the drainer's goroutine.
+type setbacks struct {
+	inARow  map[messageKey]int
+	told    int      // messages that the log has named
+	resting []*entry // until their time, or until they are another drainer's
+}
+
+// of returns how many setbacks in a row a message has had.
+func (s *setbacks) of(m *Message) int { return s.inARow[keyOf(m)] }
+
+// add counts a setback, and returns the number in a row and the pause that follows.
+func (s *setbacks) add(m *Message) (inARow int, pause time.Duration) {
+	if len(s.inARow) >= maxSetbacks {
+		maps.DeleteFunc(s.inARow, func(_ messageKey, n int) bool { return n < setbacksTold })
+	}
+	if s.inARow == nil || len(s.inARow) >= maxSetbacks {
+		s.inARow, s.told = map[messageKey]int{}, 0
+	}
+	s.inARow[keyOf(m)]++
+	inARow = s.inARow[keyOf(m)]
+	pause = setbackMost
+	if doublings := inARow - 1; doublings < 32 {
+		pause = min(setbackPause<<doublings, setbackMost)
+	}
+	return inARow, pause/2 + rand.N(pause/2) //nolint:gosec // jitter, lest those that met meet again, needs no secrecy
+}
+
+// setBack takes in a setback of a message.
+func (d *Drainer) setBack(ctx context.Context, e *entry, reason error) {
+	if reason == nil {
+		reason = errNotRemoved
+	}
+	inARow, pause := d.setbacks.add(e.message)
+	e.until = time.Now().Add(pause)
+	if e.outcome.Verdict == Again {
+		e.outcome.After = pause
+	}
+	if inARow < setbacksTold || inARow%setbacksTold != 0 || !isPowerOfTwo(inARow/setbacksTold) {
+		return
+	}
+	d.noteSetback(ctx, e.message, inARow, reason)
+	if inARow > setbacksTold || d.setbacks.told >= maxTold {
+		return
+	}
+	d.setbacks.told++
+	d.logger.Error("Postbox cannot settle a message and goes on trying, with no attempt counted", reason, d.setbackFields(e.message, inARow))
+}
+
+func isPowerOfTwo(n int) bool { return n&(n-1) == 0 }
+
+func (d *Drainer) setbackFields(m *Message, inARow int) watermill.LogFields {
+	return watermill.LogFields{"spool": d.spool.name, "topic": m.Topic, "message_uuid": m.MessageID, "in_a_row": inARow}
+}
+
+// noteSetback writes the number of setbacks to the failures of the message, with attempt 0. Nothing depends on it.
+func (d *Drainer) noteSetback(ctx context.Context, m *Message, inARow int, reason error) {
+	text := ErrorText(fmt.Errorf("could not be settled, %d times in a row, and no attempt is counted: %w", inARow, reason))
+	if _, err := d.db.ExecContext(ctx, d.spool.statements.InsertFailure, MessageSubject(m.Ref.ID), 0, text, d.config.Process); err != nil {
+		d.logger.Debug("Postbox could not note that a message cannot be settled: "+err.Error(), d.setbackFields(m, inARow))
+	}
+}
+
+// overcome forgets the setbacks of messages that have ended, whichever way.
+func (d *Drainer) overcome(entries []*entry) {
+	if len(d.setbacks.inARow) == 0 {
+		return
+	}
+	for _, e := range entries {
+		inARow := d.setbacks.of(e.message)
+		if inARow == 0 || e.outcome.Verdict == Postpone || e.outcome.Verdict == Again {
+			continue
+		}
+		delete(d.setbacks.inARow, keyOf(e.message))
+		if inARow >= setbacksTold {
+			d.setbacks.told = max(d.setbacks.told-1, 0)
+			d.logger.Info("Postbox has settled a message that it could not settle before", d.setbackFields(e.message, inARow))
+		}
+	}
+}
+
+// isRefusal says whether an error is that of a settlement which may work later, or message by message.
+func (d *Drainer) isRefusal(err error) bool {
+	return errors.Is(err, ErrLost) || d.spool.statements.Kind.Classify(err) == dialect.Conflict
+}
+
+// settleUnsettled settles what must be known to the database before the next read. If it refuses that, each message is
+// settled by itself, and those that it still refuses rest: what stands behind them is not handed out before they are settled.
+func (d *Drainer) settleUnsettled(ctx context.Context) error {
+	entries := d.unsettled
+	if len(entries) == 0 {
+		return nil
+	}
+	err := d.settle(ctx, entries)
+	if err == nil {
+		d.unsettled = nil
+		d.settled(ctx, entries)
+		return nil
+	}
+	if !d.isRefusal(err) {
+		return err
+	}
+	for len(d.unsettled) > 0 {
+		one := d.unsettled[:1]
+		err := d.settle(ctx, one)
+		switch {
+		case err == nil:
+			d.settled(ctx, one)
+		case d.isRefusal(err):
+			d.rest(ctx, one[0], err)
+		default:
+			return err
+		}
+		d.unsettled = d.unsettled[1:]
+	}
+	return nil
+}
+
+// settled forgets messages that were settled, except those whose rows were not there to be changed: a process has them that took the
+// lane, or the database refuses the change without an error.
+func (d *Drainer) settled(ctx context.Context, entries []*entry) {
+	var through []*entry
+	for _, e := range entries {
+		if e.refused {
+			d.restAgain(ctx, e)
+		} else {
+			through = append(through, e)
+		}
+	}
+	d.forget(through)
+}
+
+// restAgain lets a message rest that has to be read anew, and is handled again if it is still there.
+func (d *Drainer) restAgain(ctx context.Context, e *entry) {
+	e.refused = false
+	if e.outcome.Verdict != Again {
+		e.outcome = Outcome{Verdict: Again}
+		e.until = time.Time{}
+	}
+	d.rest(ctx, e, errNotRemoved)
+}
+
+// rest lets a message rest that has finished and could not be settled. A stop does not wait for it.
+func (d *Drainer) rest(ctx context.Context, e *entry, reason error) {
+	if e.until.IsZero() {
+		d.setBack(ctx, e, reason)
+	}
+	if errors.Is(reason, ErrLost) {
+		d.lookAgain()
+	}
+	if d.stopping {
+		return
+	}
+	d.setbacks.resting = append(d.setbacks.resting, e)
+	d.scheduler.release(e)
+}
+
+// takeRested returns the messages that have rested: those to be read anew as postponed, the others as they ended. Where the lane is lost, or is
+// to be handed back, no message rests, and what becomes of it is up to the next holder.
+func (d *Drainer) takeRested() (rested []*entry) {
+	now := time.Now()
+	d.setbacks.resting = slices.DeleteFunc(d.setbacks.resting, func(e *entry) bool {
+		lane := d.lanes.of(e.message)
+		mine := lane != nil && !lane.leaving && !e.dropped
+		if mine && now.Before(e.until) {
+			return false
+		}
+		e.until = time.Time{}
+		if !mine || e.outcome.Verdict == Again {
+			e.outcome = Outcome{Verdict: Postpone}
+		}
+		rested = append(rested, e)
+		return true
+	})
+	return rested
+}
+
+// nextRested is when the first of the resting messages has rested; zero without any.
+func (d *Drainer) nextRested() (next time.Time) {
+	for _, e := range d.setbacks.resting {
+		if next.IsZero() || e.until.Before(next) {
+			next = e.until
+		}
+	}
+	return next
+}
+
+// release lets the next suspect run: this one has come back, and is not settled soon.
+func (s *scheduler) release(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.alone {
+		e.alone = false
+		s.acquitted()
+		s.wake()
+	}
+}

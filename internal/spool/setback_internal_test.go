@@ -1,0 +1,100 @@
+package spool
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// Messages of a key may rest for different times. Its key stays closed until the last one of them is settled.
+func TestScheduler_G3_a_key_stays_closed_while_one_of_its_messages_rests(t *testing.T) {
+	t.Parallel()
+	s := ready(3)
+	s.load([]*Message{stored(1, "a", 9), stored(2, "a", 9), stored(3, "a", 9)})
+	batch := s.take()
+	s.finish(batch, []Outcome{{Verdict: Again}, {Verdict: Again}, {Verdict: Again}})
+	require.Equal(t, batch, s.takeFinished())
+	s.settled(batch[1:])
+	later := []*Message{stored(4, "a", 9)}
+	require.Equal(t, later, s.load(later), "the first one rests")
+	s.settled(batch[:1])
+	require.Empty(t, s.load(later))
+	require.Equal(t, []int64{4}, ids(s.take()))
+}
+
+func TestScheduler_hands_out_a_message_that_had_a_setback_by_itself(t *testing.T) {
+	t.Parallel()
+	for name, gather := range map[string]*Gather{
+		"at once": nil, "gathered": {Due: func(stored time.Time) time.Time { return stored }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScheduler(10, gather)
+			s.limit(1 << 10)
+			s.extend(time.Now().Add(time.Hour))
+			var messages []*Message
+			for id := range int64(5) {
+				m := stored(id+1, "a", 0)
+				m.apart, m.due = id == 2, time.Now().Add(-time.Second)
+				messages = append(messages, m)
+			}
+			s.load(messages)
+			batches := map[int]int{}
+			for handed := 0; handed < len(messages); {
+				batch := s.take()
+				handed += len(batch)
+				batches[len(batch)]++
+				if len(batch) > 1 {
+					require.NotContains(t, ids(batch), int64(3))
+				}
+			}
+			require.NotZero(t, batches[1])
+		})
+	}
+}
+
+func TestSetbacks_pauses_double_up_to_ten_seconds(t *testing.T) {
+	t.Parallel()
+	var s setbacks
+	m := stored(1, "a", 0)
+	for n := 1; n < 100; n++ {
+		inARow, pause := s.add(m)
+		require.Equal(t, n, inARow)
+		most := setbackMost
+		if n < 10 {
+			most = setbackPause << (n - 1)
+		}
+		require.GreaterOrEqual(t, pause, most/2)
+		require.Less(t, pause, most)
+	}
+	for id := range int64(maxSetbacks) {
+		s.add(stored(id+2, "a", 0))
+	}
+	require.LessOrEqual(t, len(s.inARow), maxSetbacks, "the memory is bounded")
+}
+
+func TestDrainer_pauses_double_while_its_steps_are_hindered(t *testing.T) {
+	t.Parallel()
+	statements, err := StatementsFor(postbox.SQLite, postbox.Tables{})
+	require.NoError(t, err)
+	logger := watermill.NewCaptureLogger()
+	d := &Drainer{spool: New(statements, "outbox", 1), config: Config{PollMin: time.Second, PollMax: 10 * time.Second}, logger: logger}
+	for n, want := range []time.Duration{1, 2, 4, 8, 10, 10, 10, 10, 10, 10, 10, 10} {
+		d.hindered(errors.New("Konflikt"))
+		require.InDelta(t, want.Nanoseconds(), time.Until(d.pollAt).Round(time.Second).Seconds(), 0.1)
+		told := 0
+		if n+1 >= hinderedTold {
+			told = 1
+		}
+		require.Len(t, logger.Captured()[watermill.ErrorLogLevel], told)
+	}
+	d.unhindered()
+	require.Len(t, logger.Captured()[watermill.InfoLogLevel], 1)
+	require.Equal(t, hindrance{}, d.hindrance)
+}

@@ -1,0 +1,159 @@
+package spool_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// refusal is a way in which a database never removes a message: with a conflict, or without a word.
+type refusal string
+
+const (
+	conflicts refusal = "conflicts"
+	silent    refusal = "silent"
+)
+
+// refusals are those that each database is capable of.
+var refusals = map[postbox.Dialect][]refusal{
+	postbox.PostgreSQL: {conflicts, silent}, postbox.MySQL: {conflicts}, postbox.SQLite: {silent},
+}
+
+// refuse lets the database refuse to remove the message "bad". What it returns ends that.
+func (b *bench) refuse(kind refusal) (end func()) {
+	b.t.Helper()
+	table := "ON postbox_messages"
+	switch b.database.Dialect {
+	case postbox.PostgreSQL:
+		body := "RAISE EXCEPTION 'Konflikt' USING ERRCODE = '40001';"
+		if kind == silent {
+			body = "RETURN NULL;"
+		}
+		b.database.Exec(b.t, "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+body+" END $$")
+		b.database.Exec(b.t, "CREATE TRIGGER refuse BEFORE DELETE ON postbox_messages FOR EACH ROW WHEN (OLD.message_id = 'bad') EXECUTE FUNCTION refuse()")
+	case postbox.MySQL:
+		table = ""
+		b.database.Exec(b.t, "CREATE TRIGGER refuse BEFORE DELETE ON postbox_messages FOR EACH ROW IF OLD.message_id = 'bad' THEN "+
+			"SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Konflikt'; END IF")
+	case postbox.SQLite:
+		table = ""
+		b.database.Exec(b.t, "CREATE TRIGGER refuse BEFORE DELETE ON postbox_messages WHEN OLD.message_id = CAST('bad' AS BLOB) BEGIN SELECT RAISE(IGNORE); END")
+	}
+	return func() { b.database.Exec(b.t, "DROP TRIGGER refuse "+table) }
+}
+
+const (
+	toldOfSetbacks  = "Postbox cannot settle a message and goes on trying"
+	toldOfTheirEnd  = "Postbox has settled a message that it could not settle before"
+	toldOfHindrance = "Postbox is hindered by other transactions"
+)
+
+// The database never removes one message, and its drainer, or its handler's transaction, tries for ever.
+func TestDrainer_G7_lasting_conflict_of_one_message_holds_up_no_other(t *testing.T) {
+	t.Parallel()
+	for name, transactional := range map[string]bool{"plain": false, "transactional": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				for _, kind := range refusals[database.Dialect] {
+					t.Run(string(kind), func(t *testing.T) { lastingConflict(t, database, kind, transactional) })
+				}
+			})
+		})
+	}
+}
+
+func lastingConflict(t *testing.T, database *testdb.Database, kind refusal, transactional bool) {
+	t.Helper()
+	b := newBench(t, database)
+	database.Exec(t, "DELETE FROM postbox_failures")
+	end := b.refuse(kind)
+	b.append(database.DB, draft("bad", "k"), draft("behind", "k"))
+	b.append(database.DB, drafts(40, func(i int) string { return []string{"", "a", "b"}[i%3] })...)
+	var handler spool.Handler = &recorder{}
+	runs := handler.(*recorder)
+	if transactional {
+		database.Exec(t, "DROP TABLE IF EXISTS effects")
+		b.effects()
+		e := &effector{p: &process{b: b, db: database.Open(t), dead: make(chan struct{})}}
+		handler, runs = e, &e.recorder
+	}
+	log := b.startLogged(database.DB, handler, config("one"))
+	waiting := func() int {
+		return database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE message_id NOT IN (?, ?)", []byte("bad"), []byte("behind"))
+	}
+	b.eventually(func() bool { return waiting() == 0 }, "the others are done")
+	b.eventually(func() bool { return said(log, toldOfSetbacks) == 1 }, "it is said")
+	b.append(database.DB, drafts(10, func(int) string { return "a" })...)
+	b.eventually(func() bool { return waiting() == 0 }, "others are done all the while")
+	require.LessOrEqual(t, runs.tried("bad"), 10, "it does not run at full speed")
+	if !transactional && kind == conflicts {
+		require.Equal(t, 1, runs.tried("bad"), "what is done is not handled again, but removed later")
+	}
+	require.Equal(t, "bad", log.at(watermill.ErrorLogLevel)[0].Fields["message_uuid"])
+	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE attempt = 0 AND error LIKE '%6 times in a row%'"), "operators see it")
+	require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts > 0"))
+
+	end()
+	b.eventually(func() bool { return b.pending() == 0 }, "all are done when the obstacle is gone")
+	b.eventually(func() bool { return said(log, toldOfTheirEnd) == 1 }, "and that is said")
+	require.Equal(t, 1, said(log, toldOfSetbacks), "it was said once")
+	if transactional {
+		require.Equal(t, 1, b.effect("bad"))
+		require.Equal(t, 1, b.effect("behind"))
+	}
+	require.Zero(t, b.dead())
+}
+
+// What the drainer writes by itself conflicts for ever: it slows down, says so once, and goes on as soon as it can.
+func TestDrainer_G7_lasting_conflict_of_the_drainer_is_said_once(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		log := b.startLogged(database.DB, &recorder{}, config("one"))
+		b.append(database.DB, draft("before", ""))
+		b.eventually(func() bool { return b.pending() == 0 }, "the first message is done")
+		drop := "DROP TRIGGER refuse ON postbox_members"
+		if database.Dialect == postbox.PostgreSQL {
+			database.Exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'Konflikt' USING ERRCODE = '40001'; END $$")
+			database.Exec(t, "CREATE TRIGGER refuse BEFORE UPDATE ON postbox_members FOR EACH ROW EXECUTE FUNCTION refuse()")
+		} else {
+			drop = "DROP TRIGGER refuse"
+			database.Exec(t, "CREATE TRIGGER refuse BEFORE UPDATE ON postbox_members FOR EACH ROW SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Konflikt'")
+		}
+		b.eventually(func() bool { return said(log, toldOfHindrance) == 1 }, "it is said")
+		database.Exec(t, drop)
+		b.eventually(func() bool { return said(log, "Postbox is not hindered any more") == 1 }, "its end too")
+		b.append(database.DB, draft("after", ""))
+		b.eventually(func() bool { return b.pending() == 0 }, "it goes on")
+		require.Len(t, log.at(watermill.ErrorLogLevel), 1)
+	})
+}
+
+// The message waited for another attempt before, and so is not removed together with those that are simply done.
+func TestDrainer_G7_lasting_conflict_of_a_message_that_had_failed(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	b := newBench(t, database)
+	end := b.refuse(silent)
+	b.append(database.DB, draft("bad", "k"))
+	failed := false
+	handler := &recorder{do: func(*spool.Message) error {
+		if !failed {
+			failed = true
+			return errTest
+		}
+		return nil
+	}}
+	log := b.startLogged(database.DB, handler, config("one"))
+	b.eventually(func() bool { return said(log, toldOfSetbacks) == 1 }, "it is said")
+	require.LessOrEqual(t, handler.tried("bad"), 10, "it does not run at full speed")
+	end()
+	b.eventually(func() bool { return b.pending() == 0 }, "it is done when the obstacle is gone")
+}

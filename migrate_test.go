@@ -111,6 +111,29 @@ func TestMigrate_G2_nothing_ready_stands_among_what_waits(t *testing.T) {
 	require.ErrorContains(t, err, "postbox_waiting_state_check")
 }
 
+// What the history has survives its new key, which lets an id stand there again, from another time.
+func TestMigrate_G9_history_keeps_its_entries_under_a_new_key(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		config := postbox.MigrateConfig{Dialect: database.Dialect, Version: 9}
+		require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+		insert := func(id, createdAt int) error {
+			_, err := database.DB.ExecContext(t.Context(), database.Bind(`INSERT INTO postbox_history
+				(id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
+				VALUES (?, 1, 'orders', ?, ?, ?, ?, ?, 6, 7)`), id, []byte("a"), []byte("b"), []byte("c"), []byte("d"), createdAt)
+			return err
+		}
+		require.NoError(t, insert(1, 5))
+		require.NoError(t, insert(2, 5))
+		require.Error(t, insert(2, 6))
+		database.Migrate(t)
+		require.Equal(t, 2, database.Count(t, "SELECT COUNT(*) FROM postbox_history WHERE spool = 1 AND topic = 'orders' AND message_id = ? "+
+			"AND ordering_key = ? AND payload = ? AND metadata = ? AND created_at = 5 AND done_at = 6 AND attempts = 7", []byte("a"), []byte("b"), []byte("c"), []byte("d")))
+		require.NoError(t, insert(2, 6))
+		require.Error(t, insert(2, 6))
+	})
+}
+
 // MySQL commits each CREATE TABLE by itself, so a process killed in a migration leaves a part of it.
 func TestMigrate_F23_half_applied(t *testing.T) {
 	t.Parallel()

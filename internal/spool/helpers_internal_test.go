@@ -31,6 +31,7 @@ func newStepped(db *sql.DB, own *Spool, page int) (d *Drainer, end func()) {
 	return d, func() {
 		d.scheduler.stop()
 		d.workers.Wait()
+		d.removal.running.Wait() // it needs the prepared statements
 		d.prepared.Close()
 	}
 }

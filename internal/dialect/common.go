@@ -246,8 +246,16 @@ const unblocked = `(m.key_hash IS NULL OR NOT EXISTS (
 const unpaused = `(m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM {pauses} z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))`
 
+// unheld holds for a message whose key is none of a list.
+const unheld = `(m.key_hash IS NULL OR m.key_hash NOT IN ({numbers ?}))`
+
 // turns are what a fetch asks of a message beside its lane and its topic, by [FetchParams.variant].
-var turns = [4]string{unblocked, "TRUE", unblocked + "\n  AND " + unpaused, unpaused}
+var turns = [variants]string{
+	unblocked, "TRUE", unblocked + "\n  AND " + unpaused, unpaused,
+	unblocked + "\n  AND " + unheld, unheld, unblocked + "\n  AND " + unpaused + "\n  AND " + unheld, unpaused + "\n  AND " + unheld,
+}
+
+const variants = 8
 
 // spoolVersion, freeLanes and liveMembers go into the meta row of a fetch.
 const (

@@ -108,6 +108,8 @@ type FetchParams struct {
 	Unordered bool
 	// PausedKeys says that there are some.
 	PausedKeys bool
+	// Held are hashes of keys that the caller knows to wait, and whose messages are not wanted now.
+	Held []int64
 }
 
 // Known is a message that the caller of a fetch has already.
@@ -163,6 +165,9 @@ func (p FetchParams) variant() int {
 	if p.PausedKeys {
 		variant += 2
 	}
+	if len(p.Held) > 0 {
+		variant += 4
+	}
 	return variant
 }
 
@@ -174,6 +179,8 @@ type lists interface {
 	sweep(p SweepParams) Query
 	remove(spool int64, refs []Ref) Query
 	keep(spool int64, refs []Ref) Query
+	lock(spool int64, refs []Ref) Query
+	find(spool int64, refs []Ref) Query
 	lockStarts(spool int64, started []Started) Query
 	countStarts(spool int64, started []Started) Query
 	release(spool int64, holder string, lanes []int) Query
@@ -217,6 +224,23 @@ func (s *Statements) Remove(spool int64, refs []Ref) Query { return s.lists.remo
 
 // Keep copies messages that are done to the history, under the same guard. Run it before Remove.
 func (s *Statements) Keep(spool int64, refs []Ref) Query { return s.lists.keep(spool, refs) }
+
+// Lock locks the rows of messages until the transaction ends, but for those that another transaction has locked, and returns the ids
+// of those that it locked. It waits for nobody.
+func (s *Statements) Lock(spool int64, refs []Ref) Query { return s.lists.lock(spool, refs) }
+
+// LocksRows says whether transactions lock rows. Otherwise one that writes keeps all others out, and there is no Lock.
+func (s *Statements) LocksRows() bool { return s.HoldLane != "" }
+
+// Find returns the ids of messages that are there, locked or not.
+func (s *Statements) Find(spool int64, refs []Ref) Query { return s.lists.find(spool, refs) }
+
+// Impatiently returns the statement in a form that gives up after about a second when it waits for a lock, where the server goes on
+// waiting after a client has given up. Elsewhere it is the same statement.
+func (s *Statements) Impatiently(query Query) Query {
+	query.Text = s.Impatient + query.Text
+	return query
+}
 
 // LockStarts locks those messages whose lane is held under their token, whose starts are as many as before, and which
 // nobody else has locked. It returns their ids, and waits for nobody: MySQL's server goes on waiting for a lock, and holds

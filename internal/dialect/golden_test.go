@@ -71,6 +71,10 @@ func printed(s *dialect.Statements) string {
 	if s.TogetherIsCheap {
 		fmt.Fprintf(&out, "-- Fetch, two lanes together\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2), Together: 1}).Text)
 	}
+	fmt.Fprintf(&out, "-- Fetch, one lane, held keys\n%s\n\n", s.Fetch(dialect.FetchParams{
+		Cursors: make([]dialect.Cursor, 1), Held: []int64{1},
+	}).Text)
+	fmt.Fprintf(&out, "-- Sweep, held keys\n%s\n\n", s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 2), Held: []int64{1}}).Text)
 	fmt.Fprintf(&out, "-- Sweep\n%s\n\n", s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 2)}).Text)
 	fmt.Fprintf(&out, "-- Remove, one message\n%s\n\n", s.Remove(1, refs[:1]).Text)
 	fmt.Fprintf(&out, "-- Remove, two messages\n%s\n\n", s.Remove(1, refs).Text)
@@ -80,6 +84,8 @@ func printed(s *dialect.Statements) string {
 		fmt.Fprintf(&out, "-- Remove, one message that waited\n%s\n\n", s.Remove(1, waited).Text)
 		fmt.Fprintf(&out, "-- Keep, one message that waited\n%s\n\n", s.Keep(1, waited).Text)
 	}
+	fmt.Fprintf(&out, "-- Lock\n%s\n\n", s.Lock(1, refs).Text)
+	fmt.Fprintf(&out, "-- Find\n%s\n\n", s.Find(1, refs).Text)
 	fmt.Fprintf(&out, "-- LockStarts\n%s\n\n", s.LockStarts(1, make([]dialect.Started, 2)).Text)
 	fmt.Fprintf(&out, "-- CountStarts\n%s\n\n", s.CountStarts(1, make([]dialect.Started, 2)).Text)
 	fmt.Fprintf(&out, "-- Release\n%s\n", s.Release(1, "holder", []int{1}).Text)
@@ -101,8 +107,12 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Together: 1}),
 			s.Fetch(dialect.FetchParams{Together: 1}),
 			s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 3)}),
+			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), PausedKeys: true, Held: []int64{1, 2}}),
+			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Together: 1, Held: []int64{1, 2}}),
+			s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 3), Held: []int64{1, 2}}),
 			s.Remove(1, make([]dialect.Ref, 3)),
 			s.Keep(1, make([]dialect.Ref, 3)),
+			s.Find(1, make([]dialect.Ref, 3)),
 			s.LockStarts(1, make([]dialect.Started, 3)),
 			s.CountStarts(1, make([]dialect.Started, 3)),
 			s.Release(1, "holder", []int{1, 2}),

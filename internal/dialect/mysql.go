@@ -70,6 +70,8 @@ FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global
 WHERE VARIABLE_NAME = 'Uptime'`
 	s.TellStatus = `DO 0`
 	s.TogetherIsCheap = true
+	// MySQL has no way to say so in the statement, and waits for innodb_lock_wait_timeout.
+	s.Impatient = `/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ `
 	s.MaxAppend = 65535 / 12 // parameters a statement, parameters a row
 
 	s.CreateVersion = `
@@ -83,6 +85,10 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 	const numbers = `SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j`
 	const known = `SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j`
 	const words = `SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j`
+	const storedRow = `
+SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', id BIGINT PATH '$[2]', created_at BIGINT PATH '$[3]')) s
+STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`
 	const started = `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
 	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', starts INT PATH '$[5]')) s`
 	fill := mysqlFill(names)
@@ -135,6 +141,9 @@ FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at` + inTransaction,
+		rowsText: storedRow + `
+FOR UPDATE SKIP LOCKED`,
+		findText: storedRow,
 		// The lane stands in a query of its own, lest its row be locked too, or skipped while its lease is renewed.
 		lockText: `
 SELECT m.id FROM ` + started + `
@@ -188,6 +197,7 @@ func mysqlFill(names Names) *strings.Replacer {
 		"{insert ignore}", "INSERT IGNORE", "{or ignore}", "", "{lock in share mode}", "LOCK IN SHARE MODE",
 		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
 		"{after ?}", afterParts, "{for update}", "FOR UPDATE", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)",
+		"{numbers ?}", "SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j",
 	)
 }
 
@@ -195,9 +205,13 @@ func mysqlFill(names Names) *strings.Replacer {
 // its tables and lists anew, so one part is far cheaper where little waits. Its index gives the messages by lane, so it cannot be fair to
 // the lanes where much waits.
 func (m mysql) fetch(f FetchParams) Query {
-	excluded, lanes := List(f.Excluded), make([]int, len(f.Cursors))
+	lanes := make([]int, len(f.Cursors))
 	for i, c := range f.Cursors {
 		lanes[i] = c.Lane
+	}
+	wanted := []any{List(f.Excluded)}
+	if len(f.Held) > 0 {
+		wanted = append(wanted, List(f.Held))
 	}
 	shape := fetchShape{lanes: len(lanes), together: f.Together > 0 && len(lanes) > 0, variant: f.variant()}
 	var args []any
@@ -206,13 +220,16 @@ func (m mysql) fetch(f FetchParams) Query {
 		for _, c := range f.Cursors {
 			args = append(args, c.Lane, c.After)
 		}
-		args = append(args, List(names(f.known())), excluded, f.Together)
+		args = append(args, List(names(f.known())))
+		args = append(append(args, wanted...), f.Together)
 	} else {
 		for _, c := range f.Cursors {
-			args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, List(names(f.Known[c.Lane])), excluded, f.PerLane)
+			args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, List(names(f.Known[c.Lane])))
+			args = append(append(args, wanted...), f.PerLane)
 		}
 	}
-	args = append(args, f.Inline, f.Inline, f.Spool, List(lanes), List(names(f.known())), excluded, f.Due, f.Spool, f.Spool, f.Spool)
+	args = append(args, f.Inline, f.Inline, f.Spool, List(lanes), List(names(f.known())))
+	args = append(append(args, wanted...), f.Due, f.Spool, f.Spool, f.Spool)
 	return Query{Args: args, Text: m.fetchText(shape, func() string {
 		if !shape.together {
 			return strings.Repeat(m.ready+unionAll, shape.lanes)

@@ -3,6 +3,7 @@ package dialect
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lib/pq"
@@ -14,8 +15,9 @@ type postgres struct {
 	ingestText, ingestMixedText                string
 	removeOneText, removeText, removeMixedText string
 	keepText, keepMixedText                    string
+	rowsText, findText                         string // of lock and find
 	lockText, countText, releaseText           string
-	fetchTexts, sweepTexts                     [2][4]string // by whether topics are excluded, and FetchParams.variant
+	fetchTexts, sweepTexts                     [2][variants]string // by whether topics are excluded, and FetchParams.variant
 }
 
 // newPostgres returns the statements for PostgreSQL 13 and later. Lists travel as arrays, so a statement
@@ -146,9 +148,10 @@ INSERT INTO {history} (id, spool, topic, message_id, ordering_key, payload, meta
 SELECT m.id, m.spool, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata, m.created_at, {now}, m.attempts + 1` + found(`m.*`) + `
 ON CONFLICT DO NOTHING`
 
+	const skipLocked = `
+	FOR UPDATE SKIP LOCKED`
 	lock := `
-SELECT m.id` + foundStarted(`m.id`, `
-	FOR UPDATE SKIP LOCKED`)
+SELECT m.id` + foundStarted(`m.id`, skipLocked)
 	count := inPlace(foundStarted(place, ``), `UPDATE {messages} m SET starts = m.starts + 1`, `id, starts`)
 
 	release := `
@@ -160,6 +163,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
 		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane, "{retrying}", names.Table("waiting"), " {by key}", "",
+		"{numbers ?}", "SELECT unnest(?::bigint[])",
 	)
 	text := func(query string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(query)))) }
 	lists := postgres{
@@ -167,6 +171,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		ingestText: text(ingestReady), ingestMixedText: text(ingestMixed),
 		removeOneText: text(ready(removeOne)), removeText: text(ready(remove)), removeMixedText: text(remove),
 		keepText: text(ready(keep)), keepMixedText: text(keep),
+		rowsText: text(storedRefs(skipLocked)), findText: text(storedRefs("")),
 		lockText: text(lock), countText: text(count), releaseText: text(release),
 	}
 	for i, wanted := range wantedTopics {
@@ -247,12 +252,15 @@ func (p postgres) fetch(f FetchParams) Query {
 	}
 	known := pq.Int64Array(signedNames(f.known()))
 	excluded := append(pq.StringArray{}, f.Excluded...)
-	texts := p.fetchTexts[min(len(excluded), 1)]
-	return Query{Text: texts[f.variant()], Args: []any{
-		f.Spool, lanes, afters, f.Inline, f.Inline, f.Spool, known, excluded, f.PerLane,
-		f.Inline, f.Inline, f.Spool, lanes, known, excluded, f.Due,
-		f.Spool, f.Mark, f.Spool, f.Spool,
-	}}
+	var held []any
+	if len(f.Held) > 0 {
+		held = []any{pq.Int64Array(f.Held)}
+	}
+	return Query{Text: p.fetchTexts[min(len(excluded), 1)][f.variant()], Args: slices.Concat(
+		[]any{f.Spool, lanes, afters, f.Inline, f.Inline, f.Spool, known, excluded}, held, []any{f.PerLane},
+		[]any{f.Inline, f.Inline, f.Spool, lanes, known, excluded}, held, []any{f.Due},
+		[]any{f.Spool, f.Mark, f.Spool, f.Spool},
+	)}
 }
 
 func (p postgres) remove(spool int64, refs []Ref) Query {
@@ -273,6 +281,14 @@ func (p postgres) keep(spool int64, refs []Ref) Query {
 		text = p.keepMixedText
 	}
 	return Query{Text: text, Args: append(refArrays(refs), spool, spool)}
+}
+
+func (p postgres) lock(spool int64, refs []Ref) Query {
+	return Query{Text: p.rowsText, Args: append(refArrays(refs), spool)}
+}
+
+func (p postgres) find(spool int64, refs []Ref) Query {
+	return Query{Text: p.findText, Args: append(refArrays(refs), spool)}
 }
 
 func (p postgres) lockStarts(spool int64, started []Started) Query {

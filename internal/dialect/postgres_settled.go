@@ -20,10 +20,8 @@ const (
 	largestNumber = `'9223372036854775807'`
 )
 
-// held looks up the message of each ref whose lane is held under the token of the ref, one by one. An id has two bounds since
-// a search for one number has no order, see alongIndex. The lanes are read once: IS TRUE keeps the planner from making a
-// join of that.
-const held = `
+// stored looks up the message of each ref, one by one. An id has two bounds since a search for one number has no order, see alongIndex.
+const stored = `
 FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[]{and starts}) AS s(state, lane, token, id, created_at{starts})
 CROSS JOIN LATERAL (
 	SELECT {columns}
@@ -31,8 +29,17 @@ CROSS JOIN LATERAL (
 	WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{same starts}
 	ORDER BY m.id` + alongIndex + `
 	LIMIT 1{lock}) AS m
-WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber + `
+WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber
+
+// held is stored for messages whose lane is held under the token of their ref. The lanes are read once: IS TRUE keeps the planner
+// from making a join of that.
+const held = stored + `
   AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = ?)) IS TRUE`
+
+// storedRefs is stored for refs, with the ids alone.
+func storedRefs(lock string) string {
+	return "SELECT m.id" + strings.NewReplacer("{columns}", "m.id", "{and starts}", "", "{starts}", "", "{same starts}", "", "{lock}", lock).Replace(stored)
+}
 
 // found is held for refs, with these columns of m.
 func found(columns string) string {

@@ -14,13 +14,14 @@ type repeated struct {
 	insertHead, insertRow string
 	insertFirst           string // the first row of an insert, if that is another one
 	ready, due, meta      string // the three parts of a fetch
-	turns                 [4]string
-	sweepText             string    // see repeatedSweep
-	sweepTexts            [4]string // by SweepParams.variant
+	turns                 [variants]string
+	sweepText             string           // see repeatedSweep
+	sweepTexts            [variants]string // by SweepParams.variant
 	claimHead, claimRow   string
 	claimedHead           string
 	removeText            string
 	keepText              string
+	rowsText, findText    string // of lock and find
 	lockText, countText   string
 	releaseText           string
 	fetches               *sync.Map // fetchShape → text
@@ -31,7 +32,7 @@ type repeated struct {
 func newRepeated(r repeated, fill *strings.Replacer) repeated {
 	r.claimHead, r.claimRow, r.claimedHead = claimHead, claimRow, claimedHead
 	for _, text := range []*string{
-		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.lockText, &r.countText,
+		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.rowsText, &r.findText, &r.lockText, &r.countText,
 		&r.releaseText,
 	} {
 		*text = fill.Replace(fill.Replace(strings.TrimSpace(*text)))
@@ -97,6 +98,14 @@ func (r repeated) remove(spool int64, refs []Ref) Query {
 
 func (r repeated) keep(spool int64, refs []Ref) Query {
 	return Query{Text: r.keepText, Args: []any{refTuples(refs), spool}}
+}
+
+func (r repeated) lock(spool int64, refs []Ref) Query {
+	return Query{Text: r.rowsText, Args: []any{refTuples(refs), spool}}
+}
+
+func (r repeated) find(spool int64, refs []Ref) Query {
+	return Query{Text: r.findText, Args: []any{refTuples(refs), spool}}
 }
 
 func (r repeated) lockStarts(spool int64, started []Started) Query {

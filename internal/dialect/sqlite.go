@@ -1,6 +1,9 @@
 package dialect
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // sqlite reads all lanes in one part: the driver binds each argument by a search among all.
 type sqlite struct{ repeated }
@@ -103,6 +106,10 @@ FROM json_each(?) s
 CROSS JOIN {messages} m ON m.id = s.value ->> 2
 CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`,
+		findText: `
+SELECT m.id FROM json_each(?) s
+CROSS JOIN {messages} m ON m.id = s.value ->> 2
+WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`,
 		lockText:  started, // a transaction that writes has the database for itself
 		countText: `UPDATE {messages} SET starts = starts + 1 WHERE id IN (` + started + `)`,
 		releaseText: `
@@ -117,6 +124,7 @@ func sqliteFill(names Names) *strings.Replacer {
 		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
 		"{after ?}", afterRow, " {for update}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "",
+		"{numbers ?}", "SELECT value FROM json_each(?)",
 	)
 }
 
@@ -126,10 +134,14 @@ func (s sqlite) fetch(f FetchParams) Query {
 	for i, c := range f.Cursors {
 		lanes[i], cursors[i] = c.Lane, [2]int64{int64(c.Lane), c.After}
 	}
+	var held []any
+	if len(f.Held) > 0 {
+		held = []any{List(f.Held)}
+	}
 	ready := func() string { return s.ready + unionAll }
-	return Query{Text: s.fetchText(fetchShape{variant: f.variant()}, ready), Args: []any{
-		f.Inline, f.Inline, List(cursors), f.Spool, known, excluded, f.PerLane,
-		f.Inline, f.Inline, f.Spool, List(lanes), known, excluded, f.Due,
-		f.Spool, f.Spool, f.Spool,
-	}}
+	return Query{Text: s.fetchText(fetchShape{variant: f.variant()}, ready), Args: slices.Concat(
+		[]any{f.Inline, f.Inline, List(cursors), f.Spool, known, excluded}, held, []any{f.PerLane},
+		[]any{f.Inline, f.Inline, f.Spool, List(lanes), known, excluded}, held, []any{f.Due},
+		[]any{f.Spool, f.Spool, f.Spool},
+	)}
 }

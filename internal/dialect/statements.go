@@ -52,6 +52,9 @@ type Statements struct {
 
 	// Messages.
 
+	// Impatient stands before a statement that shall not wait for a lock for long, see [Statements.Impatiently].
+	Impatient string
+
 	LoadPayload string // spool, state, lane, id, created at → payload, metadata
 	Retry       string // delay, attempts to add, starts to take back, spool, state, lane, id, created at, attempts so far, least and most starts, token: of a message that waited before
 	RetryReady  string // the same, of a ready message

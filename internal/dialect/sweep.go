@@ -10,6 +10,7 @@ type SweepParams struct {
 	Excluded []string // topics that are not wanted now
 	// Unordered and PausedKeys are those of [FetchParams].
 	Unordered, PausedKeys bool
+	Held                  []int64 // that of [FetchParams]
 }
 
 // Range is the part of a lane that a step looks at: its ready messages with an id above After and up to UpTo. So the
@@ -20,7 +21,7 @@ type Range struct {
 }
 
 func (p SweepParams) variant() int {
-	return FetchParams{Unordered: p.Unordered, PausedKeys: p.PausedKeys}.variant()
+	return FetchParams{Unordered: p.Unordered, PausedKeys: p.PausedKeys, Held: p.Held}.variant()
 }
 
 // Sweep returns the lane of each range, and the id of its first message that may be handled now, or NULL.
@@ -46,9 +47,11 @@ func (p postgres) sweep(s SweepParams) Query {
 	}
 	excluded := append(pq.StringArray{}, s.Excluded...)
 	text := p.sweepTexts[min(len(excluded), 1)][s.variant()]
-	return Query{Text: text, Args: []any{
-		s.Spool, s.Spool, append(pq.Int64Array{}, s.Known...), excluded, lanes, afters, upTos,
-	}}
+	args := []any{s.Spool, s.Spool, append(pq.Int64Array{}, s.Known...), excluded}
+	if len(s.Held) > 0 {
+		args = append(args, pq.Int64Array(s.Held))
+	}
+	return Query{Text: text, Args: append(args, lanes, afters, upTos)}
 }
 
 // repeatedSweep takes the ranges as a list of lane, after and up to. Its inner query is that of a fetch, with an upper bound.
@@ -66,5 +69,9 @@ func (r repeated) sweep(s SweepParams) Query {
 	for i, r := range s.Ranges {
 		ranges[i] = [3]int64{int64(r.Lane), r.After, r.UpTo}
 	}
-	return Query{Text: r.sweepTexts[s.variant()], Args: []any{s.Spool, List(s.Known), List(s.Excluded), List(ranges)}}
+	args := []any{s.Spool, List(s.Known), List(s.Excluded)}
+	if len(s.Held) > 0 {
+		args = append(args, List(s.Held))
+	}
+	return Query{Text: r.sweepTexts[s.variant()], Args: append(args, List(ranges))}
 }

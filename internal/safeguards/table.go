@@ -104,6 +104,15 @@ var safeguards = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "F4|Model",
 	},
 	{
+		name: "a message whose row is locked closes its key", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/spool/locked.go",
+			from: "	e.held, q.blocked = true, true\n",
+			to:   "	e.held = true\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "TestScheduler_hold|TestDrainer_G3_G4_a_row_that_is_locked",
+	},
+	{
 		name: "failure record of its own", guarantees: "G4, F14",
 		edits: []edit{
 			{file: "middleware/inbox.go", from: "	before := msg.Context()\n", to: "	recorded := 0\n	before := msg.Context()\n"},
@@ -412,8 +421,8 @@ var safeguards = []safeguard{
 		name: "a start that came back is taken back", guarantees: "G7, F33",
 		edits: []edit{{
 			file: "internal/spool/settle.go",
-			from: "	return d.takeBackStarts(ctx, back)\n",
-			to:   "	_ = back\n	return nil\n",
+			from: "	found, err := d.takeBackStarts(ctx, back)\n",
+			to:   "	found, err := d.takeBackStarts(ctx, back[:0])\n",
 		}},
 		packages: []string{module + "internal/spool"}, tests: "Starts|Suspicion|Model|F5",
 	},

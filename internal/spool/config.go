@@ -63,6 +63,8 @@ type Outcome struct {
 	After time.Duration
 	// final: no attempt is left, whatever the profile says.
 	final bool
+	// locked: it could not be handled, since its row is locked.
+	locked bool
 }
 
 // through says whether later messages of the key may go on.

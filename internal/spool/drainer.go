@@ -40,6 +40,7 @@ type Drainer struct {
 	removal   *removal
 	setbacks  setbacks
 	hindrance hindrance
+	held      heldMessages
 	slowStart slowStart
 	starts    starts
 	// passedOver are the topics that the last read left out, and so may have read beyond.
@@ -256,6 +257,9 @@ func (d *Drainer) wait() time.Duration {
 	}
 	if rested := d.nextRested(); !rested.IsZero() && rested.Before(next) {
 		next = rested
+	}
+	if len(d.held.entries) > 0 && d.held.tryAt.Before(next) {
+		next = d.held.tryAt
 	}
 	return max(time.Until(next), 0)
 }

@@ -75,17 +75,21 @@ func (s *laneSet) older(found map[int]*lane) bool {
 	return false
 }
 
-// surplus marks lanes beyond the fair share as leaving, those with the highest numbers first.
-func (s *laneSet) surplus(share int) (leaving []int) {
+// surplus returns the lanes beyond the fair share, those with the highest numbers. The lanes that are kept are not among them.
+func (s *laneSet) surplus(share int, kept map[int]bool) []int {
 	numbers := s.numbers()
-	if len(numbers) <= share {
-		return nil
+	over := max(len(numbers)-share, 0)
+	numbers = slices.DeleteFunc(numbers, func(number int) bool { return kept[number] })
+	return numbers[max(len(numbers)-over, 0):]
+}
+
+// stay keeps a lane that was leaving. What was forgotten of it is read again, and so many of it are treated as suspects
+// where it has the mark.
+func (l *lane) stay(suspects int) {
+	l.leaving, l.hint = false, 0
+	if l.suspect {
+		l.suspects = suspects
 	}
-	for _, number := range numbers[share:] {
-		s.held[number].leaving = true
-		leaving = append(leaving, number)
-	}
-	return leaving
 }
 
 func (s *laneSet) lower(number int, id int64) {

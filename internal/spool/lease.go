@@ -26,7 +26,7 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	if _, err := d.db.ExecContext(ctx, statements.Join, d.id, d.config.Holder, d.inFlightText(), lease); err != nil {
 		return fmt.Errorf("renew membership of spool %q: %w", d.spool.name, err)
 	}
-	if _, err := d.execIsolated(ctx, dialect.Query{Text: statements.Renew, Args: []any{lease, d.id, d.config.Holder}}); err != nil {
+	if err := d.execIsolated(ctx, dialect.Query{Text: statements.Renew, Args: []any{lease, d.id, d.config.Holder}}); err != nil {
 		return fmt.Errorf("renew leases of spool %q: %w", d.spool.name, err)
 	}
 	if err := d.acquire(ctx); err != nil {
@@ -41,7 +41,10 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	if d.config.Exclusive && d.lanes.held[0] == nil {
 		share = 0 // somebody else got the first one: let go
 	}
-	if leaving := d.lanes.surplus(share); len(leaving) > 0 {
+	if leaving := d.lanes.surplus(share, d.held.lanes()); len(leaving) > 0 {
+		for _, number := range leaving {
+			d.lanes.held[number].leaving = true
+		}
 		d.scheduler.drop(leaving)
 		d.scheduler.signal()
 	}
@@ -98,8 +101,8 @@ func (d *Drainer) unfair() bool {
 	if d.config.Exclusive && d.lanes.held[0] == nil {
 		return d.free == d.spool.lanes
 	}
-	held := len(d.lanes.numbers())
-	return held > d.share() || (held < d.share() && d.free > 0)
+	share := d.share()
+	return len(d.lanes.numbers()) < share && d.free > 0 || len(d.lanes.surplus(share, d.held.lanes())) > 0
 }
 
 // tokenSpread makes it unlikely that two holders have the same token of a lane: a promoted standby does not know the last
@@ -190,7 +193,7 @@ func (d *Drainer) release(ctx context.Context, lanes []int) error {
 	}
 	slices.Sort(lanes)
 	query := d.spool.statements.Release(d.id, d.config.Holder, lanes)
-	if _, err := d.execIsolated(ctx, query); err != nil {
+	if err := d.execIsolated(ctx, query); err != nil {
 		return fmt.Errorf("hand back lanes of spool %q: %w", d.spool.name, err)
 	}
 	for _, number := range lanes {

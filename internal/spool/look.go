@@ -102,7 +102,7 @@ func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
 func (d *Drainer) params(lanes []int) dialect.FetchParams {
 	params := dialect.FetchParams{
 		Spool: d.id, Inline: d.portion().inline, Excluded: d.handler.Excluded(),
-		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
+		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys, Held: d.held.keys(),
 	}
 	d.readAgain(params.Excluded)
 	from := make(map[int]int64, len(lanes))

@@ -272,12 +272,18 @@ func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 		{"remove what waited", s.Remove(w.spool, mixed), plannedRefs, true},
 		{"keep", s.Keep(w.spool, ready), plannedRefs, false},
 		{"keep what waited", s.Keep(w.spool, mixed), plannedRefs, false},
+		{"lock", s.Lock(w.spool, mixed), plannedRefs, false},
+		{"find", s.Find(w.spool, mixed), plannedRefs, false},
 		{"lock starts", s.LockStarts(w.spool, started), plannedRefs, false},
 		{"count starts", s.CountStarts(w.spool, started), plannedRefs, true},
 		{"fetch ready", fetch(func(p *dialect.FetchParams) { p.PerLane = plannedPage / plannedLanes }), plannedPage, false},
 		{"fetch ready, beside a paused key", fetch(func(p *dialect.FetchParams) {
 			p.PerLane, p.PausedKeys, p.Excluded = plannedPage/plannedLanes, true, []string{"another"}
 		}), plannedPage, false},
+		{"fetch ready, beside a held key", fetch(func(p *dialect.FetchParams) {
+			p.PerLane, p.Held = plannedPage/plannedLanes, []int64{1}
+		}), plannedPage, false},
+		{"fetch due, beside a held key", fetch(func(p *dialect.FetchParams) { p.Due, p.Held = plannedPage, []int64{1} }), plannedPage, false},
 		{"fetch due", fetch(func(p *dialect.FetchParams) { p.Due = plannedPage }), plannedPage, false},
 		{"fetch due, beside a paused key", fetch(func(p *dialect.FetchParams) {
 			p.Due, p.PausedKeys, p.Excluded = plannedPage, true, []string{"another"}

@@ -2,6 +2,9 @@ package spool
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,7 +28,8 @@ type removal struct {
 // removed is how a removal ended.
 type removed struct {
 	entries []*entry
-	missing bool // some were not there, or not under this token
+	missing bool           // some were not there, or not under this token
+	locked  map[int64]bool // ids of those whose rows are locked
 	err     error
 }
 
@@ -41,6 +45,7 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 	if err := d.takeRemoved(ctx); err != nil {
 		return err
 	}
+	d.unsettled = append(d.unsettled, d.held.take(time.Now())...)
 	for _, e := range append(d.scheduler.takeFinished(), d.takeRested()...) {
 		d.revoke(e)
 		if e.outcome.Verdict == Again && e.until.IsZero() {
@@ -73,23 +78,105 @@ func (d *Drainer) removeBeside(ctx context.Context) {
 		entries = entries[:min(most, len(entries))]
 	}
 	d.removal.waiting, d.removal.underWay = d.removal.waiting[len(entries):], len(entries)
-	refs := make([]dialect.Ref, len(entries))
-	for i, e := range entries {
-		refs[i] = e.message.Ref
-	}
-	keep, seen := d.config.History > 0, d.seen()
+	how := d.manner(len(d.held.entries) > 0)
 	d.scheduler.await(true)
 	ctx, d.removal.abort = context.WithTimeout(context.WithoutCancel(ctx), statementTimeout) //nolint:gosec // it is called at the end
 	abort := d.removal.abort
 	d.removal.start(func() {
 		defer abort()
-		missing, err := d.remove(ctx, refs, keep, seen)
-		if missing {
-			err = d.takeBackStarts(ctx, entries)
+		missing, locked, err := d.remove(ctx, refsOf(entries), how)
+		if missing && err == nil {
+			var more map[int64]bool
+			more, err = d.takeBackStarts(ctx, unlocked(entries, locked))
+			maps.Copy(locked, more)
 		}
-		d.removal.ended <- removed{entries: entries, missing: missing, err: err}
+		d.removal.ended <- removed{entries: entries, missing: missing, locked: locked, err: err}
 		d.scheduler.await(false)
 	})
+}
+
+// manner is how messages that are done are removed.
+type manner struct {
+	keep bool // they are remembered
+	seen *dialect.Seen
+	lock bool // their rows are locked first, since some of them may be locked
+}
+
+func (d *Drainer) manner(lock bool) manner {
+	return manner{keep: d.config.History > 0, seen: d.seen(), lock: lock}
+}
+
+// remove removes messages that are done. It says whether some were not there to be removed, and which ids have rows
+// that are locked. It uses nothing that belongs to the drainer's goroutine.
+func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, how manner) (missing bool, locked map[int64]bool, err error) {
+	locked = map[int64]bool{}
+	for part := range slices.Chunk(refs, maxSettle) {
+		removed, found, err := d.removePart(ctx, part, how)
+		if err != nil {
+			return missing, locked, fmt.Errorf("settle messages of spool %q: %w", d.spool.name, err)
+		}
+		missing = missing || int(removed)+len(found) < len(part)
+		maps.Copy(locked, found)
+	}
+	return missing, locked, nil
+}
+
+func (d *Drainer) removePart(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, locked map[int64]bool, err error) {
+	if !how.lock {
+		limited := ctx
+		if d.spool.statements.LocksRows() {
+			var cancel context.CancelFunc
+			limited, cancel = context.WithTimeout(ctx, lockPatience)
+			defer cancel()
+		}
+		removed, err = d.removeAtOnce(limited, refs, how)
+		if err == nil || ctx.Err() != nil || !d.heldUp(limited, err) {
+			return removed, nil, err
+		}
+	}
+	locked, err = d.inUnlocked(ctx, refs, func(tx *sql.Tx, locked map[int64]bool) error {
+		mine := slices.DeleteFunc(slices.Clone(refs), func(r dialect.Ref) bool { return locked[r.ID] })
+		if removed = 0; len(mine) == 0 {
+			return nil
+		}
+		removed, err = d.removeIn(ctx, tx, d.prepared.InTx, mine, how)
+		return err
+	})
+	return removed, locked, err
+}
+
+// removeAtOnce removes messages without having looked for locks.
+func (d *Drainer) removeAtOnce(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, err error) {
+	statements := d.spool.statements
+	if !how.keep && !statements.Isolate {
+		query := statements.RemoveWhere(d.id, refs, how.seen)
+		stmt, err := d.prepared.Get(ctx, query.Text) //nolint:sqlclosecheck // kept prepared until the drainer ends
+		if err != nil {
+			return 0, err
+		}
+		return affected(stmt.ExecContext(ctx, query.Args...))
+	}
+	exec := Directly
+	if how.keep {
+		exec = d.prepared.InTx
+	}
+	impatiently := func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
+		return exec(ctx, tx, statements.Impatiently(query))
+	}
+	err = once(ctx, d.db, statements, func(tx *sql.Tx) error {
+		removed, err = d.removeIn(ctx, tx, impatiently, refs, how)
+		return err
+	})
+	return removed, err
+}
+
+// removeIn removes messages in a transaction. If a message is only removed, or only remembered, its lane was lost in between, and
+// neither is done.
+func (d *Drainer) removeIn(ctx context.Context, tx *sql.Tx, exec Exec, refs []dialect.Ref, how manner) (int64, error) {
+	if how.keep {
+		return d.spool.keepAndRemove(ctx, tx, exec, refs, how.seen)
+	}
+	return affected(exec(ctx, tx, d.spool.statements.RemoveWhere(d.id, refs, how.seen)))
 }
 
 // takeRemoved takes in a removal that has ended.
@@ -102,8 +189,9 @@ func (d *Drainer) takeRemoved(ctx context.Context) error {
 	}
 }
 
-// settleRest settles all, and waits for it while ctx lives.
+// settleRest settles all, and waits for it while ctx lives. It does not wait for a row that is locked.
 func (d *Drainer) settleRest(ctx context.Context) error {
+	d.held.tryAt = time.Time{}
 	for {
 		if err := d.settleFinished(ctx); err != nil {
 			return err
@@ -132,12 +220,13 @@ func (d *Drainer) endRemoval(ctx context.Context, r removed) error {
 	}
 	switch {
 	case r.err == nil && r.missing: // which of them nobody knows: those that are still there are read again
-		for _, e := range r.entries {
+		for _, e := range unlocked(r.entries, r.locked) {
 			d.restAgain(ctx, e)
 		}
+		d.holdLocked(r.entries, r.locked)
 	case r.err == nil:
 		d.removal.widen()
-		d.forget(r.entries)
+		d.conclude(ctx, r.entries, r.locked)
 	case !d.isRefusal(r.err):
 		d.removal.waiting = slices.Concat(r.entries, d.removal.waiting)
 		return r.err
@@ -176,7 +265,7 @@ func (d *Drainer) forget(entries []*entry) {
 		ref := e.message.Ref
 		// What was put back must be found again, and so must what stood behind a message that has given its key free.
 		// What stands behind one that waits again is still not to be read: it may be much.
-		if e.outcome.Verdict == Postpone || ref.State == dialect.StateRetrying && !d.waitsAgain(e) {
+		if e.outcome.Verdict == Postpone || (ref.State == dialect.StateRetrying || e.held) && !d.waitsAgain(e) {
 			d.lanes.lower(ref.Lane, ref.ID)
 			d.pollAt = time.Time{}
 		}

@@ -40,7 +40,7 @@ func guardsSpare(t *testing.T, database *testdb.Database, state int) {
 	}
 	for _, keep := range []bool{false, true} {
 		for _, refs := range [][]dialect.Ref{two, two[:1]} {
-			missing, err := d.remove(ctx, refs, keep, nil)
+			missing, _, err := d.remove(ctx, refs, manner{keep: keep})
 			require.NoError(t, err)
 			require.True(t, missing)
 		}

@@ -91,7 +91,8 @@ func (d *Drainer) startOver(reason string, lost bool) {
 	d.horizon, d.sweeping, d.passedOver = horizon{}, sweep{}, nil
 	d.control.version, d.control.checkedAt = unknownVersion, time.Time{}
 	d.past.since = time.Now()
-	d.unsettled, d.removal.waiting = slices.Concat(d.removal.waiting, d.unsettled), nil
+	d.unsettled = slices.Concat(d.removal.waiting, d.held.entries, d.unsettled)
+	d.removal.waiting, d.held.entries = nil, nil
 	for _, e := range d.unsettled {
 		d.revoke(e)
 	}

@@ -59,6 +59,8 @@ type entry struct {
 	refused bool
 	// until is the end of its pause after a setback, see setback.go.
 	until time.Time
+	// held: its row was locked when it was to be settled; announced: that was logged. See locked.go.
+	held, announced bool
 	// bytes is what loading it takes of the scheduler's room while it is handled.
 	bytes int
 }
@@ -343,11 +345,7 @@ func (s *scheduler) rest(q *queue) {
 	q.running = false
 	switch {
 	case q.blocked:
-		for _, waiting := range q.entries { // they come back behind the one that failed
-			waiting.outcome = Outcome{Verdict: Postpone}
-			s.finished = append(s.finished, waiting)
-		}
-		q.entries = nil
+		s.putBack(q)
 	case len(q.entries) > 0:
 		s.offer(q)
 	default:
@@ -355,9 +353,18 @@ func (s *scheduler) rest(q *queue) {
 	}
 }
 
+// putBack puts back what waits in a queue: it comes again behind the message that has closed the key.
+func (s *scheduler) putBack(q *queue) {
+	for _, waiting := range q.entries {
+		waiting.outcome = Outcome{Verdict: Postpone}
+		s.finished = append(s.finished, waiting)
+	}
+	q.entries = nil
+}
+
 // close forgets the queue of a key of which nothing is in memory but what is done.
 func (s *scheduler) close(q *queue) {
-	if s.keys[q.key] == q {
+	if s.keys[q.key] == q && q.closedBy == 0 {
 		delete(s.keys, q.key)
 	}
 }

@@ -132,10 +132,10 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	err := d.settle(ctx, entries)
+	locked, err := d.settle(ctx, entries)
 	if err == nil {
 		d.unsettled = nil
-		d.settled(ctx, entries)
+		d.conclude(ctx, entries, locked)
 		return nil
 	}
 	if !d.isRefusal(err) {
@@ -143,10 +143,10 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 	}
 	for len(d.unsettled) > 0 {
 		one := d.unsettled[:1]
-		err := d.settle(ctx, one)
+		locked, err := d.settle(ctx, one)
 		switch {
 		case err == nil:
-			d.settled(ctx, one)
+			d.conclude(ctx, one, locked)
 		case d.isRefusal(err):
 			d.rest(ctx, one[0], err)
 		default:

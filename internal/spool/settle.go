@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -17,16 +19,14 @@ const maxSettle = 1000
 
 // settle writes down how messages ended. Run again after an error it changes nothing twice: each statement is
 // guarded by what the message was and by the fencing token, so an outcome that may or may not have been
-// committed is simply written again.
-func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
-	var done []dialect.Ref
-	var simple, rest, back []*entry // back have come back without an outcome that is written
+// committed is simply written again. It returns the ids of those whose rows other transactions have locked, which are not settled.
+func (d *Drainer) settle(ctx context.Context, entries []*entry) (locked map[int64]bool, err error) {
+	var done, rest, back []*entry // back have come back without an outcome that is written
 	for _, e := range entries {
 		e.refused = false
 		switch e.outcome.Verdict {
 		case Done:
-			done = append(done, e.message.Ref)
-			simple = append(simple, e)
+			done = append(done, e)
 		case Retry, Dead, Wait, Again:
 			rest = append(rest, e)
 		case Postpone:
@@ -34,49 +34,33 @@ func (d *Drainer) settle(ctx context.Context, entries []*entry) error {
 		case Settled: // nothing is left to do
 		}
 	}
-	missing, err := d.remove(ctx, done, d.config.History > 0, d.seen())
+	missing, locked, err := d.remove(ctx, refsOf(done), d.manner(true))
 	if missing {
-		for _, e := range simple { // which of them nobody knows
+		mine := unlocked(done, locked)
+		for _, e := range mine { // which of them nobody knows
 			d.refused(e)
 		}
-		back = append(back, simple...)
+		back = append(back, mine...)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for start := 0; start < len(rest); start += maxSettle {
-		part := rest[start:min(start+maxSettle, len(rest))]
+	for part := range slices.Chunk(rest, maxSettle) {
 		committed := func() {}
-		err := InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
+		found, err := d.inUnlocked(ctx, refsOf(part), func(tx *sql.Tx, locked map[int64]bool) error {
 			hooked, done := postbox.ContextWithHooks(ctx, tx)
 			committed = done
-			return d.settleFailures(hooked, tx, part)
+			return d.settleFailures(hooked, tx, unlocked(part, locked))
 		})
 		if err != nil {
-			return fmt.Errorf("settle failed messages of spool %q: %w", d.spool.name, err)
+			return nil, fmt.Errorf("settle failed messages of spool %q: %w", d.spool.name, err)
 		}
 		committed()
+		maps.Copy(locked, found)
 	}
-	return d.takeBackStarts(ctx, back)
-}
-
-// remove removes messages that are done, and says whether some were not there to be removed. It uses nothing that belongs
-// to the drainer's goroutine.
-func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, keep bool, seen *dialect.Seen) (missing bool, err error) {
-	for start := 0; start < len(refs) && err == nil; start += maxSettle {
-		part := refs[start:min(start+maxSettle, len(refs))]
-		var removed int64
-		if keep {
-			removed, err = d.keep(ctx, part, seen)
-		} else {
-			removed, err = d.execIsolated(ctx, d.spool.statements.RemoveWhere(d.id, part, seen))
-		}
-		missing = missing || err == nil && int(removed) < len(part)
-	}
-	if err != nil {
-		err = fmt.Errorf("settle messages of spool %q: %w", d.spool.name, err)
-	}
-	return missing, err
+	found, err := d.takeBackStarts(ctx, back)
+	maps.Copy(locked, found)
+	return locked, err
 }
 
 // lookAgain is for when something could not be settled: a lane was lost, or an answer was, and this is the second try.
@@ -92,30 +76,20 @@ func (d *Drainer) refused(e *entry) {
 	d.lookAgain()
 }
 
-// keep removes messages and remembers them. If only one of the two works for a message, its lane was lost in between,
-// and neither is done.
-func (d *Drainer) keep(ctx context.Context, refs []dialect.Ref, seen *dialect.Seen) (removed int64, err error) {
-	err = InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
-		removed, err = d.spool.keepAndRemove(ctx, tx, d.prepared.InTx, refs, seen)
-		return err
-	})
-	return removed, err
-}
-
 // execIsolated executes a statement that must not wait for rows that it does not concern, see [dialect.Statements.Isolate].
-func (d *Drainer) execIsolated(ctx context.Context, query dialect.Query) (changed int64, err error) {
+func (d *Drainer) execIsolated(ctx context.Context, query dialect.Query) error {
 	if d.spool.statements.Isolate {
-		err = InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
-			changed, err = affected(tx.ExecContext(ctx, query.Text, query.Args...))
+		return InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, query.Text, query.Args...)
 			return err
 		})
-		return changed, err
 	}
 	stmt, err := d.prepared.Get(ctx, query.Text) //nolint:sqlclosecheck // kept prepared until the drainer ends
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return affected(stmt.ExecContext(ctx, query.Args...))
+	_, err = stmt.ExecContext(ctx, query.Args...)
+	return err
 }
 
 // settleFailures writes failures, one by one: it is the rare path.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -39,7 +40,7 @@ func (d *Drainer) countStart(ctx context.Context, m *Message) (bool, error) {
 	if s.alone {
 		s.counted, s.err = d.countAlone(ctx, m)
 	}
-	if s.counted || s.err != nil { // after an error it may be counted all the same
+	if s.counted || s.err != nil && !errors.Is(s.err, errRowLocked) { // after an error it may be counted all the same
 		m.started = 1
 	}
 	return s.counted, s.err
@@ -118,38 +119,64 @@ func selectIDs(ctx context.Context, tx *sql.Tx, query dialect.Query) (map[int64]
 	return ids, rows.Err()
 }
 
-// countAlone counts the start of one message, once.
-func (d *Drainer) countAlone(ctx context.Context, m *Message) (bool, error) {
-	changed, err := affected(d.db.ExecContext(ctx, d.spool.statements.CountStart,
-		1, m.spool.openedID(), m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Starts, m.Ref.Token))
+// countAlone counts the start of one message, once. The error is errRowLocked where its row is locked, and then it is not counted.
+func (d *Drainer) countAlone(ctx context.Context, m *Message) (counted bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	locked, err := d.inUnlocked(ctx, []dialect.Ref{m.Ref}, func(tx *sql.Tx, locked map[int64]bool) error {
+		if len(locked) > 0 {
+			return nil
+		}
+		changed, err := affected(tx.ExecContext(ctx, d.spool.statements.CountStart,
+			1, m.spool.openedID(), m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Starts, m.Ref.Token))
+		counted = changed > 0
+		return err
+	})
+	if err == nil && len(locked) > 0 {
+		err = errRowLocked
+	}
 	if err != nil {
 		return false, fmt.Errorf("count the start of message %d: %w", m.Ref.ID, err)
 	}
-	return changed > 0, nil
+	return counted, nil
 }
 
 // takeBackStart takes back the start of a message that came back and whose outcome is not written, or could not be, since the
 // lane was lost: it has not ended its process, and must not be blamed for what befalls the next one.
-func (d *Drainer) takeBackStart(ctx context.Context, exec execer, m *Message) error {
+func (d *Drainer) takeBackStart(ctx context.Context, tx *sql.Tx, m *Message) error {
 	if m.started == 0 {
 		return nil
 	}
-	_, err := exec.ExecContext(ctx, d.spool.statements.TakeBackStart, d.id, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt)
+	_, err := tx.ExecContext(ctx, d.spool.statements.TakeBackStart, d.id, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt)
 	if err != nil {
 		return fmt.Errorf("take back the start of message %d: %w", m.Ref.ID, err)
 	}
 	return nil
 }
 
-// takeBackStarts does so for those that are given, each once.
-func (d *Drainer) takeBackStarts(ctx context.Context, entries []*entry) error {
-	for _, e := range entries {
-		if err := d.takeBackStart(ctx, d.db, e.message); err != nil {
-			return err
+// takeBackStarts does so for those that are given, each once, and returns the ids of those whose rows are locked: among them are also
+// those that could not be handled because of that, and have no start to take back.
+func (d *Drainer) takeBackStarts(ctx context.Context, entries []*entry) (locked map[int64]bool, err error) {
+	locked = map[int64]bool{}
+	concerned := slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return e.message.started == 0 && !e.outcome.locked })
+	for part := range slices.Chunk(concerned, maxSettle) {
+		found, err := d.inUnlocked(ctx, refsOf(part), func(tx *sql.Tx, locked map[int64]bool) error {
+			for _, e := range unlocked(part, locked) {
+				if err := d.takeBackStart(ctx, tx, e.message); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		e.message.started = 0
+		for _, e := range unlocked(part, found) {
+			e.message.started = 0
+		}
+		maps.Copy(locked, found)
 	}
-	return nil
+	return locked, nil
 }
 
 // execer is a database or a transaction.

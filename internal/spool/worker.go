@@ -79,7 +79,7 @@ func (d *Drainer) handle(ctx context.Context, batch []*entry) []Outcome {
 		}
 		unfit[i] = outcome
 		closed[e.message.KeyHash] = !outcome.through()
-		if outcome.Verdict == Postpone { // the rest may be of the same key: all wait
+		if outcome.Verdict == Postpone && !outcome.locked { // the rest may be of the same key: all wait
 			for j := i; j < len(batch); j++ {
 				unfit[j] = outcome
 			}
@@ -108,7 +108,7 @@ func (d *Drainer) handle(ctx context.Context, batch []*entry) []Outcome {
 func (d *Drainer) prepare(ctx context.Context, m *Message) (outcome Outcome, fit bool) {
 	if m.doomed == nil {
 		if counted, err := d.countStart(ctx, m); !counted {
-			return Outcome{Verdict: Postpone, Err: err}, false
+			return Outcome{Verdict: Postpone, Err: err, locked: errors.Is(err, errRowLocked)}, false
 		}
 	}
 	if !m.loaded {

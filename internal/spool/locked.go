@@ -1,0 +1,202 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// Another transaction may have locked the row of a message that is to be settled: an operator's UPDATE that is not committed, or a
+// process that hangs. A statement that settles the message would wait for it, and with it all other messages. So a settlement
+// locks its rows first and skips those that are locked already. The messages of these rows are held: they stay in
+// memory, nothing of their keys is read or handed out, and they are tried again each second. All other messages go on.
+//
+// Removing messages that are simply done is the one settlement that most messages go through, and locking their rows first would
+// cost them a statement. It is tried without, for lockPatience at most, as long as nothing is held.
+//
+// In SQLite a transaction that writes has the whole file for itself, so there is no row to wait for.
+
+const (
+	// lockPatience is how long a removal waits for a lock before it finds out which rows are locked. MariaDB's server waits for a
+	// second, see dialect.Statements.Impatient.
+	lockPatience = 2 * time.Second
+	// heldInterval is how often messages that are held are tried again.
+	heldInterval = time.Second
+)
+
+// errRowLocked is why a message's start was not counted.
+var errRowLocked = errors.New("another transaction has locked the message's row")
+
+// heldMessages are the messages that cannot be settled now. It belongs to the drainer's goroutine.
+type heldMessages struct {
+	entries []*entry
+	tryAt   time.Time
+}
+
+// take returns the messages if it is time to try them again.
+func (h *heldMessages) take(now time.Time) []*entry {
+	if len(h.entries) == 0 || now.Before(h.tryAt) {
+		return nil
+	}
+	entries := h.entries
+	h.entries = nil
+	return entries
+}
+
+// keys returns the hashes of their keys.
+func (h *heldMessages) keys() (keys []int64) {
+	for _, e := range h.entries {
+		if e.message.HasKey {
+			keys = append(keys, e.message.KeyHash)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// lanes returns their lanes.
+func (h *heldMessages) lanes() map[int]bool {
+	lanes := map[int]bool{}
+	for _, e := range h.entries {
+		lanes[e.message.Ref.Lane] = true
+	}
+	return lanes
+}
+
+// inUnlocked runs a settlement of messages in a transaction that has locked their rows, and returns the ids of those
+// whose rows another transaction has locked. The settlement is told them and must leave them alone.
+func (d *Drainer) inUnlocked(ctx context.Context, refs []dialect.Ref, settle func(tx *sql.Tx, locked map[int64]bool) error) (locked map[int64]bool, err error) {
+	err = InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
+		if locked, err = d.lockRows(ctx, tx, refs); err != nil {
+			return err
+		}
+		return settle(tx, locked)
+	})
+	return locked, err
+}
+
+// lockRows locks the rows of messages, and returns the ids of those that another transaction has locked. A row that is gone is neither.
+func (d *Drainer) lockRows(ctx context.Context, tx *sql.Tx, refs []dialect.Ref) (locked map[int64]bool, err error) {
+	if !d.spool.statements.LocksRows() {
+		return nil, nil
+	}
+	mine, err := selectIDs(ctx, tx, d.spool.statements.Lock(d.id, refs))
+	if err != nil {
+		return nil, fmt.Errorf("lock messages of spool %q: %w", d.spool.name, err)
+	}
+	others := slices.DeleteFunc(slices.Clone(refs), func(r dialect.Ref) bool { return mine[r.ID] })
+	if len(others) == 0 {
+		return nil, nil
+	}
+	if locked, err = selectIDs(ctx, tx, d.spool.statements.Find(d.id, others)); err != nil {
+		return nil, fmt.Errorf("find locked messages of spool %q: %w", d.spool.name, err)
+	}
+	return locked, nil
+}
+
+// unlocked returns those that are not among the locked ones.
+func unlocked(entries []*entry, locked map[int64]bool) []*entry {
+	if len(locked) == 0 {
+		return entries
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return locked[e.message.Ref.ID] })
+}
+
+// refsOf returns the names of messages.
+func refsOf(entries []*entry) []dialect.Ref {
+	refs := make([]dialect.Ref, len(entries))
+	for i, e := range entries {
+		refs[i] = e.message.Ref
+	}
+	return refs
+}
+
+// heldUp says whether a statement that was given a limited time, or the server, gave up, perhaps for a lock.
+func (d *Drainer) heldUp(limited context.Context, err error) bool {
+	switch d.spool.statements.Kind.Classify(err) {
+	case dialect.Conflict, dialect.Interrupted:
+		return true
+	default:
+		return limited.Err() != nil
+	}
+}
+
+// conclude forgets messages that are settled, and holds those whose rows are locked.
+func (d *Drainer) conclude(ctx context.Context, entries []*entry, locked map[int64]bool) {
+	d.holdLocked(entries, locked)
+	settled := unlocked(entries, locked)
+	for _, e := range settled {
+		if e.announced {
+			d.logger.Info("Postbox goes on with the key of a message whose row was locked", d.lockFields(e))
+		}
+	}
+	d.settled(ctx, settled)
+}
+
+// holdLocked holds those whose rows are locked.
+func (d *Drainer) holdLocked(entries []*entry, locked map[int64]bool) {
+	for _, e := range entries {
+		if locked[e.message.Ref.ID] {
+			d.hold(e)
+		}
+	}
+}
+
+// hold keeps a message until its row can be locked.
+func (d *Drainer) hold(e *entry) {
+	now := time.Now()
+	if len(d.held.entries) == 0 {
+		d.held.tryAt = now.Add(heldInterval)
+	}
+	d.held.entries = append(d.held.entries, e)
+	if !e.held {
+		d.scheduler.hold(e)
+		if l := d.lanes.of(e.message); l != nil && l.leaving {
+			l.stay(pagesInMemory * d.config.PageSize)
+			d.pollAt = time.Time{}
+		}
+		return
+	}
+	if !e.announced { // it is still locked at the second try: most locks are gone by then
+		e.announced = true
+		d.logger.Error("Postbox waits for a lock to settle a message: its key waits, the others go on, and it is tried again each second",
+			errRowLocked, d.lockFields(e))
+	}
+}
+
+func (d *Drainer) lockFields(e *entry) watermill.LogFields {
+	return watermill.LogFields{"spool": d.spool.name, "topic": e.message.Topic, "message_uuid": e.message.MessageID}
+}
+
+// hold closes the key of a message that has been handled and cannot be settled for a while. What waits of the key is put back.
+func (s *scheduler) hold(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.alone {
+		e.alone = false
+		s.acquitted()
+		s.wake()
+	}
+	if e.opens { // it may have been another queue of the key that it kept closed
+		e.opens = false
+		e.queue.closedBy--
+	}
+	if current := s.keys[e.queue.key]; e.queue.keyed && current != nil {
+		e.queue = current
+	} else if e.queue.keyed { // the key was open, and nothing of it in memory
+		s.keys[e.queue.key] = e.queue
+	}
+	q := e.queue
+	e.held, q.blocked = true, true
+	e.keepClosed()
+	if !q.running {
+		s.putBack(q)
+	}
+}

@@ -1,0 +1,164 @@
+package spool_test
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// lockRow locks the row of a message, as a transaction of somebody else's, until unlock is called.
+func (b *bench) lockRow(id string) (unlock func()) {
+	b.t.Helper()
+	var row int64
+	query := "SELECT id FROM postbox_messages WHERE message_id = ?"
+	require.NoError(b.t, b.database.DB.QueryRowContext(b.t.Context(), b.database.Bind(query), []byte(id)).Scan(&row))
+	tx, err := b.database.DB.BeginTx(b.t.Context(), nil)
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = tx.Rollback() })
+	query = "SELECT id FROM postbox_messages WHERE id = ? FOR UPDATE" // on MariaDB any other search locks each row that it meets
+	require.NoError(b.t, tx.QueryRowContext(b.t.Context(), b.database.Bind(query), row).Scan(&row))
+	return func() { require.NoError(b.t, tx.Rollback()) }
+}
+
+// What a message whose row is locked has to go through. SQLite has no locks on rows: see heldMessages.
+var lockedCases = []struct {
+	name  string
+	fail  error // at the first attempt
+	start bool  // its start is to be counted
+	tried int
+	dead  int
+	set   func(c *spool.Config)
+}{
+	{name: "done", tried: 1},
+	{name: "done and kept", tried: 1, set: func(c *spool.Config) { c.History = time.Hour }},
+	{name: "retry", fail: errTest, tried: 2},
+	{name: "bury", fail: postbox.Permanent(errTest), tried: 1, dead: 1},
+	{name: "start", start: true, tried: 1},
+}
+
+// Somebody has locked the row of one message. Its key waits, everything else goes on, and when the lock is gone the message is settled
+// once and its key goes on in order.
+func TestDrainer_G3_G4_a_row_that_is_locked_holds_up_its_key_alone(t *testing.T) {
+	t.Parallel()
+	const others, behind = 200, 400 // more of the key than a drainer has in memory
+	for _, c := range lockedCases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+				b := newBench(t, database)
+				if c.start {
+					b.start(database.DB, &recorder{}, config("before")).stop(t)
+					database.Exec(t, "UPDATE postbox_lanes SET suspect = 1")
+				}
+				stored := []spool.Draft{draft("locked", "k")}
+				for i := range behind {
+					stored = append(stored, draft(fmt.Sprintf("behind %03d", i), "k"))
+				}
+				b.append(database.DB, append(stored, drafts(others, func(i int) string { return fmt.Sprint(i) })...)...)
+				unlock := b.lockRow("locked")
+				var failed atomic.Bool
+				handler := &recorder{do: func(m *spool.Message) error {
+					if m.MessageID == "locked" && c.fail != nil && !failed.Swap(true) {
+						return c.fail
+					}
+					return nil
+				}}
+				settings := config("one")
+				if c.set != nil {
+					c.set(&settings)
+				}
+				log := b.startLogged(database.DB, handler, settings)
+				b.eventually(func() bool {
+					return database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE ordering_key <> 'k'") == 0
+				}, "the others are done while the row is locked")
+				b.eventually(func() bool { return said(log, "Postbox waits for a lock") == 1 }, "it is said")
+				b.append(database.DB, draft("last", "k"), draft("another", "other"))
+				b.eventually(func() bool { return handler.tried("another") == 1 }, "the others still go on")
+				require.Zero(t, handler.tried("last"), "its key waits")
+				require.Zero(t, said(log, "goes on with the key"))
+
+				unlock()
+				b.eventually(func() bool { return b.pending() == 0 }, "all are done")
+				require.Equal(t, c.tried, handler.tried("locked"))
+				require.Equal(t, c.dead, b.dead())
+				ids := slices.DeleteFunc(handler.ids(), func(id string) bool { return len(id) == len("00000") || id == "another" })
+				require.Len(t, ids, behind+2-c.dead, "each once")
+				if c.dead == 0 {
+					require.Equal(t, "locked", ids[0])
+				}
+				require.Equal(t, "last", ids[len(ids)-1])
+				require.True(t, slices.IsSorted(ids[1-c.dead:len(ids)-1]), "in order")
+				require.Equal(t, 1, said(log, "Postbox waits for a lock"))
+				b.eventually(func() bool { return said(log, "Postbox goes on with the key") == 1 }, "that is said too")
+				require.Zero(t, said(log, "cannot reach"), "it is no outage")
+			})
+		})
+	}
+}
+
+// A message that is held keeps its lane, so that nobody else handles it again. The other messages of the lane go on.
+func TestDrainer_G3_G4_a_lane_with_a_locked_row_changes_hands_later(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(database.DB, draft("locked", "k"))
+		unlock := b.lockRow("locked")
+		handler := &recorder{}
+		log := b.startLogged(database.DB, handler, config("one"))
+		b.eventually(func() bool { return said(log, "Postbox waits for a lock") == 1 }, "it is held")
+		second := b.start(database.DB, handler, config("two"))
+		b.eventually(func() bool { return b.held("one") == lanes/2 && b.held("two") == lanes/2 }, "half of the lanes go")
+		b.append(database.DB, drafts(200, func(i int) string { return fmt.Sprint(i) })...)
+		b.eventually(func() bool { return b.pending() == 1 }, "all others go on")
+		second.stop(t)
+		unlock()
+		b.eventually(func() bool { return b.pending() == 0 }, "it is settled")
+		require.Equal(t, 1, handler.tried("locked"))
+	})
+}
+
+// A drainer does not wait for the row when it stops. Its message stays in the table.
+func TestDrainer_G12_stops_in_time_while_a_row_is_locked(t *testing.T) {
+	t.Parallel()
+	for _, c := range lockedCases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+				b := newBench(t, database)
+				if c.start {
+					b.start(database.DB, &recorder{}, config("before")).stop(t)
+					database.Exec(t, "UPDATE postbox_lanes SET suspect = 1")
+				}
+				b.append(database.DB, draft("locked", "k"), draft("free", "other"))
+				unlock := b.lockRow("locked")
+				handler := &recorder{do: func(m *spool.Message) error {
+					if m.MessageID == "locked" {
+						return c.fail
+					}
+					return nil
+				}}
+				r := b.start(database.DB, handler, config("one"))
+				b.eventually(func() bool { return b.pending() == 1 }, "the other one is done")
+				began := time.Now()
+				r.stop(t)
+				require.Less(t, time.Since(began), config("").Close+time.Second)
+				require.Equal(t, 1, b.pending())
+				require.Zero(t, b.held("one"), "its lanes are free")
+
+				unlock()
+				tried := handler.tried("locked")
+				b.start(database.DB, &recorder{}, config("two"))
+				b.eventually(func() bool { return b.pending() == 0 }, "the next holder handles it")
+				require.LessOrEqual(t, tried, 1)
+			})
+		})
+	}
+}

@@ -83,7 +83,7 @@ func rowsRead(t *testing.T, db *sql.DB, query dialect.Query) (read int) {
 	defer func() { require.NoError(t, conn.Close()) }()
 	_, err = conn.ExecContext(t.Context(), "FLUSH STATUS")
 	require.NoError(t, err)
-	_, err = conn.ExecContext(t.Context(), "DO (SELECT COUNT(*) FROM ("+query.Text+") q)", query.Args...)
+	_, err = conn.ExecContext(t.Context(), "DO (SELECT COUNT(*) FROM ("+query.Text+") q)", query.Args...) //nolint:gosec // the text is our own
 	require.NoError(t, err)
 	err = conn.QueryRowContext(t.Context(), "SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.SESSION_STATUS "+
 		"WHERE VARIABLE_NAME LIKE 'HANDLER\\_READ\\_%'").Scan(&read)

@@ -130,7 +130,7 @@ func (q *queue) succeeded() {
 // faultless recognises an error that is no message's fault and concerns all that it befell: they come again, and no attempt counts.
 func (q *queue) faultless(ctx context.Context, err error) (outcome spool.Outcome, yes bool) {
 	switch {
-	case errors.Is(err, spool.ErrLost): // the handler has succeeded, so an outage is over
+	case errors.Is(err, spool.ErrLost), errors.Is(err, spool.ErrRowLocked): // the handler has succeeded, so an outage is over
 		q.reached()
 		return spool.Outcome{Verdict: spool.Again, Err: err}, true
 	case ctx.Err() != nil || errors.Is(err, errStopping):

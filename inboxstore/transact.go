@@ -53,6 +53,11 @@ func (s *Store) transact(wait, live context.Context, w work) error {
 }
 
 func (s *Store) attempt(wait, live context.Context, w work) error {
+	giveUp := func(error) {}
+	if w.settle != nil {
+		live, giveUp = context.WithCancelCause(live)
+		defer giveUp(nil)
+	}
 	conn, err := s.db.Conn(wait)
 	if err != nil {
 		return outageError{fmt.Errorf("inbox: connect: %w", dialect.HideAddress(err))}
@@ -75,7 +80,7 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 		return err
 	}
 	if w.settle != nil {
-		if err := w.settle(hooked, tx); err != nil {
+		if err := settleSoon(hooked, tx, w, giveUp); err != nil {
 			return t.unsettled(err)
 		}
 	}
@@ -85,6 +90,14 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 	_ = conn.Close() // what waits for the commit may need a connection, and this may be the only one
 	committed()
 	return nil
+}
+
+// settleSoon settles, and gives up the whole transaction where that waits for long: somebody has locked the row of a message, and a worker
+// that waits for as long as that takes could be the only one of its queue.
+func settleSoon(hooked context.Context, tx *sql.Tx, w work, giveUp context.CancelCauseFunc) error {
+	patience := time.AfterFunc(spool.LockPatience, func() { giveUp(spool.ErrRowLocked) })
+	defer patience.Stop()
+	return w.settle(hooked, tx)
 }
 
 // transaction is one transaction of a handler.
@@ -162,6 +175,9 @@ func (t transaction) check() error {
 // handler's failure; otherwise the process stops.
 func (t transaction) late() error {
 	cause := context.Cause(t.live)
+	if errors.Is(cause, spool.ErrRowLocked) {
+		return fmt.Errorf("inbox: settle: %w", cause)
+	}
 	err := fmt.Errorf("inbox: the handler did not end in time: %w", cause)
 	if errors.Is(cause, context.DeadlineExceeded) {
 		return &HandlerError{Err: err}

@@ -400,6 +400,15 @@ var safeguards = []safeguard{
 		packages: []string{module + "inboxstore"}, tests: "leases_are_renewed_while",
 	},
 	{
+		name: "a handler's transaction gives up a locked row", guarantees: "G3, G4",
+		edits: []edit{{
+			file: "inboxstore/transact.go",
+			from: "	defer patience.Stop()\n",
+			to:   "	patience.Stop()\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "locked_holds_up",
+	},
+	{
 		name: "the stores of a pool share its connections", guarantees: "G6, F33",
 		edits: []edit{{
 			file: "inboxstore/slots.go",

@@ -19,20 +19,20 @@ import (
 // memory, nothing of their keys is read or handed out, and they are tried again each second. All other messages go on.
 //
 // Removing messages that are simply done is the one settlement that most messages go through, and locking their rows first would
-// cost them a statement. It is tried without, for lockPatience at most, as long as nothing is held.
+// cost them a statement. It is tried without, for LockPatience at most, as long as nothing is held.
 //
 // In SQLite a transaction that writes has the whole file for itself, so there is no row to wait for.
 
 const (
-	// lockPatience is how long a removal waits for a lock before it finds out which rows are locked. MariaDB's server waits for a
-	// second, see dialect.Statements.Impatient.
-	lockPatience = 2 * time.Second
+	// LockPatience is how long a removal waits for a lock before it finds out which rows are locked, and how long one in the transaction
+	// of a handler may wait. MariaDB's server waits for a second, see dialect.Statements.Impatient.
+	LockPatience = 2 * time.Second
 	// heldInterval is how often messages that are held are tried again.
 	heldInterval = time.Second
 )
 
-// errRowLocked is why a message's start was not counted.
-var errRowLocked = errors.New("another transaction has locked the message's row")
+// ErrRowLocked is why a message's start was not counted, or why it was not removed in the transaction of its handler.
+var ErrRowLocked = errors.New("another transaction has locked the message's row")
 
 // heldMessages are the messages that cannot be settled now. It belongs to the drainer's goroutine.
 type heldMessages struct {
@@ -101,6 +101,13 @@ func (d *Drainer) lockRows(ctx context.Context, tx *sql.Tx, refs []dialect.Ref) 
 	return locked, nil
 }
 
+// impatiently executes statements that do not wait for a lock for long, where the server would go on after the client has given up.
+func (s *Spool) impatiently(exec Exec) Exec {
+	return func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
+		return exec(ctx, tx, s.statements.Impatiently(query))
+	}
+}
+
 // unlocked returns those that are not among the locked ones.
 func unlocked(entries []*entry, locked map[int64]bool) []*entry {
 	if len(locked) == 0 {
@@ -167,7 +174,7 @@ func (d *Drainer) hold(e *entry) {
 	if !e.announced { // it is still locked at the second try: most locks are gone by then
 		e.announced = true
 		d.logger.Error("Postbox waits for a lock to settle a message: its key waits, the others go on, and it is tried again each second",
-			errRowLocked, d.lockFields(e))
+			ErrRowLocked, d.lockFields(e))
 	}
 }
 

@@ -126,7 +126,7 @@ func (d *Drainer) removePart(ctx context.Context, refs []dialect.Ref, how manner
 		limited := ctx
 		if d.spool.statements.LocksRows() {
 			var cancel context.CancelFunc
-			limited, cancel = context.WithTimeout(ctx, lockPatience)
+			limited, cancel = context.WithTimeout(ctx, LockPatience)
 			defer cancel()
 		}
 		removed, err = d.removeAtOnce(limited, refs, how)
@@ -160,11 +160,8 @@ func (d *Drainer) removeAtOnce(ctx context.Context, refs []dialect.Ref, how mann
 	if how.keep {
 		exec = d.prepared.InTx
 	}
-	impatiently := func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
-		return exec(ctx, tx, statements.Impatiently(query))
-	}
 	err = once(ctx, d.db, statements, func(tx *sql.Tx) error {
-		removed, err = d.removeIn(ctx, tx, impatiently, refs, how)
+		removed, err = d.removeIn(ctx, tx, d.spool.impatiently(exec), refs, how)
 		return err
 	})
 	return removed, err

@@ -40,7 +40,7 @@ func (d *Drainer) countStart(ctx context.Context, m *Message) (bool, error) {
 	if s.alone {
 		s.counted, s.err = d.countAlone(ctx, m)
 	}
-	if s.counted || s.err != nil && !errors.Is(s.err, errRowLocked) { // after an error it may be counted all the same
+	if s.counted || s.err != nil && !errors.Is(s.err, ErrRowLocked) { // after an error it may be counted all the same
 		m.started = 1
 	}
 	return s.counted, s.err
@@ -119,7 +119,7 @@ func selectIDs(ctx context.Context, tx *sql.Tx, query dialect.Query) (map[int64]
 	return ids, rows.Err()
 }
 
-// countAlone counts the start of one message, once. The error is errRowLocked where its row is locked, and then it is not counted.
+// countAlone counts the start of one message, once. The error is ErrRowLocked where its row is locked, and then it is not counted.
 func (d *Drainer) countAlone(ctx context.Context, m *Message) (counted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -133,7 +133,7 @@ func (d *Drainer) countAlone(ctx context.Context, m *Message) (counted bool, err
 		return err
 	})
 	if err == nil && len(locked) > 0 {
-		err = errRowLocked
+		err = ErrRowLocked
 	}
 	if err != nil {
 		return false, fmt.Errorf("count the start of message %d: %w", m.Ref.ID, err)

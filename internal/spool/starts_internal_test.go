@@ -120,7 +120,7 @@ func TestStarts_a_row_that_is_locked_holds_up_nobody_else_F5(t *testing.T) {
 		require.NoError(t, err)
 		_, err = tx.ExecContext(t.Context(), database.Bind("UPDATE postbox_messages SET attempts = attempts WHERE id = ?"), c.suspects[7].Ref.ID)
 		require.NoError(t, err)
-		results, wait := c.together(errRowLocked)
+		results, wait := c.together(ErrRowLocked)
 		wait()
 		require.False(t, results[7], "its worker does not wait either")
 		require.Zero(t, c.suspects[7].started)

@@ -15,7 +15,8 @@ var ErrLost = errors.New("the message is in other hands")
 
 // Settle removes messages in the transaction that their handler has written in, as its last statement. Either all are
 // removed, and the transaction is their done-mark, or the error is [ErrLost] and it must be rolled back. They must be
-// of one spool, and not be handled any more.
+// of one spool, and not be handled any more. It may wait for the lock of another transaction: on MariaDB that is a conflict after a second,
+// elsewhere the caller bounds it, see [LockPatience].
 func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -27,6 +28,7 @@ func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) err
 	}
 	var removed int64
 	var err error
+	exec = spool.impatiently(exec)
 	if messages[0].keep {
 		removed, err = spool.keepAndRemove(ctx, tx, exec, refs, nil)
 	} else {

@@ -108,7 +108,7 @@ func (d *Drainer) handle(ctx context.Context, batch []*entry) []Outcome {
 func (d *Drainer) prepare(ctx context.Context, m *Message) (outcome Outcome, fit bool) {
 	if m.doomed == nil {
 		if counted, err := d.countStart(ctx, m); !counted {
-			return Outcome{Verdict: Postpone, Err: err, locked: errors.Is(err, errRowLocked)}, false
+			return Outcome{Verdict: Postpone, Err: err, locked: errors.Is(err, ErrRowLocked)}, false
 		}
 	}
 	if !m.loaded {

@@ -1,0 +1,156 @@
+package main
+
+// ofTheInbox are those around the handlers of an inbox and of its queues.
+var ofTheInbox = []safeguard{
+	{
+		name: "claim first", guarantees: "G4, F6",
+		edits: []edit{{
+			file: "inboxstore/once.go",
+			from: `work{begin: begin, handle`,
+			to:   `work{settle: begin, handle`,
+		}},
+		packages: []string{module + "inboxstore", module + "middleware"}, tests: "TestInbox|TestStore_.*(F2|F6)",
+	},
+	{
+		name: "claim commits with the effect", guarantees: "G4, F2",
+		edits: []edit{{
+			file: "inboxstore/once.go",
+			from: `	begin := func(ctx context.Context, tx *sql.Tx) error {
+		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+`,
+			to: `	claimed := int64(0)
+	result, err := s.db.ExecContext(ctx, s.statements.Claim, claim)
+	if err == nil {
+		claimed, err = result.RowsAffected()
+	}
+	begin := func(context.Context, *sql.Tx) error {
+`,
+		}},
+		packages: []string{module + "inboxstore"}, tests: "TestStore_.*(F2|F6|F26)",
+	},
+	{
+		name: "a failed handler never commits", guarantees: "G4",
+		edits: []edit{
+			{
+				file: "inboxstore/transact.go",
+				from: "		err = txscope.From(hooked).Failure()\n",
+				to:   "		_ = txscope.From(hooked).Failure()\n",
+			},
+			{file: "inboxstore/delivery.go", from: "		return txscope.From(inner).Failure()\n", to: "		_ = txscope.From(inner)\n		return nil\n"},
+		},
+		packages: []string{module + "middleware"}, tests: "TestGuard",
+	},
+	{
+		name: "the handler's transaction is asked after", guarantees: "G4, G7",
+		edits: []edit{{
+			file: "inboxstore/transact.go",
+			from: "	switch dialect.TxStatusOf(t.conn) {\n",
+			to:   "	if err := error(nil); err == nil {\n		return nil\n	}\n	switch dialect.TxStatusOf(t.conn) {\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "TestQueue_G7_a_handler_that_loses",
+	},
+	{
+		name: "failure record of its own", guarantees: "G4, F14",
+		edits: []edit{
+			{file: "middleware/inbox.go", from: "	before := msg.Context()\n", to: "	recorded := 0\n	before := msg.Context()\n"},
+			{
+				file: "middleware/inbox.go",
+				from: "		return emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)\n",
+				to: `		err := emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)
+		if err != nil {
+			recorded, _ = i.store.RecordFailure(ctx, key, err)
+		}
+		return err
+`,
+			},
+			{file: "middleware/inbox.go", from: "i.failed(ctx, key, msg, failure.Err)", to: "i.failed(ctx, key, msg, failure.Err, recorded)"},
+			{
+				file: "middleware/inbox.go",
+				from: "cause error) error {\n	attempts, err := i.store.RecordFailure(ctx, key, cause)\n	if err != nil {\n		return errors.Join(cause, err)\n	}\n",
+				to:   "cause error, attempts int) error {\n",
+			},
+		},
+		packages: []string{module + "middleware"}, tests: "Inbox",
+	},
+	{
+		name: "stored before acked", guarantees: "G5",
+		edits: []edit{{
+			file: "middleware/defer.go",
+			from: "	_, err := d.store.Defer(ctx, d.queue, key, stored)\n	return err\n",
+			to:   "	go func() { _, _ = d.store.Defer(ctx, d.queue, key, stored) }()\n	return nil\n",
+		}},
+		packages: []string{module + "middleware"}, tests: "Defer",
+	},
+	{
+		name: "the cache of claims asks the database", guarantees: "G4, F27",
+		edits: []edit{{
+			file: "inboxstore/remembered.go",
+			from: "	return err == nil\n}\n\nfunc (s *Store) findClaim",
+			to:   "	return true\n}\n\nfunc (s *Store) findClaim",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "cache",
+	},
+	{
+		name: "a handler's own read-only transaction is no outage", guarantees: "G7",
+		edits: []edit{{
+			file: "inboxstore/transact.go",
+			from: "	return kind.ReadOnlyTransaction(err) && (",
+			to:   "	return false && kind.ReadOnlyTransaction(err) && (",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "made_read_only",
+	},
+	{
+		name: "the database is asked whose fault a lost connection is", guarantees: "G7, F29",
+		edits: []edit{{
+			file: "inboxstore/blame.go",
+			from: "	if err := s.ask(ctx, began); err != nil {\n",
+			to:   "	if err := s.ask(ctx, began); err != nil || began != (time.Time{}) {\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "a_handler_that_loses|handler_timeout_in",
+	},
+	{
+		name: "a conflict is nobody's fault", guarantees: "G7, F29",
+		edits: []edit{{
+			file: "inboxstore/conflict.go",
+			from: "s.statements.Kind.Classify(err) == dialect.Conflict\n",
+			to:   "s.statements.Kind.Classify(err) == dialect.Conflict && false\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "onflict",
+	},
+	{
+		name: "handlers leave one connection to the engine", guarantees: "G6, F33",
+		edits: []edit{{
+			file: "inboxstore/slots.go",
+			from: "	return connections - 1\n",
+			to:   "	return connections\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "leases_are_renewed_while",
+	},
+	{
+		name: "a handler's transaction gives up a locked row", guarantees: "G3, G4",
+		edits: []edit{{
+			file: "inboxstore/transact.go",
+			from: "	defer patience.Stop()\n",
+			to:   "	patience.Stop()\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "locked_holds_up",
+	},
+	{
+		name: "the stores of a pool share its connections", guarantees: "G6, F33",
+		edits: []edit{{
+			file: "inboxstore/slots.go",
+			from: "	pool := weak.Make(db)\n",
+			to:   "	pool := weak.Make(new(sql.DB))\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "leases_are_renewed_while",
+	},
+	{
+		name: "a handler with the only connection holds its lane", guarantees: "G6, G10, F33",
+		edits: []edit{{
+			file: "inboxstore/delivery.go",
+			from: "	if s.slots.alone() {\n",
+			to:   "	if s.slots.alone() && len(batch) == 0 {\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "handler_with_the_only_connection",
+	},
+}

@@ -1,6 +1,7 @@
 package inboxstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -80,7 +81,7 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 		return err
 	}
 	if w.settle != nil {
-		if err := settleSoon(hooked, tx, w, giveUp); err != nil {
+		if err := t.settleSoon(hooked, w, giveUp); err != nil {
 			return t.unsettled(err)
 		}
 	}
@@ -94,10 +95,17 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 
 // settleSoon settles, and gives up the whole transaction where that waits for long: somebody has locked the row of a message, and a worker
 // that waits for as long as that takes could be the only one of its queue.
-func settleSoon(hooked context.Context, tx *sql.Tx, w work, giveUp context.CancelCauseFunc) error {
+func (t transaction) settleSoon(hooked context.Context, w work, giveUp context.CancelCauseFunc) error {
+	if !t.store.statements.LocksRows() {
+		return w.settle(hooked, t.tx)
+	}
 	patience := time.AfterFunc(spool.LockPatience, func() { giveUp(spool.ErrRowLocked) })
-	defer patience.Stop()
-	return w.settle(hooked, tx)
+	err := w.settle(hooked, t.tx)
+	if !patience.Stop() { // the transaction is being given up, so it must not be committed
+		giveUp(spool.ErrRowLocked)
+		err = cmp.Or(err, spool.ErrRowLocked)
+	}
+	return err
 }
 
 // transaction is one transaction of a handler.

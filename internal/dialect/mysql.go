@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// mysql reads each lane in a part of its own: MariaDB has no LATERAL.
+// mysql reads each lane in a part of its own, or all in one part: MariaDB has no LATERAL.
 type mysql struct {
 	repeated
 	together string // the ready messages of all lanes in one part

@@ -283,11 +283,20 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "Starts|Suspicion|Model|F5",
 	},
 	{
+		name: "a key that reads left out is read from its beginning", guarantees: "G3, F4",
+		edits: []edit{{
+			file: "internal/spool/removal.go",
+			from: "d.lanes.lower(ref.Lane, 1)",
+			to:   "d.lanes.lower(ref.Lane, ref.ID)",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "late_committer_of_a_key",
+	},
+	{
 		name: "a key stays closed while one of its messages rests", guarantees: "G3",
 		edits: []edit{{
 			file: "internal/spool/scheduler_finish.go",
-			from: "e.queue.closedBy == 0 && !e.queue.running",
-			to:   "e.queue.closedBy >= 0 && !e.queue.running",
+			from: "e.queue.closedBy--; e.queue.closedBy == 0 {",
+			to:   "e.queue.closedBy--; e.queue.closedBy >= 0 {",
 		}},
 		packages: []string{module + "internal/spool"}, tests: "TestScheduler_G3_a_key_stays_closed",
 	},

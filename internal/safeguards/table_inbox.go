@@ -130,8 +130,8 @@ var ofTheInbox = []safeguard{
 		name: "a handler's transaction gives up a locked row", guarantees: "G3, G4",
 		edits: []edit{{
 			file: "inboxstore/transact.go",
-			from: "	defer patience.Stop()\n",
-			to:   "	patience.Stop()\n",
+			from: "func() { giveUp(spool.ErrRowLocked) })\n",
+			to:   "func() {})\n",
 		}},
 		packages: []string{module + "inboxstore"}, tests: "locked_holds_up",
 	},

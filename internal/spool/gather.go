@@ -73,7 +73,7 @@ func (s *scheduler) takeAlone(t *topicQueue) []*entry {
 		case head.message.accused() && !s.accused:
 			s.accused = true
 			return q.alone()
-		case head.message.apart && !head.message.accused():
+		case head.message.apart && !head.message.accused() && s.fits(nil, head):
 			q.entries = q.entries[1:]
 			return []*entry{head}
 		}

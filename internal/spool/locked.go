@@ -50,10 +50,12 @@ func (h *heldMessages) take(now time.Time) []*entry {
 	return entries
 }
 
-// keys returns the hashes of their keys.
-func (h *heldMessages) keys() (keys []int64) {
-	for _, e := range h.entries {
-		if e.message.HasKey {
+// hiddenKeys returns the hashes of the keys that reads leave out: those that a message keeps closed which is held, or which rests. A read
+// of them would find messages that nobody may have yet, and nothing else in a lane where they are many.
+func (d *Drainer) hiddenKeys() (keys []int64) {
+	for _, e := range slices.Concat(d.held.entries, d.setbacks.resting) {
+		if e.message.HasKey && e.opens {
+			e.hidden = true
 			keys = append(keys, e.message.KeyHash)
 		}
 	}
@@ -132,6 +134,23 @@ func (d *Drainer) heldUp(limited context.Context, err error) bool {
 		return true
 	default:
 		return limited.Err() != nil
+	}
+}
+
+// addBehind adds to the locked messages those that stand behind one of them and have failed too. Written before it they would wait in
+// the database without the one that they wait for, and whoever has the lane next could begin with them.
+func addBehind(locked map[int64]bool, entries []*entry) {
+	first := map[int64]int64{} // by key
+	for _, e := range entries {
+		key, id := e.message.KeyHash, e.message.Ref.ID
+		if e.message.HasKey && locked[id] && (first[key] == 0 || id < first[key]) {
+			first[key] = id
+		}
+	}
+	for _, e := range entries {
+		if before := first[e.message.KeyHash]; e.message.HasKey && before != 0 && before < e.message.Ref.ID {
+			locked[e.message.Ref.ID] = true
+		}
 	}
 }
 

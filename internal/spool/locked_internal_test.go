@@ -32,6 +32,38 @@ func TestScheduler_hold_closes_the_key_again(t *testing.T) {
 	require.Equal(t, []int64{3}, ids(s.next()))
 }
 
+// The lock goes while the next message of the key runs, perhaps for hours. What is read then goes behind that one: if it were left out, it
+// would be read again and again.
+func TestScheduler_hold_ends_while_a_later_message_runs(t *testing.T) {
+	t.Parallel()
+	s := ready(1)
+	s.load([]*Message{stored(1, "a", 7), stored(2, "a", 7)})
+	first := s.next()
+	s.finish(first, one(Done))
+	s.takeFinished()
+	second := s.next()
+	s.hold(first[0])
+	s.settled(first)
+	require.Empty(t, s.load([]*Message{stored(3, "a", 7)}))
+	require.Nil(t, s.next(), "the second one runs")
+	s.finish(second, one(Done))
+	require.Equal(t, []int64{3}, ids(s.next()))
+}
+
+// What failed together with a message whose row is locked, and stands behind it, is not settled before it.
+func TestAddBehind_adds_what_stands_behind_a_locked_message_of_its_key(t *testing.T) {
+	t.Parallel()
+	var failed []*entry
+	for _, m := range []*Message{stored(4, "a", 7), stored(2, "a", 7), stored(1, "a", 7), stored(3, "a", 8), stored(5, "a", 9), stored(6, "a", 9)} {
+		failed = append(failed, &entry{message: m})
+	}
+	free := &Message{Ref: dialect.Ref{ID: 7}}
+	failed = append(failed, &entry{message: free})
+	locked := map[int64]bool{2: true, 5: true}
+	addBehind(locked, failed)
+	require.Equal(t, map[int64]bool{2: true, 4: true, 5: true, 6: true}, locked)
+}
+
 // The same where the next message of the key was offered and does not run.
 func TestScheduler_hold_takes_back_what_was_offered(t *testing.T) {
 	t.Parallel()

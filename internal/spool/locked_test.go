@@ -104,6 +104,46 @@ func TestDrainer_G3_G4_a_row_that_is_locked_holds_up_its_key_alone(t *testing.T)
 	}
 }
 
+// Reads leave out the key of a message that is held, and go past what a transaction has committed late meanwhile. When the lock is gone, that is
+// handled before what came after it.
+func TestDrainer_F4_G3_late_committer_of_a_key_whose_row_is_locked(t *testing.T) {
+	t.Parallel()
+	for name, fails := range map[string]bool{"done": false, "tried again": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+				b := newBench(t, database)
+				b.append(database.DB, draft("00000", "other")) // registers the spool
+				late, err := database.DB.BeginTx(t.Context(), nil)
+				require.NoError(t, err)
+				b.append(late, draft("late", "k"))
+				b.append(database.DB, draft("locked", "k"))
+				unlock := b.lockRow("locked")
+				var failed atomic.Bool
+				handler := &recorder{do: func(m *spool.Message) error {
+					if m.MessageID == "locked" && fails && !failed.Swap(true) {
+						return errTest
+					}
+					return nil
+				}}
+				log := b.startLogged(database.DB, handler, config("one"))
+				b.eventually(func() bool { return said(log, "Postbox waits for a lock") == 1 }, "it is held")
+				require.NoError(t, late.Commit())
+				b.append(database.DB, draft("then", "k"))
+				for range 20 { // reads, of which each may go on from where the last one was
+					b.append(database.DB, drafts(10, func(i int) string { return fmt.Sprint(i) })...)
+					b.eventually(func() bool { return b.pending() == 3 }, "the others go on")
+				}
+				unlock()
+				b.eventually(func() bool { return b.pending() == 0 }, "all are done")
+				ofKey := slices.DeleteFunc(handler.ids(), func(id string) bool { return len(id) == len("00000") })
+				require.Less(t, slices.Index(ofKey, "late"), slices.Index(ofKey, "then"))
+				require.Len(t, ofKey, 3)
+			})
+		})
+	}
+}
+
 // A message that is held keeps its lane, so that nobody else handles it again. The other messages of the lane go on.
 func TestDrainer_G3_G4_a_lane_with_a_locked_row_changes_hands_later(t *testing.T) {
 	t.Parallel()

@@ -102,7 +102,7 @@ func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
 func (d *Drainer) params(lanes []int) dialect.FetchParams {
 	params := dialect.FetchParams{
 		Spool: d.id, Inline: d.portion().inline, Excluded: d.handler.Excluded(),
-		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys, Held: d.held.keys(),
+		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys, Held: d.hiddenKeys(),
 	}
 	d.readAgain(params.Excluded)
 	from := make(map[int]int64, len(lanes))
@@ -155,9 +155,6 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	}
 	for _, m := range d.scheduler.load(found.messages) {
 		d.lanes.lower(m.Ref.Lane, m.Ref.ID)
-		if l := d.lanes.held[m.Ref.Lane]; l != nil && len(d.setbacks.resting) > 0 {
-			l.hungry = false // what is left out may stand behind a message that rests, so there is no hurry to read it again
-		}
 		d.lanes.unload(m)
 	}
 	d.free, d.members = found.free, found.members

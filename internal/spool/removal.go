@@ -261,8 +261,13 @@ func (d *Drainer) forget(entries []*entry) {
 	for _, e := range entries {
 		ref := e.message.Ref
 		// What was put back must be found again, and so must what stood behind a message that has given its key free.
-		// What stands behind one that waits again is still not to be read: it may be much.
-		if e.outcome.Verdict == Postpone || (ref.State == dialect.StateRetrying || e.held) && !d.waitsAgain(e) {
+		// What stands behind one that waits again is still not to be read: it may be much. Of a key that was hidden, reads have also
+		// left out what stands before the message: a transaction that committed late, or a topic that is back.
+		switch {
+		case e.hidden:
+			d.lanes.lower(ref.Lane, 1)
+			d.pollAt = time.Time{}
+		case e.outcome.Verdict == Postpone || ref.State == dialect.StateRetrying && !d.waitsAgain(e):
 			d.lanes.lower(ref.Lane, ref.ID)
 			d.pollAt = time.Time{}
 		}

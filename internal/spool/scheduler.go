@@ -59,6 +59,8 @@ type entry struct {
 	until time.Time
 	// held: its row was locked when it was to be settled; announced: that was logged. See locked.go.
 	held, announced bool
+	// hidden: reads leave out all messages of its key.
+	hidden bool
 	// bytes is what loading it takes of the scheduler's room while it is handled.
 	bytes int
 }

@@ -110,8 +110,11 @@ func (s *scheduler) settled(entries []*entry) {
 		s.remove(e)
 		if e.opens {
 			e.opens = false
-			if e.queue.closedBy--; e.queue.closedBy == 0 && !e.queue.running {
-				s.close(e.queue)
+			if e.queue.closedBy--; e.queue.closedBy == 0 {
+				e.queue.blocked = false // a later message may still run, see hold
+				if !e.queue.running {
+					s.close(e.queue)
+				}
 			}
 		}
 		if e.alone {

@@ -16,8 +16,7 @@ import (
 
 // A setback is when the end of a message is refused, though neither the message nor the database is at fault: its transaction
 // conflicts with others, or its row is not removed although its lane is held. Mostly that is over at once, and the message runs
-// again after a short pause. It may also last, as with a trigger that always raises a serialization failure or a row that somebody keeps
-// locked. So the pause doubles with each setback in a row, and after some of them that is said once in the log and noted among the
+// again after a short pause. It may also last, as with a trigger that always raises a serialization failure. So the pause doubles with each setback in a row, and after some of them that is said once in the log and noted among the
 // failures of the message, where operators see it. No attempt is counted: the message is not to blame.
 //
 // A message with the verdict [Again] waits in the database, as every message does that failed, so that reads leave out what stands behind it.
@@ -141,13 +140,20 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 	if !d.isRefusal(err) {
 		return err
 	}
+	slices.SortStableFunc(d.unsettled, byID)
+	refused := map[int64]error{} // by key
 	for len(d.unsettled) > 0 {
 		one := d.unsettled[:1]
-		locked, err := d.settle(ctx, one)
+		var locked map[int64]bool
+		err := refused[one[0].message.KeyHash]
+		if err == nil || !one[0].message.HasKey || one[0].outcome.through() { // else it would be written before its predecessor, see addBehind
+			locked, err = d.settle(ctx, one)
+		}
 		switch {
 		case err == nil:
 			d.conclude(ctx, one, locked)
 		case d.isRefusal(err):
+			refused[one[0].message.KeyHash] = err
 			d.rest(ctx, one[0], err)
 		default:
 			return err
@@ -200,10 +206,16 @@ func (d *Drainer) rest(ctx context.Context, e *entry, reason error) {
 // to be handed back, no message rests, and what becomes of it is up to the next holder.
 func (d *Drainer) takeRested() (rested []*entry) {
 	now := time.Now()
+	slices.SortStableFunc(d.setbacks.resting, byID)
+	waits := map[int64]time.Time{} // until when an earlier message of the key rests
 	d.setbacks.resting = slices.DeleteFunc(d.setbacks.resting, func(e *entry) bool {
 		lane := d.lanes.of(e.message)
-		mine := lane != nil && !lane.leaving && !e.dropped
+		mine := lane != nil && !lane.leaving
+		if until := waits[e.message.KeyHash]; e.message.HasKey && until.After(e.until) {
+			e.until = until
+		}
 		if mine && now.Before(e.until) {
+			waits[e.message.KeyHash] = e.until
 			return false
 		}
 		e.until = time.Time{}

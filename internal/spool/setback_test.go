@@ -1,6 +1,8 @@
 package spool_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,6 +111,40 @@ func lastingConflict(t *testing.T, database *testdb.Database, kind refusal, tran
 		require.Equal(t, 1, b.effect("behind"))
 	}
 	require.Zero(t, b.dead())
+}
+
+// A failure that the database refuses to write keeps the key closed for as long. What stands behind it may be more than a read takes of a lane,
+// and the other keys of that lane go on all the same.
+func TestDrainer_G3_G7_a_failure_that_cannot_be_written_holds_up_its_key_alone(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		end := b.refuse(conflicts)
+		stored := []spool.Draft{draft("bad", "k")}
+		for i := range 400 {
+			stored = append(stored, draft(fmt.Sprintf("behind %03d", i), "k"))
+		}
+		b.append(database.DB, stored...)
+		b.append(database.DB, drafts(100, func(i int) string { return fmt.Sprint(i) })...) // some of them in the lane of k
+		handler := &recorder{do: func(m *spool.Message) error {
+			if m.MessageID == "bad" {
+				return postbox.Permanent(errTest)
+			}
+			return nil
+		}}
+		log := b.startLogged(database.DB, handler, config("one"))
+		b.eventually(func() bool {
+			return database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE ordering_key <> 'k'") == 0
+		}, "the others are done")
+		b.eventually(func() bool { return said(log, toldOfSetbacks) == 1 }, "it is said")
+		require.Equal(t, 401, b.pending(), "its key waits")
+		end()
+		b.eventually(func() bool { return b.pending() == 0 }, "all are done when the obstacle is gone")
+		require.Equal(t, 1, b.dead())
+		ids := slices.DeleteFunc(handler.ids(), func(id string) bool { return len(id) == len("00000") })
+		require.True(t, slices.IsSorted(ids), "in order")
+		require.Len(t, ids, 400)
+	})
 }
 
 // What the drainer writes by itself conflicts for ever: it slows down, says so once, and goes on as soon as it can.

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -45,11 +46,14 @@ func (d *Drainer) settle(ctx context.Context, entries []*entry) (locked map[int6
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(rest, byID)
 	for part := range slices.Chunk(rest, maxSettle) {
 		committed := func() {}
-		found, err := d.inUnlocked(ctx, refsOf(part), func(tx *sql.Tx, locked map[int64]bool) error {
+		found, err := d.inUnlocked(ctx, refsOf(part), func(tx *sql.Tx, found map[int64]bool) error {
 			hooked, done := postbox.ContextWithHooks(ctx, tx)
 			committed = done
+			maps.Copy(locked, found)
+			addBehind(locked, rest)
 			return d.settleFailures(hooked, tx, unlocked(part, locked))
 		})
 		if err != nil {
@@ -62,6 +66,8 @@ func (d *Drainer) settle(ctx context.Context, entries []*entry) (locked map[int6
 	maps.Copy(locked, found)
 	return locked, err
 }
+
+func byID(a, b *entry) int { return cmp.Compare(a.message.Ref.ID, b.message.Ref.ID) }
 
 // lookAgain is for when something could not be settled: a lane was lost, or an answer was, and this is the second try.
 // What the messages are now must be known before later ones of their keys go on.

@@ -14,12 +14,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// lockRow locks the row of a message, as a transaction of somebody else's, until unlock is called.
-func (b *bench) lockRow(id string) (unlock func()) {
+// lockRow locks the row of the message "locked", as a transaction of somebody else's, until unlock is called.
+func (b *bench) lockRow() (unlock func()) {
 	b.t.Helper()
 	var row int64
 	query := "SELECT id FROM postbox_messages WHERE message_id = ?"
-	require.NoError(b.t, b.database.DB.QueryRowContext(b.t.Context(), b.database.Bind(query), []byte(id)).Scan(&row))
+	require.NoError(b.t, b.database.DB.QueryRowContext(b.t.Context(), b.database.Bind(query), []byte("locked")).Scan(&row))
 	tx, err := b.database.DB.BeginTx(b.t.Context(), nil)
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = tx.Rollback() })
@@ -63,7 +63,7 @@ func TestDrainer_G3_G4_a_row_that_is_locked_holds_up_its_key_alone(t *testing.T)
 					stored = append(stored, draft(fmt.Sprintf("behind %03d", i), "k"))
 				}
 				b.append(database.DB, append(stored, drafts(others, func(i int) string { return fmt.Sprint(i) })...)...)
-				unlock := b.lockRow("locked")
+				unlock := b.lockRow()
 				var failed atomic.Bool
 				handler := &recorder{do: func(m *spool.Message) error {
 					if m.MessageID == "locked" && c.fail != nil && !failed.Swap(true) {
@@ -118,7 +118,7 @@ func TestDrainer_F4_G3_late_committer_of_a_key_whose_row_is_locked(t *testing.T)
 				require.NoError(t, err)
 				b.append(late, draft("late", "k"))
 				b.append(database.DB, draft("locked", "k"))
-				unlock := b.lockRow("locked")
+				unlock := b.lockRow()
 				var failed atomic.Bool
 				handler := &recorder{do: func(m *spool.Message) error {
 					if m.MessageID == "locked" && fails && !failed.Swap(true) {
@@ -150,7 +150,7 @@ func TestDrainer_G3_G4_a_lane_with_a_locked_row_changes_hands_later(t *testing.T
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		b.append(database.DB, draft("locked", "k"))
-		unlock := b.lockRow("locked")
+		unlock := b.lockRow()
 		handler := &recorder{}
 		log := b.startLogged(database.DB, handler, config("one"))
 		b.eventually(func() bool { return said(log, "Postbox waits for a lock") == 1 }, "it is held")
@@ -178,7 +178,7 @@ func TestDrainer_G12_stops_in_time_while_a_row_is_locked(t *testing.T) {
 					database.Exec(t, "UPDATE postbox_lanes SET suspect = 1")
 				}
 				b.append(database.DB, draft("locked", "k"), draft("free", "other"))
-				unlock := b.lockRow("locked")
+				unlock := b.lockRow()
 				handler := &recorder{do: func(m *spool.Message) error {
 					if m.MessageID == "locked" {
 						return c.fail

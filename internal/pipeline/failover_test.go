@@ -22,22 +22,11 @@ func behind(t *testing.T, dialect postbox.Dialect, driver, dsn string) *testdb.D
 	return database
 }
 
-// started returns a cluster, or skips the test where none can run.
-func started[C interface{ Close() error }](t *testing.T, cluster C, err error) C {
-	t.Helper()
-	if errors.Is(err, testcluster.ErrUnavailable) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
-	return cluster
-}
-
 // A standby that lagged takes over. What it never had is lost; all else is published, has its effect once, and in order.
 func TestFailover_PostgreSQL_G2_promotes_a_standby_that_lags(t *testing.T) {
 	t.Parallel()
 	p, err := testcluster.StartPostgres(t.Context())
-	started(t, p, err)
+	testdb.Cluster(t, p, err)
 	newShop(t, behind(t, postbox.PostgreSQL, "postgres", p.DSN("postgres"))).live(t, replacement{
 		fork: func(t *testing.T) { require.NoError(t, p.Sever(t.Context())) },
 		replace: func(t *testing.T) {
@@ -53,7 +42,7 @@ func TestFailover_PostgreSQL_G2_promotes_a_standby_that_lags(t *testing.T) {
 func TestFailover_PostgreSQL_G2_promotes_a_synchronous_standby(t *testing.T) {
 	t.Parallel()
 	p, err := testcluster.StartPostgres(t.Context())
-	started(t, p, err)
+	testdb.Cluster(t, p, err)
 	newShop(t, behind(t, postbox.PostgreSQL, "pgx", p.DSN("postgres"))).live(t, replacement{
 		fork: func(t *testing.T) { require.NoError(t, p.Synchronize(t.Context())) },
 		replace: func(t *testing.T) {
@@ -70,7 +59,7 @@ func TestFailover_PostgreSQL_G2_promotes_a_synchronous_standby(t *testing.T) {
 func TestRestore_PostgreSQL_G2_goes_back_in_time(t *testing.T) {
 	t.Parallel()
 	p, err := testcluster.StartPostgres(t.Context())
-	started(t, p, err)
+	testdb.Cluster(t, p, err)
 	newShop(t, behind(t, postbox.PostgreSQL, "pgx", p.DSN("postgres"))).live(t, replacement{
 		fork: func(t *testing.T) { require.NoError(t, p.Backup()) },
 		replace: func(t *testing.T) {
@@ -84,7 +73,7 @@ func TestRestore_PostgreSQL_G2_goes_back_in_time(t *testing.T) {
 func TestFailover_MariaDB_G2_promotes_a_replica_that_lags(t *testing.T) {
 	t.Parallel()
 	m, err := testcluster.StartMariaDB(t.Context())
-	started(t, m, err)
+	testdb.Cluster(t, m, err)
 	newShop(t, behind(t, postbox.MySQL, "mysql", m.DSN("postbox"))).live(t, replacement{
 		fork: func(t *testing.T) { require.NoError(t, m.Sever(t.Context())) },
 		replace: func(t *testing.T) {

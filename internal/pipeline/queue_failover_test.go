@@ -21,7 +21,7 @@ import (
 func TestFailover_PostgreSQL_G2_G4_done_in_the_lost_database_is_not_done_in_the_new_one(t *testing.T) {
 	t.Parallel()
 	p, err := testcluster.StartPostgres(t.Context())
-	started(t, p, err)
+	testdb.Cluster(t, p, err)
 	handledBeforeAndSettledAfter(t, behind(t, postbox.PostgreSQL, "pgx", p.DSN("postgres")),
 		func() { require.NoError(t, p.Sever(t.Context())) },
 		func() {
@@ -35,7 +35,7 @@ func TestFailover_PostgreSQL_G2_G4_done_in_the_lost_database_is_not_done_in_the_
 func TestFailover_MariaDB_G2_G4_done_in_the_lost_database_is_not_done_in_the_new_one(t *testing.T) {
 	t.Parallel()
 	m, err := testcluster.StartMariaDB(t.Context())
-	started(t, m, err)
+	testdb.Cluster(t, m, err)
 	handledBeforeAndSettledAfter(t, behind(t, postbox.MySQL, "mysql", m.DSN("postbox")),
 		func() { require.NoError(t, m.Sever(t.Context())) },
 		func() {

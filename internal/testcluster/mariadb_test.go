@@ -2,22 +2,18 @@ package testcluster_test
 
 import (
 	"database/sql"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/internal/testcluster"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
 func TestMariaDB_promotes_a_replica_that_lags(t *testing.T) {
 	t.Parallel()
 	m, err := testcluster.StartMariaDB(t.Context())
-	if errors.Is(err, testcluster.ErrUnavailable) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	testdb.Cluster(t, m, err)
 	db, err := sql.Open("mysql", m.DSN("postbox"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })

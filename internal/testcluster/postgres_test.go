@@ -3,7 +3,6 @@ package testcluster_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"testing"
 	"time"
 
@@ -11,16 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/internal/testcluster"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
 func startPostgres(t *testing.T) (*testcluster.Postgres, *sql.DB) {
 	t.Helper()
 	p, err := testcluster.StartPostgres(t.Context())
-	if errors.Is(err, testcluster.ErrUnavailable) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	testdb.Cluster(t, p, err)
 	db, err := sql.Open("postgres", p.DSN("postgres"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })

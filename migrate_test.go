@@ -2,6 +2,7 @@ package postbox_test
 
 import (
 	"database/sql"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -220,11 +221,13 @@ func TestMigrate_bad_input_says_what_to_do(t *testing.T) {
 		"no dialect":      {postbox.MigrateConfig{}, "dialect is missing"},
 		"unknown dialect": {postbox.MigrateConfig{Dialect: "oracle"}, `dialect "oracle" is unknown`},
 		"bad prefix":      {postbox.MigrateConfig{Dialect: postbox.SQLite, Tables: postbox.Tables{Prefix: "a; DROP"}}, "table prefix"},
-		"schema":          {postbox.MigrateConfig{Dialect: postbox.SQLite, Tables: postbox.Tables{Schema: "x"}}, "SQLite has no schemas"},
+		"schema":          {postbox.MigrateConfig{Dialect: postbox.SQLite, Tables: postbox.Tables{Schema: "x"}}, `Tables.Schema "x": SQLite has no schemas`},
+		"schema on MySQL": {postbox.MigrateConfig{Dialect: postbox.MySQL, Tables: postbox.Tables{Schema: "x"}}, `Tables.Schema "x": MySQL and MariaDB have no schemas`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require.ErrorContains(t, postbox.Migrate(t.Context(), nil, test.config), test.want)
+			require.ErrorContains(t, postbox.WriteMigrations(io.Discard, test.config, 0), test.want)
 		})
 	}
 }

@@ -179,5 +179,7 @@ func TestNew_says_what_is_wrong(t *testing.T) {
 	_, err = admin.New(database.DB, admin.Config{Tables: postbox.Tables{Prefix: "no spaces"}}, nil)
 	require.ErrorContains(t, err, "dialect is missing")
 	require.ErrorContains(t, err, "prefix")
-	require.Error(t, admin.Config{Dialect: postbox.MySQL, Tables: postbox.Tables{Schema: "other"}}.Validate())
+	_, err = admin.New(database.DB, admin.Config{Dialect: postbox.MySQL, Tables: postbox.Tables{Schema: "other", Prefix: "no spaces"}}, nil)
+	require.ErrorContains(t, err, `Tables.Schema "other": MySQL and MariaDB have no schemas`)
+	require.ErrorContains(t, err, "prefix")
 }

@@ -259,6 +259,12 @@ func TestPublisher_bad_input_says_what_to_do(t *testing.T) {
 	require.ErrorContains(t, err, "max payload")
 	_, err = forwarder.NewPublisher(nil, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
 	require.Error(t, err)
+	tables := postbox.Tables{Schema: "other"}
+	_, err = forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: postbox.MySQL, Tables: tables, Lanes: 1000}, nil)
+	require.ErrorContains(t, err, `Tables.Schema "other": MySQL and MariaDB have no schemas`)
+	require.ErrorContains(t, err, "lanes: 1000")
+	_, err = forwarder.New(database.DB, &broker{}, forwarder.Config{Dialect: postbox.MySQL, Tables: tables}, nil)
+	require.ErrorContains(t, err, `Tables.Schema "other": MySQL and MariaDB have no schemas`)
 }
 
 func TestPublisher_G12_close_twice_then_closed(t *testing.T) {

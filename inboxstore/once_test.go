@@ -387,6 +387,8 @@ func TestNew_bad_input_says_what_to_do(t *testing.T) {
 	_, err := inboxstore.New(testdb.SQLite(t).DB, inboxstore.Config{CloseTimeout: -1}, nil)
 	require.ErrorContains(t, err, "dialect is missing")
 	require.ErrorContains(t, err, "CloseTimeout")
+	_, err = inboxstore.New(testdb.SQLite(t).DB, inboxstore.Config{Dialect: postbox.MySQL, Tables: postbox.Tables{Schema: "other"}}, nil)
+	require.ErrorContains(t, err, `Tables.Schema "other": MySQL and MariaDB have no schemas`)
 	_, err = inboxstore.New(nil, inboxstore.Config{}, nil)
 	require.Error(t, err)
 }

@@ -188,18 +188,15 @@ type lists interface {
 
 // New returns the statements for a kind of database and the names of its tables.
 func New(kind Kind, names Names) (*Statements, error) {
+	if err := kind.CheckSchema(names.Schema); err != nil {
+		return nil, err
+	}
 	switch kind {
 	case PostgreSQL:
 		return newPostgres(names), nil
 	case MySQL:
-		if names.Schema != "" {
-			return nil, fmt.Errorf("schema %q: MySQL has no schemas inside a database, use the table prefix", names.Schema)
-		}
 		return newMySQL(names), nil
 	case SQLite:
-		if names.Schema != "" {
-			return nil, fmt.Errorf("schema %q: SQLite has no schemas, use the table prefix", names.Schema)
-		}
 		return newSQLite(names), nil
 	default:
 		return nil, fmt.Errorf("dialect %q is unknown: use %q, %q or %q", kind, PostgreSQL, MySQL, SQLite)

@@ -45,6 +45,20 @@ func NewNames(schema, prefix, deployment string) (Names, error) {
 	return Names{Schema: schema, Prefix: prefix, Deployment: deployment}, nil
 }
 
+// CheckSchema returns an error where the tables of this kind of database cannot be in a schema.
+func (k Kind) CheckSchema(schema string) error {
+	switch {
+	case schema == "":
+		return nil
+	case k == MySQL:
+		return fmt.Errorf("Tables.Schema %q: MySQL and MariaDB have no schemas inside a database: leave it empty, and use Tables.Prefix", schema)
+	case k == SQLite:
+		return fmt.Errorf("Tables.Schema %q: SQLite has no schemas: leave it empty, and use Tables.Prefix", schema)
+	default:
+		return nil
+	}
+}
+
 // Table returns the full name of the table with that ending.
 func (n Names) Table(ending string) string {
 	if n.Schema == "" {

@@ -11,7 +11,7 @@ import (
 // is wrong.
 func StatementsFor(d postbox.Dialect, tables postbox.Tables) (*dialect.Statements, error) {
 	names, err := dialect.NewNames(tables.Schema, tables.Prefix, tables.Deployment)
-	if err := errors.Join(d.Validate(), err); err != nil {
+	if err := errors.Join(d.Validate(), err, dialect.Kind(d).CheckSchema(tables.Schema)); err != nil {
 		return nil, err
 	}
 	return dialect.New(dialect.Kind(d), names)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -27,9 +28,9 @@ import (
 //
 // A restart that lost nothing looks the same and costs one read more.
 
-// ErrReplaced is returned where the file of a database was replaced by another one while it was open. Connections that
+// ErrReplaced is returned where the file of a database was moved away or replaced by another one while it was open. Connections that
 // are open go on with the old file, which no other process sees any more, so there is nothing that a drainer could do.
-var ErrReplaced = errors.New("the file of the database was replaced while it was open: restart this process, and stop all processes before replacing the file")
+var ErrReplaced = errors.New("the file of the database was moved away or replaced while it was open: restart this process, and stop all processes before replacing the file")
 
 // clusterInterval is how recently another incarnation must have answered to be a node of a cluster, such as Galera's behind
 // a proxy, whose nodes answer in turn, and no promoted standby.
@@ -168,10 +169,10 @@ func (d *Drainer) checkFile(ctx context.Context) error {
 		return nil
 	}
 	now, err := os.Stat(p.path)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for the file of the database: %w", err)
 	}
-	if !os.SameFile(p.file, now) {
+	if err != nil || !os.SameFile(p.file, now) {
 		return fmt.Errorf("%s: %w", p.path, ErrReplaced)
 	}
 	return nil

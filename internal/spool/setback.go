@@ -29,8 +29,10 @@ const (
 	// setbacksTold is after how many setbacks in a row a message is spoken of, for the first time. It is noted among its failures
 	// then and at each doubling of the number.
 	setbacksTold = 6
-	// maxTold bounds the messages that the log names at a time: where all messages are held up, some are enough.
-	maxTold = 10
+	// maxTold bounds the messages that the log names at a time: where all messages are held up, some are enough. A named message counts no
+	// more when it has had no setback for setbackRecent: it was deleted, its lane was lost, or its handler takes long.
+	maxTold       = 10
+	setbackRecent = time.Minute
 	// maxSetbacks bounds the messages whose setbacks are remembered. Where it is reached, most of them are gone by now: they were
 	// removed together with one that is refused. Those that were not spoken of start again with a short pause.
 	maxSetbacks = 10_000
@@ -41,24 +43,36 @@ var errNotRemoved = errors.New("the database reports no error, and the message i
 
 // setbacks are what a drainer knows of messages whose end was refused. It belongs to the drainer's goroutine.
 type setbacks struct {
-	inARow  map[messageKey]int
-	told    int      // messages that the log has named
-	resting []*entry // until their time, or until they are another drainer's
+	known   map[messageKey]setback
+	named   map[messageKey]time.Time // when messages that count among those that the log names had their last setback
+	resting []*entry                 // until their time, or until they are another drainer's
+}
+
+// setback is what a drainer knows of one message.
+type setback struct {
+	inARow int
+	named  bool // in the log
 }
 
 // of returns how many setbacks in a row a message has had.
-func (s *setbacks) of(m *Message) int { return s.inARow[keyOf(m)] }
+func (s *setbacks) of(m *Message) int { return s.known[keyOf(m)].inARow }
 
 // add counts a setback, and returns the number in a row and the pause that follows.
-func (s *setbacks) add(m *Message) (inARow int, pause time.Duration) {
-	if len(s.inARow) >= maxSetbacks {
-		maps.DeleteFunc(s.inARow, func(_ messageKey, n int) bool { return n < setbacksTold })
+func (s *setbacks) add(m *Message, now time.Time) (inARow int, pause time.Duration) {
+	if len(s.known) >= maxSetbacks {
+		maps.DeleteFunc(s.known, func(_ messageKey, b setback) bool { return b.inARow < setbacksTold })
 	}
-	if s.inARow == nil || len(s.inARow) >= maxSetbacks {
-		s.inARow, s.told = map[messageKey]int{}, 0
+	if s.known == nil || len(s.known) >= maxSetbacks {
+		s.known, s.named = map[messageKey]setback{}, map[messageKey]time.Time{}
 	}
-	s.inARow[keyOf(m)]++
-	inARow = s.inARow[keyOf(m)]
+	key := keyOf(m)
+	b := s.known[key]
+	b.inARow++
+	s.known[key] = b
+	inARow = b.inARow
+	if !s.named[key].IsZero() {
+		s.named[key] = now
+	}
 	pause = setbackMost
 	if doublings := inARow - 1; doublings < 32 {
 		pause = min(setbackPause<<doublings, setbackMost)
@@ -66,13 +80,33 @@ func (s *setbacks) add(m *Message) (inARow int, pause time.Duration) {
 	return inARow, pause/2 + rand.N(pause/2) //nolint:gosec // jitter, lest those that met meet again, needs no secrecy
 }
 
+// name says whether the log shall name a message: once, and not more than some at a time.
+func (s *setbacks) name(m *Message, now time.Time) bool {
+	maps.DeleteFunc(s.named, func(_ messageKey, last time.Time) bool { return now.Sub(last) > setbackRecent })
+	key := keyOf(m)
+	b := s.known[key]
+	if b.named || len(s.named) >= maxTold {
+		return false
+	}
+	b.named = true
+	s.known[key], s.named[key] = b, now
+	return true
+}
+
+// forget forgets the setbacks of a message.
+func (s *setbacks) forget(m *Message) {
+	delete(s.known, keyOf(m))
+	delete(s.named, keyOf(m))
+}
+
 // setBack takes in a setback of a message.
 func (d *Drainer) setBack(ctx context.Context, e *entry, reason error) {
 	if reason == nil {
 		reason = errNotRemoved
 	}
-	inARow, pause := d.setbacks.add(e.message)
-	e.until = time.Now().Add(pause)
+	now := time.Now()
+	inARow, pause := d.setbacks.add(e.message, now)
+	e.until = now.Add(pause)
 	if e.outcome.Verdict == Again {
 		e.outcome.After = pause
 	}
@@ -80,11 +114,9 @@ func (d *Drainer) setBack(ctx context.Context, e *entry, reason error) {
 		return
 	}
 	d.noteSetback(ctx, e.message, inARow, reason)
-	if inARow > setbacksTold || d.setbacks.told >= maxTold {
-		return
+	if d.setbacks.name(e.message, now) {
+		d.logger.Error("Postbox cannot settle a message and goes on trying, with no attempt counted", reason, d.setbackFields(e.message, inARow))
 	}
-	d.setbacks.told++
-	d.logger.Error("Postbox cannot settle a message and goes on trying, with no attempt counted", reason, d.setbackFields(e.message, inARow))
 }
 
 func isPowerOfTwo(n int) bool { return n&(n-1) == 0 }
@@ -103,7 +135,7 @@ func (d *Drainer) noteSetback(ctx context.Context, m *Message, inARow int, reaso
 
 // overcome forgets the setbacks of messages that have ended, whichever way.
 func (d *Drainer) overcome(entries []*entry) {
-	if len(d.setbacks.inARow) == 0 {
+	if len(d.setbacks.known) == 0 {
 		return
 	}
 	for _, e := range entries {
@@ -111,9 +143,8 @@ func (d *Drainer) overcome(entries []*entry) {
 		if inARow == 0 || e.outcome.Verdict == Postpone || e.outcome.Verdict == Again {
 			continue
 		}
-		delete(d.setbacks.inARow, keyOf(e.message))
+		d.setbacks.forget(e.message)
 		if inARow >= setbacksTold {
-			d.setbacks.told = max(d.setbacks.told-1, 0)
 			d.logger.Info("Postbox has settled a message that it could not settle before", d.setbackFields(e.message, inARow))
 		}
 	}

@@ -193,17 +193,16 @@ func (d *Drainer) resize() {
 func (d *Drainer) step(live context.Context) {
 	ctx, cancel := context.WithTimeout(live, statementTimeout)
 	defer cancel()
+	rests := d.hindrance.rests(time.Now())
 	err := d.settleFinished(ctx)
 	if err == nil {
 		err = d.checkFile(ctx)
 	}
-	if err == nil {
-		err = d.openAgain(ctx)
+	if err == nil && (!rests || !d.hindrance.renewal) {
+		err = d.renew(ctx)
 	}
-	if err == nil && d.renewalDue() {
-		if err = d.wakeUp(ctx); err == nil {
-			err = d.upkeep(ctx)
-		}
+	if err == nil && rests {
+		return
 	}
 	if err == nil {
 		err = d.obey(ctx)
@@ -241,12 +240,25 @@ func (d *Drainer) step(live context.Context) {
 	}
 }
 
+// renew renews the leases when it is time to.
+func (d *Drainer) renew(ctx context.Context) error {
+	if err := d.openAgain(ctx); err != nil || !d.renewalDue() {
+		return err
+	}
+	if err := d.wakeUp(ctx); err != nil {
+		return err
+	}
+	return d.upkeep(ctx)
+}
+
 // wait returns how long there is nothing to do unless something happens.
 func (d *Drainer) wait() time.Duration {
 	next := d.pollAt
 	switch {
-	case d.away || d.hindrance.steps > 0: // only time helps
+	case d.away: // only time helps
 		return max(time.Until(next), 0)
+	case d.hindrance.steps > 0:
+		return max(time.Until(d.hinderedUntil()), 0)
 	case d.full || d.control.paused || d.renewAt.Before(next):
 		next = d.renewAt
 	case len(d.lanes.hungry()) > 0:

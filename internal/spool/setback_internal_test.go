@@ -1,15 +1,10 @@
 package spool
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/ThreeDotsLabs/watermill"
-
-	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 // Messages of a key may rest for different times. Its key stays closed until the last one of them is settled.
@@ -109,24 +104,4 @@ func TestSetbacks_names_others_when_the_named_ones_are_heard_of_no_more(t *testi
 	}
 	require.False(t, named(300), "enough are named")
 	require.False(t, named(3), "it comes back, and was named before")
-}
-
-func TestDrainer_pauses_double_while_its_steps_are_hindered(t *testing.T) {
-	t.Parallel()
-	statements, err := StatementsFor(postbox.SQLite, postbox.Tables{})
-	require.NoError(t, err)
-	logger := watermill.NewCaptureLogger()
-	d := &Drainer{spool: New(statements, "outbox", 1), config: Config{PollMin: time.Second, PollMax: 10 * time.Second}, logger: logger}
-	for n, want := range []time.Duration{1, 2, 4, 8, 10, 10, 10, 10, 10, 10, 10, 10} {
-		d.hindered(errors.New("Konflikt"))
-		require.InDelta(t, want.Nanoseconds(), time.Until(d.pollAt).Round(time.Second).Seconds(), 0.1)
-		told := 0
-		if n+1 >= hinderedTold {
-			told = 1
-		}
-		require.Len(t, logger.Captured()[watermill.ErrorLogLevel], told)
-	}
-	d.unhindered()
-	require.Len(t, logger.Captured()[watermill.InfoLogLevel], 1)
-	require.Equal(t, hindrance{}, d.hindrance)
 }

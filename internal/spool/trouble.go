@@ -34,24 +34,45 @@ func (d *Drainer) reason(err error) string {
 	}
 }
 
-// hindrance is a row of steps that each ended with a conflict.
+// hindrance is a row of steps that each ended with a conflict. Until its pause is over, the drainer settles what has finished and
+// renews its leases in time, and does nothing else.
 type hindrance struct {
 	steps int
 	pause time.Duration
+	until time.Time // when the pause is over
+	// renewal: the leases are due and could not be renewed. That waits for the end of the pause, too.
+	renewal bool
 }
 
 // hinderedTold is after how many such steps in a row that is said.
 const hinderedTold = 10
 
-// hindered slows down after a step that conflicted with other transactions. Mostly the next one works.
+// rests says whether a pause is under way.
+func (h *hindrance) rests(now time.Time) bool { return now.Before(h.until) }
+
+// hindered slows down after a step that conflicted with other transactions. Mostly the next one works. Where the renewal of the leases
+// conflicted, the pause is short enough that it is tried several times before they end.
 func (d *Drainer) hindered(err error) {
 	h := &d.hindrance
 	h.steps++
-	h.pause = min(max(2*h.pause, d.config.PollMin), d.config.PollMax)
-	d.pollAt = time.Now().Add(h.pause)
+	most := d.config.PollMax
+	if h.renewal = d.renewalDue(); h.renewal {
+		most = min(most, d.config.Renew)
+	}
+	h.pause = min(max(2*h.pause, d.config.PollMin), most)
+	h.until = time.Now().Add(h.pause)
+	d.pollAt = h.until
 	if h.steps == hinderedTold {
 		d.logger.Error("Postbox is hindered by other transactions and goes on trying", err, watermill.LogFields{"spool": d.spool.name, "in_a_row": h.steps})
 	}
+}
+
+// hinderedUntil is when a drainer that is hindered has something to do.
+func (d *Drainer) hinderedUntil() time.Time {
+	if !d.hindrance.renewal && d.renewAt.Before(d.hindrance.until) {
+		return d.renewAt
+	}
+	return d.hindrance.until
 }
 
 // unhindered ends that.

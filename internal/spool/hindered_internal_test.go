@@ -1,0 +1,114 @@
+package spool
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestDrainer_pauses_double_while_its_steps_are_hindered(t *testing.T) {
+	t.Parallel()
+	statements, err := StatementsFor(postbox.SQLite, postbox.Tables{})
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		renewAt time.Time
+		seconds []float64
+	}{
+		"in a read":      {time.Now().Add(time.Hour), []float64{1, 2, 4, 8, 10, 10, 10, 10, 10, 10, 10, 10}},
+		"in the renewal": {time.Time{}, []float64{1, 2, 4, 5, 5, 5, 5, 5, 5, 5, 5, 5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			logger := watermill.NewCaptureLogger()
+			d := &Drainer{
+				spool: New(statements, "outbox", 1), logger: logger, scheduler: newScheduler(1, nil), renewAt: c.renewAt,
+				config: Config{PollMin: time.Second, PollMax: 10 * time.Second, Renew: 5 * time.Second},
+			}
+			for n, want := range c.seconds {
+				d.hindered(errors.New("Konflikt"))
+				require.InDelta(t, want, time.Until(d.pollAt).Round(time.Second).Seconds(), 0.1)
+				told := 0
+				if n+1 >= hinderedTold {
+					told = 1
+				}
+				require.Len(t, logger.Captured()[watermill.ErrorLogLevel], told)
+			}
+			d.unhindered()
+			require.Len(t, logger.Captured()[watermill.InfoLogLevel], 1)
+			require.Equal(t, hindrance{}, d.hindrance)
+		})
+	}
+}
+
+// A drainer that is hindered rests for longer than its leases last. It renews them in time all the same, and what conflicts is tried at the
+// end of each pause and not before, whatever wakes the drainer.
+func TestDrainer_G6_renews_its_leases_while_it_is_hindered(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		d, end := newStepped(database.DB, newOutbox(t, database, 1), 10)
+		defer end()
+		d.configured.PollMin, d.configured.PollMax = time.Hour, time.Hour
+		renewed := func() int { return database.Count(t, "SELECT expires_at FROM postbox_lanes") }
+		step := func() time.Duration {
+			t.Helper()
+			d.step(t.Context())
+			return d.wait()
+		}
+		require.NoError(t, d.tryOpen(t.Context()))
+		database.Exec(t, "UPDATE postbox_lanes SET suspect = 1")
+		step() // reads the lane, and would clear its mark in the next step
+		endMark := conflictOn(t, database, "postbox_lanes", "OLD.suspect <> NEW.suspect")
+		require.LessOrEqual(t, step(), d.config.Renew, "it wakes to renew its lease")
+		require.Equal(t, 1, d.hindrance.steps)
+		for range 3 {
+			before := renewed()
+			d.renewAt = time.Now()
+			require.Zero(t, d.wait())
+			rest := step()
+			require.Greater(t, renewed(), before, "it is renewed")
+			require.Greater(t, rest, d.config.Renew/2, "and the drainer rests until the next time")
+			require.Equal(t, 1, d.hindrance.steps, "nothing else is tried")
+		}
+
+		endRenewal := conflictOn(t, database, "postbox_members", "1 = 1")
+		for n := range 3 {
+			d.renewAt = time.Now()
+			rest := step()
+			require.Equal(t, n+2, d.hindrance.steps, "the renewal conflicts")
+			require.Greater(t, rest, d.config.Renew/2)
+			require.LessOrEqual(t, rest, d.config.Renew, "it is tried again before the lease ends")
+			require.Greater(t, step(), d.config.Renew/2, "and not when something wakes the drainer")
+			require.Equal(t, n+2, d.hindrance.steps)
+			d.hindrance.until = time.Now() // the pause is over
+		}
+
+		endMark()
+		endRenewal()
+		before := renewed()
+		step()
+		require.Greater(t, renewed(), before)
+		require.Equal(t, hindrance{}, d.hindrance, "it goes on")
+		require.Zero(t, database.Count(t, "SELECT suspect FROM postbox_lanes"))
+	})
+}
+
+// conflictOn lets each update of such a row of a table conflict. What it returns ends that.
+func conflictOn(t *testing.T, database *testdb.Database, table, which string) (end func()) {
+	t.Helper()
+	name := "refuse_" + table
+	if database.Dialect != postbox.PostgreSQL {
+		database.Exec(t, "CREATE TRIGGER "+name+" BEFORE UPDATE ON "+table+" FOR EACH ROW IF "+which+" THEN "+
+			"SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Konflikt'; END IF")
+		return func() { database.Exec(t, "DROP TRIGGER "+name) }
+	}
+	database.Exec(t, "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'Konflikt' USING ERRCODE = '40001'; END $$")
+	database.Exec(t, "CREATE TRIGGER "+name+" BEFORE UPDATE ON "+table+" FOR EACH ROW WHEN ("+which+") EXECUTE FUNCTION refuse()")
+	return func() { database.Exec(t, "DROP TRIGGER "+name+" ON "+table) }
+}

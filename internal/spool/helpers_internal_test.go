@@ -2,6 +2,7 @@ package spool
 
 import (
 	"database/sql"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,3 +41,18 @@ func newStepped(db *sql.DB, own *Spool, page int) (d *Drainer, end func()) {
 type everything struct{ Handler }
 
 func (everything) Excluded() []string { return nil }
+
+// conflictOn lets each such change of such a row of a table conflict, for example UPDATE ON postbox_lanes. What it returns ends that.
+func conflictOn(t *testing.T, database *testdb.Database, change, which string) (end func()) {
+	t.Helper()
+	_, table, _ := strings.Cut(change, " ON ")
+	name := "refuse_" + table
+	if database.Dialect != postbox.PostgreSQL {
+		database.Exec(t, "CREATE TRIGGER "+name+" BEFORE "+change+" FOR EACH ROW IF "+which+" THEN "+
+			"SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Konflikt'; END IF")
+		return func() { database.Exec(t, "DROP TRIGGER "+name) }
+	}
+	database.Exec(t, "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'Konflikt' USING ERRCODE = '40001'; END $$")
+	database.Exec(t, "CREATE TRIGGER "+name+" BEFORE "+change+" FOR EACH ROW WHEN ("+which+") EXECUTE FUNCTION refuse()")
+	return func() { database.Exec(t, "DROP TRIGGER "+name+" ON "+table) }
+}

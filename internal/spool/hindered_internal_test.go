@@ -64,7 +64,7 @@ func TestDrainer_G6_renews_its_leases_while_it_is_hindered(t *testing.T) {
 		require.NoError(t, d.tryOpen(t.Context()))
 		database.Exec(t, "UPDATE postbox_lanes SET suspect = 1")
 		step() // reads the lane, and would clear its mark in the next step
-		endMark := conflictOn(t, database, "postbox_lanes", "OLD.suspect <> NEW.suspect")
+		endMark := conflictOn(t, database, "UPDATE ON postbox_lanes", "OLD.suspect <> NEW.suspect")
 		require.LessOrEqual(t, step(), d.config.Renew, "it wakes to renew its lease")
 		require.Equal(t, 1, d.hindrance.steps)
 		for range 3 {
@@ -77,7 +77,7 @@ func TestDrainer_G6_renews_its_leases_while_it_is_hindered(t *testing.T) {
 			require.Equal(t, 1, d.hindrance.steps, "nothing else is tried")
 		}
 
-		endRenewal := conflictOn(t, database, "postbox_members", "1 = 1")
+		endRenewal := conflictOn(t, database, "UPDATE ON postbox_members", "1 = 1")
 		for n := range 3 {
 			d.renewAt = time.Now()
 			rest := step()
@@ -97,18 +97,4 @@ func TestDrainer_G6_renews_its_leases_while_it_is_hindered(t *testing.T) {
 		require.Equal(t, hindrance{}, d.hindrance, "it goes on")
 		require.Zero(t, database.Count(t, "SELECT suspect FROM postbox_lanes"))
 	})
-}
-
-// conflictOn lets each update of such a row of a table conflict. What it returns ends that.
-func conflictOn(t *testing.T, database *testdb.Database, table, which string) (end func()) {
-	t.Helper()
-	name := "refuse_" + table
-	if database.Dialect != postbox.PostgreSQL {
-		database.Exec(t, "CREATE TRIGGER "+name+" BEFORE UPDATE ON "+table+" FOR EACH ROW IF "+which+" THEN "+
-			"SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Konflikt'; END IF")
-		return func() { database.Exec(t, "DROP TRIGGER "+name) }
-	}
-	database.Exec(t, "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'Konflikt' USING ERRCODE = '40001'; END $$")
-	database.Exec(t, "CREATE TRIGGER "+name+" BEFORE UPDATE ON "+table+" FOR EACH ROW WHEN ("+which+") EXECUTE FUNCTION refuse()")
-	return func() { database.Exec(t, "DROP TRIGGER "+name+" ON "+table) }
 }

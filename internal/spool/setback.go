@@ -155,45 +155,6 @@ func (d *Drainer) isRefusal(err error) bool {
 	return errors.Is(err, ErrLost) || d.spool.statements.Kind.Classify(err) == dialect.Conflict
 }
 
-// settleUnsettled settles what must be known to the database before the next read. If it refuses that, each message is
-// settled by itself, and those that it still refuses rest: what stands behind them is not handed out before they are settled.
-func (d *Drainer) settleUnsettled(ctx context.Context) error {
-	entries := d.unsettled
-	if len(entries) == 0 {
-		return nil
-	}
-	locked, err := d.settle(ctx, entries)
-	if err == nil {
-		d.unsettled = nil
-		d.conclude(ctx, entries, locked)
-		return nil
-	}
-	if !d.isRefusal(err) {
-		return err
-	}
-	slices.SortStableFunc(d.unsettled, byID)
-	refused := map[int64]error{} // by key
-	for len(d.unsettled) > 0 {
-		one := d.unsettled[:1]
-		var locked map[int64]bool
-		err := refused[one[0].message.KeyHash]
-		if err == nil || !one[0].message.HasKey || one[0].outcome.through() { // else it would be written before its predecessor, see addBehind
-			locked, err = d.settle(ctx, one)
-		}
-		switch {
-		case err == nil:
-			d.conclude(ctx, one, locked)
-		case d.isRefusal(err):
-			refused[one[0].message.KeyHash] = err
-			d.rest(ctx, one[0], err)
-		default:
-			return err
-		}
-		d.unsettled = d.unsettled[1:]
-	}
-	return nil
-}
-
 // settled forgets messages that were settled, except those whose rows were not there to be changed: a process has them that took the
 // lane, or the database refuses the change without an error.
 func (d *Drainer) settled(ctx context.Context, entries []*entry) {

@@ -5,67 +5,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
-
-// maxSettle bounds the messages that one statement settles.
-const maxSettle = 1000
-
-// settle writes down how messages ended. Run again after an error it changes nothing twice: each statement is
-// guarded by what the message was and by the fencing token, so an outcome that may or may not have been
-// committed is simply written again. It returns the ids of those whose rows other transactions have locked, which are not settled.
-func (d *Drainer) settle(ctx context.Context, entries []*entry) (locked map[int64]bool, err error) {
-	var done, rest, back []*entry // back have come back without an outcome that is written
-	for _, e := range entries {
-		e.refused = false
-		switch e.outcome.Verdict {
-		case Done:
-			done = append(done, e)
-		case Retry, Dead, Wait, Again:
-			rest = append(rest, e)
-		case Postpone:
-			back = append(back, e)
-		case Settled: // nothing is left to do
-		}
-	}
-	missing, locked, err := d.remove(ctx, refsOf(done), d.manner(true))
-	if missing {
-		mine := unlocked(done, locked)
-		for _, e := range mine { // which of them nobody knows
-			d.refused(e)
-		}
-		back = append(back, mine...)
-	}
-	if err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(rest, byID)
-	for part := range slices.Chunk(rest, maxSettle) {
-		committed := func() {}
-		found, err := d.inUnlocked(ctx, refsOf(part), func(tx *sql.Tx, found map[int64]bool) error {
-			hooked, done := postbox.ContextWithHooks(ctx, tx)
-			committed = done
-			maps.Copy(locked, found)
-			addBehind(locked, rest)
-			return d.settleFailures(hooked, tx, unlocked(part, locked))
-		})
-		if err != nil {
-			return nil, fmt.Errorf("settle failed messages of spool %q: %w", d.spool.name, err)
-		}
-		committed()
-		maps.Copy(locked, found)
-	}
-	found, err := d.takeBackStarts(ctx, back)
-	maps.Copy(locked, found)
-	return locked, err
-}
 
 func byID(a, b *entry) int { return cmp.Compare(a.message.Ref.ID, b.message.Ref.ID) }
 

@@ -66,6 +66,10 @@ func Hold(ctx context.Context, tx *sql.Tx, messages []*Message) error {
 
 // keepAndRemove moves messages to the history. Some may be there already, from before their removal was lost in a failover: an entry
 // with the same id and the same time is the same message, which is only removed.
+//
+// A lane may be lost between the two statements, and then its messages are kept and not removed: the error is [ErrLost], and neither is
+// done. Where others were in the history before, as many may be removed as were kept, and no error shows the loss. That is harmless: the
+// message is not removed, so the next holder of its lane handles it again, and its entry, which says truly that it was handled, stays the only one.
 func (s *Spool) keepAndRemove(ctx context.Context, tx *sql.Tx, exec Exec, refs []dialect.Ref, seen *dialect.Seen) (int64, error) {
 	kept, err := affected(exec(ctx, tx, s.statements.Keep(s.openedID(), refs)))
 	if err != nil {

@@ -1,0 +1,79 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// Somebody takes a lane between the statement that keeps two messages and the one that removes them. No message is lost, and none stands in the history
+// twice, also where the message of the other lane stood there before, and so as many are removed as were kept.
+func TestKeepAndRemove_when_a_lane_is_lost_in_between(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]int{"both are new": 0, "one was kept before": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+				own := newOutbox(t, database, 2)
+				require.NoError(t, own.Append(t.Context(), database.DB, Run, []Draft{{Topic: "orders", MessageID: "0"}, {Topic: "orders", MessageID: "1"}}))
+				database.Exec(t, "UPDATE postbox_messages SET lane = CASE WHEN message_id = ? THEN 0 ELSE 1 END", []byte("0"))
+				d, end := newStepped(database.DB, own, 10)
+				defer end()
+				require.NoError(t, d.tryOpen(t.Context()))
+				require.NoError(t, d.upkeep(t.Context()))
+				refs := make([]dialect.Ref, 2)
+				for lane := range refs {
+					refs[lane] = dialect.Ref{
+						Lane: lane, Token: d.lanes.held[lane].token,
+						ID:        int64(database.Count(t, "SELECT id FROM postbox_messages WHERE lane = ?", lane)),
+						CreatedAt: int64(database.Count(t, "SELECT created_at FROM postbox_messages WHERE lane = ?", lane)),
+					}
+				}
+				keep := func(exec Exec, refs []dialect.Ref) (removed int64, err error) {
+					err = InTx(t.Context(), database.DB, d.spool.statements, func(tx *sql.Tx) error {
+						removed, err = own.keepAndRemove(t.Context(), tx, exec, refs, nil)
+						return err
+					})
+					return removed, err
+				}
+				kept := func() int { return database.Count(t, "SELECT COUNT(*) FROM postbox_history") }
+				pending := func() int { return database.Count(t, "SELECT COUNT(*) FROM postbox_messages") }
+				for range before {
+					database.Exec(t, "INSERT INTO postbox_history (id, spool, topic, message_id, payload, metadata, created_at, done_at, attempts) "+
+						"SELECT id, spool, topic, message_id, payload, metadata, created_at, 2, 1 FROM postbox_messages WHERE lane = 0")
+				}
+				taken := false
+				takeLane := func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
+					result, err := Directly(ctx, tx, query)
+					if !taken { // the first statement is the one that keeps
+						taken = true
+						database.Exec(t, "UPDATE postbox_lanes SET token = token + 1 WHERE lane = 1")
+					}
+					return result, err
+				}
+
+				removed, err := keep(takeLane, refs)
+				require.True(t, taken)
+				if before == 0 {
+					require.ErrorIs(t, err, ErrLost)
+					require.Zero(t, kept(), "it is rolled back")
+					require.Equal(t, 2, pending())
+				} else {
+					require.NoError(t, err)
+					require.EqualValues(t, 1, removed, "the caller learns that one is missing")
+					require.Equal(t, 1, pending(), "which is not lost")
+				}
+				refs[1].Token++ // the next holder
+				_, err = keep(Directly, refs)
+				require.NoError(t, err)
+				require.Zero(t, pending())
+				require.Equal(t, 2, kept(), "each once")
+			})
+		})
+	}
+}

@@ -7,6 +7,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
+// handBackTime is the least time for each of the two steps that follow the handlers: settling what they have done, and handing back the lanes.
+// A lane that is not handed back waits for the end of its lease, and its messages are treated as after a crash.
+const handBackTime = 2 * time.Second
+
 // stop ends a run.
 func (d *Drainer) stop(live context.Context, abort context.CancelFunc) {
 	d.stopping = true
@@ -44,7 +48,7 @@ func (d *Drainer) stop(live context.Context, abort context.CancelFunc) {
 // whileStopping runs one piece of work. Its failure loses nothing: what is not settled is handled again, and
 // leases end by themselves.
 func (d *Drainer) whileStopping(live context.Context, work func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(live, min(statementTimeout, d.config.Close))
+	ctx, cancel := context.WithTimeout(live, min(statementTimeout, max(handBackTime, d.config.Close)))
 	defer cancel()
 	if err := work(ctx); err != nil {
 		d.logger.Error("Postbox could not finish while stopping", err, watermill.LogFields{"spool": d.spool.name})

@@ -146,6 +146,9 @@ func (d *Drainer) open(ctx, live context.Context) error {
 		}
 		err := d.tryOpen(live)
 		if err == nil {
+			err = d.learnPatience(live)
+		}
+		if err == nil {
 			return nil
 		}
 		if kind := d.spool.statements.Kind.Classify(err); kind == dialect.MissingTable || isConfiguration(err) {

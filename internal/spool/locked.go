@@ -23,13 +23,8 @@ import (
 //
 // In SQLite a transaction that writes has the whole file for itself, so there is no row to wait for.
 
-const (
-	// LockPatience is how long a removal waits for a lock before it finds out which rows are locked, and how long one in the transaction
-	// of a handler may wait. MariaDB's server waits for a second, see dialect.Statements.Impatient.
-	LockPatience = 2 * time.Second
-	// heldInterval is how often messages that are held are tried again.
-	heldInterval = time.Second
-)
+// heldInterval is how often messages that are held are tried again.
+const heldInterval = time.Second
 
 // ErrRowLocked is why a message's start was not counted, or why it was not removed in the transaction of its handler.
 var ErrRowLocked = errors.New("another transaction has locked the message's row")

@@ -19,6 +19,7 @@ type removal struct {
 	waiting  []*entry
 	underWay int // messages of the one that is under way; none while there is none
 	most     int // messages that one takes, after the database refused one; 0: all
+	patience patience
 	ended    chan removed
 	abort    context.CancelFunc // of the one under way
 	running  sync.WaitGroup
@@ -34,7 +35,7 @@ type removed struct {
 }
 
 func newRemoval() *removal {
-	r := &removal{ended: make(chan removed, 1)}
+	r := &removal{ended: make(chan removed, 1), patience: newPatience(LockPatience)}
 	r.start = r.running.Go
 	return r
 }
@@ -122,15 +123,10 @@ func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, how manner) (m
 }
 
 func (d *Drainer) removePart(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, locked map[int64]bool, err error) {
+	tooLong := false
 	if !how.lock {
-		limited := ctx
-		if d.spool.statements.LocksRows() {
-			var cancel context.CancelFunc
-			limited, cancel = context.WithTimeout(ctx, LockPatience)
-			defer cancel()
-		}
-		removed, err = d.removeAtOnce(limited, refs, how)
-		if err == nil || ctx.Err() != nil || !d.heldUp(limited, err) {
+		var over bool
+		if removed, over, tooLong, err = d.removeInTime(ctx, refs, how); over {
 			return removed, nil, err
 		}
 	}
@@ -142,7 +138,31 @@ func (d *Drainer) removePart(ctx context.Context, refs []dialect.Ref, how manner
 		removed, err = d.removeIn(ctx, tx, d.prepared.InTx, mine, how)
 		return err
 	})
+	switch {
+	case how.lock: // it may be beside a removal that uses the patience
+	case len(locked) > 0:
+		d.removal.patience.reset()
+	case tooLong:
+		d.removal.patience.inVain()
+	}
 	return removed, locked, err
+}
+
+// removeInTime removes messages without having looked for locks. It is not over where some of their rows may be locked, and tooLong
+// says that it gave up because of the time.
+func (d *Drainer) removeInTime(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, over, tooLong bool, err error) {
+	limited, cancel := ctx, func() {}
+	if d.spool.statements.LocksRows() {
+		limited, cancel = context.WithTimeout(ctx, d.removal.patience.limit)
+	}
+	defer cancel()
+	began := time.Now()
+	removed, err = d.removeAtOnce(limited, refs, how)
+	if err == nil && time.Since(began) < d.removal.patience.least {
+		d.removal.patience.reset()
+	}
+	over = err == nil || ctx.Err() != nil || !d.heldUp(limited, err)
+	return removed, over, limited.Err() != nil, err
 }
 
 // removeAtOnce removes messages without having looked for locks.

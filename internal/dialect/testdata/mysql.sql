@@ -67,6 +67,9 @@ WHERE s.id = ?
 -- Impatient
 /*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ 
 
+-- IsImpatient
+SELECT /*M! 1 + */ 0
+
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?
 

@@ -68,6 +68,9 @@ WHERE s.id = $1
 -- Impatient
 
 
+-- IsImpatient
+
+
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4 AND created_at = $5
 

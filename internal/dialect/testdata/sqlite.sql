@@ -69,6 +69,9 @@ WHERE s.id = ?
 -- Impatient
 
 
+-- IsImpatient
+
+
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?
 

@@ -275,11 +275,18 @@ var ofTheEngine = []safeguard{
 	},
 	{
 		name: "a start that came back is taken back", guarantees: "G7, F33",
-		edits: []edit{{
-			file: "internal/spool/settle.go",
-			from: "	found, err := d.takeBackStarts(ctx, back)\n",
-			to:   "	found, err := d.takeBackStarts(ctx, back[:0])\n",
-		}},
+		edits: []edit{
+			{
+				file: "internal/spool/settlement.go",
+				from: "	found, err := d.takeBackStarts(ctx, mine)\n",
+				to:   "	found, err := d.takeBackStarts(ctx, mine[:0])\n",
+			},
+			{
+				file: "internal/spool/settlement.go",
+				from: "			back = append(back, e)\n",
+				to:   "			through = append(through, e)\n",
+			},
+		},
 		packages: []string{module + "internal/spool"}, tests: "Starts|Suspicion|Model|F5",
 	},
 	{

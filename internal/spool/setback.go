@@ -171,7 +171,7 @@ func (d *Drainer) settled(ctx context.Context, entries []*entry) {
 
 // restAgain lets a message rest that has to be read anew, and is handled again if it is still there.
 func (d *Drainer) restAgain(ctx context.Context, e *entry) {
-	e.refused = false
+	e.refused, e.message.started = false, 0 // its start has been taken back
 	if e.outcome.Verdict != Again {
 		e.outcome = Outcome{Verdict: Again}
 		e.until = time.Time{}

@@ -112,6 +112,26 @@ func TestStarts_a_message_that_is_gone_is_not_counted_and_the_others_are_F5(t *t
 	})
 }
 
+// The lane was lost while the message was handled, so its outcome cannot be written. It stays in memory for another step, and meanwhile the
+// next holder may have counted a start of its own.
+func TestStarts_a_start_that_came_back_is_taken_back_once_F5(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c := newCounter(t, database)
+		_, wait := c.together()
+		wait()
+		lost := c.suspects[7]
+		lost.Ref.Token--
+		c.d.unsettled = []*entry{{message: lost, queue: &queue{}, outcome: Outcome{Verdict: Retry, Err: errNotAll}}}
+		require.NoError(t, c.d.settleFinished(t.Context()))
+		require.Equal(t, counted-1, c.starts())
+		database.Exec(t, "UPDATE postbox_messages SET starts = 1 WHERE starts = 0")
+		require.NoError(t, c.d.settleFinished(t.Context()))
+		require.Equal(t, counted, c.starts(), "the start of the next holder stands")
+		require.Empty(t, c.d.setbacks.resting)
+	})
+}
+
 func TestStarts_a_row_that_is_locked_holds_up_nobody_else_F5(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

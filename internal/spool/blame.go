@@ -137,8 +137,8 @@ func (c *Circuits) remember(m *Message, f *failure, b *blame, now time.Time, cou
 		return 0
 	}
 	pause := c.config.ProbeMax
-	if f.waits < 32 {
-		pause = min(c.config.ProbeMin<<f.waits, c.config.ProbeMax)
+	if c.config.ProbeMin <= pause>>f.waits {
+		pause = c.config.ProbeMin << f.waits
 	}
 	f.waits++
 	// Messages that failed together must not all come back together: if that were in the next outage, none would

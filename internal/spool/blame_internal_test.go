@@ -260,6 +260,22 @@ func TestBlame_G7_outage_with_unknown_errors_makes_no_dead_letter_however_few_wa
 	}
 }
 
+// The pause of a message doubles with each failure, and a long outage has many of them.
+func TestBlame_G7_long_outage_with_a_long_first_pause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const lasts = 24 * time.Hour
+		var x *exchange
+		x = newExchange(t, func(*Message) bool { return x.now() < lasts-time.Hour })
+		x.config.ProbeMin = 10 * time.Second
+		x.circuits = NewCircuits(x.config, func() {})
+		x.put("good", 1)
+		x.run(lasts)
+		require.Greater(t, x.tries["good 1"], 64)
+		require.Len(t, x.done, 1)
+	})
+}
+
 // A broker that is there for a second and away for a second: messages fail together in each outage, and when one of them gets
 // through the failures of the others are known to be those of an outage.
 func TestBlame_G7_flapping_broker_makes_no_dead_letter(t *testing.T) {

@@ -47,7 +47,7 @@ func keyOf(m *Message) messageKey {
 type blame struct {
 	together   *together // the latest failures
 	life       int64     // when that call began which got through and began last
-	quietSince time.Time // the first failure since then
+	quietSince time.Time // when something got through last, or the first failure since then
 	proved     time.Time // when a message got through last that had failed: it was an outage
 	remembered int
 }
@@ -154,6 +154,7 @@ func (c *Circuits) Succeeded(topic string, call Call, batch []*Message) {
 	closed := false
 	if state := c.topics[topic]; state != nil {
 		state.blame.life = max(state.blame.life, call.start)
+		state.blame.quietSince = time.Now()
 		for _, m := range batch {
 			if f := c.failures[keyOf(m)]; f != nil {
 				f.together.outage, state.blame.proved = true, time.Now()

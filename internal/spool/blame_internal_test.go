@@ -276,6 +276,22 @@ func TestBlame_G7_long_outage_with_a_long_first_pause(t *testing.T) {
 	})
 }
 
+// A call may begin before a failure and get through after it.
+func TestBlame_G7_what_gets_through_ends_a_long_outage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newExchange(t, poisonous)
+		defer x.circuits.Stop()
+		fail := func(kind string) Blame { return x.circuits.Failed(x.message(kind), x.circuits.Again()) }
+		require.False(t, fail("first").Counts)
+		time.Sleep(x.config.OutageLimit) //nolint:forbidigo // the time of a synctest bubble
+		call := x.circuits.Again()
+		require.True(t, fail("second").Counts, "nothing has got through for so long")
+		x.circuits.Succeeded("topic", call, []*Message{x.message("third")})
+		require.False(t, fail("fourth").Counts)
+	})
+}
+
 // A broker that is there for a second and away for a second: messages fail together in each outage, and when one of them gets
 // through the failures of the others are known to be those of an outage.
 func TestBlame_G7_flapping_broker_makes_no_dead_letter(t *testing.T) {

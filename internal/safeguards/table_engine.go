@@ -170,7 +170,34 @@ var ofTheEngine = []safeguard{
 			from: "	case b.life <= f.at:\n",
 			to:   "	case b.life < 0:\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "Blame",
+		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
+	},
+	{
+		name: "a first unknown failure counts for nothing", guarantees: "G7, F30",
+		edits: []edit{{
+			file: "internal/spool/blame.go",
+			from: "	case f == nil:\n		return false\n",
+			to:   "	case f == nil:\n		return true\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
+	},
+	{
+		name: "poison comes to its end where others get through", guarantees: "G3, F30",
+		edits: []edit{{
+			file: "internal/spool/blame.go",
+			from: "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.accuse(b, now)\n",
+			to:   "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
+	},
+	{
+		name: "an outage has a limit", guarantees: "G3, F30",
+		edits: []edit{{
+			file: "internal/spool/blame.go",
+			from: "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.accuse(b, now)\n",
+			to:   "	counts := before.accuse(b, now)\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
 	},
 	{
 		name: "time for the last part of a destination to come back", guarantees: "G7, F30",

@@ -84,7 +84,7 @@ func (c *Circuits) Failed(m *Message, call Call) Blame {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sequence++
-	state, now := c.state(m.Topic), time.Now()
+	state, now := c.state(m.Topic), c.now()
 	b := &state.blame
 	if b.together == nil || b.life > b.together.last {
 		b.together, b.quietSince = &together{}, now
@@ -154,10 +154,10 @@ func (c *Circuits) Succeeded(topic string, call Call, batch []*Message) {
 	closed := false
 	if state := c.topics[topic]; state != nil {
 		state.blame.life = max(state.blame.life, call.start)
-		state.blame.quietSince = time.Now()
+		state.blame.quietSince = c.now()
 		for _, m := range batch {
 			if f := c.failures[keyOf(m)]; f != nil {
-				f.together.outage, state.blame.proved = true, time.Now()
+				f.together.outage, state.blame.proved = true, c.now()
 				c.drop(keyOf(m), f)
 			}
 		}

@@ -24,6 +24,7 @@ type CircuitConfig struct {
 type Circuits struct {
 	config CircuitConfig
 	again  func()
+	now    func() time.Time
 
 	mu       sync.Mutex
 	topics   map[string]*circuit
@@ -48,7 +49,7 @@ type circuit struct {
 
 // NewCircuits returns circuits that call again when messages for a topic are wanted again.
 func NewCircuits(config CircuitConfig, again func()) *Circuits {
-	return &Circuits{config: config, again: again, topics: map[string]*circuit{}, failures: map[messageKey]*failure{}}
+	return &Circuits{config: config, again: again, now: time.Now, topics: map[string]*circuit{}, failures: map[messageKey]*failure{}}
 }
 
 // Call is one attempt to publish.
@@ -68,7 +69,7 @@ func (c *Circuits) Begin(topic string) (call Call, allowed bool) {
 	if state == nil || !state.open {
 		return Call{start: c.sequence}, true
 	}
-	if state.closedNow() {
+	if state.closedAt(c.now()) {
 		return Call{}, false
 	}
 	state.left--
@@ -90,9 +91,9 @@ func (c *Circuits) Allow(topic string) bool {
 	return allowed
 }
 
-// closedNow says that nothing may be published: the circuit is open, and no probe is wanted.
-func (s *circuit) closedNow() bool {
-	return s.open && (s.left == 0 || time.Now().Before(s.until))
+// closedAt says that nothing may be published at that time: the circuit is open, and no probe is wanted.
+func (s *circuit) closedAt(now time.Time) bool {
+	return s.open && (s.left == 0 || now.Before(s.until))
 }
 
 // Open reports whether the topic has an outage.
@@ -108,8 +109,9 @@ func (c *Circuits) Excluded() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var topics []string
+	now := c.now()
 	for topic, state := range c.topics {
-		if state.closedNow() {
+		if state.closedAt(now) {
 			topics = append(topics, topic)
 		}
 	}
@@ -180,7 +182,7 @@ func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
 		state.pause, state.width = min(2*state.pause, c.config.ProbeMax), width
 	}
 	state.left, state.runs = state.width, 0
-	state.until = time.Now().Add(state.pause)
+	state.until = c.now().Add(state.pause)
 	state.timer = time.AfterFunc(state.pause, c.again)
 	return first
 }

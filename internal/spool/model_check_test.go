@@ -134,7 +134,7 @@ func (w *world) check() {
 			return err
 		}
 		row.name, row.parked = string(name), available >= dialect.ParkedFrom
-		row.due = row.state == dialect.StateReady || available == 0
+		row.due = row.state == dialect.StateReady || available < longAgo
 		got[id] = row
 		return nil
 	})
@@ -195,9 +195,14 @@ func (w *world) finale() {
 		last = w.processes[0]
 	}
 	last.excluded, last.within = nil, true // nothing happens in between any more
+	if w.broker != nil {
+		last.brokerIsBack()
+	}
 	enough := 10 + 3*len(w.messages)
 	for round := 0; w.left() || len(last.runs)+len(last.ended) > 0 || w.suspects(); round++ {
 		require.Less(w, round, enough, "it does not come to an end")
+		last.unpark()
+		last.clockGoesOn(time.Minute)
 		last.round(round > enough/2)
 		w.check()
 	}
@@ -219,16 +224,15 @@ func (w *world) suspects() bool {
 	return false
 }
 
-// round does all that a process can do now, and everything succeeds.
+// round does all that a process can do now, and everything succeeds that can.
 func (p *modelProcess) round(sweep bool) {
-	p.unpark()
 	for _, m := range p.messages {
-		if m.place == pending && !m.parked {
-			m.due = true
+		if m.place == pending && !m.parked && !m.due && (p.broker == nil || !p.broker.now.Before(m.until)) {
+			p.makeDue(m)
 		}
 	}
-	p.exec("UPDATE postbox_messages SET available_at = 0 WHERE state > 0")
 	p.d.renewAt, p.d.pollAt, p.d.horizon.markAt, p.d.control.checkedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	p.restUntil(time.Now())
 	p.d.sweeping.next = time.Now().Add(time.Hour)
 	if sweep { // what became free without this process's doing
 		p.d.sweeping.next = time.Time{}
@@ -240,7 +244,11 @@ func (p *modelProcess) round(sweep bool) {
 	}
 	for len(p.runs) > 0 {
 		run := p.runs[0]
-		if run.outcomes == nil {
+		switch {
+		case run.outcomes != nil:
+		case p.broker != nil:
+			p.publish(run)
+		default:
 			p.decide(run, func(*Message) Verdict { return Done })
 		}
 		p.reply(run)

@@ -1,6 +1,8 @@
 package spool
 
 import (
+	"time"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -23,12 +25,18 @@ type modelMessage struct {
 	// begun and committed are when its transaction was.
 	begun, committed int64
 	place            place
+	// poison: the broker never takes it.
+	poison bool
 
 	// While it is pending: its row.
 	id               int64
 	state            int
 	due, parked      bool
 	attempts, starts int
+	// until is the end of its pause, by the broker's clock.
+	until time.Time
+	// published: the broker has got it. crashed: it was handled too often without an outcome.
+	published, crashed bool
 
 	// When it is done: whether it is in the history.
 	kept bool
@@ -73,6 +81,7 @@ func (w *world) settleTurn(m *modelMessage, t turn) {
 		m.starts -= t.message.started
 		m.state, m.due = dialect.StateRetrying, false
 	case Retry, Dead:
+		m.crashed = t.message.doomed != nil
 		fewer := m.starts < t.message.allStarts() // it came back to whoever had the lane before
 		m.starts -= t.message.started
 		over := t.outcome.Verdict == Dead || t.outcome.final

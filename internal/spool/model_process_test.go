@@ -28,6 +28,8 @@ type modelProcess struct {
 	stepping bool
 	steps    int64
 	within   bool // an action within another one's step
+	circuits *Circuits
+	seen     modelCalls
 }
 
 // modelRun is a batch that is handled: a goroutine that stands still in the handler.
@@ -37,6 +39,11 @@ type modelRun struct {
 	reply    chan []Outcome
 	finished chan []Outcome
 	outcomes []Outcome // of messages, once their transactions have ended
+
+	// The call to the broker, where there is one, which the circuits may not allow.
+	call    Call
+	allowed bool
+	began   int64
 }
 
 // modelLogger notes that a drainer could not reach its database, which does not happen here.
@@ -68,6 +75,7 @@ func (w *world) spawn() {
 	p.d.pause = config.PollMin
 	p.d.scheduler.limit(config.Workers)
 	require.NoError(w, p.d.tryOpen(w.ctx))
+	w.connect(p)
 	w.processes = append(w.processes, p)
 }
 
@@ -87,7 +95,7 @@ func (p *modelProcess) Handle(_ context.Context, batch []*Message) []Outcome {
 // workers, may happen then.
 func (p *modelProcess) Excluded() []string {
 	if !p.stepping || p.within {
-		return p.excluded
+		return p.leftOut()
 	}
 	p.within = true
 	for range rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(p.T, "meanwhile") {
@@ -102,7 +110,14 @@ func (p *modelProcess) Excluded() []string {
 		p.check()
 	}
 	p.within = false
-	return p.excluded
+	return p.leftOut()
+}
+
+// leftOut returns the topics that are left out, by the model's choice or since they have an outage.
+func (p *modelProcess) leftOut() []string {
+	away := p.circuits.Excluded()
+	p.excluding = p.excluding || len(away) > 0
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.excluded, away))))
 }
 
 // step is a turn of the drainer's loop. What is due by then, rapid decides, unless the drainer wants it at once.
@@ -143,10 +158,18 @@ func (p *modelProcess) stepNow() {
 	p.stepping = true
 	p.d.step(p.ctx)
 	p.stepping = false
+	p.restUntil(time.Now().Add(time.Hour))
 	p.log("has lanes %v, in memory %v", p.d.lanes.numbers(), slices.Sorted(maps.Keys(p.d.scheduler.messages)))
 	p.learnIDs()
 	require.NoError(p, p.logger.err)
 	require.Empty(p, p.d.unsettled)
+}
+
+// restUntil sets the end of the rest of messages that were not settled, since time passes by an action: see setback.go.
+func (p *modelProcess) restUntil(end time.Time) {
+	for _, e := range p.d.setbacks.resting {
+		e.until = end
+	}
 }
 
 // take lets a worker have a batch, if there is one for it.
@@ -168,7 +191,8 @@ func (p *modelProcess) take() {
 	var run *modelRun
 	select {
 	case run = <-p.entered:
-		run.batch, run.finished = batch, finished
+		run.batch, run.finished, run.began = batch, finished, p.tick()
+		run.call, run.allowed = p.circuits.Begin(batch[0].message.Topic)
 		p.runs = append(p.runs, run)
 	case outcomes := <-finished: // nothing of it was fit for the handler
 		p.end(batch, outcomes)
@@ -216,7 +240,11 @@ func (p *modelProcess) finish() {
 		return
 	}
 	run := p.runs[rapid.IntRange(0, len(p.runs)-1).Draw(p.T, "run")]
-	if run.outcomes == nil {
+	switch {
+	case run.outcomes != nil:
+	case p.broker != nil:
+		p.publish(run)
+	default:
 		p.decide(run, func(*Message) Verdict {
 			return rapid.SampledFrom([]Verdict{Done, Done, Done, Retry, Retry, Dead, Wait, Postpone}).Draw(p.T, "verdict")
 		})

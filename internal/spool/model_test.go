@@ -1,14 +1,12 @@
 package spool
 
 import (
-	"database/sql"
 	"flag"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -21,9 +19,12 @@ import (
 //
 //	model_test.go          the runs, and the actions
 //	model_world_test.go    the database, and what surrounds the processes
+//	model_operator_test.go what operators and cleaners do
 //	model_process_test.go  a process: a Drainer whose steps the model takes
 //	model_message_test.go  what the model knows of a message, and what must come of a turn
-//	model_check_test.go    comparing with the database
+//	model_broker_test.go   what an outbox publishes to
+//	model_blame_test.go    whether a failure to publish may count
+//	model_check_test.go    comparing with the database, and the end
 
 const (
 	// modelChecks and modelSteps bound a run to some ten seconds on two cores.
@@ -35,13 +36,21 @@ const (
 func TestModel_G2_G3_G4_G6_G9_on_SQLite(t *testing.T) {
 	t.Parallel()
 	bounded := bound()
-	db, err := sql.Open("sqlite", ":memory:")
-	require.NoError(t, err)
-	db.SetMaxOpenConns(1) // with the connection the database would end
-	t.Cleanup(func() { _ = db.Close() })
-	m := newModel(t, &testdb.Database{DB: db, Dialect: postbox.SQLite})
+	m := newModelInMemory(t)
 	if bounded && raceDetector {
 		m.most = modelChecks / 10 // a database in this process is checked for races too
+	}
+	rapid.Check(t, m.run)
+}
+
+// An outbox, whose broker is not always there and whose errors do not say why.
+func TestModel_G2_G3_G7_G9_of_an_outbox_on_SQLite(t *testing.T) {
+	t.Parallel()
+	bounded := bound()
+	m := newModelInMemory(t)
+	m.outbox = true
+	if bounded && raceDetector {
+		m.most = modelChecks / 15
 	}
 	rapid.Check(t, m.run)
 }
@@ -121,6 +130,10 @@ func (w *world) actions() []func() {
 		w.expireGhosts,
 		w.pause, w.pauseKey, w.unpark, w.takeAway, w.letter, w.purge,
 	})
+	if w.broker != nil {
+		round := func() { process((*modelProcess).publishRound) }
+		actions = slices.Concat([]func(){round, w.brokerChanges, round, w.append, round}, actions)
+	}
 	if w.db.Dialect == postbox.PostgreSQL {
 		actions = append(actions, w.appendLate, w.appendLate, w.commitLate)
 	}

@@ -25,6 +25,7 @@ type model struct {
 	prepared   *Prepared // the processes share them: preparing takes longer than running
 	most, runs int
 	failed     bool
+	outbox     bool // all handlers publish
 }
 
 func newModel(t *testing.T, database *testdb.Database) *model {
@@ -38,6 +39,16 @@ func newModel(t *testing.T, database *testdb.Database) *model {
 	return m
 }
 
+// newModelInMemory returns a model on SQLite.
+func newModelInMemory(t *testing.T) *model {
+	t.Helper()
+	db, err := sql.Open("sqlite", ":memory:")
+	require.NoError(t, err)
+	db.SetMaxOpenConns(1) // with the connection the database would end
+	t.Cleanup(func() { _ = db.Close() })
+	return newModel(t, &testdb.Database{DB: db, Dialect: postbox.SQLite})
+}
+
 // world is one run.
 type world struct {
 	*model
@@ -48,13 +59,15 @@ type world struct {
 	id        int64
 	letters   *Letters
 	settings  Config
-	effective bool // handlers have transactions, and so effects
+	effective bool         // handlers have transactions, and so effects
+	broker    *modelBroker // or they publish
 
 	clock     int64 // counts what happens, for causality
 	messages  []*modelMessage
 	late      []*lateAppend
 	processes []*modelProcess
-	ghosts    []string // crashed processes whose leases have not ended
+	circuits  []*Circuits // of all processes there ever were
+	ghosts    []string    // crashed processes whose leases have not ended
 	spawned   int
 	abandoned []*modelRun
 	holders   map[[2]int64]string // who has ever had a lane under a token
@@ -88,7 +101,12 @@ func (m *model) newWorld(rt *rapid.T) *world {
 		Exclusive: rapid.IntRange(0, 7).Draw(rt, "exclusive") == 7,
 		History:   rapid.SampledFrom([]time.Duration{time.Hour, 0}).Draw(rt, "history"),
 	}
-	w.effective = rapid.Bool().Draw(rt, "transactional")
+	switch handler := rapid.IntRange(0, 4).Draw(rt, "handler"); {
+	case m.outbox || handler == 4:
+		w.broker = &modelBroker{now: time.Unix(0, 0), parts: map[modelPart]modelState{}}
+	case handler < 2:
+		w.effective = true
+	}
 	w.spool = New(m.statements, fmt.Sprint("model ", m.runs), rapid.IntRange(1, 3).Draw(rt, "lanes"))
 	var err error
 	w.id, err = w.spool.Open(w.ctx, m.db.DB)
@@ -107,6 +125,9 @@ func (w *world) close() {
 	}
 	for _, late := range w.late {
 		_ = late.tx.Rollback()
+	}
+	for _, circuits := range w.circuits {
+		circuits.Stop()
 	}
 }
 
@@ -137,12 +158,13 @@ func (w *world) drafts() (drafts []Draft, messages []*modelMessage) {
 			topic: rapid.SampledFrom([]string{"x", "x", "x", "y"}).Draw(w.T, "topic"),
 			begun: begun,
 		}
+		m.poison = w.broker != nil && rapid.IntRange(0, 5).Draw(w.T, "poison") == 5
 		d := Draft{Topic: m.topic, MessageID: m.name, Key: m.key, Payload: []byte(m.name)}
 		m.state, m.due = dialect.StateReady, true
 		if rapid.IntRange(0, 7).Draw(w.T, "delay") == 7 {
 			d.Delay, m.state, m.due = time.Hour, dialect.StateScheduled, false
 		}
-		w.Logf("%s: key %q, topic %s, state %d", m.name, m.key, m.topic, m.state)
+		w.Logf("%s: key %q, topic %s, state %d, poison %v", m.name, m.key, m.topic, m.state, m.poison)
 		drafts, messages = append(drafts, d), append(messages, m)
 	}
 	return drafts, messages
@@ -152,6 +174,13 @@ func (w *world) append() {
 	drafts, messages := w.drafts()
 	require.NoError(w, w.spool.Append(w.ctx, w.db.DB, Run, drafts))
 	w.committed(messages)
+}
+
+// appendPlain writes an innocent message without a key.
+func (w *world) appendPlain(topic string) {
+	m := &modelMessage{name: fmt.Sprintf("m%02d", len(w.messages)), topic: topic, begun: w.tick(), state: dialect.StateReady, due: true}
+	require.NoError(w, w.spool.Append(w.ctx, w.db.DB, Run, []Draft{{Topic: topic, MessageID: m.name, Payload: []byte(m.name)}}))
+	w.committed([]*modelMessage{m})
 }
 
 // committed says that messages are there from now on.
@@ -231,13 +260,28 @@ func (w *world) commitLate() {
 
 // passTime makes everything due that waits for its time, of one key or of all.
 func (w *world) passTime() {
+	if w.broker != nil {
+		w.clockGoesOn(rapid.SampledFrom([]time.Duration{10 * time.Second, 20 * time.Second, 0, 2 * time.Minute, 25 * time.Hour}).Draw(w.T, "clock"))
+	}
+	for _, p := range w.processes {
+		p.restUntil(time.Now())
+	}
 	key := rapid.SampledFrom([]string{"all", "all", "a", "b", "c", ""}).Draw(w.T, "key")
 	for _, m := range w.messages {
 		if m.place == pending && !m.parked && (key == "all" || key == m.key) {
-			m.due = true
-			w.exec("UPDATE postbox_messages SET available_at = 0 WHERE id = ? AND state > 0", m.id)
+			w.makeDue(m)
 		}
 	}
+}
+
+// longAgo is later than all times of the model, and earlier than all others.
+const longAgo = 1 << 40
+
+// makeDue makes a message due that waits for its time. What has waited for longer goes first, or else what fails again and again would
+// keep the others away.
+func (w *world) makeDue(m *modelMessage) {
+	m.due = true
+	w.exec("UPDATE postbox_messages SET available_at = ? WHERE id = ? AND state > 0", max(m.until.Unix(), 0), m.id)
 }
 
 func (w *world) expireGhosts() {
@@ -251,131 +295,4 @@ func (w *world) expireGhosts() {
 func (w *world) expire(name string) {
 	w.exec("UPDATE postbox_lanes SET expires_at = 0 WHERE holder = ?", name)
 	w.exec("UPDATE postbox_members SET expires_at = 0 WHERE holder = ?", name)
-}
-
-// say changes what operators say, in one transaction with the version.
-func (w *world) say(queries ...func(tx *sql.Tx) error) {
-	w.version++
-	require.NoError(w, InTx(w.ctx, w.db.DB, w.statements, func(tx *sql.Tx) error {
-		for _, query := range queries {
-			if err := query(tx); err != nil {
-				return err
-			}
-		}
-		return w.in("UPDATE postbox_spools SET version = version + 1 WHERE id = ?", w.id)(tx)
-	}))
-}
-
-func (w *world) in(query string, args ...any) func(tx *sql.Tx) error {
-	return func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(w.ctx, w.db.Bind(query), args...)
-		return err
-	}
-}
-
-// pause pauses the spool now and then, and resumes it.
-func (w *world) pause() {
-	if !w.paused && rapid.IntRange(0, 3).Draw(w.T, "pause") > 0 {
-		return
-	}
-	w.paused = !w.paused
-	at := sql.NullInt64{Int64: 1, Valid: w.paused}
-	w.say(w.in("UPDATE postbox_spools SET paused_at = ? WHERE id = ?", at, w.id))
-}
-
-func (w *world) pauseKey() {
-	key := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(w.T, "key")
-	hash := postbox.KeyHash(key)
-	if w.keys[key] = !w.keys[key]; w.keys[key] {
-		w.say(w.in("INSERT INTO postbox_pauses (spool, key_hash, ordering_key, paused_at) VALUES (?, ?, ?, 1)", w.id, hash, []byte(key)))
-	} else {
-		w.say(w.in("DELETE FROM postbox_pauses WHERE spool = ? AND key_hash = ?", w.id, hash))
-	}
-}
-
-// unpark gives the parked messages all their attempts again.
-func (w *world) unpark() {
-	for _, m := range w.messages {
-		if m.place == pending && m.parked {
-			m.parked, m.due, m.attempts, m.starts = false, true, 0, 0
-			w.exec("UPDATE postbox_messages SET available_at = 0, attempts = 0, starts = 0 WHERE id = ?", m.id)
-		}
-	}
-}
-
-// takeAway makes a dead letter of a message that nobody handles, as an operator does.
-func (w *world) takeAway() {
-	for _, m := range w.messages {
-		if m.place == pending && !w.running(m) && (m.state == dialect.StateRetrying || rapid.IntRange(0, 2).Draw(w.T, "take away") == 0) {
-			w.say(w.in("INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash, "+
-				"payload, metadata, created_at, died_at, attempts) SELECT 0, ?, 'taken away', spool, '', topic, message_id, ordering_key, key_hash, "+
-				"payload, metadata, created_at, created_at, attempts FROM postbox_messages WHERE id = ?", MessageSubject(m.id), m.id),
-				w.in("DELETE FROM postbox_messages WHERE id = ?", m.id))
-			m.place = dead
-			w.learnIDs()
-			return
-		}
-	}
-}
-
-func (w *world) running(m *modelMessage) bool {
-	for _, p := range w.processes {
-		for _, run := range p.runs {
-			for _, e := range run.batch {
-				if e.message.Ref.ID == m.id {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-// letter requeues a dead letter, or resolves it.
-func (w *world) letter() {
-	for _, m := range w.messages {
-		if m.place != dead {
-			continue
-		}
-		if m.resolved || rapid.IntRange(0, 2).Draw(w.T, "resolve") == 0 {
-			err := w.letters.Resolve(w.ctx, m.letter, "no longer needed")
-			require.Equal(w, m.resolved, err != nil)
-			if m.resolved {
-				require.Error(w, w.letters.Requeue(w.ctx, m.letter))
-				continue
-			}
-			m.resolved = true
-			return
-		}
-		begun := w.tick()
-		require.NoError(w, w.letters.Requeue(w.ctx, m.letter))
-		*m = modelMessage{
-			name: m.name, key: m.key, topic: m.topic, begun: begun, committed: w.tick(),
-			place: pending, state: dialect.StateReady, due: true,
-		}
-		w.learnIDs()
-		return
-	}
-}
-
-// purge lets a cleaner delete what is old: here what is resolved, and all history.
-func (w *world) purge() {
-	w.exec("UPDATE postbox_history SET done_at = 0")
-	w.exec("UPDATE postbox_dead_letters SET died_at = 0 WHERE resolved_at IS NOT NULL")
-	c := NewCleaner(w.db.DB, w.statements, "cleaner", CleanerConfig{DeadLetters: time.Hour, History: true}, watermill.NopLogger{})
-	for range 6 { // it goes round the spools
-		for _, chore := range c.chores {
-			chore.stepAt = time.Time{}
-			c.turn(w.ctx, chore)
-			require.False(w, chore.failing)
-		}
-	}
-	for _, m := range w.messages {
-		switch {
-		case m.place == done:
-			m.kept = false
-		case m.place == dead && m.resolved:
-			m.place = gone
-		}
-	}
 }

@@ -173,6 +173,15 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
 	},
 	{
+		name: "a conflict counts no attempt", guarantees: "G7",
+		edits: []edit{{
+			file: "internal/spool/settle.go",
+			from: "	if e.outcome.Verdict == Wait || e.outcome.Verdict == Again {\n",
+			to:   "	if e.outcome.Verdict == Wait {\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Model|setback|lasting_conflict",
+	},
+	{
 		name: "a first unknown failure counts for nothing", guarantees: "G7, F30",
 		edits: []edit{{
 			file: "internal/spool/blame.go",

@@ -73,11 +73,9 @@ func (w *world) settleTurn(m *modelMessage, t turn) {
 		m.place, m.kept = done, w.settings.History > 0
 	case Settled:
 		require.Fail(w, "a message that its handler removed is there", m.name)
-	case Again:
-		require.Fail(w, "it is not drawn, since the clock of the model cannot tell when it is due", m.name)
 	case Postpone:
 		m.starts -= t.message.started
-	case Wait:
+	case Wait, Again: // no attempt is counted
 		m.starts -= t.message.started
 		m.state, m.due = dialect.StateRetrying, false
 	case Retry, Dead:

@@ -2,8 +2,6 @@ package spool
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -150,26 +148,17 @@ func (p *modelProcess) due(at *time.Time, names ...string) {
 }
 
 func (p *modelProcess) stepNow() {
-	ended := p.ended
-	p.ended = nil
-	p.settle(ended)
+	ended := p.beginSettling()
 	p.log("steps")
 	p.steps++
 	p.stepping = true
 	p.d.step(p.ctx)
 	p.stepping = false
-	p.restUntil(time.Now().Add(time.Hour))
+	p.putOff(ended)
 	p.log("has lanes %v, in memory %v", p.d.lanes.numbers(), slices.Sorted(maps.Keys(p.d.scheduler.messages)))
 	p.learnIDs()
 	require.NoError(p, p.logger.err)
 	require.Empty(p, p.d.unsettled)
-}
-
-// restUntil sets the end of the rest of messages that were not settled, since time passes by an action: see setback.go.
-func (p *modelProcess) restUntil(end time.Time) {
-	for _, e := range p.d.setbacks.resting {
-		e.until = end
-	}
 }
 
 // take lets a worker have a batch, if there is one for it.
@@ -246,7 +235,7 @@ func (p *modelProcess) finish() {
 		p.publish(run)
 	default:
 		p.decide(run, func(*Message) Verdict {
-			return rapid.SampledFrom([]Verdict{Done, Done, Done, Retry, Retry, Dead, Wait, Postpone}).Draw(p.T, "verdict")
+			return rapid.SampledFrom([]Verdict{Done, Done, Done, Retry, Retry, Again, Dead, Wait, Postpone}).Draw(p.T, "verdict")
 		})
 		if p.effective && rapid.Bool().Draw(p.T, "later") {
 			return
@@ -267,53 +256,6 @@ func (p *modelProcess) end(batch []*entry, outcomes []Outcome) {
 		p.ended = append(p.ended, turn{message: e.message, outcome: outcomes[i]})
 	}
 	p.d.scheduler.finish(batch, outcomes)
-}
-
-// decide finds the outcomes of a batch as a handler does that keeps the rules.
-func (p *modelProcess) decide(run *modelRun, verdict func(*Message) Verdict) {
-	waiting := map[int64]bool{}
-	for _, message := range run.messages {
-		outcome := Outcome{Verdict: Postpone}
-		if !message.HasKey || !waiting[message.KeyHash] {
-			outcome.Verdict = verdict(message)
-		}
-		if outcome.Verdict == Retry || outcome.Verdict == Dead || outcome.Verdict == Wait {
-			outcome.Err = errModel
-		}
-		if outcome.Verdict == Done && p.effective {
-			outcome.Verdict = p.effect(message)
-		}
-		if !outcome.through() {
-			waiting[message.KeyHash] = true
-		}
-		run.outcomes = append(run.outcomes, outcome)
-	}
-}
-
-var errModel = errors.New("handler says no")
-
-// effect writes the effect of a message and settles it in one transaction. That works for whoever holds its lane.
-func (p *modelProcess) effect(message *Message) Verdict {
-	m := p.byID(message.Ref.ID)
-	mine := m != nil && p.readLanes()[message.Ref.Lane].token == message.Ref.Token
-	err := InTx(p.ctx, p.db.DB, p.statements, func(tx *sql.Tx) error {
-		if err := p.in("INSERT INTO effects (message_id) VALUES (?)", message.MessageID)(tx); err != nil {
-			return err
-		}
-		return Settle(p.ctx, tx, Directly, []*Message{message})
-	})
-	if !mine {
-		require.ErrorIs(p, err, ErrLost, message.MessageID)
-		return Postpone
-	}
-	require.NoError(p, err, m.name)
-	if m.key != "" && !p.settings.Unordered {
-		for _, older := range p.messages {
-			require.False(p, p.goesBefore(older, m), "%s has its effect before %s", m.name, older.name)
-		}
-	}
-	m.place, m.kept = done, p.settings.History > 0
-	return Settled
 }
 
 // through says whether a message is before another one in a batch, or has ended well in this process, which holds its
@@ -374,10 +316,9 @@ func (p *modelProcess) stop() {
 	for len(p.runs) > 0 {
 		p.finish()
 	}
-	ended := p.ended
-	p.ended = nil
-	p.settle(ended)
+	ended := p.beginSettling()
 	require.NoError(p, p.d.settleFinished(p.ctx))
+	p.putOff(ended)
 	require.NoError(p, p.d.leave(p.ctx))
 	p.learnIDs()
 	p.leaveWorld()

@@ -21,6 +21,7 @@ import (
 //	model_world_test.go    the database, and what surrounds the processes
 //	model_operator_test.go what operators and cleaners do
 //	model_process_test.go  a process: a Drainer whose steps the model takes
+//	model_outcome_test.go  what handlers do, and how it is settled
 //	model_message_test.go  what the model knows of a message, and what must come of a turn
 //	model_broker_test.go   what an outbox publishes to
 //	model_blame_test.go    whether a failure to publish may count

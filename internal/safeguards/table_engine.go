@@ -55,6 +55,15 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "F4|Model",
 	},
 	{
+		name: "a message whose row is locked is held", guarantees: "G3, G4",
+		edits: []edit{{
+			file: "internal/spool/locked.go",
+			from: "		if locked[e.message.Ref.ID] {\n			d.hold(e)\n",
+			to:   "		if locked[e.message.Ref.ID] && e.held {\n			d.hold(e)\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Model",
+	},
+	{
 		name: "a message whose row is locked closes its key", guarantees: "G3",
 		edits: []edit{{
 			file: "internal/spool/locked.go",

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
@@ -171,6 +172,7 @@ func (w *world) finale() {
 	for len(w.late) > 0 {
 		w.commitLate()
 	}
+	w.unlock()
 	if w.paused {
 		w.pause()
 	}
@@ -198,13 +200,13 @@ func (w *world) finale() {
 	if w.broker != nil {
 		last.brokerIsBack()
 	}
+	if w.db.Dialect != postbox.SQLite && rapid.IntRange(0, 2).Draw(w.T, "lock") == 2 {
+		last.othersGoOn()
+	}
 	enough := 10 + 3*len(w.messages)
-	for round := 0; w.left() || len(last.runs)+len(last.ended) > 0 || w.suspects(); round++ {
+	for round := 0; w.left() || len(last.runs)+len(last.ended)+len(last.held) > 0 || w.suspects(); round++ {
 		require.Less(w, round, enough, "it does not come to an end")
-		last.unpark()
-		last.clockGoesOn(time.Minute)
-		last.round(round > enough/2)
-		w.check()
+		last.goOn(round > enough/2)
 	}
 	for _, m := range w.messages {
 		require.Contains(w, []place{done, dead, gone}, m.place, m.name)
@@ -224,6 +226,14 @@ func (w *world) suspects() bool {
 	return false
 }
 
+// goOn lets a minute pass, after which the process goes on.
+func (p *modelProcess) goOn(sweep bool) {
+	p.unpark()
+	p.clockGoesOn(time.Minute)
+	p.round(sweep)
+	p.check()
+}
+
 // round does all that a process can do now, and everything succeeds that can.
 func (p *modelProcess) round(sweep bool) {
 	for _, m := range p.messages {
@@ -231,7 +241,7 @@ func (p *modelProcess) round(sweep bool) {
 			p.makeDue(m)
 		}
 	}
-	p.d.renewAt, p.d.pollAt, p.d.horizon.markAt, p.d.control.checkedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	p.d.held.tryAt, p.d.renewAt, p.d.pollAt, p.d.horizon.markAt, p.d.control.checkedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	p.restUntil(time.Now())
 	p.d.sweeping.next = time.Now().Add(time.Hour)
 	if sweep { // what became free without this process's doing

@@ -151,6 +151,9 @@ func (w *world) mayRun(p *modelProcess, before []*entry, e *entry, lanes map[int
 	if m.key == "" || w.settings.Unordered {
 		return
 	}
+	for _, t := range p.held {
+		require.NotEqual(w, message.KeyHash, t.message.KeyHash, "%s is handed out, and its key waits for the row of %s", m.name, t.message.MessageID)
+	}
 	for _, older := range w.messages {
 		if w.goesBefore(older, m) && !p.through(before, older, message.Ref.Token) {
 			require.Fail(w, "order", "%s is handed out before %s", m.name, older.name)

@@ -56,7 +56,7 @@ func (w *world) pauseKey() {
 // unpark gives the parked messages all their attempts again.
 func (w *world) unpark() {
 	for _, m := range w.messages {
-		if m.place == pending && m.parked {
+		if m.place == pending && m.parked && !w.isLocked(m) {
 			m.parked, m.due, m.attempts, m.starts = false, true, 0, 0
 			w.exec("UPDATE postbox_messages SET available_at = 0, attempts = 0, starts = 0 WHERE id = ?", m.id)
 		}
@@ -66,7 +66,7 @@ func (w *world) unpark() {
 // takeAway makes a dead letter of a message that nobody handles, as an operator does.
 func (w *world) takeAway() {
 	for _, m := range w.messages {
-		if m.place == pending && !w.running(m) && (m.state == dialect.StateRetrying || rapid.IntRange(0, 2).Draw(w.T, "take away") == 0) {
+		if m.place == pending && !w.running(m) && !w.isLocked(m) && (m.state == dialect.StateRetrying || rapid.IntRange(0, 2).Draw(w.T, "take away") == 0) {
 			w.say(w.in("INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash, "+
 				"payload, metadata, created_at, died_at, attempts) SELECT 0, ?, 'taken away', spool, '', topic, message_id, ordering_key, key_hash, "+
 				"payload, metadata, created_at, created_at, attempts FROM postbox_messages WHERE id = ?", MessageSubject(m.id), m.id),

@@ -41,6 +41,9 @@ var (
 // effect writes the effect of a message and settles it in one transaction. That works for whoever holds its lane.
 func (p *modelProcess) effect(message *Message) Verdict {
 	m := p.byID(message.Ref.ID)
+	if m != nil && p.isLocked(m) {
+		return Again // the transaction is given up
+	}
 	mine := m != nil && p.readLanes()[message.Ref.Lane].token == message.Ref.Token
 	err := InTx(p.ctx, p.db.DB, p.statements, func(tx *sql.Tx) error {
 		if err := p.in("INSERT INTO effects (message_id) VALUES (?)", message.MessageID)(tx); err != nil {
@@ -64,7 +67,7 @@ func (p *modelProcess) effect(message *Message) Verdict {
 
 // conflict writes the effect of a message in a transaction that the database takes back, since it conflicts with another one.
 func (p *modelProcess) conflict(message *Message) {
-	if !p.effective {
+	if m := p.byID(message.Ref.ID); !p.effective || m != nil && p.isLocked(m) {
 		return
 	}
 	err := InTx(p.ctx, p.db.DB, p.statements, func(tx *sql.Tx) error {
@@ -84,15 +87,20 @@ func (p *modelProcess) conflict(message *Message) {
 // beginSettling says what must come of the turns that have ended, which the drainer settles next. The pause of those that met a conflict is
 // the longest, so that it does not end before putOff.
 func (p *modelProcess) beginSettling() []turn {
+	p.beImpatient()
 	ended := p.ended
 	p.ended = nil
-	p.settle(ended)
 	for _, t := range ended {
 		if t.outcome.Verdict == Again {
 			p.d.setbacks.add(t.message, time.Now())
 			p.d.setbacks.known[keyOf(t.message)] = setback{inARow: 10 * setbacksTold}
 		}
 	}
+	if p.d.held.tryAt.IsZero() {
+		ended, p.held = append(p.held, ended...), nil
+	}
+	ended = p.holdLocked(ended)
+	p.settle(ended)
 	return ended
 }
 

@@ -2,6 +2,7 @@ package spool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,6 +22,7 @@ type modelProcess struct {
 	logger   *modelLogger
 	runs     []*modelRun
 	ended    []turn // not settled
+	held     []turn // which could not be settled
 	excluded []string
 	entered  chan *modelRun
 	stepping bool
@@ -52,7 +54,7 @@ type modelLogger struct {
 }
 
 func (l *modelLogger) Error(msg string, err error, _ watermill.LogFields) {
-	if msg != "Postbox moved a message to the dead letters" {
+	if msg != "Postbox moved a message to the dead letters" && !errors.Is(err, ErrRowLocked) {
 		l.err = fmt.Errorf("%s: %w", msg, err)
 	}
 }
@@ -128,6 +130,7 @@ func (p *modelProcess) step() {
 	p.due(&p.d.horizon.markAt, "mark", "mark", "mark")
 	p.due(&p.d.horizon.setAt, "patience", "patience")
 	p.due(&p.d.horizon.askAt, "ask", "ask", "ask")
+	p.due(&p.d.held.tryAt, "locks")
 	p.due(&p.d.control.checkedAt, "obey") // the time of the last look
 	if rapid.IntRange(0, 9).Draw(p.T, "sweep") == 0 {
 		p.d.sweeping.next = time.Time{}
@@ -266,7 +269,7 @@ func (p *modelProcess) through(before []*entry, m *modelMessage, token int64) bo
 			return true
 		}
 	}
-	return slices.ContainsFunc(p.ended, func(t turn) bool {
+	return slices.ContainsFunc(slices.Concat(p.ended, p.held), func(t turn) bool {
 		return t.message.Ref.ID == m.id && t.outcome.through() && t.message.Ref.Token == token
 	})
 }
@@ -316,6 +319,7 @@ func (p *modelProcess) stop() {
 	for len(p.runs) > 0 {
 		p.finish()
 	}
+	p.d.held.tryAt = time.Time{}
 	ended := p.beginSettling()
 	require.NoError(p, p.d.settleFinished(p.ctx))
 	p.putOff(ended)

@@ -21,6 +21,7 @@ import (
 //	model_world_test.go    the database, and what surrounds the processes
 //	model_operator_test.go what operators and cleaners do
 //	model_process_test.go  a process: a Drainer whose steps the model takes
+//	model_lock_test.go     somebody who locks the row of a message
 //	model_outcome_test.go  what handlers do, and how it is settled
 //	model_message_test.go  what the model knows of a message, and what must come of a turn
 //	model_broker_test.go   what an outbox publishes to
@@ -134,6 +135,9 @@ func (w *world) actions() []func() {
 	if w.broker != nil {
 		round := func() { process((*modelProcess).publishRound) }
 		actions = slices.Concat([]func(){round, w.brokerChanges, round, w.append, round}, actions)
+	}
+	if w.db.Dialect != postbox.SQLite {
+		actions = slices.Insert(actions, len(work), w.lockChanges)
 	}
 	if w.db.Dialect == postbox.PostgreSQL {
 		actions = append(actions, w.appendLate, w.appendLate, w.commitLate)

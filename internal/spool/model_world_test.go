@@ -65,6 +65,7 @@ type world struct {
 	clock     int64 // counts what happens, for causality
 	messages  []*modelMessage
 	late      []*lateAppend
+	lock      *modelLock
 	processes []*modelProcess
 	circuits  []*Circuits // of all processes there ever were
 	ghosts    []string    // crashed processes whose leases have not ended
@@ -125,6 +126,9 @@ func (w *world) close() {
 	}
 	for _, late := range w.late {
 		_ = late.tx.Rollback()
+	}
+	if w.lock != nil {
+		_ = w.lock.tx.Rollback()
 	}
 	for _, circuits := range w.circuits {
 		circuits.Stop()
@@ -280,6 +284,9 @@ const longAgo = 1 << 40
 // makeDue makes a message due that waits for its time. What has waited for longer goes first, or else what fails again and again would
 // keep the others away.
 func (w *world) makeDue(m *modelMessage) {
+	if w.isLocked(m) {
+		return
+	}
 	m.due = true
 	w.exec("UPDATE postbox_messages SET available_at = ? WHERE id = ? AND state > 0", max(m.until.Unix(), 0), m.id)
 }

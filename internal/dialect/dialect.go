@@ -98,7 +98,7 @@ type FetchParams struct {
 	Spool    int64
 	Cursors  []Cursor        // lanes to read
 	PerLane  int             // ready messages a lane at most
-	Together int             // if not 0: ready messages of all lanes at most, in the order of the lanes, instead of PerLane
+	UpTo     int64           // if not 0: all ready messages up to this id, whatever PerLane says; then all cursors have the same After
 	Due      int             // scheduled and retrying messages that are due, over all these lanes, at most
 	Inline   int             // payloads up to this many bytes come along, larger ones as NULL
 	Known    map[int][]Known // messages that the caller has already, by lane

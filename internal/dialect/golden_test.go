@@ -68,8 +68,11 @@ func printed(s *dialect.Statements) string {
 	fmt.Fprintf(&out, "-- Fetch, one lane, unordered, paused keys\n%s\n\n", s.Fetch(dialect.FetchParams{
 		Cursors: make([]dialect.Cursor, 1), Unordered: true, PausedKeys: true,
 	}).Text)
-	if s.TogetherIsCheap {
-		fmt.Fprintf(&out, "-- Fetch, two lanes together\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2), Together: 1}).Text)
+	fmt.Fprintf(&out, "-- Fetch, one lane, excluded topics\n%s\n\n", s.Fetch(dialect.FetchParams{
+		Cursors: make([]dialect.Cursor, 1), Excluded: []string{"topic"},
+	}).Text)
+	if s.ReadsUpTo {
+		fmt.Fprintf(&out, "-- Fetch, two lanes up to an id\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2), UpTo: 1}).Text)
 	}
 	fmt.Fprintf(&out, "-- Fetch, one lane, held keys\n%s\n\n", s.Fetch(dialect.FetchParams{
 		Cursors: make([]dialect.Cursor, 1), Held: []int64{1},
@@ -104,11 +107,13 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			ingest.Claimed,
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3)}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Unordered: true, PausedKeys: true}),
-			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Together: 1}),
-			s.Fetch(dialect.FetchParams{Together: 1}),
+			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), UpTo: 1}),
+			s.Fetch(dialect.FetchParams{UpTo: 1}),
+			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), UpTo: 1, Excluded: []string{"topic"}}),
+			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Excluded: []string{"topic"}, Held: []int64{1, 2}}),
 			s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 3)}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), PausedKeys: true, Held: []int64{1, 2}}),
-			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Together: 1, Held: []int64{1, 2}}),
+			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), UpTo: 1, Held: []int64{1, 2}}),
 			s.Sweep(dialect.SweepParams{Ranges: make([]dialect.Range, 3), Held: []int64{1, 2}}),
 			s.Remove(1, make([]dialect.Ref, 3)),
 			s.Keep(1, make([]dialect.Ref, 3)),

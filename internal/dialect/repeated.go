@@ -15,6 +15,7 @@ type repeated struct {
 	insertFirst           string // the first row of an insert, if that is another one
 	ready, due, meta      string // the three parts of a fetch
 	turns                 [variants]string
+	topics                string           // the condition that leaves out excluded topics
 	sweepText             string           // see repeatedSweep
 	sweepTexts            [variants]string // by SweepParams.variant
 	claimHead, claimRow   string
@@ -32,7 +33,7 @@ type repeated struct {
 func newRepeated(r repeated, fill *strings.Replacer) repeated {
 	r.claimHead, r.claimRow, r.claimedHead = claimHead, claimRow, claimedHead
 	for _, text := range []*string{
-		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.rowsText, &r.findText, &r.lockText, &r.countText,
+		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.topics, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.rowsText, &r.findText, &r.lockText, &r.countText,
 		&r.releaseText,
 	} {
 		*text = fill.Replace(fill.Replace(strings.TrimSpace(*text)))
@@ -75,11 +76,24 @@ func (r repeated) insert(head, first, row string, n int, values func(i int) []an
 // fetchShape is what the text of a fetch depends on.
 type fetchShape struct {
 	lanes    int
-	together bool
+	upTo     bool
+	excluded bool
 	variant  int
 }
 
 const unionAll = "\nUNION ALL\n"
+
+// unwanted are the arguments of {topics} and {turn}.
+func (f FetchParams) unwanted() []any {
+	var lists []any
+	if len(f.Excluded) > 0 {
+		lists = append(lists, List(f.Excluded))
+	}
+	if len(f.Held) > 0 {
+		lists = append(lists, List(f.Held))
+	}
+	return lists
+}
 
 // fetchText is a fetch whose first part reads what is ready.
 func (r repeated) fetchText(shape fetchShape, ready func() string) string {
@@ -87,7 +101,11 @@ func (r repeated) fetchText(shape fetchShape, ready func() string) string {
 		return text.(string)
 	}
 	text := ready() + r.due + unionAll + r.meta
-	text = strings.ReplaceAll(text, "{turn}", r.turns[shape.variant])
+	topics := ""
+	if shape.excluded {
+		topics = r.topics
+	}
+	text = strings.NewReplacer("{turn}", r.turns[shape.variant], "{topics}", topics).Replace(text)
 	r.fetches.Store(shape, text)
 	return text
 }

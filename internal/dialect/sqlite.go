@@ -76,7 +76,7 @@ FROM json_each(?) c
 CROSS JOIN {messages} m ON m.id IN (
 	SELECT m.id FROM {messages} m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
-	  AND ` + nameInSQL + ` NOT IN (` + items + `) AND m.topic NOT IN (` + items + `)
+	  AND ` + nameInSQL + ` NOT IN (` + items + `){topics}
 	  AND {turn}
 	ORDER BY m.id LIMIT ? + 0)`,
 		sweepText: strings.NewReplacer(
@@ -87,9 +87,10 @@ CROSS JOIN {messages} m ON m.id IN (
 SELECT * FROM (SELECT ` + fetchColumns + `
 FROM {messages} m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= {now} AND m.lane IN (` + items + `)
-  AND ` + nameInSQL + ` NOT IN (` + items + `) AND m.topic NOT IN (` + items + `)
+  AND ` + nameInSQL + ` NOT IN (` + items + `){topics}
   AND {turn}
 ORDER BY m.available_at, m.id LIMIT ? + 0)`,
+		topics: ` AND m.topic NOT IN (` + items + `)`,
 		// One writer at a time: whatever is visible is all there is, so each read ends an epoch.
 		meta: `SELECT -1, 1, ` + freeLanes + `, 0, ` + liveMembers + `, ` + spoolVersion + `, '', NULL, NULL, {now},
        ` + s.ServerIn + `, NULL, NULL`,
@@ -129,19 +130,15 @@ func sqliteFill(names Names) *strings.Replacer {
 }
 
 func (s sqlite) fetch(f FetchParams) Query {
-	known, excluded := List(signedNames(f.known())), List(f.Excluded)
+	known, unwanted := List(signedNames(f.known())), f.unwanted()
 	lanes, cursors := make([]int, len(f.Cursors)), make([][2]int64, len(f.Cursors))
 	for i, c := range f.Cursors {
 		lanes[i], cursors[i] = c.Lane, [2]int64{int64(c.Lane), c.After}
 	}
-	var held []any
-	if len(f.Held) > 0 {
-		held = []any{List(f.Held)}
-	}
 	ready := func() string { return s.ready + unionAll }
-	return Query{Text: s.fetchText(fetchShape{variant: f.variant()}, ready), Args: slices.Concat(
-		[]any{f.Inline, f.Inline, List(cursors), f.Spool, known, excluded}, held, []any{f.PerLane},
-		[]any{f.Inline, f.Inline, f.Spool, List(lanes), known, excluded}, held, []any{f.Due},
+	return Query{Text: s.fetchText(fetchShape{excluded: len(f.Excluded) > 0, variant: f.variant()}, ready), Args: slices.Concat(
+		[]any{f.Inline, f.Inline, List(cursors), f.Spool, known}, unwanted, []any{f.PerLane},
+		[]any{f.Inline, f.Inline, f.Spool, List(lanes), known}, unwanted, []any{f.Due},
 		[]any{f.Spool, f.Spool, f.Spool},
 	)}
 }

@@ -19,10 +19,9 @@ type Statements struct {
 	// Isolate says that also a statement by itself that removes messages or changes lanes needs a transaction, to get that isolation:
 	// it would wait for rows that it only reads over.
 	Isolate bool
-	// TogetherIsCheap says that a fetch of all lanes together costs far less than one that reads each, see FetchParams.Together, which
-	// the others do not know.
-	TogetherIsCheap bool
-	lists           lists
+	// ReadsUpTo says that a fetch knows FetchParams.UpTo, which costs far less than reading each lane.
+	ReadsUpTo bool
+	lists     lists
 
 	// Spools and their lanes.
 

@@ -54,9 +54,10 @@ type Drainer struct {
 	took         time.Duration // the last look at all lanes
 	members      int
 	free         int
-	away         bool // the database is
-	full         bool // the memory is: nothing is read until something is settled
-	large        bool // most payloads are: see portion.go
+	given        int64 // the database's counter of ids, by the last read; see page
+	away         bool  // the database is
+	full         bool  // the memory is: nothing is read until something is settled
+	large        bool  // most payloads are: see portion.go
 	stopping     bool
 
 	rescan    chan struct{}

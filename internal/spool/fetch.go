@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -15,8 +16,6 @@ import (
 type page struct {
 	messages []*Message
 	perLane  map[int]int   // ready messages of each lane
-	ready    int           // of all
-	furthest int           // highest lane of them
 	last     map[int]int64 // highest id of them
 	waited   int           // messages that waited for their time
 	newest   int64
@@ -80,8 +79,6 @@ func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 func (p *page) count(m *Message) {
 	if m.Ref.State == dialect.StateReady {
 		p.perLane[m.Ref.Lane]++
-		p.ready++
-		p.furthest = max(p.furthest, m.Ref.Lane)
 		p.last[m.Ref.Lane] = max(p.last[m.Ref.Lane], m.Ref.ID)
 	} else {
 		p.waited++
@@ -90,20 +87,23 @@ func (p *page) count(m *Message) {
 	p.messages = append(p.messages, m)
 }
 
-// hasAll says whether a read has all that is ready of a lane.
-func (p *page) hasAll(lane int, params dialect.FetchParams) bool {
-	if params.Together > 0 {
-		return p.ready < params.Together || lane < p.furthest
+// complete returns the id up to which a read has all that is ready of a lane, and whether there may be more beyond it.
+func (p *page) complete(lane int, params dialect.FetchParams) (upTo int64, more bool) {
+	switch {
+	case params.UpTo > 0:
+		return params.UpTo, p.given > params.UpTo
+	case p.perLane[lane] >= params.PerLane:
+		return p.last[lane], true
 	}
-	return p.perLane[lane] < params.PerLane
+	return math.MaxInt64, false
 }
 
 // leaveEarly leaves out scheduled messages that are due while older ones of their lane, which may be of their key, have
 // not all been read. Being read apart from the others, they come again.
 func (p *page) leaveEarly(params dialect.FetchParams) {
 	p.messages = slices.DeleteFunc(p.messages, func(m *Message) bool {
-		lane := m.Ref.Lane
-		return m.Ref.State == dialect.StateScheduled && m.HasKey && !p.hasAll(lane, params) && p.last[lane] < m.Ref.ID
+		upTo, _ := p.complete(m.Ref.Lane, params)
+		return m.Ref.State == dialect.StateScheduled && m.HasKey && upTo < m.Ref.ID
 	})
 }
 

@@ -8,45 +8,41 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// A read of all lanes together ends where it is full. What it found of the lane where it ended is the beginning of that lane, and of the lanes
-// behind that one it knows nothing.
-func TestPage_of_lanes_together_is_complete_up_to_where_it_ends(t *testing.T) {
+// A read of all lanes up to an id has all that is ready up to there, and where the database has given higher ids it knows nothing beyond.
+func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
 	t.Parallel()
-	const before, safe, full = 10, 100, 4
-	cursors := []dialect.Cursor{{Lane: 0, After: before}, {Lane: 1, After: before}, {Lane: 2, After: before}, {Lane: 3, After: before}}
-	ready := func(lane int, id int64) *Message {
-		return &Message{HasKey: true, Ref: dialect.Ref{State: dialect.StateReady, Lane: lane, ID: id}}
-	}
-	due := func(lane int) *Message {
-		return &Message{HasKey: true, Ref: dialect.Ref{State: dialect.StateScheduled, Lane: lane, ID: 40}}
+	const before, upTo, safe, ready = 10, 50, 100, 4
+	message := func(state, lane int, id int64) *Message {
+		return &Message{HasKey: true, Ref: dialect.Ref{State: state, Lane: lane, ID: id}}
 	}
 	for name, c := range map[string]struct {
-		together int
-		hints    [4]int64
-		hungry   []int
-		left     int // of those that are due
+		given  int64
+		hungry []int
 	}{
-		"there was room": {full + 1, [4]int64{safe, safe, safe, safe}, nil, 4},
-		"it was full":    {full, [4]int64{safe, safe, 30, before}, []int{2, 3}, 2},
+		"it reached the end":  {upTo, nil},
+		"there may be others": {upTo + 1, []int{0, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			lanes := newLaneSet()
-			found := &page{perLane: map[int]int{}, last: map[int]int64{}}
-			for _, cursor := range cursors {
-				lanes.held[cursor.Lane] = &lane{number: cursor.Lane, hint: cursor.After}
+			params := dialect.FetchParams{UpTo: upTo, PerLane: 1}
+			for number := range 2 {
+				lanes.held[number] = &lane{number: number, hint: before}
+				params.Cursors = append(params.Cursors, dialect.Cursor{Lane: number, After: before})
 			}
-			for _, m := range []*Message{ready(0, 20), ready(0, 50), ready(2, 25), ready(2, 30), due(0), due(1), due(2), due(3)} {
-				found.count(m)
+			found := &page{perLane: map[int]int{}, last: map[int]int64{}, given: c.given}
+			for _, id := range []int64{20, 25, 30, upTo} {
+				found.count(message(dialect.StateReady, 0, id))
 			}
-			params := dialect.FetchParams{Cursors: cursors, Together: c.together}
+			found.count(message(dialect.StateScheduled, 1, upTo))
+			found.count(message(dialect.StateScheduled, 1, upTo+1)) // an older one of its key may stand between it and the end of the read
 			found.leaveEarly(params)
 			d := &Drainer{lanes: lanes}
 			d.remember(params, found, safe)
-			require.Len(t, found.messages, full+c.left)
+			require.Len(t, found.messages, ready+1)
 			require.Equal(t, c.hungry, lanes.hungry())
-			for number, hint := range c.hints {
-				require.Equal(t, hint, lanes.held[number].hint, "lane %d", number)
+			for number, l := range lanes.held {
+				require.Equal(t, int64(upTo), l.hint, "lane %d", number)
 			}
 		})
 	}

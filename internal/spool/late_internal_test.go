@@ -220,7 +220,7 @@ func (w *lateWorld) stepOn() {
 func (w *lateWorld) blocks() int {
 	w.stepOn()
 	query := w.own.statements.Fetch(func() dialect.FetchParams {
-		params := w.d.params(w.d.lanes.numbers())
+		params := w.d.params(w.d.lanes.numbers(), 0)
 		params.PerLane, params.Due = 20, 20
 		return params
 	}())

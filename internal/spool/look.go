@@ -3,6 +3,7 @@ package spool
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -41,12 +42,8 @@ func (d *Drainer) look(ctx context.Context) error {
 		d.sweep(ctx, lanes)
 	}
 	started := time.Now()
-	params := d.params(lanes)
 	limit := min(room, page) // so that the next page is read while this one is handled
-	params.PerLane = max(limit/max(len(lanes), 1), 1)
-	if d.spool.statements.TogetherIsCheap && len(d.lanes.hungry()) == 0 {
-		params.Together = limit
-	}
+	params := d.params(lanes, limit)
 	params.Mark = d.horizon.wantsMark(started)
 	if everything {
 		params.Due = d.slowStart.allow(limit)
@@ -67,7 +64,7 @@ func (d *Drainer) look(ctx context.Context) error {
 // orient sets a mark before the first read. That read then knows how much of what it passes over is final, so the next one
 // does not pass over it again: it may be all that waits behind a message that is tried again.
 func (d *Drainer) orient(ctx context.Context) error {
-	params := d.params(nil)
+	params := d.params(nil, 0)
 	params.Mark = true
 	found, err := d.fetch(ctx, params)
 	if err != nil {
@@ -84,7 +81,7 @@ func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
 		return nil
 	}
 	started := time.Now()
-	params := d.params(d.lanes.numbers())
+	params := d.params(d.lanes.numbers(), 0)
 	params.Due = d.slowStart.allow(room)
 	found, err := d.fetch(ctx, params)
 	if err != nil {
@@ -98,8 +95,8 @@ func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
 	return nil
 }
 
-// params is what every read of these lanes asks for, each from its hint on.
-func (d *Drainer) params(lanes []int) dialect.FetchParams {
+// params is what every read of these lanes asks for, each from its hint on, and at most so many ready messages.
+func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	params := dialect.FetchParams{
 		Spool: d.id, Inline: d.portion().inline, Excluded: d.handler.Excluded(),
 		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys, Held: d.hiddenKeys(),
@@ -108,10 +105,33 @@ func (d *Drainer) params(lanes []int) dialect.FetchParams {
 	from := make(map[int]int64, len(lanes))
 	for _, number := range lanes {
 		from[number] = d.lanes.held[number].hint
+	}
+	if limit > 0 {
+		params.PerLane = max(limit/max(len(lanes), 1), 1)
+		params.UpTo = d.readTogether(from, limit)
+	}
+	for _, number := range lanes {
 		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: number, After: from[number]})
 	}
 	params.Known = d.scheduler.known(from)
 	return params
+}
+
+// readTogether lets the read of all lanes begin at the lowest of their hints, and returns the id up to which it goes. That is worth it where it
+// passes no more ids than the read may find messages, and so little waits that it reaches the highest id. Otherwise it returns 0.
+func (d *Drainer) readTogether(from map[int]int64, limit int) int64 {
+	if !d.spool.statements.ReadsUpTo || len(from) == 0 || d.given == 0 || len(d.lanes.hungry()) > 0 {
+		return 0
+	}
+	lowest := slices.Min(slices.Collect(maps.Values(from)))
+	upTo := lowest + int64(limit)
+	if d.given > upTo {
+		return 0
+	}
+	for number := range from {
+		from[number] = lowest
+	}
+	return upTo
 }
 
 // readAgain goes back to the beginning when a topic is back that was passed over: its messages must be read before
@@ -157,7 +177,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 		d.lanes.lower(m.Ref.Lane, m.Ref.ID)
 		d.lanes.unload(m)
 	}
-	d.free, d.members = found.free, found.members
+	d.free, d.members, d.given = found.free, found.members, found.given
 	if d.unfair() {
 		d.renewAt = time.Time{}
 	}
@@ -176,15 +196,12 @@ func (d *Drainer) marked(found *page) int64 {
 func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) {
 	for _, cursor := range params.Cursors {
 		l := d.lanes.held[cursor.Lane]
-		l.hungry = !found.hasAll(cursor.Lane, params)
-		if !l.hungry {
+		upTo, more := found.complete(cursor.Lane, params)
+		l.hungry = more
+		if !more {
 			l.suspects = 0 // what the one before had read, this one has read too
 		}
-		upTo := safe
-		if l.hungry {
-			upTo = min(safe, found.last[cursor.Lane])
-		}
-		l.hint = max(cursor.After, upTo)
+		l.hint = max(cursor.After, min(safe, upTo))
 	}
 }
 

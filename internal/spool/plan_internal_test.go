@@ -36,11 +36,14 @@ func TestFetch_reads_by_its_indexes_on_mysql(t *testing.T) {
 	const page = 100
 	lanes := []dialect.Cursor{{Lane: 0, After: 1}, {Lane: 1, After: 1}, {Lane: 2, After: 1}}
 	for name, params := range map[string]dialect.FetchParams{
-		"each lane": {Spool: id, Cursors: lanes[:1], PerLane: page, Due: page},
-		"together":  {Spool: id, Cursors: lanes, Together: page, Due: page},
+		"each lane":   {Spool: id, Cursors: lanes[:1], PerLane: page, Due: page},
+		"up to an id": {Spool: id, Cursors: lanes, UpTo: 1 + page, Due: page},
 	} {
-		query := own.statements.Fetch(params)
-		require.ElementsMatch(t, []string{"m by ready", "b by retrying", "m by due", "b by retrying"}, usedIndexes(t, database.DB, query), name)
+		query, by := own.statements.Fetch(params), "m by ready"
+		if params.UpTo > 0 {
+			by = "m by PRIMARY"
+		}
+		require.ElementsMatch(t, []string{by, "b by retrying", "m by due", "b by retrying"}, usedIndexes(t, database.DB, query), name)
 		require.LessOrEqual(t, rowsRead(t, database.DB, query), 10*page, "%s: it reads no more than a page, however much waits", name)
 	}
 }

@@ -42,9 +42,7 @@ func newCounter(t *testing.T, database *testdb.Database) *counter {
 	c := &counter{T: t, database: database, d: d}
 	require.NoError(t, c.d.tryOpen(t.Context()))
 	require.NoError(t, c.d.upkeep(t.Context()))
-	params := c.d.params([]int{0})
-	params.PerLane = counted
-	found, err := c.d.fetch(t.Context(), params)
+	found, err := c.d.fetch(t.Context(), c.d.params([]int{0}, counted))
 	require.NoError(t, err)
 	require.Len(t, found.messages, counted)
 	for _, m := range found.messages {

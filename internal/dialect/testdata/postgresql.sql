@@ -633,6 +633,51 @@ SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SEL
        COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
 FROM postbox_messages_id_seq a
 
+-- Fetch, one lane, excluded topics
+WITH stuck AS MATERIALIZED (
+	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL
+	ORDER BY key_hash, id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
+SELECT f.* FROM unnest($2::smallint[], $3::bigint[]) AS c(lane, after)
+CROSS JOIN LATERAL (
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
+	FROM ONLY postbox_messages m
+	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($8::text[]))
+	  AND CASE
+	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
+		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
+	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
+	ELSE (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) f
+UNION ALL (
+	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
+	FROM postbox_waiting m
+	WHERE m.spool = $12 AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($14::bigint[]))
+	  AND m.topic NOT IN (SELECT unnest($15::text[]))
+	  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	ORDER BY m.available_at, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $16)
+UNION ALL
+SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
+       CASE WHEN a.last_value IS NOT NULL AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
+FROM postbox_messages_id_seq a
+
 -- Fetch, one lane, held keys
 WITH stuck AS MATERIALIZED (
 	SELECT key_hash, id FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL

@@ -437,7 +437,7 @@ FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 	ORDER BY m.id LIMIT ? + 0)
@@ -448,7 +448,7 @@ SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
@@ -465,7 +465,7 @@ FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 	ORDER BY m.id LIMIT ? + 0)
@@ -476,9 +476,37 @@ SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+ORDER BY m.available_at, m.id LIMIT ? + 0)
+UNION ALL
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+       COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
+
+-- Fetch, one lane, excluded topics
+SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+FROM json_each(?) c
+CROSS JOIN postbox_messages m ON m.id IN (
+	SELECT m.id FROM postbox_messages m
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))AND m.topic NOT IN (SELECT value FROM json_each(?))
+	  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	ORDER BY m.id LIMIT ? + 0)
+UNION ALL
+SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	octet_length(m.payload) + octet_length(m.metadata) AS size,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m
+WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))AND m.topic NOT IN (SELECT value FROM json_each(?))
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
 SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
@@ -493,7 +521,7 @@ FROM json_each(?) c
 CROSS JOIN postbox_messages m ON m.id IN (
 	SELECT m.id FROM postbox_messages m
 	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.value ->> 0 AND m.id > c.value ->> 1
-	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value FROM json_each(?)))
@@ -505,7 +533,7 @@ SELECT * FROM (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.lane IN (SELECT value FROM json_each(?))
-  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?)) AND m.topic NOT IN (SELECT value FROM json_each(?))
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT value FROM json_each(?))
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value FROM json_each(?)))

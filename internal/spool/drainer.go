@@ -228,7 +228,7 @@ func (d *Drainer) step(live context.Context) {
 		d.scheduler.signal() // what waits for something to do
 		return
 	}
-	if d.isRefusal(err) { // such as a conflict with another drainer
+	if d.isConflict(err) { // such as one with another drainer
 		d.hindered(err)
 		return
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // A setback is when the end of a message is refused, though neither the message nor the database is at fault: its transaction
-// conflicts with others, or its row is not removed although its lane is held. Mostly that is over at once, and the message runs
+// conflicts with others, its row is not removed although its lane is held, or the server reports an error, such as that of a trigger. Mostly that is over at once, and the message runs
 // again after a short pause. It may also last, as with a trigger that always raises a serialization failure. So the pause doubles with each setback in a row, and after some of them that is said once in the log and noted among the
 // failures of the message, where operators see it. No attempt is counted: the message is not to blame.
 //
@@ -150,9 +150,15 @@ func (d *Drainer) overcome(entries []*entry) {
 	}
 }
 
-// isRefusal says whether an error is that of a settlement which may work later, or message by message.
-func (d *Drainer) isRefusal(err error) bool {
+// isConflict says whether an error is that of a conflict with others, which may be over at any time.
+func (d *Drainer) isConflict(err error) bool {
 	return errors.Is(err, ErrLost) || d.spool.statements.Kind.Classify(err) == dialect.Conflict
+}
+
+// isRefusal says whether an error is that of a settlement which may work later, or message by message: a conflict, or what the server says
+// of a statement that it will not run, as for a trigger that raises an error for one message.
+func (d *Drainer) isRefusal(err error) bool {
+	return d.isConflict(err) || dialect.Coded(err) && d.spool.statements.Kind.Classify(err) == dialect.Other
 }
 
 // settled forgets messages that were settled, except those whose rows were not there to be changed: a process has them that took the

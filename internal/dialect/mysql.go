@@ -94,9 +94,9 @@ WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`
 	const started = `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
 	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', starts INT PATH '$[5]')) s`
 	fill := mysqlFill(names)
+	unknown := nameInSQL + ` NOT IN (` + known + `)`
 	// FORCE INDEX: what the server knows of a table that fills and empties is old, and then it reads all of it for each
 	// message to learn that none waits.
-	unknown := nameInSQL + ` NOT IN (` + known + `)`
 	// FIND_IN_SET looks through the short list of lanes for each message, which costs less than a table of them.
 	s.lists = mysql{upTo: fill.Replace(`(SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (PRIMARY)

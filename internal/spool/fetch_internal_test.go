@@ -47,3 +47,34 @@ func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
 		})
 	}
 }
+
+// A read of all lanes up to an id begins at the lowest cursor, or it would miss messages of that lane. It is chosen only if it reaches the
+// highest id that the database has given.
+func TestReadTogether_begins_at_the_lowest_cursor(t *testing.T) {
+	t.Parallel()
+	const lowest, limit = 10, 100
+	for name, c := range map[string]struct {
+		readsUpTo, hungry bool
+		given             int64
+		upTo              int64
+	}{
+		"it reaches the end":           {readsUpTo: true, given: lowest + limit, upTo: lowest + limit},
+		"more ids were given":          {readsUpTo: true, given: lowest + limit + 1},
+		"the counter is not known":     {readsUpTo: true},
+		"a lane has more to be read":   {readsUpTo: true, hungry: true, given: lowest + limit},
+		"the database has no such way": {given: lowest + limit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := &Drainer{lanes: newLaneSet(), given: c.given, spool: &Spool{statements: &dialect.Statements{ReadsUpTo: c.readsUpTo}}}
+			d.lanes.held[0] = &lane{hungry: c.hungry}
+			from := map[int]int64{0: 30, 1: lowest, 2: 20}
+			begins := map[int]int64{0: 30, 1: lowest, 2: 20}
+			if c.upTo > 0 {
+				begins = map[int]int64{0: lowest, 1: lowest, 2: lowest}
+			}
+			require.Equal(t, c.upTo, d.readTogether(from, limit))
+			require.Equal(t, begins, from)
+		})
+	}
+}

@@ -35,7 +35,7 @@ const (
 )
 
 var (
-	errUnknown = errors.New("broker says something that nobody knows")
+	errUnknown = errors.New("unclassified broker error")
 	errRefused = errors.New("broker says no to this message")
 )
 
@@ -58,7 +58,7 @@ func (w *world) clockGoesOn(pause time.Duration) {
 	}
 }
 
-// publishRound lets time pass and a process publish what is due, which takes many actions otherwise.
+// publishRound advances the clock and publishes all messages that are due. Random actions alone rarely reach that state.
 func (p *modelProcess) publishRound() {
 	if !p.stepping {
 		p.passTime()

@@ -156,7 +156,7 @@ func everywhere(t *testing.T, db *sql.DB, dialect postbox.Dialect, listen string
 	go func() { ended <- fwd.Run(ctx) }()
 	require.Eventually(t, func() bool {
 		said := logger.everything()
-		return strings.Contains(said, "cannot reach its database") && strings.Contains(said, "cannot clean up")
+		return strings.Contains(said, "its database and goes on trying") && strings.Contains(said, "cannot clean up")
 	}, patience, tick)
 	require.NoError(t, fwd.Close())
 	require.NoError(t, <-ended)

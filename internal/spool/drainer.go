@@ -55,7 +55,6 @@ type Drainer struct {
 	members      int
 	free         int
 	given        int64 // the database's counter of ids, by the last read; see page
-	away         bool  // the database is
 	full         bool  // the memory is: nothing is read until something is settled
 	large        bool  // most payloads are: see portion.go
 	stopping     bool
@@ -155,8 +154,8 @@ func (d *Drainer) open(ctx, live context.Context) error {
 		if kind := d.spool.statements.Kind.Classify(err); kind == dialect.MissingTable || isConfiguration(err) {
 			return err
 		}
-		d.databaseAway(err)
-		wait.Reset(d.config.PollMax)
+		d.hindered(err)
+		wait.Reset(d.hindrance.pause)
 	}
 }
 
@@ -228,19 +227,12 @@ func (d *Drainer) step(live context.Context) {
 		d.scheduler.signal() // what waits for something to do
 		return
 	}
-	if d.isConflict(err) { // such as one with another drainer
+	if err != nil {
 		d.hindered(err)
 		return
 	}
-	if err != nil {
-		d.databaseAway(err)
-		return
-	}
-	d.unhindered()
-	if d.away {
-		d.away = false
-		d.slowStart.begin()
-		d.logger.Info("Postbox reaches its database again", watermill.LogFields{"spool": d.spool.name})
+	if !d.removal.failed { // otherwise the next one tells whether that is over
+		d.unhindered()
 	}
 }
 
@@ -259,9 +251,7 @@ func (d *Drainer) renew(ctx context.Context) error {
 func (d *Drainer) wait() time.Duration {
 	next := d.pollAt
 	switch {
-	case d.away: // only time helps
-		return max(time.Until(next), 0)
-	case d.hindrance.steps > 0:
+	case d.hindrance.rests(time.Now()):
 		return max(time.Until(d.hinderedUntil()), 0)
 	case d.full || d.control.paused || d.renewAt.Before(next):
 		next = d.renewAt

@@ -1,10 +1,12 @@
 package spool
 
 import (
-	"errors"
+	"context"
+	"database/sql/driver"
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -28,11 +30,11 @@ func TestDrainer_pauses_double_while_its_steps_are_hindered(t *testing.T) {
 			t.Parallel()
 			logger := watermill.NewCaptureLogger()
 			d := &Drainer{
-				spool: New(statements, "outbox", 1), logger: logger, scheduler: newScheduler(1, nil), renewAt: c.renewAt,
+				spool: New(statements, "outbox", 1), logger: logger, scheduler: newScheduler(1, nil), slowStart: slowStart{now: time.Now}, renewAt: c.renewAt,
 				config: Config{PollMin: time.Second, PollMax: 10 * time.Second, Renew: 5 * time.Second},
 			}
 			for n, want := range c.seconds {
-				d.hindered(errors.New("Konflikt"))
+				d.hindered(ErrLost)
 				require.InDelta(t, want, time.Until(d.pollAt).Round(time.Second).Seconds(), 0.1)
 				told := 0
 				if n+1 >= hinderedTold {
@@ -43,6 +45,48 @@ func TestDrainer_pauses_double_while_its_steps_are_hindered(t *testing.T) {
 			d.unhindered()
 			require.Len(t, logger.Captured()[watermill.InfoLogLevel], 1)
 			require.Equal(t, hindrance{}, d.hindrance)
+		})
+	}
+}
+
+// What is wrong is said at once and by its name, and a conflict when it lasts. Whatever it is, the leases are renewed in time.
+func TestDrainer_says_what_hinders_it(t *testing.T) {
+	t.Parallel()
+	statements, err := StatementsFor(postbox.PostgreSQL, postbox.Tables{})
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		err        error
+		steps      int // after which it is said
+		begin, end string
+	}{
+		"a conflict":        {&pq.Error{Code: "40001"}, hinderedTold, "Postbox is hindered by other transactions", "Postbox is not hindered any more"},
+		"no permission":     {&pq.Error{Code: "42501"}, 1, "Postbox is hindered by an error of its database", "Postbox is not hindered any more"},
+		"no table":          {&pq.Error{Code: "42P01"}, 1, "Postbox is hindered by an error of its database", "Postbox is not hindered any more"},
+		"read-only":         {&pq.Error{Code: "25006"}, 1, "Postbox cannot write to its database", "Postbox is not hindered any more"},
+		"statement_timeout": {&pq.Error{Code: "57014"}, 1, "Postbox could not finish a statement", "Postbox is not hindered any more"},
+		"a shutdown":        {&pq.Error{Code: "57P01"}, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
+		"no connection":     {driver.ErrBadConn, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
+		"no answer":         {context.DeadlineExceeded, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			logger := watermill.NewCaptureLogger()
+			d := &Drainer{
+				spool: New(statements, "outbox", 1), logger: logger, scheduler: newScheduler(1, nil), slowStart: slowStart{now: time.Now}, renewAt: time.Now().Add(time.Minute),
+				config: Config{PollMin: time.Hour, PollMax: time.Hour, Renew: time.Minute},
+			}
+			for n := range 2 * hinderedTold {
+				d.hindered(c.err)
+				require.LessOrEqual(t, d.wait(), d.config.Renew)
+				logged := logger.Captured()[watermill.ErrorLogLevel]
+				require.Equal(t, n+1 >= c.steps, len(logged) == 1)
+				if len(logged) > 0 {
+					require.Contains(t, logged[0].Msg, c.begin)
+				}
+			}
+			require.Empty(t, logger.Captured()[watermill.InfoLogLevel])
+			d.unhindered()
+			require.Equal(t, c.end, logger.Captured()[watermill.InfoLogLevel][0].Msg)
 		})
 	}
 }

@@ -67,7 +67,7 @@ func (w *lateWorld) step(random *rand.Rand) {
 		h.setAt, h.askAt, h.markAt = time.Now().Add(-time.Hour), time.Time{}, time.Now().Add(-time.Hour)
 	}
 	w.d.step(w.Context())
-	require.False(w, w.d.away)
+	require.Empty(w, w.d.hindrance.end)
 	w.handle()
 }
 

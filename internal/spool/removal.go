@@ -17,8 +17,9 @@ import (
 // these rows are gone yet. Everything else is settled before the next read.
 type removal struct {
 	waiting  []*entry
-	underWay int // messages of the one that is under way; none while there is none
-	most     int // messages that one takes, after the database refused one; 0: all
+	underWay int  // messages of the one that is under way; none while there is none
+	most     int  // messages that one takes, after the database refused one; 0: all
+	failed   bool // the last one did, for a reason that is not about its messages
 	patience patience
 	ended    chan removed
 	abort    context.CancelFunc // of the one under way
@@ -231,7 +232,7 @@ func (d *Drainer) settleRest(ctx context.Context) error {
 // endRemoval takes in a removal. One that the database refuses is tried in smaller and smaller parts, until a message that is refused
 // by itself rests.
 func (d *Drainer) endRemoval(ctx context.Context, r removed) error {
-	d.removal.underWay = 0
+	d.removal.underWay, d.removal.failed = 0, r.err != nil && !d.isRefusal(r.err)
 	if r.missing {
 		d.lookAgain()
 	}
@@ -244,7 +245,7 @@ func (d *Drainer) endRemoval(ctx context.Context, r removed) error {
 	case r.err == nil:
 		d.removal.widen()
 		d.conclude(ctx, r.entries, r.locked)
-	case !d.isRefusal(r.err):
+	case d.removal.failed:
 		d.removal.waiting = slices.Concat(r.entries, d.removal.waiting)
 		return r.err
 	case len(r.entries) == 1:

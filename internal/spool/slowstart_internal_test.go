@@ -114,7 +114,10 @@ func TestDrainer_spreads_overdue_retries_after_each_standstill(t *testing.T) {
 				database.Exec(t, "UPDATE postbox_lanes SET token = token + 1")
 				d.renewAt = time.Time{}
 			},
-			"an outage of the database": func() { d.databaseAway(errNotAll) },
+			"an outage of the database": func() {
+				d.hindered(errNotAll)
+				d.hindrance.until = time.Now() // the pause is over
+			},
 			"a resume": func() {
 				database.Exec(t, "UPDATE postbox_spools SET paused_at = 1, version = version + 1")
 				d.control.checkedAt = time.Time{}

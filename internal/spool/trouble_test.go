@@ -2,6 +2,7 @@ package spool_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,8 +36,8 @@ func TestDrainer_G7_a_server_that_is_read_only_is_an_outage(t *testing.T) {
 		b.eventually(func() bool { return said(log, "Postbox cannot write to its database, which is read-only") == 1 }, "it is said")
 		b.append(database.DB, draft("meanwhile", "k"))
 		for range 5 { // it goes on trying
-			tried := said(log, "cannot reach")
-			b.eventually(func() bool { return said(log, "cannot reach") > tried }, "it is tried again")
+			tried := said(log, "Postbox is hindered: ")
+			b.eventually(func() bool { return said(log, "Postbox is hindered: ") > tried }, "it is tried again")
 		}
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts > 0 OR state > 0"))
 
@@ -81,5 +82,75 @@ func TestDrainer_says_that_the_server_ended_a_statement(t *testing.T) {
 		b.append(database.DB, draft("after", ""))
 		b.eventually(func() bool { return b.pending() == 0 }, "it goes on")
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
+	})
+}
+
+// A column is gone, and no read works. What else the drainer does works, and is no end of it.
+func TestDrainer_says_once_that_its_reads_fail(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		handler := &recorder{}
+		c := config("one")
+		c.Renew = 5 * time.Millisecond // there is a renewal in each pause
+		log := b.startLogged(database.DB, handler, c)
+		b.append(database.DB, draft("before", "k"))
+		b.eventually(func() bool { return b.pending() == 0 }, "the first message is done")
+		rename := func(from, to string) { // which may meet a deadlock, or a file that is busy
+			b.eventually(func() bool {
+				_, err := database.DB.ExecContext(t.Context(), "ALTER TABLE postbox_messages RENAME COLUMN "+from+" TO "+to)
+				return err == nil
+			}, "the column is renamed")
+		}
+		rename("payload", "gone")
+		b.eventually(func() bool { return said(log, "Postbox is hindered by an error of its database") == 1 }, "it is said")
+		for range 20 {
+			tried := said(log, "Postbox is hindered: ")
+			b.eventually(func() bool {
+				b.spool.Ring() // as one who has written does
+				return said(log, "Postbox is hindered: ") > tried
+			}, "it is tried again")
+		}
+		require.Zero(t, said(log, "Postbox is not hindered any more"))
+
+		rename("gone", "payload")
+		b.eventually(func() bool { return said(log, "Postbox is not hindered any more") == 1 }, "its end is said")
+		b.append(database.DB, draft("after", "k"))
+		b.eventually(func() bool { return b.pending() == 0 }, "it goes on")
+		require.Equal(t, []string{"before", "after"}, handler.ids())
+		require.Len(t, log.at(watermill.ErrorLogLevel), 1, "it was said once")
+	})
+}
+
+// The sessions become read-only, and the leases need no renewal. The drainer reads, and cannot remove what has been handled, which it
+// does beside its reads.
+func TestDrainer_says_once_that_it_cannot_remove_messages(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		db := database.Open(t)
+		db.SetMaxOpenConns(1)
+		handler := &recorder{}
+		c := config("one")
+		c.Renew, c.Lease = time.Hour, 2*time.Hour
+		log := b.startLogged(db, handler, c)
+		b.append(database.DB, draft("before", "k"))
+		b.eventually(func() bool { return b.pending() == 0 }, "the first message is done")
+
+		_, err := db.ExecContext(t.Context(), readOnly[database.Dialect][true])
+		require.NoError(t, err)
+		b.append(database.DB, draft("meanwhile", "k"))
+		b.eventually(func() bool { return said(log, "Postbox cannot write to its database") == 1 }, "it is said")
+		for range 5 {
+			tried := said(log, "Postbox is hindered: ")
+			b.eventually(func() bool { return said(log, "Postbox is hindered: ") > tried }, "it is tried again")
+		}
+		require.Zero(t, said(log, "Postbox is not hindered any more"))
+
+		_, err = db.ExecContext(t.Context(), readOnly[database.Dialect][false])
+		require.NoError(t, err)
+		b.eventually(func() bool { return b.pending() == 0 && said(log, "Postbox is not hindered any more") == 1 }, "it goes on")
+		require.Equal(t, []string{"before", "meanwhile"}, handler.ids())
+		require.Len(t, log.at(watermill.ErrorLogLevel), 1, "it was said once")
 	})
 }

@@ -84,7 +84,9 @@ func (d *Drainer) sweep(ctx context.Context, lanes []int) {
 		d.sweeping.stepped(highest, highest, started, 0)
 		return
 	}
+	waited := d.db.Stats().WaitDuration
 	found, err := d.findFreed(ctx, params)
+	waited = d.db.Stats().WaitDuration - waited
 	if err == nil {
 		for lane, id := range found {
 			d.lanes.lower(lane, id)
@@ -98,9 +100,12 @@ func (d *Drainer) sweep(ctx context.Context, lanes []int) {
 		return
 	}
 	d.sweeping.reported = true
+	advice := "end transactions that have been open for long, vacuum the table of messages, or give this role a longer statement_timeout"
+	if !dialect.Coded(err) && waited >= sweepLimit/2 { // for most of the time the statement had not begun
+		advice = fmt.Sprintf("it found no free connection in the pool within %s, so let the pool have more (SetMaxOpenConns), or hold its connections for less long", sweepLimit)
+	}
 	d.logger.Error("Postbox could not search its table for messages that other processes or operators have released. New messages "+
-		"are read as before, and the search is tried again later, in smaller steps. If this stays: end transactions that have been "+
-		"open for long, vacuum the table of messages, or give this role a longer statement_timeout", err,
+		"are read as before, and the search is tried again later, in smaller steps. If this stays: "+advice, err,
 		watermill.LogFields{"spool": d.spool.name})
 }
 

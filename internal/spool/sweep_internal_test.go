@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -55,13 +56,62 @@ func TestSweep_that_fails_is_tried_again_later_and_later(t *testing.T) {
 type sweepLog struct {
 	watermill.NopLogger
 
-	errs []error
+	errs     []error
+	messages []string
 }
 
 func (l *sweepLog) Error(msg string, err error, _ watermill.LogFields) {
 	if strings.HasPrefix(msg, "Postbox could not search its table") {
-		l.errs = append(l.errs, err)
+		l.errs, l.messages = append(l.errs, err), append(l.messages, msg)
 	}
+}
+
+// A step fails since the pool has no connection for it, or since its statement waits for a lock on the table.
+func TestSweep_tells_a_busy_pool_from_a_slow_statement(t *testing.T) {
+	t.Parallel()
+	lock := map[postbox.Dialect]string{
+		postbox.PostgreSQL: "LOCK TABLE postbox_messages IN ACCESS EXCLUSIVE MODE", postbox.MySQL: "LOCK TABLES postbox_messages WRITE",
+	}
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		db := database.Open(t)
+		db.SetMaxOpenConns(1)
+		d, end := newStepped(db, newOutbox(t, database, 1), 10)
+		defer end()
+		require.NoError(t, d.tryOpen(t.Context()))
+		d.step(t.Context())
+		d.lanes.held[0].hint = 1000 // there is something to sweep
+		reported := func() string {
+			log := &sweepLog{}
+			d.logger, d.sweeping = log, sweep{}
+			d.sweep(t.Context(), []int{0})
+			require.Len(t, log.messages, 1)
+			return log.messages[0]
+		}
+
+		taken, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		said := reported()
+		require.Contains(t, said, "no free connection")
+		require.NotContains(t, said, "statement_timeout")
+		require.NoError(t, taken.Close())
+
+		locker, err := database.DB.Conn(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = locker.Close() }()
+		_, err = locker.ExecContext(t.Context(), "BEGIN")
+		require.NoError(t, err)
+		_, err = locker.ExecContext(t.Context(), lock[database.Dialect])
+		require.NoError(t, err)
+		said = reported()
+		require.Contains(t, said, "statement_timeout")
+		require.NotContains(t, said, "no free connection")
+		_, err = locker.ExecContext(t.Context(), "ROLLBACK")
+		require.NoError(t, err)
+		if database.Dialect == postbox.MySQL {
+			_, err = locker.ExecContext(t.Context(), "UNLOCK TABLES")
+			require.NoError(t, err)
+		}
+	})
 }
 
 // An open transaction keeps the index entries of all that went through. Passing over them takes longer than the role may take

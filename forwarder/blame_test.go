@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -153,6 +154,55 @@ func TestForwarder_probes_of_a_known_outage_take_turns(t *testing.T) {
 		require.Zero(t, dead(t, database))
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts > 0"))
 	})
+}
+
+// openings is a log of which the first error that begins with a text is of interest.
+type openings struct {
+	watermill.NopLogger
+
+	said   string
+	fields chan watermill.LogFields
+}
+
+func (o openings) With(watermill.LogFields) watermill.LoggerAdapter { return o }
+
+func (o openings) Error(msg string, _ error, fields watermill.LogFields) {
+	if strings.HasPrefix(msg, o.said) {
+		select {
+		case o.fields <- fields:
+		default:
+		}
+	}
+}
+
+// An operator reads in the log which message opens the circuit of its topic again and again.
+func TestForwarder_names_the_message_with_which_an_outage_begins(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err  error
+		said string
+	}{
+		"known":   {syscall.ECONNRESET, "Postbox cannot reach the broker"},
+		"unknown": {errBroker, "Postbox pauses a topic"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := testdb.SQLite(t)
+			database.Migrate(t)
+			inTx(t, database.DB, publisherFor(t, database, nil), "topic", newMessage("kills the connection", ""))
+			logger := openings{said: c.said, fields: make(chan watermill.LogFields, 1)}
+			to := &broker{fail: func(string, *message.Message) error { return c.err }}
+			run(t, forwarderWithLog(t, database, to, func(c *forwarder.Config) { c.FailuresInRow = 1 }, logger))
+			var fields watermill.LogFields
+			select {
+			case fields = <-logger.fields:
+			case <-time.After(patience):
+				require.FailNow(t, "nothing is said")
+			}
+			require.Equal(t, "topic", fields["topic"])
+			require.Equal(t, "kills the connection", fields["message_uuid"])
+		})
+	}
 }
 
 // Until the dead letter of a message is written another process may have to publish it, and must do so before the next

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -97,6 +98,11 @@ func publisherFor(t *testing.T, database *testdb.Database, change func(*forwarde
 
 func forwarderFor(t *testing.T, database *testdb.Database, to message.Publisher, change func(*forwarder.Config)) *forwarder.Forwarder {
 	t.Helper()
+	return forwarderWithLog(t, database, to, change, nil)
+}
+
+func forwarderWithLog(t *testing.T, database *testdb.Database, to message.Publisher, change func(*forwarder.Config), logger watermill.LoggerAdapter) *forwarder.Forwarder {
+	t.Helper()
 	config := forwarder.Config{
 		Dialect: database.Dialect, Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond,
 		Retry:    postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 20 * time.Millisecond},
@@ -105,7 +111,7 @@ func forwarderFor(t *testing.T, database *testdb.Database, to message.Publisher,
 	if change != nil {
 		change(&config)
 	}
-	fwd, err := forwarder.New(database.DB, to, config, nil)
+	fwd, err := forwarder.New(database.DB, to, config, logger)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = fwd.Close() })
 	return fwd

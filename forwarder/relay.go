@@ -53,7 +53,7 @@ func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outc
 	case ctx.Err() != nil: // cancelled by us, at the end of a close
 		return postponed(outcomes)
 	case r.classify(err) == postbox.Outage:
-		r.outage(topic, call, err)
+		r.outage(batch, call, err)
 		return postponed(outcomes)
 	}
 	return r.oneByOne(ctx, batch, outcomes)
@@ -91,7 +91,7 @@ func (r *relay) one(ctx context.Context, call spool.Call, m *spool.Message) spoo
 	failed := spool.OutcomeOf(fmt.Errorf("publish to topic %q: %w", m.Topic, err))
 	switch r.classify(err) {
 	case postbox.Outage:
-		if wait := r.outage(m.Topic, call, err); wait > 0 {
+		if wait := r.outage([]*spool.Message{m}, call, err); wait > 0 {
 			return spool.Outcome{Verdict: spool.Wait, Err: failed.Err, After: wait}
 		}
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}
@@ -108,7 +108,7 @@ func (r *relay) unknown(call spool.Call, m *spool.Message, failed spool.Outcome)
 	blame := r.circuits.Failed(m, call)
 	if blame.Opened {
 		r.logger.Error("Postbox pauses a topic: different messages failed one after the other, so it takes this for an outage",
-			failed.Err, watermill.LogFields{"topic": m.Topic})
+			failed.Err, watermill.LogFields{"topic": m.Topic, "message_uuid": m.MessageID})
 	}
 	if blame.Counts {
 		return failed
@@ -118,11 +118,16 @@ func (r *relay) unknown(call spool.Call, m *spool.Message, failed spool.Outcome)
 	return spool.Outcome{Verdict: spool.Wait, Err: failed.Err, After: max(blame.After, failed.After)}
 }
 
-// outage opens the circuit, and returns how long a message that was a probe waits.
-func (r *relay) outage(topic string, call spool.Call, err error) (wait time.Duration) {
+// outage opens the circuit, and returns how long a message that was a probe waits. The log names the message, or the first of a batch:
+// where the same one opens the circuit again and again, it is to blame and not the broker, and an operator can bury it.
+func (r *relay) outage(batch []*spool.Message, call spool.Call, err error) (wait time.Duration) {
+	topic := batch[0].Topic
+	fields := watermill.LogFields{"topic": topic, "message_uuid": batch[0].MessageID, "messages": len(batch)}
 	first, wait := r.circuits.Away(topic, call)
 	if first {
-		r.logger.Error("Postbox cannot reach the broker and goes on trying", err, watermill.LogFields{"topic": topic})
+		r.logger.Error("Postbox cannot reach the broker and goes on trying", err, fields)
+	} else {
+		r.logger.Debug("Postbox still cannot reach the broker: "+err.Error(), fields)
 	}
 	return wait
 }

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -27,7 +29,8 @@ type Executor interface {
 // context on.
 //
 // It is safe for concurrent use, as far as a transaction is. A call to Publish is one INSERT, or a few where the
-// database's limits ask for it; with a transaction it opens no other connection. After a crash the messages are
+// database's limits ask for it; with a transaction it opens no other connection, but for the first call, which finds or
+// registers the outbox on another one if the pool has one free. After a crash the messages are
 // there if the transaction had committed.
 type Publisher struct {
 	config    PublisherConfig
@@ -36,6 +39,7 @@ type Publisher struct {
 	prepared  *spool.Prepared
 	announcer *spool.Announcer
 	announce  func() // that of the announcer: made once, since each transaction registers it
+	register  sync.Once
 	closed    atomic.Bool
 }
 
@@ -150,7 +154,24 @@ func (p *Publisher) write(ctx context.Context, db Executor, topic string, messag
 		}
 		drafts[i] = draft
 	}
+	p.register.Do(func() { p.registerApart(ctx) })
 	return p.spool.Append(ctx, db, p.run, drafts)
+}
+
+// registerPatience bounds what a first message may wait for: another process's transaction may be registering the outbox.
+const registerPatience = time.Second
+
+// registerApart registers the outbox on another connection than that of the transaction, which would keep the new row locked until
+// it ends, and everybody else who publishes would wait. Where no connection is free, as in a pool of one, or where this fails, the
+// transaction does it after all. SQLite has one writer, and it is the transaction.
+func (p *Publisher) registerApart(ctx context.Context) {
+	pool := p.db.Stats()
+	if p.config.Dialect == postbox.SQLite || pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, registerPatience)
+	defer cancel()
+	_, _ = p.spool.Open(ctx, p.db)
 }
 
 // run executes an insert, prepared where that is possible.

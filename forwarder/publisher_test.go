@@ -65,6 +65,28 @@ func TestPublisher_G10_one_connection(t *testing.T) {
 	})
 }
 
+// The first message ever of an outbox is in a transaction that stays open.
+func TestPublisher_first_publication_holds_up_nobody(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		database.DB.SetMaxOpenConns(0)
+		open, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = open.Rollback() }()
+		require.NoError(t, publisherFor(t, database, nil).Bind(open).Publish("topic", newMessage("first", "")))
+
+		other := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.AllowAutocommit = true })
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		second := newMessage("second", "")
+		second.SetContext(ctx)
+		require.NoError(t, other.Publish("topic", second), "it does not wait for the transaction")
+		require.NoError(t, open.Rollback())
+		require.Equal(t, 1, pending(t, database))
+	})
+}
+
 func TestPublisher_without_transaction(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -81,7 +81,7 @@ type TopicStats struct {
 	// Due is those that need not wait: neither for the time that their producer asked for nor for their next attempt.
 	Due int
 	// InFlight is those that forwarders were publishing at their last heartbeat, a few seconds ago at most. Forwarders
-	// that are silent for longer than their lease do not count.
+	// that are silent for longer than their lease do not count, and neither do those that stop.
 	InFlight int
 	// Failing is those with a failed attempt.
 	Failing int

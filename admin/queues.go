@@ -25,7 +25,7 @@ type QueueInfo struct {
 	Pending int
 	// Due is those that need not wait: neither for the time that their producer asked for nor for their next attempt.
 	Due int
-	// InFlight is those that were being handled at the last heartbeat of each process, a few seconds ago at most.
+	// InFlight is those that were being handled at the last heartbeat of each process, a few seconds ago at most. Processes that stop do not count.
 	InFlight int
 	// Failing is those with a failed attempt.
 	Failing int

@@ -76,7 +76,11 @@ type Config struct {
 	// Name of the forwarder in its router and in logs. Defaults to "postbox_forwarder_" and the outbox.
 	Name string
 	// CloseTimeout is how long calls to the broker may go on after Close; then their context is cancelled and
-	// their messages are published again later. Defaults to 30 s.
+	// their messages are published again later. A publisher that ignores the context has two seconds more. Then Close
+	// goes on without it, and the lane of its messages is free for other forwarders when the lease has run out.
+	//
+	// Close ends by noting what was published and by handing back lanes. Where the database does not answer, it gives up each of
+	// the two after two seconds, or after CloseTimeout if that is longer, but after 30 s at most. Defaults to 30 s.
 	CloseTimeout time.Duration
 }
 

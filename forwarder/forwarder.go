@@ -89,8 +89,8 @@ func (f *Forwarder) drainerConfig() spool.Config {
 }
 
 // Run forwards until ctx ends or Close is called, and returns after a clean stop: it takes nothing more, waits
-// for calls to the broker up to the close timeout, notes what they achieved and hands its lanes back. It
-// waits for a database that is away. It returns an error where waiting does not help: the tables are missing,
+// for calls to the broker up to the close timeout, notes what they achieved and hands its lanes back, each as soon
+// as nothing of it is under way. It waits for a database that is away. It returns an error where waiting does not help: the tables are missing,
 // or the outbox has another number of lanes. It can be called once.
 func (f *Forwarder) Run(ctx context.Context) error {
 	if f.config.Router != nil {

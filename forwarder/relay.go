@@ -139,8 +139,11 @@ func postponed(outcomes []spool.Outcome) []spool.Outcome {
 	return outcomes
 }
 
-// publish hands messages to the broker's publisher. A panic is an error like any other.
+// publish hands messages to the broker's publisher, unless the forwarder has stopped waiting for it. A panic is an error like any other.
 func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Message) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())

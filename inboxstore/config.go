@@ -48,7 +48,10 @@ type Config struct {
 	// database's own. Serialization failures are run again.
 	TxOptions *sql.TxOptions
 	// CloseTimeout is how long a handler may go on with a live context after the context of its delivery has been
-	// cancelled, as Watermill's router does to all of them when it closes. Defaults to 30 s.
+	// cancelled, as Watermill's router does to all of them when it closes. The handler of a [Batch] that ignores the
+	// end of its context has two seconds more. Then Close returns without it, and the lane of its messages goes to other processes when the
+	// lease has run out. A [Subscriber] does not wait for such a handler, but Watermill's router does, up to its own
+	// time-out. Defaults to 30 s.
 	CloseTimeout time.Duration
 	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode.
 	DisablePreparedStatements bool

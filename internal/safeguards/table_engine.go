@@ -388,4 +388,40 @@ var ofTheEngine = []safeguard{
 		}},
 		packages: []string{module + "forwarder"}, tests: "TestForwarder_G3|poison",
 	},
+	{
+		name: "a drainer that stops has no share of the lanes", guarantees: "G12",
+		edits: []edit{{
+			file: "internal/spool/lease.go",
+			from: "	case d.stopping:\n",
+			to:   "	case d.stopping && d.members < 0:\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "G12_F24",
+	},
+	{
+		name: "a stop does not wait for handlers for ever", guarantees: "G12",
+		edits: []edit{{
+			file: "internal/spool/drainer_stop.go",
+			from: "		case <-patience.Done():\n			d.tellOfHandlersLeft()\n			return\n",
+			to:   "",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "G12_F24",
+	},
+	{
+		name: "a lane in which a handler still runs is not handed back", guarantees: "G6, G12",
+		edits: []edit{{
+			file: "internal/spool/lease.go",
+			from: "		if !running[number] {\n",
+			to:   "		if !running[number] || d.stopping {\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "G12_F24",
+	},
+	{
+		name: "nothing is published after the close timeout", guarantees: "G12",
+		edits: []edit{{
+			file: "forwarder/relay.go",
+			from: "	if err := ctx.Err(); err != nil {\n		return err\n	}\n	defer",
+			to:   "	defer",
+		}},
+		packages: []string{module + "forwarder"}, tests: "G12",
+	},
 }

@@ -23,8 +23,8 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	sent, ahead := time.Now(), d.scheduler.ahead()
 	statements := d.spool.statements
 	lease := d.config.Lease.Microseconds()
-	if _, err := d.db.ExecContext(ctx, statements.Join, d.id, d.config.Holder, d.inFlightText(), lease); err != nil {
-		return fmt.Errorf("renew membership of spool %q: %w", d.spool.name, err)
+	if err := d.enroll(ctx); err != nil {
+		return err
 	}
 	if err := d.execIsolated(ctx, dialect.Query{Text: statements.Renew, Args: []any{lease, d.id, d.config.Holder}}); err != nil {
 		return fmt.Errorf("renew leases of spool %q: %w", d.spool.name, err)
@@ -37,21 +37,43 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	}
 	d.scheduler.extendSince(ahead, sent.Add(d.config.Lease))
 	d.renewAt, d.renewedAhead = sent.Add(d.config.Renew), ahead
-	share := d.share()
-	if d.config.Exclusive && d.lanes.held[0] == nil {
-		share = 0 // somebody else got the first one: let go
-	}
-	if leaving := d.lanes.surplus(share, d.held.lanes()); len(leaving) > 0 {
-		for _, number := range leaving {
-			d.lanes.held[number].leaving = true
-		}
-		d.scheduler.drop(leaving)
-		d.scheduler.signal()
-	}
+	d.giveAway()
 	if d.incomplete() {
 		d.permit()
 	}
 	return d.moveStrays(ctx)
+}
+
+// enroll counts this drainer among the members that share the lanes. One that stops leaves them, so that the others take its lanes.
+func (d *Drainer) enroll(ctx context.Context) error {
+	if d.stopping {
+		if _, err := d.db.ExecContext(ctx, d.spool.statements.Leave, d.id, d.config.Holder); err != nil {
+			return fmt.Errorf("leave spool %q: %w", d.spool.name, err)
+		}
+		return nil
+	}
+	lease := d.config.Lease.Microseconds()
+	if _, err := d.db.ExecContext(ctx, d.spool.statements.Join, d.id, d.config.Holder, d.inFlightText(), lease); err != nil {
+		return fmt.Errorf("renew membership of spool %q: %w", d.spool.name, err)
+	}
+	return nil
+}
+
+// giveAway drops what waits in the lanes beyond the share of this drainer. They are handed back as soon as nothing of theirs is in memory.
+func (d *Drainer) giveAway() {
+	share := d.share()
+	if d.config.Exclusive && d.lanes.held[0] == nil {
+		share = 0 // somebody else got the first one: let go
+	}
+	leaving := d.lanes.surplus(share, d.held.lanes())
+	if len(leaving) == 0 {
+		return
+	}
+	for _, number := range leaving {
+		d.lanes.held[number].leaving = true
+	}
+	d.scheduler.drop(leaving)
+	d.scheduler.signal()
 }
 
 // moveStrays brings messages to light that wait where nobody looks for them.
@@ -84,15 +106,18 @@ func (d *Drainer) inFlightText() string {
 	return string(text)
 }
 
-// share is the number of lanes that this drainer should have. Where one has all, it is the one with the first lane.
+// share is the number of lanes that this drainer should have: none once it stops. Where one has all, it is the one with the first lane.
 func (d *Drainer) share() int {
-	if !d.config.Exclusive {
+	switch {
+	case d.stopping:
+		return 0
+	case !d.config.Exclusive:
 		return fairShare(d.spool.lanes, d.members)
-	}
-	if d.lanes.held[0] != nil {
+	case d.lanes.held[0] != nil:
 		return d.spool.lanes
+	default:
+		return 1
 	}
-	return 1
 }
 
 // unfair says whether lanes should change hands. Where one has all, the others leave alone what is free while somebody
@@ -112,7 +137,7 @@ const tokenSpread = 1_000_000
 // acquire takes free lanes up to the fair share.
 func (d *Drainer) acquire(ctx context.Context) error {
 	wanted := d.share() - len(d.lanes.held)
-	if wanted <= 0 || d.stopping {
+	if wanted <= 0 {
 		return nil
 	}
 	later := 1 + rand.Int64N(tokenSpread) //nolint:gosec // it is no secret
@@ -202,16 +227,19 @@ func (d *Drainer) release(ctx context.Context, lanes []int) error {
 	return d.invite(ctx)
 }
 
-// leave hands everything back.
+// leave hands back all lanes, but for those in which a handler still runs: its message is treated as after a crash, once the lease has run out.
 func (d *Drainer) leave(ctx context.Context) error {
-	var all []int
+	if err := d.enroll(ctx); err != nil {
+		return err
+	}
+	running := d.scheduler.runningLanes()
+	var lanes []int
 	for number := range d.lanes.held {
-		all = append(all, number)
+		if !running[number] {
+			lanes = append(lanes, number)
+		}
 	}
-	if _, err := d.db.ExecContext(ctx, d.spool.statements.Leave, d.id, d.config.Holder); err != nil {
-		return fmt.Errorf("leave spool %q: %w", d.spool.name, err)
-	}
-	return d.release(ctx, all)
+	return d.release(ctx, lanes)
 }
 
 // invite lets the other members look for free lanes now.

@@ -316,6 +316,9 @@ func (p *modelProcess) stop() {
 	}
 	p.d.stopping = true
 	p.d.scheduler.stop()
+	p.d.giveAway()
+	require.NoError(p, p.d.enroll(p.ctx))
+	require.NoError(p, p.d.releaseLeaving(p.ctx))
 	for len(p.runs) > 0 {
 		p.finish()
 	}

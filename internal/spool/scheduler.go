@@ -47,6 +47,7 @@ type entry struct {
 	message *Message
 	queue   *queue
 	outcome Outcome
+	running bool // a worker has it
 	// alone: it was handed out by itself, and those like it wait until it is settled.
 	alone bool
 	// dropped: its lane was given up or lost while it was handled, and then its outcome is not written.
@@ -302,5 +303,8 @@ func (s *scheduler) count(t *topicQueue, batch []*entry) {
 	s.room.take(batch)
 	s.running += len(batch)
 	t.running += len(batch)
+	for _, e := range batch {
+		e.running = true
+	}
 	s.forget(t)
 }

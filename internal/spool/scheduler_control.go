@@ -110,6 +110,24 @@ func (s *scheduler) inLane(lane int) int {
 	return s.perLane[lane]
 }
 
+// runningLanes returns the lanes of messages that workers have.
+func (s *scheduler) runningLanes() map[int]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lanes := map[int]bool{}
+	for _, e := range s.messages {
+		if e.running {
+			lanes[e.message.Ref.Lane] = true
+		}
+	}
+	for e := range s.outlived {
+		if e.running {
+			lanes[e.message.Ref.Lane] = true
+		}
+	}
+	return lanes
+}
+
 // size returns the number of messages in memory, and how many of them run.
 func (s *scheduler) size() (all, running int) {
 	s.mu.Lock()

@@ -18,7 +18,7 @@ func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
 	s.running -= len(batch)
 	t.running -= len(batch)
 	for i, e := range batch {
-		e.outcome = outcomes[i]
+		e.outcome, e.running = outcomes[i], false
 		s.finished = append(s.finished, e)
 		if !e.outcome.through() || e.dropped || e.message.Ref.State == dialect.StateRetrying {
 			e.queue.blocked = true

@@ -185,16 +185,13 @@ func (d *Drainer) restAgain(ctx context.Context, e *entry) {
 	d.rest(ctx, e, errNotRemoved)
 }
 
-// rest lets a message rest that has finished and could not be settled. A stop does not wait for it.
+// rest lets a message rest that has finished and could not be settled. The end of a stop does not wait for it.
 func (d *Drainer) rest(ctx context.Context, e *entry, reason error) {
 	if e.until.IsZero() {
 		d.setBack(ctx, e, reason)
 	}
 	if errors.Is(reason, ErrLost) {
 		d.lookAgain()
-	}
-	if d.stopping {
-		return
 	}
 	d.setbacks.resting = append(d.setbacks.resting, e)
 	d.scheduler.release(e)

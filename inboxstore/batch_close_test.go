@@ -1,0 +1,58 @@
+package inboxstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// impatientBench is a queue whose store lets handlers go on for a short time after a close.
+func impatientBench(t *testing.T, database *testdb.Database) *queueBench {
+	t.Helper()
+	b := newQueueBench(t, database)
+	b.store = storeFor(t, database, b.db, func(c *inboxstore.Config) { c.CloseTimeout = 50 * time.Millisecond })
+	return b
+}
+
+func TestBatch_G12_F24_close_does_not_wait_for_a_handler_that_never_returns(t *testing.T) {
+	t.Parallel()
+	for name, inTx := range map[string]bool{"in a transaction": true, "without one": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := impatientBench(t, database)
+				b.db.SetMaxOpenConns(2) // the handler keeps one
+				b.put("a/1")
+				entered, proceed, returns := make(chan struct{}), make(chan struct{}), make(chan struct{})
+				p := b.batch(quickBatch(func(c *inboxstore.BatchConfig) { c.QueueConfig.Transactional = inTx }), func(context.Context, []*message.Message) error {
+					close(entered)
+					<-proceed
+					close(returns)
+					return nil
+				})
+				defer close(proceed)
+				b.await(entered, "the handler")
+				closed := make(chan struct{})
+				go func() {
+					defer close(closed)
+					_ = p.Close()
+				}()
+				b.await(closed, "the end")
+				select {
+				case <-returns:
+					require.Fail(t, "the handler has returned")
+				default:
+				}
+				require.Equal(t, 1, b.untried())
+				require.Equal(t, 1, b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder IS NOT NULL"), "all other lanes are free")
+			})
+		})
+	}
+}

@@ -24,8 +24,8 @@ const (
 	DefaultLease            = 15 * time.Second
 	DefaultMaxAttempts      = 10
 	DefaultCloseTimeout     = 30 * time.Second
-	DefaultFailuresInRow    = 5
-	DefaultOutageLimit      = 24 * time.Hour
+	DefaultFailuresInRow    = spool.FailuresInRow
+	DefaultOutageLimit      = spool.OutageLimit
 	DefaultProbeMin         = 100 * time.Millisecond
 	DefaultProbeMax         = 30 * time.Second
 	DefaultRetention        = 30 * 24 * time.Hour

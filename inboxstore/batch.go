@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -114,7 +115,7 @@ func (b batches) Excluded() []string { return b.queue.excluded() }
 // Handle handles a batch, and finds out which of its messages fail.
 func (b batches) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	outcomes := make([]spool.Outcome, len(batch))
-	r := &bisection{batch: b.Batch, all: batch, outcomes: outcomes, waiting: map[int64]bool{}}
+	r := &bisection{batch: b.Batch, began: time.Now(), all: batch, outcomes: outcomes, waiting: map[int64]bool{}}
 	r.handle(ctx, indices(len(batch)))
 	return outcomes
 }
@@ -144,7 +145,7 @@ func (b *Batch) call(ctx context.Context, part []*spool.Message) (messages []*me
 	if b.config.QueueConfig.Transactional {
 		err = b.queue.store.transactMessages(ctx, part, func(inTx context.Context, _ func() error) error { return run(inTx) })
 	} else {
-		err = b.queue.store.untilNoConflict(ctx, func() error { return ofHandler(run(ctx)) })
+		err = b.queue.store.withoutTransaction(ctx, func() error { return run(ctx) })
 	}
 	return messages, err
 }

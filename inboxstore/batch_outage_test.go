@@ -55,7 +55,7 @@ func TestBatch_F13_G7_N5_outage_postpones_all(t *testing.T) {
 					return nil
 				})
 				b.drained()
-				require.Empty(t, b.failures())
+				require.Empty(t, b.attempts())
 				require.Empty(t, b.dead())
 			})
 		})
@@ -84,7 +84,7 @@ func TestBatch_F13_G7_N2_outage_in_the_middle_of_the_search(t *testing.T) {
 		b.renewed(2)
 		require.EqualValues(t, 6, calls.Load(), "all, 0 to 7, to 3, to 1, 0, 1")
 		require.Equal(t, []string{"000"}, b.effects())
-		require.Empty(t, b.failures())
+		require.Empty(t, b.attempts())
 		require.Equal(t, 15, b.untried())
 		require.NoError(t, p.Close())
 	})

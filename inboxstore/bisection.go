@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -59,6 +60,7 @@ func (e *BatchError) Error() string {
 // bisection finds the messages of a batch that fail, by handling it in parts.
 type bisection struct {
 	batch    *Batch
+	began    time.Time
 	all      []*spool.Message
 	outcomes []spool.Outcome
 	waiting  map[int64]bool // keys of which a message did not get through: later ones must wait
@@ -67,36 +69,38 @@ type bisection struct {
 // handle handles a part of the batch, by its indices, which ascend, unless there is an outage.
 func (b *bisection) handle(ctx context.Context, part []int) {
 	part = b.withoutWaiting(part)
-	switch queue := b.batch.queue; {
-	case len(part) == 0:
-	case !queue.circuits.Allow(queue.name):
-		b.set(part, spool.Outcome{Verdict: spool.Postpone})
-	default:
-		b.try(ctx, part)
+	if len(part) == 0 {
+		return
 	}
+	queue := b.batch.queue
+	if call, allowed := queue.circuits.Begin(queue.name); allowed {
+		b.try(ctx, call, part)
+		return
+	}
+	b.set(part, spool.Outcome{Verdict: spool.Postpone})
 }
 
-func (b *bisection) try(ctx context.Context, part []int) {
+func (b *bisection) try(ctx context.Context, call spool.Call, part []int) {
 	queue := b.batch.queue
 	messages, err := b.batch.call(ctx, b.messages(part))
 	if err == nil {
-		b.done(part)
+		b.done(call, part)
 		return
 	}
-	if outcome, faultless := queue.faultless(ctx, err); faultless {
+	if outcome, faultless := queue.faultless(ctx, call, len(part), err); faultless {
 		b.set(part, outcome)
 		return
 	}
 	var partial *BatchError
 	if errors.As(err, &partial) && partial.names(messages) {
-		b.partial(ctx, part, messages, partial)
+		b.partial(ctx, call, part, messages, partial)
 		return
 	}
 	if len(part) == 1 {
-		b.end(ctx, part[0], err)
+		b.end(ctx, call, part[0], err)
 		return
 	}
-	queue.reached()
+	queue.undecided(call, err)
 	middle := len(part) / 2
 	b.handle(ctx, part[:middle])
 	b.handle(ctx, part[middle:])
@@ -109,7 +113,7 @@ func (e *BatchError) names(messages []*message.Message) bool {
 
 // partial obeys a handler that says what failed. The others come first: that they succeed must not end an outage that
 // one of those that failed tells of.
-func (b *bisection) partial(ctx context.Context, part []int, messages []*message.Message, partial *BatchError) {
+func (b *bisection) partial(ctx context.Context, call spool.Call, part []int, messages []*message.Message, partial *BatchError) {
 	inTx := b.batch.config.QueueConfig.Transactional
 	var rest, failed []int
 	var errs []error
@@ -128,27 +132,27 @@ func (b *bisection) partial(ctx context.Context, part []int, messages []*message
 	switch {
 	case len(rest) == 0:
 	case inTx:
-		b.try(ctx, rest)
+		b.try(ctx, call, rest)
 	default:
-		b.done(rest)
+		b.done(call, rest)
 	}
 	for at, i := range failed {
-		b.end(ctx, i, &HandlerError{Err: errs[at]})
+		b.end(ctx, call, i, b.batch.queue.store.blameOutside(ctx, b.began, errs[at]))
 	}
 }
 
-func (b *bisection) done(part []int) {
+func (b *bisection) done(call spool.Call, part []int) {
 	verdict := spool.Done
 	if b.batch.config.QueueConfig.Transactional {
 		verdict = spool.Settled
 	}
-	b.batch.queue.succeeded()
+	b.batch.queue.succeeded(call, b.messages(part))
 	b.set(part, spool.Outcome{Verdict: verdict})
 }
 
 // end notes the error of a message.
-func (b *bisection) end(ctx context.Context, i int, err error) {
-	b.set([]int{i}, b.batch.queue.outcome(ctx, b.all[i], err))
+func (b *bisection) end(ctx context.Context, call spool.Call, i int, err error) {
+	b.set([]int{i}, b.batch.queue.outcome(ctx, call, b.all[i], err))
 }
 
 func (b *bisection) set(part []int, outcome spool.Outcome) {

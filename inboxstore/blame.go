@@ -26,15 +26,18 @@ var (
 		"or an error after which the database rolls back; what the handler wrote may be committed", ErrTransactionLost)
 )
 
-// brokenError is that of a transaction that could not be ended as it should be. Whose fault that is the database tells.
+// brokenError is that of a transaction that could not be ended as it should be, or of a handler that speaks of an outage. Whose
+// fault that is the database tells.
 type brokenError struct {
 	err error
-	// evident: the handler's error, or its lack of one, shows that the handler had something to do with it.
+	// lost: so was the connection.
+	lost bool
+	// evident: the handler's error, or its lack of one, shows that the handler lost the connection.
 	evident bool
 	// refused: the server answered, and would not settle.
 	refused bool
-	// forbidden: the server answered that the transaction must not write.
-	forbidden bool
+	// readOnly: the server answered that nothing may be written.
+	readOnly bool
 }
 
 // Error returns the text of the error.
@@ -43,12 +46,22 @@ func (e *brokenError) Error() string { return e.err.Error() }
 // Unwrap returns what the driver said.
 func (e *brokenError) Unwrap() error { return e.err }
 
-// lostError is that of a connection that was lost under a handler, nobody knows why, while the database was there: a network
+// doubtError is that of a handler while the database was there, and nobody knows whose fault it is: a connection was lost, and a network
 // that failed for a moment looks the same as a handler that loses its connection. It counts from the second time.
-type lostError struct{ error }
+type doubtError struct {
+	error
+	// exhausted: it is disk or memory that was full, of the server, or for this handler alone. The queue's circuit decides.
+	exhausted bool
+}
 
 // Unwrap returns the error itself.
-func (e lostError) Unwrap() error { return e.error }
+func (e doubtError) Unwrap() error { return e.error }
+
+// refusalError is that of a message which the server will not remove, although its handler did nothing wrong.
+type refusalError struct{ error }
+
+// Unwrap returns the error itself.
+func (e refusalError) Unwrap() error { return e.error }
 
 const (
 	// askTimeout is how long a database that is there may take to say so.
@@ -65,17 +78,45 @@ func (s *Store) blame(live context.Context, began time.Time, w work, broken *bro
 	if err := s.ask(ctx, began); err != nil {
 		return outageError{fmt.Errorf("inbox: the database went away under the handler: %w", errors.Join(broken.err, err))}
 	}
-	if broken.refused {
+	switch {
+	case broken.refused:
 		return s.blameRefusal(ctx, w, broken.err)
-	}
-	if broken.forbidden {
+	case broken.readOnly:
 		return s.blameReadOnly(ctx, broken.err)
+	case !broken.lost:
+		return doubtError{error: broken.err, exhausted: s.statements.Kind.Exhausted(broken.err)}
 	}
 	lost := fmt.Errorf("%w: the connection was lost, and the database is there: %w", ErrTransactionLost, broken.err)
 	if broken.evident {
 		return &HandlerError{Err: lost}
 	}
-	return lostError{lost}
+	return doubtError{error: lost}
+}
+
+// withoutTransaction runs a handler that has no transaction of ours, again when it conflicts with others.
+func (s *Store) withoutTransaction(ctx context.Context, handle func() error) error {
+	return s.untilNoConflict(ctx, func() error {
+		began := time.Now()
+		return s.blameOutside(ctx, began, handle())
+	})
+}
+
+// blameOutside finds out whose fault the error is of a handler that has no transaction of ours. Only one that speaks of an outage is in
+// doubt.
+func (s *Store) blameOutside(live context.Context, began time.Time, err error) error {
+	kind := s.statements.Kind
+	var doubt doubtError
+	var outage outageError
+	switch {
+	case err == nil, errors.Is(err, errStopping):
+		return err
+	case errors.Is(err, ErrTransactionLost), errors.As(err, &doubt), errors.As(err, &outage): // an inbox within has asked
+		return &HandlerError{Err: err}
+	case kind.Classify(err) != dialect.Unavailable:
+		return &HandlerError{Err: err}
+	default:
+		return s.blame(live, began, work{}, &brokenError{err: err, readOnly: kind.ReadOnly(err)})
+	}
 }
 
 // blameRefusal tries what the server refused in a transaction that no handler has touched, and rolls that back. If it works
@@ -92,18 +133,20 @@ func (s *Store) blameRefusal(ctx context.Context, w work, refusal error) error {
 		return &HandlerError{Err: fmt.Errorf("%w: %w", ErrTransactionLost, refusal)}
 	case errors.Is(err, spool.ErrLost):
 		return err
-	default:
+	case s.statements.Kind.Classify(err) == dialect.Unavailable:
 		return outageError{refusal}
+	default:
+		return refusalError{fmt.Errorf("inbox: settle: %w", refusal)}
 	}
 }
 
-// blameReadOnly tells a server that became read-only, such as an old primary after a failover, from a handler that made its own
-// transaction read-only.
+// blameReadOnly tells a server that became read-only, such as an old primary after a failover, from a handler that must not write
+// when others may: it made its own transaction read-only, or met a limit which the server calls by the same name.
 func (s *Store) blameReadOnly(ctx context.Context, err error) error {
 	if _, tryErr := s.db.ExecContext(ctx, s.statements.TryWrite); s.statements.Kind.Classify(tryErr) == dialect.Unavailable {
 		return outageError{fmt.Errorf("inbox: the database is read-only: %w", err)}
 	}
-	return &HandlerError{Err: fmt.Errorf("%w: it was made read-only, and the database is not: %w", ErrTransactionLost, err)}
+	return &HandlerError{Err: fmt.Errorf("%w: it could not write, and others can: %w", ErrTransactionLost, err)}
 }
 
 var errWorks = errors.New("it works, and is rolled back")

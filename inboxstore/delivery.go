@@ -51,14 +51,6 @@ func Fail(ctx context.Context, err error) bool {
 	return ok
 }
 
-// ofHandler marks an error of a handler that has no transaction of ours.
-func ofHandler(err error) error {
-	if err == nil || errors.Is(err, errStopping) {
-		return err
-	}
-	return &HandlerError{Err: err}
-}
-
 // delivery is the handler of a queue's spool: it hands messages out and waits for their acks.
 type delivery struct {
 	queue    *queue
@@ -99,22 +91,23 @@ func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.O
 // together delivers a batch in one transaction. It reports false where the handler failed, for which of the messages
 // nobody knows.
 func (d *delivery) together(ctx context.Context, batch []*spool.Message, outcomes []spool.Outcome) bool {
-	if !d.queue.circuits.Allow(d.queue.name) {
+	call, allowed := d.queue.circuits.Begin(d.queue.name)
+	if !allowed {
 		fill(outcomes, spool.Outcome{Verdict: spool.Postpone})
 		return true
 	}
 	err := d.transact(ctx, batch)
 	if err == nil {
-		d.queue.succeeded()
+		d.queue.succeeded(call, batch)
 		fill(outcomes, spool.Outcome{Verdict: spool.Settled})
 		return true
 	}
-	outcome, faultless := d.queue.faultless(ctx, err)
+	outcome, faultless := d.queue.faultless(ctx, call, len(batch), err)
 	if faultless {
 		fill(outcomes, outcome)
 		return true
 	}
-	d.queue.reached()
+	d.queue.undecided(call, err)
 	return false
 }
 
@@ -125,22 +118,23 @@ func through(outcome spool.Outcome) bool {
 
 // one delivers one message, in a transaction of its own if the handler gets one.
 func (d *delivery) one(ctx context.Context, stored *spool.Message) spool.Outcome {
-	if !d.queue.circuits.Allow(d.queue.name) {
+	call, allowed := d.queue.circuits.Begin(d.queue.name)
+	if !allowed {
 		return spool.Outcome{Verdict: spool.Postpone}
 	}
-	if !d.queue.config.Transactional {
-		hand := func() error { return ofHandler(d.hand(ctx, ctx, stored)) }
-		if err := d.queue.store.untilNoConflict(ctx, hand); err != nil {
-			return d.queue.outcome(ctx, stored, err)
-		}
-		d.queue.succeeded()
-		return spool.Outcome{Verdict: spool.Done}
+	single, verdict := []*spool.Message{stored}, spool.Settled
+	var err error
+	if d.queue.config.Transactional {
+		err = d.transact(ctx, single)
+	} else {
+		verdict = spool.Done
+		err = d.queue.store.withoutTransaction(ctx, func() error { return d.hand(ctx, ctx, stored) })
 	}
-	if err := d.transact(ctx, []*spool.Message{stored}); err != nil {
-		return d.queue.outcome(ctx, stored, err)
+	if err != nil {
+		return d.queue.outcome(ctx, call, stored, err)
 	}
-	d.queue.succeeded()
-	return spool.Outcome{Verdict: spool.Settled}
+	d.queue.succeeded(call, single)
+	return spool.Outcome{Verdict: verdict}
 }
 
 // transact delivers messages in one transaction, whose last statement removes them: their done-mark, and the guard

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -54,12 +56,19 @@ func misuses(dialect postbox.Dialect) []misuse {
 		all = append(all,
 			misuse{name: "swallowed error", do: swallow("SELECT no_such_function()"), says: "did not return that error"},
 			misuse{name: "idle time-out", do: idle("SET LOCAL idle_in_transaction_session_timeout = 20"), says: inboxstore.ErrTransactionLost.Error()},
+			misuse{name: "read-only", do: execute("SET TRANSACTION READ ONLY"), says: inboxstore.ErrTransactionLost.Error()},
+			misuse{name: "temporary files", do: temporaryFiles, says: "temp_file_limit"},
+			misuse{name: "terminated", do: execute("SELECT pg_terminate_backend(pg_backend_pid())"), says: inboxstore.ErrTransactionLost.Error()},
+			misuse{name: "another server", do: fails(&pq.Error{Code: "57P01"}), says: "pq:"},
 			misuse{name: "role", do: execute("SET LOCAL ROLE pg_monitor"), says: inboxstore.ErrTransactionLost.Error()},
 		)
 	case postbox.MySQL:
 		all = append(all,
 			misuse{name: "swallowed deadlock", do: swallowDeadlock, says: "ended before the handler"},
 			misuse{name: "idle time-out", do: idle("SET SESSION idle_transaction_timeout = 1"), says: inboxstore.ErrTransactionLost.Error()},
+			misuse{name: "memory of a session", do: sessionMemory, says: "max-session-mem-used"},
+			misuse{name: "killed", do: execute("KILL CONNECTION_ID()"), says: inboxstore.ErrTransactionLost.Error()},
+			misuse{name: "another server", do: fails(&mysql.MySQLError{Number: 1053, Message: "shutdown"}), says: "shutdown"},
 			misuse{name: "CREATE TABLE", do: execute("CREATE TABLE IF NOT EXISTS of_handler (id INTEGER)"), says: "ended before the handler", commits: true},
 		)
 	case postbox.SQLite: // it has no server
@@ -104,6 +113,33 @@ func execute(statement string) func(context.Context, *queueBench, *sql.Tx) error
 		_, err := tx.ExecContext(ctx, statement)
 		return err
 	}
+}
+
+func fails(err error) func(context.Context, *queueBench, *sql.Tx) error {
+	return func(context.Context, *queueBench, *sql.Tx) error { return err }
+}
+
+// temporaryFiles sorts more than the session may put into files.
+func temporaryFiles(ctx context.Context, _ *queueBench, tx *sql.Tx) error {
+	if _, err := tx.ExecContext(ctx, "SET LOCAL work_mem = '64kB'"); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "SET LOCAL temp_file_limit = '64kB'"); err != nil {
+		return err
+	}
+	var rows int
+	return tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM (SELECT n FROM generate_series(1, 100000) n ORDER BY n DESC OFFSET 1) sorted").Scan(&rows)
+}
+
+// sessionMemory aggregates more than the session may hold in memory, which is the error of a server that is read-only.
+func sessionMemory(ctx context.Context, _ *queueBench, tx *sql.Tx) error {
+	if _, err := tx.ExecContext(ctx, "SET SESSION max_session_mem_used = 8192"); err != nil {
+		return err
+	}
+	var rows int
+	err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM (SELECT seq FROM seq_1_to_10000 GROUP BY seq ORDER BY seq DESC) grouped").Scan(&rows)
+	_, resetErr := tx.ExecContext(ctx, "SET SESSION max_session_mem_used = DEFAULT")
+	return errors.Join(err, resetErr)
 }
 
 func swallow(statement string) func(context.Context, *queueBench, *sql.Tx) error {
@@ -295,8 +331,8 @@ func TestStore_G7_a_handler_that_loses_its_transaction_has_failed(t *testing.T) 
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
 		for _, m := range misuses(database.Dialect) {
-			if m.name == "role" {
-				continue // nothing that comes after it needs a right
+			if m.name == "role" || m.name == "read-only" {
+				continue // nothing that comes after it needs a right, or writes
 			}
 			id := inboxstore.Key{Consumer: "c", MessageID: m.name}
 			failures, fresh := 0, true

@@ -82,9 +82,9 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 	if errors.Is(err, postbox.ErrCommitUnknown) {
 		err = s.resolved(live, began, claim, err)
 	}
-	var lost lostError
-	if errors.As(err, &lost) && !s.doubts.first(claim) {
-		err = &HandlerError{Err: lost.error}
+	var doubt doubtError
+	if errors.As(err, &doubt) && !s.doubts.first(claim) {
+		err = &HandlerError{Err: doubt.error}
 	}
 	return err == nil, err
 }
@@ -103,7 +103,7 @@ func (s *Store) resolved(ctx context.Context, began time.Time, claim []byte, err
 		return nil
 	default:
 		//nolint:errorlint // its outcome is known now
-		return s.blame(ctx, began, work{}, &brokenError{err: fmt.Errorf("it was rolled back, as its claim tells: %s", err)})
+		return s.blame(ctx, began, work{}, &brokenError{err: fmt.Errorf("it was rolled back, as its claim tells: %s", err), lost: true})
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -43,7 +42,8 @@ func (q *queue) drain(handler spool.Handler, settings spool.Config) {
 	}
 	q.drainer = spool.NewDrainer(q.store.db, q.store.queue(q.name), handler, settings, q.logger)
 	q.circuits = spool.NewCircuits(spool.CircuitConfig{
-		FailuresInRow: 1, ProbeMin: q.config.ProbeMin, ProbeMax: q.config.ProbeMax,
+		FailuresInRow: spool.FailuresInRow, ProbeMin: q.config.ProbeMin, ProbeMax: q.config.ProbeMax,
+		Width: q.config.Concurrency, OutageLimit: spool.OutageLimit,
 	}, q.drainer.Rescan)
 }
 
@@ -82,24 +82,27 @@ func (q *queue) message(ctx context.Context, stored *spool.Message) *message.Mes
 }
 
 // outcome turns what a handler returned, or what went wrong around it, into the end of the message's turn.
-func (q *queue) outcome(ctx context.Context, stored *spool.Message, err error) spool.Outcome {
-	if outcome, faultless := q.faultless(ctx, err); faultless {
+func (q *queue) outcome(ctx context.Context, call spool.Call, stored *spool.Message, err error) spool.Outcome {
+	if outcome, faultless := q.faultless(ctx, call, 1, err); faultless {
 		return outcome
 	}
-	q.reached()
-	var lost lostError
+	var refusal refusalError
+	var doubt doubtError
 	switch {
 	case q.store.isConflict(err):
+		q.reached()
 		q.tellOfConflict(err)
 		return spool.Outcome{Verdict: spool.Again, Err: err}
-	case errors.As(err, &lost):
-		if q.store.doubts.first(spool.MessageSubject(stored.Ref.ID)) {
-			q.logger.Info("Postbox handles a message again: its handler's connection was lost, and the database is there", watermill.LogFields{
-				"message_uuid": stored.MessageID, "err": err.Error(),
-			})
-			return spool.Outcome{Verdict: spool.Again, Err: err}
+	case errors.As(err, &refusal):
+		q.reached()
+		return spool.Outcome{Verdict: spool.Again, Err: err}
+	case !errors.As(err, &doubt):
+		q.reached()
+	default:
+		if outcome, open := q.doubtful(call, stored, doubt); open {
+			return outcome
 		}
-		err = lost.error
+		err = doubt.error
 	}
 	var ofHandler *HandlerError
 	if errors.As(err, &ofHandler) {
@@ -111,7 +114,29 @@ func (q *queue) outcome(ctx context.Context, stored *spool.Message, err error) s
 	return spool.OutcomeOf(err)
 }
 
-// reached notes that a handler has ended, well or not, or that the database has answered: there is no outage.
+// doubtful decides whether an error counts that may be an outage although the database is there: see [spool.Circuits.Failed].
+func (q *queue) doubtful(call spool.Call, stored *spool.Message, doubt doubtError) (outcome spool.Outcome, open bool) {
+	about := watermill.LogFields{"message_uuid": stored.MessageID, "err": doubt.Error()}
+	if !doubt.exhausted {
+		q.reached()
+		if !q.store.doubts.first(spool.MessageSubject(stored.Ref.ID)) {
+			return spool.Outcome{}, false
+		}
+		q.logger.Info("Postbox handles a message again: a connection was lost, and the database is there", about)
+		return spool.Outcome{Verdict: spool.Again, Err: doubt}, true
+	}
+	blame := q.circuits.Failed(stored, call)
+	if blame.Opened {
+		q.logger.Error("Postbox pauses a queue: different messages failed one after the other, since disk or memory is full, they say", doubt, watermill.LogFields{"message_uuid": stored.MessageID})
+	}
+	if blame.Counts {
+		return spool.Outcome{}, false
+	}
+	q.logger.Debug("Postbox counts no attempt: disk or memory is full, it says, and no other message shows yet that it is not", about)
+	return spool.Outcome{Verdict: spool.Wait, Err: doubt, After: blame.After}, true
+}
+
+// reached notes that a handler has ended in a way that shows that there is no outage.
 func (q *queue) reached() { q.circuits.Reached(q.name) }
 
 // tellOfConflict logs a conflict, unless one was logged and no message has been done since.
@@ -122,50 +147,68 @@ func (q *queue) tellOfConflict(err error) {
 }
 
 // succeeded notes that a handler has succeeded.
-func (q *queue) succeeded() {
-	q.reached()
+func (q *queue) succeeded(call spool.Call, done []*spool.Message) {
+	q.circuits.Succeeded(q.name, call, done)
 	q.conflicts.Store(false)
 }
 
-// faultless recognises an error that is no message's fault and concerns all that it befell: they come again, and no attempt counts.
-func (q *queue) faultless(ctx context.Context, err error) (outcome spool.Outcome, yes bool) {
+// undecided notes that several messages failed together: to find out why they are handled apart, in their turn also while the queue is
+// probed.
+func (q *queue) undecided(call spool.Call, err error) {
+	var doubt doubtError
+	if errors.As(err, &doubt) && doubt.exhausted {
+		q.circuits.Refused(q.name, call)
+		return
+	}
+	q.reached()
+}
+
+// faultless recognises an error that is no message's fault and concerns all n that it befell: they come again, and no attempt
+// counts. A message that was a probe by itself waits, so that the next probe is another one.
+func (q *queue) faultless(ctx context.Context, call spool.Call, n int, err error) (outcome spool.Outcome, yes bool) {
 	switch {
 	case errors.Is(err, spool.ErrLost), errors.Is(err, spool.ErrRowLocked): // the handler has succeeded, so an outage is over
 		q.reached()
 		return spool.Outcome{Verdict: spool.Again, Err: err}, true
 	case ctx.Err() != nil || errors.Is(err, errStopping):
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
-	default:
-		return q.outageOf(err)
 	}
-}
-
-// outageOf lets the queue wait where an error is nobody's fault: one of the database, or of what the handler needs.
-func (q *queue) outageOf(err error) (outcome spool.Outcome, outage bool) {
-	if !q.isOutage(err) {
+	away := q.isOutage(err)
+	if !away && !q.isDatabase(err) {
 		return spool.Outcome{}, false
 	}
-	if q.circuits.Trip(q.name) {
+	first, wait := q.circuits.Away(q.name, call)
+	if first {
 		q.logger.Error("Postbox pauses a queue: what its handler needs is away", err, nil)
+	}
+	if away && n == 1 && wait > 0 {
+		return spool.Outcome{Verdict: spool.Wait, Err: err, After: wait}, true
 	}
 	return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
 }
 
-func (q *queue) isOutage(err error) bool {
+// isDatabase says whether an error is the database's, and nobody else's fault.
+func (q *queue) isDatabase(err error) bool {
 	var ofHandler *HandlerError
 	var ofDatabase outageError
-	var lost lostError
+	return !q.isDoubt(err) && (!errors.As(err, &ofHandler) || errors.As(err, &ofDatabase))
+}
+
+// isDoubt says whether an error concerns the message alone, or may do so.
+func (q *queue) isDoubt(err error) bool {
+	var doubt doubtError
+	var refusal refusalError
+	return q.store.isConflict(err) || errors.As(err, &doubt) || errors.As(err, &refusal)
+}
+
+// isOutage says whether the handler's error tells that something else is away that it needs.
+func (q *queue) isOutage(err error) bool {
+	var ofHandler *HandlerError
 	switch {
-	case q.store.isConflict(err), errors.As(err, &lost):
+	case q.isDoubt(err), !errors.As(err, &ofHandler):
 		return false
-	case !errors.As(err, &ofHandler):
-		return true
-	case errors.As(err, &ofDatabase):
-		return true
 	case errors.Is(err, ErrTransactionLost): // the database has been asked, whatever its errors look like
 		return false
-	case q.store.statements.Kind.Classify(ofHandler.Err) == dialect.Unavailable:
-		return true
 	case isOwnContext(ofHandler.Err): // whatever it looks like to a classifier of network errors
 		return false
 	default:

@@ -118,7 +118,8 @@ type QueueConfig struct {
 	// letter, [postbox.RetryAfter] sets the pause, nil makes it done. Defaults to the error as it is.
 	Rule func(RuleParams) error
 	// Classify finds outages: of a service that the handler needs, say. After one, the queue waits, is probed with one
-	// message, and no attempt counts. Defaults to outages of the database alone; [postbox.ClassifyNetwork] is for
+	// message, another one each time, and no attempt counts. Defaults to outages of the queue's database alone, which is asked on
+	// another connection whether it is there; [postbox.ClassifyNetwork] is for
 	// handlers all of whose calls go to the same place, since one bad address would stop them all.
 	Classify postbox.Classifier
 	// ProbeMin and ProbeMax bound the pause after which a queue in an outage is tried again; it grows from one to the

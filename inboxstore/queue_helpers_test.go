@@ -165,7 +165,7 @@ func (b *queueBench) pending() int {
 // untried counts messages without a failed attempt.
 func (b *queueBench) untried() int {
 	b.t.Helper()
-	return b.Count(b.t, "SELECT COUNT(*) FROM postbox_messages WHERE topic = 'q' AND state = 0 AND attempts = 0")
+	return b.Count(b.t, "SELECT COUNT(*) FROM postbox_messages WHERE topic = 'q' AND attempts = 0")
 }
 
 func (b *queueBench) dead() []string {
@@ -176,6 +176,12 @@ func (b *queueBench) dead() []string {
 func (b *queueBench) failures() []string {
 	b.t.Helper()
 	return b.list("SELECT error FROM postbox_failures ORDER BY id")
+}
+
+// attempts are the failures that count.
+func (b *queueBench) attempts() []string {
+	b.t.Helper()
+	return b.list("SELECT error FROM postbox_failures WHERE attempt > 0 ORDER BY id")
 }
 
 // list returns the one column of a query.

@@ -115,7 +115,7 @@ func TestQueue_F13_G7_N5_outage_counts_no_attempt_and_ends_by_itself(t *testing.
 				for _, key := range []string{"a", "f"} {
 					require.True(t, slices.IsSorted(ofKey(handled.all(), key)), "key %s: %v", key, handled.all())
 				}
-				require.Empty(t, b.failures())
+				require.Empty(t, b.attempts())
 				require.Empty(t, b.dead())
 			})
 		})
@@ -151,7 +151,7 @@ func TestQueue_F13_G7_database_away(t *testing.T) {
 				require.Positive(t, b.pending())
 				valve.shut(false)
 				b.drained()
-				require.Empty(t, b.failures())
+				require.Empty(t, b.attempts())
 				require.Empty(t, b.dead())
 				if inTx {
 					require.ElementsMatch(t, ids, b.effects())

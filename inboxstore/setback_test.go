@@ -33,6 +33,29 @@ func (b *queueBench) refuseToKeep() (end func()) {
 	return func() { b.Exec(b.t, drop) }
 }
 
+// forbidToRemove lets the database refuse with an error to remove the message a/1. What it returns ends that.
+func (b *queueBench) forbidToRemove() (end func()) {
+	b.t.Helper()
+	drop := "DROP TRIGGER forbid"
+	switch b.Dialect {
+	case postbox.PostgreSQL:
+		drop += " ON postbox_messages"
+		b.Exec(b.t, "CREATE FUNCTION forbid() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'verboten'; END $$")
+		b.Exec(b.t, "CREATE TRIGGER forbid BEFORE DELETE ON postbox_messages FOR EACH ROW WHEN (OLD.message_id = 'a/1') EXECUTE FUNCTION forbid()")
+	case postbox.MySQL:
+		b.Exec(b.t, "CREATE TRIGGER forbid BEFORE DELETE ON postbox_messages FOR EACH ROW IF OLD.message_id = 'a/1' THEN "+
+			"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'verboten'; END IF")
+	case postbox.SQLite:
+		b.Exec(b.t, "CREATE TRIGGER forbid BEFORE DELETE ON postbox_messages WHEN OLD.message_id = CAST('a/1' AS BLOB) BEGIN SELECT RAISE(ABORT, 'verboten'); END")
+	}
+	return func() { b.Exec(b.t, drop) }
+}
+
+// refusals are the ways in which a database refuses to settle the message a/1.
+var refusals = map[string]func(*queueBench) (end func()){
+	"kept from the history": (*queueBench).refuseToKeep, "forbidden to remove": (*queueBench).forbidToRemove,
+}
+
 // toldInARow is after how many refusals in a row Postbox speaks of a message. Each may be five conflicts of the batch that it stands in, of its
 // halves and of the message alone.
 const toldInARow = 6
@@ -41,46 +64,54 @@ const toldInARow = 6
 // takes less and less time.
 func TestQueue_G7_a_message_that_cannot_be_settled_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*inboxstore.QueueConfig){
+	modes := map[string]func(*inboxstore.QueueConfig){
 		"single": transactional, "micro-batch": func(c *inboxstore.QueueConfig) { c.MicroBatch = 3 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-				b := newQueueBench(t, database)
-				end := b.refuseToKeep()
-				b.put("a/1", "a/2", "b/1", "c/1", "d", "e")
-				var runs journal
-				b.start(keeping(quick(change)), func(msg *message.Message) error {
-					runs.add(msg.UUID)
-					return b.effect(msg.Context(), msg)
+	}
+	for mode, change := range modes {
+		for name, refuse := range refusals {
+			t.Run(mode+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+					b := newQueueBench(t, database)
+					end := refuse(b)
+					b.put("a/1", "a/2", "b/1", "c/1", "d", "e")
+					var runs journal
+					b.start(keeping(quick(change)), func(msg *message.Message) error {
+						runs.add(msg.UUID)
+						return b.effect(msg.Context(), msg)
+					})
+					b.cannotSettle(&runs, end, "b/1", "c/1", "d", "e")
+					require.Equal(t, []string{"a/1", "a/2"}, ofKey(b.effects(), "a"))
 				})
-				b.cannotSettle(&runs, end, "b/1", "c/1", "d", "e")
-				require.Equal(t, []string{"a/1", "a/2"}, ofKey(b.effects(), "a"))
 			})
-		})
+		}
 	}
 }
 
 func TestBatch_G7_a_message_that_cannot_be_settled_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		b := newQueueBench(t, database)
-		end := b.refuseToKeep()
-		b.put("a/1", "a/2", "b/1", "c/1", "d", "e")
-		var runs journal
-		b.batch(quickBatch(func(c *inboxstore.BatchConfig) {
-			c.QueueConfig = keeping(c.QueueConfig)
-			c.QueueConfig.Transactional = true
-		}),
-			func(ctx context.Context, messages []*message.Message) error {
-				for _, msg := range messages {
-					runs.add(msg.UUID)
-				}
-				return b.batchEffects(ctx, messages)
+	for name, refuse := range refusals {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := newQueueBench(t, database)
+				end := refuse(b)
+				b.put("a/1", "a/2", "b/1", "c/1", "d", "e")
+				var runs journal
+				b.batch(quickBatch(func(c *inboxstore.BatchConfig) {
+					c.QueueConfig = keeping(c.QueueConfig)
+					c.QueueConfig.Transactional = true
+				}),
+					func(ctx context.Context, messages []*message.Message) error {
+						for _, msg := range messages {
+							runs.add(msg.UUID)
+						}
+						return b.batchEffects(ctx, messages)
+					})
+				b.cannotSettle(&runs, end, "b/1", "c/1", "d", "e")
 			})
-		b.cannotSettle(&runs, end, "b/1", "c/1", "d", "e")
-	})
+		})
+	}
 }
 
 func keeping(c inboxstore.QueueConfig) inboxstore.QueueConfig {

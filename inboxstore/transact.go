@@ -126,8 +126,7 @@ func (t transaction) handle(hooked context.Context, w work) error {
 	case errors.Is(err, errStopping), isChecked(err):
 		return err
 	case err != nil:
-		forbidden := t.isReadOnly(err)
-		return t.failed(err, forbidden, t.tx.Rollback())
+		return t.failed(err)
 	case t.live.Err() != nil: // the transaction hears of it a moment later than the handler, and would commit until then
 		return t.late()
 	case w.settle != nil: // which tells whether there is a transaction
@@ -161,7 +160,7 @@ func (t transaction) check() error {
 	case dialect.TxEnded:
 		return &HandlerError{Err: errEnded}
 	case dialect.TxLost:
-		return &brokenError{err: errors.New("the handler returned no error"), evident: true}
+		return &brokenError{err: errors.New("the handler returned no error"), lost: true, evident: true}
 	case dialect.TxUnknown, dialect.TxOpen:
 	}
 	if t.store.statements.BeginAgain == "" {
@@ -193,33 +192,39 @@ func (t transaction) late() error {
 	return err
 }
 
-// isReadOnly says whether a handler failed because this transaction must not write. An error of another connection that it has is
-// about what it needs.
-func (t transaction) isReadOnly(err error) bool {
+// failed tells a handler that failed from one under which the database did, or may have.
+func (t transaction) failed(err error) error {
 	kind := t.store.statements.Kind
-	return kind.ReadOnlyTransaction(err) && (kind != dialect.PostgreSQL || dialect.TxStatusOf(t.conn) == dialect.TxFailed)
-}
-
-// failed tells a handler that failed from one whose connection was lost: then the rollback fails too.
-func (t transaction) failed(err error, forbidden bool, rollbackErr error) error {
-	lost := rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone)
-	switch {
-	case forbidden && !lost:
-		return &brokenError{err: err, forbidden: true}
-	case t.store.statements.Kind.Classify(err) == dialect.Unavailable:
-		return outageError{fmt.Errorf("inbox: the database went away under the handler: %w", errors.Join(err, rollbackErr))}
-	case lost && t.live.Err() == nil:
-		evident := isOwnContext(err) || dialect.Coded(err) || dialect.Coded(rollbackErr)
-		return &brokenError{err: errors.Join(err, rollbackErr), evident: evident}
+	elsewhere := kind == dialect.PostgreSQL && dialect.TxStatusOf(t.conn) == dialect.TxOpen // here, an error would have ended that
+	rollbackErr := t.tx.Rollback()
+	lost := isLost(rollbackErr)
+	switch away := kind.Classify(err) == dialect.Unavailable; {
+	case lost && (away || t.live.Err() == nil):
+		return t.disconnected(err, rollbackErr)
+	case away:
+		return &brokenError{err: err, readOnly: kind.ReadOnly(err) && !elsewhere}
 	default:
 		return &HandlerError{Err: err}
 	}
 }
 
+// disconnected is the error of a transaction whose connection was lost. Where the server's word for it is no outage, or the
+// handler's context ended, the handler did it.
+func (t transaction) disconnected(err, rollbackErr error) error {
+	evident := t.store.statements.Kind.Classify(err) != dialect.Unavailable &&
+		(isOwnContext(err) || dialect.Coded(err) || dialect.Coded(rollbackErr))
+	return &brokenError{err: errors.Join(err, rollbackErr), lost: true, evident: evident}
+}
+
+// isLost says whether the error of a rollback tells of a connection that was lost.
+func isLost(rollbackErr error) bool {
+	return rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone)
+}
+
 // unsettled tells why the last statement failed.
 func (t transaction) unsettled(err error) error {
 	status := dialect.TxStatusOf(t.conn)
-	_ = t.tx.Rollback()
+	rollbackErr := t.tx.Rollback()
 	switch {
 	case t.live.Err() != nil:
 		return t.late()
@@ -229,10 +234,10 @@ func (t transaction) unsettled(err error) error {
 		return err
 	case t.store.statements.Kind.Classify(err) == dialect.Conflict:
 		return err
-	case t.store.statements.Kind.Classify(err) == dialect.Unavailable:
-		return outageError{err}
+	case dialect.Coded(err) && !isLost(rollbackErr):
+		return &brokenError{err: err, refused: true}
 	default:
-		return &brokenError{err: err, refused: dialect.Coded(err)}
+		return t.disconnected(err, rollbackErr)
 	}
 }
 
@@ -248,8 +253,6 @@ func (t transaction) commit() error {
 		return &HandlerError{Err: errEnded}
 	case errors.Is(err, postbox.ErrCommitUnknown):
 		return fmt.Errorf("inbox: commit: %w", err)
-	case t.store.statements.Kind.Classify(err) == dialect.Unavailable:
-		return outageError{fmt.Errorf("inbox: commit: %w", err)}
 	default:
 		// A server that refuses a commit refuses what the handler did: a constraint that is checked at the end, or a
 		// statement that failed and was passed over.

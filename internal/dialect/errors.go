@@ -51,11 +51,16 @@ func (r report) kind() ErrorKind {
 const (
 	postgresReadOnly = "25006" // the server is a standby, or the transaction is read-only
 
-	mysqlReadOnlyOption      = 1290 // the server runs with --read-only
+	mysqlReadOnlyOption      = 1290 // the server runs with --read-only, or another option forbids the statement
 	mysqlReadOnlyTransaction = 1792
 	mysqlReadOnlyMode        = 1836
 
 	sqliteReadOnly = 8
+)
+
+const (
+	mysqlDiskFull  = 1021
+	mysqlTableFull = 1114 // InnoDB: the disk is; MEMORY: the table is
 )
 
 // ReadOnly says whether an error tells that nothing can be written: the kind is [Unavailable] then.
@@ -75,10 +80,20 @@ func (r report) readOnly() bool {
 	}
 }
 
-// ReadOnlyTransaction says whether it may be the transaction alone that must not write, and not the server.
-func (k Kind) ReadOnlyTransaction(err error) bool {
+// Exhausted says whether an error tells that disk or memory is full, or fails: the kind is [Unavailable] then. The server may
+// be in need, or one statement wants too much.
+func (k Kind) Exhausted(err error) bool {
 	said, found := findReport(err, k)
-	return found && (said.state == postgresReadOnly || k == MySQL && said.number == mysqlReadOnlyTransaction)
+	switch {
+	case !found || said.unconnected:
+		return false
+	case k == PostgreSQL:
+		return said.kind() == Unavailable && (said.state == "58030" || said.state[:2] == "53" && said.state != "53300")
+	case k == MySQL:
+		return said.number == mysqlDiskFull || said.number == mysqlTableFull
+	default:
+		return said.kind() == Unavailable && !said.readOnly()
+	}
 }
 
 // classifyState reads the SQLSTATE of PostgreSQL.
@@ -90,6 +105,8 @@ func classifyState(state string) ErrorKind {
 		return MissingTable
 	case "57014": // query cancelled
 		return Interrupted
+	case "53400", "58P01", "58P02": // a limit such as temp_file_limit, a file that is not there, or is: the statement's fault
+		return Other
 	}
 	if len(state) != 5 {
 		return Other
@@ -108,8 +125,8 @@ func classifyMySQL(number int) ErrorKind {
 		return Conflict
 	case 1146: // no such table
 		return MissingTable
-	case 1021, 1040, 1053, 1077, 1079, 1114, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2002, 2003, 2006, 2013:
-		// disk full, too many connections, shutting down, table full, connection aborted, gone away
+	case mysqlDiskFull, mysqlTableFull, 1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2002, 2003, 2006, 2013:
+		// and: too many connections, shutting down, connection aborted, gone away
 		return Unavailable
 	case 1317, 1969, 3024: // interrupted, max_statement_time of MariaDB, max_execution_time of MySQL
 		return Interrupted

@@ -93,9 +93,9 @@ var ofTheInbox = []safeguard{
 	{
 		name: "a handler's own read-only transaction is no outage", guarantees: "G7",
 		edits: []edit{{
-			file: "inboxstore/transact.go",
-			from: "	return kind.ReadOnlyTransaction(err) && (",
-			to:   "	return false && kind.ReadOnlyTransaction(err) && (",
+			file: "inboxstore/blame.go",
+			from: "s.statements.TryWrite); s.statements.Kind.Classify(tryErr) == dialect.Unavailable {",
+			to:   "s.statements.TryWrite); s.statements.Kind.Classify(tryErr) == dialect.Unavailable || tryErr == nil {",
 		}},
 		packages: []string{module + "inboxstore"}, tests: "made_read_only",
 	},

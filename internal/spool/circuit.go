@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+// Defaults for whoever does not let its users choose.
+const (
+	// FailuresInRow is for [CircuitConfig.FailuresInRow].
+	FailuresInRow = 5
+	// OutageLimit is for [CircuitConfig.OutageLimit].
+	OutageLimit = 24 * time.Hour
+)
+
 // CircuitConfig says what an outage of a topic is, and how often one is probed. Its owner has checked every field.
 type CircuitConfig struct {
 	FailuresInRow      int           // different messages that must fail in a row, for unknown reasons, to open the circuit
@@ -85,12 +93,6 @@ func (c *Circuits) Again() Call {
 	return Call{start: c.sequence}
 }
 
-// Allow is Begin for a circuit that only [Circuits.Reached] and [Circuits.Trip] close and open.
-func (c *Circuits) Allow(topic string) bool {
-	_, allowed := c.Begin(topic)
-	return allowed
-}
-
 // closedAt says that nothing may be published at that time: the circuit is open, and no probe is wanted.
 func (s *circuit) closedAt(now time.Time) bool {
 	return s.open && (s.left == 0 || now.Before(s.until))
@@ -143,13 +145,6 @@ func (c *Circuits) Refused(topic string, call Call) {
 	if replace {
 		c.again()
 	}
-}
-
-// Trip opens the circuit, or keeps it open after a probe. It reports whether it was closed.
-func (c *Circuits) Trip(topic string) (first bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.trip(c.state(topic), Call{Probe: true}, 1)
 }
 
 // Away takes in a failure that is known to be an outage. It reports whether it is the first one, and how long a message

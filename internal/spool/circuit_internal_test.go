@@ -118,23 +118,35 @@ func TestCircuits_call_from_before_the_outage_neither_ends_nor_prolongs_it(t *te
 	})
 }
 
-func TestCircuits_that_only_trip_let_one_message_probe(t *testing.T) {
+func TestCircuits_with_an_outage_let_one_message_probe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := NewCircuits(CircuitConfig{FailuresInRow: 1, ProbeMin: time.Second, ProbeMax: time.Minute}, func() {})
 		defer c.Stop()
-		require.True(t, c.Allow("queue"))
-		require.True(t, c.Trip("queue"))
-		require.False(t, c.Trip("queue"))
-		require.False(t, c.Allow("queue"))
+		away := func() (first bool) {
+			call, allowed := c.Begin("queue")
+			require.True(t, allowed)
+			first, _ = c.Away("queue", call)
+			return first
+		}
+		closed := func() {
+			_, allowed := c.Begin("queue")
+			require.False(t, allowed)
+		}
+		require.True(t, away())
+		closed()
 		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
-		require.True(t, c.Allow("queue"))
-		require.False(t, c.Allow("queue"))
-		require.False(t, c.Trip("queue"))
-		time.Sleep(2 * time.Second) //nolint:forbidigo // the time of a synctest bubble
-		require.True(t, c.Allow("queue"))
+		require.False(t, away())
+		closed()
+		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		closed()
+		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		_, allowed := c.Begin("queue")
+		require.True(t, allowed)
+		closed()
 		c.Reached("queue")
-		require.True(t, c.Allow("queue"))
+		_, allowed = c.Begin("queue")
+		require.True(t, allowed)
 		require.Empty(t, c.topics)
 	})
 }

@@ -1,0 +1,142 @@
+package inboxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lib/pq"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// exhausting is a statement for more than there is room for. PostgreSQL has no limit with the code of a full disk, so its error is made
+// up.
+func exhausting(ctx context.Context, b *queueBench, tx *sql.Tx) error {
+	if b.Dialect == postbox.PostgreSQL {
+		return &pq.Error{Code: "53100", Message: "No space left on device"}
+	}
+	for _, statement := range []string{
+		"SET SESSION max_heap_table_size = 16384",
+		"CREATE OR REPLACE TEMPORARY TABLE large (c CHAR(200)) ENGINE = MEMORY",
+		"INSERT INTO large SELECT seq FROM seq_1_to_1000",
+	} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exhaustingModes start a worker whose handler fails so for the messages called bad.
+var exhaustingModes = map[string]func(b *queueBench, handle func(ctx context.Context, msg *message.Message) error){
+	"single": func(b *queueBench, handle func(ctx context.Context, msg *message.Message) error) {
+		b.start(quick(transactional), func(msg *message.Message) error { return handle(msg.Context(), msg) })
+	},
+	"micro-batch": func(b *queueBench, handle func(ctx context.Context, msg *message.Message) error) {
+		config := quick(func(c *inboxstore.QueueConfig) { c.MicroBatch = 4 })
+		b.start(config, func(msg *message.Message) error { return handle(msg.Context(), msg) })
+	},
+	"batch": func(b *queueBench, handle func(ctx context.Context, msg *message.Message) error) {
+		b.batch(quickBatch(func(c *inboxstore.BatchConfig) { c.QueueConfig.Transactional = true }),
+			func(ctx context.Context, messages []*message.Message) error {
+				for _, msg := range messages {
+					if err := handle(ctx, msg); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+	},
+}
+
+// Disk or memory is full for some messages only: they hold up no others, and come to their end once others get through.
+func TestQueue_G7_a_message_that_wants_too_much_is_no_outage(t *testing.T) {
+	t.Parallel()
+	for mode, start := range exhaustingModes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+				b := newQueueBench(t, database)
+				bad := []string{"bad 0", "bad 1", "bad 2", "bad 3", "bad 4", "bad 5", "bad 6"}
+				b.put(bad...)
+				b.put(numbers(20)...)
+				start(b, func(ctx context.Context, msg *message.Message) error {
+					if strings.HasPrefix(msg.UUID, "bad") {
+						tx, _ := postbox.TxFromContext(ctx)
+						return exhausting(ctx, b, tx)
+					}
+					return b.effect(ctx, msg)
+				})
+				more := 0
+				b.eventually(func() bool {
+					b.put(fmt.Sprint("more ", more))
+					more++
+					return len(b.dead()) == len(bad)
+				}, "they are dead")
+				b.drained()
+				require.ElementsMatch(t, bad, b.dead())
+				require.Len(t, b.attempts(), 3*len(bad))
+				require.Len(t, b.effects(), 20+more)
+			})
+		})
+	}
+}
+
+// The disk is full for all: nobody is blamed, and all are done once there is room.
+func TestQueue_G7_a_full_disk_counts_no_attempt(t *testing.T) {
+	t.Parallel()
+	for mode, start := range exhaustingModes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+				b := newQueueBench(t, database)
+				ids := numbers(12)
+				b.put(ids...)
+				var runs journal
+				full := make(chan struct{})
+				start(b, func(ctx context.Context, msg *message.Message) error {
+					runs.add(msg.UUID)
+					select {
+					case <-full:
+						return b.effect(ctx, msg)
+					default:
+						tx, _ := postbox.TxFromContext(ctx)
+						return exhausting(ctx, b, tx)
+					}
+				})
+				b.eventually(func() bool { return len(runs.all()) > 5*len(ids) }, "they are tried again")
+				require.Equal(t, len(ids), b.untried())
+				close(full)
+				b.drained()
+				require.ElementsMatch(t, ids, b.effects())
+				require.Empty(t, b.attempts())
+			})
+		})
+	}
+}
+
+// What one message needs is away, and its handler says so each time: the others have their turn.
+func TestQueue_G7_an_outage_for_one_message_starves_no_other(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		b.put("bad")
+		b.put(numbers(30)...)
+		b.start(quick(awayIsOutage), func(msg *message.Message) error {
+			if msg.UUID == "bad" {
+				return errAway
+			}
+			return nil
+		})
+		b.eventually(func() bool { return b.pending() == 1 }, "the others are done")
+		require.Equal(t, 1, b.untried())
+	})
+}

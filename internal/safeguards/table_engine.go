@@ -227,6 +227,15 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "Blame",
 	},
 	{
+		name: "a proved outage is remembered without failed messages", guarantees: "G7, F30",
+		edits: []edit{{
+			file: "internal/spool/circuit.go",
+			from: "	left := recovery - c.now().Sub(state.blame.proved)\n",
+			to:   "	left := min(recovery-c.now().Sub(state.blame.proved), 0)\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Blame",
+	},
+	{
 		name: "codes are believed of the driver's own types alone", guarantees: "G7, F8",
 		edits: []edit{{
 			file: "internal/dialect/driver_errors.go",

@@ -363,6 +363,47 @@ func TestBlame_poison_ends_with_a_broker_that_is_never_quite_well(t *testing.T) 
 	})
 }
 
+// The destination comes back a part at a time, and in the first part no message waits any more that had failed.
+func TestBlame_G7_a_proved_outage_is_remembered_while_no_failed_message_is(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newExchange(t, nil)
+		defer x.circuits.Stop()
+		first, other, good := x.message("first"), x.message("other"), x.message("good")
+		fail := func(m *Message) Blame { return x.circuits.Failed(m, x.circuits.Again()) }
+		succeed := func(m *Message) { x.circuits.Succeeded(m.Topic, x.circuits.Again(), []*Message{m}) }
+		require.False(t, fail(first).Counts)
+		succeed(first) // it was an outage
+		require.Empty(t, x.circuits.failures)
+
+		require.False(t, fail(other).Counts)
+		for range 5 {
+			succeed(good)
+			require.False(t, fail(other).Counts, "its part may not be back")
+			time.Sleep(recovery / 6) //nolint:forbidigo // the time of a synctest bubble
+		}
+		time.Sleep(recovery / 6) //nolint:forbidigo // the time of a synctest bubble
+		succeed(good)
+		require.True(t, fail(other).Counts, "it has had its time")
+
+		succeed(other)
+		for n := range 1000 { // topics that come and go
+			m := &Message{Ref: dialect.Ref{ID: int64(n)}, Topic: fmt.Sprint(n)}
+			fail(m)
+			succeed(m)
+		}
+		topics := func() int {
+			x.circuits.mu.Lock() // timers forget them
+			defer x.circuits.mu.Unlock()
+			return len(x.circuits.topics)
+		}
+		require.Equal(t, 1001, topics())
+		time.Sleep(recovery) //nolint:forbidigo // the time of a synctest bubble
+		synctest.Wait()
+		require.Zero(t, topics(), "nothing is remembered afterwards")
+	})
+}
+
 func TestBlame_memory_is_bounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

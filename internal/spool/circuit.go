@@ -52,7 +52,8 @@ type circuit struct {
 	runs  int           // and those that have not ended
 	timer *time.Timer
 
-	blame blame
+	blame      blame
+	forgetting *time.Timer // see forget
 }
 
 // NewCircuits returns circuits that call again when messages for a topic are wanted again.
@@ -202,11 +203,23 @@ func (c *Circuits) state(topic string) *circuit {
 	return state
 }
 
-// forget drops the state of a topic that has nothing to remember.
+// forget drops the state of a topic that has nothing to remember. That an outage was proved is remembered for [recovery].
 func (c *Circuits) forget(topic string) {
-	if state := c.topics[topic]; state != nil && !state.open && state.blame.remembered == 0 {
-		delete(c.topics, topic)
+	state := c.topics[topic]
+	if state == nil || state.open || state.blame.remembered > 0 || state.forgetting != nil {
+		return
 	}
+	left := recovery - c.now().Sub(state.blame.proved)
+	if left <= 0 {
+		delete(c.topics, topic)
+		return
+	}
+	state.forgetting = time.AfterFunc(left, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		state.forgetting = nil
+		c.forget(topic)
+	})
 }
 
 // Stop ends the timers.
@@ -214,8 +227,10 @@ func (c *Circuits) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, state := range c.topics {
-		if state.timer != nil {
-			state.timer.Stop()
+		for _, timer := range []*time.Timer{state.timer, state.forgetting} {
+			if timer != nil {
+				timer.Stop()
+			}
 		}
 	}
 }

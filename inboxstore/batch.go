@@ -114,18 +114,9 @@ func (b batches) Excluded() []string { return b.queue.excluded() }
 
 // Handle handles a batch, and finds out which of its messages fail.
 func (b batches) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
-	outcomes := make([]spool.Outcome, len(batch))
-	r := &bisection{batch: b.Batch, began: time.Now(), all: batch, outcomes: outcomes, waiting: map[int64]bool{}}
-	r.handle(ctx, indices(len(batch)))
-	return outcomes
-}
-
-func indices(n int) []int {
-	list := make([]int, n)
-	for i := range list {
-		list[i] = i
-	}
-	return list
+	r := &bisection{progress: newProgress(batch), batch: b.Batch, began: time.Now()}
+	r.handle(ctx, r.indices())
+	return r.outcomes
 }
 
 // call runs the handler on a part of a batch. What is the handler's error comes back as [HandlerError].

@@ -59,11 +59,9 @@ func (e *BatchError) Error() string {
 
 // bisection finds the messages of a batch that fail, by handling it in parts.
 type bisection struct {
-	batch    *Batch
-	began    time.Time
-	all      []*spool.Message
-	outcomes []spool.Outcome
-	waiting  map[int64]bool // keys of which a message did not get through: later ones must wait
+	*progress
+	batch *Batch
+	began time.Time
 }
 
 // handle handles a part of the batch, by its indices, which ascend, unless there is an outage.
@@ -124,7 +122,9 @@ func (b *bisection) partial(ctx context.Context, call spool.Call, part []int, me
 			failed, errs = append(failed, i), append(errs, err)
 			b.wait(i)
 		case inTx: // all is rolled back, and what stands behind a failed one of its key waits for that
-			rest = append(rest, b.withoutWaiting([]int{i})...)
+			if b.isFree(i) {
+				rest = append(rest, i)
+			}
 		default:
 			rest = append(rest, i)
 		}
@@ -153,41 +153,4 @@ func (b *bisection) done(call spool.Call, part []int) {
 // end notes the error of a message.
 func (b *bisection) end(ctx context.Context, call spool.Call, i int, err error) {
 	b.set([]int{i}, b.batch.queue.outcome(ctx, call, b.all[i], err))
-}
-
-func (b *bisection) set(part []int, outcome spool.Outcome) {
-	for _, i := range part {
-		b.outcomes[i] = outcome
-		if !through(outcome) {
-			b.wait(i)
-		}
-	}
-}
-
-// wait lets what stands behind a message of its key wait.
-func (b *bisection) wait(i int) {
-	if stored := b.all[i]; stored.HasKey {
-		b.waiting[stored.KeyHash] = true
-	}
-}
-
-// withoutWaiting postpones what stands behind a failed message of its key.
-func (b *bisection) withoutWaiting(part []int) []int {
-	var free []int
-	for _, i := range part {
-		if stored := b.all[i]; stored.HasKey && b.waiting[stored.KeyHash] {
-			b.outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
-			continue
-		}
-		free = append(free, i)
-	}
-	return free
-}
-
-func (b *bisection) messages(part []int) []*spool.Message {
-	list := make([]*spool.Message, len(part))
-	for at, i := range part {
-		list[at] = b.all[i]
-	}
-	return list
 }

@@ -70,50 +70,39 @@ func (d *delivery) Excluded() []string { return d.queue.excluded() }
 
 // Handle delivers a batch: several messages only where they share a transaction.
 func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
-	outcomes := make([]spool.Outcome, len(batch))
-	if len(batch) > 1 && d.together(ctx, batch, outcomes) {
-		return outcomes
+	p := newProgress(batch)
+	part := p.indices()
+	if len(batch) > 1 {
+		part = d.together(ctx, p, part)
 	}
-	waiting := map[int64]bool{} // keys of which an earlier message did not get through
-	for i, stored := range batch {
-		if stored.HasKey && waiting[stored.KeyHash] {
-			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
-			continue
-		}
-		outcomes[i] = d.one(ctx, stored)
-		if stored.HasKey {
-			waiting[stored.KeyHash] = !through(outcomes[i])
+	for _, i := range part {
+		if p.isFree(i) {
+			p.set([]int{i}, d.one(ctx, batch[i]))
 		}
 	}
-	return outcomes
+	return p.outcomes
 }
 
-// together delivers a batch in one transaction. It reports false where the handler failed, for which of the messages
-// nobody knows.
-func (d *delivery) together(ctx context.Context, batch []*spool.Message, outcomes []spool.Outcome) bool {
+// together delivers a part of a batch in one transaction. It returns the messages that have no outcome yet: where the handler failed, and
+// nobody knows for which of them.
+func (d *delivery) together(ctx context.Context, p *progress, part []int) (left []int) {
 	call, allowed := d.queue.circuits.Begin(d.queue.name)
 	if !allowed {
-		fill(outcomes, spool.Outcome{Verdict: spool.Postpone})
-		return true
+		p.set(part, spool.Outcome{Verdict: spool.Postpone})
+		return nil
 	}
-	err := d.transact(ctx, batch)
+	err := d.transact(ctx, p.messages(part))
 	if err == nil {
-		d.queue.succeeded(call, batch)
-		fill(outcomes, spool.Outcome{Verdict: spool.Settled})
-		return true
+		d.queue.succeeded(call, p.messages(part))
+		p.set(part, spool.Outcome{Verdict: spool.Settled})
+		return nil
 	}
-	outcome, faultless := d.queue.faultless(ctx, call, len(batch), err)
-	if faultless {
-		fill(outcomes, outcome)
-		return true
+	if outcome, faultless := d.queue.faultless(ctx, call, len(part), err); faultless {
+		p.set(part, outcome)
+		return nil
 	}
 	d.queue.undecided(call, err)
-	return false
-}
-
-// through says whether later messages of the key may go on.
-func through(outcome spool.Outcome) bool {
-	return outcome.Verdict == spool.Done || outcome.Verdict == spool.Settled
+	return part
 }
 
 // one delivers one message, in a transaction of its own if the handler gets one.

@@ -218,10 +218,3 @@ func (q *queue) isOutage(err error) bool {
 
 // errStopping ends a delivery that nobody takes any more.
 var errStopping = errors.New("the subscription ends")
-
-// fill gives all messages of a batch the same outcome.
-func fill(outcomes []spool.Outcome, outcome spool.Outcome) {
-	for i := range outcomes {
-		outcomes[i] = outcome
-	}
-}

@@ -54,7 +54,7 @@ type batchProcess struct {
 
 func (b *queueBench) batch(config inboxstore.BatchConfig, handle inboxstore.BatchHandler) *batchProcess {
 	b.t.Helper()
-	batch, err := inboxstore.NewBatch(b.store, "q", handle, config, nil)
+	batch, err := inboxstore.NewBatch(b.store, "q", handle, config, b.logger)
 	require.NoError(b.t, err)
 	p := &batchProcess{Batch: batch, done: make(chan error, 1)}
 	go func() { p.done <- batch.Run(context.Background()) }()

@@ -85,6 +85,10 @@ func (b *bisection) try(ctx context.Context, call spool.Call, part []int) {
 		b.done(call, part)
 		return
 	}
+	if rest, others := b.setAside(queue, part, err); others {
+		b.handle(ctx, rest)
+		return
+	}
 	if outcome, faultless := queue.faultless(ctx, call, len(part), err); faultless {
 		b.set(part, outcome)
 		return

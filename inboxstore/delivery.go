@@ -86,6 +86,9 @@ func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.O
 // together delivers a part of a batch in one transaction. It returns the messages that have no outcome yet: where the handler failed, and
 // nobody knows for which of them.
 func (d *delivery) together(ctx context.Context, p *progress, part []int) (left []int) {
+	if len(part) == 0 {
+		return nil
+	}
 	call, allowed := d.queue.circuits.Begin(d.queue.name)
 	if !allowed {
 		p.set(part, spool.Outcome{Verdict: spool.Postpone})
@@ -96,6 +99,9 @@ func (d *delivery) together(ctx context.Context, p *progress, part []int) (left 
 		d.queue.succeeded(call, p.messages(part))
 		p.set(part, spool.Outcome{Verdict: spool.Settled})
 		return nil
+	}
+	if rest, others := p.setAside(d.queue, part, err); others {
+		return d.together(ctx, p, rest)
 	}
 	if outcome, faultless := d.queue.faultless(ctx, call, len(part), err); faultless {
 		p.set(part, outcome)
@@ -148,14 +154,22 @@ func (d *delivery) transact(ctx context.Context, batch []*spool.Message) error {
 func (s *Store) transactMessages(
 	ctx context.Context, batch []*spool.Message, handle func(inTx context.Context, intact func() error) error,
 ) error {
+	var removing error
 	w := work{
 		handle: handle,
-		settle: func(inTx context.Context, tx *sql.Tx) error { return spool.Settle(inTx, tx, s.inTx(), batch) },
+		settle: func(inTx context.Context, tx *sql.Tx) error {
+			removing = spool.Settle(inTx, tx, s.inTx(), batch)
+			return removing
+		},
 	}
 	if s.slots.alone() {
 		w.begin = func(inTx context.Context, tx *sql.Tx) error { return spool.Hold(inTx, tx, batch) }
 	}
-	return s.untilNoConflict(ctx, func() error { return s.transact(ctx, ctx, w) })
+	return s.untilNoConflict(ctx, func() error {
+		removing = nil
+		err := s.transact(ctx, ctx, w)
+		return s.seekLocked(ctx, batch, removing, err)
+	})
 }
 
 // hand gives a message to whoever reads the channel, with a context on top of inner, and waits for its end. What is

@@ -7,6 +7,7 @@ type progress struct {
 	all      []*spool.Message
 	outcomes []spool.Outcome
 	waiting  map[int64]bool // keys of which a message did not get through: later ones must wait
+	refused  int            // how often a transaction was refused for a locked row, and others were tried at once
 }
 
 func newProgress(batch []*spool.Message) *progress {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -27,6 +28,7 @@ type queueBench struct {
 	db     *sql.DB // of the store
 	store  *inboxstore.Store
 	ledger *ledger
+	logger watermill.LoggerAdapter // of the processes
 }
 
 func newQueueBench(t *testing.T, database *testdb.Database) *queueBench {
@@ -89,7 +91,7 @@ type queueProcess struct {
 
 func (b *queueBench) start(config inboxstore.QueueConfig, handle func(msg *message.Message) error) *queueProcess {
 	b.t.Helper()
-	subscriber, err := inboxstore.NewSubscriber(b.store, config, nil)
+	subscriber, err := inboxstore.NewSubscriber(b.store, config, b.logger)
 	require.NoError(b.t, err)
 	messages, err := subscriber.Subscribe(context.Background(), "q")
 	require.NoError(b.t, err)

@@ -136,6 +136,42 @@ var ofTheInbox = []safeguard{
 		packages: []string{module + "inboxstore"}, tests: "locked_holds_up",
 	},
 	{
+		name: "a batch goes on without the message whose row is locked", guarantees: "G3, G4",
+		edits: []edit{{
+			file: "inboxstore/locked.go",
+			from: "		case known && locked.ids[p.all[i].Ref.ID]:\n",
+			to:   "		case known && len(locked.ids) == 0:\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "locked_holds_up_no_other_message",
+	},
+	{
+		name: "a conflict of the last statement is asked for locked rows", guarantees: "G3, G4",
+		edits: []edit{{
+			file: "inboxstore/locked.go",
+			from: "!s.isConflict(removing) {\n",
+			to:   "(!s.isConflict(removing) || len(batch) > 0) {\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "locked_holds_up_no_other_message",
+	},
+	{
+		name: "a batch is tried without the locked messages some times only", guarantees: "G7",
+		edits: []edit{{
+			file: "inboxstore/locked.go",
+			from: "	p.refused++\n",
+			to:   "",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "TestProgress_G7",
+	},
+	{
+		name: "a transaction that was given up may end a moment later", guarantees: "G4",
+		edits: []edit{{
+			file: "internal/spool/transactional.go",
+			from: "	lockedTries = 10\n",
+			to:   "	lockedTries = 1\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "TestLocked",
+	},
+	{
 		name: "the stores of a pool share its connections", guarantees: "G6, F33",
 		edits: []edit{{
 			file: "inboxstore/slots.go",

@@ -71,7 +71,7 @@ func (h *heldMessages) lanes() map[int]bool {
 // whose rows another transaction has locked. The settlement is told them and must leave them alone.
 func (d *Drainer) inUnlocked(ctx context.Context, refs []dialect.Ref, settle func(tx *sql.Tx, locked map[int64]bool) error) (locked map[int64]bool, err error) {
 	err = InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
-		if locked, err = d.lockRows(ctx, tx, refs); err != nil {
+		if locked, err = d.spool.lockRows(ctx, tx, d.id, refs); err != nil {
 			return err
 		}
 		return settle(tx, locked)
@@ -80,20 +80,20 @@ func (d *Drainer) inUnlocked(ctx context.Context, refs []dialect.Ref, settle fun
 }
 
 // lockRows locks the rows of messages, and returns the ids of those that another transaction has locked. A row that is gone is neither.
-func (d *Drainer) lockRows(ctx context.Context, tx *sql.Tx, refs []dialect.Ref) (locked map[int64]bool, err error) {
-	if !d.spool.statements.LocksRows() {
+func (s *Spool) lockRows(ctx context.Context, tx *sql.Tx, id int64, refs []dialect.Ref) (locked map[int64]bool, err error) {
+	if !s.statements.LocksRows() {
 		return nil, nil
 	}
-	mine, err := selectIDs(ctx, tx, d.spool.statements.Lock(d.id, refs))
+	mine, err := selectIDs(ctx, tx, s.statements.Lock(id, refs))
 	if err != nil {
-		return nil, fmt.Errorf("lock messages of spool %q: %w", d.spool.name, err)
+		return nil, fmt.Errorf("lock messages of spool %q: %w", s.name, err)
 	}
 	others := slices.DeleteFunc(slices.Clone(refs), func(r dialect.Ref) bool { return mine[r.ID] })
 	if len(others) == 0 {
 		return nil, nil
 	}
-	if locked, err = selectIDs(ctx, tx, d.spool.statements.Find(d.id, others)); err != nil {
-		return nil, fmt.Errorf("find locked messages of spool %q: %w", d.spool.name, err)
+	if locked, err = selectIDs(ctx, tx, s.statements.Find(id, others)); err != nil {
+		return nil, fmt.Errorf("find locked messages of spool %q: %w", s.name, err)
 	}
 	return locked, nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -17,9 +18,14 @@ import (
 // lockRow locks the row of the message "locked", as a transaction of somebody else's, until unlock is called.
 func (b *bench) lockRow() (unlock func()) {
 	b.t.Helper()
+	return b.lockRowOf("locked")
+}
+
+func (b *bench) lockRowOf(id string) (unlock func()) {
+	b.t.Helper()
 	var row int64
 	query := "SELECT id FROM postbox_messages WHERE message_id = ?"
-	require.NoError(b.t, b.database.DB.QueryRowContext(b.t.Context(), b.database.Bind(query), []byte("locked")).Scan(&row))
+	require.NoError(b.t, b.database.DB.QueryRowContext(b.t.Context(), b.database.Bind(query), []byte(id)).Scan(&row))
 	tx, err := b.database.DB.BeginTx(b.t.Context(), nil)
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = tx.Rollback() })
@@ -201,4 +207,44 @@ func TestDrainer_G12_stops_in_time_while_a_row_is_locked(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A transaction that was given up ends in the server a little later than in its client. What it has locked is not named.
+func TestLocked_G4_names_no_rows_of_a_transaction_that_is_about_to_end(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(database.DB, draft("locked", "k"), draft("given up", "k"), draft("free", "k"))
+		handler := newSettling()
+		b.start(database.DB, handler, config("one"))
+		batch := <-handler.got
+		require.Len(t, batch, 3)
+		db := database.Open(t)
+		db.SetMaxIdleConns(-1) // so that it counts the connections that it has closed: one each time it has been asked
+
+		locked, err := spool.Locked(t.Context(), db, batch)
+		require.NoError(t, err)
+		require.Empty(t, locked)
+		require.EqualValues(t, 1, db.Stats().MaxIdleClosed)
+
+		unlock, end := b.lockRow(), b.lockRowOf("given up")
+		found := make(chan map[int64]bool, 1)
+		go func() {
+			locked, err := spool.Locked(t.Context(), db, batch)
+			assert.NoError(t, err)
+			found <- locked
+		}()
+		b.eventually(func() bool { return db.Stats().MaxIdleClosed > 1 }, "it has been asked")
+		end()
+		require.Equal(t, map[int64]bool{batch[0].Ref.ID: true}, <-found)
+
+		end = b.lockRowOf("given up")
+		locked, err = spool.Locked(t.Context(), db, batch)
+		require.NoError(t, err)
+		require.Equal(t, map[int64]bool{batch[0].Ref.ID: true, batch[1].Ref.ID: true}, locked, "it does not end")
+		end()
+		unlock()
+		handler.all(batch, spool.Done)
+		b.eventually(func() bool { return b.pending() == 0 }, "they were locked for a moment only")
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
@@ -22,10 +23,7 @@ func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) err
 		return nil
 	}
 	spool := messages[0].spool
-	refs := make([]dialect.Ref, len(messages))
-	for i, m := range messages {
-		refs[i] = m.Ref
-	}
+	refs := refsOfMessages(messages)
 	var removed int64
 	var err error
 	exec = spool.impatiently(exec)
@@ -41,6 +39,60 @@ func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) err
 		return ErrLost
 	}
 	return nil
+}
+
+// Locked returns the ids of those messages whose rows another transaction has locked, for when [Settle] was refused. They must be of one
+// spool. It asks in a transaction of its own, which locks the other rows for a moment.
+//
+// The transaction that was refused may have locked rows, too, and its server may end it a little later than its client does: pgx does not wait
+// for that. So while it finds several it asks again.
+func Locked(ctx context.Context, db *sql.DB, messages []*Message) (locked map[int64]bool, err error) {
+	if len(messages) == 0 || !messages[0].spool.statements.LocksRows() {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	for tries := 1; ; tries++ {
+		locked, err = messages[0].spool.lockedNow(ctx, db, refsOfMessages(messages))
+		if err != nil || len(locked) <= 1 || tries == lockedTries {
+			return locked, err
+		}
+		select {
+		case <-time.After(lockedPause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+const (
+	// lockedTries and lockedPause give a server about half a second to end a transaction that its client has given up.
+	lockedTries = 10
+	lockedPause = 50 * time.Millisecond
+)
+
+// errAsked rolls back a transaction that only asks.
+var errAsked = errors.New("it has been asked which rows are locked")
+
+func (s *Spool) lockedNow(ctx context.Context, db *sql.DB, refs []dialect.Ref) (locked map[int64]bool, err error) {
+	err = InTx(ctx, db, s.statements, func(tx *sql.Tx) error {
+		if locked, err = s.lockRows(ctx, tx, s.openedID(), refs); err != nil {
+			return err
+		}
+		return errAsked
+	})
+	if !errors.Is(err, errAsked) {
+		return nil, err
+	}
+	return locked, nil
+}
+
+func refsOfMessages(messages []*Message) []dialect.Ref {
+	refs := make([]dialect.Ref, len(messages))
+	for i, m := range messages {
+		refs[i] = m.Ref
+	}
+	return refs
 }
 
 // Hold keeps others from taking the lanes of messages until the transaction ends, however long their handlers take, where nothing can renew

@@ -56,3 +56,27 @@ func TestBatch_G12_F24_close_does_not_wait_for_a_handler_that_never_returns(t *t
 		})
 	}
 }
+
+// A batch that is handled in halves goes on with none after the time for handlers is over.
+func TestBatch_G12_no_part_is_handled_after_the_close_timeout(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := impatientBench(t, database)
+		b.put("a/1", "b/1")
+		var parts parts
+		entered := make(chan struct{})
+		p := b.batch(quickBatch(func(c *inboxstore.BatchConfig) { c.Size = 2 }), func(ctx context.Context, messages []*message.Message) error {
+			if _, call := parts.add(messages); call > 1 {
+				close(entered)
+				<-ctx.Done()
+				return nil
+			}
+			return errHandler
+		})
+		b.await(entered, "the first half")
+		require.NoError(t, p.Close())
+		require.Equal(t, [][]string{{"a/1", "b/1"}, {"a/1"}}, parts.all())
+		require.Equal(t, 1, b.pending(), "the first half is done")
+		require.Equal(t, 1, b.untried())
+	})
+}

@@ -64,16 +64,18 @@ type bisection struct {
 	began time.Time
 }
 
-// handle handles a part of the batch, by its indices, which ascend, unless there is an outage.
+// handle handles a part of the batch, by its indices, which ascend, unless there is an outage or the process has stopped waiting for the handler.
 func (b *bisection) handle(ctx context.Context, part []int) {
 	part = b.withoutWaiting(part)
+	queue := b.batch.queue
 	if len(part) == 0 {
 		return
 	}
-	queue := b.batch.queue
-	if call, allowed := queue.circuits.Begin(queue.name); allowed {
-		b.try(ctx, call, part)
-		return
+	if ctx.Err() == nil {
+		if call, allowed := queue.circuits.Begin(queue.name); allowed {
+			b.try(ctx, call, part)
+			return
+		}
 	}
 	b.set(part, spool.Outcome{Verdict: spool.Postpone})
 }

@@ -189,4 +189,13 @@ var ofTheInbox = []safeguard{
 		}},
 		packages: []string{module + "inboxstore"}, tests: "handler_with_the_only_connection",
 	},
+	{
+		name: "no part of a batch is handled after the close timeout", guarantees: "G12",
+		edits: []edit{{
+			file: "inboxstore/bisection.go",
+			from: "	if ctx.Err() == nil {\n		if call",
+			to:   "	if true {\n		if call",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "TestBatch_G12",
+	},
 }

@@ -137,3 +137,64 @@ func (b *queueBench) cannotSettle(runs *journal, end func(), others ...string) {
 	require.ElementsMatch(b.t, append(others, "f", "a/1", "a/2"), b.effects())
 	require.Empty(b.t, b.dead())
 }
+
+// keepRow lets the database silently keep the row of the message a/1: it ignores its removal, and also its update where asked to. What it returns
+// ends that. MySQL and MariaDB have no such triggers.
+func (b *queueBench) keepRow(updates bool) (end func()) {
+	b.t.Helper()
+	var drops []string
+	changes := []string{"DELETE"}
+	if updates {
+		changes = append(changes, "UPDATE")
+	}
+	if b.Dialect == postbox.PostgreSQL {
+		b.Exec(b.t, "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
+	}
+	for _, change := range changes {
+		on := "BEFORE " + change + " ON postbox_messages"
+		if b.Dialect == postbox.PostgreSQL {
+			b.Exec(b.t, "CREATE TRIGGER keep_"+change+" "+on+" FOR EACH ROW WHEN (OLD.message_id = 'a/1') EXECUTE FUNCTION keep()")
+			drops = append(drops, "DROP TRIGGER keep_"+change+" ON postbox_messages")
+		} else {
+			b.Exec(b.t, "CREATE TRIGGER keep_"+change+" "+on+" WHEN OLD.message_id = CAST('a/1' AS BLOB) BEGIN SELECT RAISE(IGNORE); END")
+			drops = append(drops, "DROP TRIGGER keep_"+change)
+		}
+	}
+	return func() {
+		for _, drop := range drops {
+			b.Exec(b.t, drop)
+		}
+	}
+}
+
+// The handler's transaction removes nothing, and the database reports no error. Nothing that the handler wrote is committed, its key waits, and it
+// runs again after pauses that grow.
+func TestQueue_G3_G4_a_message_whose_row_the_database_keeps_holds_up_only_its_key(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change  func(*inboxstore.QueueConfig)
+		updates bool
+	}{
+		"single": {change: transactional}, "micro-batch": {change: func(c *inboxstore.QueueConfig) { c.MicroBatch = 3 }},
+		"updates too": {change: transactional, updates: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				if database.Dialect == postbox.MySQL {
+					return
+				}
+				b := newQueueBench(t, database)
+				end := b.keepRow(c.updates)
+				b.put("a/1", "a/2", "b/1", "c/1", "d", "e")
+				var runs journal
+				b.start(quick(c.change), func(msg *message.Message) error {
+					runs.add(msg.UUID)
+					return b.effect(msg.Context(), msg)
+				})
+				b.cannotSettle(&runs, end, "b/1", "c/1", "d", "e")
+				require.Equal(t, []string{"a/1", "a/2"}, ofKey(b.effects(), "a"))
+			})
+		})
+	}
+}

@@ -75,6 +75,11 @@ UPDATE {messages} SET state = 2, available_at = {now} + ?, attempts = attempts +
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
+		StandsToRetry: `
+SELECT id FROM {messages}
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
+  AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
+
 		// For tests, which do not wait: every message comes so much nearer to its time, and is so much older. A parked
 		// message stays parked. Drainers have to read anew, see ChangeSpools: the time at which it was stored is part
 		// of a message's name.

@@ -181,6 +181,7 @@ type lists interface {
 	keep(spool int64, refs []Ref) Query
 	lock(spool int64, refs []Ref) Query
 	find(spool int64, refs []Ref) Query
+	standing(spool int64, refs []Ref) Query
 	lockStarts(spool int64, started []Started) Query
 	countStarts(spool int64, started []Started) Query
 	release(spool int64, holder string, lanes []int) Query

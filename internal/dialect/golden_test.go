@@ -89,6 +89,7 @@ func printed(s *dialect.Statements) string {
 	}
 	fmt.Fprintf(&out, "-- Lock\n%s\n\n", s.Lock(1, refs).Text)
 	fmt.Fprintf(&out, "-- Find\n%s\n\n", s.Find(1, refs).Text)
+	fmt.Fprintf(&out, "-- Standing\n%s\n\n", s.StandingWhere(1, refs, nil).Text)
 	fmt.Fprintf(&out, "-- LockStarts\n%s\n\n", s.LockStarts(1, make([]dialect.Started, 2)).Text)
 	fmt.Fprintf(&out, "-- CountStarts\n%s\n\n", s.CountStarts(1, make([]dialect.Started, 2)).Text)
 	fmt.Fprintf(&out, "-- Release\n%s\n", s.Release(1, "holder", []int{1}).Text)
@@ -118,6 +119,8 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			s.Remove(1, make([]dialect.Ref, 3)),
 			s.Keep(1, make([]dialect.Ref, 3)),
 			s.Find(1, make([]dialect.Ref, 3)),
+			s.StandingWhere(1, make([]dialect.Ref, 3), nil),
+			s.StandingWhere(1, make([]dialect.Ref, 3), &dialect.Seen{}),
 			s.LockStarts(1, make([]dialect.Started, 3)),
 			s.CountStarts(1, make([]dialect.Started, 3)),
 			s.Release(1, "holder", []int{1, 2}),

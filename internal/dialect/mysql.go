@@ -151,6 +151,12 @@ WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at` + inTrans
 		rowsText: storedRow + `
 FOR UPDATE SKIP LOCKED`,
 		findText: storedRow,
+		standingText: `
+SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGINT PATH '$[1]', id BIGINT PATH '$[2]',
+	created_at BIGINT PATH '$[3]')) s
+STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
+STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
+WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`,
 		// The lane stands in a query of its own, lest its row be locked too, or skipped while its lease is renewed.
 		lockText: `
 SELECT m.id FROM ` + started + `

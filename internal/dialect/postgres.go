@@ -16,6 +16,7 @@ type postgres struct {
 	removeOneText, removeText, removeMixedText string
 	keepText, keepMixedText                    string
 	rowsText, findText                         string // of lock and find
+	standingText                               string
 	lockText, countText, releaseText           string
 	fetchTexts, sweepTexts                     [2][variants]string // by whether topics are excluded, and FetchParams.variant
 }
@@ -171,7 +172,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		ingestText: text(ingestReady), ingestMixedText: text(ingestMixed),
 		removeOneText: text(ready(removeOne)), removeText: text(ready(remove)), removeMixedText: text(remove),
 		keepText: text(ready(keep)), keepMixedText: text(keep),
-		rowsText: text(storedRefs(skipLocked)), findText: text(storedRefs("")),
+		rowsText: text(storedRefs(skipLocked)), findText: text(storedRefs("")), standingText: text(`SELECT m.id` + found(`m.id`)),
 		lockText: text(lock), countText: text(count), releaseText: text(release),
 	}
 	for i, wanted := range wantedTopics {
@@ -289,6 +290,10 @@ func (p postgres) lock(spool int64, refs []Ref) Query {
 
 func (p postgres) find(spool int64, refs []Ref) Query {
 	return Query{Text: p.findText, Args: append(refArrays(refs), spool)}
+}
+
+func (p postgres) standing(spool int64, refs []Ref) Query {
+	return Query{Text: p.standingText, Args: append(refArrays(refs), spool, spool)}
 }
 
 func (p postgres) lockStarts(spool int64, started []Started) Query {

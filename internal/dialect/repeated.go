@@ -23,6 +23,7 @@ type repeated struct {
 	removeText            string
 	keepText              string
 	rowsText, findText    string // of lock and find
+	standingText          string
 	lockText, countText   string
 	releaseText           string
 	fetches               *sync.Map // fetchShape → text
@@ -33,7 +34,7 @@ type repeated struct {
 func newRepeated(r repeated, fill *strings.Replacer) repeated {
 	r.claimHead, r.claimRow, r.claimedHead = claimHead, claimRow, claimedHead
 	for _, text := range []*string{
-		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.topics, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.rowsText, &r.findText, &r.lockText, &r.countText,
+		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.topics, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.rowsText, &r.findText, &r.standingText, &r.lockText, &r.countText,
 		&r.releaseText,
 	} {
 		*text = fill.Replace(fill.Replace(strings.TrimSpace(*text)))
@@ -124,6 +125,10 @@ func (r repeated) lock(spool int64, refs []Ref) Query {
 
 func (r repeated) find(spool int64, refs []Ref) Query {
 	return Query{Text: r.findText, Args: []any{refTuples(refs), spool}}
+}
+
+func (r repeated) standing(spool int64, refs []Ref) Query {
+	return Query{Text: r.standingText, Args: []any{refTuples(refs), spool}}
 }
 
 func (r repeated) lockStarts(spool int64, started []Started) Query {

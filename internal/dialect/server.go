@@ -16,7 +16,17 @@ type Seen struct {
 // file has given out as many ids as the process has seen. A handler of a queue may have written its effect to a database that was
 // lost in a failover. The message is not done in the database that took over, so it must not be removed there.
 func (s *Statements) RemoveWhere(spool int64, refs []Ref, seen *Seen) Query {
-	query := s.Remove(spool, refs)
+	return s.where(s.Remove(spool, refs), seen)
+}
+
+// StandingWhere returns the ids of the messages that [Statements.RemoveWhere] is to remove, and that stand there all the same: a trigger of the
+// user can keep a row without an error. A message whose lane is lost is not among them.
+func (s *Statements) StandingWhere(spool int64, refs []Ref, seen *Seen) Query {
+	return s.where(s.lists.standing(spool, refs), seen)
+}
+
+// where adds the condition of [Statements.RemoveWhere] to a statement.
+func (s *Statements) where(query Query, seen *Seen) Query {
 	if seen == nil {
 		return query
 	}

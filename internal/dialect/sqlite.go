@@ -111,6 +111,11 @@ WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`,
 SELECT m.id FROM json_each(?) s
 CROSS JOIN {messages} m ON m.id = s.value ->> 2
 WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`,
+		standingText: `
+SELECT m.id FROM json_each(?) s
+CROSS JOIN {messages} m ON m.id = s.value ->> 2
+CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
+WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`,
 		lockText:  started, // a transaction that writes has the database for itself
 		countText: `UPDATE {messages} SET starts = starts + 1 WHERE id IN (` + started + `)`,
 		releaseText: `

@@ -67,10 +67,37 @@ var ofTheEngine = []safeguard{
 		name: "a message whose row is locked closes its key", guarantees: "G3",
 		edits: []edit{{
 			file: "internal/spool/locked.go",
-			from: "	e.held, q.blocked = true, true\n",
-			to:   "	e.held = true\n",
+			from: "	q.blocked = true\n	e.keepClosed()\n	if !q.running {\n		s.putBack(q)\n",
+			to:   "	e.keepClosed()\n	if !q.running {\n		s.putBack(q)\n",
 		}},
 		packages: []string{module + "internal/spool"}, tests: "TestScheduler_hold|TestDrainer_G3_G4_a_row_that_is_locked",
+	},
+	{
+		name: "a row that is kept is settled again", guarantees: "G3, G4",
+		edits: []edit{{
+			file: "internal/spool/setback.go",
+			from: "			d.rest(ctx, e, errNotRemoved)\n		case",
+			to:   "			d.restAgain(ctx, e)\n		case",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "is_kept|ignores|lasting_conflict",
+	},
+	{
+		name: "a message that rests closes its key", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/spool/setback.go",
+			from: "	d.scheduler.hold(e)\n",
+			to:   "	d.scheduler.signal()\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "is_kept|lasting_conflict",
+	},
+	{
+		name: "a kept row is told from a lost one", guarantees: "G6",
+		edits: []edit{{
+			file: "internal/spool/removal.go",
+			from: "d.spool.statements.StandingWhere(d.id, mine, seen)",
+			to:   "d.spool.statements.Find(d.id, mine)",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "TestRemoval_tells",
 	},
 	{
 		name: "late-row search", guarantees: "G3, F4",
@@ -331,9 +358,9 @@ var ofTheEngine = []safeguard{
 		name: "a start that came back is taken back", guarantees: "G7, F33",
 		edits: []edit{
 			{
-				file: "internal/spool/settlement.go",
-				from: "	found, err := d.takeBackStarts(ctx, mine)\n",
-				to:   "	found, err := d.takeBackStarts(ctx, mine[:0])\n",
+				file: "internal/spool/removal.go",
+				from: "	locked, err := d.takeBackStarts(ctx, left.others(entries))\n",
+				to:   "	locked, err := d.takeBackStarts(ctx, left.others(nil))\n",
 			},
 			{
 				file: "internal/spool/settlement.go",

@@ -178,6 +178,7 @@ func (d *Drainer) hold(e *entry) {
 	}
 	d.held.entries = append(d.held.entries, e)
 	if !e.held {
+		e.held = true
 		d.scheduler.hold(e)
 		if l := d.lanes.of(e.message); l != nil && l.leaving {
 			l.stay(pagesInMemory * d.config.PageSize)
@@ -215,7 +216,7 @@ func (s *scheduler) hold(e *entry) {
 		s.keys[e.queue.key] = e.queue
 	}
 	q := e.queue
-	e.held, q.blocked = true, true
+	q.blocked = true
 	e.keepClosed()
 	if !q.running {
 		s.putBack(q)

@@ -116,10 +116,10 @@ func TestRemoval_gives_up_waiting_for_a_lock(t *testing.T) {
 				_, err := c.d.removeAtOnce(t.Context(), refs, manner{keep: keep})
 				require.Equal(t, dialect.Conflict, c.d.spool.statements.Kind.Classify(err))
 			}
-			missing, found, err := c.d.remove(t.Context(), refs, manner{keep: keep})
+			left, err := c.d.remove(t.Context(), refs, manner{keep: keep})
 			require.NoError(t, err)
-			require.Equal(t, keep, missing, "the first time all others are removed")
-			require.Equal(t, map[int64]bool{locked: true}, found)
+			require.Equal(t, keep, left.missing, "the first time all others are removed")
+			require.Equal(t, map[int64]bool{locked: true}, left.locked)
 		}
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 	})

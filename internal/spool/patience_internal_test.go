@@ -37,11 +37,11 @@ func sleepy(t *testing.T, database *testdb.Database, seconds string) (end func()
 // removeNext removes one message and returns which are locked.
 func (c *counter) removeNext() map[int64]bool {
 	c.Helper()
-	missing, locked, err := c.d.remove(c.Context(), []dialect.Ref{c.suspects[0].Ref}, manner{})
+	left, err := c.d.remove(c.Context(), []dialect.Ref{c.suspects[0].Ref}, manner{})
 	require.NoError(c, err)
-	require.False(c, missing)
+	require.False(c, left.missing)
 	c.suspects = c.suspects[1:]
-	return locked
+	return left.locked
 }
 
 // On a server that is slow, and has no row locked, a few removals are done twice and not all of them. A lock is found as soon as ever afterwards.

@@ -30,9 +30,20 @@ type removal struct {
 // removed is how a removal ended.
 type removed struct {
 	entries []*entry
-	missing bool           // some were not there, or not under this token
-	locked  map[int64]bool // ids of those whose rows are locked
+	left    leftover
 	err     error
+}
+
+// leftover is the messages that a removal has not removed, by their ids.
+type leftover struct {
+	missing bool           // some were not there, or not under this token, and nobody knows which
+	locked  map[int64]bool // their rows are locked
+	kept    map[int64]bool // the database keeps them without an error
+}
+
+// others returns the messages of which it is not known whether they were removed, where some are missing.
+func (l leftover) others(entries []*entry) []*entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return l.locked[e.message.Ref.ID] || l.kept[e.message.Ref.ID] })
 }
 
 func newRemoval() *removal {
@@ -86,13 +97,8 @@ func (d *Drainer) removeBeside(ctx context.Context) {
 	abort := d.removal.abort
 	d.removal.start(func() {
 		defer abort()
-		missing, locked, err := d.remove(ctx, refsOf(entries), how)
-		if missing && err == nil {
-			var more map[int64]bool
-			more, err = d.takeBackStarts(ctx, unlocked(entries, locked))
-			maps.Copy(locked, more)
-		}
-		d.removal.ended <- removed{entries: entries, missing: missing, locked: locked, err: err}
+		left, err := d.removeEntries(ctx, entries, how)
+		d.removal.ended <- removed{entries: entries, left: left, err: err}
 		d.scheduler.await(false)
 	})
 }
@@ -108,19 +114,41 @@ func (d *Drainer) manner(lock bool) manner {
 	return manner{keep: d.config.History > 0, seen: d.seen(), lock: lock}
 }
 
-// remove removes messages that are done. It says whether some were not there to be removed, and which ids have rows
-// that are locked. It uses nothing that belongs to the drainer's goroutine.
-func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, how manner) (missing bool, locked map[int64]bool, err error) {
-	locked = map[int64]bool{}
-	for part := range slices.Chunk(refs, maxSettle) {
-		removed, found, err := d.removePart(ctx, part, how)
-		if err != nil {
-			return missing, locked, fmt.Errorf("settle messages of spool %q: %w", d.spool.name, err)
-		}
-		missing = missing || int(removed)+len(found) < len(part)
-		maps.Copy(locked, found)
+// removeEntries removes messages that are done, and says which are left. The starts are taken back of those that may have to be handled again.
+func (d *Drainer) removeEntries(ctx context.Context, entries []*entry, how manner) (left leftover, err error) {
+	left, err = d.remove(ctx, refsOf(entries), how)
+	if err != nil || !left.missing {
+		return left, err
 	}
-	return missing, locked, nil
+	locked, err := d.takeBackStarts(ctx, left.others(entries))
+	maps.Copy(left.locked, locked)
+	return left, err
+}
+
+// remove removes messages that are done, and says which are left. It uses nothing that belongs to the drainer's goroutine.
+func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, how manner) (left leftover, err error) {
+	left = leftover{locked: map[int64]bool{}, kept: map[int64]bool{}}
+	for part := range slices.Chunk(refs, maxSettle) {
+		removed, locked, err := d.removePart(ctx, part, how)
+		var kept map[int64]bool
+		if err == nil && int(removed)+len(locked) < len(part) {
+			kept, err = d.findKept(ctx, part, locked, how.seen)
+		}
+		if err != nil {
+			return left, fmt.Errorf("settle messages of spool %q: %w", d.spool.name, err)
+		}
+		left.missing = left.missing || int(removed)+len(locked)+len(kept) < len(part)
+		maps.Copy(left.locked, locked)
+		maps.Copy(left.kept, kept)
+	}
+	return left, nil
+}
+
+// findKept returns the ids of messages that the database has not removed, though nothing stood in the way that Postbox knows of: their rows are
+// there, were not locked, and their lanes are held. A trigger of the user can do that.
+func (d *Drainer) findKept(ctx context.Context, refs []dialect.Ref, locked map[int64]bool, seen *dialect.Seen) (map[int64]bool, error) {
+	mine := slices.DeleteFunc(slices.Clone(refs), func(r dialect.Ref) bool { return locked[r.ID] })
+	return selectIDs(ctx, d.db, d.spool.statements.StandingWhere(d.id, mine, seen))
 }
 
 func (d *Drainer) removePart(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, locked map[int64]bool, err error) {
@@ -233,18 +261,13 @@ func (d *Drainer) settleRest(ctx context.Context) error {
 // by itself rests.
 func (d *Drainer) endRemoval(ctx context.Context, r removed) error {
 	d.removal.underWay, d.removal.failed = 0, r.err != nil && !d.isRefusal(r.err)
-	if r.missing {
-		d.lookAgain()
-	}
 	switch {
-	case r.err == nil && r.missing: // which of them nobody knows: those that are still there are read again
-		for _, e := range unlocked(r.entries, r.locked) {
-			d.restAgain(ctx, e)
-		}
-		d.holdLocked(r.entries, r.locked)
 	case r.err == nil:
-		d.removal.widen()
-		d.conclude(ctx, r.entries, r.locked)
+		if !r.left.missing {
+			d.removal.widen()
+		}
+		d.noteLeft(r.entries, r.left)
+		d.conclude(ctx, r.entries, r.left.locked)
 	case d.removal.failed:
 		d.removal.waiting = slices.Concat(r.entries, d.removal.waiting)
 		return r.err
@@ -255,6 +278,19 @@ func (d *Drainer) endRemoval(ctx context.Context, r removed) error {
 		d.removal.most = max(len(r.entries)/2, 1)
 	}
 	return nil
+}
+
+// noteLeft notes of messages how a removal has left them.
+func (d *Drainer) noteLeft(entries []*entry, left leftover) {
+	for _, e := range entries {
+		e.kept = left.kept[e.message.Ref.ID]
+	}
+	if !left.missing {
+		return
+	}
+	for _, e := range left.others(entries) { // which of them nobody knows: those that are still there are read again
+		d.refused(e)
+	}
 }
 
 // widen lets the next removal take more messages again.

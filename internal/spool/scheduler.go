@@ -54,8 +54,9 @@ type entry struct {
 	dropped bool
 	// opens: its key is closed until it is settled.
 	opens bool
-	// refused: what was to be written of it changed nothing.
-	refused bool
+	// refused: what was to be written of it changed nothing, and it is read anew. kept: the same, though its row is there and its lane is held,
+	// and it is written later.
+	refused, kept bool
 	// until is the end of its pause after a setback, see setback.go.
 	until time.Time
 	// held: its row was locked when it was to be settled; announced: that was logged. See locked.go.

@@ -15,12 +15,14 @@ import (
 )
 
 // A setback is when the end of a message is refused, though neither the message nor the database is at fault: its transaction
-// conflicts with others, its row is not removed although its lane is held, or the server reports an error, such as that of a trigger. Mostly that is over at once, and the message runs
-// again after a short pause. It may also last, as with a trigger that always raises a serialization failure. So the pause doubles with each setback in a row, and after some of them that is said once in the log and noted among the
-// failures of the message, where operators see it. No attempt is counted: the message is not to blame.
+// conflicts with others, a trigger keeps its row although its lane is held, or the server reports an error, such as that of a trigger. Mostly
+// that is over at once, and a second try after a short pause works. It may also last, as with a trigger that always raises a serialization failure.
+// So the pause doubles with each setback in a row, and after some of them that is said once in the log and noted among the failures of the
+// message, where operators see it. No attempt is counted: the message is not to blame.
 //
-// A message with the verdict [Again] waits in the database, as every message does that failed, so that reads leave out what stands behind it.
-// Where its row cannot be changed either, or where the outcome of a handler cannot be written, the message rests in memory.
+// A message with the verdict [Again] is handled again. It waits in the database, as every message does that failed, so that reads leave out what
+// stands behind it, or rests in memory where its row cannot be changed either. A message with another outcome has been handled, or published, and
+// is not handled again: it rests in memory, with its key closed, until that outcome is written.
 
 const (
 	// setbackPause is about how long a message waits after its first setback, setbackMost how long it waits at most.
@@ -161,14 +163,17 @@ func (d *Drainer) isRefusal(err error) bool {
 	return d.isConflict(err) || dialect.Coded(err) && d.spool.statements.Kind.Classify(err) == dialect.Other
 }
 
-// settled forgets messages that were settled, except those whose rows were not there to be changed: a process has them that took the
-// lane, or the database refuses the change without an error.
+// settled forgets messages that were settled, except those of which nothing was changed: the database keeps them without an error, or a process
+// has them that took the lane.
 func (d *Drainer) settled(ctx context.Context, entries []*entry) {
 	var through []*entry
 	for _, e := range entries {
-		if e.refused {
+		switch {
+		case e.kept:
+			d.rest(ctx, e, errNotRemoved)
+		case e.refused:
 			d.restAgain(ctx, e)
-		} else {
+		default:
 			through = append(through, e)
 		}
 	}
@@ -185,16 +190,17 @@ func (d *Drainer) restAgain(ctx context.Context, e *entry) {
 	d.rest(ctx, e, errNotRemoved)
 }
 
-// rest lets a message rest that has finished and could not be settled. The end of a stop does not wait for it.
+// rest lets a message rest that has finished and could not be settled, with its key closed. The end of a stop does not wait for it.
 func (d *Drainer) rest(ctx context.Context, e *entry, reason error) {
+	if errors.Is(reason, ErrLost) { // or its row does not go: should the lane be lost, that is learned now
+		d.lookAgain()
+		reason = errNotRemoved
+	}
 	if e.until.IsZero() {
 		d.setBack(ctx, e, reason)
 	}
-	if errors.Is(reason, ErrLost) {
-		d.lookAgain()
-	}
 	d.setbacks.resting = append(d.setbacks.resting, e)
-	d.scheduler.release(e)
+	d.scheduler.hold(e)
 }
 
 // takeRested returns the messages that have rested: those to be read anew as postponed, the others as they ended. Where the lane is lost, or is
@@ -231,15 +237,4 @@ func (d *Drainer) nextRested() (next time.Time) {
 		}
 	}
 	return next
-}
-
-// release lets the next suspect run: this one has come back, and is not settled soon.
-func (s *scheduler) release(e *entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.alone {
-		e.alone = false
-		s.acquitted()
-		s.wake()
-	}
 }

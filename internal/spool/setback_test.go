@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -72,22 +73,28 @@ const (
 // The database never removes one message, and its drainer, or its handler's transaction, tries for ever.
 func TestDrainer_G7_lasting_conflict_of_one_message_holds_up_no_other(t *testing.T) {
 	t.Parallel()
-	for name, transactional := range map[string]bool{"plain": false, "transactional": true} {
+	for name, c := range map[string]struct {
+		transactional bool
+		history       time.Duration
+	}{
+		"plain": {}, "with a history": {history: time.Hour}, "transactional": {transactional: true},
+		"transactional with a history": {transactional: true, history: time.Hour},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 				for _, kind := range refusals[database.Dialect] {
-					if transactional && kind == forbids {
+					if c.transactional && kind == forbids {
 						continue // an error in the transaction of a handler is judged by whoever runs the handler
 					}
-					t.Run(string(kind), func(t *testing.T) { lastingConflict(t, database, kind, transactional) })
+					t.Run(string(kind), func(t *testing.T) { lastingConflict(t, database, kind, c.transactional, c.history) })
 				}
 			})
 		})
 	}
 }
 
-func lastingConflict(t *testing.T, database *testdb.Database, kind refusal, transactional bool) {
+func lastingConflict(t *testing.T, database *testdb.Database, kind refusal, transactional bool, history time.Duration) {
 	t.Helper()
 	b := newBench(t, database)
 	database.Exec(t, "DELETE FROM postbox_failures")
@@ -102,16 +109,20 @@ func lastingConflict(t *testing.T, database *testdb.Database, kind refusal, tran
 		e := &effector{p: &process{b: b, db: database.Open(t), dead: make(chan struct{})}}
 		handler, runs = e, &e.recorder
 	}
-	log := b.startLogged(database.DB, handler, config("one"))
+	c := config("one")
+	c.History = history
+	log := b.startLogged(database.DB, handler, c)
 	waiting := func() int {
-		return database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE message_id NOT IN (?, ?)", []byte("bad"), []byte("behind"))
+		return database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE message_id NOT IN (?, ?, ?)", []byte("bad"), []byte("behind"), []byte("late"))
 	}
 	b.eventually(func() bool { return waiting() == 0 }, "the others are done")
 	b.eventually(func() bool { return said(log, toldOfSetbacks) == 1 }, "it is said")
+	b.append(database.DB, draft("late", "k"))
 	b.append(database.DB, drafts(10, func(int) string { return "a" })...)
 	b.eventually(func() bool { return waiting() == 0 }, "others are done all the while")
 	require.LessOrEqual(t, runs.tried("bad"), 10, "it does not run at full speed")
-	if !transactional && kind != silent {
+	require.Zero(t, runs.tried("late"), "its key waits")
+	if !transactional {
 		require.Equal(t, 1, runs.tried("bad"), "what is done is not handled again, but removed later")
 	}
 	require.Equal(t, "bad", log.at(watermill.ErrorLogLevel)[0].Fields["message_uuid"])
@@ -125,6 +136,7 @@ func lastingConflict(t *testing.T, database *testdb.Database, kind refusal, tran
 	if transactional {
 		require.Equal(t, 1, b.effect("bad"))
 		require.Equal(t, 1, b.effect("behind"))
+		require.Equal(t, 1, b.effect("late"))
 	}
 	require.Zero(t, b.dead())
 }

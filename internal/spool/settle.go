@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -21,7 +22,7 @@ func (d *Drainer) lookAgain() {
 	d.renewAt = time.Time{}
 }
 
-// refused is for a message of which nothing could be changed.
+// refused is for a message that could not be settled and may be another's by now.
 func (d *Drainer) refused(e *entry) {
 	e.refused = true
 	d.lookAgain()
@@ -45,9 +46,13 @@ func (d *Drainer) execIsolated(ctx context.Context, query dialect.Query) error {
 
 // settleFailures writes failures, one by one: it is the rare path.
 func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*entry) error {
+	kept := map[int64]bool{} // keys: what stands behind such a message is not written before it
 	for _, e := range entries {
 		var err error
-		e.refused = false
+		e.refused, e.kept = false, e.message.HasKey && kept[e.message.KeyHash]
+		if e.kept {
+			continue
+		}
 		switch d.next(e) {
 		case wait:
 			err = d.retry(ctx, tx, e, d.delay(e).Microseconds(), 0, e.message.started)
@@ -61,8 +66,30 @@ func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*ent
 		if err != nil {
 			return err
 		}
+		if e.kept && e.message.HasKey {
+			kept[e.message.KeyHash] = true
+		}
 	}
 	return nil
+}
+
+// unchanged finds out why nothing of a message could be changed: it is another's by now, or the database keeps it as it is without an error, as
+// a trigger of the user can. Then its outcome is written later, but for that of one that is to run again anyway.
+func (d *Drainer) unchanged(ctx context.Context, tx *sql.Tx, e *entry, least, most int) error {
+	m := e.message
+	if e.outcome.Verdict != Again {
+		found, err := selectIDs(ctx, tx, dialect.Query{Text: d.spool.statements.StandsToRetry, Args: []any{
+			d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Attempts, least, most, m.Ref.Token,
+		}})
+		if err != nil {
+			return fmt.Errorf("look for message %d: %w", m.Ref.ID, err)
+		}
+		if e.kept = len(found) > 0; e.kept {
+			return nil
+		}
+	}
+	d.refused(e)
+	return d.takeBackStart(ctx, tx, m)
 }
 
 // next is what happens to a message that failed.
@@ -115,8 +142,7 @@ func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry, delay int64, 
 		return err
 	}
 	if changed == 0 {
-		d.refused(e)
-		return d.takeBackStart(ctx, tx, m)
+		return d.unchanged(ctx, tx, e, least, m.allStarts())
 	}
 	if attempts == 0 {
 		return d.noteWait(ctx, tx, e)
@@ -144,8 +170,7 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 		return err
 	}
 	if buried == 0 {
-		d.refused(e)
-		return d.takeBackStart(ctx, tx, m)
+		return d.unchanged(ctx, tx, e, m.allStarts(), math.MaxInt16)
 	}
 	if err := d.recordFailure(ctx, tx, e); err != nil {
 		return err

@@ -59,7 +59,7 @@ func (d *Drainer) newSettlement(entries []*entry) *settlement {
 	var done, back, through []*entry // back have come back without an outcome that is written
 	slices.SortStableFunc(entries, byID)
 	for _, e := range entries {
-		e.refused = false
+		e.refused, e.kept = false, false
 		switch e.outcome.Verdict {
 		case Done:
 			done = append(done, e)
@@ -96,6 +96,7 @@ func (s *settlement) next(ctx context.Context) error {
 	switch n := len(part.entries); {
 	case err == nil:
 		maps.Copy(s.locked, locked)
+		s.noteKept(part.entries)
 		s.d.conclude(ctx, part.entries, locked)
 	case !s.d.isRefusal(err):
 		return err
@@ -114,6 +115,15 @@ func (s *settlement) next(ctx context.Context) error {
 	return nil
 }
 
+// noteKept notes the keys of messages that will rest since the database keeps them as they are.
+func (s *settlement) noteKept(entries []*entry) {
+	for _, e := range entries {
+		if e.kept && e.message.HasKey {
+			s.refused[e.message.KeyHash] = errNotRemoved
+		}
+	}
+}
+
 // restBehind lets messages rest that stand behind one which rests. It returns the others.
 func (s *settlement) restBehind(ctx context.Context, entries []*entry) (others []*entry) {
 	for _, e := range entries {
@@ -128,17 +138,11 @@ func (s *settlement) restBehind(ctx context.Context, entries []*entry) (others [
 
 // settleDone removes messages that are done.
 func (d *Drainer) settleDone(ctx context.Context, entries []*entry) (locked map[int64]bool, err error) {
-	missing, locked, err := d.remove(ctx, refsOf(entries), d.manner(true))
-	if err != nil || !missing {
-		return locked, err
+	left, err := d.removeEntries(ctx, entries, d.manner(true))
+	if err == nil {
+		d.noteLeft(entries, left)
 	}
-	mine := unlocked(entries, locked)
-	for _, e := range mine { // which of them nobody knows
-		d.refused(e)
-	}
-	found, err := d.takeBackStarts(ctx, mine)
-	maps.Copy(locked, found)
-	return locked, err
+	return left.locked, err
 }
 
 // settleFailed writes down what becomes of messages that failed.

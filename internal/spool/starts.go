@@ -102,8 +102,8 @@ func (d *Drainer) countTogether(ctx context.Context, line []*start) (counted map
 // errNotAll rolls back a count of messages whose lane was lost between the two statements.
 var errNotAll = errors.New("not all starts were counted")
 
-func selectIDs(ctx context.Context, tx *sql.Tx, query dialect.Query) (map[int64]bool, error) {
-	rows, err := tx.QueryContext(ctx, query.Text, query.Args...)
+func selectIDs(ctx context.Context, db Executor, query dialect.Query) (map[int64]bool, error) {
+	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return nil, err
 	}

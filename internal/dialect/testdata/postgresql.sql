@@ -92,6 +92,11 @@ SELECT 2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + t.delay, m
        m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
 FROM m, t
 
+-- StandsToRetry
+SELECT id FROM postbox_messages
+WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4 AND created_at = $5 AND attempts = $6 AND starts BETWEEN $7 AND $8
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $9)
+
 -- MoveStrays
 WITH m AS (DELETE FROM ONLY postbox_messages WHERE spool = $1 AND state > 0 RETURNING *)
 INSERT INTO postbox_waiting SELECT * FROM m
@@ -873,6 +878,20 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT 1) AS m
 WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+
+-- Standing
+SELECT m.id
+FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
+CROSS JOIN LATERAL (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE
 
 -- LockStarts
 SELECT m.id

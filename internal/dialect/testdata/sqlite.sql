@@ -85,6 +85,11 @@ UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') *
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
+-- StandsToRetry
+SELECT id FROM postbox_messages
+WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
+
 -- MoveStrays
 
 
@@ -591,6 +596,12 @@ WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
 -- Find
 SELECT m.id FROM json_each(?) s
 CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
+
+-- Standing
+SELECT m.id FROM json_each(?) s
+CROSS JOIN postbox_messages m ON m.id = s.value ->> 2
+CROSS JOIN postbox_lanes l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3
 
 -- LockStarts

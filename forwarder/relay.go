@@ -3,7 +3,6 @@ package forwarder
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -140,15 +139,10 @@ func postponed(outcomes []spool.Outcome) []spool.Outcome {
 }
 
 // publish hands messages to the broker's publisher, unless the forwarder has stopped waiting for it. A panic is an error like any other.
-func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Message) (err error) {
+func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
-		}
-	}()
 	messages := make([]*message.Message, len(batch))
 	for i, m := range batch {
 		// The outbox has waited, and whoever stores the message next shall not wait again.
@@ -158,5 +152,5 @@ func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Messag
 		messages[i].Metadata = m.Metadata
 		messages[i].SetContext(ctx)
 	}
-	return r.publisher.Publish(topic, messages...)
+	return spool.Protect(func() error { return r.publisher.Publish(topic, messages...) })
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -131,7 +130,7 @@ func (b *Batch) call(ctx context.Context, part []*spool.Message) (messages []*me
 		for i, stored := range part {
 			messages[i] = b.queue.message(ctx, stored)
 		}
-		return b.protect(ctx, messages)
+		return spool.Protect(func() error { return b.handler(ctx, messages) })
 	}
 	if b.config.QueueConfig.Transactional {
 		err = b.queue.store.transactMessages(ctx, part, func(inTx context.Context, _ func() error) error { return run(inTx) })
@@ -139,13 +138,4 @@ func (b *Batch) call(ctx context.Context, part []*spool.Message) (messages []*me
 		err = b.queue.store.withoutTransaction(ctx, func() error { return run(ctx) })
 	}
 	return messages, err
-}
-
-func (b *Batch) protect(ctx context.Context, messages []*message.Message) (err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
-		}
-	}()
-	return b.handler(ctx, messages)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -40,12 +41,14 @@ func TestBatch_N2_culprits_among_a_hundred_are_found(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		culprits []string
-		panics   bool
+		fail     func() // nil: it returns an error
+		failure  string // what the failure record says then
 	}{
-		"one":              {culprits: []string{"037"}},
-		"the first":        {culprits: []string{"000"}},
-		"the last, panics": {culprits: []string{"099"}, panics: true},
-		"several":          {culprits: []string{"010", "011", "077"}},
+		"one":                          {culprits: []string{"037"}},
+		"the first":                    {culprits: []string{"000"}},
+		"the last, panics":             {culprits: []string{"099"}, fail: func() { panic("oh no") }, failure: `(?s)^panic: oh no\n.*batch_bisection_test\.go:\d+`},
+		"the last, ends its goroutine": {culprits: []string{"099"}, fail: runtime.Goexit, failure: "runtime.Goexit"},
+		"several":                      {culprits: []string{"010", "011", "077"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,8 +62,8 @@ func TestBatch_N2_culprits_among_a_hundred_are_found(t *testing.T) {
 					if err := b.batchEffects(ctx, messages); err != nil || !oneOf(messages, test.culprits) {
 						return err
 					}
-					if test.panics {
-						panic("oh no")
+					if test.fail != nil {
+						test.fail()
 					}
 					return errHandler
 				})
@@ -70,8 +73,8 @@ func TestBatch_N2_culprits_among_a_hundred_are_found(t *testing.T) {
 				require.Len(t, b.failures(), 3*len(test.culprits), "nobody else has an attempt")
 				require.LessOrEqual(t, len(parts.all()), 2+(2*7+2)*len(test.culprits))
 				for _, failure := range b.failures() {
-					if test.panics {
-						require.Regexp(t, `(?s)^panic: oh no\n.*batch_bisection_test\.go:\d+`, failure)
+					if test.fail != nil {
+						require.Regexp(t, test.failure, failure)
 					} else {
 						require.Equal(t, errHandler.Error(), failure)
 					}

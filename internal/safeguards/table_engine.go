@@ -100,6 +100,15 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "TestRemoval_tells",
 	},
 	{
+		name: "the end of a handler's goroutine", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/spool/protect.go",
+			from: "	err := errGoexit\n",
+			to:   "	var err error\n",
+		}},
+		packages: []string{module + "forwarder"}, tests: "panic_of_the_publisher",
+	},
+	{
 		name: "late-row search", guarantees: "G3, F4",
 		edits: []edit{
 			{file: "internal/spool/horizon.go", from: "	return h.safe\n", to: "	return h.newest\n"},

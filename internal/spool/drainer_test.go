@@ -3,6 +3,7 @@ package spool_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -192,6 +193,27 @@ func TestDrainer_panic_is_a_failure(t *testing.T) {
 	b.start(database.DB, handler, config("one"))
 	b.eventually(func() bool { return b.dead() == 1 }, "it is dead")
 	require.Equal(t, 3, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE error LIKE 'panic: oh no%'"))
+}
+
+// A handler that ends its goroutine, as a test double does that calls FailNow, has failed. Its key and its worker go on.
+func TestDrainer_the_end_of_a_handlers_goroutine_is_a_failure(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	b := newBench(t, database)
+	handler := &recorder{do: func(m *spool.Message) error {
+		if m.MessageID == "bad" {
+			runtime.Goexit()
+		}
+		return nil
+	}}
+	b.append(database.DB, draft("bad", "k"), draft("behind", "k"))
+	c := config("one")
+	c.Workers, c.BatchSize = 1, 1
+	b.start(database.DB, handler, c)
+	b.eventually(func() bool { return b.pending() == 0 }, "both are settled")
+	require.Equal(t, 1, b.dead())
+	require.Equal(t, []string{"behind"}, handler.ids())
+	require.Equal(t, 3, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE error LIKE '%runtime.Goexit%'"))
 }
 
 func TestDrainer_F12_broken_row_is_dead_and_the_rest_flows(t *testing.T) {

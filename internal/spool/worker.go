@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 )
@@ -129,20 +128,21 @@ func (d *Drainer) prepare(ctx context.Context, m *Message) (outcome Outcome, fit
 	return Outcome{}, true
 }
 
-// protect turns a panic of the handler into a failure of the batch.
-func (d *Drainer) protect(ctx context.Context, messages []*Message) (outcomes []Outcome) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			err := fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
-			outcomes = make([]Outcome, len(messages))
-			for i := range outcomes {
-				outcomes[i] = Outcome{Verdict: Retry, Err: err}
-			}
+// protect runs the handler. Where that panics or ends its goroutine, the batch has failed.
+func (d *Drainer) protect(ctx context.Context, messages []*Message) []Outcome {
+	var outcomes []Outcome
+	err := Protect(func() error {
+		if outcomes = d.handler.Handle(ctx, messages); len(outcomes) != len(messages) {
+			panic(fmt.Sprintf("handler returned %d outcomes for %d messages", len(outcomes), len(messages)))
 		}
-	}()
-	outcomes = d.handler.Handle(ctx, messages)
-	if len(outcomes) != len(messages) {
-		panic(fmt.Sprintf("handler returned %d outcomes for %d messages", len(outcomes), len(messages)))
+		return nil
+	})
+	if err == nil {
+		return outcomes
+	}
+	outcomes = make([]Outcome, len(messages))
+	for i := range outcomes {
+		outcomes[i] = Outcome{Verdict: Retry, Err: err}
 	}
 	return outcomes
 }

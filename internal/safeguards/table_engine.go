@@ -464,8 +464,8 @@ var ofTheEngine = []safeguard{
 		name: "nothing is published after the close timeout", guarantees: "G12",
 		edits: []edit{{
 			file: "forwarder/relay.go",
-			from: "	if err := ctx.Err(); err != nil {\n		return err\n	}\n	defer",
-			to:   "	defer",
+			from: "	if err := ctx.Err(); err != nil {\n		return err\n	}\n	messages := ",
+			to:   "	messages := ",
 		}},
 		packages: []string{module + "forwarder"}, tests: "G12",
 	},

@@ -19,6 +19,7 @@ func (d *Drainer) look(ctx context.Context) error {
 	lanes := d.lanes.hungry()
 	everything := !time.Now().Before(d.pollAt) || len(lanes) == 0
 	d.full = room < (page+1)/2 // less is not worth a read
+	d.tellOfCrowd()
 	if d.control.paused {
 		d.readyOnce.Do(func() { close(d.ready) })
 		return nil

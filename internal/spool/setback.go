@@ -141,15 +141,34 @@ func (d *Drainer) overcome(entries []*entry) {
 		return
 	}
 	for _, e := range entries {
-		inARow := d.setbacks.of(e.message)
-		if inARow == 0 || e.outcome.Verdict == Postpone || e.outcome.Verdict == Again {
+		was := d.setbacks.known[keyOf(e.message)]
+		if was.inARow == 0 || e.outcome.Verdict == Postpone || e.outcome.Verdict == Again {
 			continue
 		}
 		d.setbacks.forget(e.message)
-		if inARow >= setbacksTold {
-			d.logger.Info("Postbox has settled a message that it could not settle before", d.setbackFields(e.message, inARow))
+		if was.named {
+			d.logger.Info("Postbox has settled a message that it could not settle before", d.setbackFields(e.message, was.inARow))
 		}
 	}
+}
+
+// errCrowded is why a drainer reads nothing.
+var errCrowded = errors.New("as many messages as it holds in memory were handled and cannot be settled: their rows are locked, or the database refuses to remove them")
+
+// tellOfCrowd says once that nothing is read since messages that cannot be settled fill the memory, and once that this is over.
+func (d *Drainer) tellOfCrowd() {
+	stuck := len(d.setbacks.resting) + len(d.held.entries)
+	crowded := d.full && stuck > d.portion().messages
+	if crowded == d.crowded {
+		return
+	}
+	d.crowded = crowded
+	fields := watermill.LogFields{"spool": d.spool.name, "messages": stuck}
+	if crowded {
+		d.logger.Error("Postbox reads no more messages", errCrowded, fields)
+		return
+	}
+	d.logger.Info("Postbox reads messages again", fields)
 }
 
 // isConflict says whether an error is that of a conflict with others, which may be over at any time.

@@ -41,7 +41,11 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 	}
 	s := d.newSettlement(d.unsettled)
 	for len(s.parts) > 0 {
-		if err := s.next(ctx); err != nil {
+		err := d.renewMeanwhile(ctx)
+		if err == nil {
+			err = s.next(ctx)
+		}
+		if err != nil {
 			d.unsettled = nil
 			for _, part := range s.parts {
 				d.unsettled = append(d.unsettled, part.entries...)
@@ -51,6 +55,15 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 	}
 	d.unsettled = nil
 	return nil
+}
+
+// renewMeanwhile renews the leases where a settlement takes long: what is refused costs a transaction a message. A renewal that
+// failed is tried again when its own time comes.
+func (d *Drainer) renewMeanwhile(ctx context.Context) error {
+	if d.reopen || d.hindrance.renewal || !d.renewalDue() {
+		return nil
+	}
+	return d.renew(ctx)
 }
 
 // newSettlement sorts messages by how they are settled: an outcome that is committed stays so when others are refused.

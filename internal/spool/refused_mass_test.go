@@ -1,0 +1,61 @@
+package spool_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// refuseKeyed lets PostgreSQL refuse, after some time, to remove messages that have a key.
+func (b *bench) refuseKeyed(after time.Duration) (end func()) {
+	b.t.Helper()
+	b.database.Exec(b.t, fmt.Sprintf("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(%f); RAISE EXCEPTION 'verboten'; END $$", after.Seconds()))
+	b.database.Exec(b.t, "CREATE TRIGGER refuse BEFORE DELETE ON postbox_messages FOR EACH ROW WHEN (OLD.ordering_key <> '') EXECUTE FUNCTION refuse()")
+	return func() { b.database.Exec(b.t, "DROP TRIGGER refuse ON postbox_messages") }
+}
+
+// Each failure that the database refuses to write costs a transaction, and hundreds of them take longer than a lease.
+func TestDrainer_G6_leases_are_renewed_while_many_failures_are_refused(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t).Migrate(t)
+	b := newBench(t, database)
+	end := b.refuseKeyed(10 * time.Millisecond)
+	const messages = 200 // each refused twice: some seconds
+	b.append(database.DB, drafts(messages, func(i int) string { return fmt.Sprint(i) })...)
+	handler := &recorder{do: func(*spool.Message) error { return postbox.Permanent(errTest) }}
+	c := config("one")
+	c.Lease, c.Renew = time.Second, 100*time.Millisecond
+	log := b.startLogged(database.DB, handler, c)
+	b.eventually(func() bool {
+		require.Zero(t, database.Count(t, `SELECT COUNT(*) FROM postbox_lanes WHERE holder <> '' AND expires_at < EXTRACT(EPOCH FROM clock_timestamp()) * 1000000`), "expired lanes")
+		return said(log, toldOfSetbacks) > 0
+	}, "messages are refused again and again")
+	end()
+	b.eventually(func() bool { return b.dead() == messages }, "all are written down")
+}
+
+// Messages that cannot be removed stay in memory. When they fill it, the log says why nothing is read.
+func TestDrainer_says_that_messages_it_cannot_remove_fill_its_memory(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t).Migrate(t)
+	b := newBench(t, database)
+	end := b.refuseKeyed(0)
+	b.append(database.DB, drafts(100, func(i int) string { return fmt.Sprint(i) })...)
+	c := config("one")
+	c.PageSize = 20
+	log := b.startLogged(database.DB, &recorder{}, c)
+	const full, over = "Postbox reads no more messages", "Postbox reads messages again"
+	b.eventually(func() bool { return said(log, full) == 1 }, "it is said")
+	end()
+	b.eventually(func() bool { return b.pending() == 0 }, "all are done")
+	b.eventually(func() bool { return said(log, over) == said(log, full) }, "its end is said, too")
+	require.NotEmpty(t, log.at(watermill.ErrorLogLevel))
+}

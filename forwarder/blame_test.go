@@ -77,8 +77,8 @@ func TestForwarder_poison_in_numbers_lets_others_through_and_ends(t *testing.T) 
 				run(t, forwarderFor(t, database, to, func(c *forwarder.Config) {
 					c.BatchSize, c.Concurrency, c.Retry.Attempts = batch, 4, 3
 				}))
+				// Each of them is a sign of life, so the others may have attempts, or be dead, by then.
 				eventually(t, func() bool { return len(to.ids()) == 20 }, "the good ones get through")
-				require.Zero(t, dead(t, database), "no attempt counts before that")
 				traffic(t, database)
 				eventually(t, func() bool { return dead(t, database) == 40 }, "the others end")
 				require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters WHERE attempts <> 3"))

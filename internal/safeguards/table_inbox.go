@@ -100,6 +100,24 @@ var ofTheInbox = []safeguard{
 		packages: []string{module + "inboxstore"}, tests: "made_read_only",
 	},
 	{
+		name: "a full disk is open until another message gets through", guarantees: "G7",
+		edits: []edit{{
+			file: "inboxstore/blame.go",
+			from: "exhausted: s.statements.Kind.Exhausted(broken.err)}",
+			to:   "exhausted: s.statements.Kind.Exhausted(broken.err) && false}",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "a_full_disk_counts",
+	},
+	{
+		name: "a message that the server refuses to remove rests", guarantees: "G3, G7",
+		edits: []edit{{
+			file: "inboxstore/blame.go",
+			from: "		return refusalError{fmt.Errorf(",
+			to:   "		return outageError{fmt.Errorf(",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "cannot_be_settled_holds_up/.*/forbidden",
+	},
+	{
 		name: "the database is asked whose fault a lost connection is", guarantees: "G7, F29",
 		edits: []edit{{
 			file: "inboxstore/blame.go",

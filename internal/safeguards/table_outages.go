@@ -1,0 +1,90 @@
+package main
+
+// ofOutages are those that tell an outage from a failure.
+var ofOutages = []safeguard{
+	{
+		name: "an unknown failure needs a sign of life", guarantees: "G7, F30",
+		edits: []edit{{
+			file: "internal/spool/blame.go",
+			from: "	case b.life <= f.at:\n",
+			to:   "	case b.life < 0:\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
+	},
+	{
+		name: "a conflict counts no attempt", guarantees: "G7",
+		edits: []edit{{
+			file: "internal/spool/settle.go",
+			from: "	if e.outcome.Verdict == Wait || e.outcome.Verdict == Again {\n",
+			to:   "	if e.outcome.Verdict == Wait {\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Model|setback|lasting_conflict",
+	},
+	{
+		name: "a first unknown failure counts for nothing", guarantees: "G7, F30",
+		edits: []edit{{
+			file: "internal/spool/blame.go",
+			from: "	case f == nil:\n		return false\n",
+			to:   "	case f == nil:\n		return true\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
+	},
+	{
+		name: "poison comes to its end where others get through", guarantees: "G3, F30",
+		edits: []edit{{
+			file: "internal/spool/blame.go",
+			from: "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.accuse(b, now)\n",
+			to:   "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
+	},
+	{
+		name: "an outage has a limit", guarantees: "G3, F30",
+		edits: []edit{{
+			file: "internal/spool/blame.go",
+			from: "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.accuse(b, now)\n",
+			to:   "	counts := before.accuse(b, now)\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
+	},
+	{
+		name: "time for the last part of a destination to come back", guarantees: "G7, F30",
+		edits: []edit{{
+			file: "internal/spool/blame.go",
+			from: "	return now.Sub(b.proved) >= recovery || now.Sub(f.accused) >= recovery\n",
+			to:   "	return now.Sub(b.proved) >= 0\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Blame",
+	},
+	{
+		name: "a proved outage is remembered without failed messages", guarantees: "G7, F30",
+		edits: []edit{{
+			file: "internal/spool/circuit.go",
+			from: "	left := recovery - c.now().Sub(state.blame.proved)\n",
+			to:   "	left := min(recovery-c.now().Sub(state.blame.proved), 0)\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Blame",
+	},
+	{
+		name: "codes are believed of the driver's own types alone", guarantees: "G7, F8",
+		edits: []edit{{
+			file: "internal/dialect/driver_errors.go",
+			from: "	knownTypes.Store(t, found)\n",
+			to: `	if _, coded := reflect.Zero(t).Interface().(interface{ Code() int }); coded && found == nil {
+		found = &driverError{SQLite, readCode}
+	}
+	knownTypes.Store(t, found)
+`,
+		}},
+		packages: []string{module + "internal/dialect", module + "inboxstore"}, tests: "Classify|codes_of_an_application",
+	},
+	{
+		name: "a read-only server is an outage", guarantees: "G7, F13",
+		edits: []edit{{
+			file: "internal/dialect/errors.go",
+			from: "	case r.unconnected, r.readOnly():\n",
+			to:   "	case r.unconnected:\n",
+		}},
+		packages: []string{module + "internal/dialect", module + "inboxstore"}, tests: "Classify|is_read_only",
+	},
+}

@@ -248,6 +248,26 @@ func TestDefer_G5_cache_answers_for_claims_that_the_database_has(t *testing.T) {
 	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 }
 
+// The first message of a store starts its cleanup, which Close waits for: the race detector sees whether the two know of each other.
+func TestDefer_G12_store_is_closed_while_its_first_message_comes(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	for i := range 300 {
+		store := storeFor(t, database, database.DB, nil)
+		var wg sync.WaitGroup
+		begun := make(chan struct{})
+		wg.Go(func() {
+			close(begun)
+			if _, err := deferred(t.Context(), store, strconv.Itoa(i)); err != nil && !errors.Is(err, postbox.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		<-begun
+		require.NoError(t, store.Close())
+		wg.Wait()
+	}
+}
+
 func TestDefer_G12_closed_store(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -75,6 +75,7 @@ func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closeIngests()
 		s.stopClean()
+		s.cleaning.Do(func() {}) // who begins to clean has begun by now, and nobody does later
 		s.cleaner.Wait()
 		if s.prepared != nil {
 			s.prepared.Close()

@@ -26,8 +26,8 @@ var (
 		"or an error after which the database rolls back; what the handler wrote may be committed", ErrTransactionLost)
 )
 
-// brokenError is that of a transaction that could not be ended as it should be, or of a handler that speaks of an outage. Whose
-// fault that is the database tells.
+// brokenError is the error of a transaction that could not be ended, or of a handler that reports an outage. blame asks the database
+// whose fault it is.
 type brokenError struct {
 	err error
 	// lost: so was the connection.
@@ -46,18 +46,18 @@ func (e *brokenError) Error() string { return e.err.Error() }
 // Unwrap returns what the driver said.
 func (e *brokenError) Unwrap() error { return e.err }
 
-// doubtError is that of a handler while the database was there, and nobody knows whose fault it is: a connection was lost, and a network
-// that failed for a moment looks the same as a handler that loses its connection. It counts from the second time.
+// doubtError is the error of a handler that reports an outage although the database answers. The handler may be at fault, for example if it
+// lost its own connection, or the network may have failed for a moment. Such an error is an attempt from the second time on.
 type doubtError struct {
 	error
-	// exhausted: it is disk or memory that was full, of the server, or for this handler alone. The queue's circuit decides.
+	// exhausted: disk or memory was full, either of the server or for this handler alone. In a queue, the circuit decides.
 	exhausted bool
 }
 
 // Unwrap returns the error itself.
 func (e doubtError) Unwrap() error { return e.error }
 
-// refusalError is that of a message which the server will not remove, although its handler did nothing wrong.
+// refusalError means that the server refuses to remove a message, although the handler did nothing wrong.
 type refusalError struct{ error }
 
 // Unwrap returns the error itself.
@@ -101,8 +101,7 @@ func (s *Store) withoutTransaction(ctx context.Context, handle func() error) err
 	})
 }
 
-// blameOutside finds out whose fault the error is of a handler that has no transaction of ours. Only one that speaks of an outage is in
-// doubt.
+// blameOutside does the same for the error of a handler that has no transaction of ours. Only an error that reports an outage is asked about.
 func (s *Store) blameOutside(live context.Context, began time.Time, err error) error {
 	kind := s.statements.Kind
 	var doubt doubtError

@@ -7,16 +7,16 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Messages may share a transaction, which removes them at its end, and another transaction may have locked the row of one of them. Then theirs
-// is given up, and the database is asked which rows are locked. These messages wait, each with its key. The others
-// are handled again at once, in a transaction without them.
+// Several messages may share a transaction, which removes them at its end. If another transaction has locked the row of one of them, the
+// shared transaction is rolled back, and Postbox asks the database which rows are locked. These messages wait, each with its key. The others
+// are handled again immediately, in a transaction without them.
 
-// mostRefused is how often the others of a batch are tried at once. Beyond that, locks come as fast as transactions end, or it is
-// something else that these wait for, and all that is left of the batch comes again later.
+// mostRefused is how often the others of a batch are tried immediately. If that does not help, locks come as fast as transactions end, or the
+// transaction waits for something else, and the rest of the batch comes again later.
 const mostRefused = 2
 
-// lockedError is a [spool.ErrRowLocked] that knows the rows. What the database said is not in it: that is a conflict on MariaDB, and those are tried
-// again at once with the same messages.
+// lockedError is a [spool.ErrRowLocked] that names the rows. It does not wrap the error of the database: MariaDB reports a conflict, and a conflict
+// would run the same messages again immediately.
 type lockedError struct{ ids map[int64]bool } // of messages
 
 // Error returns the text of the error.
@@ -25,8 +25,8 @@ func (e *lockedError) Error() string { return "inbox: settle: " + spool.ErrRowLo
 // Unwrap returns what kind of error it is.
 func (e *lockedError) Unwrap() error { return spool.ErrRowLocked }
 
-// seekLocked finds out which rows are locked where a transaction of messages failed with err, and that may be the reason: removing the messages, its
-// last statement, was given up or was refused with a conflict, which a lock is on MariaDB.
+// seekLocked returns a lockedError if a transaction failed because rows of its messages are locked, and err otherwise. It asks the database if
+// the removal of the messages, which is the last statement, was given up or met a conflict: MariaDB reports a lock as a conflict.
 func (s *Store) seekLocked(ctx context.Context, batch []*spool.Message, removing, err error) error {
 	if !errors.Is(err, spool.ErrRowLocked) && !s.isConflict(removing) {
 		return err
@@ -38,8 +38,8 @@ func (s *Store) seekLocked(ctx context.Context, batch []*spool.Message, removing
 	return &lockedError{ids: ids}
 }
 
-// setAside lets those of a part wait whose rows are locked, and returns the others, which are tried at once: all of them where no row is locked any
-// more. It reports false where err is another one, or that has been done often enough.
+// setAside lets the messages of a part wait whose rows are locked, and returns the others, which the caller tries immediately. If no row is locked
+// any more, these are all messages of the part. It returns false if err has another reason, or after mostRefused times.
 func (p *progress) setAside(queue *queue, part []int, err error) (rest []int, others bool) {
 	if !errors.Is(err, spool.ErrRowLocked) || len(part) == 1 || p.refused == mostRefused {
 		return nil, false

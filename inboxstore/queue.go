@@ -114,7 +114,8 @@ func (q *queue) outcome(ctx context.Context, call spool.Call, stored *spool.Mess
 	return spool.OutcomeOf(err)
 }
 
-// doubtful decides whether an error counts that may be an outage although the database is there: see [spool.Circuits.Failed].
+// doubtful decides whether an error is an attempt that may also come from an outage. open says that it is not, for now: see
+// [spool.Circuits.Failed].
 func (q *queue) doubtful(call spool.Call, stored *spool.Message, doubt doubtError) (outcome spool.Outcome, open bool) {
 	about := watermill.LogFields{"message_uuid": stored.MessageID, "err": doubt.Error()}
 	if !doubt.exhausted {
@@ -127,12 +128,13 @@ func (q *queue) doubtful(call spool.Call, stored *spool.Message, doubt doubtErro
 	}
 	blame := q.circuits.Failed(stored, call)
 	if blame.Opened {
-		q.logger.Error("Postbox pauses a queue: different messages failed one after the other, since disk or memory is full, they say", doubt, watermill.LogFields{"message_uuid": stored.MessageID})
+		q.logger.Error("Postbox pauses a queue: several messages in a row failed because disk or memory is full", doubt,
+			watermill.LogFields{"message_uuid": stored.MessageID})
 	}
 	if blame.Counts {
 		return spool.Outcome{}, false
 	}
-	q.logger.Debug("Postbox counts no attempt: disk or memory is full, it says, and no other message shows yet that it is not", about)
+	q.logger.Debug("Postbox counts no attempt: disk or memory may be full, since no other message has succeeded meanwhile", about)
 	return spool.Outcome{Verdict: spool.Wait, Err: doubt, After: blame.After}, true
 }
 
@@ -152,8 +154,8 @@ func (q *queue) succeeded(call spool.Call, done []*spool.Message) {
 	q.conflicts.Store(false)
 }
 
-// undecided notes that several messages failed together: to find out why they are handled apart, in their turn also while the queue is
-// probed.
+// undecided notes that several messages failed together. The caller handles them apart next, to find the culprit; if the call was the
+// probe of a paused queue, one of them may take its place.
 func (q *queue) undecided(call spool.Call, err error) {
 	var doubt doubtError
 	if errors.As(err, &doubt) && doubt.exhausted {

@@ -14,109 +14,130 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// refuseToKeep lets the database refuse to write the message a/1 to the history: with a conflict, or, on SQLite, which has none to
-// raise, to remove the message. What it returns ends that.
-func (b *queueBench) refuseToKeep() (end func()) {
-	b.t.Helper()
-	drop := "DROP TRIGGER refuse"
-	switch b.Dialect {
-	case postbox.PostgreSQL:
-		drop += " ON postbox_history"
-		b.Exec(b.t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'Konflikt' USING ERRCODE = '40001'; END $$")
-		b.Exec(b.t, "CREATE TRIGGER refuse BEFORE INSERT ON postbox_history FOR EACH ROW WHEN (NEW.message_id = 'a/1') EXECUTE FUNCTION refuse()")
-	case postbox.MySQL:
-		b.Exec(b.t, "CREATE TRIGGER refuse BEFORE INSERT ON postbox_history FOR EACH ROW IF NEW.message_id = 'a/1' THEN "+
-			"SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Konflikt'; END IF")
-	case postbox.SQLite:
-		b.Exec(b.t, "CREATE TRIGGER refuse BEFORE DELETE ON postbox_messages WHEN OLD.message_id = CAST('a/1' AS BLOB) BEGIN SELECT RAISE(IGNORE); END")
-	}
-	return func() { b.Exec(b.t, drop) }
+// refusal is a way in which a database does not settle the message a/1: triggers on these events of a table, and what they do. A database without an
+// action has no such triggers.
+type refusal struct {
+	table   string
+	events  []string
+	actions map[postbox.Dialect]string
+	history time.Duration
 }
 
-// forbidToRemove lets the database refuse with an error to remove the message a/1. What it returns ends that.
-func (b *queueBench) forbidToRemove() (end func()) {
-	b.t.Helper()
-	drop := "DROP TRIGGER forbid"
-	switch b.Dialect {
-	case postbox.PostgreSQL:
-		drop += " ON postbox_messages"
-		b.Exec(b.t, "CREATE FUNCTION forbid() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'verboten'; END $$")
-		b.Exec(b.t, "CREATE TRIGGER forbid BEFORE DELETE ON postbox_messages FOR EACH ROW WHEN (OLD.message_id = 'a/1') EXECUTE FUNCTION forbid()")
-	case postbox.MySQL:
-		b.Exec(b.t, "CREATE TRIGGER forbid BEFORE DELETE ON postbox_messages FOR EACH ROW IF OLD.message_id = 'a/1' THEN "+
-			"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'verboten'; END IF")
-	case postbox.SQLite:
-		b.Exec(b.t, "CREATE TRIGGER forbid BEFORE DELETE ON postbox_messages WHEN OLD.message_id = CAST('a/1' AS BLOB) BEGIN SELECT RAISE(ABORT, 'verboten'); END")
+var (
+	raises = map[postbox.Dialect]string{
+		postbox.PostgreSQL: "RAISE EXCEPTION 'verboten'",
+		postbox.MySQL:      "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'verboten'",
+		postbox.SQLite:     "RAISE(ABORT, 'verboten')",
 	}
-	return func() { b.Exec(b.t, drop) }
+	conflicting = map[postbox.Dialect]string{
+		postbox.PostgreSQL: "RAISE EXCEPTION 'Konflikt' USING ERRCODE = '40001'",
+		postbox.MySQL:      "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Konflikt'",
+	}
+	ignores = map[postbox.Dialect]string{postbox.PostgreSQL: "RETURN NULL", postbox.SQLite: "RAISE(IGNORE)"}
+
+	refusals = map[string]refusal{
+		"a conflict in the history":        {table: "postbox_history", events: []string{"INSERT"}, actions: conflicting, history: time.Hour},
+		"an error of the removal":          {table: "postbox_messages", events: []string{"DELETE"}, actions: raises},
+		"an ignored removal":               {table: "postbox_messages", events: []string{"DELETE"}, actions: ignores},
+		"an ignored removal with history":  {table: "postbox_messages", events: []string{"DELETE"}, actions: ignores, history: time.Hour},
+		"an ignored removal and an update": {table: "postbox_messages", events: []string{"DELETE", "UPDATE"}, actions: ignores},
+	}
+)
+
+// eachRefusal runs a test for each refusal that the database is capable of, with a queue of its own.
+func eachRefusal(t *testing.T, test func(b *queueBench, r refusal)) {
+	t.Helper()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		for name, r := range refusals {
+			if r.actions[database.Dialect] == "" {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(newQueueBench(t, another(t, database)), r)
+			})
+		}
+	})
 }
 
-// refusals are the ways in which a database refuses to settle the message a/1.
-var refusals = map[string]func(*queueBench) (end func()){
-	"kept from the history": (*queueBench).refuseToKeep, "forbidden to remove": (*queueBench).forbidToRemove,
+// refuse makes the triggers. The function that it returns drops them.
+func (b *queueBench) refuse(r refusal) (end func()) {
+	b.t.Helper()
+	var drops []string
+	action := r.actions[b.Dialect]
+	if b.Dialect == postbox.PostgreSQL {
+		b.Exec(b.t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+action+"; END $$")
+	}
+	for _, event := range r.events {
+		row := "OLD"
+		if event == "INSERT" {
+			row = "NEW"
+		}
+		trigger, drop := "CREATE TRIGGER refuse_"+event+" BEFORE "+event+" ON "+r.table, "DROP TRIGGER refuse_"+event
+		switch b.Dialect {
+		case postbox.PostgreSQL:
+			trigger += " FOR EACH ROW WHEN (" + row + ".message_id = 'a/1') EXECUTE FUNCTION refuse()"
+			drop += " ON " + r.table
+		case postbox.MySQL:
+			trigger += " FOR EACH ROW IF " + row + ".message_id = 'a/1' THEN " + action + "; END IF"
+		case postbox.SQLite:
+			trigger += " WHEN " + row + ".message_id = CAST('a/1' AS BLOB) BEGIN SELECT " + action + "; END"
+		}
+		b.Exec(b.t, trigger)
+		drops = append(drops, drop)
+	}
+	return func() {
+		for _, drop := range drops {
+			b.Exec(b.t, drop)
+		}
+	}
 }
 
 // toldInARow is after how many refusals in a row Postbox speaks of a message. Each may be five conflicts of the batch that it stands in, of its
 // halves and of the message alone.
 const toldInARow = 6
 
-// The transaction of a handler can never be ended as it should be, for whatever reason. That is no attempt, no others wait, and it
-// takes less and less time.
-func TestQueue_G7_a_message_that_cannot_be_settled_holds_up_only_its_key(t *testing.T) {
+// The transaction of a handler can never be ended as it should be, for whatever reason. This is no attempt, other keys do not wait, and the
+// pauses grow.
+func TestQueue_G3_G4_G7_a_message_that_cannot_be_settled_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
-	modes := map[string]func(*inboxstore.QueueConfig){
+	for mode, change := range map[string]func(*inboxstore.QueueConfig){
 		"single": transactional, "micro-batch": func(c *inboxstore.QueueConfig) { c.MicroBatch = 3 },
-	}
-	for mode, change := range modes {
-		for name, refuse := range refusals {
-			t.Run(mode+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-					b := newQueueBench(t, database)
-					end := refuse(b)
-					b.put("a/1", "a/2", "b/1", "c/1", "d", "e")
-					var runs journal
-					b.start(keeping(quick(change)), func(msg *message.Message) error {
-						runs.add(msg.UUID)
-						return b.effect(msg.Context(), msg)
-					})
-					b.cannotSettle(&runs, end, "b/1", "c/1", "d", "e")
-					require.Equal(t, []string{"a/1", "a/2"}, ofKey(b.effects(), "a"))
-				})
-			})
-		}
-	}
-}
-
-func TestBatch_G7_a_message_that_cannot_be_settled_holds_up_only_its_key(t *testing.T) {
-	t.Parallel()
-	for name, refuse := range refusals {
-		t.Run(name, func(t *testing.T) {
+	} {
+		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-				b := newQueueBench(t, database)
-				end := refuse(b)
+			eachRefusal(t, func(b *queueBench, r refusal) {
+				end := b.refuse(r)
 				b.put("a/1", "a/2", "b/1", "c/1", "d", "e")
 				var runs journal
-				b.batch(quickBatch(func(c *inboxstore.BatchConfig) {
-					c.QueueConfig = keeping(c.QueueConfig)
-					c.QueueConfig.Transactional = true
-				}),
-					func(ctx context.Context, messages []*message.Message) error {
-						for _, msg := range messages {
-							runs.add(msg.UUID)
-						}
-						return b.batchEffects(ctx, messages)
-					})
+				config := quick(change)
+				config.History = r.history
+				b.start(config, func(msg *message.Message) error {
+					runs.add(msg.UUID)
+					return b.effect(msg.Context(), msg)
+				})
 				b.cannotSettle(&runs, end, "b/1", "c/1", "d", "e")
+				require.Equal(b.t, []string{"a/1", "a/2"}, ofKey(b.effects(), "a"))
 			})
 		})
 	}
 }
 
-func keeping(c inboxstore.QueueConfig) inboxstore.QueueConfig {
-	c.History = time.Hour
-	return c
+func TestBatch_G3_G4_G7_a_message_that_cannot_be_settled_holds_up_only_its_key(t *testing.T) {
+	t.Parallel()
+	eachRefusal(t, func(b *queueBench, r refusal) {
+		end := b.refuse(r)
+		b.put("a/1", "a/2", "b/1", "c/1", "d", "e")
+		var runs journal
+		b.batch(quickBatch(func(c *inboxstore.BatchConfig) { c.QueueConfig.Transactional, c.QueueConfig.History = true, r.history }),
+			func(ctx context.Context, messages []*message.Message) error {
+				for _, msg := range messages {
+					runs.add(msg.UUID)
+				}
+				return b.batchEffects(ctx, messages)
+			})
+		b.cannotSettle(&runs, end, "b/1", "c/1", "d", "e")
+	})
 }
 
 // cannotSettle waits until Postbox has spoken of the message a/1, and judges.
@@ -136,65 +157,4 @@ func (b *queueBench) cannotSettle(runs *journal, end func(), others ...string) {
 	b.drained()
 	require.ElementsMatch(b.t, append(others, "f", "a/1", "a/2"), b.effects())
 	require.Empty(b.t, b.dead())
-}
-
-// keepRow lets the database silently keep the row of the message a/1: it ignores its removal, and also its update where asked to. What it returns
-// ends that. MySQL and MariaDB have no such triggers.
-func (b *queueBench) keepRow(updates bool) (end func()) {
-	b.t.Helper()
-	var drops []string
-	changes := []string{"DELETE"}
-	if updates {
-		changes = append(changes, "UPDATE")
-	}
-	if b.Dialect == postbox.PostgreSQL {
-		b.Exec(b.t, "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
-	}
-	for _, change := range changes {
-		on := "BEFORE " + change + " ON postbox_messages"
-		if b.Dialect == postbox.PostgreSQL {
-			b.Exec(b.t, "CREATE TRIGGER keep_"+change+" "+on+" FOR EACH ROW WHEN (OLD.message_id = 'a/1') EXECUTE FUNCTION keep()")
-			drops = append(drops, "DROP TRIGGER keep_"+change+" ON postbox_messages")
-		} else {
-			b.Exec(b.t, "CREATE TRIGGER keep_"+change+" "+on+" WHEN OLD.message_id = CAST('a/1' AS BLOB) BEGIN SELECT RAISE(IGNORE); END")
-			drops = append(drops, "DROP TRIGGER keep_"+change)
-		}
-	}
-	return func() {
-		for _, drop := range drops {
-			b.Exec(b.t, drop)
-		}
-	}
-}
-
-// The handler's transaction removes nothing, and the database reports no error. Nothing that the handler wrote is committed, its key waits, and it
-// runs again after pauses that grow.
-func TestQueue_G3_G4_a_message_whose_row_the_database_keeps_holds_up_only_its_key(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		change  func(*inboxstore.QueueConfig)
-		updates bool
-	}{
-		"single": {change: transactional}, "micro-batch": {change: func(c *inboxstore.QueueConfig) { c.MicroBatch = 3 }},
-		"updates too": {change: transactional, updates: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-				if database.Dialect == postbox.MySQL {
-					return
-				}
-				b := newQueueBench(t, database)
-				end := b.keepRow(c.updates)
-				b.put("a/1", "a/2", "b/1", "c/1", "d", "e")
-				var runs journal
-				b.start(quick(c.change), func(msg *message.Message) error {
-					runs.add(msg.UUID)
-					return b.effect(msg.Context(), msg)
-				})
-				b.cannotSettle(&runs, end, "b/1", "c/1", "d", "e")
-				require.Equal(t, []string{"a/1", "a/2"}, ofKey(b.effects(), "a"))
-			})
-		})
-	}
 }

@@ -80,8 +80,8 @@ func (r report) readOnly() bool {
 	}
 }
 
-// Exhausted says whether an error tells that disk or memory is full, or fails: the kind is [Unavailable] then. The server may
-// be in need, or one statement wants too much.
+// Exhausted says whether an error reports that disk or memory is full or broken; its kind is [Unavailable]. Either the server has no more
+// room, or one statement needs too much.
 func (k Kind) Exhausted(err error) bool {
 	said, found := findReport(err, k)
 	switch {

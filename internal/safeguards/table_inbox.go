@@ -115,7 +115,7 @@ var ofTheInbox = []safeguard{
 			from: "		return refusalError{fmt.Errorf(",
 			to:   "		return outageError{fmt.Errorf(",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "cannot_be_settled_holds_up/.*/forbidden",
+		packages: []string{module + "inboxstore"}, tests: "TestQueue_G3_G4_G7_a_message/single/./an_error",
 	},
 	{
 		name: "the database is asked whose fault a lost connection is", guarantees: "G7, F29",

@@ -153,9 +153,9 @@ func (d *Drainer) overcome(entries []*entry) {
 }
 
 // errCrowded is why a drainer reads nothing.
-var errCrowded = errors.New("as many messages as it holds in memory were handled and cannot be settled: their rows are locked, or the database refuses to remove them")
+var errCrowded = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, or the database refuses to remove them")
 
-// tellOfCrowd says once that nothing is read since messages that cannot be settled fill the memory, and once that this is over.
+// tellOfCrowd logs once that reading stops because messages that cannot be settled fill the memory, and once that it continues.
 func (d *Drainer) tellOfCrowd() {
 	stuck := len(d.setbacks.resting) + len(d.held.entries)
 	crowded := d.full && stuck > d.portion().messages

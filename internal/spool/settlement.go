@@ -57,8 +57,8 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 	return nil
 }
 
-// renewMeanwhile renews the leases where a settlement takes long: what is refused costs a transaction a message. A renewal that
-// failed is tried again when its own time comes.
+// renewMeanwhile renews the leases if they are due. A settlement may take longer than a lease: each refused message costs a transaction. After a
+// renewal that failed it does nothing, since the next step tries again.
 func (d *Drainer) renewMeanwhile(ctx context.Context) error {
 	if d.reopen || d.hindrance.renewal || !d.renewalDue() {
 		return nil

@@ -56,7 +56,6 @@ type Drainer struct {
 	free         int
 	given        int64 // the database's counter of ids, by the last read; see page
 	full         bool  // the memory is: nothing is read until something is settled
-	crowded      bool  // with messages that cannot be settled, and that has been said
 	large        bool  // most payloads are: see portion.go
 	stopping     bool
 

@@ -10,16 +10,22 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
+// roomBeside returns how many messages may be read beside those in memory. If it is full, the room is not worth a read.
+func roomBeside(inMemory, page int) (room int, full bool) {
+	room = (pagesInMemory-1)*page - inMemory
+	return room, room < (page+1)/2
+}
+
 // look fetches when there is room and it is time.
 func (d *Drainer) look(ctx context.Context) error {
 	size, _ := d.scheduler.size()
 	page := d.portion().messages
 	leaving := min(d.removal.underWay, page) + min(len(d.setbacks.resting), page)
-	room := (pagesInMemory-1)*page - (size - leaving)
+	room, full := roomBeside(size-leaving, page)
 	lanes := d.lanes.hungry()
 	everything := !time.Now().Before(d.pollAt) || len(lanes) == 0
-	d.full = room < (page+1)/2 // less is not worth a read
-	d.tellOfCrowd()
+	d.full = full
+	d.tellOfCrowd(page)
 	if d.control.paused {
 		d.readyOnce.Do(func() { close(d.ready) })
 		return nil

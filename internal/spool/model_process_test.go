@@ -54,7 +54,8 @@ type modelLogger struct {
 }
 
 func (l *modelLogger) Error(msg string, err error, _ watermill.LogFields) {
-	if msg != "Postbox moved a message to the dead letters" && !errors.Is(err, ErrRowLocked) {
+	expected := errors.Is(err, ErrRowLocked) || errors.Is(err, errCrowded) // the model locks rows, and its pages are small
+	if msg != "Postbox moved a message to the dead letters" && !expected {
 		l.err = fmt.Errorf("%s: %w", msg, err)
 	}
 }

@@ -38,6 +38,8 @@ const (
 	// maxSetbacks bounds the messages whose setbacks are remembered. Where it is reached, most of them are gone by now: they were
 	// removed together with one that is refused. Those that were not spoken of start again with a short pause.
 	maxSetbacks = 10_000
+	// crowdRepeated is after how long the log repeats that messages which cannot be settled fill the memory.
+	crowdRepeated = 10 * time.Minute
 )
 
 // errNotRemoved is the reason of a setback where the database reports no error.
@@ -45,9 +47,11 @@ var errNotRemoved = errors.New("the database reports no error, and the message i
 
 // setbacks are what a drainer knows of messages whose end was refused. It belongs to the drainer's goroutine.
 type setbacks struct {
-	known   map[messageKey]setback
-	named   map[messageKey]time.Time // when messages that count among those that the log names had their last setback
-	resting []*entry                 // until their time, or until they are another drainer's
+	known map[messageKey]setback
+	named map[messageKey]time.Time // when messages that count among those that the log names had their last setback
+	// toldOfCrowd is when the log said last that such messages fill the memory.
+	toldOfCrowd time.Time
+	resting     []*entry // until their time, or until they are another drainer's
 }
 
 // setback is what a drainer knows of one message.
@@ -155,20 +159,16 @@ func (d *Drainer) overcome(entries []*entry) {
 // errCrowded is why a drainer reads nothing.
 var errCrowded = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, or the database refuses to remove them")
 
-// tellOfCrowd logs once that reading stops because messages that cannot be settled fill the memory, and once that it continues.
-func (d *Drainer) tellOfCrowd() {
-	stuck := len(d.setbacks.resting) + len(d.held.entries)
-	crowded := d.full && stuck > d.portion().messages
-	if crowded == d.crowded {
+// tellOfCrowd logs that messages which cannot be settled leave no room to read others, and repeats it after a while if that lasts. Being full of other
+// messages is usual under load, and no reason to log.
+func (d *Drainer) tellOfCrowd(page int) {
+	resting, held := len(d.setbacks.resting), len(d.held.entries)
+	_, full := roomBeside(resting-min(resting, page)+held, page)
+	if !full || time.Since(d.setbacks.toldOfCrowd) < crowdRepeated {
 		return
 	}
-	d.crowded = crowded
-	fields := watermill.LogFields{"spool": d.spool.name, "messages": stuck}
-	if crowded {
-		d.logger.Error("Postbox reads no more messages", errCrowded, fields)
-		return
-	}
-	d.logger.Info("Postbox reads messages again", fields)
+	d.setbacks.toldOfCrowd = time.Now()
+	d.logger.Error("Postbox reads no more messages", errCrowded, watermill.LogFields{"spool": d.spool.name, "messages": resting + held})
 }
 
 // isConflict says whether an error is that of a conflict with others, which may be over at any time.

@@ -29,6 +29,7 @@ type Drainer struct {
 	workers   sync.WaitGroup
 	started   int // workers
 	prepared  *Prepared
+	reads     []string // those that are prepared, the last one used last
 	lanes     *laneSet
 	horizon   horizon
 	sweeping  sweep

@@ -32,7 +32,7 @@ type page struct {
 // fetch reads the lanes.
 func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page, error) {
 	query := d.spool.statements.Fetch(params)
-	stmt, err := d.prepared.Get(ctx, query.Text) //nolint:sqlclosecheck // kept prepared until the drainer ends
+	stmt, err := d.prepareRead(ctx, query.Text) //nolint:sqlclosecheck // kept prepared until others take its place
 	if err != nil {
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
 	}
@@ -56,6 +56,24 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
 	}
 	return found, nil
+}
+
+// readsPrepared is how many reads a drainer keeps prepared. On MySQL and MariaDB the text of a read depends on how many lanes it reads, and so
+// there may be hundreds of texts. A server has a limit for the prepared statements of all its connections together.
+const readsPrepared = 16
+
+// prepareRead returns a prepared read, and gives up the one that was used least recently if there are too many.
+func (d *Drainer) prepareRead(ctx context.Context, text string) (*sql.Stmt, error) {
+	stmt, err := d.prepared.Get(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	d.reads = append(slices.DeleteFunc(d.reads, func(read string) bool { return read == text }), text)
+	if len(d.reads) > readsPrepared {
+		d.prepared.Drop(d.reads[0])
+		d.reads = slices.Delete(d.reads, 0, 1)
+	}
+	return stmt, nil
 }
 
 // add takes in a row.

@@ -104,6 +104,17 @@ func (p *Prepared) keep(text string, stmt *sql.Stmt) *sql.Stmt {
 	return stmt
 }
 
+// Drop closes one statement. Nobody else may be about to use it.
+func (p *Prepared) Drop(text string) {
+	p.mu.Lock()
+	stmt := p.statements[text]
+	delete(p.statements, text)
+	p.mu.Unlock()
+	if stmt != nil {
+		_ = stmt.Close() // the connection may be gone, and the statement with it
+	}
+}
+
 // Close closes the statements, not the database. It can be called twice.
 func (p *Prepared) Close() {
 	p.mu.Lock()

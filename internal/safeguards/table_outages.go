@@ -87,4 +87,13 @@ var ofOutages = []safeguard{
 		}},
 		packages: []string{module + "internal/dialect", module + "inboxstore"}, tests: "Classify|is_read_only",
 	},
+	{
+		name: "a drainer is hindered until what failed works again", guarantees: "G7",
+		edits: []edit{{
+			file: "internal/spool/drainer.go",
+			from: "		err = d.strays\n",
+			to:   "",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "cannot_move",
+	},
 }

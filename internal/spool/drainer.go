@@ -47,6 +47,7 @@ type Drainer struct {
 	// passedOver are the topics that the last read left out, and so may have read beyond.
 	passedOver []string
 	renewAt    time.Time
+	strays     error // of the last moveStrays
 	// renewedAhead is how far the wall clock was ahead at the last renewal, see standstill.go.
 	renewedAhead time.Duration
 	pollAt       time.Time
@@ -222,6 +223,7 @@ func (d *Drainer) step(live context.Context) {
 	}
 	if err == nil {
 		d.permit()
+		err = d.strays
 	}
 	if isConfiguration(err) {
 		d.fatal = err

@@ -36,12 +36,15 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 		return err
 	}
 	d.scheduler.extendSince(ahead, sent.Add(d.config.Lease))
-	d.renewAt, d.renewedAhead = sent.Add(d.config.Renew), ahead
+	d.renewedAhead = ahead
 	d.giveAway()
 	if d.incomplete() {
 		d.permit()
 	}
-	return d.moveStrays(ctx)
+	if d.strays = d.moveStrays(ctx); d.strays == nil {
+		d.renewAt = sent.Add(d.config.Renew)
+	}
+	return nil
 }
 
 // enroll counts this drainer among the members that share the lanes. One that stops leaves them, so that the others take its lanes.
@@ -76,7 +79,8 @@ func (d *Drainer) giveAway() {
 	d.scheduler.signal()
 }
 
-// moveStrays brings messages to light that wait where nobody looks for them.
+// moveStrays brings messages to light that wait where nobody looks for them. Where it fails, the drainer is hindered, and renews its leases again
+// after each pause until this works too. Meanwhile it reads.
 func (d *Drainer) moveStrays(ctx context.Context) error {
 	if d.spool.statements.MoveStrays == "" {
 		return nil

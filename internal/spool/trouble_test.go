@@ -154,3 +154,30 @@ func TestDrainer_says_once_that_it_cannot_remove_messages(t *testing.T) {
 		require.Len(t, log.at(watermill.ErrorLogLevel), 1, "it was said once")
 	})
 }
+
+// The table of what waits takes no rows, and the drainer fails to move messages there after each renewal of its leases. All else works.
+func TestDrainer_says_once_that_it_cannot_move_messages(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		if database.Dialect != postbox.PostgreSQL {
+			return // the others have one table
+		}
+		b := newBench(t, database)
+		database.Exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'verboten'; END $$")
+		database.Exec(t, "CREATE TRIGGER refuse BEFORE INSERT ON postbox_waiting FOR EACH STATEMENT EXECUTE FUNCTION refuse()")
+		handler := &recorder{}
+		log := b.startLogged(database.DB, handler, config("one"))
+		b.eventually(func() bool { return said(log, "Postbox is hindered by an error of its database") == 1 }, "it is said")
+		for i := range 5 {
+			b.append(database.DB, draft(string(rune('a'+i)), "k"))
+			b.eventually(func() bool { return b.pending() == 0 }, "messages go through")
+			tried := said(log, "Postbox is hindered: ")
+			b.eventually(func() bool { return said(log, "Postbox is hindered: ") > tried }, "it is tried again")
+		}
+		require.Zero(t, said(log, "Postbox is not hindered any more"))
+
+		database.Exec(t, "DROP TRIGGER refuse ON postbox_waiting")
+		b.eventually(func() bool { return said(log, "Postbox is not hindered any more") == 1 }, "its end is said")
+		require.Len(t, log.at(watermill.ErrorLogLevel), 1, "it was said once")
+	})
+}

@@ -24,6 +24,9 @@ type relay struct {
 // Excluded lists the topics that have an outage.
 func (r *relay) Excluded() []string { return r.circuits.Excluded() }
 
+// guard calls the publisher: [spool.Protect] or [spool.Recovered].
+type guard func(call func() error) error
+
 // Handle publishes a batch of one topic in one call. If that fails, some may have gone out and some not: they
 // are published one by one, so that each gets an outcome of its own.
 func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
@@ -34,17 +37,17 @@ func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outc
 	case !allowed:
 		return postponed(outcomes)
 	case len(batch) == 1:
-		outcomes[0] = r.one(ctx, call, batch[0])
+		outcomes[0] = r.one(ctx, call, batch[0], spool.Recovered) // the worker does the rest
 		return outcomes
 	case call.Probe:
-		if outcomes[0] = r.one(ctx, call, batch[0]); outcomes[0].Verdict != spool.Done {
+		if outcomes[0] = r.one(ctx, call, batch[0], spool.Protect); outcomes[0].Verdict != spool.Done {
 			postponed(outcomes[1:])
 		} else {
 			copy(outcomes[1:], r.Handle(ctx, batch[1:]))
 		}
 		return outcomes
 	}
-	err := r.publish(ctx, topic, batch)
+	err := r.publish(ctx, topic, batch, spool.Protect)
 	switch {
 	case err == nil:
 		r.circuits.Succeeded(topic, call, batch)
@@ -67,7 +70,7 @@ func (r *relay) oneByOne(ctx context.Context, batch []*spool.Message, outcomes [
 			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
 			continue
 		}
-		outcomes[i] = r.one(ctx, r.circuits.Again(), m)
+		outcomes[i] = r.one(ctx, r.circuits.Again(), m, spool.Protect)
 		if outcomes[i].Verdict == spool.Postpone || r.circuits.Open(m.Topic) {
 			postponed(outcomes[i+1:])
 			return outcomes
@@ -78,8 +81,8 @@ func (r *relay) oneByOne(ctx context.Context, batch []*spool.Message, outcomes [
 }
 
 // one publishes one message.
-func (r *relay) one(ctx context.Context, call spool.Call, m *spool.Message) spool.Outcome {
-	err := r.publish(ctx, m.Topic, []*spool.Message{m})
+func (r *relay) one(ctx context.Context, call spool.Call, m *spool.Message, guard guard) spool.Outcome {
+	err := r.publish(ctx, m.Topic, []*spool.Message{m}, guard)
 	switch {
 	case err == nil:
 		r.circuits.Succeeded(m.Topic, call, []*spool.Message{m})
@@ -139,7 +142,7 @@ func postponed(outcomes []spool.Outcome) []spool.Outcome {
 }
 
 // publish hands messages to the broker's publisher, unless the forwarder has stopped waiting for it. A panic is an error like any other.
-func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Message) error {
+func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Message, guard guard) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -152,5 +155,5 @@ func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Messag
 		messages[i].Metadata = m.Metadata
 		messages[i].SetContext(ctx)
 	}
-	return spool.Protect(func() error { return r.publisher.Publish(topic, messages...) })
+	return guard(func() error { return r.publisher.Publish(topic, messages...) })
 }

@@ -109,6 +109,15 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "forwarder"}, tests: "panic_of_the_publisher",
 	},
 	{
+		name: "a worker whose goroutine a handler has ended is succeeded", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/spool/worker.go",
+			from: "		if ended {\n",
+			to:   "		if ended && d == nil {\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "end_of_a_handlers_goroutine",
+	},
+	{
 		name: "late-row search", guarantees: "G3, F4",
 		edits: []edit{
 			{file: "internal/spool/horizon.go", from: "	return h.safe\n", to: "	return h.newest\n"},

@@ -180,7 +180,12 @@ func (p *modelProcess) take() {
 		require.True(p, len(batch) == 1 || !e.message.accused(), "who was accused runs alone")
 	}
 	finished := make(chan []Outcome, 1)
-	go func() { finished <- p.d.stay(p.d.handle(p.ctx, batch)) }()
+	go func() {
+		outcomes := make([]Outcome, len(batch))
+		p.d.handle(p.ctx, batch, outcomes)
+		p.d.stay(outcomes)
+		finished <- outcomes
+	}()
 	var run *modelRun
 	select {
 	case run = <-p.entered:

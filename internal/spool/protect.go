@@ -9,20 +9,25 @@ import (
 // errGoexit is the error of a function that ended its goroutine.
 var errGoexit = errors.New("it ended its goroutine by runtime.Goexit, as FailNow of a test does")
 
-// Protect calls a function of the user. It turns a panic into an error, and a call of runtime.Goexit too. Goexit cannot be stopped, and a worker that
-// ended this way would never settle its messages, so the function runs in a goroutine of its own.
+// Protect calls a function of the user. It turns a panic into an error, and a call of runtime.Goexit too. Goexit cannot be stopped, so the function
+// runs in a goroutine of its own. Where there is one call for each message, that is dear: there [Recovered] does, since a worker survives Goexit.
 func Protect(call func() error) error {
 	err := errGoexit
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer func() {
-			if reason := recover(); reason != nil {
-				err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
-			}
-		}()
-		err = call()
+		err = Recovered(call)
 	}()
 	<-ended
 	return err
+}
+
+// Recovered calls a function of the user, and turns a panic into an error.
+func Recovered(call func() error) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
+		}
+	}()
+	return call()
 }

@@ -10,15 +10,26 @@ import (
 
 // work handles batches until the scheduler stops.
 func (d *Drainer) work(ctx context.Context) {
-	for {
-		batch := d.scheduler.take()
-		if batch == nil {
-			return
-		}
-		outcomes := d.stay(d.begin(ctx, batch))
+	for batch := d.scheduler.take(); batch != nil; batch = d.scheduler.take() {
+		d.workOn(ctx, batch)
+	}
+}
+
+// workOn handles a batch. A handler that ends its goroutine ends the worker with it, so another worker takes its place: a goroutine for each
+// batch would cost a forwarder a third of its rate.
+func (d *Drainer) workOn(ctx context.Context, batch []*entry) {
+	outcomes := make([]Outcome, len(batch))
+	ended := true
+	defer func() {
+		d.stay(outcomes)
 		d.unload(batch)
 		d.scheduler.finish(batch, outcomes)
-	}
+		if ended {
+			d.workers.Go(func() { d.work(ctx) })
+		}
+	}()
+	d.begin(ctx, batch, outcomes)
+	ended = false
 }
 
 // unload lets go of large payloads: a settlement that takes long has up to two pages of messages wait for it.
@@ -31,76 +42,72 @@ func (d *Drainer) unload(batch []*entry) {
 }
 
 // stay makes messages that would be dead remain the heads of their keys, where that is the policy.
-func (d *Drainer) stay(outcomes []Outcome) []Outcome {
+func (d *Drainer) stay(outcomes []Outcome) {
 	if d.configured.Head != HeadPark {
-		return outcomes
+		return
 	}
 	for i := range outcomes {
 		if outcomes[i].Verdict == Dead {
 			outcomes[i].Verdict, outcomes[i].final = Retry, true
 		}
 	}
-	return outcomes
 }
 
 // begin handles a batch once it may be.
-func (d *Drainer) begin(ctx context.Context, batch []*entry) []Outcome {
-	if d.configured.Begin == nil {
-		return d.handle(ctx, batch)
-	}
-	end, err := d.configured.Begin(ctx)
-	if err != nil {
-		outcomes := make([]Outcome, len(batch))
-		for i := range outcomes {
-			outcomes[i] = Outcome{Verdict: Postpone, Err: err}
+func (d *Drainer) begin(ctx context.Context, batch []*entry, outcomes []Outcome) {
+	if d.configured.Begin != nil {
+		end, err := d.configured.Begin(ctx)
+		if err != nil {
+			fill(outcomes, Outcome{Verdict: Postpone, Err: err})
+			return
 		}
-		return outcomes
+		defer end()
 	}
-	defer end()
-	return d.handle(ctx, batch)
+	d.handle(ctx, batch, outcomes)
+}
+
+func fill(outcomes []Outcome, with Outcome) {
+	for i := range outcomes {
+		outcomes[i] = with
+	}
 }
 
 // handle gives the handler what is fit for it. A message that cannot be decoded is dead at once, with its stored
 // form kept; one that is gone was settled by whoever took the lane.
-func (d *Drainer) handle(ctx context.Context, batch []*entry) []Outcome {
-	messages := make([]*Message, 0, len(batch))
-	unfit := map[int]Outcome{}
-	closed := map[int64]bool{} // keys of which a message is dead, which is not written yet
+func (d *Drainer) handle(ctx context.Context, batch []*entry, outcomes []Outcome) {
+	fit := make([]*Message, 0, len(batch))
+	places := make([]int, 0, len(batch)) // of what is fit
+	closed := map[int64]bool{}           // keys of which a message is dead, which is not written yet
 	for i, e := range batch {
 		if e.message.HasKey && closed[e.message.KeyHash] {
-			unfit[i] = Outcome{Verdict: Postpone}
+			outcomes[i] = Outcome{Verdict: Postpone}
 			continue
 		}
-		outcome, fit := d.prepare(ctx, e.message)
-		if fit {
-			messages = append(messages, e.message)
+		outcome, is := d.prepare(ctx, e.message)
+		if is {
+			fit, places = append(fit, e.message), append(places, i)
 			continue
 		}
-		unfit[i] = outcome
+		outcomes[i] = outcome
 		closed[e.message.KeyHash] = !outcome.through()
 		if outcome.Verdict == Postpone && !outcome.locked { // the rest may be of the same key: all wait
-			for j := i; j < len(batch); j++ {
-				unfit[j] = outcome
-			}
+			fill(outcomes[i:], outcome)
 			break
 		}
 	}
-	if len(unfit) == 0 {
-		return d.protect(ctx, messages)
+	switch {
+	case len(fit) == 0:
+	case len(fit) == len(batch):
+		d.protect(ctx, fit, outcomes)
+	default:
+		handled := make([]Outcome, len(fit))
+		defer func() {
+			for i, place := range places {
+				outcomes[place] = handled[i]
+			}
+		}()
+		d.protect(ctx, fit, handled)
 	}
-	var handled []Outcome
-	if len(messages) > 0 {
-		handled = d.protect(ctx, messages)
-	}
-	outcomes := make([]Outcome, len(batch))
-	for i := range batch {
-		if outcome, is := unfit[i]; is {
-			outcomes[i] = outcome
-		} else {
-			outcomes[i], handled = handled[0], handled[1:]
-		}
-	}
-	return outcomes
 }
 
 // prepare counts the start of a suspect before it loads the payload: a large one may be what brings the process down.
@@ -129,22 +136,19 @@ func (d *Drainer) prepare(ctx context.Context, m *Message) (outcome Outcome, fit
 }
 
 // protect runs the handler. Where that panics or ends its goroutine, the batch has failed.
-func (d *Drainer) protect(ctx context.Context, messages []*Message) []Outcome {
-	var outcomes []Outcome
-	err := Protect(func() error {
-		if outcomes = d.handler.Handle(ctx, messages); len(outcomes) != len(messages) {
-			panic(fmt.Sprintf("handler returned %d outcomes for %d messages", len(outcomes), len(messages)))
+func (d *Drainer) protect(ctx context.Context, messages []*Message, outcomes []Outcome) {
+	fill(outcomes, Outcome{Verdict: Retry, Err: errGoexit}) // until it returns
+	err := Recovered(func() error {
+		handled := d.handler.Handle(ctx, messages)
+		if len(handled) != len(messages) {
+			return fmt.Errorf("the handler returned %d outcomes for %d messages", len(handled), len(messages))
 		}
+		copy(outcomes, handled)
 		return nil
 	})
-	if err == nil {
-		return outcomes
+	if err != nil {
+		fill(outcomes, Outcome{Verdict: Retry, Err: err})
 	}
-	outcomes = make([]Outcome, len(messages))
-	for i := range outcomes {
-		outcomes[i] = Outcome{Verdict: Retry, Err: err}
-	}
-	return outcomes
 }
 
 // OutcomeOf turns a handler's error into an outcome, by what the error says of itself: [postbox.Permanent] and

@@ -181,9 +181,8 @@ func (p *page) bury(ctx context.Context, dead deadRow) error {
 	if payload == nil {
 		payload = []byte{}
 	}
-	_, err = p.tx.ExecContext(ctx, t.statements.BuryRow, t.decoder.subject(dead.row), id, t.source.Topic, dead.row.uuid,
-		payload, metadata, spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err)))
-	return err
+	return spool.Buried(p.tx.ExecContext(ctx, t.statements.BuryRow, t.decoder.subject(dead.row), id, t.source.Topic, dead.row.uuid,
+		payload, metadata, spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err))))
 }
 
 // remove deletes what was read, all of it or nothing: whoever deletes a row has it.

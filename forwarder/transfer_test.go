@@ -159,6 +159,27 @@ func TestTransfer_F12_G9_what_is_no_message_becomes_a_dead_letter(t *testing.T) 
 	})
 }
 
+// The database does not store the dead letter, and reports no error. Then the row stays where it is.
+func TestTransfer_G2_a_row_whose_dead_letter_is_not_stored_stays(t *testing.T) {
+	t.Parallel()
+	eachOldWorld(t, func(w *oldWorld) {
+		if w.database.Dialect == postbox.MySQL {
+			return // a trigger there can only raise an error
+		}
+		w.source.Envelope = true
+		w.initialize()
+		w.publish(w.database.DB, "foreign")
+		w.database.Exec(w.t, "CREATE FUNCTION ignored() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
+		w.database.Exec(w.t, "CREATE TRIGGER ignored BEFORE INSERT ON postbox_dead_letters FOR EACH ROW EXECUTE FUNCTION ignored()")
+		transfer := w.transfer(w.database.DB, nil)
+		transfer.step(w.t.Context())
+		require.Equal(w.t, 1, w.left())
+		w.database.Exec(w.t, "DROP TRIGGER ignored ON postbox_dead_letters")
+		w.eventually(func() bool { transfer.step(w.t.Context()); return w.left() == 0 }, "it is moved")
+		require.Equal(w.t, 1, w.dead())
+	})
+}
+
 func (w *oldWorld) insertRaw() string {
 	if w.database.Dialect == postbox.MySQL {
 		return "INSERT INTO " + w.schemaTable() + " (uuid, payload, metadata) VALUES (?, ?, ?)"

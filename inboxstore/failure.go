@@ -73,9 +73,8 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 		if err != nil || claimed == 0 {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, s.statements.InsertDeadLetter, claim, nil, spool.NameText(key.Consumer), spool.NameText(key.Topic),
-			[]byte(key.MessageID), orderingKey, hash, []byte(payload), metadata, attempts, spool.ErrorText(cause))
-		return err
+		return spool.Buried(tx.ExecContext(ctx, s.statements.InsertDeadLetter, claim, nil, spool.NameText(key.Consumer), spool.NameText(key.Topic),
+			[]byte(key.MessageID), orderingKey, hash, []byte(payload), metadata, attempts, spool.ErrorText(cause)))
 	})
 	if err != nil {
 		return fmt.Errorf("inbox: bury message: %w", err)

@@ -10,7 +10,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -72,5 +74,32 @@ func TestStore_bury_claims_the_message(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, store.Bury(t.Context(), handled, msg, 15, errHandler))
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters"), "what was handled meanwhile is not dead")
+	})
+}
+
+// The database does not store the dead letter, and reports no error. Then the message is not claimed either, so it comes again.
+func TestStore_G2_a_message_whose_dead_letter_is_not_stored_is_not_claimed(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		table := ""
+		switch database.Dialect {
+		case postbox.MySQL:
+			return // a trigger there can only raise an error
+		case postbox.PostgreSQL:
+			table = " ON postbox_dead_letters"
+			database.Migrate(t)
+			database.Exec(t, "CREATE FUNCTION ignored() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
+			database.Exec(t, "CREATE TRIGGER ignored BEFORE INSERT ON postbox_dead_letters FOR EACH ROW EXECUTE FUNCTION ignored()")
+		case postbox.SQLite:
+			database.Migrate(t)
+			database.Exec(t, "CREATE TRIGGER ignored BEFORE INSERT ON postbox_dead_letters BEGIN SELECT RAISE(IGNORE); END")
+		}
+		store := storeFor(t, database, database.DB, nil)
+		msg := message.NewMessage("1", nil)
+		require.ErrorIs(t, store.Bury(t.Context(), key, msg, 15, errHandler), spool.ErrNoLetter)
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_claims"))
+		database.Exec(t, "DROP TRIGGER ignored"+table)
+		require.NoError(t, store.Bury(t.Context(), key, msg, 15, errHandler))
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters"))
 	})
 }

@@ -230,7 +230,6 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 
 		VersionTable: names.Table("version"),
 	}
-	s.RetryReady = s.Retry
 	s.operate()
 	return s
 }

@@ -77,7 +77,7 @@ DELETE FROM {history} WHERE (id, done_at) IN (
 	s.Uptime = `
 SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)::bigint,
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
-	s.RetryReady = retryReady
+	s.MoveToWaiting = moveToWaiting
 	s.Writers = writers
 	s.MoveStrays = moveStrays
 	s.MaxAppend = 1000 // no limit of PostgreSQL's: beyond it a statement gains nothing and takes memory

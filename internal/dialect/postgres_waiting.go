@@ -9,26 +9,33 @@ import (
 // is in one of the two, by its state, so most statements name {messages} and mean both. Those that many messages go through
 // at the first attempt name the table they mean: ONLY {messages} is that of the ready ones.
 
-// retryReady moves a message that waits for another attempt for the first time to those that wait. Whoever waits for its row meanwhile finds
+// moveToWaiting moves a message that waits for another attempt for the first time to those that wait. Whoever waits for its row meanwhile finds
 // that it is gone.
-const retryReady = `
+const moveToWaiting = `
 WITH t AS (SELECT ?::bigint AS delay, ?::integer AS attempts, ?::integer AS started),
 m AS (
 	DELETE FROM ONLY {messages} m USING {lanes} l
 	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.attempts = ? AND m.starts BETWEEN ? AND ?
 	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = ?
-	RETURNING m.*)
-INSERT INTO {waiting} (state, available_at, attempts, starts,
-                       id, spool, lane, key_hash, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT 2, {now} + t.delay, m.attempts + t.attempts, m.starts - t.started,
-       m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
-FROM m, t`
+	RETURNING m.*),
+w AS (
+	INSERT INTO {waiting} (state, available_at, attempts, starts,
+	                       id, spool, lane, key_hash, created_at, topic, message_id, ordering_key, payload, metadata)
+	SELECT 2, {now} + t.delay, m.attempts + t.attempts, m.starts - t.started,
+	       m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
+	FROM m, t
+	RETURNING 1)` + howManyMoved
 
 // moveStrays moves messages that wait among the ready ones, where nobody looks for them: somebody changed their state by hand, or
 // a process did that does not know of {waiting}.
 const moveStrays = `
-WITH m AS (DELETE FROM ONLY {messages} WHERE spool = ? AND state > 0 RETURNING *)
-INSERT INTO {waiting} SELECT * FROM m`
+WITH m AS (DELETE FROM ONLY {messages} WHERE spool = ? AND state > 0 RETURNING *),
+w AS (INSERT INTO {waiting} SELECT * FROM m RETURNING 1)` + howManyMoved
+
+// howManyMoved ends a statement that moves messages. A trigger of the user may keep a message from the other table without an error, and then fewer
+// arrive than were taken.
+const howManyMoved = `
+SELECT (SELECT COUNT(*) FROM m), (SELECT COUNT(*) FROM w)`
 
 // Conditions for insertRows, where only some rows wait.
 const (

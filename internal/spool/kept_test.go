@@ -102,6 +102,15 @@ func TestDrainer_G3_G7_a_failure_that_the_database_ignores_is_written_later(t *t
 			},
 			err: errTest, tried: 1,
 		},
+		"the first failure, which does not arrive among those that wait": {
+			ignore: func(b *bench) func() {
+				if b.database.Dialect == postbox.SQLite { // where all have one table
+					return b.ignore("UPDATE", "postbox_messages", "NEW.state = 2")
+				}
+				return b.ignore("INSERT", "postbox_waiting", "NEW.topic = 'bad'")
+			},
+			err: errTest, tried: 1,
+		},
 		"the second failure": {
 			ignore: func(b *bench) func() {
 				return b.ignore("UPDATE", waiting[b.database.Dialect], "OLD.topic = 'bad' AND OLD.attempts = 1")

@@ -85,7 +85,11 @@ func (d *Drainer) moveStrays(ctx context.Context) error {
 	if d.spool.statements.MoveStrays == "" {
 		return nil
 	}
-	if _, err := d.db.ExecContext(ctx, d.spool.statements.MoveStrays, d.id); err != nil {
+	err := InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
+		_, err := moved(ctx, tx, dialect.Query{Text: d.spool.statements.MoveStrays, Args: []any{d.id}})
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("move messages of spool %q that wait among the ready ones: %w", d.spool.name, err)
 	}
 	return nil

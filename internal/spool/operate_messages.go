@@ -45,7 +45,7 @@ func (o *Operator) Bury(ctx context.Context, name string, id int64, reason strin
 			return false, err
 		}
 		subject, text, ref := MessageSubject(id), ErrorText(errors.New(buryNote+reason)), found.ref
-		if _, err := tx.ExecContext(ctx, o.statements.BuryWaiting, subject, text, s.id, ref.State, ref.Lane, id); err != nil {
+		if err := Buried(tx.ExecContext(ctx, o.statements.BuryWaiting, subject, text, s.id, ref.State, ref.Lane, id)); err != nil {
 			return false, err
 		}
 		if _, err := tx.ExecContext(ctx, o.statements.InsertFailure, subject, 0, text, ProcessName()); err != nil {

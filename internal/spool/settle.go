@@ -131,13 +131,18 @@ func (d *Drainer) delay(e *entry) time.Duration {
 // retry lets a message wait so many microseconds, and adds so many attempts, if it still has the least number of starts. Where none is added, the reason is noted when the
 // message begins to wait, so that an operator sees it, and not again: an outage may last for thousands of probes.
 func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *entry, delay int64, attempts, least int) error {
-	m, text := e.message, d.spool.statements.Retry
-	if m.Ref.State == dialect.StateReady {
-		text = d.spool.statements.RetryReady
-	}
-	changed, err := affected(tx.ExecContext(ctx, text,
+	m, statements := e.message, d.spool.statements
+	args := []any{
 		delay, attempts, m.started, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Attempts,
-		least, m.allStarts(), m.Ref.Token))
+		least, m.allStarts(), m.Ref.Token,
+	}
+	var changed int64
+	var err error
+	if m.Ref.State == dialect.StateReady && statements.MoveToWaiting != "" {
+		changed, err = moved(ctx, tx, dialect.Query{Text: statements.MoveToWaiting, Args: args})
+	} else {
+		changed, err = affected(tx.ExecContext(ctx, statements.Retry, args...))
+	}
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,29 @@ func affected(result sql.Result, err error) (int64, error) {
 	return result.RowsAffected()
 }
 
+// moved executes a query that moves messages to another table, and returns how many it took. The error is [ErrLost] where fewer arrived there: a
+// trigger of the user can do that. They would be lost, so the transaction must be rolled back.
+func moved(ctx context.Context, tx *sql.Tx, query dialect.Query) (taken int64, err error) {
+	var arrived int64
+	err = tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&taken, &arrived)
+	if err == nil && arrived < taken {
+		err = ErrLost
+	}
+	return taken, err
+}
+
+// ErrNoLetter is why a message is not buried although the database reports no error: a trigger of the user keeps the dead letter from being stored.
+var ErrNoLetter = errors.New("the database reports no error, and has stored no dead letter")
+
+// Buried returns the error of a statement that stores one dead letter: [ErrNoLetter] where it has stored none.
+func Buried(result sql.Result, err error) error {
+	stored, err := affected(result, err)
+	if err == nil && stored == 0 {
+		err = ErrNoLetter
+	}
+	return err
+}
+
 // Exec executes a query in a transaction: [Prepared.InTx] and [Directly] do.
 type Exec func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error)
 

@@ -78,10 +78,8 @@ UPDATE postbox_messages SET state = 2, available_at = TIMESTAMPDIFF(MICROSECOND,
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
--- RetryReady
-UPDATE postbox_messages SET state = 2, available_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, attempts = attempts + ?, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
+-- MoveToWaiting
+
 
 -- StandsToRetry
 SELECT id FROM postbox_messages

@@ -79,18 +79,21 @@ UPDATE postbox_messages SET state = 2, available_at = (date_part('epoch', clock_
 WHERE spool = $4 AND state = $5 AND lane = $6 AND id = $7 AND created_at = $8 AND attempts = $9 AND starts BETWEEN $10 AND $11
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $12)
 
--- RetryReady
+-- MoveToWaiting
 WITH t AS (SELECT $1::bigint AS delay, $2::integer AS attempts, $3::integer AS started),
 m AS (
 	DELETE FROM ONLY postbox_messages m USING postbox_lanes l
 	WHERE m.spool = $4 AND m.state = $5 AND m.lane = $6 AND m.id = $7 AND m.created_at = $8 AND m.attempts = $9 AND m.starts BETWEEN $10 AND $11
 	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $12
-	RETURNING m.*)
-INSERT INTO postbox_waiting (state, available_at, attempts, starts,
-                       id, spool, lane, key_hash, created_at, topic, message_id, ordering_key, payload, metadata)
-SELECT 2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + t.delay, m.attempts + t.attempts, m.starts - t.started,
-       m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
-FROM m, t
+	RETURNING m.*),
+w AS (
+	INSERT INTO postbox_waiting (state, available_at, attempts, starts,
+	                       id, spool, lane, key_hash, created_at, topic, message_id, ordering_key, payload, metadata)
+	SELECT 2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + t.delay, m.attempts + t.attempts, m.starts - t.started,
+	       m.id, m.spool, m.lane, m.key_hash, m.created_at, m.topic, m.message_id, m.ordering_key, m.payload, m.metadata
+	FROM m, t
+	RETURNING 1)
+SELECT (SELECT COUNT(*) FROM m), (SELECT COUNT(*) FROM w)
 
 -- StandsToRetry
 SELECT id FROM postbox_messages
@@ -98,8 +101,9 @@ WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4 AND created_at = $5 AN
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $9)
 
 -- MoveStrays
-WITH m AS (DELETE FROM ONLY postbox_messages WHERE spool = $1 AND state > 0 RETURNING *)
-INSERT INTO postbox_waiting SELECT * FROM m
+WITH m AS (DELETE FROM ONLY postbox_messages WHERE spool = $1 AND state > 0 RETURNING *),
+w AS (INSERT INTO postbox_waiting SELECT * FROM m RETURNING 1)
+SELECT (SELECT COUNT(*) FROM m), (SELECT COUNT(*) FROM w)
 
 -- Writers
 WITH l AS MATERIALIZED (SELECT locktype, relation, database, mode, transactionid, virtualtransaction FROM pg_locks),

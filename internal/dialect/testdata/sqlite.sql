@@ -80,10 +80,8 @@ UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') *
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
--- RetryReady
-UPDATE postbox_messages SET state = 2, available_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?, attempts = attempts + ?, starts = starts - ?
-WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
+-- MoveToWaiting
+
 
 -- StandsToRetry
 SELECT id FROM postbox_messages

@@ -65,6 +65,8 @@ type Outcome struct {
 	final bool
 	// locked: it could not be handled, since its row is locked.
 	locked bool
+	// uncounted: it could not be handled, since its start could not be counted for another reason. Err may be nil.
+	uncounted bool
 }
 
 // through says whether later messages of the key may go on.

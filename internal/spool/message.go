@@ -30,9 +30,11 @@ type Message struct {
 	broken error
 	// suspect: it may have brought down the process that held its lane before. started is 1 when that it is
 	// being handled has been counted. doomed: it has been too often.
+	// counted: its start has been counted, so it is no suspect any more should it come back.
 	suspect bool
 	started int
 	doomed  error
+	counted bool
 	// apart: it is handled by itself, since its end was refused.
 	apart bool
 	// spool is where it stands, and whether it is kept when it is done.

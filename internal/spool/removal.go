@@ -328,7 +328,11 @@ func (d *Drainer) forget(entries []*entry) {
 			d.lanes.lower(ref.Lane, ref.ID)
 			d.pollAt = time.Time{}
 		}
-		d.lanes.settled(e.message)
+		if e.outcome.Verdict == Postpone && !e.message.counted {
+			d.lanes.unload(e.message) // still a suspect, if it was one
+		} else {
+			d.lanes.settled(e.message)
+		}
 	}
 	d.scheduler.settled(entries)
 }

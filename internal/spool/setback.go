@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,7 +184,7 @@ func (d *Drainer) isRefusal(err error) bool {
 }
 
 // settled forgets messages that were settled, except those of which nothing was changed: the database keeps them without an error, or a process
-// has them that took the lane.
+// has them that took the lane. Suspects whose starts could not be counted rest, too: read again at once, they would keep the database busy.
 func (d *Drainer) settled(ctx context.Context, entries []*entry) {
 	var through []*entry
 	for _, e := range entries {
@@ -191,7 +192,9 @@ func (d *Drainer) settled(ctx context.Context, entries []*entry) {
 		case e.kept:
 			d.rest(ctx, e, errNotRemoved)
 		case e.refused:
-			d.restAgain(ctx, e)
+			d.restAgain(ctx, e, errNotRemoved)
+		case e.outcome.uncounted:
+			d.restAgain(ctx, e, cmp.Or(e.outcome.Err, ErrLost))
 		default:
 			through = append(through, e)
 		}
@@ -200,13 +203,13 @@ func (d *Drainer) settled(ctx context.Context, entries []*entry) {
 }
 
 // restAgain lets a message rest that has to be read anew, and is handled again if it is still there.
-func (d *Drainer) restAgain(ctx context.Context, e *entry) {
+func (d *Drainer) restAgain(ctx context.Context, e *entry, reason error) {
 	e.refused, e.message.started = false, 0 // its start has been taken back
 	if e.outcome.Verdict != Again {
 		e.outcome = Outcome{Verdict: Again}
 		e.until = time.Time{}
 	}
-	d.rest(ctx, e, errNotRemoved)
+	d.rest(ctx, e, reason)
 }
 
 // rest lets a message rest that has finished and could not be settled, with its key closed. The end of a stop does not wait for it.

@@ -30,7 +30,8 @@ type start struct {
 	err     error
 }
 
-// countStart counts the start of a suspect before it is handed out. It reports false where the lane was lost.
+// countStart counts the start of a suspect before it is handed out. It reports false where the lane was lost, or where a trigger of the user
+// keeps the row as it is.
 func (d *Drainer) countStart(ctx context.Context, m *Message) (bool, error) {
 	if !m.suspect && !m.accused() {
 		return true, nil
@@ -40,7 +41,8 @@ func (d *Drainer) countStart(ctx context.Context, m *Message) (bool, error) {
 	if s.alone {
 		s.counted, s.err = d.countAlone(ctx, m)
 	}
-	if s.counted || s.err != nil && !errors.Is(s.err, ErrRowLocked) { // after an error it may be counted all the same
+	m.counted = s.counted
+	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) { // then it may be counted all the same
 		m.started = 1
 	}
 	return s.counted, s.err

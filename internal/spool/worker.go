@@ -91,7 +91,7 @@ func (d *Drainer) handle(ctx context.Context, batch []*entry, outcomes []Outcome
 		outcomes[i] = outcome
 		closed[e.message.KeyHash] = !outcome.through()
 		if outcome.Verdict == Postpone && !outcome.locked { // the rest may be of the same key: all wait
-			fill(outcomes[i:], outcome)
+			fill(outcomes[i+1:], Outcome{Verdict: Postpone})
 			break
 		}
 	}
@@ -114,7 +114,8 @@ func (d *Drainer) handle(ctx context.Context, batch []*entry, outcomes []Outcome
 func (d *Drainer) prepare(ctx context.Context, m *Message) (outcome Outcome, fit bool) {
 	if m.doomed == nil {
 		if counted, err := d.countStart(ctx, m); !counted {
-			return Outcome{Verdict: Postpone, Err: err, locked: errors.Is(err, ErrRowLocked)}, false
+			locked := errors.Is(err, ErrRowLocked)
+			return Outcome{Verdict: Postpone, Err: err, locked: locked, uncounted: !locked}, false
 		}
 	}
 	if !m.loaded {

@@ -119,16 +119,16 @@ func Hold(ctx context.Context, tx *sql.Tx, messages []*Message) error {
 // keepAndRemove moves messages to the history. Some may be there already, from before their removal was lost in a failover: an entry
 // with the same id and the same time is the same message, which is only removed.
 //
-// A lane may be lost between the two statements, and then its messages are kept and not removed: the error is [ErrLost], and neither is
-// done. Where others were in the history before, as many may be removed as were kept, and no error shows the loss. That is harmless: the
-// message is not removed, so the next holder of its lane handles it again, and its entry, which says truly that it was handled, stays the only one.
+// A lane may be lost between the two statements, and then its messages are kept and not removed. Should they die later, they would be done and dead
+// at a time. So where some are kept and not all are removed, the error is [ErrLost], and the caller, which rolls back, tries them in smaller parts.
+// To compare the two numbers is not enough: those that were in the history before are removed and not kept.
 func (s *Spool) keepAndRemove(ctx context.Context, tx *sql.Tx, exec Exec, refs []dialect.Ref, seen *dialect.Seen) (int64, error) {
 	kept, err := affected(exec(ctx, tx, s.statements.Keep(s.openedID(), refs)))
 	if err != nil {
 		return 0, err
 	}
 	removed, err := affected(exec(ctx, tx, s.statements.RemoveWhere(s.openedID(), refs, seen)))
-	if err == nil && removed < kept {
+	if err == nil && kept > 0 && int(removed) < len(refs) {
 		err = ErrLost
 	}
 	return removed, err

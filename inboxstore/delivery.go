@@ -156,7 +156,7 @@ func (s *Store) transactMessages(
 ) error {
 	var removing error
 	w := work{
-		handle: handle,
+		handle: handle, guarded: spool.Guarded(batch),
 		settle: func(inTx context.Context, tx *sql.Tx) error {
 			removing = spool.Settle(inTx, tx, s.inTx(), batch)
 			return removing

@@ -39,6 +39,8 @@ type work struct {
 	handle func(ctx context.Context, intact func() error) error
 	// settle is the store's last statement, nil for none.
 	settle func(ctx context.Context, tx *sql.Tx) error
+	// guarded: settle changes nothing and fails where there is no transaction any more.
+	guarded bool
 }
 
 // transact does work in a transaction of our own, which the context that each part gets carries. It waits for the pool no longer
@@ -129,14 +131,15 @@ func (t transaction) handle(hooked context.Context, w work) error {
 		return t.failed(err)
 	case t.live.Err() != nil: // the transaction hears of it a moment later than the handler, and would commit until then
 		return t.late()
-	case w.settle != nil: // which tells whether there is a transaction
+	case w.guarded:
 		return t.check()
 	}
 	return t.intact()
 }
 
-// intact is check for when no statement of ours follows in the transaction. MySQL's server rolls back all of it in a deadlock, and its
-// error does not tell the driver: a handler that looks away from that would be committed without its claim and its effect.
+// intact is check for when no statement of ours follows that would notice the end of the transaction. MySQL's server rolls back all of it in a deadlock,
+// and its error does not tell the driver: a handler that looks away from that would be committed without its claim and its effect. On MySQL and
+// MariaDB it costs a statement.
 func (t transaction) intact() error {
 	if err := t.check(); err != nil || t.store.statements.TellStatus == "" {
 		return err

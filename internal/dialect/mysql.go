@@ -73,7 +73,7 @@ WHERE VARIABLE_NAME = 'Uptime'`
 	s.ReadsUpTo = true
 	// MySQL has no way to say so in the statement, and waits for innodb_lock_wait_timeout.
 	s.Impatient = `/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ `
-	s.IsImpatient = `SELECT /*M! 1 + */ 0`
+	s.IsMariaDB = `SELECT /*M! 1 + */ 0`
 	s.MaxAppend = 65535 / 12 // parameters a statement, parameters a row
 
 	s.CreateVersion = `

@@ -53,8 +53,8 @@ type Statements struct {
 
 	// Impatient stands before a statement that shall not wait for a lock for long, see [Statements.Impatiently].
 	Impatient string
-	// IsImpatient → 1 where the server obeys Impatient; empty where there is none.
-	IsImpatient string
+	// IsMariaDB → 1 on MariaDB, which obeys Impatient, and tells a statement whether there is a transaction; 0 on MySQL; empty elsewhere.
+	IsMariaDB string
 
 	LoadPayload string // spool, state, lane, id, created at → payload, metadata
 	Retry       string // delay, attempts to add, starts to take back, spool, state, lane, id, created at, attempts so far, least and most starts, token

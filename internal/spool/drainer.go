@@ -44,6 +44,7 @@ type Drainer struct {
 	held      heldMessages
 	slowStart slowStart
 	starts    starts
+	guarded   bool // messages are, see Guarded
 	// passedOver are the topics that the last read left out, and so may have read beyond.
 	passedOver []string
 	renewAt    time.Time
@@ -148,7 +149,7 @@ func (d *Drainer) open(ctx, live context.Context) error {
 		}
 		err := d.tryOpen(live)
 		if err == nil {
-			err = d.learnPatience(live)
+			err = d.learnServer(live)
 		}
 		if err == nil {
 			return nil

@@ -214,7 +214,7 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 
 // prepareToLoad adds to a message what this process knows of it.
 func (d *Drainer) prepareToLoad(m *Message, now time.Time) {
-	m.spool, m.keep, m.apart = d.spool, d.config.History > 0, d.setbacks.of(m) > 0
+	m.spool, m.keep, m.guarded, m.apart = d.spool, d.config.History > 0, d.guarded, d.setbacks.of(m) > 0
 	if d.config.Gather != nil {
 		m.due = d.config.Gather.due(m.CreatedAt, now)
 	}

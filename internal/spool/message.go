@@ -37,9 +37,10 @@ type Message struct {
 	counted bool
 	// apart: it is handled by itself, since its end was refused.
 	apart bool
-	// spool is where it stands, and whether it is kept when it is done.
-	spool *Spool
-	keep  bool
+	// spool is where it stands, and whether it is kept when it is done. For guarded see [Guarded].
+	spool   *Spool
+	keep    bool
+	guarded bool
 	// due is when a batch must take it at the latest, by this process's clock; zero for never.
 	due time.Time
 }

@@ -30,19 +30,20 @@ func (p *patience) inVain() { p.limit = min(2*p.limit, mostPatience) }
 // reset is for when a row was locked, or when the database is fast again.
 func (p *patience) reset() { p.limit = p.least }
 
-// learnPatience asks whether the server gives up by itself what waits for a lock.
-func (d *Drainer) learnPatience(ctx context.Context) error {
-	text := d.spool.statements.IsImpatient
+// learnServer asks whether the server gives up by itself what waits for a lock, and whether it tells a removal that its transaction has ended.
+func (d *Drainer) learnServer(ctx context.Context) error {
+	text := d.spool.statements.IsMariaDB
 	if text == "" {
+		d.guarded = true
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	var impatient bool
-	if err := d.db.QueryRowContext(ctx, text).Scan(&impatient); err != nil {
+	var mariaDB bool
+	if err := d.db.QueryRowContext(ctx, text).Scan(&mariaDB); err != nil {
 		return fmt.Errorf("ask the server of spool %q what it can do: %w", d.spool.name, err)
 	}
-	if impatient {
+	if d.guarded = mariaDB; mariaDB {
 		d.removal.patience = newPatience(mostPatience)
 	}
 	return nil

@@ -81,7 +81,7 @@ func TestRemoval_is_not_given_up_on_a_slow_MariaDB(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)
 	c := newCounter(t, database)
-	require.NoError(t, c.d.learnPatience(t.Context()))
+	require.NoError(t, c.d.learnServer(t.Context()))
 	require.Equal(t, mostPatience, c.d.removal.patience.limit)
 	sleepy(t, database, "2.2")
 	require.Empty(t, c.removeNext())

@@ -41,6 +41,10 @@ func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) err
 	return nil
 }
 
+// Guarded says that [Settle] removes none of the messages where the transaction has ended without the driver's knowledge. MySQL ends it in a deadlock,
+// and gives a statement no way to ask: it would remove the messages all the same, in a transaction of its own. They must be of one spool.
+func Guarded(messages []*Message) bool { return len(messages) > 0 && messages[0].guarded }
+
 // Locked returns the ids of those messages whose rows another transaction has locked, for when [Settle] was refused. They must be of one
 // spool. It asks in a transaction of its own, which locks the other rows for a moment.
 //

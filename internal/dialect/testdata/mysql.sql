@@ -67,7 +67,7 @@ WHERE s.id = ?
 -- Impatient
 /*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ 
 
--- IsImpatient
+-- IsMariaDB
 SELECT /*M! 1 + */ 0
 
 -- LoadPayload

@@ -68,7 +68,7 @@ WHERE s.id = $1
 -- Impatient
 
 
--- IsImpatient
+-- IsMariaDB
 
 
 -- LoadPayload

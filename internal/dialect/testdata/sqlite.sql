@@ -69,7 +69,7 @@ WHERE s.id = ?
 -- Impatient
 
 
--- IsImpatient
+-- IsMariaDB
 
 
 -- LoadPayload

@@ -1,0 +1,59 @@
+package main
+
+// ofRefusals are those that rest on what the database has really done, where it reports no error.
+var ofRefusals = []safeguard{
+	{
+		name: "a message that moves arrives in the other table", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/spool/tx.go",
+			from: "	if err == nil && arrived < taken {\n",
+			to:   "	if err == nil && arrived < 0 {\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "that_the_database_ignores|stray",
+	},
+	{
+		name: "a message that is buried leaves a dead letter", guarantees: "G2, G9",
+		edits: []edit{{
+			file: "internal/spool/tx.go",
+			from: "	if err == nil && stored == 0 {\n",
+			to:   "	if err == nil && stored < 0 {\n",
+		}},
+		packages: []string{module + "internal/spool", module + "inboxstore", module + "forwarder"}, tests: "dead_letter_is_not_stored",
+	},
+	{
+		name: "what is not removed is not kept in the history", guarantees: "G9",
+		edits: []edit{{
+			file: "internal/spool/transactional.go",
+			from: "	if err == nil && kept > 0 && int(removed) < len(refs) {\n",
+			to:   "	if err == nil && removed < kept {\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "TestKeepAndRemove",
+	},
+	{
+		name: "a suspect whose start cannot be counted rests", guarantees: "G8, F5",
+		edits: []edit{{
+			file: "internal/spool/worker.go",
+			from: "uncounted: !locked}",
+			to:   "uncounted: false}",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "start_cannot_be_counted",
+	},
+	{
+		name: "a suspect that was not handled stays one", guarantees: "F5",
+		edits: []edit{{
+			file: "internal/spool/removal.go",
+			from: "	if e.outcome.Verdict == Postpone && !e.message.counted {\n",
+			to:   "	if e.outcome.Verdict == Postpone && false {\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "start_cannot_be_counted",
+	},
+	{
+		name: "MySQL is asked for the transaction before a message is removed", guarantees: "G4, F10",
+		edits: []edit{{
+			file: "inboxstore/transact.go",
+			from: "	case w.guarded:\n",
+			to:   "	case w.settle != nil:\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "deadlock_that_a_handler_swallows",
+	},
+}

@@ -33,6 +33,7 @@ func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outc
 	outcomes := make([]spool.Outcome, len(batch))
 	topic := batch[0].Topic
 	call, allowed := r.circuits.Begin(topic)
+	defer r.circuits.End(topic, call)
 	switch {
 	case !allowed:
 		return postponed(outcomes)
@@ -98,7 +99,6 @@ func (r *relay) one(ctx context.Context, call spool.Call, m *spool.Message, guar
 		}
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}
 	case postbox.MessageFault:
-		r.circuits.Refused(m.Topic, call)
 		return failed
 	default:
 		return r.unknown(call, m, failed)

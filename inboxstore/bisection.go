@@ -73,6 +73,7 @@ func (b *bisection) handle(ctx context.Context, part []int) {
 	}
 	if ctx.Err() == nil {
 		if call, allowed := queue.circuits.Begin(queue.name); allowed {
+			defer queue.circuits.End(queue.name, call)
 			b.try(ctx, call, part)
 			return
 		}

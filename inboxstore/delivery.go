@@ -90,6 +90,7 @@ func (d *delivery) together(ctx context.Context, p *progress, part []int) (left 
 		return nil
 	}
 	call, allowed := d.queue.circuits.Begin(d.queue.name)
+	defer d.queue.circuits.End(d.queue.name, call)
 	if !allowed {
 		p.set(part, spool.Outcome{Verdict: spool.Postpone})
 		return nil
@@ -114,6 +115,7 @@ func (d *delivery) together(ctx context.Context, p *progress, part []int) (left 
 // one delivers one message, in a transaction of its own if the handler gets one.
 func (d *delivery) one(ctx context.Context, stored *spool.Message) spool.Outcome {
 	call, allowed := d.queue.circuits.Begin(d.queue.name)
+	defer d.queue.circuits.End(d.queue.name, call)
 	if !allowed {
 		return spool.Outcome{Verdict: spool.Postpone}
 	}

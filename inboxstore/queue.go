@@ -159,7 +159,7 @@ func (q *queue) succeeded(call spool.Call, done []*spool.Message) {
 func (q *queue) undecided(call spool.Call, err error) {
 	var doubt doubtError
 	if errors.As(err, &doubt) && doubt.exhausted {
-		q.circuits.Refused(q.name, call)
+		q.circuits.End(q.name, call)
 		return
 	}
 	q.reached()

@@ -66,6 +66,15 @@ var ofOutages = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "Blame",
 	},
 	{
+		name: "a probe that tells nothing makes room for another", guarantees: "G7, F13",
+		edits: []edit{{
+			file: "internal/spool/circuit.go",
+			from: "	replace := state != nil && state.runs(call)\n",
+			to:   "	replace := state != nil && state.runs(call) && topic == \"\"\n",
+		}},
+		packages: []string{module + "internal/spool", module + "forwarder", module + "inboxstore"}, tests: "Circuits|a_probe_that|a_probe_whose",
+	},
+	{
 		name: "codes are believed of the driver's own types alone", guarantees: "G7, F8",
 		edits: []edit{{
 			file: "internal/dialect/driver_errors.go",

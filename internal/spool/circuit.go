@@ -49,8 +49,9 @@ type circuit struct {
 	until time.Time     // its end
 	width int           // probes that may run after it
 	left  int           // of these, the ones that have not begun
-	runs  int           // and those that have not ended
 	timer *time.Timer
+
+	running map[int64]struct{} // probes that have not ended, by their starts
 
 	blame      blame
 	forgetting *time.Timer // see forget
@@ -68,8 +69,8 @@ type Call struct {
 	start int64
 }
 
-// Begin says whether something may be published to the topic now. A call that is allowed must be followed by one of
-// [Circuits.Succeeded], [Circuits.Away], [Circuits.Failed] and [Circuits.Refused].
+// Begin says whether something may be published to the topic now. [Circuits.Succeeded], [Circuits.Away] and [Circuits.Failed] take in
+// what became of a call that is allowed. Whoever begins one defers [Circuits.End].
 func (c *Circuits) Begin(topic string) (call Call, allowed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +83,7 @@ func (c *Circuits) Begin(topic string) (call Call, allowed bool) {
 		return Call{}, false
 	}
 	state.left--
-	state.runs++
+	state.running[c.sequence] = struct{}{}
 	return Call{Probe: true, start: c.sequence}, true
 }
 
@@ -132,20 +133,26 @@ func (c *Circuits) Reached(topic string) {
 	}
 }
 
-// Refused says that the message was at fault for a known reason, which says nothing about an outage: if the call was a
-// probe, another one may take its place.
-func (c *Circuits) Refused(topic string, call Call) {
+// End ends a call. If it was a probe, and tells nothing about the outage, another one may take its place: the message was at fault, or a
+// function of the user has panicked or has ended its goroutine. Otherwise the topic would stay closed for ever.
+func (c *Circuits) End(topic string, call Call) {
 	c.mu.Lock()
 	state := c.topics[topic]
-	replace := call.Probe && state != nil && state.open && state.runs > 0
+	replace := state != nil && state.runs(call)
 	if replace {
-		state.runs--
+		delete(state.running, call.start)
 		state.left++
 	}
 	c.mu.Unlock()
 	if replace {
 		c.again()
 	}
+}
+
+// runs says whether the call is a probe of which nothing has been said yet.
+func (s *circuit) runs(call Call) bool {
+	_, runs := s.running[call.start]
+	return runs
 }
 
 // Away takes in a failure that is known to be an outage. It reports whether it is the first one, and how long a message
@@ -167,17 +174,18 @@ func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
 	case !state.open:
 		first = true
 		state.open, state.pause, state.width, state.since = true, c.config.ProbeMin, 1, c.sequence
-	case !call.Probe || state.runs == 0:
+	case !state.runs(call):
 		return false // the call was under way when the circuit opened
-	case state.runs > 1:
-		state.runs--
+	case len(state.running) > 1:
+		delete(state.running, call.start)
 		return false // other probes are under way
 	case state.width < width: // the next messages, soon: a healthy one may be among them
 		state.width = min(2*state.width, width)
 	default:
 		state.pause, state.width = min(2*state.pause, c.config.ProbeMax), width
 	}
-	state.left, state.runs = state.width, 0
+	state.left = state.width
+	clear(state.running)
 	state.until = c.now().Add(state.pause)
 	state.timer = time.AfterFunc(state.pause, c.again)
 	return first
@@ -190,14 +198,15 @@ func (c *Circuits) close(topic string) bool {
 		return false
 	}
 	state.timer.Stop()
-	state.open, state.left, state.runs = false, 0, 0
+	state.open, state.left = false, 0
+	clear(state.running)
 	return true
 }
 
 func (c *Circuits) state(topic string) *circuit {
 	state := c.topics[topic]
 	if state == nil {
-		state = &circuit{}
+		state = &circuit{running: map[int64]struct{}{}}
 		c.topics[topic] = state
 	}
 	return state

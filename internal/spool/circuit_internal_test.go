@@ -88,9 +88,12 @@ func TestCircuits_probes_get_wider_where_the_reason_is_unknown(t *testing.T) {
 		}
 		<-again
 		calls := probes(c)
-		c.Refused("topic", calls[0])
+		c.End("topic", calls[0])
 		require.Len(t, probes(c), 1, "a message at fault for a known reason gives its turn to another one")
+		c.End("topic", calls[0])
 		c.Away("topic", calls[1])
+		c.End("topic", calls[1])
+		require.Empty(t, probes(c), "it gives its turn once, and only if nothing else was said of it")
 		c.Succeeded("topic", calls[2], nil)
 		require.False(t, c.Open("topic"))
 	})

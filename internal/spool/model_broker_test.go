@@ -104,6 +104,7 @@ func (w *world) answer(m *modelMessage) error {
 // publish gives a batch to the broker, as a relay does, whose circuits decide about failures.
 func (p *modelProcess) publish(run *modelRun) {
 	run.outcomes = slices.Repeat([]Outcome{{Verdict: Postpone}}, len(run.messages))
+	defer p.circuits.End(run.messages[0].Topic, run.call)
 	switch {
 	case !run.allowed:
 	case len(run.messages) == 1 || run.call.Probe:
@@ -151,7 +152,6 @@ func (p *modelProcess) publishOne(call Call, began int64, message *Message) Outc
 		p.arrive(call, began, []*Message{message})
 		return Outcome{Verdict: Done}
 	case !errors.Is(err, errUnknown):
-		p.circuits.Refused(message.Topic, call)
 		return OutcomeOf(err)
 	}
 	failed := p.seen.add(modelCall{began: began, ended: p.tick(), at: p.broker.now, topic: message.Topic, messages: []messageKey{keyOf(message)}})

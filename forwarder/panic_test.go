@@ -1,0 +1,69 @@
+package forwarder_test
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// neverReturns are the ways in which a function of the user may end without returning.
+var neverReturns = map[string]func(){
+	"panics":             func() { panic("oh no") },
+	"ends its goroutine": runtime.Goexit,
+}
+
+// The second call is the probe of a paused topic. The topic must not wait for ever for what becomes of it.
+func TestForwarder_G7_a_probe_that_tells_nothing_makes_room_for_another(t *testing.T) {
+	t.Parallel()
+	classes := map[string]func() postbox.ErrorClass{
+		"the message is at fault": func() postbox.ErrorClass { return postbox.MessageFault },
+	}
+	for name, leave := range neverReturns {
+		classes["Classify "+name] = func() postbox.ErrorClass {
+			leave()
+			return postbox.Unclassified
+		}
+	}
+	for name, class := range classes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				database.Migrate(t)
+				var calls atomic.Int32
+				to := &broker{fail: func(string, *message.Message) error {
+					switch calls.Add(1) {
+					case 1:
+						return syscall.ECONNRESET
+					case 2:
+						return errBroker
+					default:
+						return nil
+					}
+				}}
+				inTx(t, database.DB, publisherFor(t, database, nil), "topic", newMessage("1", "a"), newMessage("2", "b"), newMessage("3", "c"))
+				run(t, forwarderFor(t, database, to, func(c *forwarder.Config) {
+					c.BatchSize, c.Concurrency = 1, 1
+					c.Classify = func(err error) postbox.ErrorClass {
+						if errors.Is(err, errBroker) {
+							return class()
+						}
+						return postbox.Unclassified
+					}
+				}))
+				eventually(t, func() bool { return pending(t, database) == 0 }, "all get through")
+				require.Len(t, to.ids(), 3)
+				require.Zero(t, dead(t, database))
+			})
+		})
+	}
+}

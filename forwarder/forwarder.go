@@ -61,7 +61,7 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 		config: config, db: db, statements: statements, logger: logger,
 		spool: spool.New(statements, config.Outbox, config.Lanes), ended: make(chan struct{}),
 	}
-	f.relay = &relay{publisher: publisher, classify: config.Classify, logger: logger}
+	f.relay = &relay{publisher: publisher, classify: spool.Classified(config.Classify, logger), logger: logger}
 	f.drainer = spool.NewDrainer(db, f.spool, f.relay, f.drainerConfig(), logger)
 	f.relay.circuits = spool.NewCircuits(spool.CircuitConfig{
 		FailuresInRow: config.FailuresInRow, ProbeMin: config.ProbeMin, ProbeMax: config.ProbeMax,

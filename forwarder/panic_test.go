@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -63,6 +64,32 @@ func TestForwarder_G7_a_probe_that_tells_nothing_makes_room_for_another(t *testi
 				eventually(t, func() bool { return pending(t, database) == 0 }, "all get through")
 				require.Len(t, to.ids(), 3)
 				require.Zero(t, dead(t, database))
+			})
+		})
+	}
+}
+
+// A Classify that does not return for one message counts against no other message of its call.
+func TestForwarder_G7_a_Classify_that_does_not_return_blames_no_neighbour(t *testing.T) {
+	t.Parallel()
+	for name, leave := range neverReturns {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				database.Migrate(t)
+				to := refusing()
+				inTx(t, database.DB, publisherFor(t, database, nil), "topic", newMessage("1", "a"), newMessage("poison", "b"), newMessage("3", "c"))
+				run(t, forwarderFor(t, database, to, func(c *forwarder.Config) {
+					c.Retry.Attempts, c.OutageLimit = 2, 100*time.Millisecond
+					c.Classify = func(error) postbox.ErrorClass {
+						leave()
+						return postbox.Unclassified
+					}
+				}))
+				eventually(t, func() bool { return pending(t, database) == 0 }, "all come to an end")
+				require.ElementsMatch(t, []string{"1", "3"}, to.ids())
+				require.Equal(t, 1, dead(t, database))
+				require.Equal(t, 2, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE attempt > 0"))
 			})
 		})
 	}

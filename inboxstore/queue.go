@@ -31,7 +31,9 @@ type queue struct {
 
 // newQueue returns a queue, which drain completes.
 func newQueue(store *Store, name string, config QueueConfig, logger watermill.LoggerAdapter) *queue {
-	return &queue{name: name, store: store, config: config, logger: logger.With(watermill.LogFields{"queue": name})}
+	logger = logger.With(watermill.LogFields{"queue": name})
+	config.Classify = spool.Classified(config.Classify, logger)
+	return &queue{name: name, store: store, config: config, logger: logger}
 }
 
 // drain gives the queue the handler of its messages. Nothing happens until run.
@@ -108,10 +110,8 @@ func (q *queue) outcome(ctx context.Context, call spool.Call, stored *spool.Mess
 	if errors.As(err, &ofHandler) {
 		err = ofHandler.Err
 	}
-	err = q.config.Rule(RuleParams{
-		Queue: q.name, Message: q.message(ctx, stored), Err: err, Attempt: stored.Attempts + 1,
-	})
-	return spool.OutcomeOf(err)
+	params := RuleParams{Queue: q.name, Message: q.message(ctx, stored), Err: err, Attempt: stored.Attempts + 1}
+	return spool.OutcomeOf(spool.Protect(func() error { return q.config.Rule(params) }))
 }
 
 // doubtful decides whether an error is an attempt that may also come from an outage. open says that it is not, for now: see

@@ -1,6 +1,7 @@
 package inboxstore_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"sync/atomic"
@@ -86,5 +87,37 @@ func TestQueue_G7_a_probe_whose_hook_does_not_return_makes_room_for_another(t *t
 				require.Empty(t, b.attempts(), "the message was handled")
 			})
 		})
+	}
+}
+
+// A function that does not return for one message counts against no other message of its batch.
+func TestBatch_G7_a_Classify_or_Rule_that_does_not_return_blames_no_neighbour(t *testing.T) {
+	t.Parallel()
+	for name, leave := range neverReturns {
+		for function, config := range map[string]inboxstore.QueueConfig{
+			"Classify": {Classify: func(error) postbox.ErrorClass { leave(); return postbox.Unclassified }},
+			"Rule":     {Rule: func(inboxstore.RuleParams) error { leave(); return nil }},
+		} {
+			t.Run(function+" "+name, func(t *testing.T) {
+				t.Parallel()
+				testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+					b := newQueueBench(t, database)
+					ids := numbers(8)
+					b.put(ids...)
+					b.batch(quickBatch(func(c *inboxstore.BatchConfig) {
+						c.QueueConfig.Transactional, c.QueueConfig.Classify, c.QueueConfig.Rule = true, config.Classify, config.Rule
+					}), func(ctx context.Context, messages []*message.Message) error {
+						if err := b.batchEffects(ctx, messages); err != nil || !oneOf(messages, ids[:1]) {
+							return err
+						}
+						return errHandler
+					})
+					b.drained()
+					require.Equal(t, ids[:1], b.dead())
+					require.Len(t, b.attempts(), 3)
+					require.ElementsMatch(t, ids[1:], b.effects())
+				})
+			})
+		}
 	}
 }

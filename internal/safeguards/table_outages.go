@@ -75,6 +75,15 @@ var ofOutages = []safeguard{
 		packages: []string{module + "internal/spool", module + "forwarder", module + "inboxstore"}, tests: "Circuits|a_probe_that|a_probe_whose",
 	},
 	{
+		name: "a panic of Classify blames one message alone", guarantees: "G7",
+		edits: []edit{{
+			file: "internal/spool/protect.go",
+			from: "Protect(func() error { class = classify(err); return nil });",
+			to:   "func() error { class = classify(err); return nil }();",
+		}},
+		packages: []string{module + "forwarder", module + "inboxstore"}, tests: "blames_no_neighbour",
+	},
+	{
 		name: "codes are believed of the driver's own types alone", guarantees: "G7, F8",
 		edits: []edit{{
 			file: "internal/dialect/driver_errors.go",

@@ -4,6 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 // errGoexit is the error of a function that ended its goroutine.
@@ -30,4 +34,16 @@ func Recovered(call func() error) (err error) {
 		}
 	}()
 	return call()
+}
+
+// Classified returns a classifier that never panics: what the user's does not classify that way is unknown. Otherwise the other messages of the
+// batch would have failed too.
+func Classified(classify postbox.Classifier, logger watermill.LoggerAdapter) postbox.Classifier {
+	return func(err error) postbox.ErrorClass {
+		class := postbox.Unclassified
+		if panicked := Protect(func() error { class = classify(err); return nil }); panicked != nil {
+			logger.Error("Postbox does not know whether an error is an outage, since Classify did not return", panicked, watermill.LogFields{"about": err.Error()})
+		}
+		return class
+	}
 }

@@ -7,10 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -117,6 +120,44 @@ func TestBatch_F13_G7_outage_named_for_a_message(t *testing.T) {
 				require.Equal(t, numbers(6), calls[0])
 				require.LessOrEqual(t, len(calls), 2, "%v", calls)
 				require.Equal(t, 1, b.untried())
+			})
+		})
+	}
+}
+
+// A handler that names each message of a batch with an error of the database: a database that hangs must not be asked for each of them.
+func TestBatch_G7_asks_the_database_once_for_all_errors_of_a_batch(t *testing.T) {
+	t.Parallel()
+	for mode, inTx := range map[string]bool{"in a transaction": true, "without one": false} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+				db, statements := counted(t, database)
+				b := newQueueBench(t, database).over(db)
+				ids := numbers(20)
+				b.put(ids...)
+				shutdown := map[postbox.Dialect]error{
+					postbox.PostgreSQL: &pq.Error{Code: "57P01"}, postbox.MySQL: &mysql.MySQLError{Number: 1053, Message: "shutdown"},
+				}[database.Dialect]
+				var calls atomic.Int32
+				var before, asks atomic.Int64
+				b.batch(quickBatch(func(c *inboxstore.BatchConfig) { c.QueueConfig.Transactional = inTx }), func(_ context.Context, messages []*message.Message) error {
+					switch calls.Add(1) {
+					case 1:
+						before.Store(statements.asks.Load())
+						var failed inboxstore.BatchError
+						for _, msg := range messages {
+							failed.Fail(msg, shutdown)
+						}
+						return failed.OrNil()
+					case 2:
+						asks.Store(statements.asks.Load() - before.Load())
+					}
+					return nil
+				})
+				b.drained()
+				require.EqualValues(t, 1, asks.Load())
+				require.Empty(t, b.attempts())
 			})
 		})
 	}

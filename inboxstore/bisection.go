@@ -60,8 +60,9 @@ func (e *BatchError) Error() string {
 // bisection finds the messages of a batch that fail, by handling it in parts.
 type bisection struct {
 	*progress
-	batch *Batch
-	began time.Time
+	batch    *Batch
+	began    time.Time
+	database inquiry // about the handler's last run
 }
 
 // handle handles a part of the batch, by its indices, which ascend, unless there is an outage or the process has stopped waiting for the handler.
@@ -83,6 +84,7 @@ func (b *bisection) handle(ctx context.Context, part []int) {
 
 func (b *bisection) try(ctx context.Context, call spool.Call, part []int) {
 	queue := b.batch.queue
+	b.database = queue.store.inquire(b.began)
 	messages, err := b.batch.call(ctx, b.messages(part))
 	if err == nil {
 		b.done(call, part)
@@ -144,7 +146,7 @@ func (b *bisection) partial(ctx context.Context, call spool.Call, part []int, me
 		b.done(call, rest)
 	}
 	for at, i := range failed {
-		b.end(ctx, call, i, b.batch.queue.store.blameOutside(ctx, b.began, errs[at]))
+		b.end(ctx, call, i, b.batch.queue.store.blameOutside(ctx, b.database, errs[at]))
 	}
 }
 

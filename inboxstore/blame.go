@@ -70,19 +70,48 @@ const (
 	uptimeMargin = 2 * time.Second
 )
 
+// inquiry asks the database whether it is there, and whether it can be written to. It asks each once, for all errors that one run of a
+// handler reports: a database that hangs takes as long as askTimeout.
+type inquiry struct {
+	there, writable func(ctx context.Context) error
+}
+
+// inquire returns an inquiry about a handler that began at that time.
+func (s *Store) inquire(began time.Time) inquiry {
+	return inquiry{
+		there: askedOnce(func(ctx context.Context) error { return s.ask(ctx, began) }),
+		writable: askedOnce(func(ctx context.Context) error {
+			_, err := s.db.ExecContext(ctx, s.statements.TryWrite)
+			return err
+		}),
+	}
+}
+
+// askedOnce returns a function that gives the first answer again.
+func askedOnce(ask func(ctx context.Context) error) func(ctx context.Context) error {
+	var asked bool
+	var answer error
+	return func(ctx context.Context) error {
+		if !asked {
+			asked, answer = true, ask(ctx)
+		}
+		return answer
+	}
+}
+
 // blame finds out whose fault it is that a transaction broke. The database is asked on another connection: if it answers, is the
 // server that it was, and has not restarted since the transaction began, the handler did it.
-func (s *Store) blame(live context.Context, began time.Time, w work, broken *brokenError) error {
+func (s *Store) blame(live context.Context, database inquiry, w work, broken *brokenError) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(live), askTimeout)
 	defer cancel()
-	if err := s.ask(ctx, began); err != nil {
+	if err := database.there(ctx); err != nil {
 		return outageError{fmt.Errorf("inbox: the database went away under the handler: %w", errors.Join(broken.err, err))}
 	}
 	switch {
 	case broken.refused:
 		return s.blameRefusal(ctx, w, broken.err)
 	case broken.readOnly:
-		return s.blameReadOnly(ctx, broken.err)
+		return s.blameReadOnly(database.writable(ctx), broken.err)
 	case !broken.lost:
 		return doubtError{error: broken.err, exhausted: s.statements.Kind.Exhausted(broken.err)}
 	}
@@ -96,13 +125,13 @@ func (s *Store) blame(live context.Context, began time.Time, w work, broken *bro
 // withoutTransaction runs a handler that has no transaction of ours, again when it conflicts with others.
 func (s *Store) withoutTransaction(ctx context.Context, handle func() error) error {
 	return s.untilNoConflict(ctx, func() error {
-		began := time.Now()
-		return s.blameOutside(ctx, began, handle())
+		database := s.inquire(time.Now())
+		return s.blameOutside(ctx, database, handle())
 	})
 }
 
 // blameOutside does the same for the error of a handler that has no transaction of ours. Only an error that reports an outage is asked about.
-func (s *Store) blameOutside(live context.Context, began time.Time, err error) error {
+func (s *Store) blameOutside(live context.Context, database inquiry, err error) error {
 	kind := s.statements.Kind
 	var doubt doubtError
 	var outage outageError
@@ -114,7 +143,7 @@ func (s *Store) blameOutside(live context.Context, began time.Time, err error) e
 	case kind.Classify(err) != dialect.Unavailable:
 		return &HandlerError{Err: err}
 	default:
-		return s.blame(live, began, work{}, &brokenError{err: err, readOnly: kind.ReadOnly(err)})
+		return s.blame(live, database, work{}, &brokenError{err: err, readOnly: kind.ReadOnly(err)})
 	}
 }
 
@@ -141,8 +170,8 @@ func (s *Store) blameRefusal(ctx context.Context, w work, refusal error) error {
 
 // blameReadOnly tells a server that became read-only, such as an old primary after a failover, from a handler that must not write
 // when others may: it made its own transaction read-only, or met a limit which the server calls by the same name.
-func (s *Store) blameReadOnly(ctx context.Context, err error) error {
-	if _, tryErr := s.db.ExecContext(ctx, s.statements.TryWrite); s.statements.Kind.Classify(tryErr) == dialect.Unavailable {
+func (s *Store) blameReadOnly(tryErr, err error) error {
+	if s.statements.Kind.Classify(tryErr) == dialect.Unavailable {
 		return outageError{fmt.Errorf("inbox: the database is read-only: %w", err)}
 	}
 	return &HandlerError{Err: fmt.Errorf("%w: it could not write, and others can: %w", ErrTransactionLost, err)}

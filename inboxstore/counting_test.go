@@ -13,10 +13,11 @@ import (
 )
 
 // appends counts the transactions that insert messages, or try to; a statement outside of one is one by itself. It counts
-// too the statements that look up claims, and, once the database is away, the attempts to connect.
+// too the statements that look up claims or ask whether the database is there, and, once it is away, the attempts to connect.
 type appends struct {
 	all, inTx atomic.Int64
 	lookups   atomic.Int64
+	asks      atomic.Int64
 	away      atomic.Bool
 	refused   atomic.Int64
 }
@@ -121,6 +122,9 @@ func (s countingStmt) QueryContext(ctx context.Context, args []driver.NamedValue
 func (s countingStmt) counted() {
 	if strings.HasPrefix(s.query, "SELECT claim_key FROM postbox_claims WHERE claim_key IN") {
 		s.conn.count.lookups.Add(1)
+	}
+	if strings.Contains(s.query, "pg_stat_bgwriter") || strings.Contains(s.query, "VARIABLE_NAME = 'Uptime'") {
+		s.conn.count.asks.Add(1)
 	}
 	if !strings.Contains(s.query, "INSERT INTO postbox_messages") || s.conn.inserted {
 		return

@@ -103,7 +103,7 @@ func (s *Store) resolved(ctx context.Context, began time.Time, claim []byte, err
 		return nil
 	default:
 		//nolint:errorlint // its outcome is known now
-		return s.blame(ctx, began, work{}, &brokenError{err: fmt.Errorf("it was rolled back, as its claim tells: %s", err), lost: true})
+		return s.blame(ctx, s.inquire(began), work{}, &brokenError{err: fmt.Errorf("it was rolled back, as its claim tells: %s", err), lost: true})
 	}
 }
 

@@ -50,7 +50,7 @@ func (s *Store) transact(wait, live context.Context, w work) error {
 	began := time.Now()
 	err := s.attempt(wait, live, w)
 	if broken, ok := err.(*brokenError); ok { //nolint:errorlint // it is the outermost error, or none at all
-		return s.blame(live, began, w, broken)
+		return s.blame(live, s.inquire(began), w, broken)
 	}
 	return err
 }

@@ -94,8 +94,8 @@ var ofTheInbox = []safeguard{
 		name: "a handler's own read-only transaction is no outage", guarantees: "G7",
 		edits: []edit{{
 			file: "inboxstore/blame.go",
-			from: "s.statements.TryWrite); s.statements.Kind.Classify(tryErr) == dialect.Unavailable {",
-			to:   "s.statements.TryWrite); s.statements.Kind.Classify(tryErr) == dialect.Unavailable || tryErr == nil {",
+			from: "	if s.statements.Kind.Classify(tryErr) == dialect.Unavailable {\n",
+			to:   "	if s.statements.Kind.Classify(tryErr) == dialect.Unavailable || tryErr == nil {\n",
 		}},
 		packages: []string{module + "inboxstore"}, tests: "made_read_only",
 	},
@@ -121,10 +121,19 @@ var ofTheInbox = []safeguard{
 		name: "the database is asked whose fault a lost connection is", guarantees: "G7, F29",
 		edits: []edit{{
 			file: "inboxstore/blame.go",
-			from: "	if err := s.ask(ctx, began); err != nil {\n",
-			to:   "	if err := s.ask(ctx, began); err != nil || began != (time.Time{}) {\n",
+			from: "	if err := database.there(ctx); err != nil {\n",
+			to:   "	if err := database.there(ctx); err != nil || live != nil {\n",
 		}},
 		packages: []string{module + "inboxstore"}, tests: "a_handler_that_loses|handler_timeout_in",
+	},
+	{
+		name: "the database is asked once for a batch", guarantees: "G7, F29",
+		edits: []edit{{
+			file: "inboxstore/blame.go",
+			from: "		if !asked {\n",
+			to:   "		if !asked || ctx != nil {\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "TestBatch_G7_asks_the_database_once",
 	},
 	{
 		name: "a conflict is nobody's fault", guarantees: "G7, F29",

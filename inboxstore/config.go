@@ -51,7 +51,7 @@ type Config struct {
 	// cancelled, as Watermill's router does to all of them when it closes. The handler of a [Batch] that ignores the
 	// end of its context has two seconds more. Then Close returns without it, and the lane of its messages goes to other processes when the
 	// lease has run out. A [Subscriber] does not wait for such a handler, but Watermill's router does, up to its own
-	// time-out. Defaults to 30 s.
+	// time-out. It is also how long calls of [QueueConfig].OnDead may go on after Close. Defaults to 30 s.
 	CloseTimeout time.Duration
 	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode.
 	DisablePreparedStatements bool

@@ -2,8 +2,13 @@ package inboxstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -28,18 +33,53 @@ func (q *queue) buried(ctx context.Context, stored *spool.Message, attempts int,
 		//nolint:contextcheck // the transaction is over by then
 		params := DeadParams{Queue: q.name, Message: q.message(q.live, stored), Err: cause, Attempts: attempts}
 		postbox.AfterCommit(ctx, func() {
+			q.telling.left.Add(1)
 			q.telling.Go(func() { q.tell(params) })
 		})
 	}
 	return nil
 }
 
+// telling are the calls of OnDead under way.
+type telling struct {
+	sync.WaitGroup
+
+	left atomic.Int64 // how many they are
+}
+
 // tell calls the hook, whose panic is not ours.
 func (q *queue) tell(params DeadParams) {
+	defer q.telling.left.Add(-1)
 	defer func() {
 		if reason := recover(); reason != nil {
 			q.logger.Error("QueueConfig.OnDead panicked", fmt.Errorf("panic: %v", reason), nil)
 		}
 	}()
 	q.config.OnDead(q.live, params)
+}
+
+// tellingTime is how long calls of OnDead have to return once their context has ended.
+const tellingTime = 2 * time.Second
+
+// errIgnoresContext is why a queue stops without a call of OnDead.
+var errIgnoresContext = errors.New("OnDead does not return when its context ends")
+
+// awaitTelling waits for the calls of OnDead, but not for one that ignores the end of its context: that cannot be stopped.
+func (q *queue) awaitTelling() {
+	ended := make(chan struct{})
+	go func() {
+		q.telling.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return
+	case <-q.live.Done():
+	}
+	select {
+	case <-ended:
+	case <-time.After(tellingTime):
+		q.logger.Error("Postbox stops without calls of QueueConfig.OnDead that do not return", errIgnoresContext,
+			watermill.LogFields{"calls": q.telling.left.Load()})
+	}
 }

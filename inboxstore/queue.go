@@ -7,6 +7,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -25,8 +26,8 @@ type queue struct {
 	logger   watermill.LoggerAdapter
 	// conflicts: it has been logged that there are some.
 	conflicts atomic.Bool
-	telling   sync.WaitGroup  // calls of OnDead
-	live      context.Context //nolint:containedctx // for OnDead: that of run without its end, and without a transaction
+	telling   telling
+	live      context.Context //nolint:containedctx // for OnDead: that of run without its end, until the close timeout is over
 }
 
 // newQueue returns a queue, which drain completes.
@@ -52,8 +53,11 @@ func (q *queue) drain(handler spool.Handler, settings spool.Config) {
 // run works the queue off until ctx ends, and stops cleanly.
 func (q *queue) run(ctx context.Context) error {
 	q.store.clean()
-	q.live = context.WithoutCancel(ctx)
+	live, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	q.live = live
 	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(ctx, func() { time.AfterFunc(q.store.config.CloseTimeout, abort) })
 	var beside sync.WaitGroup
 	if q.config.ListenDSN != "" {
 		beside.Go(func() { q.drainer.Listen(ctx, q.config.ListenDSN) })
@@ -62,7 +66,7 @@ func (q *queue) run(ctx context.Context) error {
 	cancel()
 	beside.Wait()
 	q.circuits.Stop()
-	q.telling.Wait()
+	q.awaitTelling()
 	if err != nil {
 		return fmt.Errorf("queue %q: %w", q.name, err)
 	}

@@ -127,7 +127,7 @@ type QueueConfig struct {
 	ProbeMin, ProbeMax time.Duration
 
 	// OnDead is called after a message has become a dead letter, in a goroutine of its own. It is for alarms: a crash
-	// may lose the call.
+	// may lose the call. Close waits for it up to [Config].CloseTimeout, then ends its context, and after two more seconds returns without it.
 	OnDead func(ctx context.Context, params DeadParams)
 	// PoisonOutbox and PoisonTopic, if set, publish each dead letter too, with the metadata of Watermill's PoisonQueue.
 	// It must be the publisher of an outbox, which writes in the transaction that buries the message.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	wmmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
@@ -65,6 +66,58 @@ func TestQueue_OnDead_is_called_once_after_the_commit(t *testing.T) {
 			require.Equal(t, id[:1], params[id].Message.Metadata.Get(postbox.OrderingKey))
 		}
 	})
+}
+
+// leftLog notes of how many calls the log says that a queue stopped without them.
+type leftLog struct {
+	watermill.NopLogger
+
+	calls *atomic.Int64
+}
+
+func (l leftLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
+
+func (l leftLog) Error(_ string, _ error, fields watermill.LogFields) {
+	if n, ok := fields["calls"].(int64); ok {
+		l.calls.Add(n)
+	}
+}
+
+func TestQueue_G12_F24_close_does_not_wait_for_an_OnDead_that_never_returns(t *testing.T) {
+	t.Parallel()
+	for name, left := range map[string]int{"ends with its context": 0, "ignores its context": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := impatientBench(t, database)
+				b.put("1", "2")
+				log := leftLog{calls: new(atomic.Int64)}
+				b.logger = log
+				proceed := make(chan struct{})
+				defer close(proceed)
+				var entered atomic.Int32
+				config := quick(nil)
+				config.OnDead = func(ctx context.Context, _ inboxstore.DeadParams) {
+					entered.Add(1)
+					if left == 0 {
+						_ = hold(ctx, proceed)
+						return
+					}
+					<-proceed
+				}
+				p := b.start(config, func(*message.Message) error { return postbox.Permanent(errHandler) })
+				b.eventually(func() bool { return entered.Load() == 2 }, "both are told of")
+				closed := make(chan struct{})
+				go func() {
+					defer close(closed)
+					p.close()
+				}()
+				b.await(closed, "the end")
+				require.EqualValues(t, left, log.calls.Load())
+				require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder IS NOT NULL"), "all lanes are free")
+			})
+		})
+	}
 }
 
 // A parked message is not dead.

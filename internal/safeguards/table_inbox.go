@@ -217,6 +217,15 @@ var ofTheInbox = []safeguard{
 		packages: []string{module + "inboxstore"}, tests: "handler_with_the_only_connection",
 	},
 	{
+		name: "a stop does not wait for OnDead for ever", guarantees: "G12",
+		edits: []edit{{
+			file: "inboxstore/dead.go",
+			from: "	case <-q.live.Done():\n",
+			to:   "	case <-(chan struct{})(nil):\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "an_OnDead_that_never_returns",
+	},
+	{
 		name: "no part of a batch is handled after the close timeout", guarantees: "G12",
 		edits: []edit{{
 			file: "inboxstore/bisection.go",

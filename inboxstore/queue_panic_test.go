@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -119,5 +120,33 @@ func TestBatch_G7_a_Classify_or_Rule_that_does_not_return_blames_no_neighbour(t 
 				})
 			})
 		}
+	}
+}
+
+// The outbox of dead letters asks a function of the user for the key.
+func TestQueue_G7_a_PoisonOutbox_that_does_not_return_is_asked_again(t *testing.T) {
+	t.Parallel()
+	for name, leave := range neverReturns {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := newQueueBench(t, database)
+				b.put("1")
+				var calls atomic.Int32
+				outbox, err := forwarder.NewPublisher(b.db, forwarder.PublisherConfig{Dialect: b.Dialect, OrderingKey: func(string, *message.Message) string {
+					if calls.Add(1) == 1 {
+						leave()
+					}
+					return ""
+				}}, nil)
+				require.NoError(t, err)
+				defer func() { require.NoError(t, outbox.Close()) }()
+				config := quick(func(c *inboxstore.QueueConfig) { c.PoisonOutbox, c.PoisonTopic = outbox, "poison" })
+				b.start(config, func(*message.Message) error { return postbox.Permanent(errHandler) })
+				b.drained()
+				require.Equal(t, []string{"1"}, b.dead())
+				require.Equal(t, 1, b.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE topic = 'poison'"))
+			})
+		})
 	}
 }

@@ -62,7 +62,7 @@ type bisection struct {
 	*progress
 	batch    *Batch
 	began    time.Time
-	database inquiry // about the handler's last run
+	database *inquiry // about the handler's last run
 }
 
 // handle handles a part of the batch, by its indices, which ascend, unless there is an outage or the process has stopped waiting for the handler.

@@ -73,35 +73,34 @@ const (
 // inquiry asks the database whether it is there, and whether it can be written to. It asks each once, for all errors that one run of a
 // handler reports: a database that hangs takes as long as askTimeout.
 type inquiry struct {
-	there, writable func(ctx context.Context) error
+	store *Store
+	began time.Time // when the handler did
+
+	thereAnswer, writableAnswer *error // nil until asked
 }
 
 // inquire returns an inquiry about a handler that began at that time.
-func (s *Store) inquire(began time.Time) inquiry {
-	return inquiry{
-		there: askedOnce(func(ctx context.Context) error { return s.ask(ctx, began) }),
-		writable: askedOnce(func(ctx context.Context) error {
-			_, err := s.db.ExecContext(ctx, s.statements.TryWrite)
-			return err
-		}),
+func (s *Store) inquire(began time.Time) *inquiry { return &inquiry{store: s, began: began} }
+
+func (i *inquiry) there(ctx context.Context) error {
+	if i.thereAnswer == nil {
+		err := i.store.ask(ctx, i.began)
+		i.thereAnswer = &err
 	}
+	return *i.thereAnswer
 }
 
-// askedOnce returns a function that gives the first answer again.
-func askedOnce(ask func(ctx context.Context) error) func(ctx context.Context) error {
-	var asked bool
-	var answer error
-	return func(ctx context.Context) error {
-		if !asked {
-			asked, answer = true, ask(ctx)
-		}
-		return answer
+func (i *inquiry) writable(ctx context.Context) error {
+	if i.writableAnswer == nil {
+		_, err := i.store.db.ExecContext(ctx, i.store.statements.TryWrite)
+		i.writableAnswer = &err
 	}
+	return *i.writableAnswer
 }
 
 // blame finds out whose fault it is that a transaction broke. The database is asked on another connection: if it answers, is the
 // server that it was, and has not restarted since the transaction began, the handler did it.
-func (s *Store) blame(live context.Context, database inquiry, w work, broken *brokenError) error {
+func (s *Store) blame(live context.Context, database *inquiry, w work, broken *brokenError) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(live), askTimeout)
 	defer cancel()
 	if err := database.there(ctx); err != nil {
@@ -125,18 +124,22 @@ func (s *Store) blame(live context.Context, database inquiry, w work, broken *br
 // withoutTransaction runs a handler that has no transaction of ours, again when it conflicts with others.
 func (s *Store) withoutTransaction(ctx context.Context, handle func() error) error {
 	return s.untilNoConflict(ctx, func() error {
-		database := s.inquire(time.Now())
-		return s.blameOutside(ctx, database, handle())
+		began := time.Now()
+		err := handle()
+		if err == nil {
+			return nil
+		}
+		return s.blameOutside(ctx, s.inquire(began), err)
 	})
 }
 
 // blameOutside does the same for the error of a handler that has no transaction of ours. Only an error that reports an outage is asked about.
-func (s *Store) blameOutside(live context.Context, database inquiry, err error) error {
+func (s *Store) blameOutside(live context.Context, database *inquiry, err error) error {
 	kind := s.statements.Kind
 	var doubt doubtError
 	var outage outageError
 	switch {
-	case err == nil, errors.Is(err, errStopping):
+	case errors.Is(err, errStopping):
 		return err
 	case errors.Is(err, ErrTransactionLost), errors.As(err, &doubt), errors.As(err, &outage): // an inbox within has asked
 		return &HandlerError{Err: err}

@@ -42,7 +42,10 @@ func (e conflictError) Unwrap() error {
 
 // isConflict says whether a transaction failed because of others at the same time. What a handler says of its error goes before.
 func (s *Store) isConflict(err error) bool {
+	if err == nil {
+		return false
+	}
 	var permanent *postbox.PermanentError
 	var later *postbox.RetryAfterError
-	return err != nil && !errors.As(err, &permanent) && !errors.As(err, &later) && s.statements.Kind.Classify(err) == dialect.Conflict
+	return !errors.As(err, &permanent) && !errors.As(err, &later) && s.statements.Kind.Classify(err) == dialect.Conflict
 }

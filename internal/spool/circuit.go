@@ -136,6 +136,9 @@ func (c *Circuits) Reached(topic string) {
 // End ends a call. If it was a probe, and tells nothing about the outage, another one may take its place: the message was at fault, or a
 // function of the user has panicked or has ended its goroutine. Otherwise the topic would stay closed for ever.
 func (c *Circuits) End(topic string, call Call) {
+	if !call.Probe {
+		return
+	}
 	c.mu.Lock()
 	state := c.topics[topic]
 	replace := state != nil && state.runs(call)

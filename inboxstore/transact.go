@@ -200,7 +200,7 @@ func (t transaction) failed(err error) error {
 	kind := t.store.statements.Kind
 	elsewhere := kind == dialect.PostgreSQL && dialect.TxStatusOf(t.conn) == dialect.TxOpen // here, an error would have ended that
 	rollbackErr := t.tx.Rollback()
-	lost := isLost(rollbackErr)
+	lost := t.lost(err, rollbackErr)
 	switch away := kind.Classify(err) == dialect.Unavailable; {
 	case lost && (away || t.live.Err() == nil):
 		return t.disconnected(err, rollbackErr)
@@ -219,9 +219,14 @@ func (t transaction) disconnected(err, rollbackErr error) error {
 	return &brokenError{err: errors.Join(err, rollbackErr), lost: true, evident: evident}
 }
 
-// isLost says whether the error of a rollback tells of a connection that was lost.
-func isLost(rollbackErr error) bool {
-	return rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone)
+// lost says whether the error of a rollback, which followed another error, tells of a connection that was lost. If disk or memory is full, SQLite
+// rolls back by itself, and then there is nothing left to roll back.
+func (t transaction) lost(err, rollbackErr error) bool {
+	if rollbackErr == nil || errors.Is(rollbackErr, sql.ErrTxDone) {
+		return false
+	}
+	kind := t.store.statements.Kind
+	return kind != dialect.SQLite || !kind.Exhausted(err)
 }
 
 // unsettled tells why the last statement failed.
@@ -237,7 +242,7 @@ func (t transaction) unsettled(err error) error {
 		return err
 	case t.store.statements.Kind.Classify(err) == dialect.Conflict:
 		return err
-	case dialect.Coded(err) && !isLost(rollbackErr):
+	case dialect.Coded(err) && !t.lost(err, rollbackErr):
 		return &brokenError{err: err, refused: true}
 	default:
 		return t.disconnected(err, rollbackErr)

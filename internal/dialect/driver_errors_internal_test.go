@@ -25,6 +25,8 @@ func TestReadExtendedCode_of_a_driver_with_fields(t *testing.T) {
 	said.of = SQLite
 	require.Equal(t, Conflict, said.kind())
 
+	require.Equal(t, Unavailable, report{of: SQLite, number: 7}.kind(), "without memory, SQLite rolls back as it does on a full disk")
+
 	// A driver that has changed is no driver that we know.
 	_, ok = readExtendedCode(nil, reflect.ValueOf(struct{ ExtendedCode string }{}))
 	require.False(t, ok)

@@ -141,7 +141,7 @@ func classifySQLite(code int) ErrorKind {
 		return MissingTable
 	case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
 		return Conflict
-	case 10, 13, 14: // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN
+	case 7, 10, 13, 14: // SQLITE_NOMEM, SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN
 		return Unavailable
 	case 9: // SQLITE_INTERRUPT
 		return Interrupted

@@ -1,0 +1,84 @@
+package inboxstore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// limit leaves so many pages of room in the file of SQLite, through the only connection of the store.
+func (b *queueBench) limit(pages int) {
+	b.t.Helper()
+	var used int
+	require.NoError(b.t, b.db.QueryRowContext(b.t.Context(), "PRAGMA page_count").Scan(&used))
+	var limit int
+	require.NoError(b.t, b.db.QueryRowContext(b.t.Context(), "PRAGMA max_page_count = "+fmt.Sprint(used+pages)).Scan(&limit))
+}
+
+// large writes an effect, and more than there is room for in a full file. SQLite then ends the transaction by itself.
+func (b *queueBench) large(ctx context.Context, msg *message.Message) error {
+	if err := b.effect(ctx, msg); err != nil {
+		return err
+	}
+	tx, _ := postbox.TxFromContext(ctx)
+	_, err := tx.ExecContext(ctx, "INSERT INTO large VALUES (zeroblob(200000))")
+	return err
+}
+
+// The engine has room enough to count attempts, and handlers have not.
+func TestQueue_G7_a_full_file_of_sqlite_counts_no_attempt(t *testing.T) {
+	t.Parallel()
+	for mode, change := range map[string]func(*inboxstore.QueueConfig){
+		"single": transactional, "micro-batch": func(c *inboxstore.QueueConfig) { c.MicroBatch = 4 },
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			b := newQueueBench(t, testdb.SQLite(t))
+			b.Exec(t, "CREATE TABLE large (content BLOB)")
+			ids := numbers(8)
+			b.put(ids...)
+			b.limit(20)
+			var runs journal
+			b.start(quick(change), func(msg *message.Message) error {
+				runs.add(msg.UUID)
+				return b.large(msg.Context(), msg)
+			})
+			b.eventually(func() bool { return len(runs.all()) > 6*len(ids) }, "they are tried again")
+			require.Equal(t, len(ids), b.untried())
+			b.limit(10_000)
+			b.drained()
+			require.ElementsMatch(t, ids, b.effects())
+			require.Empty(t, b.attempts())
+		})
+	}
+}
+
+func TestStore_G7_a_full_file_of_sqlite_is_not_the_handlers_fault_at_first(t *testing.T) {
+	t.Parallel()
+	b := newQueueBench(t, testdb.SQLite(t))
+	b.Exec(t, "CREATE TABLE large (content BLOB)")
+	b.limit(20)
+	handle := func() error {
+		_, err := b.store.Once(t.Context(), inboxstore.Key{Consumer: "c", MessageID: "m"}, func(ctx context.Context) error {
+			return b.large(ctx, message.NewMessage("m", nil))
+		})
+		return err
+	}
+	var failure *inboxstore.HandlerError
+	err := handle()
+	require.Error(t, err)
+	require.NotErrorAs(t, err, &failure)
+	require.NotErrorIs(t, err, inboxstore.ErrTransactionLost)
+	require.ErrorAs(t, handle(), &failure)
+	b.limit(10_000)
+	require.NoError(t, handle())
+	require.Equal(t, []string{"m"}, b.effects())
+}

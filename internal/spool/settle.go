@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
@@ -195,12 +196,15 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 	if err == nil && removed == 0 {
 		err = ErrLost
 	}
-	if err == nil {
+	if err != nil {
+		return err
+	}
+	postbox.AfterCommit(ctx, func() {
 		d.logger.Error("Postbox moved a message to the dead letters", e.outcome.Err, watermill.LogFields{
 			"spool": d.spool.name, "topic": m.Topic, "message_uuid": m.MessageID, "attempts": m.Attempts + 1,
 		})
-	}
-	return err
+	})
+	return nil
 }
 
 func (d *Drainer) recordFailure(ctx context.Context, tx *sql.Tx, e *entry) error {

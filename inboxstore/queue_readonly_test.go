@@ -3,6 +3,8 @@ package inboxstore_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,9 +30,31 @@ func (b *queueBench) fewSessions() *queueBench {
 	return b.over(db)
 }
 
-// execOnAll executes a statement on each connection of the pool.
-func execOnAll(t *testing.T, db *sql.DB, statement string) {
+// server is a server whose sessions begin with a statement. A connection to it is the driver's own.
+type server struct {
+	driver driver.Driver
+	dsn    string
+	begin  atomic.Pointer[string]
+}
+
+// Driver returns the driver.
+func (s *server) Driver() driver.Driver { return s.driver }
+
+// Connect begins a session.
+func (s *server) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := s.driver.Open(s.dsn)
+	statement := s.begin.Load()
+	if err != nil || statement == nil {
+		return conn, err
+	}
+	_, err = conn.(driver.ExecerContext).ExecContext(ctx, *statement, nil) //nolint:forcetypeassert // all drivers have it
+	return conn, err
+}
+
+// setAll executes a statement in each session of the pool, and at the beginning of all later ones.
+func (s *server) setAll(t *testing.T, db *sql.DB, statement string) {
 	t.Helper()
+	s.begin.Store(&statement)
 	for range sessions {
 		conn, err := db.Conn(t.Context())
 		require.NoError(t, err)
@@ -51,7 +75,11 @@ func TestQueue_G7_a_handler_on_a_server_that_is_read_only_counts_no_attempt(t *t
 	}
 	testdb.EachServerOfSession(t, func(t *testing.T, database *testdb.Database) { // on SQLite no transaction begins
 		b := newQueueBench(t, database)
-		worker := b.fewSessions()
+		server := &server{driver: b.db.Driver(), dsn: b.DSN}
+		db := sql.OpenDB(server)
+		t.Cleanup(func() { _ = db.Close() })
+		db.SetMaxOpenConns(sessions)
+		worker := b.over(db)
 		var runs journal
 		worker.start(quick(patient), func(msg *message.Message) error {
 			runs.add(msg.UUID)
@@ -59,11 +87,11 @@ func TestQueue_G7_a_handler_on_a_server_that_is_read_only_counts_no_attempt(t *t
 		})
 		b.put("a/1")
 		b.drained()
-		execOnAll(t, worker.db, begin[database.Dialect])
+		server.setAll(t, db, begin[database.Dialect])
 		b.put("a/2", "b/1")
 		b.eventually(func() bool { return len(runs.all()) > 5 }, "handlers meet the server")
 		require.Equal(t, 2, b.untried())
-		execOnAll(t, worker.db, end[database.Dialect])
+		server.setAll(t, db, end[database.Dialect])
 		b.drained()
 		require.ElementsMatch(t, []string{"a/1", "a/2", "b/1"}, b.effects())
 		require.LessOrEqual(t, len(b.failures()), 1, "where the server becomes writable before it is asked why the handler failed, that counts")

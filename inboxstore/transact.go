@@ -55,7 +55,7 @@ func (s *Store) transact(wait, live context.Context, w work) error {
 	return err
 }
 
-func (s *Store) attempt(wait, live context.Context, w work) error {
+func (s *Store) attempt(wait, live context.Context, w work) (err error) {
 	giveUp := func(error) {}
 	if w.settle != nil {
 		live, giveUp = context.WithCancelCause(live)
@@ -67,6 +67,12 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 	}
 	defer func() { _ = conn.Close() }()
 	s.meet(live, conn)
+	handled := false
+	defer func() { // after the rollback, and also after a panic
+		if handled && !s.isConflict(err) {
+			s.mend(live, conn)
+		}
+	}()
 	tx, err := conn.BeginTx(live, s.config.TxOptions)
 	if err != nil {
 		return outageError{fmt.Errorf("inbox: begin transaction: %w", err)}
@@ -79,6 +85,7 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 			return err
 		}
 	}
+	handled = true
 	if err := t.handle(hooked, w); err != nil {
 		return err
 	}
@@ -90,6 +97,7 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 	if err := t.commit(); err != nil {
 		return err
 	}
+	handled = false
 	_ = conn.Close() // what waits for the commit may need a connection, and this may be the only one
 	committed()
 	return nil

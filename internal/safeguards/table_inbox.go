@@ -118,6 +118,15 @@ var ofTheInbox = []safeguard{
 		packages: []string{module + "inboxstore"}, tests: "TestStore_G7_a_full_file",
 	},
 	{
+		name: "a connection that a failed handler left unable to write is given up", guarantees: "G3, G7",
+		edits: []edit{{
+			file: "inboxstore/transact.go",
+			from: "		if handled && !s.isConflict(err) {\n",
+			to:   "		if handled && !s.isConflict(err) && false {\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "TestStore_G3_a_handler_that_fails",
+	},
+	{
 		name: "a message that the server refuses to remove rests", guarantees: "G3, G7",
 		edits: []edit{{
 			file: "inboxstore/blame.go",

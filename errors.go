@@ -26,7 +26,12 @@ var (
 type PermanentError struct{ Err error }
 
 // Error returns the text of the error inside.
-func (e *PermanentError) Error() string { return e.Err.Error() }
+func (e *PermanentError) Error() string {
+	if e.Err == nil {
+		return "a permanent error without a reason"
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns the error inside.
 func (e *PermanentError) Unwrap() error { return e.Err }

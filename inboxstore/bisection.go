@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 // BatchError is what a [BatchHandler] returns that knows which messages failed: the others are done. In a transaction
@@ -31,12 +32,12 @@ func (e *BatchError) Fail(msg *message.Message, err error) {
 	if _, known := e.failed[msg]; !known {
 		e.order = append(e.order, msg)
 	}
-	e.failed[msg] = err
+	e.failed[msg] = usererror.Checked(err)
 }
 
 // OrNil returns the error, or nil where no message failed.
 func (e *BatchError) OrNil() error {
-	if len(e.failed) == 0 {
+	if e == nil || len(e.failed) == 0 {
 		return nil
 	}
 	return e
@@ -44,6 +45,9 @@ func (e *BatchError) OrNil() error {
 
 // Error lists the messages that failed, up to ten.
 func (e *BatchError) Error() string {
+	if e.OrNil() == nil {
+		return "a BatchError that names no message: return its OrNil instead"
+	}
 	const most = 10
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d messages of the batch failed", len(e.order))
@@ -115,7 +119,7 @@ func (b *bisection) try(ctx context.Context, call spool.Call, part []int) {
 
 // names says whether the error names one of these messages, and not others of the handler's own making.
 func (e *BatchError) names(messages []*message.Message) bool {
-	return slices.ContainsFunc(messages, func(msg *message.Message) bool { return e.failed[msg] != nil })
+	return e.OrNil() != nil && slices.ContainsFunc(messages, func(msg *message.Message) bool { return e.failed[msg] != nil })
 }
 
 // partial obeys a handler that says what failed. The others come first: that they succeed must not end an outage that

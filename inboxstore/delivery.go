@@ -12,6 +12,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
+	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 // ErrNacked is what the failure record says of a message that was nacked without [Fail].
@@ -41,6 +42,7 @@ func (r *report) take() error {
 // If the context carries a transaction of a queue or of an inbox, that is rolled back, even if the message is acked afterwards, and
 // err is the attempt's failure.
 func Fail(ctx context.Context, err error) bool {
+	err = usererror.Checked(err)
 	r, ok := ctx.Value(reportKey{}).(*report)
 	if ok {
 		r.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
+	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 const (
@@ -33,7 +34,8 @@ const (
 // Where ctx carries a transaction already, fn runs in a savepoint of that one, which its owner commits.
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	s.clean()
-	claim := key.bytes()
+	claim, handle := key.bytes(), fn
+	fn = func(ctx context.Context) error { return usererror.Checked(handle(ctx)) }
 	if tx, ok := postbox.TxFromContext(ctx); ok {
 		return s.join(ctx, tx, claim, fn)
 	}

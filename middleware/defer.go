@@ -12,6 +12,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 // DeferStore is what [Defer] needs; [inboxstore.Store] does it in SQL.
@@ -88,7 +89,7 @@ func (d *deferral) process(ctx context.Context, msg *message.Message) error {
 	if key.MessageID == "" {
 		var err error
 		if key.MessageID, err = d.config.WithoutID(msg); err != nil {
-			return fmt.Errorf("defer to queue %q: %w", d.queue, err)
+			return fmt.Errorf("defer to queue %q: %w", d.queue, usererror.Checked(err))
 		}
 	}
 	stored := message.NewMessage(msg.UUID, msg.Payload)

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 // emitter is where the messages go that a handler returns: with the handler's own writes, not after them.
@@ -16,7 +18,7 @@ type emitter struct {
 }
 
 // handle runs the handler and writes what it returns to the outbox, all in the transaction of ctx. A panic is an error
-// with its stack.
+// with its stack, and every error is safe to look at.
 func (e emitter) handle(ctx context.Context, msg *message.Message, h message.HandlerFunc) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -25,7 +27,7 @@ func (e emitter) handle(ctx context.Context, msg *message.Message, h message.Han
 	}()
 	produced, err := h(msg)
 	if err != nil || len(produced) == 0 {
-		return err
+		return usererror.Checked(err)
 	}
 	topic := e.topic
 	if topic == "" {
@@ -37,5 +39,5 @@ func (e emitter) handle(ctx context.Context, msg *message.Message, h message.Han
 	for _, out := range produced {
 		out.SetContext(ctx)
 	}
-	return e.outbox.Publish(topic, produced...)
+	return usererror.Checked(e.outbox.Publish(topic, produced...))
 }

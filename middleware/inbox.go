@@ -10,6 +10,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 // InboxStore is what an inbox needs to remember; [inboxstore.Store] does it in SQL.
@@ -110,7 +111,7 @@ func (i *Inbox) key(ctx context.Context, msg *message.Message) (inboxstore.Key, 
 	if key.MessageID == "" {
 		var err error
 		if key.MessageID, err = i.config.WithoutID(msg); err != nil {
-			return key, fmt.Errorf("inbox of %q: %w", key.Consumer, err)
+			return key, fmt.Errorf("inbox of %q: %w", key.Consumer, usererror.Checked(err))
 		}
 	}
 	return key, nil

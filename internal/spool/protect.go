@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 // errGoexit is the error of a function that ended its goroutine.
@@ -26,14 +27,14 @@ func Protect(call func() error) error {
 	return err
 }
 
-// Recovered calls a function of the user, and turns a panic into an error.
+// Recovered calls a function of the user, and turns a panic into an error. An error that it returns is safe to look at.
 func Recovered(call func() error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
 		}
 	}()
-	return call()
+	return usererror.Checked(call())
 }
 
 // Classified returns a classifier that never panics: what the user's does not classify that way is unknown. Otherwise the other messages of the

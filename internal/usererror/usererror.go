@@ -1,0 +1,84 @@
+// Package usererror makes the errors that functions of the user return safe to look at.
+package usererror
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// maxDepth is how deep errors may nest. An error that unwraps to itself would be examined for ever.
+const maxDepth = 100
+
+// Checked returns the error of a user's function, or one that says why nobody can look at that: a method of it, or of an error within it, panics.
+// The usual reason is a nil pointer of a concrete type that is returned as an error. Such a panic must come here, under recover, and not later, where
+// it would end the process, or stop a queue.
+func Checked(err error) (checked error) {
+	if err == nil {
+		return nil
+	}
+	w := walk{}
+	defer func() {
+		if reason := recover(); reason != nil {
+			checked = w.unusable(err, reason)
+		}
+	}()
+	w.visit(err, 0)
+	return err
+}
+
+// walk is the visit of an error and of all errors within it.
+type walk struct{ at error }
+
+// visit calls all methods that fmt and errors may call, of the errors within first. It panics where one of them does.
+func (w *walk) visit(err error, depth int) {
+	if w.at = err; depth > maxDepth {
+		panic(fmt.Sprintf("more than %d errors, one within the other", maxDepth))
+	}
+	switch e := err.(type) { //nolint:errorlint // each of the errors is visited by itself
+	case interface{ Unwrap() error }:
+		w.visitInner(depth, e.Unwrap())
+	case interface{ Unwrap() []error }:
+		w.visitInner(depth, e.Unwrap()...)
+	}
+	w.at = err
+	if e, ok := err.(interface{ Is(err error) bool }); ok {
+		e.Is(harmless{})
+	}
+	if e, ok := err.(interface{ As(target any) bool }); ok {
+		e.As(new(harmless))
+	}
+	_ = err.Error()
+}
+
+func (w *walk) visitInner(depth int, errs ...error) {
+	for _, err := range errs {
+		if err != nil {
+			w.visit(err, depth+1)
+		}
+	}
+}
+
+// unusable is the error that stands for the one that panicked. It keeps the text of that, if there is one.
+func (w *walk) unusable(err error, reason any) error {
+	why := fmt.Sprintf("an error of type %T panics: %v", w.at, reason)
+	if v := reflect.ValueOf(w.at); v.Kind() == reflect.Pointer && v.IsNil() {
+		why = fmt.Sprintf("a nil %T was returned as an error, where nil itself means success, and panics: %v", w.at, reason)
+	}
+	if text := textOf(err); text != "" {
+		return fmt.Errorf("%s; %s", why, text)
+	}
+	return errors.New(why)
+}
+
+// textOf returns the text of an error, or none if that panics.
+func textOf(err error) (text string) {
+	defer func() { _ = recover() }()
+	return err.Error()
+}
+
+// harmless is an error that no other one is.
+type harmless struct{}
+
+// Error returns the text of the error.
+func (harmless) Error() string { return "harmless" }

@@ -1,0 +1,73 @@
+package usererror_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"testing"
+
+	"github.com/lib/pq"
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/usererror"
+)
+
+// evil is an error of which one method panics.
+type evil struct{ method string }
+
+func (e evil) fail(method string) {
+	if e.method == method {
+		panic(method + " panics")
+	}
+}
+
+func (e evil) Error() string { e.fail("Error"); return "evil" }
+func (e evil) Unwrap() error { e.fail("Unwrap"); return nil }
+func (e evil) Is(error) bool { e.fail("Is"); return false }
+func (e evil) As(any) bool   { e.fail("As"); return false }
+
+// endless unwraps to itself.
+type endless struct{}
+
+func (endless) Error() string   { return "endless" }
+func (e endless) Unwrap() error { return e }
+
+func TestChecked_replaces_an_error_that_panics(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err  error
+		says []string
+	}{
+		"a nil pointer whose Error panics":         {(*pq.Error)(nil), []string{"a nil *pq.Error was returned as an error"}},
+		"a nil pointer whose Unwrap panics":        {(*net.OpError)(nil), []string{"<nil>", "a nil *net.OpError was returned as an error"}},
+		"a nil pointer within a text":              {fmt.Errorf("read: %w", (*fs.PathError)(nil)), []string{"read: ", "a nil *fs.PathError was returned as an error"}},
+		"a nil pointer among others":               {errors.Join(io.EOF, (*pq.Error)(nil)), []string{"a nil *pq.Error"}},
+		"a method Error":                           {evil{"Error"}, []string{"usererror_test.evil", "Error panics"}},
+		"a method Unwrap":                          {evil{"Unwrap"}, []string{"; evil", "usererror_test.evil", "Unwrap panics"}},
+		"a method Is":                              {evil{"Is"}, []string{"Is panics"}},
+		"a method As":                              {evil{"As"}, []string{"As panics"}},
+		"a method Error within":                    {fmt.Errorf("%w %w", io.EOF, evil{"Error"}), []string{"EOF", "Error panics"}},
+		"an error that unwraps to itself for ever": {endless{}, []string{"endless", "more than 100 errors"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checked := usererror.Checked(c.err)
+			for _, text := range c.says {
+				require.ErrorContains(t, checked, text)
+			}
+			require.NoError(t, errors.Unwrap(checked), "nothing of the error is left")
+		})
+	}
+}
+
+func TestChecked_leaves_an_error_as_it_is(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, usererror.Checked(nil))
+	for _, err := range []error{
+		io.EOF, fmt.Errorf("read: %w", io.EOF), errors.Join(io.EOF, net.ErrClosed), &net.OpError{Op: "dial", Err: io.EOF}, evil{},
+	} {
+		require.Equal(t, err, usererror.Checked(err))
+	}
+}

@@ -106,7 +106,8 @@ type Config struct {
 	// Begin, if set, waits until a batch may be handled, and returns a function that ends that. It is called before the starts of
 	// suspects are counted: a message that waits for a connection is none that has been started.
 	Begin func(ctx context.Context) (end func(), err error)
-	// Buried, if set, runs in the transaction that moves a message to the dead letters, which ctx carries.
+	// Buried, if set, runs in the transaction that moves a message to the dead letters, which ctx carries. Its error is a setback of that message
+	// alone.
 	Buried func(ctx context.Context, m *Message, attempts int, cause error) error
 	Close  time.Duration // how long handlers may go on after Close
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // A setback is when the end of a message is refused, though neither the message nor the database is at fault: its transaction
-// conflicts with others, a trigger keeps its row although its lane is held, or the server reports an error, such as that of a trigger. Mostly
+// conflicts with others, a trigger keeps its row although its lane is held, the server reports an error, such as that of a trigger, or a dead letter
+// cannot be published as well, since it is too large for the outbox. Mostly
 // that is over at once, and a second try after a short pause works. It may also last, as with a trigger that always raises a serialization failure.
 // So the pause doubles with each setback in a row, and after some of them that is said once in the log and noted among the failures of the
 // message, where operators see it. No attempt is counted: the message is not to blame.
@@ -158,7 +159,7 @@ func (d *Drainer) overcome(entries []*entry) {
 }
 
 // errCrowded is why a drainer reads nothing.
-var errCrowded = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, or the database refuses to remove them")
+var errCrowded = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, the database refuses to remove them, or PoisonOutbox does not take them")
 
 // tellOfCrowd logs that messages which cannot be settled leave no room to read others, and repeats it after a while if that lasts. Being full of other
 // messages is usual under load, and no reason to log.
@@ -177,10 +178,11 @@ func (d *Drainer) isConflict(err error) bool {
 	return errors.Is(err, ErrLost) || d.spool.statements.Kind.Classify(err) == dialect.Conflict
 }
 
-// isRefusal says whether an error is that of a settlement which may work later, or message by message: a conflict, or what the server says
-// of a statement that it will not run, as for a trigger that raises an error for one message.
+// isRefusal says whether an error is that of a settlement which may work later, or message by message: a conflict, a dead letter that nobody
+// takes, or what the server says of a statement that it will not run, as for a trigger that raises an error for one message.
 func (d *Drainer) isRefusal(err error) bool {
-	return d.isConflict(err) || dialect.Coded(err) && d.spool.statements.Kind.Classify(err) == dialect.Other
+	var untold untoldError
+	return errors.As(err, &untold) || d.isConflict(err) || dialect.Coded(err) && d.spool.statements.Kind.Classify(err) == dialect.Other
 }
 
 // settled forgets messages that were settled, except those of which nothing was changed: the database keeps them without an error, or a process

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -188,11 +189,14 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 			}
 		}
 		if err := d.config.Buried(ctx, m, m.Attempts+1, e.outcome.Err); err != nil {
-			return fmt.Errorf("tell of the death of message %d: %w", m.Ref.ID, err)
+			return untoldError{fmt.Errorf("tell of the death of message %d: %w", m.Ref.ID, err)}
 		}
 	}
 	query := d.spool.statements.Remove(d.id, []dialect.Ref{m.Ref})
 	removed, err := affected(tx.ExecContext(ctx, query.Text, query.Args...))
+	if d.config.Buried != nil && errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil {
+		err = untoldError{fmt.Errorf("tell of the death of message %d: whoever was told has ended the transaction: %w", m.Ref.ID, err)}
+	}
 	if err == nil && removed == 0 {
 		err = ErrLost
 	}
@@ -206,6 +210,13 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 	})
 	return nil
 }
+
+// untoldError is why a message could not be buried: what Buried does failed. That concerns this message alone, whatever the error looks like. It may
+// come from anywhere, as from a broker that is away. If the drainer's own database is away, the next statement says so.
+type untoldError struct{ error }
+
+// Unwrap returns the error itself.
+func (e untoldError) Unwrap() error { return e.error }
 
 func (d *Drainer) recordFailure(ctx context.Context, tx *sql.Tx, e *entry) error {
 	_, err := tx.ExecContext(ctx, d.spool.statements.InsertFailure,

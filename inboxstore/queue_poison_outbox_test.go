@@ -1,0 +1,113 @@
+package inboxstore_test
+
+import (
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// unwilling is an outbox that takes no dead letter, in a way of its own, until it is told to.
+type unwilling struct {
+	message.Publisher
+	willing atomic.Bool
+	refuse  func(topic string, messages ...*message.Message) error
+}
+
+func (u *unwilling) Publish(topic string, messages ...*message.Message) error {
+	if !u.willing.Load() {
+		return u.refuse(topic, messages...)
+	}
+	return u.Publisher.Publish(topic, messages...)
+}
+
+func TestQueue_G3_G7_a_dead_letter_that_PoisonOutbox_refuses_holds_up_only_its_key(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		for name, refuse := range map[string]func(small message.Publisher) func(topic string, messages ...*message.Message) error{
+			"too large": func(small message.Publisher) func(string, ...*message.Message) error { return small.Publish },
+			"a broker is away": func(message.Publisher) func(string, ...*message.Message) error {
+				return func(string, ...*message.Message) error { return syscall.ECONNREFUSED }
+			},
+			"panic": func(message.Publisher) func(string, ...*message.Message) error {
+				return func(string, ...*message.Message) error { panic("the outbox") }
+			},
+			"Goexit": func(message.Publisher) func(string, ...*message.Message) error {
+				return func(string, ...*message.Message) error { runtime.Goexit(); return nil }
+			},
+			"the end of the transaction": func(message.Publisher) func(string, ...*message.Message) error {
+				return func(_ string, messages ...*message.Message) error {
+					tx, _ := postbox.TxFromContext(messages[0].Context())
+					return tx.Rollback()
+				}
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newQueueBench(t, another(t, database))
+				small, err := forwarder.NewPublisher(b.db, forwarder.PublisherConfig{Dialect: b.Dialect, MaxPayload: 10}, nil)
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = small.Close() })
+				outbox := &unwilling{Publisher: b.outbox(), refuse: refuse(small)}
+				logger := watermill.NewCaptureLogger()
+				b.logger = logger
+				b.put("a/1", "a/2", "b/1", "c/1", "d", "e")
+				config := quick(func(c *inboxstore.QueueConfig) {
+					c.Transactional, c.PoisonOutbox, c.PoisonTopic = true, outbox, "poison"
+				})
+				b.start(config, func(msg *message.Message) error {
+					if msg.UUID == "a/1" {
+						return errHandler
+					}
+					return b.effect(msg.Context(), msg)
+				})
+				b.eventually(func() bool { return b.pending() == 2 }, "the others are done")
+				b.eventually(func() bool { return len(setbacksOf(b)) > 0 }, "it is noted")
+				require.Contains(t, setbacksOf(b)[0], "6 times in a row")
+				b.put("f")
+				b.eventually(func() bool { return b.pending() == 2 }, "others are done all the while")
+				require.ElementsMatch(t, []string{"b/1", "c/1", "d", "e", "f"}, b.effects())
+				require.Empty(t, b.dead(), "not without the message")
+
+				outbox.willing.Store(true)
+				b.drained()
+				require.Equal(t, []string{"a/1"}, b.dead())
+				require.Len(t, b.attempts(), 3)
+				require.Equal(t, "a/1", b.published().UUID)
+				requireOneSetback(t, logger, "a/1")
+			})
+		}
+	})
+}
+
+// setbacksOf returns what is noted of messages that cannot be settled.
+func setbacksOf(b *queueBench) []string {
+	b.t.Helper()
+	return b.list("SELECT error FROM postbox_failures WHERE attempt = 0 AND error LIKE 'could not be settled%'")
+}
+
+// requireOneSetback says that the log names the message that could not be settled, and speaks of no other trouble.
+func requireOneSetback(t *testing.T, logger *watermill.CaptureLoggerAdapter, id string) {
+	t.Helper()
+	var named []any
+	for _, line := range logger.Captured()[watermill.ErrorLogLevel] {
+		switch line.Msg {
+		case "Postbox cannot settle a message and goes on trying, with no attempt counted":
+			named = append(named, line.Fields["message_uuid"])
+		case "Postbox moved a message to the dead letters":
+		default:
+			require.Fail(t, "the log says something else", line.Msg)
+		}
+	}
+	require.Equal(t, []any{id}, named)
+}

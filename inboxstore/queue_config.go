@@ -130,7 +130,7 @@ type QueueConfig struct {
 	// may lose the call. Close waits for it up to [Config].CloseTimeout, then ends its context, and after two more seconds returns without it.
 	OnDead func(ctx context.Context, params DeadParams)
 	// PoisonOutbox and PoisonTopic, if set, publish each dead letter too, with the metadata of Watermill's PoisonQueue.
-	// It must be the publisher of an outbox, which writes in the transaction that buries the message.
+	// It must be the publisher of an outbox, which writes in the transaction that buries the message. While it does not take a dead letter, its key waits.
 	PoisonOutbox message.Publisher
 	PoisonTopic  string
 

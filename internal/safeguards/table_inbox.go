@@ -136,6 +136,16 @@ var ofTheInbox = []safeguard{
 		packages: []string{module + "inboxstore"}, tests: "TestQueue_G3_G4_G7_a_message/single/./an_error",
 	},
 	{
+		name: "an error that panics is replaced", guarantees: "G6, G7",
+		edits:    []edit{{file: "internal/usererror/usererror.go", from: "	w.visit(err, 0)\n", to: ""}},
+		packages: []string{module + "middleware"}, tests: "an_error_that_panics",
+	},
+	{
+		name: "a dead letter that PoisonOutbox refuses concerns its key alone", guarantees: "G3, G7",
+		edits:    []edit{{file: "internal/spool/setback.go", from: "errors.As(err, &untold) ||", to: "errors.As(err, &untold) && false ||"}},
+		packages: []string{module + "inboxstore"}, tests: "PoisonOutbox_refuses",
+	},
+	{
 		name: "the database is asked whose fault a lost connection is", guarantees: "G7, F29",
 		edits: []edit{{
 			file: "inboxstore/blame.go",

@@ -143,7 +143,7 @@ var ofTheInbox = []safeguard{
 	{
 		name: "a dead letter that PoisonOutbox refuses concerns its key alone", guarantees: "G3, G7",
 		edits:    []edit{{file: "internal/spool/setback.go", from: "errors.As(err, &untold) ||", to: "errors.As(err, &untold) && false ||"}},
-		packages: []string{module + "inboxstore"}, tests: "PoisonOutbox_refuses",
+		packages: []string{module + "inboxstore"}, tests: "PoisonOutbox_refuses/./too_large",
 	},
 	{
 		name: "the database is asked whose fault a lost connection is", guarantees: "G7, F29",

@@ -385,15 +385,6 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "G12_F24",
 	},
 	{
-		name: "leases are renewed while a settlement takes long", guarantees: "G6",
-		edits: []edit{{
-			file: "internal/spool/settlement.go",
-			from: "	if d.reopen || d.hindrance.renewal || ",
-			to:   "	if d.reopen || d.hindrance.renewal || true || ",
-		}},
-		packages: []string{module + "internal/spool"}, tests: "leases_are_renewed_while_many",
-	},
-	{
 		name: "nothing is published after the close timeout", guarantees: "G12",
 		edits: []edit{{
 			file: "forwarder/relay.go",

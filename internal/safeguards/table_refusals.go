@@ -56,4 +56,22 @@ var ofRefusals = []safeguard{
 		}},
 		packages: []string{module + "inboxstore"}, tests: "deadlock_that_a_handler_swallows",
 	},
+	{
+		name: "a settlement in which the drainer starts over begins again", guarantees: "G3, G6",
+		edits: []edit{{
+			file: "internal/spool/settlement.go",
+			from: "				return d.settleUnsettled(ctx)\n",
+			to:   "				d.unsettled = s.left()\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Settlement_G3_G6",
+	},
+	{
+		name: "leases are renewed while a settlement takes long", guarantees: "G6",
+		edits: []edit{{
+			file: "internal/spool/settlement.go",
+			from: "		if !d.reopen && d.mayRenew() && ",
+			to:   "		if !d.reopen && !d.mayRenew() && ",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "leases_are_renewed_while_many",
+	},
 }

@@ -204,7 +204,7 @@ func (d *Drainer) step(live context.Context) {
 	if err == nil {
 		err = d.checkFile(ctx)
 	}
-	if err == nil && (!rests || !d.hindrance.renewal) {
+	if err == nil && d.mayRenew() {
 		err = d.renew(ctx)
 	}
 	if err == nil && rests {

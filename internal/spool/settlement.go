@@ -41,15 +41,17 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 	}
 	s := d.newSettlement(d.unsettled)
 	for len(s.parts) > 0 {
-		err := d.renewMeanwhile(ctx)
-		if err == nil {
-			err = s.next(ctx)
-		}
-		if err != nil {
-			d.unsettled = nil
-			for _, part := range s.parts {
-				d.unsettled = append(d.unsettled, part.entries...)
+		if !d.reopen && d.mayRenew() && d.renewalDue() { // each refused message costs a transaction, so this may take longer than a lease
+			d.unsettled = s.left()
+			if err := d.renew(ctx); err != nil {
+				return err
 			}
+			if d.reopen { // it has started over: what waited for its removal, or for a lock, is to be settled too
+				return d.settleUnsettled(ctx)
+			}
+		}
+		if err := s.next(ctx); err != nil {
+			d.unsettled = s.left()
 			return err
 		}
 	}
@@ -57,13 +59,13 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 	return nil
 }
 
-// renewMeanwhile renews the leases if they are due. A settlement may take longer than a lease: each refused message costs a transaction. After a
-// renewal that failed it does nothing, since the next step tries again.
-func (d *Drainer) renewMeanwhile(ctx context.Context) error {
-	if d.reopen || d.hindrance.renewal || !d.renewalDue() {
-		return nil
+// left returns what is not settled yet.
+func (s *settlement) left() []*entry {
+	var left []*entry
+	for _, part := range s.parts {
+		left = append(left, part.entries...)
 	}
-	return d.renew(ctx)
+	return left
 }
 
 // newSettlement sorts messages by how they are settled: an outcome that is committed stays so when others are refused.

@@ -60,3 +60,48 @@ func TestSettlement_finds_the_message_that_is_refused_in_few_transactions(t *tes
 		require.Empty(t, d.unsettled)
 	})
 }
+
+// The drainer may find in the middle of a settlement, while it renews its leases, that its database has gone back. It then settles what
+// waited for a removal or for a lock, too.
+func TestSettlement_G3_G6_a_drainer_that_starts_over_meanwhile_forgets_no_message(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c := newCounter(t, database)
+		d := c.d
+		d.config.Retry = postbox.RetryProfile{}.WithDefaults(3)
+		d.scheduler.limit(counted)
+		d.scheduler.load(c.suspects[:3])
+		for _, verdict := range []Verdict{Done, Retry, Done} {
+			d.scheduler.finish(d.scheduler.take(), []Outcome{{Verdict: verdict, Err: errNotAll, After: time.Hour}})
+		}
+		finished := d.scheduler.takeFinished()
+		d.removal.waiting = finished[:1:1]
+		d.unsettled = finished[1:2:2]
+		d.hold(finished[2])
+		database.Exec(t, "UPDATE postbox_lanes SET token = token - 1")
+		d.renewAt = time.Time{}
+
+		require.NoError(t, d.settleUnsettled(t.Context()))
+		require.True(t, d.reopen, "it has started over")
+		inMemory, _ := d.scheduler.size()
+		require.Equal(t, inMemory, len(d.unsettled)+len(d.removal.waiting)+len(d.held.entries)+len(d.setbacks.resting), "each will be settled")
+	})
+}
+
+// A step that fails for another reason while the leases are due leaves the renewal to the next settlement that takes long.
+func TestSettlement_G6_renews_leases_after_a_step_that_failed(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t, testdb.SQLite(t))
+	d := c.d
+	d.scheduler.limit(counted)
+	d.scheduler.load(c.suspects[:1])
+	d.scheduler.finish(d.scheduler.take(), one(Done))
+	d.unsettled = d.scheduler.takeFinished()
+	d.renewAt = time.Time{}
+	d.hindered(errNotAll)
+	require.True(t, d.hindrance.renewal)
+	d.hindrance.until = time.Now() // its pause is over
+
+	require.NoError(t, d.settleUnsettled(t.Context()))
+	require.False(t, d.renewalDue())
+}

@@ -16,7 +16,7 @@ type hindrance struct {
 	steps int
 	pause time.Duration
 	until time.Time // when the pause is over
-	// renewal: the leases are due and could not be renewed. That waits for the end of the pause, too.
+	// renewal: the leases were due when a step failed, so they may be what could not be renewed. That waits for the end of the pause, too.
 	renewal bool
 	// end is what the log says when it is over; empty while nothing has been said of it.
 	end string
@@ -27,6 +27,9 @@ const hinderedTold = 10
 
 // rests says whether a pause is under way.
 func (h *hindrance) rests(now time.Time) bool { return now.Before(h.until) }
+
+// mayRenew says whether the leases may be renewed if they are due. Where they could not be, that waits for the end of the pause.
+func (d *Drainer) mayRenew() bool { return !d.hindrance.renewal || !d.hindrance.rests(time.Now()) }
 
 // hindered slows down after a step that failed. Mostly the next one works. Where the renewal of the leases
 // failed, the pause is short enough that it is tried several times before they end.

@@ -158,8 +158,8 @@ var ofTheInbox = []safeguard{
 		name: "the database is asked once for a batch", guarantees: "G7, F29",
 		edits: []edit{{
 			file: "inboxstore/blame.go",
-			from: "		if !asked {\n",
-			to:   "		if !asked || ctx != nil {\n",
+			from: "	if i.thereAnswer == nil {\n",
+			to:   "	if i.thereAnswer == nil || ctx != nil {\n",
 		}},
 		packages: []string{module + "inboxstore"}, tests: "TestBatch_G7_asks_the_database_once",
 	},

@@ -17,8 +17,9 @@ func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
 	s.room.leave(batch)
 	s.running -= len(batch)
 	t.running -= len(batch)
-	for i, e := range batch {
-		e.outcome, e.running = outcomes[i], false
+	for i, outcome := range outcomes {
+		e := batch[i]
+		e.outcome, e.running = outcome, false
 		s.finished = append(s.finished, e)
 		if !e.outcome.through() || e.dropped || e.message.Ref.State == dialect.StateRetrying {
 			e.queue.blocked = true

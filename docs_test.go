@@ -1,6 +1,7 @@
 package postbox_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,4 +38,33 @@ func TestDocs_links_and_proofs_exist(t *testing.T) {
 		}
 	}
 	require.Greater(t, proofs, 50, "the features' proofs are among them")
+}
+
+// A test that a document names without a link is there, too.
+func TestDocs_name_tests_that_exist(t *testing.T) {
+	t.Parallel()
+	exists := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path) //nolint:gosec // a source of our own
+		for _, found := range declared.FindAllStringSubmatch(string(source), -1) {
+			exists[found[1]] = true
+		}
+		return err
+	}))
+	documents, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	named, names := regexp.MustCompile("`(Test\\w+_\\w+)`"), 0
+	for _, document := range documents {
+		text, err := os.ReadFile(document) //nolint:gosec // found by this test
+		require.NoError(t, err)
+		for _, found := range named.FindAllStringSubmatch(string(text), -1) {
+			require.True(t, exists[found[1]], "%s names %s", document, found[1])
+			names++
+		}
+	}
+	require.Greater(t, names, 30, "what the safeguards are caught by is among them")
 }

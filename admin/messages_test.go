@@ -128,6 +128,26 @@ func TestMessages_S0_0_7_status_attempts_executeAt_and_failures_are_visible(t *t
 	})
 }
 
+// A database that goes back to an earlier state gives out ids again, and so does one whose sequence is behind.
+func TestMessages_F27_a_message_with_the_id_of_an_earlier_one_has_none_of_its_failures(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(draft("new", "orders", ""))
+		m := b.message("new")
+		created := m.CreatedAt.UnixMicro()
+		b.exec(b.statements.InsertFailure, spool.MessageSubject(m.ID, created-1), 3, "of the earlier message", "forwarder")
+		require.Empty(t, b.whole(m.ID).Failures)
+
+		b.exec(b.statements.InsertFailure, spool.MessageSubject(m.ID, created), 1, "its own", "forwarder")
+		require.Len(t, b.whole(m.ID).Failures, 1)
+		require.NoError(t, b.admin.Bury(t.Context(), b.target, m.ID, "enough"))
+		letter, err := b.admin.DeadLetter(t.Context(), b.only(admin.Filter{MessageID: "new"}).ID)
+		require.NoError(t, err)
+		require.Len(t, letter.Failures, 2, "its own, and what the operator said")
+	})
+}
+
 func TestMessages_are_those_of_the_target(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -124,7 +124,7 @@ func (q *queue) doubtful(call spool.Call, stored *spool.Message, doubt doubtErro
 	about := watermill.LogFields{"message_uuid": stored.MessageID, "err": doubt.Error()}
 	if !doubt.exhausted {
 		q.reached()
-		if !q.store.doubts.first(spool.MessageSubject(stored.Ref.ID)) {
+		if !q.store.doubts.first(stored.Subject()) {
 			return spool.Outcome{}, false
 		}
 		q.logger.Info("Postbox handles a message again: a connection was lost, and the database is there", about)

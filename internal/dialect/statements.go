@@ -131,7 +131,7 @@ type Statements struct {
 	PendingMessages string // see Pending → state, lane, id, topic, message id, key, attempts, created at, due at, size
 	DoneMessage     string // spool, id → the columns of DoneMessages, payload, metadata
 	DoneMessages    string // see Done → those of PendingMessages, with StateDone, and done at instead of due at
-	LockMessage     string // spool, id → state, lane, 1 if parked, 1 if due; locks the row
+	LockMessage     string // spool, id → state, lane, created at, 1 if parked, 1 if due; locks the row
 	SetDue          string // time or 0 for now, again, spool, state, lane, id
 	BuryWaiting     string // subject, error, spool, state, lane, id
 	RemoveMessage   string // spool, state, lane, id

@@ -45,7 +45,12 @@ type Message struct {
 	due time.Time
 }
 
-// MessageSubject names a stored message in the table of failures.
-func MessageSubject(id int64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{'m'}, uint64(id)) //nolint:gosec // the bits are kept
+// MessageSubject names a stored message in the table of failures: by its id and its time of creation, since a database that goes back to an earlier
+// state gives out the id again, and the new message must not inherit the failures of another one.
+func MessageSubject(id, createdAt int64) []byte {
+	subject := binary.BigEndian.AppendUint64([]byte{'m'}, uint64(id)) //nolint:gosec // the bits are kept
+	return binary.BigEndian.AppendUint64(subject, uint64(createdAt))  //nolint:gosec // the bits are kept
 }
+
+// Subject returns it for the message.
+func (m *Message) Subject() []byte { return MessageSubject(m.Ref.ID, m.Ref.CreatedAt) }

@@ -69,7 +69,7 @@ func (w *world) takeAway() {
 		if m.place == pending && !w.running(m) && !w.isLocked(m) && (m.state == dialect.StateRetrying || rapid.IntRange(0, 2).Draw(w.T, "take away") == 0) {
 			w.say(w.in("INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash, "+
 				"payload, metadata, created_at, died_at, attempts) SELECT 0, ?, 'taken away', spool, '', topic, message_id, ordering_key, key_hash, "+
-				"payload, metadata, created_at, created_at, attempts FROM postbox_messages WHERE id = ?", MessageSubject(m.id), m.id),
+				"payload, metadata, created_at, created_at, attempts FROM postbox_messages WHERE id = ?", MessageSubject(m.id, 0), m.id),
 				w.in("DELETE FROM postbox_messages WHERE id = ?", m.id))
 			m.place = dead
 			w.learnIDs()

@@ -81,7 +81,7 @@ func (o *Operator) Message(ctx context.Context, name string, id int64) (*Listed,
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
 	}
-	failures, err := readFailures(ctx, o.db, o.statements, MessageSubject(id))
+	failures, err := readFailures(ctx, o.db, o.statements, MessageSubject(id, m.CreatedAt.UnixMicro()))
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
 	}

@@ -44,7 +44,7 @@ func (o *Operator) Bury(ctx context.Context, name string, id int64, reason strin
 		if err != nil {
 			return false, err
 		}
-		subject, text, ref := MessageSubject(id), ErrorText(errors.New(buryNote+reason)), found.ref
+		subject, text, ref := MessageSubject(id, found.ref.CreatedAt), ErrorText(errors.New(buryNote+reason)), found.ref
 		if err := Buried(tx.ExecContext(ctx, o.statements.BuryWaiting, subject, text, s.id, ref.State, ref.Lane, id)); err != nil {
 			return false, err
 		}
@@ -73,7 +73,7 @@ func (o *Operator) lock(ctx context.Context, tx *sql.Tx, s *Spool, id int64) (lo
 	found := locked{ref: dialect.Ref{ID: id}}
 	for range 2 {
 		err := tx.QueryRowContext(ctx, o.statements.LockMessage, s.id, id).Scan(
-			&found.ref.State, &found.ref.Lane, &found.parked, &found.due)
+			&found.ref.State, &found.ref.Lane, &found.ref.CreatedAt, &found.parked, &found.due)
 		if !errors.Is(err, sql.ErrNoRows) {
 			return found, err
 		}
@@ -97,6 +97,6 @@ func (o *Operator) due(ctx context.Context, tx *sql.Tx, s *Spool, m locked, at i
 	if err != nil || !m.parked {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, o.statements.InsertFailure, MessageSubject(m.ref.ID), 0, resumeNote, ProcessName())
+	_, err = tx.ExecContext(ctx, o.statements.InsertFailure, MessageSubject(m.ref.ID, m.ref.CreatedAt), 0, resumeNote, ProcessName())
 	return err
 }

@@ -136,7 +136,7 @@ func (d *Drainer) setbackFields(m *Message, inARow int) watermill.LogFields {
 // noteSetback writes the number of setbacks to the failures of the message, with attempt 0. Nothing depends on it.
 func (d *Drainer) noteSetback(ctx context.Context, m *Message, inARow int, reason error) {
 	text := ErrorText(fmt.Errorf("could not be settled, %d times in a row, and no attempt is counted: %w", inARow, reason))
-	if _, err := d.db.ExecContext(ctx, d.spool.statements.InsertFailure, MessageSubject(m.Ref.ID), 0, text, d.config.Process); err != nil {
+	if _, err := d.db.ExecContext(ctx, d.spool.statements.InsertFailure, m.Subject(), 0, text, d.config.Process); err != nil {
 		d.logger.Debug("Postbox could not note that a message cannot be settled: "+err.Error(), d.setbackFields(m, inARow))
 	}
 }

@@ -165,14 +165,14 @@ func (d *Drainer) noteWait(ctx context.Context, tx *sql.Tx, e *entry) error {
 		return nil
 	}
 	_, err := tx.ExecContext(ctx, d.spool.statements.InsertFailure,
-		MessageSubject(e.message.Ref.ID), 0, ErrorText(fmt.Errorf("%s: %w", waitNote, e.outcome.Err)), d.config.Process)
+		e.message.Subject(), 0, ErrorText(fmt.Errorf("%s: %w", waitNote, e.outcome.Err)), d.config.Process)
 	return err
 }
 
 func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 	m := e.message
 	buried, err := affected(tx.ExecContext(ctx, d.spool.statements.BuryMessage,
-		MessageSubject(m.Ref.ID), ErrorText(e.outcome.Err), d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.allStarts(), m.Ref.Token))
+		m.Subject(), ErrorText(e.outcome.Err), d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.allStarts(), m.Ref.Token))
 	if err != nil {
 		return err
 	}
@@ -220,6 +220,6 @@ func (e untoldError) Unwrap() error { return e.error }
 
 func (d *Drainer) recordFailure(ctx context.Context, tx *sql.Tx, e *entry) error {
 	_, err := tx.ExecContext(ctx, d.spool.statements.InsertFailure,
-		MessageSubject(e.message.Ref.ID), e.message.Attempts+1, ErrorText(e.outcome.Err), d.config.Process)
+		e.message.Subject(), e.message.Attempts+1, ErrorText(e.outcome.Err), d.config.Process)
 	return err
 }

@@ -353,7 +353,7 @@ ORDER BY h.done_at DESC, h.id DESC
 LIMIT ?
 
 -- LockMessage
-SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END
+SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ? FOR UPDATE
 

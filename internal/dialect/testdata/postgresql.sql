@@ -383,7 +383,7 @@ ORDER BY h.done_at DESC, h.id DESC
 LIMIT $13
 
 -- LockMessage
-SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
+SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)

@@ -359,7 +359,7 @@ ORDER BY h.done_at DESC, h.id DESC
 LIMIT ?
 
 -- LockMessage
-SELECT m.state, m.lane, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END
+SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 

@@ -160,6 +160,8 @@ func (s *Store) blameRefusal(ctx context.Context, w work, refusal error) error {
 		return errWorks
 	})
 	switch {
+	case errors.Is(err, errWorks) && s.statements.Kind.Exhausted(refusal): // the rollback has made room
+		return doubtError{error: refusal, exhausted: true}
 	case errors.Is(err, errWorks):
 		return &HandlerError{Err: fmt.Errorf("%w: %w", ErrTransactionLost, refusal)}
 	case errors.Is(err, spool.ErrLost):

@@ -61,6 +61,32 @@ func TestQueue_G7_a_full_file_of_sqlite_counts_no_attempt(t *testing.T) {
 	}
 }
 
+// There is room for what a handler writes, and for the removal of its message, which writes a history, but not for both.
+func TestQueue_G7_a_full_file_of_sqlite_at_the_removal_counts_no_attempt(t *testing.T) {
+	t.Parallel()
+	b := newQueueBench(t, testdb.SQLite(t))
+	b.Exec(t, "CREATE TABLE large (content BLOB)")
+	b.Exec(t, "CREATE TRIGGER history AFTER DELETE ON postbox_messages BEGIN INSERT INTO large VALUES (zeroblob(60000)); END")
+	ids := numbers(4)
+	b.put(ids...)
+	b.limit(20)
+	var runs journal
+	b.start(quick(transactional), func(msg *message.Message) error {
+		runs.add(msg.UUID)
+		tx, _ := postbox.TxFromContext(msg.Context())
+		if _, err := tx.ExecContext(msg.Context(), "INSERT INTO large VALUES (zeroblob(40000))"); err != nil {
+			return err
+		}
+		return b.effect(msg.Context(), msg)
+	})
+	b.eventually(func() bool { return len(runs.all()) > 6*len(ids) }, "they are tried again")
+	require.Equal(t, len(ids), b.untried())
+	b.limit(10_000)
+	b.drained()
+	require.ElementsMatch(t, ids, b.effects())
+	require.Empty(t, b.attempts())
+}
+
 func TestStore_G7_a_full_file_of_sqlite_is_not_the_handlers_fault_at_first(t *testing.T) {
 	t.Parallel()
 	b := newQueueBench(t, testdb.SQLite(t))

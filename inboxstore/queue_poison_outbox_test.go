@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -87,6 +88,38 @@ func TestQueue_G3_G7_a_dead_letter_that_PoisonOutbox_refuses_holds_up_only_its_k
 				requireOneSetback(t, logger, "a/1")
 			})
 		}
+	})
+}
+
+// The outbox waits until it is told that its time is over, which is longer than the log and the leases can wait.
+func TestQueue_G3_G7_a_PoisonOutbox_that_hangs_holds_up_only_the_key_of_its_message(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		outbox := &unwilling{Publisher: b.outbox()}
+		outbox.refuse = func(topic string, messages ...*message.Message) error {
+			if messages[0].UUID != "a/1" {
+				return outbox.Publisher.Publish(topic, messages...)
+			}
+			<-messages[0].Context().Done()
+			return messages[0].Context().Err()
+		}
+		b.put("a/1", "a/2", "b/1", "c/1", "d")
+		config := quick(func(c *inboxstore.QueueConfig) {
+			c.Transactional, c.PoisonOutbox, c.PoisonTopic, c.Lease = true, outbox, "poison", 1500*time.Millisecond
+		})
+		b.start(config, func(msg *message.Message) error {
+			if msg.UUID == "d" {
+				return b.effect(msg.Context(), msg)
+			}
+			return postbox.Permanent(errHandler)
+		})
+		b.eventually(func() bool { return len(b.dead()) == 2 }, "the others are dead")
+		require.ElementsMatch(t, []string{"b/1", "c/1"}, b.dead())
+		require.Equal(t, 2, b.pending())
+		outbox.willing.Store(true)
+		b.drained()
+		require.ElementsMatch(t, []string{"a/1", "a/2", "b/1", "c/1"}, b.dead())
 	})
 }
 

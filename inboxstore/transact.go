@@ -55,7 +55,7 @@ func (s *Store) transact(wait, live context.Context, w work) error {
 	return err
 }
 
-func (s *Store) attempt(wait, live context.Context, w work) (err error) {
+func (s *Store) attempt(wait, live context.Context, w work) error {
 	giveUp := func(error) {}
 	if w.settle != nil {
 		live, giveUp = context.WithCancelCause(live)
@@ -69,7 +69,7 @@ func (s *Store) attempt(wait, live context.Context, w work) (err error) {
 	s.meet(live, conn)
 	handled := false
 	defer func() { // after the rollback, and also after a panic
-		if handled && !s.isConflict(err) {
+		if handled {
 			s.mend(live, conn)
 		}
 	}()

@@ -74,4 +74,49 @@ var ofRefusals = []safeguard{
 		}},
 		packages: []string{module + "internal/spool"}, tests: "leases_are_renewed_while_many",
 	},
+	{
+		name: "a full disk at the removal is nobody's fault", guarantees: "G7",
+		edits: []edit{{
+			file: "inboxstore/blame.go",
+			from: "	case errors.Is(err, errWorks) && s.statements.Kind.Exhausted(refusal):",
+			to:   "	case errors.Is(err, errWorks) && s.statements.Kind.Exhausted(nil):",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "full_file_of_sqlite_at_the_removal",
+	},
+	{
+		name: "an outbox for dead letters that hangs has less time than a settlement", guarantees: "G3, G7",
+		edits: []edit{{
+			file: "internal/spool/settle.go",
+			from: "	ctx, cancel := context.WithTimeout(ctx, d.config.Renew)\n",
+			to:   "	ctx, cancel := context.WithTimeout(ctx, statementTimeout)\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "PoisonOutbox_that_hangs",
+	},
+	{
+		name: "a dead letter that is refused leaves the memory", guarantees: "G8",
+		edits: []edit{{
+			file: "internal/spool/settle.go",
+			from: "			defer m.unload() // many may wait for another try\n",
+			to:   "",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "unloads_a_dead_letter",
+	},
+	{
+		name: "a batch is undone until its handler returns", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/spool/worker.go",
+			from: "	fill(outcomes, Outcome{Verdict: Postpone}) // until",
+			to:   "	fill(outcomes, Outcome{Verdict: Done}) // until",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "panic_outside_the_handler",
+	},
+	{
+		name: "a start that was not counted is not taken back", guarantees: "F5",
+		edits: []edit{{
+			file: "internal/spool/starts.go",
+			from: "	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) { // then",
+			to:   "	if s.counted || s.err != nil { // then",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "start_cannot_be_counted",
+	},
 }

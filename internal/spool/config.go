@@ -107,7 +107,7 @@ type Config struct {
 	// suspects are counted: a message that waits for a connection is none that has been started.
 	Begin func(ctx context.Context) (end func(), err error)
 	// Buried, if set, runs in the transaction that moves a message to the dead letters, which ctx carries. Its error is a setback of that message
-	// alone.
+	// alone, and so is that it takes longer than Renew.
 	Buried func(ctx context.Context, m *Message, attempts int, cause error) error
 	Close  time.Duration // how long handlers may go on after Close
 }

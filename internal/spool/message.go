@@ -45,6 +45,9 @@ type Message struct {
 	due time.Time
 }
 
+// unload lets go of what is read again when it is needed.
+func (m *Message) unload() { m.Payload, m.Metadata, m.loaded = nil, nil, false }
+
 // MessageSubject names a stored message in the table of failures: by its id and its time of creation, since a database that goes back to an earlier
 // state gives out the id again, and the new message must not inherit the failures of another one.
 func MessageSubject(id, createdAt int64) []byte {

@@ -187,8 +187,9 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 			if _, err := d.loadPayload(ctx, tx, m); err != nil {
 				return err
 			}
+			defer m.unload() // many may wait for another try
 		}
-		if err := d.config.Buried(ctx, m, m.Attempts+1, e.outcome.Err); err != nil {
+		if err := d.callBuried(ctx, e); err != nil {
 			return untoldError{fmt.Errorf("tell of the death of message %d: %w", m.Ref.ID, err)}
 		}
 	}
@@ -209,6 +210,14 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *entry) error {
 		})
 	})
 	return nil
+}
+
+// callBuried gives Buried less time than the settlement has: that is tried in halves until a message that is refused is by itself, and the leases are
+// renewed meanwhile.
+func (d *Drainer) callBuried(ctx context.Context, e *entry) error {
+	ctx, cancel := context.WithTimeout(ctx, d.config.Renew)
+	defer cancel()
+	return d.config.Buried(ctx, e.message, e.message.Attempts+1, e.outcome.Err)
 }
 
 // untoldError is why a message could not be buried: what Buried does failed. That concerns this message alone, whatever the error looks like. It may

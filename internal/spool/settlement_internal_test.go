@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -86,6 +87,48 @@ func TestSettlement_G3_G6_a_drainer_that_starts_over_meanwhile_forgets_no_messag
 		inMemory, _ := d.scheduler.size()
 		require.Equal(t, inMemory, len(d.unsettled)+len(d.removal.waiting)+len(d.held.entries)+len(d.setbacks.resting), "each will be settled")
 	})
+}
+
+// The outbox for dead letters refuses one after another, and each is loaded for it: they must not stay in memory.
+func TestSettlement_G8_unloads_a_dead_letter_that_is_refused(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t, testdb.SQLite(t))
+	d := c.d
+	refused := 0
+	d.config.Retry = postbox.RetryProfile{}.WithDefaults(3)
+	d.config.Buried = func(_ context.Context, m *Message, _ int, _ error) error {
+		require.True(t, m.loaded, "the outbox has its payload")
+		refused++
+		return errNotAll
+	}
+	d.scheduler.limit(counted)
+	d.scheduler.load(c.suspects[:1])
+	d.scheduler.finish(d.scheduler.take(), []Outcome{{Verdict: Dead, Err: errNotAll}})
+	d.unsettled = d.scheduler.takeFinished()
+	m := d.unsettled[0].message
+	m.unload()
+	require.NoError(t, d.settleUnsettled(t.Context()))
+	require.Equal(t, 1, refused)
+	require.Len(t, d.setbacks.resting, 1)
+	require.False(t, m.loaded)
+	require.Nil(t, m.Payload)
+}
+
+// A panic outside the handler, such as one of a driver, ends the process. Until then the batch must not pass for one that is done.
+func TestWorker_G2_a_panic_outside_the_handler_leaves_its_messages_undone(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t, testdb.SQLite(t))
+	d, db := c.d, c.d.db
+	d.scheduler.limit(counted)
+	d.scheduler.load(c.suspects[:1])
+	batch := d.scheduler.take()
+	batch[0].message.unload()
+	d.db = nil
+	require.Panics(t, func() { d.workOn(t.Context(), batch) })
+	d.db = db
+	finished := d.scheduler.takeFinished()
+	require.Len(t, finished, 1)
+	require.Equal(t, Postpone, finished[0].outcome.Verdict)
 }
 
 // A step that fails for another reason while the leases are due leaves the renewal to the next settlement that takes long.

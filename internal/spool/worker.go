@@ -19,6 +19,7 @@ func (d *Drainer) work(ctx context.Context) {
 // batch would cost a forwarder a third of its rate.
 func (d *Drainer) workOn(ctx context.Context, batch []*entry) {
 	outcomes := make([]Outcome, len(batch))
+	fill(outcomes, Outcome{Verdict: Postpone}) // until somebody says more, also in a panic
 	ended := true
 	defer func() {
 		d.stay(outcomes)
@@ -36,7 +37,7 @@ func (d *Drainer) workOn(ctx context.Context, batch []*entry) {
 func (d *Drainer) unload(batch []*entry) {
 	for _, e := range batch {
 		if m := e.message; e.bytes > 0 || m.size > d.configured.InlineBytes {
-			m.Payload, m.Metadata, m.loaded = nil, nil, false
+			m.unload()
 		}
 	}
 }

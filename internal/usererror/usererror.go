@@ -7,8 +7,9 @@ import (
 	"reflect"
 )
 
-// maxDepth is how deep errors may nest. An error that unwraps to itself would be examined for ever.
-const maxDepth = 100
+// maxDepth is how deep errors may nest. An error that unwraps to itself would be examined for ever. A handler may well join thousands of errors one by
+// one, each within the next, and the class of the innermost must not be lost.
+const maxDepth = 10_000
 
 // Checked returns the error of a user's function, or one that says why nobody can look at that: a method of it, or of an error within it, panics.
 // The usual reason is a nil pointer of a concrete type that is returned as an error. Such a panic must come here, under recover, and not later, where
@@ -41,6 +42,9 @@ func (w *walk) visit(err error, depth int) {
 	case interface{ Unwrap() []error }:
 		w.visitInner(depth, e.Unwrap()...)
 	}
+	if isStandard(err) {
+		return
+	}
 	w.at = err
 	if e, ok := err.(interface{ Is(err error) bool }); ok {
 		e.Is(harmless{})
@@ -49,6 +53,17 @@ func (w *walk) visit(err error, depth int) {
 		e.As(new(harmless))
 	}
 	_ = err.Error()
+}
+
+// isStandard says whether an error is one of errors.Join or fmt.Errorf: they only hand on what the errors within say, and these have been visited. To
+// ask each of thousands for its text, which has those of all the others, would take seconds.
+func isStandard(err error) bool {
+	t := reflect.TypeOf(err)
+	if t.Kind() != reflect.Pointer || reflect.ValueOf(err).IsNil() {
+		return false
+	}
+	pkg := t.Elem().PkgPath()
+	return pkg == "errors" || pkg == "fmt"
 }
 
 func (w *walk) visitInner(depth int, errs ...error) {

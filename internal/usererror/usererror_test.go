@@ -49,7 +49,7 @@ func TestChecked_replaces_an_error_that_panics(t *testing.T) {
 		"a method Is":                              {evil{"Is"}, []string{"Is panics"}},
 		"a method As":                              {evil{"As"}, []string{"As panics"}},
 		"a method Error within":                    {fmt.Errorf("%w %w", io.EOF, evil{"Error"}), []string{"EOF", "Error panics"}},
-		"an error that unwraps to itself for ever": {endless{}, []string{"endless", "more than 100 errors"}},
+		"an error that unwraps to itself for ever": {endless{}, []string{"endless", "more than 10000 errors"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -70,4 +70,18 @@ func TestChecked_leaves_an_error_as_it_is(t *testing.T) {
 	} {
 		require.Equal(t, err, usererror.Checked(err))
 	}
+}
+
+func TestChecked_keeps_what_is_joined_a_thousand_times(t *testing.T) {
+	t.Parallel()
+	joined, wrapped := error(io.EOF), error(io.EOF)
+	for i := range 1000 {
+		joined = errors.Join(joined, fmt.Errorf("message %d: %w", i, net.ErrClosed))
+		wrapped = fmt.Errorf("%d: %w", i, wrapped)
+	}
+	require.ErrorIs(t, usererror.Checked(joined), io.EOF)
+	require.ErrorIs(t, usererror.Checked(wrapped), io.EOF)
+	checked := usererror.Checked(errors.Join(joined, evil{"Error"}))
+	require.NotErrorIs(t, checked, io.EOF)
+	require.ErrorContains(t, checked, "usererror_test.evil")
 }

@@ -98,19 +98,25 @@ func TestBatch_G7_conflicts_beyond_the_tries_count_nothing(t *testing.T) {
 	})
 }
 
+// places are where an inbox may be: in a transaction of its own, or in one of somebody else.
+func (b *queueBench) places() map[string]func(fn func(ctx context.Context) error) error {
+	return map[string]func(fn func(ctx context.Context) error) error{
+		"own": func(fn func(ctx context.Context) error) error { return fn(b.t.Context()) },
+		"joined": func(fn func(ctx context.Context) error) error {
+			tx, err := b.db.BeginTx(b.t.Context(), nil)
+			require.NoError(b.t, err)
+			defer func() { require.NoError(b.t, tx.Rollback()) }()
+			return fn(postbox.ContextWithTx(b.t.Context(), tx))
+		},
+	}
+}
+
 // Whoever calls the store must not count a conflict, so it is not the handler's error.
 func TestStore_G7_conflicts_beyond_the_tries_are_no_failure_of_the_handler(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
-		joined := func(fn func(ctx context.Context) error) error {
-			tx, err := b.db.BeginTx(t.Context(), nil)
-			require.NoError(t, err)
-			defer func() { require.NoError(t, tx.Rollback()) }()
-			return fn(postbox.ContextWithTx(t.Context(), tx))
-		}
-		own := func(fn func(ctx context.Context) error) error { return fn(t.Context()) }
-		for name, within := range map[string]func(func(ctx context.Context) error) error{"own": own, "joined": joined} {
+		for name, within := range b.places() {
 			err := within(func(ctx context.Context) error {
 				_, err := b.store.Once(ctx, key, func(ctx context.Context) error { return raiseConflict(ctx, b.Dialect) })
 				return err

@@ -128,13 +128,22 @@ func TestQueue_G7_a_transaction_that_the_handler_made_read_only_is_its_failure(t
 	})
 }
 
+// overrun begins a statement that takes longer than the server allows.
+func overrun(ctx context.Context, tx *sql.Tx, dialect postbox.Dialect) error {
+	statement := "SET STATEMENT max_statement_time = 0.02 FOR SELECT SLEEP(20)"
+	if dialect == postbox.PostgreSQL {
+		if _, err := tx.ExecContext(ctx, "SET LOCAL statement_timeout = '20ms'"); err != nil {
+			return err
+		}
+		statement = "SELECT pg_sleep(20)"
+	}
+	var slept any
+	return tx.QueryRowContext(ctx, statement).Scan(&slept)
+}
+
 // A limit of the role ends a statement of the handler.
 func TestQueue_G7_a_statement_of_the_handler_that_the_server_ended_is_its_failure(t *testing.T) {
 	t.Parallel()
-	limit := map[postbox.Dialect]string{
-		postbox.PostgreSQL: "SET LOCAL statement_timeout = '20ms'", postbox.MySQL: "DO 0",
-	}
-	slow := map[postbox.Dialect]string{postbox.PostgreSQL: "SELECT pg_sleep(20)", postbox.MySQL: "SET STATEMENT max_statement_time = 0.02 FOR SELECT SLEEP(20)"}
 	for name, change := range map[string]func(*inboxstore.QueueConfig){"transactional": transactional, "not transactional": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -155,11 +164,7 @@ func TestQueue_G7_a_statement_of_the_handler_that_the_server_ended_is_its_failur
 						defer func() { _ = own.Rollback() }()
 						tx = own
 					}
-					if _, err := tx.ExecContext(msg.Context(), limit[database.Dialect]); err != nil {
-						return err
-					}
-					var slept any
-					return tx.QueryRowContext(msg.Context(), slow[database.Dialect]).Scan(&slept)
+					return overrun(msg.Context(), tx, database.Dialect)
 				})
 				b.drained()
 				require.Equal(t, 3, runs.times("slow"))
@@ -170,17 +175,60 @@ func TestQueue_G7_a_statement_of_the_handler_that_the_server_ended_is_its_failur
 	}
 }
 
-func TestStore_G7_a_server_that_is_read_only_is_no_failure_of_the_handler(t *testing.T) {
+// Nothing can be written in the transaction of an inbox, as on a standby: the claim, which comes first, says so. lib/pq says of each
+// transaction whether it writes.
+func TestInbox_G7_a_server_that_is_read_only_is_no_failure_of_the_handler(t *testing.T) {
 	t.Parallel()
-	database := testdb.Postgres(t).Migrate(t)
-	role := *database
-	role.Driver, role.DSN = "pgx", database.DSN+"&options="+"-c%20default_transaction_read_only%3Don"
-	store := storeFor(t, &role, role.Open(t), nil)
-	_, err := store.Once(t.Context(), key, func(context.Context) error {
-		t.Error("the handler runs")
-		return nil
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		standby := *b
+		standby.store = storeFor(t, database, b.db, func(c *inboxstore.Config) { c.TxOptions = &sql.TxOptions{ReadOnly: true} })
+		err := deliver(t.Context(), standby.inbox(), "1", func(context.Context, *message.Message) error {
+			t.Error("the handler runs")
+			return nil
+		})
+		require.ErrorContains(t, err, "claim message")
+		require.Empty(t, b.failures())
+		require.NoError(t, deliver(t.Context(), b.inbox(), "1", b.effect))
+		require.Equal(t, []string{"1"}, b.effects())
 	})
-	var failure *inboxstore.HandlerError
-	require.Error(t, err)
-	require.NotErrorAs(t, err, &failure)
+}
+
+// The server becomes read-only while the handler is at work, as an old primary does in a failover.
+func TestInbox_G7_a_server_that_becomes_read_only_under_a_handler_counts_no_attempt(t *testing.T) {
+	t.Parallel()
+	begin := map[postbox.Dialect]string{
+		postbox.PostgreSQL: "SET default_transaction_read_only = on", postbox.MySQL: "SET SESSION TRANSACTION READ ONLY",
+	}
+	refuse := map[postbox.Dialect]string{
+		postbox.PostgreSQL: "DO $$ BEGIN RAISE EXCEPTION 'read-only' USING ERRCODE = '25006'; END $$",
+		postbox.MySQL:      "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'read-only'",
+	}
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		server := &server{driver: b.db.Driver(), dsn: b.DSN}
+		db := sql.OpenDB(server)
+		t.Cleanup(func() { _ = db.Close() })
+		db.SetMaxIdleConns(-1) // each connection begins as the server is by then
+		inbox := b.over(db).inbox()
+		statement := begin[database.Dialect]
+		for range deliveries {
+			server.begin.Store(nil)
+			_, err := inbox.Process(t.Context(), message.NewMessage("1", nil), func(msg *message.Message) ([]*message.Message, error) {
+				if err := b.effect(msg.Context(), msg); err != nil {
+					return nil, err
+				}
+				server.begin.Store(&statement)
+				tx, _ := postbox.TxFromContext(msg.Context())
+				_, err := tx.ExecContext(msg.Context(), refuse[database.Dialect])
+				return nil, err
+			})
+			require.ErrorContains(t, err, "the database is read-only")
+		}
+		require.Empty(t, b.failures())
+		server.begin.Store(nil)
+		require.NoError(t, deliver(t.Context(), inbox, "1", b.effect))
+		require.Equal(t, []string{"1"}, b.effects())
+		require.Empty(t, b.dead())
+	})
 }

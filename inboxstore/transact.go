@@ -269,6 +269,8 @@ func (t transaction) commit() error {
 		return &HandlerError{Err: errEnded}
 	case errors.Is(err, postbox.ErrCommitUnknown):
 		return fmt.Errorf("inbox: commit: %w", err)
+	case dialect.TxStatusOf(t.conn) == dialect.TxLost: // the server had ended the connection before, and only now says so
+		return t.disconnected(fmt.Errorf("inbox: commit: %w", err), nil)
 	default:
 		// A server that refuses a commit refuses what the handler did: a constraint that is checked at the end, or a
 		// statement that failed and was passed over.

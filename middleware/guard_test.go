@@ -124,8 +124,8 @@ func errorEaters(t *testing.T) map[string]message.HandlerMiddleware {
 // and the next one, in a transaction of its own, has the effect.
 func TestGuard_G4_queue_never_commits_what_a_failed_handler_wrote(t *testing.T) {
 	t.Parallel()
-	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.SQLite} {
-		b := newGuardBench(t, open(t))
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newGuardBench(t, database)
 		for name, eater := range errorEaters(t) {
 			for place, chain := range map[string][]message.HandlerMiddleware{
 				"outside": {eater, middleware.Process{}.Middleware},
@@ -147,14 +147,13 @@ func TestGuard_G4_queue_never_commits_what_a_failed_handler_wrote(t *testing.T) 
 				require.Equal(t, before+1, b.failures(), "%s: calls %d", queue, calls.Load())
 			}
 		}
-	}
+	})
 }
 
 // The same within an inbox, in a transaction of its own and in a savepoint.
 func TestGuard_G4_inbox_never_commits_what_a_failed_handler_wrote(t *testing.T) {
 	t.Parallel()
-	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.SQLite} {
-		database := open(t)
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newGuardBench(t, database)
 		for name, eater := range errorEaters(t) {
 			for _, joined := range []bool{false, true} {
@@ -185,14 +184,14 @@ func TestGuard_G4_inbox_never_commits_what_a_failed_handler_wrote(t *testing.T) 
 				require.Equal(t, 1, b.effects(id), id)
 			}
 		}
-	}
+	})
 }
 
 // Around an inbox, each try is a delivery of its own: it is counted, and has a transaction of its own.
 func TestInbox_G4_error_eaters_around_it_change_no_effect(t *testing.T) {
 	t.Parallel()
-	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.SQLite} {
-		b := newGuardBench(t, open(t))
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newGuardBench(t, database)
 		for name, eater := range errorEaters(t) {
 			before := b.failures()
 			handler, _ := b.failsOnce()
@@ -207,41 +206,64 @@ func TestInbox_G4_error_eaters_around_it_change_no_effect(t *testing.T) {
 			require.Equal(t, effects, b.effects(name), name)
 			require.Equal(t, before+1, b.failures(), name)
 		}
-	}
+	})
 }
 
 // order is a command.
 type order struct{ ID string }
 
+// processOrders has a router's handler work off the orders that come from the subscriber. The first time it fails, and the CQRS component
+// acknowledges that.
+func (b *guardBench) processOrders(subscriber message.Subscriber, around ...message.HandlerMiddleware) {
+	b.t.Helper()
+	var calls atomic.Int32
+	startRouter(b.t, func(router *message.Router) {
+		processor, err := cqrs.NewCommandProcessorWithConfig(router, cqrs.CommandProcessorConfig{
+			GenerateSubscribeTopic: func(cqrs.CommandProcessorGenerateSubscribeTopicParams) (string, error) { return "orders", nil },
+			SubscriberConstructor: func(cqrs.CommandProcessorSubscriberConstructorParams) (message.Subscriber, error) {
+				return subscriber, nil
+			},
+			Marshaler: cqrs.JSONMarshaler{}, Logger: watermill.NopLogger{}, AckCommandHandlingErrors: true, OnHandle: middleware.GuardCommands,
+		})
+		require.NoError(b.t, err)
+		added, err := processor.AddHandler(cqrs.NewCommandHandler("place", func(ctx context.Context, o *order) error {
+			if err := b.write(ctx, o.ID); err != nil || calls.Add(1) > 1 {
+				return err
+			}
+			return errHandler
+		}))
+		require.NoError(b.t, err)
+		added.AddMiddleware(around...)
+	})
+}
+
 // Watermill's CQRS component drops the error of a command's handler where it is told to, before any middleware sees it.
 func TestGuardCommands_G4_acknowledged_errors_of_commands_are_never_committed(t *testing.T) {
 	t.Parallel()
-	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.SQLite} {
-		b := newGuardBench(t, open(t))
-		marshaler := cqrs.JSONMarshaler{}
-		var calls atomic.Int32
-		msg, err := marshaler.Marshal(order{ID: "1"})
-		require.NoError(t, err)
-		b.put("orders", msg)
-		startRouter(t, func(router *message.Router) {
-			processor, err := cqrs.NewCommandProcessorWithConfig(router, cqrs.CommandProcessorConfig{
-				GenerateSubscribeTopic: func(cqrs.CommandProcessorGenerateSubscribeTopicParams) (string, error) { return "orders", nil },
-				SubscriberConstructor: func(cqrs.CommandProcessorSubscriberConstructorParams) (message.Subscriber, error) {
-					return b.subscriber(), nil
-				},
-				Marshaler: marshaler, Logger: watermill.NopLogger{}, AckCommandHandlingErrors: true, OnHandle: middleware.GuardCommands,
+	for place, begin := range map[string]func(b *guardBench, command *message.Message){
+		"queue": func(b *guardBench, command *message.Message) {
+			b.put("orders", command)
+			b.processOrders(b.subscriber())
+		},
+		"inbox": func(b *guardBench, command *message.Message) {
+			broker := gochannel.NewGoChannel(gochannel.Config{}, nil)
+			b.t.Cleanup(func() { _ = broker.Close() })
+			b.processOrders(broker, b.inbox("orders"))
+			require.NoError(b.t, broker.Publish("orders", command))
+		},
+	} {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := newGuardBench(t, database)
+				command, err := cqrs.JSONMarshaler{}.Marshal(order{ID: "1"})
+				require.NoError(t, err)
+				begin(b, command)
+				b.eventually(func() bool { return b.effects("1") > 0 }, "the command is handled")
+				require.Equal(t, 1, b.effects("1"))
+				require.Equal(t, 1, b.failures())
 			})
-			require.NoError(t, err)
-			require.NoError(t, processor.AddHandlers(cqrs.NewCommandHandler("place", func(ctx context.Context, o *order) error {
-				if err := b.write(ctx, o.ID); err != nil || calls.Add(1) > 1 {
-					return err
-				}
-				return errHandler
-			})))
 		})
-		b.eventually(func() bool { return b.effects("1") > 0 }, "the command is handled")
-		require.Equal(t, 1, b.effects("1"))
-		require.Equal(t, 1, b.failures())
 	}
 }
 

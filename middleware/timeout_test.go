@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
 // Watermill's Timeout outside of the inbox ends the handler's context, and what fails after that is the handler.
@@ -57,20 +59,54 @@ func TestInbox_G7_deadline_of_the_delivery_is_an_attempt(t *testing.T) {
 // A message that keeps conflicting with others is nacked, and nothing is recorded.
 func TestInbox_G7_conflicts_are_nacked_without_a_failure(t *testing.T) {
 	t.Parallel()
-	database := testdb.Postgres(t)
-	inbox := inboxFor(t, database, nil)
-	conflict := func(msg *message.Message) ([]*message.Message, error) {
-		tx, _ := postbox.TxFromContext(msg.Context())
-		_, err := tx.ExecContext(msg.Context(), "DO $$ BEGIN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'; END $$")
-		return nil, err
+	raise := map[postbox.Dialect]string{
+		postbox.PostgreSQL: "DO $$ BEGIN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'; END $$",
+		postbox.MySQL:      "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'conflict'",
 	}
-	for range 5 { // more than it has attempts
-		_, err := inbox.Process(t.Context(), message.NewMessage("1", nil), conflict)
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		inbox := inboxFor(t, database, nil)
+		requireNotCounted(t, database, inbox, "conflict", func(msg *message.Message) ([]*message.Message, error) {
+			tx, _ := postbox.TxFromContext(msg.Context())
+			_, err := tx.ExecContext(msg.Context(), raise[database.Dialect])
+			return nil, err
+		})
+		requireProcessed(t, inbox)
+	})
+}
+
+// On SQLite, transactions wait for each other, and where that takes too long the file is busy.
+func TestInbox_G7_a_busy_file_is_nacked_without_a_failure(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	impatient := *database
+	impatient.DSN = strings.ReplaceAll(database.DSN, "busy_timeout(10000)", "busy_timeout(1)")
+	impatient.DB = impatient.Open(t)
+	inbox := inboxFor(t, &impatient, nil)
+	other, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = other.Rollback() }()
+	requireNotCounted(t, &impatient, inbox, "database is locked", func(*message.Message) ([]*message.Message, error) {
+		t.Error("the handler runs")
+		return nil, nil
+	})
+	require.NoError(t, other.Rollback())
+	requireProcessed(t, inbox)
+}
+
+// requireNotCounted delivers a message more often than it has attempts.
+func requireNotCounted(t *testing.T, database *testdb.Database, inbox *middleware.Inbox, says string, hindered message.HandlerFunc) {
+	t.Helper()
+	for range 5 {
+		_, err := inbox.Process(t.Context(), message.NewMessage("1", nil), hindered)
 		var failure *inboxstore.HandlerError
-		require.ErrorContains(t, err, "conflict")
+		require.ErrorContains(t, err, says)
 		require.NotErrorAs(t, err, &failure)
 	}
 	require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
+}
+
+func requireProcessed(t *testing.T, inbox *middleware.Inbox) {
+	t.Helper()
 	processed, err := inbox.Process(t.Context(), message.NewMessage("1", nil), handler(succeed))
 	require.NoError(t, err)
 	require.True(t, processed)

@@ -38,7 +38,43 @@ var ofTheInbox = []safeguard{
 			},
 			{file: "inboxstore/delivery.go", from: "		return txscope.From(inner).Failure()\n", to: "		_ = txscope.From(inner)\n		return nil\n"},
 		},
-		packages: []string{module + "middleware"}, tests: "TestGuard",
+		packages: []string{module + "middleware", module + "router"}, tests: "TestGuard|error_eaters",
+	},
+	{
+		name: "the router guards its handlers", guarantees: "G4",
+		edits: []edit{{
+			file: "router/router.go",
+			from: "	handler = middleware.Guard(handler)\n",
+			to:   "",
+		}},
+		packages: []string{module + "router"}, tests: "error_eaters",
+	},
+	{
+		name: "the deadline of a delivery is the handler's", guarantees: "G7, F29",
+		edits: []edit{{
+			file: "middleware/inbox.go",
+			from: "return errors.Is(ctx.Err(), context.Canceled) }",
+			to:   "return ctx.Err() != nil }",
+		}},
+		packages: []string{module + "middleware"}, tests: "deadline_of_the_delivery",
+	},
+	{
+		name: "the records of failures have an isolation of their own", guarantees: "G7",
+		edits: []edit{{
+			file: "internal/dialect/postgres.go",
+			from: "	s.Isolation = sql.LevelReadCommitted\n",
+			to:   "	s.Isolation = sql.LevelDefault\n",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "failures_count_whatever",
+	},
+	{
+		name: "a connection that is lost at the commit is the handler's", guarantees: "G7, F29",
+		edits: []edit{{
+			file: "inboxstore/transact.go",
+			from: "	case dialect.TxStatusOf(t.conn) == dialect.TxLost: //",
+			to:   "	case dialect.TxStatusOf(t.conn) == dialect.TxLost && false: //",
+		}},
+		packages: []string{module + "inboxstore"}, tests: "TestInbox_G7_a_handler_that_loses",
 	},
 	{
 		name: "the handler's transaction is asked after", guarantees: "G4, G7",

@@ -106,6 +106,15 @@ var ofOutages = []safeguard{
 		packages: []string{module + "internal/dialect", module + "inboxstore"}, tests: "Classify|is_read_only",
 	},
 	{
+		name: "a statement that the server ended is named", guarantees: "G7",
+		edits: []edit{{
+			file: "internal/spool/trouble.go",
+			from: "	case of == dialect.Interrupted:\n",
+			to:   "	case of == dialect.Interrupted && err == nil:\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "server_ended_a_statement",
+	},
+	{
 		name: "a drainer is hindered until what failed works again", guarantees: "G7",
 		edits: []edit{{
 			file: "internal/spool/drainer.go",

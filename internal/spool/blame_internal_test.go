@@ -31,8 +31,8 @@ type exchange struct {
 	tries   map[string]int
 	done    map[string]time.Duration // when it got through
 	dead    map[string]time.Duration
-	accused map[string]time.Duration // when its first attempt was counted
-	waits   map[string]int           // failures in a row that did not count
+	accused map[string]time.Duration                // when its first attempt was counted
+	waits   map[string]int                          // failures in a row that did not count
 	feed    func() (next time.Duration, m *Message) // what comes in, and when
 }
 

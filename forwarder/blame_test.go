@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -153,6 +154,52 @@ func TestForwarder_probes_of_a_known_outage_take_turns(t *testing.T) {
 		require.Len(t, to.ids(), 20)
 		require.Zero(t, dead(t, database))
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts > 0"))
+	})
+}
+
+// Where the reason is unknown, probes go over all keys and over all that waits: no message is tried again and again while others wait.
+func TestForwarder_probes_of_unknown_failures_take_turns(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		const poison, good, rounds = 40, 20, 10
+		var mu sync.Mutex
+		tries, most, behindThem := map[string]int{}, 0, 0
+		to := &broker{}
+		to.fail = func(_ string, msg *message.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			tries[msg.UUID]++
+			most = max(most, tries[msg.UUID])
+			if !strings.HasPrefix(msg.UUID, "poison") {
+				behindThem = most
+				return nil
+			}
+			return errBroker
+		}
+		publisher := publisherFor(t, database, nil)
+		for i := range poison + good {
+			id := fmt.Sprintf("poison %d", i)
+			if i >= poison {
+				id = fmt.Sprintf("good %d", i)
+			}
+			inTx(t, database.DB, publisher, "topic", newMessage(id, id))
+		}
+		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) {
+			c.Concurrency, c.ProbeMin, c.ProbeMax, c.Retry.Attempts = 1, time.Millisecond, 2*time.Millisecond, 100
+		}))
+		eventually(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return most >= rounds
+		}, "the poisonous ones are tried some times")
+		mu.Lock()
+		defer mu.Unlock()
+		require.Len(t, to.ids(), good)
+		require.LessOrEqual(t, behindThem, 5, "nothing is tried again and again while good messages wait")
+		for i := range poison {
+			require.GreaterOrEqual(t, tries[fmt.Sprintf("poison %d", i)], rounds/3, "%v", tries)
+		}
 	})
 }
 

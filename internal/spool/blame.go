@@ -92,11 +92,12 @@ func (c *Circuits) Failed(m *Message, call Call) Blame {
 	b.together.last = c.sequence
 	before := c.failures[keyOf(m)]
 	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.accuse(b, now)
-	if !counts && m.Attempts == 0 && (before == nil || before.together != b.together) {
+	evident := !counts && m.Attempts == 0
+	if evident && (before == nil || before.together != b.together) {
 		b.together.evidence++
 	}
 	result := Blame{Counts: counts, After: c.remember(m, before, b, now, counts)}
-	if state.open || b.together.evidence >= c.config.FailuresInRow {
+	if state.open || evident && b.together.evidence >= c.config.FailuresInRow {
 		result.Opened = c.trip(state, call, max(c.config.Width, 1))
 	}
 	return result

@@ -31,6 +31,8 @@ type exchange struct {
 	tries   map[string]int
 	done    map[string]time.Duration // when it got through
 	dead    map[string]time.Duration
+	accused map[string]time.Duration                // when its first attempt was counted
+	waits   map[string]int                          // failures in a row that did not count
 	feed    func() (next time.Duration, m *Message) // what comes in, and when
 }
 
@@ -49,6 +51,7 @@ func newExchange(t *testing.T, broken func(m *Message) bool) *exchange {
 		t: t, config: config, circuits: NewCircuits(config, func() {}), workers: 64, took: 5 * time.Millisecond, broken: broken,
 		retry: postbox.RetryProfile{}.WithDefaults(10), began: time.Now(),
 		tries: map[string]int{}, done: map[string]time.Duration{}, dead: map[string]time.Duration{},
+		accused: map[string]time.Duration{}, waits: map[string]int{},
 	}
 }
 
@@ -145,14 +148,24 @@ func (x *exchange) end(m *Message, call Call) {
 	blame := x.circuits.Failed(m, call)
 	wait := blame.After
 	if blame.Counts {
-		if m.Attempts++; x.retry.Exhausted(m.Attempts) {
+		x.waits[m.MessageID] = 0
+		if m.Attempts++; m.Attempts == 1 {
+			x.accused[m.MessageID] = x.now()
+		}
+		if x.retry.Exhausted(m.Attempts) {
 			x.dead[m.MessageID] = x.now()
 			return
 		}
 		wait = x.retry.Delay(m.Attempts)
 	} else {
-		require.GreaterOrEqual(x.t, wait, x.config.ProbeMin)
-		require.LessOrEqual(x.t, wait, x.config.ProbeMax)
+		// The message makes room for others, for longer each time.
+		longest := x.config.ProbeMax
+		if n := x.waits[m.MessageID]; n < 16 {
+			longest = min(x.config.ProbeMin<<n, longest)
+		}
+		x.waits[m.MessageID]++
+		require.GreaterOrEqual(x.t, wait, max(longest/2, x.config.ProbeMin))
+		require.LessOrEqual(x.t, wait, longest)
 	}
 	w := timed{at: time.Now().Add(wait), message: m}
 	at, _ := slices.BinarySearchFunc(x.waiting, w, func(a, b timed) int { return a.at.Compare(b.at) })
@@ -180,14 +193,18 @@ func TestBlame_healthy_messages_behind_many_poisonous_ones_get_through_at_once(t
 		x.run(time.Minute)
 		at, n := latest(x.done, "good")
 		require.Equal(t, 20, n)
-		require.Less(t, at, 5*time.Second)
+		require.Less(t, at, 20*x.config.ProbeMin, "eight probe at a time, and five such rounds are enough for all that stand before them")
 		require.Empty(t, x.dead)
 	})
 }
 
+// Until another message gets through, poison looks like an outage, whose pauses double: a message that comes after a silence waits for
+// no longer than the silence lasted. When each poisonous message has an attempt it is no evidence of an outage any more, and delays none.
 func TestBlame_poison_ends_where_others_get_through_and_delays_them_little(t *testing.T) {
 	t.Parallel()
-	for name, pause := range map[string]time.Duration{"a message a second": time.Second, "one every 20 seconds": 20 * time.Second} {
+	for name, pause := range map[string]time.Duration{
+		"a message a second": time.Second, "one every 20 seconds": 20 * time.Second, "one every 5 minutes": 5 * time.Minute,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -199,12 +216,19 @@ func TestBlame_poison_ends_where_others_get_through_and_delays_them_little(t *te
 					sent[m.MessageID] = x.now()
 					return pause, m
 				}
-				x.run(time.Hour)
+				x.run(2 * time.Hour)
 				_, n := latest(x.dead, "poison")
 				require.Equal(t, 50, n)
 				require.Len(t, x.dead, 50)
+				require.Len(t, x.accused, 50)
+				allAccused, _ := latest(x.accused, "poison")
+				require.Less(t, allAccused, 10*pause, "a few signs of life are enough")
 				for id, at := range x.done {
-					require.LessOrEqual(t, at-sent[id], x.config.ProbeMax+time.Second, id)
+					waited := at - sent[id]
+					require.LessOrEqual(t, waited, min(pause, x.config.ProbeMax)+x.config.ProbeMin, id)
+					if sent[id] > allAccused+pause { // the one before it has ended the outage
+						require.Equal(t, x.took, waited, "%s: nothing stands in its way", id)
+					}
 				}
 			})
 		})
@@ -356,7 +380,7 @@ func TestBlame_poison_ends_with_a_broker_that_is_never_quite_well(t *testing.T) 
 		x = newExchange(t, func(m *Message) bool { return poisonous(m) || m.Ref.ID%3 == 0 && x.tries[m.MessageID] == 1 })
 		x.put("poison", 5)
 		x.feed = func() (time.Duration, *Message) { return 100 * time.Millisecond, x.message("good") }
-		x.run(20 * time.Minute)
+		x.run(time.Hour)
 		_, poison := latest(x.dead, "poison")
 		require.Equal(t, 5, poison)
 		require.Len(t, x.dead, 5)

@@ -79,7 +79,7 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
 	s.MoveToWaiting = moveToWaiting
 	s.Writers = writers
-	s.MoveStrays = moveStrays
+	s.SeekStrays, s.MoveStrays = seekStrays, moveStrays
 	s.MaxAppend = 1000 // no limit of PostgreSQL's: beyond it a statement gains nothing and takes memory
 
 	insert := insertRows("{messages}", `(`+packedRows+`) AS r`, "")

@@ -26,6 +26,12 @@ w AS (
 	FROM m, t
 	RETURNING 1)` + howManyMoved
 
+// seekStrays tells whether moveStrays has something to do, which takes a transaction.
+const seekStrays = `
+SELECT COUNT(*) FROM (
+	SELECT 1 FROM ONLY {messages} m WHERE m.spool = ? AND m.state > 0
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) s`
+
 // moveStrays moves messages that wait among the ready ones, where nobody looks for them: somebody changed their state by hand, or
 // a process did that does not know of {waiting}.
 const moveStrays = `

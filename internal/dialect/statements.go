@@ -63,6 +63,7 @@ type Statements struct {
 	// StandsToRetry returns the id of a message that Retry or MoveToWaiting is to change, and has not changed: spool, state, lane, id, created at,
 	// attempts so far, least and most starts, token.
 	StandsToRetry string
+	SeekStrays    string // spool → 1 where there is something for MoveStrays, else 0
 	MoveStrays    string // spool → as MoveToWaiting: moves what waits among the ready messages; empty where all have one table
 	Writers       string // → low 32 bits of the id of each open transaction that may have written to the ready messages; empty where the database does not tell
 	// FreeWriters returns which rows of {writers} no transaction has locked, of [WriterGroups]; empty where the database knows of no such rows.
@@ -170,7 +171,7 @@ type Statements struct {
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.Deployment, &s.NameDeployment, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.FreeLanes, &s.Acquire, &s.Held, &s.HoldLane, &s.ClearSuspect, &s.Control,
-		&s.LoadPayload, &s.Retry, &s.MoveToWaiting, &s.StandsToRetry, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.Advance, &s.ChangeSpools, &s.CountStart, &s.TakeBackStart, &s.BuryMessage,
+		&s.LoadPayload, &s.Retry, &s.MoveToWaiting, &s.StandsToRetry, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.Advance, &s.ChangeSpools, &s.CountStart, &s.TakeBackStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.ClaimsPage, &s.PurgeClaims,

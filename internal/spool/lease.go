@@ -82,13 +82,18 @@ func (d *Drainer) giveAway() {
 // moveStrays brings messages to light that wait where nobody looks for them. Where it fails, the drainer is hindered, and renews its leases again
 // after each pause until this works too. Meanwhile it reads.
 func (d *Drainer) moveStrays(ctx context.Context) error {
-	if d.spool.statements.MoveStrays == "" {
+	statements := d.spool.statements
+	if statements.MoveStrays == "" {
 		return nil
 	}
-	err := InTx(ctx, d.db, d.spool.statements, func(tx *sql.Tx) error {
-		_, err := moved(ctx, tx, dialect.Query{Text: d.spool.statements.MoveStrays, Args: []any{d.id}})
-		return err
-	})
+	var found int
+	err := d.db.QueryRowContext(ctx, statements.SeekStrays, d.id).Scan(&found)
+	if err == nil && found > 0 {
+		err = InTx(ctx, d.db, statements, func(tx *sql.Tx) error {
+			_, err := moved(ctx, tx, dialect.Query{Text: statements.MoveStrays, Args: []any{d.id}})
+			return err
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("move messages of spool %q that wait among the ready ones: %w", d.spool.name, err)
 	}

@@ -100,6 +100,11 @@ SELECT id FROM postbox_messages
 WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4 AND created_at = $5 AND attempts = $6 AND starts BETWEEN $7 AND $8
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $9)
 
+-- SeekStrays
+SELECT COUNT(*) FROM (
+	SELECT 1 FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state > 0
+	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) s
+
 -- MoveStrays
 WITH m AS (DELETE FROM ONLY postbox_messages WHERE spool = $1 AND state > 0 RETURNING *),
 w AS (INSERT INTO postbox_waiting SELECT * FROM m RETURNING 1)

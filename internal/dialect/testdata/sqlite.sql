@@ -88,6 +88,9 @@ SELECT id FROM postbox_messages
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
+-- SeekStrays
+
+
 -- MoveStrays
 
 

@@ -15,6 +15,9 @@ import (
 // Whoever calls it ends the transaction. Wake-ups are then left to polling, since nobody tells Postbox of
 // the commit; forwarder.InTx does both.
 func ContextWithTx(ctx context.Context, tx *sql.Tx) context.Context {
+	if scope := txscope.From(ctx); scope != nil && scope.Tx == tx {
+		return ctx // with what is known of the transaction
+	}
 	return txscope.New(tx).Context(ctx)
 }
 

@@ -35,6 +35,8 @@ type InboxStore interface {
 // [Guard] for middlewares between the inbox and the handler. A crash before the commit lets the broker deliver again; a crash after it, and before the ack, makes the
 // next delivery a duplicate, which is acked without running the handler.
 //
+// An inbox within another one that names the message alike is part of that one, which alone counts failures.
+//
 // It costs one INSERT in the handler's transaction, and it is safe for concurrent use by any number of handlers.
 type Inbox struct {
 	store  InboxStore

@@ -43,6 +43,7 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 		scope.Fail(err)
 		return err == nil, err
 	}
+	s.meetHandler(ctx, key)
 	if tx, ok := postbox.TxFromContext(ctx); ok {
 		return s.join(ctx, tx, claim, fn)
 	}

@@ -30,7 +30,8 @@ func ContextWithHooks(ctx context.Context, tx *sql.Tx) (hooked context.Context, 
 }
 
 // TxFromContext returns the transaction that the context carries: one put there by [ContextWithTx], by
-// forwarder.InTx, by an inbox, or by the subscriber of watermill-sql v3.
+// forwarder.InTx, by an inbox, or by the subscriber of watermill-sql v3; that of v4 with
+// middleware.SubscriberTx.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	if scope := txscope.From(ctx); scope != nil {
 		return scope.Tx, true

@@ -73,6 +73,9 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // went to the dead letters: ack it. After an error nack it, or deliver it again.
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
 	key, err := i.key(ctx, msg)
+	if err == nil && !i.config.OwnTransaction {
+		err = unseenTx(ctx)
+	}
 	if err != nil {
 		pause(ctx, i.config.Retry, 1, err)
 		return false, err

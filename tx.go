@@ -15,6 +15,9 @@ import (
 // Whoever calls it ends the transaction. Wake-ups are then left to polling, since nobody tells Postbox of
 // the commit; forwarder.InTx does both.
 func ContextWithTx(ctx context.Context, tx *sql.Tx) context.Context {
+	if scope := txscope.From(ctx); scope != nil && scope.Tx == tx {
+		return ctx // with what is known of the transaction
+	}
 	return txscope.New(tx).Context(ctx)
 }
 
@@ -27,7 +30,8 @@ func ContextWithHooks(ctx context.Context, tx *sql.Tx) (hooked context.Context, 
 }
 
 // TxFromContext returns the transaction that the context carries: one put there by [ContextWithTx], by
-// forwarder.InTx, by an inbox, or by the subscriber of watermill-sql v3.
+// forwarder.InTx, by an inbox, or by the subscriber of watermill-sql v3; that of v4 with
+// middleware.SubscriberTx.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	if scope := txscope.From(ctx); scope != nil {
 		return scope.Tx, true

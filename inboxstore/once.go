@@ -31,11 +31,19 @@ const (
 // answer to the commit is lost, the claim tells whether it was committed. A transaction that fn lost or ended is fn's failure,
 // [ErrTransactionLost], unless the database itself was away.
 //
-// Where ctx carries a transaction already, fn runs in a savepoint of that one, which its owner commits.
+// Where ctx carries a transaction already, fn runs in a savepoint of that one, which its owner commits. Where that transaction handles the
+// same key already, since two inboxes stand around one handler, fn runs as a part of the outer call, which alone decides: an error
+// comes back as it is.
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	s.clean()
 	claim, handle := key.bytes(), fn
 	fn = func(ctx context.Context) error { return usererror.Checked(handle(ctx)) }
+	if scope := txscope.From(ctx); scope.Holds(s.statements.Claim, claim) {
+		err := fn(ctx)
+		scope.Fail(err)
+		return err == nil, err
+	}
+	s.meetHandler(ctx, key)
 	if tx, ok := postbox.TxFromContext(ctx); ok {
 		return s.join(ctx, tx, claim, fn)
 	}
@@ -74,6 +82,7 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 		case claimed == 0:
 			return errDuplicate
 		default:
+			txscope.From(ctx).Hold(s.statements.Claim, claim)
 			return nil
 		}
 	}
@@ -168,6 +177,7 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 	}
 	if claimed > 0 {
 		scope := txscope.Within(ctx, tx)
+		scope.Hold(s.statements.Claim, claim)
 		err := fn(scope.Context(ctx))
 		if err == nil { // an error that a function around the handler has swallowed
 			err = scope.Failure()

@@ -24,6 +24,7 @@ type Store struct {
 	remembered remembered
 	server     atomic.Pointer[string] // which it was when it was last asked
 	doubts     doubts
+	consumers  consumers
 	slots      slots
 	process    string
 	logger     watermill.LoggerAdapter

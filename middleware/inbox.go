@@ -35,6 +35,8 @@ type InboxStore interface {
 // [Guard] for middlewares between the inbox and the handler. A crash before the commit lets the broker deliver again; a crash after it, and before the ack, makes the
 // next delivery a duplicate, which is acked without running the handler.
 //
+// An inbox within another one that names the message alike is part of that one, which alone counts failures.
+//
 // It costs one INSERT in the handler's transaction, and it is safe for concurrent use by any number of handlers.
 type Inbox struct {
 	store  InboxStore
@@ -71,6 +73,9 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // went to the dead letters: ack it. After an error nack it, or deliver it again.
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
 	key, err := i.key(ctx, msg)
+	if err == nil && !i.config.OwnTransaction {
+		err = unseenTx(ctx)
+	}
 	if err != nil {
 		pause(ctx, i.config.Retry, 1, err)
 		return false, err

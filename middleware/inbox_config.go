@@ -29,6 +29,10 @@ type InboxConfig struct {
 	// PublishTopic is where they go. Defaults to the publish topic of the router's handler.
 	PublishTopic string
 
+	// OwnTransaction says that the handler does not write in the transaction in which the subscriber of watermill-sql v4 consumes, so that
+	// the inbox may have one of its own. Without it such a message is refused, unless [SubscriberTx] shows that transaction.
+	OwnTransaction bool
+
 	// Retry says how often a handler that fails runs, in all processes together, until its message is a dead letter
 	// and is acked, and how long the pause is between a failure and its nack, since brokers deliver a nacked message at
 	// once. The subscription waits meanwhile; in a transaction of somebody else there is no pause. Defaults to 15

@@ -10,7 +10,7 @@
 // failures are counted, retried and buried here; a Retry around a transactional handler only runs it for nothing, and a PoisonQueue
 // publishes a message that is tried again.
 //
-// Mistakes are errors, not panics: a name that the router has already, a queue with two handlers, a queue with messages
-// and none, a store that forgets messages before the broker may deliver them again. What starts with the router also
+// Mistakes are errors, not panics: a name that the router has already, two inboxes with one consumer and topic, a queue with two
+// handlers, a queue with messages and none, a store that forgets messages before the broker may deliver them again. What starts with the router also
 // stops with it.
 package router

@@ -49,6 +49,24 @@ func TestRouter_a_queue_has_one_handler(t *testing.T) {
 	require.ErrorContains(t, err, "use AddDeferral for a second topic")
 }
 
+func TestRouter_two_handlers_of_a_topic_are_two_consumers(t *testing.T) {
+	t.Parallel()
+	s := newService(t, testdb.SQLite(t), nil)
+	billing := middleware.InboxConfig{Consumer: "billing"}
+	_, err := s.router.AddInboxHandler("one", "orders", s.broker, "", noop, billing)
+	require.NoError(t, err)
+	for name, config := range map[string]middleware.InboxConfig{"two": billing, "billing": {}} {
+		_, err = s.router.AddInboxHandler(name, "orders", s.broker, "", noop, config)
+		require.ErrorContains(t, err, `the handler "one" is the consumer "billing" of topic "orders" already`)
+	}
+	_, err = s.router.AddInboxHandler("three", "orders", s.broker, "", noop, middleware.InboxConfig{})
+	require.NoError(t, err, "each is its own consumer by default")
+	_, err = s.router.AddInboxHandler("four", "refunds", s.broker, "", noop, billing)
+	require.NoError(t, err, "of another topic")
+	_, err = s.router.AddInboxHandler("five", "orders", s.broker, "", noop, middleware.InboxConfig{Consumer: "billing", Topic: "other broker's orders"})
+	require.NoError(t, err, "of another topic")
+}
+
 // S0 0.11: no handler for a stored message is an error that somebody sees, never "done".
 func TestRouter_S0_0_11_missing_handler_for_a_stored_queue(t *testing.T) {
 	t.Parallel()

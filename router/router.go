@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -24,9 +25,13 @@ type Router struct {
 	causation *middleware.Causation // nil without a module
 	logger    watermill.LoggerAdapter
 
-	mu     sync.Mutex
-	queues []string // that have a handler here
+	mu        sync.Mutex
+	queues    []string            // that have a handler here
+	consumers map[consumer]string // of inboxes, and their handlers
 }
+
+// consumer is what two inboxes have in common if each message has its effect in one of them only.
+type consumer struct{ name, topic string }
 
 // New returns a Router on an existing Watermill router, or on a new one, with default settings, where that is nil. A nil
 // logger logs nothing.
@@ -45,7 +50,7 @@ func New(router *message.Router, config Config, logger watermill.LoggerAdapter) 
 			return nil, fmt.Errorf("router: %w", err)
 		}
 	}
-	r := &Router{router: router, config: config, logger: logger}
+	r := &Router{router: router, config: config, logger: logger, consumers: map[consumer]string{}}
 	if config.Module != "" {
 		var err error
 		r.causation, err = middleware.NewCausation(middleware.CausationConfig{Module: config.Module, MaxHops: config.MaxHops})
@@ -72,13 +77,16 @@ func (r *Router) Close() error { return r.router.Close() }
 
 // AddInboxHandler adds a handler that has its effect once a message, however often that is delivered: see
 // [middleware.Inbox]. The messages that it returns go to publishTopic through the outbox; "" for a handler that returns
-// none. Middleware added to the result works within the handler's transaction.
+// none. Middleware added to the result works within the handler's transaction. Two handlers cannot be one consumer of a topic.
 func (r *Router) AddInboxHandler(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config middleware.InboxConfig,
 ) (*message.Handler, error) {
 	config.Outbox, config.PublishTopic = r.config.Outbox, publishTopic
 	inbox, err := middleware.NewInbox(r.config.Store, config, r.logger)
 	if err != nil {
+		return nil, fmt.Errorf("add inbox handler %q: %w", name, err)
+	}
+	if err := r.claimConsumer(name, consumer{cmp.Or(config.Consumer, name), cmp.Or(config.Topic, topic)}); err != nil {
 		return nil, fmt.Errorf("add inbox handler %q: %w", name, err)
 	}
 	added, err := r.add(name, topic, subscriber, publishTopic, handler)
@@ -218,6 +226,18 @@ func (r *Router) claim(queue string) error {
 		return fmt.Errorf("the queue %q has a handler already: two would share its messages; use AddDeferral for a second topic", queue)
 	}
 	r.queues = append(r.queues, queue)
+	return nil
+}
+
+// claimConsumer notes for whom a handler has effects. Two of one name would share the messages: each has its effect in one of them only.
+func (r *Router) claimConsumer(handler string, of consumer) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other, taken := r.consumers[of]; taken && other != handler {
+		return fmt.Errorf("the handler %q is the consumer %q of topic %q already: each message would have its effect in one of the two only; "+
+			"set another InboxConfig.Consumer", other, of.name, of.topic)
+	}
+	r.consumers[of] = handler
 	return nil
 }
 

@@ -148,3 +148,29 @@ func TestRouter_two_topics_share_a_queue(t *testing.T) {
 	})
 	stop()
 }
+
+// A router that has the inbox for all its handlers, and is then given to the package router.
+func TestRouter_an_inbox_for_the_whole_router_loses_nothing(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		s := newService(t, database, nil)
+		inbox, err := middleware.NewInbox(s.store, middleware.InboxConfig{}, nil)
+		require.NoError(t, err)
+		s.router.Router().AddMiddleware(inbox.Middleware)
+		_, err = s.router.AddInboxHandler("now", "orders", s.broker, "receipts", s.effect("now"), middleware.InboxConfig{})
+		require.NoError(t, err)
+		_, err = s.router.AddDeferredHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.DeferredConfig{})
+		require.NoError(t, err)
+		stop := s.run()
+		const messages = 20
+		for range 2 { // delivered twice
+			for i := range messages {
+				require.NoError(t, s.broker.Publish("orders", message.NewMessage(fmt.Sprint(i), nil)))
+			}
+		}
+		s.eventually("all are handled", func() bool { return s.effects("later") == messages })
+		stop()
+		require.Equal(t, messages, s.effects("now"))
+		require.Equal(t, 2*messages, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE topic = 'receipts'"))
+	})
+}

@@ -49,6 +49,12 @@ type claim struct {
 	ended     chan struct{} // closed when the handler has ended
 }
 
+// handling is under which a context says that fn runs for a key of a store.
+type handling struct {
+	store *Store
+	key   inboxstore.Key
+}
+
 // New returns an empty store.
 func New(config Config) *Store {
 	return &Store{
@@ -63,7 +69,13 @@ func New(config Config) *Store {
 //
 // The context that fn gets carries no transaction of the store's. It stays alive for the close timeout after ctx has
 // ended; the claim of an fn that takes longer does not last.
+//
+// Within fn, a call with the same key runs its own fn as a part of this one, and returns that one's error as it is.
 func (s *Store) Once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error) (fresh bool, err error) {
+	if ctx.Value(handling{s, key}) != nil {
+		err := fn(ctx)
+		return err == nil, err
+	}
 	return s.once(ctx, key, fn, func() {})
 }
 
@@ -76,7 +88,7 @@ func (s *Store) once(ctx context.Context, key inboxstore.Key, fn func(ctx contex
 	defer func() { s.end(key, mine, fresh, commit) }() // also when fn panics
 	live, end := outlive(ctx, s.closeTimeout)
 	defer end()
-	if err := fn(live); err != nil {
+	if err := fn(context.WithValue(live, handling{s, key}, true)); err != nil {
 		return false, &inboxstore.HandlerError{Err: err}
 	}
 	if err := live.Err(); err != nil {

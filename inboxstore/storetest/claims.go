@@ -131,6 +131,33 @@ func requireOneOfManyCopies(t *testing.T, stores ...Store) {
 	}
 }
 
+// An inbox may stand around another one of the same consumer, for a whole router and again for a handler: the inner call is no duplicate of
+// the outer one. It runs, and decides nothing: its error is fn's, and leaves the claim free.
+func testClaimWithinItself(t *testing.T, h Harness) {
+	ran := 0
+	nested := func(inner func(context.Context) error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			fresh, err := h.Store.Once(ctx, keyOf("1"), func(ctx context.Context) error {
+				ran++
+				return inner(ctx)
+			})
+			require.Equal(t, err == nil, fresh)
+			return err
+		}
+	}
+	fresh, err := h.Store.Once(patient(t), keyOf("1"), nested(fail))
+	var failure *inboxstore.HandlerError
+	require.ErrorAs(t, err, &failure)
+	require.Equal(t, errFn, failure.Err, "of the outer one alone")
+	require.False(t, fresh)
+	for i := range 2 {
+		fresh, err = h.Store.Once(patient(t), keyOf("1"), nested(nested(succeed)))
+		require.NoError(t, err)
+		require.Equal(t, i == 0, fresh)
+	}
+	require.Equal(t, 3, ran)
+}
+
 // F21: a key has three parts, and each of them, as well as where one ends and the next begins, makes another message.
 func testScopes(t *testing.T, h Harness) {
 	requireDistinct(t, h.Store, []inboxstore.Key{

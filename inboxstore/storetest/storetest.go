@@ -128,6 +128,7 @@ func cases() []contractCase {
 		{name: "F6 a second claim waits for the first", test: testSecondClaimWaits},
 		{name: "F6 of many copies one is handled", test: testManyCopies},
 		{name: "F6 claims and waiting across handles", needs: shared, test: testClaimsAcrossHandles},
+		{name: "a claim within fn of its own key is part of it", test: testClaimWithinItself},
 		{name: "F21 consumers and topics do not share claims", test: testScopes},
 		{name: "F3 distinct ids are distinct messages", test: testDistinctIDs},
 

@@ -3,6 +3,7 @@
 package txscope
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"sync/atomic"
@@ -20,6 +21,13 @@ type Scope struct {
 	first  [1]func()       // most transactions have one hook, which needs no allocation
 	until  <-chan struct{} // of the context that the transaction began with, where there are hooks
 	failed atomic.Pointer[error]
+	held   claim
+}
+
+// claim is the key of the message that an inbox handles in a scope, and the claims among which it is one.
+type claim struct {
+	among string
+	key   []byte
 }
 
 // New returns the scope of a transaction that somebody else ends.
@@ -68,6 +76,19 @@ func (s *Scope) Failure() error {
 		return *err
 	}
 	return nil
+}
+
+// Hold notes that an inbox handles the message of this key in the scope.
+func (s *Scope) Hold(among string, key []byte) { s.held = claim{among, key} }
+
+// Holds says whether an inbox handles the message of this key in the scope, or in one around it.
+func (s *Scope) Holds(among string, key []byte) bool {
+	for ; s != nil; s = s.outer {
+		if s.held.key != nil && s.held.among == among && bytes.Equal(s.held.key, key) {
+			return true
+		}
+	}
+	return false
 }
 
 // AfterCommit keeps hook for Committed, and says whether somebody will call that.

@@ -1,0 +1,80 @@
+package middleware
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
+)
+
+// SubscriberTx is a middleware that shows Postbox the transaction in which a subscriber consumes a message, if Postbox does not find it by
+// itself. That of watermill-sql v3 it finds, that of v4 it cannot. Add it before the inbox, with the function that finds the transaction:
+//
+//	handler.AddMiddleware(middleware.SubscriberTx(wmsql.TxFromContext), inbox.Middleware)
+//
+// For a handler of package router, add it to the Watermill router before you add the handler. Then the inbox works in a savepoint of the
+// transaction, and [postbox.TxFromContext] returns it.
+//
+// It needs a transaction of database/sql: a *sql.Tx, or a struct with a field Tx of that type, as watermill-sql's is. A message with another one, such as one
+// of pgx, is an error. A message without a transaction passes through. It is safe for concurrent use.
+func SubscriberTx[T any](find func(ctx context.Context) (tx T, found bool)) message.HandlerMiddleware {
+	return func(h message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			ctx := msg.Context()
+			found, ok := find(ctx)
+			if !ok {
+				return h(msg)
+			}
+			tx, err := standardTx(found)
+			if scope := txscope.From(ctx); err == nil && scope != nil && scope.Tx != tx {
+				err = errors.New("middleware.SubscriberTx stands within an inbox, whose transaction it would hide: add it before the inbox")
+			}
+			if err != nil {
+				pause(ctx, postbox.RetryProfile{}.WithDefaults(DefaultMaxAttempts), 1, err)
+				return nil, err
+			}
+			defer msg.SetContext(ctx)
+			msg.SetContext(postbox.ContextWithTx(ctx, tx))
+			return h(msg)
+		}
+	}
+}
+
+// standardTx returns the transaction of database/sql that another one is, or wraps.
+func standardTx(found any) (*sql.Tx, error) {
+	tx, ok := found.(*sql.Tx)
+	if wrapper := reflect.Indirect(reflect.ValueOf(found)); !ok && wrapper.Kind() == reflect.Struct {
+		if field := wrapper.FieldByName("Tx"); field.IsValid() && field.CanInterface() {
+			tx, _ = field.Interface().(*sql.Tx)
+		}
+	}
+	if tx == nil {
+		return nil, fmt.Errorf("the subscriber's transaction is a %T, and Postbox can only work in one of database/sql: "+
+			"give the subscriber a *sql.DB, or leave middleware.SubscriberTx out and set InboxConfig.OwnTransaction", found)
+	}
+	return tx, nil
+}
+
+// watermillSQL is how Watermill's router names the subscribers of watermill-sql, of whatever version.
+const watermillSQL = "sql.Subscriber"
+
+var errUnseenTx = errors.New("the subscriber of watermill-sql consumes in a transaction that Postbox does not see, so what the handler writes there would not commit with the claim: " +
+	"add middleware.SubscriberTx(sql.TxFromContext) before the inbox, or set InboxConfig.OwnTransaction if the handler does not write in it")
+
+// unseenTx returns an error where the subscriber consumes in a transaction that nobody has shown us. If the handler wrote there, a crash between
+// the two commits would leave a claim without its effect.
+func unseenTx(ctx context.Context) error {
+	if message.SubscriberNameFromCtx(ctx) != watermillSQL {
+		return nil
+	}
+	if _, seen := postbox.TxFromContext(ctx); seen {
+		return nil
+	}
+	return errUnseenTx
+}

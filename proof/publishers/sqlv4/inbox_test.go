@@ -1,0 +1,126 @@
+// Package sqlv4_test tries the inbox behind the subscriber of watermill-sql v4, which the main module does not require.
+package sqlv4_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/middleware"
+)
+
+const patience = 20 * time.Second
+
+func TestInbox_joins_the_transaction_of_the_subscriber_of_watermill_sql_v4(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		inbox, subscriber, publisher := bench(t, database)
+		failures := 0
+		run(t, func(router *message.Router) {
+			router.AddConsumerHandler("billing", "orders", subscriber, func(msg *message.Message) error {
+				subscribers, ok := wmsql.TxFromContext(msg.Context())
+				require.True(t, ok)
+				tx, ok := postbox.TxFromContext(msg.Context())
+				require.True(t, ok)
+				require.Same(t, subscribers.(*wmsql.StdSQLTx).Tx, tx)
+				if _, err := subscribers.ExecContext(msg.Context(), "INSERT INTO effects VALUES ('x')"); err != nil {
+					return err
+				}
+				if failures++; failures <= 2 {
+					return errors.New("handler says no")
+				}
+				return nil
+			}).AddMiddleware(middleware.SubscriberTx(wmsql.TxFromContext), inbox.Middleware)
+		})
+		for i := range 3 {
+			for range 2 { // each comes twice
+				require.NoError(t, publisher.Publish("orders", message.NewMessage(fmt.Sprint(i), []byte("{}"))))
+			}
+		}
+		require.Eventually(t, func() bool {
+			return database.Count(t, "SELECT COUNT(*) FROM postbox_claims") == 3
+		}, patience, 5*time.Millisecond)
+		require.Equal(t, 3, database.Count(t, "SELECT COUNT(*) FROM effects"))
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters"))
+	})
+}
+
+func TestInbox_refuses_the_subscriber_of_watermill_sql_v4_without_its_transaction(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		inbox, subscriber, publisher := bench(t, database)
+		returned := make(chan error, 1)
+		run(t, func(router *message.Router) {
+			router.AddMiddleware(func(h message.HandlerFunc) message.HandlerFunc {
+				return func(msg *message.Message) ([]*message.Message, error) {
+					_, err := h(msg)
+					select {
+					case returned <- err:
+					default:
+					}
+					return nil, err
+				}
+			})
+			router.AddConsumerHandler("billing", "orders", subscriber, func(*message.Message) error {
+				t.Error("the handler runs")
+				return nil
+			}).AddMiddleware(inbox.Middleware)
+		})
+		require.NoError(t, publisher.Publish("orders", message.NewMessage("1", []byte("{}"))))
+		require.ErrorContains(t, <-returned, "add middleware.SubscriberTx(sql.TxFromContext) before the inbox")
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_claims"))
+	})
+}
+
+// bench returns an inbox, and a subscriber and a publisher of watermill-sql v4 in the same database.
+func bench(t *testing.T, database *testdb.Database) (*middleware.Inbox, message.Subscriber, message.Publisher) {
+	t.Helper()
+	database.Migrate(t)
+	database.Exec(t, "CREATE TABLE effects (id VARCHAR(100))")
+	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{}, nil)
+	require.NoError(t, err)
+
+	var schema wmsql.SchemaAdapter = wmsql.DefaultPostgreSQLSchema{}
+	var offsets wmsql.OffsetsAdapter = wmsql.DefaultPostgreSQLOffsetsAdapter{}
+	if database.Dialect == postbox.MySQL {
+		schema, offsets = wmsql.DefaultMySQLSchema{}, wmsql.DefaultMySQLOffsetsAdapter{}
+	}
+	db := wmsql.BeginnerFromStdSQL(database.DB)
+	publisher, err := wmsql.NewPublisher(db, wmsql.PublisherConfig{SchemaAdapter: schema, AutoInitializeSchema: true}, nil)
+	require.NoError(t, err)
+	subscriber, err := wmsql.NewSubscriber(db, wmsql.SubscriberConfig{
+		SchemaAdapter: schema, OffsetsAdapter: offsets, InitializeSchema: true,
+		PollInterval: 10 * time.Millisecond, ResendInterval: 10 * time.Millisecond,
+	}, nil)
+	require.NoError(t, err)
+	require.NoError(t, subscriber.SubscribeInitialize("orders"))
+	return inbox, subscriber, publisher
+}
+
+func run(t *testing.T, add func(*message.Router)) {
+	t.Helper()
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	require.NoError(t, err)
+	add(router)
+	done := make(chan error, 1)
+	go func() { done <- router.Run(context.Background()) }()
+	<-router.Running()
+	t.Cleanup(func() {
+		_ = router.Close()
+		require.NoError(t, <-done)
+	})
+}

@@ -36,6 +36,7 @@ type Publisher struct {
 	config    PublisherConfig
 	db        *sql.DB
 	spool     *spool.Spool
+	finder    *spool.Finder
 	prepared  *spool.Prepared
 	announcer *spool.Announcer
 	announce  func() // that of the announcer: made once, since each transaction registers it
@@ -66,7 +67,7 @@ func NewPublisher(db *sql.DB, config PublisherConfig, logger watermill.LoggerAda
 	}
 	announcer := spool.NewAnnouncer(outbox, notifyThrough, logger)
 	return &Publisher{
-		config: config, db: db, spool: outbox,
+		config: config, db: db, spool: outbox, finder: spool.NewFinder(outbox, db),
 		prepared: spool.NewPrepared(db), announcer: announcer, announce: announcer.Announce,
 	}, nil
 }
@@ -138,6 +139,7 @@ func (p *Publisher) Announce() { p.announcer.Announce() }
 func (p *Publisher) Close() error {
 	p.closed.Store(true)
 	p.announcer.Close()
+	p.finder.Close()
 	p.prepared.Close()
 	return nil
 }
@@ -155,6 +157,7 @@ func (p *Publisher) write(ctx context.Context, db Executor, topic string, messag
 		drafts[i] = draft
 	}
 	p.register.Do(func() { p.registerApart(ctx) })
+	p.finder.Look()
 	return p.spool.Append(ctx, db, p.run, drafts)
 }
 

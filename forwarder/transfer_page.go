@@ -169,7 +169,7 @@ func (p *page) append(ctx context.Context) error {
 
 func (p *page) bury(ctx context.Context, dead deadRow) error {
 	t := p.transfer
-	id, err := t.target.Open(ctx, p.tx)
+	id, err := t.target.OpenIn(ctx, p.tx)
 	if err != nil {
 		return err
 	}

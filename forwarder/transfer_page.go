@@ -181,7 +181,7 @@ func (p *page) bury(ctx context.Context, dead deadRow) error {
 	if payload == nil {
 		payload = []byte{}
 	}
-	return spool.Buried(p.tx.ExecContext(ctx, t.statements.BuryRow, t.decoder.subject(dead.row), id, t.source.Topic, dead.row.uuid,
+	return spool.Buried(p.tx.ExecContext(ctx, t.statements.BuryRow, t.decoder.subject(dead.row), id, t.source.Topic, spool.Fitting(dead.row.uuid),
 		payload, metadata, spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err))))
 }
 

@@ -45,16 +45,20 @@ type Spool struct {
 // maxName is what the name of a spool may have in bytes, on every database.
 const maxName = 255
 
-// ErrName is returned for a spool whose name not every database can store. MySQL would cut some off without a word.
-var ErrName = errors.New("a name has at most 255 bytes and is UTF-8 text without NUL")
+// ErrName is returned for a spool whose name not every database can store. MySQL would cut some off without a word, and takes two names for the
+// same that differ by spaces at their ends.
+var ErrName = errors.New("a name has at most 255 bytes, is UTF-8 text without NUL, and does not end with a space")
 
 // CheckName returns [ErrName] unless the name can be stored.
 func CheckName(name string) error {
-	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+	if len(name) > maxName || !isText(name) || strings.HasSuffix(name, " ") {
 		return fmt.Errorf("%.60q: %w", name, ErrName)
 	}
 	return nil
 }
+
+// isText says whether every database takes the string as text.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // NameText makes a name of somebody else's fit for a column of names, for people to read: what is no text in it is
 // replaced, and the end of a long one cut off.
@@ -73,6 +77,9 @@ func New(statements *dialect.Statements, name string, lanes int) *Spool {
 		bell: string(statements.Kind) + " " + statements.Names.Table("messages") + " " + name,
 	}
 }
+
+// Is says whether the other spool, if it is in the same database, is this one.
+func (s *Spool) Is(other *Spool) bool { return s.bell == other.bell }
 
 // Name returns the name of the spool.
 func (s *Spool) Name() string { return s.name }

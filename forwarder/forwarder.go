@@ -149,6 +149,7 @@ func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 	}
 	cleaner := spool.NewCleaner(f.db, f.statements, f.drainerConfig().Holder, spool.CleanerConfig{
 		DeadLetters: f.config.DeadLetterRetention, Failures: f.config.DeadLetterRetention, History: true,
+		Unattended: spool.UnattendedAfter,
 	}, f.logger)
 	beside.Go(func() { cleaner.Run(ctx) })
 }

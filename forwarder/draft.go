@@ -1,11 +1,8 @@
 package forwarder
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -13,14 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// maxTopic is what a topic may have in bytes, on every database.
-const maxTopic = 255
-
-// draft turns a message into what is stored. The message itself is left as it is.
+// draft turns a message into what is stored. The message itself is left as it is. An error is the message's own: no other try can succeed.
 func (c PublisherConfig) draft(topic string, msg *message.Message) (spool.Draft, error) {
-	if err := checkTopic(topic); err != nil {
-		return spool.Draft{}, err
-	}
 	metadata := msg.Metadata
 	if causation, ok := postbox.CausationFromContext(msg.Context()); ok {
 		metadata = causation.Stamp(metadata)
@@ -45,17 +36,8 @@ func (c PublisherConfig) draft(topic string, msg *message.Message) (spool.Draft,
 		}
 		draft.Metadata[postbox.OrderingKey] = draft.Key
 	}
-	return draft, draft.SetDelay(msg.Metadata)
-}
-
-func checkTopic(topic string) error {
-	switch {
-	case topic == "":
-		return errors.New("the topic is empty")
-	case len(topic) > maxTopic:
-		return fmt.Errorf("the topic has %d bytes, the limit is %d", len(topic), maxTopic)
-	case !utf8.ValidString(topic) || strings.ContainsRune(topic, 0):
-		return errors.New("the topic is not UTF-8 text, or has a NUL in it")
+	if err := draft.Check(); err != nil {
+		return spool.Draft{}, err
 	}
-	return nil
+	return draft, draft.SetDelay(delayOf(msg))
 }

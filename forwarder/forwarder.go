@@ -53,13 +53,18 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 	if err != nil {
 		return nil, fmt.Errorf("forwarder: %w", err)
 	}
+	outbox := spool.New(statements, config.Outbox, config.Lanes)
+	if writesTo(publisher, db, outbox) {
+		return nil, fmt.Errorf("forwarder: the publisher writes to the outbox %q, from which this forwarder reads, so each message would go round for ever: "+
+			"use the publisher of your broker", config.Outbox)
+	}
 	if logger == nil {
 		logger = watermill.NopLogger{}
 	}
 	logger = logger.With(watermill.LogFields{"forwarder": config.Name})
 	f := &Forwarder{
 		config: config, db: db, statements: statements, logger: logger,
-		spool: spool.New(statements, config.Outbox, config.Lanes), ended: make(chan struct{}),
+		spool: outbox, ended: make(chan struct{}),
 	}
 	f.relay = &relay{publisher: publisher, classify: spool.Classified(config.Classify, logger), logger: logger}
 	f.drainer = spool.NewDrainer(db, f.spool, f.relay, f.drainerConfig(), logger)
@@ -144,6 +149,7 @@ func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 	}
 	cleaner := spool.NewCleaner(f.db, f.statements, f.drainerConfig().Holder, spool.CleanerConfig{
 		DeadLetters: f.config.DeadLetterRetention, Failures: f.config.DeadLetterRetention, History: true,
+		Unattended: spool.UnattendedAfter,
 	}, f.logger)
 	beside.Go(func() { cleaner.Run(ctx) })
 }

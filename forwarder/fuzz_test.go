@@ -37,7 +37,7 @@ func FuzzSource_row(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			require.NoError(t, checkTopic(draft.Topic))
+			require.NoError(t, spool.CheckTopic(draft.Topic))
 			require.NotEmpty(t, draft.MessageID)
 			require.NotEmpty(t, draft.Key, "a topic keeps its order")
 			if !source.Envelope {
@@ -69,7 +69,7 @@ func FuzzEnvelope_roundtrip(f *testing.F) {
 				return
 			}
 		}
-		if checkTopic(topic) != nil {
+		if spool.CheckTopic(topic) != nil {
 			return
 		}
 		out := &enveloped{}

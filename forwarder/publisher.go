@@ -36,6 +36,7 @@ type Publisher struct {
 	config    PublisherConfig
 	db        *sql.DB
 	spool     *spool.Spool
+	finder    *spool.Finder
 	prepared  *spool.Prepared
 	announcer *spool.Announcer
 	announce  func() // that of the announcer: made once, since each transaction registers it
@@ -66,7 +67,7 @@ func NewPublisher(db *sql.DB, config PublisherConfig, logger watermill.LoggerAda
 	}
 	announcer := spool.NewAnnouncer(outbox, notifyThrough, logger)
 	return &Publisher{
-		config: config, db: db, spool: outbox,
+		config: config, db: db, spool: outbox, finder: spool.NewFinder(outbox, db),
 		prepared: spool.NewPrepared(db), announcer: announcer, announce: announcer.Announce,
 	}, nil
 }
@@ -76,8 +77,9 @@ func NewPublisher(db *sql.DB, config PublisherConfig, logger watermill.LoggerAda
 // allows autocommit; then they are committed together.
 //
 // A message without a UUID is stored under a new one. A message whose context carries a [postbox.Causation] is
-// stored with it in its metadata; the message itself stays as it is. Delays set with Watermill's components/delay
-// are obeyed, by the database's clock. After an error of the database the transaction must be rolled back.
+// stored with it in its metadata; the message itself stays as it is. Delays set with Watermill's components/delay, on the message or with delay.WithContext,
+// are obeyed, by the database's clock. A message that can never be stored, such as one with a topic or an id that is too long, is a
+// [postbox.PermanentError]. After an error of the database the transaction must be rolled back.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -125,7 +127,8 @@ func (p *Publisher) autocommit(ctx context.Context, topic string, messages []*me
 }
 
 // Bind returns a publisher that writes through tx, whatever the context says. It is for code that hands
-// transactions around by itself, and costs nothing to make.
+// transactions around by itself, and costs nothing to make. With a *sql.DB, or something that embeds one, Publish returns
+// [postbox.ErrNoTransaction]: each statement would be committed by itself.
 func (p *Publisher) Bind(tx Executor) message.Publisher { return boundPublisher{p: p, tx: tx} }
 
 // Announce wakes the forwarders. Call it after a commit that [InTx] did not make; without it they find the
@@ -138,6 +141,7 @@ func (p *Publisher) Announce() { p.announcer.Announce() }
 func (p *Publisher) Close() error {
 	p.closed.Store(true)
 	p.announcer.Close()
+	p.finder.Close()
 	p.prepared.Close()
 	return nil
 }
@@ -150,11 +154,12 @@ func (p *Publisher) write(ctx context.Context, db Executor, topic string, messag
 	for i, msg := range messages {
 		draft, err := p.config.draft(topic, msg) //nolint:contextcheck // a message brings its own
 		if err != nil {
-			return fmt.Errorf("publish to topic %q: message %q: %w", topic, msg.UUID, err)
+			return fmt.Errorf("publish to topic %.300q: message %.60q: %w", topic, msg.UUID, postbox.Permanent(err))
 		}
 		drafts[i] = draft
 	}
 	p.register.Do(func() { p.registerApart(ctx) })
+	p.finder.Look()
 	return p.spool.Append(ctx, db, p.run, drafts)
 }
 
@@ -194,6 +199,10 @@ func (b boundPublisher) Publish(topic string, messages ...*message.Message) erro
 	if len(messages) == 0 {
 		return nil
 	}
+	if _, isPool := b.tx.(interface{ Stats() sql.DBStats }); isPool || b.tx == nil {
+		return fmt.Errorf("publish to topic %q: %w: Bind was given %T: give it the transaction that shall commit the message, "+
+			"or, for a message without one, set AllowAutocommit and publish through the Publisher itself", topic, postbox.ErrNoTransaction, b.tx)
+	}
 	if err := b.p.write(messages[0].Context(), b.tx, topic, messages); err != nil {
 		return err
 	}
@@ -209,6 +218,20 @@ func (b boundPublisher) Close() error { return nil }
 func KeepOpen(publisher message.Publisher) message.Publisher { return keptOpen{publisher} }
 
 type keptOpen struct{ message.Publisher }
+
+// writesTo says whether a publisher writes to that outbox of db.
+func writesTo(publisher message.Publisher, db *sql.DB, outbox *spool.Spool) bool {
+	switch p := publisher.(type) {
+	case keptOpen:
+		return writesTo(p.Publisher, db, outbox)
+	case boundPublisher:
+		return writesTo(p.p, db, outbox)
+	case *Publisher:
+		return p != nil && p.db == db && p.spool.Is(outbox)
+	default:
+		return false
+	}
+}
 
 // Close does nothing.
 func (keptOpen) Close() error { return nil }

@@ -132,6 +132,36 @@ func TestPublisher_bound_to_a_transaction(t *testing.T) {
 	})
 }
 
+// The first transaction ever on an outbox publishes through several wrappers of itself, and rolls back. It has registered the outbox, where the publisher
+// found no connection to do that on.
+func TestPublisher_G1_G2_what_a_rolled_back_transaction_registered_is_forgotten(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		database.DB.SetMaxOpenConns(1)
+		publisher := publisherFor(t, database, nil)
+		tx, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, publisher.Bind(&struct{ *sql.Tx }{tx}).Publish("topic", newMessage("rolled back", "")))
+			msg := newMessage("rolled back", "")
+			msg.SetContext(postbox.ContextWithTx(t.Context(), tx))
+			require.NoError(t, publisher.Publish("topic", msg))
+		}
+		require.NoError(t, tx.Rollback())
+		another := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.Outbox = "another" }) // SQLite uses an id again
+		inTx(t, database.DB, another, "topic", newMessage("another", ""))
+
+		for _, id := range []string{"1", "2", "3"} {
+			inTx(t, database.DB, publisher, "topic", newMessage(id, "key"))
+		}
+		to := &broker{}
+		run(t, forwarderFor(t, database, to, nil))
+		eventually(t, func() bool { return len(to.ids()) == 3 }, "all are published")
+		require.Equal(t, []string{"1", "2", "3"}, to.ids())
+	})
+}
+
 func TestPublisher_with_the_CQRS_event_bus(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Source is a table written by a publisher of watermill-sql v3 with DefaultPostgreSQLSchema or DefaultMySQLSchema,
@@ -127,7 +128,7 @@ func (s Source) Validate(dialect postbox.Dialect) error {
 		problems = append(problems, errors.New("Destination: an envelope says where its message goes, so leave one of Destination and Envelope out"))
 	}
 	if !s.Envelope && s.Destination != "" {
-		if err := checkTopic(s.Destination); err != nil {
+		if err := spool.CheckTopic(s.Destination); err != nil {
 			problems = append(problems, fmt.Errorf("Destination: %w", err))
 		}
 	}

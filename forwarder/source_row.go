@@ -45,9 +45,6 @@ func (d decoder) draft(row sourceRow) (spool.Draft, error) {
 	if err != nil {
 		return spool.Draft{}, err
 	}
-	if err := checkTopic(topic); err != nil {
-		return spool.Draft{}, err
-	}
 	if msg.UUID == "" {
 		msg.UUID = postbox.NewMessageID()
 	}
@@ -55,7 +52,8 @@ func (d decoder) draft(row sourceRow) (spool.Draft, error) {
 	if err != nil {
 		return spool.Draft{}, err
 	}
-	return spool.Draft{Topic: topic, MessageID: msg.UUID, Key: key, Payload: msg.Payload, Metadata: msg.Metadata}, nil
+	draft := spool.Draft{Topic: topic, MessageID: msg.UUID, Key: key, Payload: msg.Payload, Metadata: msg.Metadata}
+	return draft, draft.Check()
 }
 
 func (d decoder) message(row sourceRow) (topic string, msg *message.Message, err error) {

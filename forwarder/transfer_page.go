@@ -169,7 +169,7 @@ func (p *page) append(ctx context.Context) error {
 
 func (p *page) bury(ctx context.Context, dead deadRow) error {
 	t := p.transfer
-	id, err := t.target.Open(ctx, p.tx)
+	id, err := t.target.OpenIn(ctx, p.tx)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (p *page) bury(ctx context.Context, dead deadRow) error {
 	if payload == nil {
 		payload = []byte{}
 	}
-	return spool.Buried(p.tx.ExecContext(ctx, t.statements.BuryRow, t.decoder.subject(dead.row), id, t.source.Topic, dead.row.uuid,
+	return spool.Buried(p.tx.ExecContext(ctx, t.statements.BuryRow, t.decoder.subject(dead.row), id, t.source.Topic, spool.Fitting(dead.row.uuid),
 		payload, metadata, spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err))))
 }
 

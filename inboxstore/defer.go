@@ -27,7 +27,7 @@ import (
 // An error concerns this message, or the database as a whole; a message that the database refuses does no harm to
 // those that came with it. When ctx ends, Defer returns at once. Then, and after every other error, the message may
 // have been stored nevertheless, if its commit had begun: deliver it again, and what was stored is a duplicate. That
-// goes for a crash too. Messages that no other delivery could store either, too large ones or with a delay that
+// goes for a crash too. Messages that no other delivery could store either, too large ones, or with an id or an ordering key that is too long, or with a delay that
 // nobody can read, are a [postbox.PermanentError]. After [Store.Close] it is [postbox.ErrClosed].
 //
 // Where ctx carries a transaction, the message is stored in a savepoint of that one, which its owner commits, and
@@ -77,12 +77,15 @@ func (s *Store) draft(queue string, key Key, msg *message.Message) (spool.Draft,
 		Topic: queue, MessageID: cmp.Or(msg.UUID, key.MessageID), Key: msg.Metadata.Get(postbox.OrderingKey),
 		Payload: msg.Payload, Metadata: msg.Metadata,
 	}
-	err := draft.SetDelay(msg.Metadata)
-	return draft, err
+	if err := draft.Check(); err != nil {
+		return spool.Draft{}, err
+	}
+	return draft, draft.SetDelay(msg.Metadata)
 }
 
 // deferInTx claims and stores in a savepoint of a transaction that belongs to somebody else.
 func (s *Store) deferInTx(ctx context.Context, tx *sql.Tx, in *ingest, claim []byte, draft spool.Draft) (fresh bool, err error) {
+	in.finder.Look()
 	fresh, err = s.join(ctx, tx, claim, func(ctx context.Context) error {
 		return in.spool.Append(ctx, tx, s.appendInTx, []spool.Draft{draft})
 	})

@@ -52,7 +52,7 @@ func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attemp
 
 // Bury moves a message to the dead letters and claims it, so that it is not tried again until an operator says
 // so. It does nothing where the message has been claimed meanwhile. Of a consumer or topic that is no text, or has more
-// than 255 bytes, the letter keeps what its columns can hold.
+// than 255 bytes, and of an id or ordering key of more than 65,535 bytes, the letter keeps what its columns can hold: it would be nacked for ever otherwise.
 func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempts int, cause error) error {
 	metadata, err := spool.EncodeMetadata(msg.Metadata)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 			return err
 		}
 		return spool.Buried(tx.ExecContext(ctx, s.statements.InsertDeadLetter, claim, nil, spool.NameText(key.Consumer), spool.NameText(key.Topic),
-			[]byte(key.MessageID), orderingKey, hash, []byte(payload), metadata, attempts, spool.ErrorText(cause)))
+			spool.Fitting([]byte(key.MessageID)), spool.Fitting(orderingKey), hash, []byte(payload), metadata, attempts, spool.ErrorText(cause)))
 	})
 	if err != nil {
 		return fmt.Errorf("inbox: bury message: %w", err)

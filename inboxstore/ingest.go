@@ -27,6 +27,7 @@ const ingestTimeout = 30 * time.Second
 type ingest struct {
 	inbox     *Store
 	spool     *spool.Spool
+	finder    *spool.Finder
 	announcer *spool.Announcer
 
 	mu         sync.Mutex
@@ -61,7 +62,10 @@ func newIngest(inbox *Store, queue *spool.Spool) *ingest {
 	if inbox.config.DisableNotify {
 		notifyThrough = nil
 	}
-	return &ingest{inbox: inbox, spool: queue, keys: map[int64]bool{}, announcer: spool.NewAnnouncer(queue, notifyThrough, inbox.logger)}
+	return &ingest{
+		inbox: inbox, spool: queue, keys: map[int64]bool{}, finder: spool.NewFinder(queue, inbox.db),
+		announcer: spool.NewAnnouncer(queue, notifyThrough, inbox.logger),
+	}
 }
 
 // store returns when the message has been committed, or ctx ends.
@@ -112,6 +116,7 @@ func (in *ingest) close() {
 	in.mu.Unlock()
 	in.committer.Wait()
 	in.announcer.Close()
+	in.finder.Close()
 }
 
 // most is maxCommits, but where writers take turns.

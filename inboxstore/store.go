@@ -96,6 +96,7 @@ func (s *Store) clean() {
 			DeadLetters: s.config.DeadLetterRetention,
 			Failures:    s.config.DeadLetterRetention,
 			History:     true,
+			Unattended:  spool.UnattendedAfter,
 		}, s.logger)
 		s.cleaner.Go(func() { cleaner.Run(s.cleanup) })
 	})

@@ -37,7 +37,29 @@ func (e emitter) handle(ctx context.Context, msg *message.Message, h message.Han
 		return errors.New("the handler returned messages: configure an Outbox, and a PublishTopic unless the router knows one")
 	}
 	for _, out := range produced {
-		out.SetContext(ctx)
+		out.SetContext(withValuesOf(ctx, out.Context()))
 	}
 	return usererror.Checked(e.outbox.Publish(topic, produced...))
+}
+
+// withValuesOf returns a context that also has what the handler has put into the context of a message that it returns, such as a delay of Watermill's.
+func withValuesOf(ctx, produced context.Context) context.Context {
+	if produced == context.Background() { // that of a message without one
+		return ctx
+	}
+	return withValues{ctx, produced}
+}
+
+type withValues struct {
+	context.Context //nolint:containedctx // it is one
+
+	more context.Context //nolint:containedctx // of which it has the values
+}
+
+// Value looks into the transaction's context first.
+func (c withValues) Value(key any) any {
+	if value := c.Context.Value(key); value != nil {
+		return value
+	}
+	return c.more.Value(key)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -268,4 +269,19 @@ func TestInbox_pauses_while_the_database_is_away(t *testing.T) {
 	}
 	cancel()
 	require.Error(t, <-done)
+}
+
+// What the handler has put into the context of a message that it returns counts beside the transaction: here a delay of Watermill's.
+func TestInbox_delay_in_the_context_of_a_returned_message(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	inbox := inboxFor(t, database, nil)
+	_, err := inbox.Process(t.Context(), message.NewMessage("1", nil), func(*message.Message) ([]*message.Message, error) {
+		later, now := message.NewMessage("later", nil), message.NewMessage("now", nil)
+		later.SetContext(delay.WithContext(t.Context(), delay.For(time.Hour)))
+		return []*message.Message{later, now}, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE message_id = ? AND available_at - created_at = 3600000000", []byte("later")))
+	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE message_id = ? AND state = 0", []byte("now")))
 }

@@ -162,6 +162,17 @@ UPDATE {spools} SET history = ? WHERE id = ? AND history <> ?`
 	// The next two find the end of a group in the index, whatever its size.
 	s.NextOfLetters = nextGroup("{dead_letters}")
 	s.NextOfHistory = nextGroup("{history}")
+
+	// CASE asks the cheapest first, and reads one message of each kind at most: the first ready one by the index, and one that is due.
+	s.NextWaiting = `
+SELECT g.spool, s.name,
+       CASE WHEN EXISTS (SELECT 1 FROM {members} w WHERE w.spool = g.spool AND w.expires_at > {now}) THEN 0
+            WHEN (SELECT m.created_at FROM {messages} m {by ready} WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1)
+                 < {now} - {int ?} THEN 1
+            WHEN EXISTS (SELECT 1 FROM {messages} m WHERE m.spool = g.spool AND m.state IN (1, 2) AND m.available_at < (SELECT {now}) - {int ?}) THEN 1
+            ELSE 0 END
+FROM (SELECT MIN(spool) AS spool FROM {messages} WHERE spool > ?) g
+LEFT JOIN {spools} s ON s.id = g.spool`
 }
 
 // nextGroup finds the first spool after another one of which a table has rows.

@@ -112,7 +112,10 @@ type Statements struct {
 	PurgeHistory     string // spool, retention, limit
 	NextOfLetters    string // spool → the next one that has dead letters, or NULL, its settings, the history that its drainers keep
 	NextOfHistory    string // spool → the same for done messages
-	LeaveChore       string // name, holder
+	// NextWaiting: age in µs, again, spool → the next spool that has messages, or NULL, its name, or NULL where no such spool is registered, and 1 if one of its
+	// messages could have been handled for so long and no drainer is there.
+	NextWaiting string
+	LeaveChore  string // name, holder
 
 	// What operators see, and what they say.
 
@@ -175,7 +178,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.ClaimsPage, &s.PurgeClaims,
-		&s.AddChore, &s.TakeChore, &s.ChoreCursor, &s.SaveChore, &s.PurgeDeadLetters, &s.PurgeOthers, &s.PurgeFailures, &s.PurgeHistory, &s.NextOfLetters, &s.NextOfHistory, &s.LeaveChore,
+		&s.AddChore, &s.TakeChore, &s.ChoreCursor, &s.SaveChore, &s.PurgeDeadLetters, &s.PurgeOthers, &s.PurgeFailures, &s.PurgeHistory, &s.NextOfLetters, &s.NextOfHistory, &s.NextWaiting, &s.LeaveChore,
 		&s.Spools, &s.LiveMembers, &s.CountSpools, &s.Account, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.SetSettings,
 		&s.PauseKey, &s.ResumeKey, &s.PausedKeys, &s.ParkedOfKey, &s.PendingMessage, &s.PendingMessages, &s.DoneMessage, &s.DoneMessages,
 		&s.LockMessage, &s.SetDue, &s.BuryWaiting, &s.RemoveMessage, &s.KeepHistory,

@@ -13,7 +13,7 @@ const maxAppendBytes = 4 << 20
 // Append inserts messages in their order: in one statement, or in several where the database's limits on
 // packets or the work of its driver ask for it. Run it in a transaction if all or none must be there.
 func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Draft) error {
-	id, err := s.Open(ctx, db)
+	id, err := s.OpenIn(ctx, db)
 	if err != nil {
 		return err
 	}

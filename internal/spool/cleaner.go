@@ -3,6 +3,7 @@ package spool
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +21,8 @@ const (
 	letterBatch = 100
 	// historyBatch is the limit for messages that are done: they may be as large, but there are many more.
 	historyBatch = 500
+	// givenUp is for how long a process leaves a chore that it may not do to others.
+	givenUp = time.Hour
 	// leaveTimeout bounds how long a stopping cleaner finishes a step, and then tries to hand its chores back: they
 	// end by themselves.
 	leaveTimeout = 5 * time.Second
@@ -39,6 +42,8 @@ type CleanerConfig struct {
 	Claims      time.Duration
 	// History says that it looks after messages that are done. How long they are kept is stored with each spool.
 	History bool
+	// Unattended is how long messages may wait for a drainer before that is logged, see unattended.go; 0: this cleaner does not look.
+	Unattended time.Duration
 }
 
 func (c *CleanerConfig) setDefaults() {
@@ -85,6 +90,9 @@ func NewCleaner(db *sql.DB, statements *dialect.Statements, holder string, confi
 	if config.Claims > 0 {
 		c.add("claims", walkClaims(config.Claims, config.Batch))
 	}
+	if config.Unattended > 0 {
+		c.add("unattended", newWatch(config.Unattended).work)
+	}
 	return c
 }
 
@@ -127,6 +135,11 @@ func (c *Cleaner) turn(live context.Context, chore *chore) {
 	}
 	if err == nil && chore.held && !time.Now().Before(chore.stepAt) {
 		err = c.step(ctx, chore)
+	}
+	if errors.Is(err, errLeft) {
+		c.giveUp(ctx, chore)
+		c.logger.Debug("Postbox leaves a chore to other processes: "+err.Error(), watermill.LogFields{"chore": chore.name})
+		return
 	}
 	if err != nil {
 		chore.held = false // or not: the next try to take it tells
@@ -180,14 +193,26 @@ func (c *Cleaner) leave(ended context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ended), leaveTimeout)
 	defer cancel()
 	for _, chore := range c.chores {
-		if !chore.taken {
-			continue
-		}
-		if _, err := c.db.ExecContext(ctx, c.statements.LeaveChore, chore.name, c.holder); err != nil {
-			c.logger.Debug("Postbox could not hand back a chore, its lease ends by itself: "+err.Error(),
-				watermill.LogFields{"chore": chore.name})
+		if chore.taken {
+			c.handBack(ctx, chore)
 		}
 	}
+}
+
+func (c *Cleaner) handBack(ctx context.Context, chore *chore) {
+	if _, err := c.db.ExecContext(ctx, c.statements.LeaveChore, chore.name, c.holder); err != nil {
+		c.logger.Debug("Postbox could not hand back a chore, its lease ends by itself: "+err.Error(),
+			watermill.LogFields{"chore": chore.name})
+	}
+}
+
+// errLeft wraps the error of a chore that this process may not do, and others may.
+var errLeft = errors.New("this process cannot do it")
+
+// giveUp hands back such a chore, and takes part in it again much later.
+func (c *Cleaner) giveUp(ctx context.Context, chore *chore) {
+	c.handBack(ctx, chore)
+	chore.held, chore.taken, chore.holdAt = false, false, time.Now().Add(givenUp)
 }
 
 // delete runs one bounded delete and returns how many rows it removed.

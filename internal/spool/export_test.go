@@ -7,3 +7,13 @@ func (d *Drainer) Obeys() (paused bool, most, waiting int) {
 	defer d.scheduler.mu.Unlock()
 	return d.scheduler.paused, d.scheduler.most, len(d.scheduler.messages) - d.scheduler.running
 }
+
+// Known says whether the spool remembers its id.
+func (s *Spool) Known() bool { return s.openedID() != 0 }
+
+// Looking says whether a search is under way.
+func (f *Finder) Looking() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.looking
+}

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -36,8 +37,8 @@ func TestOpen_spool_registered_by_another_after_the_transaction_began(t *testing
 	})
 }
 
-// What one transaction has seen twice, and rolled back, is not there for the next one: a message that went there would
-// never be read.
+// What one transaction has seen, through however many wrappers, and has rolled back, is not there for the next one: a message that went there
+// would never be read, or go out of the spool that SQLite gives the id to.
 func TestOpen_G1_G2_spool_registered_by_a_transaction_that_rolls_back(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -53,8 +54,10 @@ func TestOpen_G1_G2_spool_registered_by_a_transaction_that_rolls_back(t *testing
 		}
 		plain := func(tx *sql.Tx) spool.Executor { return tx }
 		wrapped := func(tx *sql.Tx) spool.Executor { return struct{ *sql.Tx }{tx} }
+		anew := func(tx *sql.Tx) spool.Executor { return &struct{ *sql.Tx }{tx} } // not equal to the one before
 		write(plain, (*sql.Tx).Rollback)
 		write(wrapped, (*sql.Tx).Rollback)
+		write(anew, (*sql.Tx).Rollback)
 		_, err := spool.New(b.statements, "another", lanes).Open(t.Context(), database.DB) // SQLite uses an id again
 		require.NoError(t, err)
 		for range 3 {
@@ -62,5 +65,54 @@ func TestOpen_G1_G2_spool_registered_by_a_transaction_that_rolls_back(t *testing
 		}
 		require.Equal(t, 9, database.Count(t,
 			"SELECT COUNT(*) FROM postbox_messages m JOIN postbox_spools s ON s.id = m.spool WHERE s.name = 'fresh'"))
+	})
+}
+
+// A transaction registers the spool behind a savepoint, goes back to that, and stores a message.
+func TestOpen_G1_G2_spool_registered_behind_a_savepoint_that_is_rolled_back(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		tx, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		exec := func(text string) {
+			_, err := tx.ExecContext(t.Context(), text)
+			require.NoError(t, err)
+		}
+		exec("SAVEPOINT part")
+		b.append(tx, draft("1", ""))
+		exec("ROLLBACK TO SAVEPOINT part")
+		b.append(tx, draft("2", ""))
+		require.NoError(t, tx.Commit())
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages m JOIN postbox_spools s ON s.id = m.spool"))
+	})
+}
+
+// Whoever stores messages only in transactions of others asks for the id in each of them, until it is found to be committed.
+func TestFinder_finds_what_is_committed_and_nothing_else(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		if database.Dialect == postbox.MySQL { // where a statement by itself would see what is not committed
+			config, err := mysql.ParseDSN(database.DSN)
+			require.NoError(t, err)
+			config.Params = map[string]string{"tx_isolation": "'READ-UNCOMMITTED'"}
+			database.DSN = config.FormatDSN()
+			database.DB = database.Open(t)
+		}
+		finder := spool.NewFinder(b.spool, database.DB)
+		defer finder.Close()
+		tx, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		b.append(tx, draft("1", ""))
+		finder.Look() // with one connection it waits for the end of the transaction
+		if database.Dialect != postbox.SQLite {
+			b.eventually(func() bool { return !finder.Looking() }, "it has looked")
+		}
+		require.False(t, b.spool.Known())
+		require.NoError(t, tx.Commit())
+		b.eventually(func() bool { finder.Look(); return b.spool.Known() }, "it is committed")
 	})
 }

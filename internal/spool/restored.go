@@ -149,7 +149,7 @@ func (d *Drainer) openAgain(ctx context.Context) error {
 func (s *Spool) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.id, s.seen = 0, sighting{}
+	s.id = 0
 }
 
 // checkFile fails where SQLite's file is not the one that was opened. Other databases have none that this process sees.

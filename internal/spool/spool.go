@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -39,33 +38,27 @@ type Spool struct {
 	bell       string
 
 	mu   sync.Mutex
-	id   int64 // 0 until known to be committed
-	seen sighting
-	turn int // next lane for a message without a key
+	id   int64 // 0 until known to be committed, see registration.go
+	turn int   // next lane for a message without a key
 }
-
-// sighting is where a transaction has seen the spool, which it may have registered itself.
-type sighting struct {
-	in Executor
-	id int64
-}
-
-// ErrLanes is returned where a spool has another number of lanes than the configuration says.
-var ErrLanes = errors.New("number of lanes differs from the stored one")
 
 // maxName is what the name of a spool may have in bytes, on every database.
 const maxName = 255
 
-// ErrName is returned for a spool whose name not every database can store. MySQL would cut some off without a word.
-var ErrName = errors.New("a name has at most 255 bytes and is UTF-8 text without NUL")
+// ErrName is returned for a spool whose name not every database can store. MySQL would cut some off without a word, and takes two names for the
+// same that differ by spaces at their ends.
+var ErrName = errors.New("a name has at most 255 bytes, is UTF-8 text without NUL, and does not end with a space")
 
 // CheckName returns [ErrName] unless the name can be stored.
 func CheckName(name string) error {
-	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+	if len(name) > maxName || !isText(name) || strings.HasSuffix(name, " ") {
 		return fmt.Errorf("%.60q: %w", name, ErrName)
 	}
 	return nil
 }
+
+// isText says whether every database takes the string as text.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // NameText makes a name of somebody else's fit for a column of names, for people to read: what is no text in it is
 // replaced, and the end of a long one cut off.
@@ -77,13 +70,16 @@ func NameText(name string) string {
 	return text
 }
 
-// New describes a spool; [Spool.Open] finds it in the database.
+// New describes a spool; [Spool.Open] and [Spool.OpenIn] find it in the database.
 func New(statements *dialect.Statements, name string, lanes int) *Spool {
 	return &Spool{
 		statements: statements, name: name, lanes: lanes,
 		bell: string(statements.Kind) + " " + statements.Names.Table("messages") + " " + name,
 	}
 }
+
+// Is says whether the other spool, if it is in the same database, is this one.
+func (s *Spool) Is(other *Spool) bool { return s.bell == other.bell }
 
 // Name returns the name of the spool.
 func (s *Spool) Name() string { return s.name }
@@ -98,68 +94,6 @@ func (s *Spool) Channel() string {
 		return fmt.Sprintf("%s%016x", s.statements.Names.Prefix, uint64(postbox.KeyHash(s.name))) //nolint:gosec // the bits are kept
 	}
 	return channel
-}
-
-// Open finds the spool, or registers it with its number of lanes, and returns its id. It fails with
-// [ErrName] where the name cannot be stored, and with [ErrLanes] where the spool is stored with another number of lanes:
-// the same key would live in two of them.
-// The transaction that registers it may roll back, and sees it until then: the id is remembered when another one sees it.
-func (s *Spool) Open(ctx context.Context, db Executor) (int64, error) {
-	if id := s.openedID(); id != 0 {
-		return id, nil
-	}
-	if err := CheckName(s.name); err != nil {
-		return 0, s.openError(err)
-	}
-	id, lanes, err := s.find(ctx, db, s.statements.FindSpool)
-	registered := errors.Is(err, sql.ErrNoRows)
-	if registered {
-		if _, err := db.ExecContext(ctx, s.statements.RegisterSpool, s.name, s.lanes); err != nil {
-			return 0, fmt.Errorf("register spool %q: %w", s.name, err)
-		}
-		id, lanes, err = s.find(ctx, db, s.statements.FindNewSpool)
-	}
-	if err != nil {
-		return 0, s.openError(err)
-	}
-	if lanes != s.lanes {
-		return 0, fmt.Errorf("spool %q is stored with %d lanes and configured with %d: configure %d, or drain the spool and change the stored number: %w",
-			s.name, lanes, s.lanes, lanes, ErrLanes)
-	}
-	s.remember(id, db, registered)
-	return id, nil
-}
-
-// remember keeps the id if it is there to stay. What is no *sql.DB may be a transaction, or something that wraps one.
-func (s *Spool) remember(id int64, db Executor, registered bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, committed := db.(*sql.DB)
-	seenBefore := !registered && s.seen.id == id
-	switch known := reflect.TypeOf(db).Comparable(); {
-	case committed || (known && seenBefore && s.seen.in != db):
-		s.id, s.seen = id, sighting{}
-	case known:
-		s.seen = sighting{in: db, id: id}
-	}
-}
-
-func (s *Spool) openedID() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.id
-}
-
-func (s *Spool) find(ctx context.Context, db Executor, query string) (id int64, lanes int, err error) {
-	err = db.QueryRowContext(ctx, query, s.name).Scan(&id, &lanes)
-	return id, lanes, err
-}
-
-func (s *Spool) openError(err error) error {
-	if dialect.LacksTable(err) {
-		return fmt.Errorf("open spool %q: the tables are not there, call postbox.Migrate first: %w", s.name, err)
-	}
-	return fmt.Errorf("open spool %q: %w", s.name, dialect.HideAddress(err))
 }
 
 // laneOf returns the lane of a message: that of its key, or, without one, any lane in turn.

@@ -254,6 +254,16 @@ SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
 FROM (SELECT MIN(spool) AS spool FROM postbox_history WHERE spool > ?) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
+-- NextWaiting
+SELECT g.spool, s.name,
+       CASE WHEN EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = g.spool AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) THEN 0
+            WHEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1)
+                 < TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - ? THEN 1
+            WHEN EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = g.spool AND m.state IN (1, 2) AND m.available_at < (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) - ?) THEN 1
+            ELSE 0 END
+FROM (SELECT MIN(spool) AS spool FROM postbox_messages WHERE spool > ?) g
+LEFT JOIN postbox_spools s ON s.id = g.spool
+
 -- LeaveChore
 UPDATE postbox_chores SET expires_at = 0 WHERE name = ? AND holder = ?
 

@@ -284,6 +284,16 @@ SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
 FROM (SELECT MIN(spool) AS spool FROM postbox_history WHERE spool > $1) g
 LEFT JOIN postbox_spools s ON s.id = g.spool
 
+-- NextWaiting
+SELECT g.spool, s.name,
+       CASE WHEN EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = g.spool AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint) THEN 0
+            WHEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1)
+                 < (date_part('epoch', clock_timestamp()) * 1000000)::bigint - $1::bigint THEN 1
+            WHEN EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = g.spool AND m.state IN (1, 2) AND m.available_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $2::bigint) THEN 1
+            ELSE 0 END
+FROM (SELECT MIN(spool) AS spool FROM postbox_messages WHERE spool > $3) g
+LEFT JOIN postbox_spools s ON s.id = g.spool
+
 -- LeaveChore
 UPDATE postbox_chores SET expires_at = 0 WHERE name = $1 AND holder = $2
 

@@ -1,0 +1,55 @@
+package forwarder_test
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// A *sql.DB where the transaction should be: each message would be committed by itself, whatever becomes of the business data.
+func TestBind_G1_refuses_a_pool_of_connections(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		publisher := publisherFor(t, database, nil)
+		for _, pool := range []forwarder.Executor{database.DB, struct{ *sql.DB }{database.DB}, &struct{ *sql.DB }{database.DB}, nil} {
+			err := publisher.Bind(pool).Publish("topic", newMessage("1", ""))
+			require.ErrorIs(t, err, postbox.ErrNoTransaction)
+			require.ErrorContains(t, err, "AllowAutocommit")
+		}
+		require.Zero(t, pending(t, database))
+	})
+}
+
+// Each message would be written to the outbox again as soon as it is published.
+func TestForwarder_refuses_the_publisher_of_its_own_outbox(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	own := publisherFor(t, database, nil)
+	config := forwarder.Config{Dialect: database.Dialect, Lanes: 8}
+	tx, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	for _, publisher := range []message.Publisher{own, forwarder.KeepOpen(own), forwarder.KeepOpen(forwarder.KeepOpen(own)), own.Bind(tx)} {
+		_, err := forwarder.New(database.DB, publisher, config, nil)
+		require.ErrorContains(t, err, "use the publisher of your broker")
+	}
+	sameTables := config
+	sameTables.Tables.Prefix = "postbox_" // the default
+	_, err = forwarder.New(database.DB, own, sameTables, nil)
+	require.Error(t, err)
+
+	elsewhere := config
+	elsewhere.Outbox = "another"
+	_, err = forwarder.New(database.DB, own, elsewhere, nil)
+	require.NoError(t, err, "from one outbox to another there is no circle")
+	_, err = forwarder.New(testdb.SQLite(t).DB, forwarder.KeepOpen(own), config, nil)
+	require.NoError(t, err, "nor from one database to another")
+}

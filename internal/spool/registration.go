@@ -1,0 +1,173 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// A spool is registered by the first transaction that needs it, which may be a user's and may roll back, as a whole or to a savepoint. So
+// what a transaction sees of the spool is good for that one statement: [Spool.OpenIn] remembers nothing. The id is remembered when
+// it is known to be committed: when a transaction of our own sees it. If a rolled back id were remembered, no forwarder would ever read the messages
+// that are stored under it, or that of another outbox would: SQLite gives out the id again.
+
+// ErrLanes is returned where a spool has another number of lanes than the configuration says.
+var ErrLanes = errors.New("number of lanes differs from the stored one")
+
+// Open finds the spool, or registers it with its number of lanes and commits that, and returns its id. It fails with
+// [ErrName] where the name cannot be stored, and with [ErrLanes] where the spool is stored with another number of lanes:
+// the same key would live in two of them.
+func (s *Spool) Open(ctx context.Context, db *sql.DB) (int64, error) {
+	id, err := s.findCommitted(ctx, db)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return id, err
+	}
+	err = InTx(ctx, db, s.statements, func(tx *sql.Tx) error {
+		id, err = s.OpenIn(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.remember(id)
+	return id, nil
+}
+
+// OpenIn is [Spool.Open] in a transaction of somebody else. Unless the id is known already, it is valid in this transaction alone.
+func (s *Spool) OpenIn(ctx context.Context, tx Executor) (int64, error) {
+	if id := s.openedID(); id != 0 {
+		return id, nil
+	}
+	if err := CheckName(s.name); err != nil {
+		return 0, s.openError(err)
+	}
+	id, lanes, err := s.find(ctx, tx, s.statements.FindSpool)
+	if errors.Is(err, sql.ErrNoRows) {
+		if _, err := tx.ExecContext(ctx, s.statements.RegisterSpool, s.name, s.lanes); err != nil {
+			return 0, fmt.Errorf("register spool %q: %w", s.name, err)
+		}
+		id, lanes, err = s.find(ctx, tx, s.statements.FindNewSpool)
+	}
+	if err != nil {
+		return 0, s.openError(err)
+	}
+	return id, s.checkLanes(lanes)
+}
+
+// findCommitted returns the id of a spool that is registered, and remembers it, or [sql.ErrNoRows]. It does not see what others have not committed, whatever
+// isolation level the server gives to a statement by itself.
+func (s *Spool) findCommitted(ctx context.Context, db *sql.DB) (id int64, err error) {
+	if id := s.openedID(); id != 0 {
+		return id, nil
+	}
+	if err := CheckName(s.name); err != nil {
+		return 0, s.openError(err)
+	}
+	var lanes int
+	if s.statements.Isolate {
+		err = InTx(ctx, db, s.statements, func(tx *sql.Tx) (err error) {
+			id, lanes, err = s.find(ctx, tx, s.statements.FindSpool)
+			return err
+		})
+	} else {
+		id, lanes, err = s.find(ctx, db, s.statements.FindSpool)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, sql.ErrNoRows
+	}
+	if err != nil {
+		return 0, s.openError(err)
+	}
+	if err := s.checkLanes(lanes); err != nil {
+		return 0, err
+	}
+	s.remember(id)
+	return id, nil
+}
+
+func (s *Spool) find(ctx context.Context, db Executor, query string) (id int64, lanes int, err error) {
+	err = db.QueryRowContext(ctx, query, s.name).Scan(&id, &lanes)
+	return id, lanes, err
+}
+
+func (s *Spool) checkLanes(stored int) error {
+	if stored == s.lanes {
+		return nil
+	}
+	return fmt.Errorf("spool %q is stored with %d lanes and configured with %d: configure %d, or drain the spool and change the stored number: %w",
+		s.name, stored, s.lanes, stored, ErrLanes)
+}
+
+func (s *Spool) openError(err error) error {
+	if dialect.LacksTable(err) {
+		return fmt.Errorf("open spool %q: the tables are not there, call postbox.Migrate first: %w", s.name, err)
+	}
+	return fmt.Errorf("open spool %q: %w", s.name, dialect.HideAddress(err))
+}
+
+// remember keeps an id that is known to be committed.
+func (s *Spool) remember(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id = id
+}
+
+func (s *Spool) openedID() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id
+}
+
+// Finder looks for a spool that others have registered until it is known to be committed. It serves those who store messages only in transactions of
+// others, and so would have to ask for the id in each of them. It is safe for concurrent use.
+type Finder struct {
+	spool *Spool
+	db    *sql.DB
+
+	mu      sync.Mutex
+	looking bool
+	life    context.Context //nolint:containedctx // that of the finder, which Close ends
+	end     context.CancelFunc
+	done    sync.WaitGroup
+}
+
+// NewFinder returns a finder, which does nothing until Look.
+func NewFinder(spool *Spool, db *sql.DB) *Finder {
+	f := &Finder{spool: spool, db: db}
+	f.life, f.end = context.WithCancel(context.Background())
+	return f
+}
+
+// Look lets the finder look for the spool in the background, unless it is found or looked for already. It waits for nothing: the caller may hold the only
+// connection. An error is not reported, since the next call tries again.
+func (f *Finder) Look() {
+	if f.spool.openedID() != 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.looking || f.life.Err() != nil {
+		return
+	}
+	f.looking = true
+	f.done.Go(func() {
+		ctx, cancel := context.WithTimeout(f.life, statementTimeout)
+		defer cancel()
+		_, _ = f.spool.findCommitted(ctx, f.db)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.looking = false
+	})
+}
+
+// Close ends the search. It can be called twice.
+func (f *Finder) Close() {
+	f.mu.Lock()
+	f.end()
+	f.mu.Unlock()
+	f.done.Wait()
+}

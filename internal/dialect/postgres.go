@@ -78,6 +78,9 @@ DELETE FROM {history} WHERE (id, done_at) IN (
 SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)::bigint,
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
 	s.MoveToWaiting = moveToWaiting
+	for _, ofOne := range []*string{&s.LoadPayload, &s.Retry, &s.StandsToRetry, &s.CountStart, &s.TakeBackStart, &s.BuryMessage} {
+		*ofOne += "\n  AND " + strings.ReplaceAll(seemsDear, "m.", "")
+	}
 	s.Writers = writers
 	s.SeekStrays, s.MoveStrays = seekStrays, moveStrays
 	s.MaxAppend = 1000 // no limit of PostgreSQL's: beyond it a statement gains nothing and takes memory
@@ -177,7 +180,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	}
 	for i, wanted := range wantedTopics {
 		for variant, turn := range turns {
-			ready := strings.ReplaceAll(turn, unblocked, calm)
+			ready, turn := strings.ReplaceAll(turn, unblocked, calm), strings.ReplaceAll(turn, unblocked, unblockedByIndex)
 			parts := strings.NewReplacer("{wanted}", wanted, "{turn}", turn, "{ready turn}", ready)
 			lists.fetchTexts[i][variant] = text(parts.Replace(fetch))
 			lists.sweepTexts[i][variant] = text(parts.Replace(postgresSweep))
@@ -221,14 +224,19 @@ WITH stuck AS MATERIALIZED (
 	ORDER BY key_hash, id`+alongIndex+` LIMIT %d)`, stuckRows)
 
 // calm is unblocked, with the help of stuck: a message of another key goes on if stuck has all there are, and one behind all
-// of them waits. It has unblocked in it once: the planner adds the cost of a search for each message that it
+// of them waits. It has unblockedByIndex in it once: the planner adds the cost of a search for each message that it
 // expects to meet, though hardly any is made, and from a hundred thousand on it compiles the statement, which takes
 // longer than running it.
 var calm = fmt.Sprintf(`CASE
 	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < %d END
 	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
-	ELSE %s END`, stuckRows, unblocked)
+	ELSE %s END`, stuckRows, unblockedByIndex)
+
+// unblockedByIndex is unblocked, and reads along the index whatever the statistics say. An EXISTS would lose its order.
+const unblockedByIndex = `(m.key_hash IS NULL OR (
+	SELECT 1 FROM {retrying} b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id` + alongIndex + ` LIMIT 1) IS NULL)`
 
 // anyLane lets a search for an id use the primary key, whose last column it is.
 var anyLane = fmt.Sprintf(`

@@ -17,6 +17,7 @@ m AS (
 	DELETE FROM ONLY {messages} m USING {lanes} l
 	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.attempts = ? AND m.starts BETWEEN ? AND ?
 	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = ?
+	  AND ` + seemsDear + `
 	RETURNING m.*),
 w AS (
 	INSERT INTO {waiting} (state, available_at, attempts, starts,

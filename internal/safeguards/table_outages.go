@@ -66,6 +66,60 @@ var ofOutages = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "Blame",
 	},
 	{
+		name: "probes of unknown failures take turns", guarantees: "G3, F30",
+		edits: []edit{{
+			file: "forwarder/relay.go",
+			from: "	return spool.Outcome{Verdict: spool.Wait, Err: failed.Err, After: max(",
+			to:   "	return spool.Outcome{Verdict: spool.Postpone, Err: failed.Err, After: max(",
+		}},
+		packages: []string{module + "forwarder"}, tests: "take_turns",
+	},
+	{
+		name: "a message with an attempt is no evidence of an outage", guarantees: "G3, F30",
+		edits: []edit{{
+			file: "internal/spool/blame.go",
+			from: "	if state.open || evident && b",
+			to:   "	if state.open || b",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "TestCircuits",
+	},
+	{
+		name: "a setback is followed by a longer pause each time", guarantees: "G7",
+		edits: []edit{{
+			file: "internal/spool/setback.go",
+			from: "min(setbackPause<<doublings, setbackMost)",
+			to:   "min(setbackPause, setbackMost)",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "etback",
+	},
+	{
+		name: "a file that was replaced ends its drainer", guarantees: "G2, F27",
+		edits: []edit{{
+			file: "internal/spool/restored.go",
+			from: "	if err != nil || !os.SameFile(p.file, now) {\n",
+			to:   "	if err != nil || now == nil {\n",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "moved_away_or_replaced",
+	},
+	{
+		name: "a sweep that fails is tried again later", guarantees: "G8",
+		edits: []edit{{
+			file: "internal/spool/sweep.go",
+			from: "	s.next = now.Add(s.pause)\n}",
+			to:   "	s.next = now\n}",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "TestSweep_that_fails",
+	},
+	{
+		name: "the horizon passes transactions that have not written", guarantees: "G3, F31",
+		edits: []edit{{
+			file: "internal/spool/horizon.go",
+			from: "		unrelated := h.writers != nil && !h",
+			to:   "		unrelated := h.writers != nil && len(h.writers) < 0 && !h",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "Horizon",
+	},
+	{
 		name: "a probe that tells nothing makes room for another", guarantees: "G7, F13",
 		edits: []edit{{
 			file: "internal/spool/circuit.go",

@@ -121,6 +121,27 @@ func TestCircuits_call_from_before_the_outage_neither_ends_nor_prolongs_it(t *te
 	})
 }
 
+// Evidence from before a success may be left where a message failed while the call that got through was under way.
+func TestCircuits_message_with_an_attempt_opens_nothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCircuits(CircuitConfig{FailuresInRow: 2, ProbeMin: time.Second, ProbeMax: time.Minute, Width: 2, OutageLimit: time.Hour}, func() {})
+		defer c.Stop()
+		before := []Call{probesOf(c), probesOf(c), probesOf(c)}
+		require.False(t, unknownFailure(c, 1, before[0]).Opened)
+		require.True(t, unknownFailure(c, 2, before[1]).Opened)
+		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		good := probesOf(c)
+		unknownFailure(c, 3, before[2])
+		c.Succeeded("topic", good, nil)
+		require.False(t, c.Open("topic"))
+		accused := &Message{Ref: dialect.Ref{ID: 4}, Topic: "topic", Attempts: 1}
+		require.False(t, c.Failed(accused, probesOf(c)).Opened)
+		require.False(t, c.Open("topic"))
+		require.True(t, unknownFailure(c, 5, probesOf(c)).Opened, "one that has none is further evidence")
+	})
+}
+
 func TestCircuits_with_an_outage_let_one_message_probe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

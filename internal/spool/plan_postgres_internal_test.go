@@ -83,7 +83,7 @@ func TestPlans_need_no_statistics_on_postgres(t *testing.T) {
 					w.run("PREPARE p AS " + s.query.Text)
 					seen := w.execute("p", s)
 					w.run("DEALLOCATE p")
-					require.LessOrEqual(t, seen.buffers(), maxBuffers*s.rows, "%s, %s", s.name, mode)
+					require.LessOrEqual(t, seen.buffers(), s.most(), "%s, %s", s.name, mode)
 					require.Nil(t, seen.JIT, "%s, %s: it is compiled", s.name, mode)
 				}
 			}
@@ -91,36 +91,40 @@ func TestPlans_need_no_statistics_on_postgres(t *testing.T) {
 	}
 }
 
-// A plan that was made while the table had no page or few read all of it for each lane, until the table was analyzed.
+// A plan that was made while the table had no page or few read all of it for each lane or message, until the table was analyzed.
 func TestPlans_hold_while_a_table_grows_on_postgres(t *testing.T) {
 	t.Parallel()
-	for _, before := range []int{0, 20, 200} {
-		t.Run(fmt.Sprintf("from %d", before), func(t *testing.T) {
-			t.Parallel()
-			w := newPlannedTables(t)
-			w.fill(before, before)
-			w.run("SET plan_cache_mode = force_generic_plan")
-			w.run("SET work_mem = '256MB'")
-			nothing := make([]dialect.Ref, plannedRefs)
-			waited := make([]dialect.Ref, plannedRefs)
-			for i := range waited {
-				waited[i].State = dialect.StateRetrying
-			}
-			for i, s := range w.statements(nothing, waited) {
-				w.run(fmt.Sprintf("PREPARE p%d AS %s", i, s.query.Text))
-				kept := w.explain("FORMAT JSON", fmt.Sprintf("p%d", i), s)
-				if before > 0 || !s.changes { // there is nothing to change in an empty table
-					require.Empty(t, kept.Plan.whole(), s.name)
+	for how, analyze := range map[string]string{
+		"": "", ", analyzed": "ANALYZE postbox_messages, postbox_waiting", ", vacuumed": "VACUUM (ANALYZE) postbox_messages, postbox_waiting",
+	} {
+		for _, before := range []int{0, 1, 7, 14, 20, 200} {
+			t.Run(fmt.Sprintf("from %d%s", before, how), func(t *testing.T) {
+				t.Parallel()
+				w := newPlannedTables(t)
+				w.fill(before, before)
+				if analyze != "" {
+					w.exec(analyze)
 				}
-			}
-			w.fill(plannedReady, plannedWaiting)
-			for i, s := range w.statements(w.refs("postbox_messages", dialect.StateReady), w.refs("postbox_waiting", dialect.StateRetrying)) {
-				if before == 0 && s.changes {
-					continue
+				w.run("SET plan_cache_mode = force_generic_plan")
+				w.run("SET work_mem = '256MB'")
+				nothing := make([]dialect.Ref, plannedRefs)
+				waited := make([]dialect.Ref, plannedRefs)
+				for i := range waited {
+					waited[i].State = dialect.StateRetrying
 				}
-				require.LessOrEqual(t, w.execute(fmt.Sprintf("p%d", i), s).buffers(), maxBuffers*s.rows, s.name)
-			}
-		})
+				for i, s := range w.statements(nothing, waited) {
+					w.run(fmt.Sprintf("PREPARE p%d AS %s", i, s.query.Text))
+					w.explain("FORMAT JSON", fmt.Sprintf("p%d", i), s)
+				}
+				w.fill(plannedReady, plannedWaiting)
+				for i, s := range w.statements(w.refs("postbox_messages", dialect.StateReady), w.refs("postbox_waiting", dialect.StateRetrying)) {
+					if s.rows == 1 && before <= 1 { // a known limit, see docs/architecture.md
+						continue
+					}
+					require.LessOrEqual(t, w.execute(fmt.Sprintf("p%d", i), s).buffers(), s.most(), s.name)
+				}
+			})
+		}
 	}
 }
 
@@ -173,7 +177,8 @@ type plannedTables struct {
 	db    *testdb.Database
 	own   *Spool
 	spool int64
-	conn  *sql.Conn // plans are kept with their connection
+	seen  *dialect.Seen // this server
+	conn  *sql.Conn     // plans are kept with their connection
 }
 
 func newPlannedTables(t *testing.T) *plannedTables {
@@ -188,6 +193,9 @@ func newPlannedTables(t *testing.T) *plannedTables {
 	}
 	w.exec(w.own.statements.FillLanes, w.spool, plannedLanes)
 	w.exec("UPDATE postbox_lanes SET token = lane + 1")
+	var server string
+	require.NoError(t, database.DB.QueryRowContext(t.Context(), "SELECT "+w.own.statements.ServerIn).Scan(&server))
+	w.seen = &dialect.Seen{Servers: []string{strings.Trim(server, "|")}}
 	w.conn, err = database.DB.Conn(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.conn.Close() })
@@ -213,9 +221,9 @@ func (w *plannedTables) fill(ready, waiting int) {
 
 func (w *plannedTables) fillSpool(spool int64, lanes, ready, waiting int) {
 	w.t.Helper()
-	const into = ` (spool, lane, state, key_hash, available_at, created_at, topic, message_id, payload, metadata)
+	const into = ` (spool, lane, state, key_hash, available_at, created_at, starts, topic, message_id, payload, metadata)
 		SELECT ?, i % ?, `
-	const from = `, i, i, i, 'orders', '0123456789abcdef', '0123456789abcdef', '{}' FROM generate_series(1, ?::integer) i`
+	const from = `, i, i, i, 1, 'orders', '0123456789abcdef', '0123456789abcdef', '{}' FROM generate_series(1, ?::integer) i`
 	w.exec("INSERT INTO postbox_messages"+into+"0"+from, spool, lanes, ready)
 	w.exec("INSERT INTO postbox_waiting"+into+"1 + i % 2"+from, spool, lanes, waiting)
 }
@@ -245,13 +253,16 @@ type planned struct {
 	changes bool // it changes or deletes them
 }
 
+// most is how many buffers a statement may read and write. One that buries a message, or moves it, writes to all indexes of another table.
+func (s planned) most() int { return maxBuffers * max(s.rows, 15) }
+
 func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 	mixed := append(append([]dialect.Ref{}, ready[:plannedRefs/2]...), retrying[:plannedRefs/2]...)
 	// A transaction of another test may keep VACUUM from clearing away what is before the first one.
 	first := int64(w.db.Count(w.t, "SELECT COALESCE(MIN(id), 1) FROM ONLY postbox_messages WHERE spool = ?", w.spool))
 	started := make([]dialect.Started, len(mixed))
 	for i, r := range mixed {
-		started[i] = dialect.Started{Ref: r}
+		started[i] = dialect.Started{Ref: r, Before: 1}
 	}
 	fetch := func(change func(p *dialect.FetchParams)) dialect.Query {
 		p := dialect.FetchParams{Spool: w.spool, Inline: InlineBytes, Known: map[int][]dialect.Known{0: {{ID: 1}}}}
@@ -289,7 +300,25 @@ func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 			p.Due, p.PausedKeys, p.Excluded = plannedPage, true, []string{"another"}
 		}), plannedPage, false},
 		{"sweep", s.Sweep(sweep), plannedLanes, false},
+		{"remove, on this server", s.RemoveWhere(w.spool, ready, w.seen), plannedRefs, true},
+		{"remove what waited, on this server", s.RemoveWhere(w.spool, mixed, w.seen), plannedRefs, true},
+		{"standing", s.StandingWhere(w.spool, mixed, nil), plannedRefs, false},
+		{"standing, on this server", s.StandingWhere(w.spool, mixed, w.seen), plannedRefs, false},
+		w.ofOne("retry", s.Retry, retrying[0], []any{0, 1, 1}, []any{0, 1, 9}, true),
+		w.ofOne("move to waiting", s.MoveToWaiting, ready[0], []any{0, 1, 1}, []any{0, 1, 9}, false),
+		w.ofOne("stands to retry", s.StandsToRetry, retrying[0], nil, []any{0, 1, 9}, false),
+		w.ofOne("count start", s.CountStart, ready[0], []any{1}, []any{9}, true),
+		w.ofOne("bury", s.BuryMessage, ready[0], []any{"m", "why"}, []any{0}, true),
+		w.ofOne("bury what waited", s.BuryMessage, retrying[0], []any{"m", "why"}, []any{0}, true),
+		{"load payload", dialect.Query{Text: s.LoadPayload, Args: []any{w.spool, ready[0].State, ready[0].Lane, ready[0].ID, ready[0].CreatedAt}}, 1, false},
+		{"take back a start", dialect.Query{Text: s.TakeBackStart, Args: []any{w.spool, ready[0].Lane, ready[0].ID, ready[0].CreatedAt}}, 1, true},
 	}
+}
+
+// ofOne is a statement of one message: what it changes stands before the message, and conditions behind it, the last of which is the token.
+func (w *plannedTables) ofOne(name, text string, r dialect.Ref, before, conditions []any, changes bool) planned {
+	args := append(append(before, w.spool, r.State, r.Lane, r.ID, r.CreatedAt), append(conditions, r.Token)...)
+	return planned{name, dialect.Query{Text: text, Args: args}, 1, changes}
 }
 
 // explained is what EXPLAIN says of a statement that ran.
@@ -311,9 +340,11 @@ func (w *plannedTables) execute(name string, s planned) explained {
 	defer w.run("ROLLBACK")
 	ran := w.explain("ANALYZE, BUFFERS, FORMAT JSON", name, s)
 	found := ran.Plan.Rows
-	for _, child := range ran.Plan.Plans { // a statement that changes rows returns none
-		if child.Parent == "Outer" && found == 0 {
-			found = child.Rows
+	if found == 0 { // a statement that changes rows returns none
+		for _, child := range ran.Plan.Plans {
+			if child.Parent == "Outer" || child.Parent == "Member" { // PostgreSQL 13 has a Member for each table
+				found += child.Rows
+			}
 		}
 	}
 	require.GreaterOrEqual(w.t, int(found), s.rows, s.name)

@@ -73,11 +73,13 @@ WHERE s.id = $1
 
 -- LoadPayload
 SELECT payload, metadata FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4 AND created_at = $5
+  AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Retry
 UPDATE postbox_messages SET state = 2, available_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $1, attempts = attempts + $2, starts = starts - $3
 WHERE spool = $4 AND state = $5 AND lane = $6 AND id = $7 AND created_at = $8 AND attempts = $9 AND starts BETWEEN $10 AND $11
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $12)
+  AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- MoveToWaiting
 WITH t AS (SELECT $1::bigint AS delay, $2::integer AS attempts, $3::integer AS started),
@@ -85,6 +87,7 @@ m AS (
 	DELETE FROM ONLY postbox_messages m USING postbox_lanes l
 	WHERE m.spool = $4 AND m.state = $5 AND m.lane = $6 AND m.id = $7 AND m.created_at = $8 AND m.attempts = $9 AND m.starts BETWEEN $10 AND $11
 	  AND l.spool = m.spool AND l.lane = m.lane AND l.token = $12
+	  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 	RETURNING m.*),
 w AS (
 	INSERT INTO postbox_waiting (state, available_at, attempts, starts,
@@ -99,6 +102,7 @@ SELECT (SELECT COUNT(*) FROM m), (SELECT COUNT(*) FROM w)
 SELECT id FROM postbox_messages
 WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4 AND created_at = $5 AND attempts = $6 AND starts BETWEEN $7 AND $8
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $9)
+  AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- SeekStrays
 SELECT COUNT(*) FROM (
@@ -134,9 +138,11 @@ UPDATE postbox_spools SET version = version + 1
 UPDATE postbox_messages SET starts = starts + $1
 WHERE spool = $2 AND state = $3 AND lane = $4 AND id = $5 AND created_at = $6 AND starts <= $7
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = $8)
+  AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- TakeBackStart
 UPDATE postbox_messages SET starts = starts - 1 WHERE spool = $1 AND lane = $2 AND id = $3 AND created_at = $4 AND state IN (0, 1, 2) AND starts > 0
+  AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- BuryMessage
 INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
@@ -146,6 +152,7 @@ SELECT 0, $1::bytea, $2::text, m.spool, '', m.topic, m.message_id, m.ordering_ke
 FROM postbox_messages m
 WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6 AND m.created_at = $7 AND m.starts >= $8
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = $9)
+  AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- InsertFailure
 INSERT INTO postbox_failures (subject, attempt, failed_at, error, process) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, $4)
@@ -591,8 +598,11 @@ CROSS JOIN LATERAL (
 	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
 	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
-	ELSE (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
+	ELSE (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) f
@@ -605,8 +615,11 @@ UNION ALL (
 	WHERE m.spool = $12 AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($14::bigint[]))
 	  AND $15::text[] IS NOT NULL
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $16)
@@ -677,8 +690,11 @@ CROSS JOIN LATERAL (
 	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
 	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
-	ELSE (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
+	ELSE (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) f
@@ -691,8 +707,11 @@ UNION ALL (
 	WHERE m.spool = $12 AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($14::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest($15::text[]))
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $16)
@@ -722,8 +741,11 @@ CROSS JOIN LATERAL (
 	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
 	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
-	ELSE (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
+	ELSE (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($9::bigint[])))
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
@@ -737,8 +759,11 @@ UNION ALL (
 	WHERE m.spool = $13 AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($14::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
 	  AND $16::text[] IS NOT NULL
-	  AND (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+	  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($17::bigint[])))
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
@@ -765,8 +790,11 @@ SELECT c.lane, (
 	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
 	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
-	ELSE (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
+	ELSE (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($5::bigint[])))
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
@@ -789,8 +817,11 @@ SELECT c.lane, (
 	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < 16 END
 	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
-	ELSE (m.key_hash IS NULL OR NOT EXISTS (
-	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id)) END
+	ELSE (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id

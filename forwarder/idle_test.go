@@ -18,27 +18,30 @@ import (
 // An idle forwarder costs at most two statements a second: counted at the driver, over the time of several leases.
 func TestForwarder_G8_idle_costs_two_statements_a_second(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		database.Migrate(t)
-		var statements atomic.Int64
-		counted := sql.OpenDB(countingConnector{database: database.DB.Driver(), dsn: database.DSN, statements: &statements})
-		counted.SetMaxOpenConns(1)
-		t.Cleanup(func() { _ = counted.Close() })
-		fwd := forwarderFor(t, &testdb.Database{DB: counted, Dialect: database.Dialect}, &broker{}, func(c *forwarder.Config) {
-			c.PollMin, c.PollMax, c.Lease = 0, 0, 0 // the defaults
-			c.Outbox = "idle"                       // other tests of this process ring the bell of the usual name
+	for name, open := range map[string]func(*testing.T) *testdb.Database{"sqlite": testdb.SQLite, "postgres": testdb.Postgres} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := open(t).Migrate(t)
+			var statements atomic.Int64
+			counted := sql.OpenDB(countingConnector{database: database.DB.Driver(), dsn: database.DSN, statements: &statements})
+			counted.SetMaxOpenConns(1)
+			t.Cleanup(func() { _ = counted.Close() })
+			fwd := forwarderFor(t, &testdb.Database{DB: counted, Dialect: database.Dialect}, &broker{}, func(c *forwarder.Config) {
+				c.PollMin, c.PollMax, c.Lease = 0, 0, 0 // the defaults
+				c.Outbox = "idle"                       // other tests of this process ring the bell of the usual name
+			})
+			run(t, fwd)
+			<-fwd.Running()
+			const window = 10 * time.Second           // with two renewals of the leases
+			settled := time.NewTimer(2 * time.Second) // polling has slowed down
+			<-settled.C
+			before := statements.Load()
+			<-time.After(window)
+			perSecond := float64(statements.Load()-before) / window.Seconds()
+			t.Logf("%.2f statements a second", perSecond)
+			require.LessOrEqual(t, perSecond, 2.0)
 		})
-		run(t, fwd)
-		<-fwd.Running()
-		const window = 10 * time.Second           // with two renewals of the leases
-		settled := time.NewTimer(2 * time.Second) // polling has slowed down
-		<-settled.C
-		before := statements.Load()
-		<-time.After(window)
-		perSecond := float64(statements.Load()-before) / window.Seconds()
-		t.Logf("%.2f statements a second", perSecond)
-		require.LessOrEqual(t, perSecond, 2.0)
-	})
+	}
 }
 
 // countingConnector counts the statements that go through the connections of a driver.

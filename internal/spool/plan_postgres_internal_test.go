@@ -360,18 +360,6 @@ func (w *plannedTables) explain(options, name string, s planned) explained {
 	return plans[0]
 }
 
-// whole returns the nodes that read all of a table of messages.
-func (p plan) whole() []plan {
-	var found []plan
-	if p.Node == "Seq Scan" && (p.Relation == "postbox_messages" || p.Relation == "postbox_waiting") {
-		found = append(found, p)
-	}
-	for _, child := range p.Plans {
-		found = append(found, child.whole()...)
-	}
-	return found
-}
-
 // literals are arguments as EXECUTE takes them.
 func literals(t *testing.T, args []any) string {
 	t.Helper()

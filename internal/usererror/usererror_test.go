@@ -74,7 +74,7 @@ func TestChecked_leaves_an_error_as_it_is(t *testing.T) {
 
 func TestChecked_keeps_what_is_joined_a_thousand_times(t *testing.T) {
 	t.Parallel()
-	joined, wrapped := error(io.EOF), error(io.EOF)
+	joined, wrapped := io.EOF, io.EOF
 	for i := range 1000 {
 		joined = errors.Join(joined, fmt.Errorf("message %d: %w", i, net.ErrClosed))
 		wrapped = fmt.Errorf("%d: %w", i, wrapped)

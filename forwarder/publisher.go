@@ -159,7 +159,7 @@ func (p *Publisher) write(ctx context.Context, db Executor, topic string, messag
 		drafts[i] = draft
 	}
 	p.register.Do(func() { p.registerApart(ctx) })
-	p.finder.Look()
+	p.finder.Look() //nolint:contextcheck // the search goes on after this call
 	return p.spool.Append(ctx, db, p.run, drafts)
 }
 

@@ -85,7 +85,7 @@ func (s *Store) draft(queue string, key Key, msg *message.Message) (spool.Draft,
 
 // deferInTx claims and stores in a savepoint of a transaction that belongs to somebody else.
 func (s *Store) deferInTx(ctx context.Context, tx *sql.Tx, in *ingest, claim []byte, draft spool.Draft) (fresh bool, err error) {
-	in.finder.Look()
+	in.finder.Look() //nolint:contextcheck // the search goes on after this call
 	fresh, err = s.join(ctx, tx, claim, func(ctx context.Context) error {
 		return in.spool.Append(ctx, tx, s.appendInTx, []spool.Draft{draft})
 	})

@@ -16,7 +16,7 @@ import (
 )
 
 // lenient makes MySQL and MariaDB cut off what is too long for a column, with a warning that nobody reads.
-func lenient(t *testing.T, database *testdb.Database) *testdb.Database {
+func lenient(t *testing.T, database *testdb.Database) {
 	t.Helper()
 	database.Migrate(t)
 	if database.Dialect == postbox.MySQL {
@@ -26,7 +26,6 @@ func lenient(t *testing.T, database *testdb.Database) *testdb.Database {
 		database.DSN = config.FormatDSN()
 		database.DB = database.Open(t)
 	}
-	return database
 }
 
 // longest is what an id and an ordering key may have.

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 )
 
 // Subscriber gives the messages of a queue, stored by [Store.Defer], to a handler, one by one: it is a subscriber like
@@ -47,7 +48,7 @@ func NewSubscriber(store *Store, config QueueConfig, logger watermill.LoggerAdap
 
 // Subscribe works off a queue until ctx ends or the subscriber is closed, and then closes the channel, after the
 // handlers under way. It waits for a database that is away; a queue that cannot be worked off at all, since its tables
-// are missing or it has another number of lanes, is logged and closes the channel.
+// are missing or it has another number of lanes, is logged and closes the channel. In a router of package router it ends Run, which returns the error.
 func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,6 +62,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 		defer cancel()
 		if err := delivery.queue.run(ctx); err != nil {
 			s.logger.Error("Postbox cannot work off a queue", err, watermill.LogFields{"queue": queue})
+			lifecycle.Fail(ctx, err)
 		}
 	})
 	s.running.Go(func() {

@@ -4,10 +4,14 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 // Runner is what a router can run.
@@ -18,13 +22,30 @@ type Runner interface {
 	Close() error
 }
 
+// Checker is a Runner that can find out beforehand whether it can run.
+type Checker interface {
+	// Check returns the error with which Run would end at once. That something is away for which Run waits is none.
+	Check(ctx context.Context) error
+}
+
+// checkTimeout bounds a check, since the router starts nothing else meanwhile.
+const checkTimeout = 10 * time.Second
+
 // Add makes the runner a handler of the router, which gets no messages and lives as long as the runner: so the router
-// starts it, waits for it when it closes, and stops when it fails and nothing else runs.
+// starts it, and waits for it when it closes. A runner that fails fails the router: Run of the router returns the error of a
+// [Checker], and whoever has the router's Run within [Collect] gets that of each other one too. Otherwise it is logged, and the router closes.
 func Add(router *message.Router, name, topic string, runner Runner, logger watermill.LoggerAdapter) error {
 	if err := Free(router, name); err != nil {
 		return err
 	}
-	router.AddConsumerHandler(name, topic, subscription{name, runner, logger}, func(*message.Message) error { return nil })
+	if checker, checks := runner.(Checker); checks {
+		router.AddPlugin(func(*message.Router) error {
+			ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+			defer cancel()
+			return checker.Check(ctx)
+		})
+	}
+	router.AddConsumerHandler(name, topic, subscription{name, runner, router, logger}, func(*message.Message) error { return nil })
 	return nil
 }
 
@@ -40,6 +61,7 @@ func Free(router *message.Router, name string) error {
 type subscription struct {
 	name   string
 	runner Runner
+	router *message.Router
 	logger watermill.LoggerAdapter
 }
 
@@ -48,8 +70,13 @@ func (s subscription) Subscribe(ctx context.Context, _ string) (<-chan *message.
 	messages := make(chan *message.Message)
 	go func() {
 		defer close(messages)
-		if err := s.runner.Run(ctx); err != nil {
-			s.logger.Error("Postbox cannot run a part of the router", err, watermill.LogFields{"handler": s.name})
+		err := s.runner.Run(ctx)
+		if err == nil {
+			return
+		}
+		s.logger.Error("Postbox cannot run a part of the router", err, watermill.LogFields{"handler": s.name})
+		if !errors.Is(err, postbox.ErrClosed) && !Fail(ctx, err) {
+			go func() { _ = s.router.Close() }() // which waits for the end of this handler, and logs a time-out
 		}
 	}()
 	return messages, nil

@@ -33,6 +33,9 @@ import (
 // Where ctx carries a transaction, the message is stored in a savepoint of that one, which its owner commits, and
 // shares nothing. Defer is safe for concurrent use, as far as a transaction is.
 func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.Message) (fresh bool, err error) {
+	if err := spool.CheckQueue(queue); err != nil {
+		return false, fmt.Errorf("inbox: defer message: %w", err)
+	}
 	in, err := s.ingest(queue)
 	if err != nil {
 		return false, fmt.Errorf("inbox: defer message: %w", err)

@@ -25,6 +25,11 @@ func pause(ctx context.Context, profile postbox.RetryProfile, attempts int, caus
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		ctx, delay = context.WithoutCancel(ctx), min(delay, latePause)
 	}
+	rest(ctx, delay)
+}
+
+// rest waits, and no longer than ctx lives.
+func rest(ctx context.Context, delay time.Duration) {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {

@@ -22,6 +22,9 @@ type Scope struct {
 	until  <-chan struct{} // of the context that the transaction began with, where there are hooks
 	failed atomic.Pointer[error]
 	held   claim
+
+	db      *sql.DB        // on which the transaction began, nil if that is not known
+	options *sql.TxOptions // with which it did
 }
 
 // claim is the key of the message that an inbox handles in a scope, and the claims among which it is one.
@@ -40,12 +43,29 @@ func Hooked(ctx context.Context, tx *sql.Tx) *Scope {
 	return s
 }
 
+// On notes where the transaction began, and how. It returns the scope.
+func (s *Scope) On(db *sql.DB, options *sql.TxOptions) *Scope {
+	s.db, s.options = db, options
+	return s
+}
+
+// Elsewhere says that the transaction is known to have begun on another handle than db.
+func (s *Scope) Elsewhere(db *sql.DB) bool { return s != nil && s.db != nil && s.db != db }
+
+// Offers says that the transaction is what somebody asks for who wants one with these options: that it began with them, if they ask for anything.
+func (s *Scope) Offers(options *sql.TxOptions) bool {
+	if options == nil || *options == (sql.TxOptions{}) {
+		return true
+	}
+	return s != nil && s.options != nil && *s.options == *options
+}
+
 // Within returns the scope of a savepoint of tx, which ctx carries. It shares the hooks of the transaction; a failure within it
 // is its own, since going back to the savepoint undoes it.
 func Within(ctx context.Context, tx *sql.Tx) *Scope {
 	s := New(tx)
 	if outer := From(ctx); outer != nil && outer.Tx == tx {
-		s.outer, s.hooked, s.until = outer, outer.hooked, outer.until
+		s.outer, s.hooked, s.until, s.db, s.options = outer, outer.hooked, outer.until, outer.db, outer.options
 	}
 	return s
 }

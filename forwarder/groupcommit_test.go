@@ -183,7 +183,7 @@ func TestGroupCommit_within_a_transaction_works_in_that_one(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	require.NoError(t, b.groups.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		require.ErrorIs(t, b.groups.InTx(ctx, b.writes("failed", errBroker)), errBroker)
+		require.ErrorIs(t, b.groups.InTx(ctx, b.writes("failed", func(context.Context, *sql.Tx) error { return errBroker })), errBroker)
 		require.NoError(t, forwarder.InTx(ctx, b.DB, b.writes("a", nil)))
 		return b.groups.InTx(ctx, func(ctx context.Context, inner *sql.Tx) error {
 			require.Same(t, tx, inner)

@@ -96,7 +96,7 @@ func (c BatchConfig) schedule() (cron.Schedule, error) {
 	if schedule.Next(time.Now()).IsZero() {
 		return nil, fmt.Errorf("Schedule: %q never comes", c.Schedule)
 	}
-	return schedule, nil
+	return summerTime(c.Schedule, schedule, c.TimeZone), nil
 }
 
 // gather says when a batch is complete. A schedule needs no memory of its last time: a message belongs to the first time

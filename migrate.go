@@ -3,14 +3,9 @@ package postbox
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"time"
-
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
+	"slices"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
@@ -39,56 +34,44 @@ func (c MigrateConfig) statements() (*dialect.Statements, error) {
 // Migrate brings the tables to the newest version, or to config.Version, from whatever earlier version is there.
 //
 // Any number of processes may call it at once: one migrates, the others wait for it and find nothing left to
-// do. On PostgreSQL and SQLite each migration is one transaction. MySQL commits each statement by itself, so a
+// do. On PostgreSQL and SQLite each step of a migration is one transaction. MySQL commits each statement by itself, so a
 // migration cut short there is run again from its start, which its statements allow. It needs one
-// connection, and the right to create tables.
+// connection, and the right to create tables where there is something to do.
+//
+// On PostgreSQL it waits for a lock on a table for half a second at most, since whoever uses the table would wait behind it, and tries
+// again a second later. After ten minutes it returns an error.
 func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) error {
 	statements, err := config.statements()
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	files, err := statements.Migrations()
+	migrations, err := config.migrations(statements, 0)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if statements.Kind == dialect.SQLite {
-		return retryBusy(ctx, func() error { return migrate(ctx, db, statements, files, config.Version) })
+	err = statements.CheckDriver(db)
+	if err == nil {
+		err = statements.CheckServer(ctx, db)
 	}
-	return migrate(ctx, db, statements, files, config.Version)
-}
-
-// gooseDialects names our databases as goose does.
-var gooseDialects = map[dialect.Kind]database.Dialect{
-	dialect.PostgreSQL: database.DialectPostgres,
-	dialect.MySQL:      database.DialectMySQL,
-	dialect.SQLite:     database.DialectSQLite3,
-}
-
-func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, files fs.FS, version int64) error {
-	store, err := newVersionStore(statements)
 	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
+		return fmt.Errorf("migrate: %w", dialect.HintAtPooler(dialect.HideAddress(err)))
 	}
-	options := []goose.ProviderOption{goose.WithStore(store), goose.WithDisableGlobalRegistry(true)}
-	if statements.MigrateLock != "" {
-		options = append(options, goose.WithSessionLocker(migrationLock{statements}))
-	}
-	provider, err := goose.NewProvider(database.DialectCustom, db, files, options...)
-	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	if version > 0 {
-		_, err = provider.UpTo(ctx, version)
-	} else {
-		_, err = provider.Up(ctx)
-	}
+	err = migrator{db: db, statements: statements, migrations: migrations}.run(ctx)
 	if err == nil {
 		err = nameDeployment(ctx, db, statements)
 	}
 	if err != nil {
-		return fmt.Errorf("migrate tables %q: %w", statements.Names.Table("*"), dialect.HideAddress(err))
+		return fmt.Errorf("migrate tables %q: %w", statements.Names.Table("*"), dialect.HintAtPooler(dialect.HideAddress(err)))
 	}
 	return nil
+}
+
+// migrations are those after a version, up to the one that is configured.
+func (c MigrateConfig) migrations(statements *dialect.Statements, after int64) ([]dialect.Migration, error) {
+	all, err := statements.Migrations()
+	return slices.DeleteFunc(all, func(m dialect.Migration) bool {
+		return m.Version <= after || c.Version > 0 && m.Version > c.Version
+	}), err
 }
 
 // nameDeployment stores the name of the deployment with the tables, unless they have one, which must be the same.
@@ -106,89 +89,6 @@ func nameDeployment(ctx context.Context, db *sql.DB, statements *dialect.Stateme
 	return statements.CheckDeployment(ctx, db)
 }
 
-// newVersionStore returns goose's own store of versions, made safe for databases that commit a CREATE TABLE at once.
-func newVersionStore(statements *dialect.Statements) (database.Store, error) {
-	store, err := database.NewStore(gooseDialects[statements.Kind], statements.VersionTable)
-	if err != nil || statements.CreateVersion == "" {
-		return store, err
-	}
-	return versionStore{Store: store, create: statements.CreateVersion}, nil
-}
-
-// versionStore is for MySQL. Goose makes its table and then inserts version 0, before it takes the lock; another
-// starter that comes in between, or one that comes after a crash there, finds a table without version 0. So the
-// table is there only when that row is, and making it again does no harm.
-type versionStore struct {
-	database.Store
-	create string
-}
-
-// TableExists says whether the table is complete.
-func (s versionStore) TableExists(ctx context.Context, db database.DBTxConn) (bool, error) {
-	versions, err := s.ListMigrations(ctx, db)
-	if dialect.LacksTable(err) {
-		return false, nil
-	}
-	return len(versions) > 0, err
-}
-
-// CreateVersionTable makes the table unless it is there.
-func (s versionStore) CreateVersionTable(ctx context.Context, db database.DBTxConn) error {
-	_, err := db.ExecContext(ctx, s.create)
-	return err
-}
-
-// migrationLock lets one process at a time migrate a set of tables. It waits in the database, and the
-// database lets go of it when the connection ends.
-type migrationLock struct{ statements *dialect.Statements }
-
-// SessionLock waits for the lock.
-func (l migrationLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	return l.run(ctx, conn, l.statements.MigrateLock)
-}
-
-// SessionUnlock gives the lock back.
-func (l migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	return l.run(ctx, conn, l.statements.MigrateUnlock)
-}
-
-func (l migrationLock) run(ctx context.Context, conn *sql.Conn, statement string) error {
-	var ours int
-	if err := conn.QueryRowContext(ctx, statement, l.name()).Scan(&ours); err != nil {
-		return err
-	}
-	if ours != 1 {
-		return errors.New("another process has held the migration lock for an hour: is it stuck?")
-	}
-	return nil
-}
-
-func (l migrationLock) name() string { return "postbox migrate " + l.statements.VersionTable }
-
-// SQLite has no lock that spans transactions. A starter that comes second finds the file busy, or a table that
-// the first one has just made: it tries again, and then sees the new version.
-const (
-	sqliteMigrateTries = 50
-	sqliteMigratePause = 50 * time.Millisecond
-)
-
-func retryBusy(ctx context.Context, migrate func() error) error {
-	pause := time.NewTicker(sqliteMigratePause)
-	defer pause.Stop()
-	var err error
-	for range sqliteMigrateTries {
-		if err = migrate(); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w (last error: %w)", ctx.Err(), err)
-		case <-pause.C:
-		}
-	}
-	return err
-}
-
 // WriteMigrations prints the migrations after version from, in order, as plain SQL: for people who have a
 // migration tool of their own. Whoever uses it does not call [Migrate].
 func WriteMigrations(w io.Writer, config MigrateConfig, from int64) error {
@@ -196,27 +96,12 @@ func WriteMigrations(w io.Writer, config MigrateConfig, from int64) error {
 	if err != nil {
 		return fmt.Errorf("write migrations: %w", err)
 	}
-	files, err := statements.Migrations()
+	migrations, err := config.migrations(statements, from)
 	if err != nil {
 		return fmt.Errorf("write migrations: %w", err)
 	}
-	entries, err := fs.ReadDir(files, ".")
-	if err != nil {
-		return fmt.Errorf("write migrations: %w", err)
-	}
-	for _, entry := range entries {
-		version, err := goose.NumericComponent(entry.Name())
-		if err != nil {
-			return fmt.Errorf("write migrations: %w", err)
-		}
-		if version <= from || (config.Version > 0 && version > config.Version) {
-			continue
-		}
-		text, err := fs.ReadFile(files, entry.Name())
-		if err != nil {
-			return fmt.Errorf("write migrations: %w", err)
-		}
-		if _, err := fmt.Fprintf(w, "-- %s\n\n%s\n", entry.Name(), dialect.MigrationText(string(text))); err != nil {
+	for _, migration := range migrations {
+		if _, err := fmt.Fprintf(w, "-- %s\n\n%s\n", migration.Name, migration.Text()); err != nil {
 			return fmt.Errorf("write migrations: %w", err)
 		}
 	}

@@ -33,12 +33,16 @@ const (
 //
 // Where ctx carries a transaction already, fn runs in a savepoint of that one, which its owner commits.
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
-	s.clean()
 	claim, handle := key.bytes(), fn
 	fn = func(ctx context.Context) error { return usererror.Checked(handle(ctx)) }
 	if tx, ok := postbox.TxFromContext(ctx); ok {
+		s.clean()
 		return s.join(ctx, tx, claim, fn)
 	}
+	if err := s.checkFit(ctx); err != nil {
+		return false, err
+	}
+	s.clean()
 	if s.handledBefore(ctx, claim) {
 		return false, nil
 	}
@@ -70,7 +74,7 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 		switch {
 		case err != nil:
-			return outageError{fmt.Errorf("inbox: claim message: %w", err)}
+			return outageError{fmt.Errorf("inbox: claim message: %w", dialect.HintAtPooler(err))}
 		case claimed == 0:
 			return errDuplicate
 		default:

@@ -23,6 +23,7 @@ type Store struct {
 	prepared   *spool.Prepared
 	remembered remembered
 	server     atomic.Pointer[string] // which it was when it was last asked
+	fit        atomic.Bool            // the database is, see checkFit
 	doubts     doubts
 	slots      slots
 	process    string
@@ -50,7 +51,7 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, err
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("inbox store: invalid config: %w", err)
 	}
-	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
 	if err != nil {
 		return nil, fmt.Errorf("inbox store: %w", err)
 	}
@@ -98,6 +99,20 @@ func (s *Store) clean() {
 		}, s.logger)
 		s.cleaner.Go(func() { cleaner.Run(s.cleanup) })
 	})
+}
+
+// checkFit returns an error if the database is none that Postbox can use, and asks it until it has said once that it is. It takes a connection,
+// so whoever has one must not call it.
+func (s *Store) checkFit(ctx context.Context) error {
+	if s.fit.Load() {
+		return nil
+	}
+	err := s.statements.CheckServer(ctx, s.db)
+	if errors.Is(err, dialect.ErrUnfit) {
+		return fmt.Errorf("inbox: %w", err)
+	}
+	s.fit.Store(err == nil)
+	return nil // another error comes again, with the first statement
 }
 
 // exec executes a hot statement and returns the number of changed rows.

@@ -229,6 +229,12 @@ UPDATE {chores} SET progress = ? WHERE name = ? AND holder = ?`,
 UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 
 		VersionTable: names.Table("version"),
+
+		Version: `
+SELECT COALESCE(MAX(version_id), 0) FROM ` + names.Table("version"),
+
+		NoteVersion: `
+INSERT INTO ` + names.Table("version") + ` (version_id, is_applied) VALUES (?, TRUE)`,
 	}
 	s.operate()
 	return s

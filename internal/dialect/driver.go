@@ -16,6 +16,15 @@ func WatchesTransactions(db *sql.DB) bool {
 	return watches
 }
 
+// TellStatus does nothing. The driver of MySQL reads of its answer whether there is a transaction, which an error does not tell.
+const TellStatus = `DO 0`
+
+// MustAskStatus says whether [TxStatusOf] knows only what it was before the last error, so that [TellStatus] must be executed before.
+func MustAskStatus(db *sql.DB) bool {
+	kind, known := driverKind(db)
+	return known && kind == MySQL
+}
+
 // TxStatus is what a driver knows of the transaction on its connection, without asking the server.
 type TxStatus int
 

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 )
 
@@ -157,6 +158,24 @@ func HideAddress(err error) error {
 	var address *url.Error
 	if errors.As(err, &address) && address.Op == "parse" {
 		return errAddress
+	}
+	return err
+}
+
+// OfPooler says whether an error is one that a statement meets behind a pooler in transaction mode, which gives each statement another connection:
+// what was prepared is not there, or belongs to somebody else, or the pooler does not know an option of the address.
+func OfPooler(err error) bool {
+	said, found := findReport(err, PostgreSQL)
+	return found && (said.state == "26000" || said.state == "42P05" || said.state == "08P01")
+}
+
+// PoolerHint is what helps then.
+const PoolerHint = "this looks like a pooler in transaction mode, such as PgBouncer: docs/poolers.md says what to set"
+
+// HintAtPooler adds [PoolerHint] to an error where it helps.
+func HintAtPooler(err error) error {
+	if OfPooler(err) {
+		return fmt.Errorf("%w (%s)", err, PoolerHint)
 	}
 	return err
 }

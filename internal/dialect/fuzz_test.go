@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// harmless needs no quoting on any database, and ends no statement.
-var harmless = regexp.MustCompile(`\A[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?\z`)
+// harmless needs no quoting on any database, but for a schema, which is quoted, and ends no statement.
+var harmless = regexp.MustCompile(`\A("[A-Za-z0-9_]+"\.)?[A-Za-z0-9_]+\z`)
 
 // Names of tables are the only words of users that become SQL text.
 func FuzzNames(f *testing.F) {

@@ -52,6 +52,15 @@ DELETE FROM {history} WHERE (id, done_at) IN (
 
 	s.ServerIn = `COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{messages}'), 0)`
 	s.BeginAgain = `BEGIN`
+	s.Unfit = `SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_timeout`
+	s.AlongsideRead = `PRAGMA wal_checkpoint(PASSIVE)`
+	s.CreateVersion = `
+CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
+	id         INTEGER PRIMARY KEY AUTOINCREMENT,
+	version_id INTEGER NOT NULL,
+	is_applied INTEGER NOT NULL,
+	tstamp     TIMESTAMP DEFAULT (datetime('now'))
+)`
 	s.DatabaseFile = `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`
 	s.MaxAppend = 100 // no limit of SQLite's: others get their turn to write
 

@@ -23,6 +23,13 @@ type Statements struct {
 	ReadsUpTo bool
 	lists     lists
 
+	// Unfit → a reason why Postbox cannot work in this session, or '': see [Statements.CheckServer].
+	Unfit string
+	// AlongsideRead does no harm, and fails in a transaction that has the lock of all who write; empty where there is no such lock.
+	AlongsideRead string
+	// UnfitTables is the same for what only tables that are there can tell.
+	UnfitTables string
+
 	// Spools and their lanes.
 
 	Deployment     string // → the name that is stored, empty where there is none
@@ -139,10 +146,13 @@ type Statements struct {
 
 	// Migrations.
 
-	MigrateLock   string // lock name → 1 when it is ours; empty where the database has no such lock
-	MigrateUnlock string // lock name
-	CreateVersion string // makes the version table if it is not there; empty where the migration tool's way is safe
-	VersionTable  string // name of the table that holds the schema's version
+	MigrateLock       string // lock name → 1 when it is ours; empty where a transaction that writes keeps all others out
+	MigrateUnlock     string // lock name; empty where the lock ends with the transaction
+	MigrateImpatience string // lets the rest of the transaction wait for a lock for half a second at most; empty where that cannot be said
+	CreateVersion     string // makes the version table if it is not there
+	VersionTable      string // name of the table that holds the schema's version
+	Version           string // → the version
+	NoteVersion       string // version
 
 	// Whose fault it was.
 
@@ -169,7 +179,7 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names can be filled in at one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.Deployment, &s.NameDeployment, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.FreeLanes, &s.Acquire, &s.Held, &s.HoldLane, &s.ClearSuspect, &s.Control,
+		&s.Unfit, &s.AlongsideRead, &s.UnfitTables, &s.Deployment, &s.NameDeployment, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.FreeLanes, &s.Acquire, &s.Held, &s.HoldLane, &s.ClearSuspect, &s.Control,
 		&s.LoadPayload, &s.Retry, &s.MoveToWaiting, &s.StandsToRetry, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.Advance, &s.ChangeSpools, &s.CountStart, &s.TakeBackStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,
@@ -178,7 +188,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.Spools, &s.LiveMembers, &s.CountSpools, &s.Account, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.SetSettings,
 		&s.PauseKey, &s.ResumeKey, &s.PausedKeys, &s.ParkedOfKey, &s.PendingMessage, &s.PendingMessages, &s.DoneMessage, &s.DoneMessages,
 		&s.LockMessage, &s.SetDue, &s.BuryWaiting, &s.RemoveMessage, &s.KeepHistory,
-		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.BeginAgain, &s.TellStatus, &s.Notify,
+		&s.MigrateLock, &s.MigrateUnlock, &s.MigrateImpatience, &s.CreateVersion, &s.Version, &s.NoteVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.BeginAgain, &s.TellStatus, &s.Notify,
 	} {
 		f(text)
 	}

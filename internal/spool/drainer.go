@@ -71,12 +71,20 @@ type Drainer struct {
 func NewDrainer(db *sql.DB, spool *Spool, handler Handler, config Config, logger watermill.LoggerAdapter) *Drainer {
 	d := &Drainer{
 		db: db, spool: spool, handler: handler, configured: config, config: config, logger: logger,
-		control: control{version: unknownVersion}, prepared: NewPrepared(db), lanes: newLaneSet(), scheduler: newScheduler(config.BatchSize, config.Gather),
+		control: control{version: unknownVersion}, prepared: preparedFor(db, config), lanes: newLaneSet(), scheduler: newScheduler(config.BatchSize, config.Gather),
 		removal: newRemoval(), slowStart: slowStart{now: time.Now},
 		rescan: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	d.scheduler.bound(config.MaxBytes)
 	return d
+}
+
+// preparedFor returns what keeps the statements of a drainer prepared, if anything does.
+func preparedFor(db *sql.DB, config Config) *Prepared {
+	if config.Unprepared {
+		return nil
+	}
+	return NewPrepared(db)
 }
 
 // Ready is closed when the drainer has looked at its lanes for the first time.
@@ -165,7 +173,13 @@ func (d *Drainer) open(ctx, live context.Context) error {
 func (d *Drainer) tryOpen(live context.Context) error {
 	ctx, cancel := context.WithTimeout(live, statementTimeout)
 	defer cancel()
+	if err := d.spool.statements.CheckServer(ctx, d.db); err != nil {
+		return d.spool.openError(err)
+	}
 	if err := d.spool.statements.CheckDeployment(ctx, d.db); err != nil {
+		return d.spool.openError(err)
+	}
+	if err := d.spool.statements.CheckTables(ctx, d.db); err != nil {
 		return d.spool.openError(err)
 	}
 	id, err := d.spool.Open(ctx, d.db)

@@ -25,6 +25,7 @@ type page struct {
 	// lanes that nobody holds, and members that are alive
 	free, members int
 	version       int64     // of what operators say
+	unfit         string    // why the session cannot be used
 	incarnation   string    // of the database
 	now           time.Time // by the database's clock
 }
@@ -32,15 +33,12 @@ type page struct {
 // fetch reads the lanes.
 func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page, error) {
 	query := d.spool.statements.Fetch(params)
-	stmt, err := d.prepareRead(ctx, query.Text) //nolint:sqlclosecheck // kept prepared until others take its place
-	if err != nil {
-		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
-	}
-	rows, err := stmt.QueryContext(ctx, query.Args...)
+	rows, err := d.prepared.Query(ctx, d.db, query)
 	if err != nil {
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
 	}
 	defer func() { _ = rows.Close() }()
+	d.keepRead(query.Text)
 	found := &page{perLane: map[int]int{}, last: map[int]int64{}}
 	scanner := newRowScanner()
 	for rows.Next() {
@@ -55,25 +53,20 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
 	}
-	return found, nil
+	return found, d.spool.statements.CheckReason(found.unfit)
 }
 
 // readsPrepared is how many reads a drainer keeps prepared. On MySQL and MariaDB the text of a read depends on how many lanes it reads, and so
 // there may be hundreds of texts. A server has a limit for the prepared statements of all its connections together.
 const readsPrepared = 16
 
-// prepareRead returns a prepared read, and gives up the one that was used least recently if there are too many.
-func (d *Drainer) prepareRead(ctx context.Context, text string) (*sql.Stmt, error) {
-	stmt, err := d.prepared.Get(ctx, text)
-	if err != nil {
-		return nil, err
-	}
+// keepRead notes that a read is prepared, and gives up the one that was used least recently if there are too many.
+func (d *Drainer) keepRead(text string) {
 	d.reads = append(slices.DeleteFunc(d.reads, func(read string) bool { return read == text }), text)
 	if len(d.reads) > readsPrepared {
 		d.prepared.Drop(d.reads[0])
 		d.reads = slices.Delete(d.reads, 0, 1)
 	}
-	return stmt, nil
 }
 
 // add takes in a row.
@@ -81,6 +74,7 @@ func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 	if row.state == dialect.StateMeta {
 		p.lowest, p.next, p.given, p.free, p.members = row.id, row.hash.Int64, row.size, int(row.lane), int(row.attempts)
 		p.version, p.now, p.incarnation = row.starts, time.UnixMicro(row.createdAt), string(row.topic)
+		p.unfit = string(row.key)
 		var err error
 		p.running, err = row.running()
 		return err

@@ -258,5 +258,6 @@ func (d *Drainer) invite(ctx context.Context) error {
 
 // isConfiguration says whether an error stays until somebody changes the configuration or restarts the process.
 func isConfiguration(err error) bool {
-	return errors.Is(err, ErrLanes) || errors.Is(err, ErrName) || errors.Is(err, ErrReplaced) || errors.Is(err, dialect.ErrDeployment)
+	return errors.Is(err, ErrLanes) || errors.Is(err, ErrName) || errors.Is(err, ErrReplaced) || errors.Is(err, dialect.ErrDeployment) ||
+		errors.Is(err, dialect.ErrUnfit)
 }

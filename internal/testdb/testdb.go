@@ -3,7 +3,9 @@
 package testdb
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"net/url"
 	"os"
@@ -123,6 +125,42 @@ func (d *Database) Open(tb testing.TB) *sql.DB {
 	tb.Cleanup(func() { _ = db.Close() })
 	return db
 }
+
+// OpenWith returns a handle whose sessions have further options, as they stand in the address.
+func (d *Database) OpenWith(tb testing.TB, options string) *sql.DB {
+	tb.Helper()
+	separator := "?"
+	if strings.Contains(d.DSN, "?") {
+		separator = "&"
+	}
+	other := *d
+	other.DSN += separator + options
+	return other.Open(tb)
+}
+
+// OpenWrapped returns a handle whose driver is none that Postbox knows.
+func (d *Database) OpenWrapped(tb testing.TB) *sql.DB {
+	tb.Helper()
+	db := sql.OpenDB(wrapped{driver: d.DB.Driver(), dsn: d.DSN})
+	db.SetMaxOpenConns(1)
+	tb.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// wrapped is a driver around another one, as those are that trace.
+type wrapped struct {
+	driver driver.Driver
+	dsn    string
+}
+
+// Connect opens a connection of the driver inside.
+func (w wrapped) Connect(context.Context) (driver.Conn, error) { return w.driver.Open(w.dsn) }
+
+// Driver returns the driver around it.
+func (w wrapped) Driver() driver.Driver { return w }
+
+// Open opens a connection of the driver inside.
+func (w wrapped) Open(dsn string) (driver.Conn, error) { return w.driver.Open(dsn) }
 
 // Migrate creates the tables of Postbox.
 func (d *Database) Migrate(tb testing.TB) *Database {

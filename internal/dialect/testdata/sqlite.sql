@@ -1,3 +1,12 @@
+-- Unfit
+SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_timeout
+
+-- AlongsideRead
+PRAGMA wal_checkpoint(PASSIVE)
+
+-- UnfitTables
+
+
 -- Deployment
 SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
 
@@ -390,11 +399,25 @@ UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
 -- MigrateUnlock
 
 
--- CreateVersion
+-- MigrateImpatience
 
+
+-- CreateVersion
+CREATE TABLE IF NOT EXISTS postbox_version (
+	id         INTEGER PRIMARY KEY AUTOINCREMENT,
+	version_id INTEGER NOT NULL,
+	is_applied INTEGER NOT NULL,
+	tstamp     TIMESTAMP DEFAULT (datetime('now'))
+)
 
 -- VersionTable
 postbox_version
+
+-- Version
+SELECT COALESCE(MAX(version_id), 0) FROM postbox_version
+
+-- NoteVersion
+INSERT INTO postbox_version (version_id, is_applied) VALUES (?, TRUE)
 
 -- Uptime
 

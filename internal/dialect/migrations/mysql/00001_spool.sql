@@ -1,5 +1,3 @@
--- +goose Up
-
 -- MySQL commits each of these statements by itself: IF NOT EXISTS lets a migration that was cut short run again.
 
 -- A spool is a durable queue of messages: an outbox, or a queue of an inbox. Its number of lanes is part of the

@@ -1,5 +1,3 @@
--- +goose Up
-
 -- Tables written by watermill-sql from which messages are taken over: everything up to here has been.
 CREATE TABLE IF NOT EXISTS {sources} (
 	name           VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,

@@ -1,5 +1,3 @@
--- +goose Up
-
 -- A transaction that stores messages holds one of these rows, by a shared lock, from before its messages get their ids until it
 -- ends. Once each row has been seen without a lock, no transaction of before is left.
 CREATE TABLE IF NOT EXISTS {writers} (

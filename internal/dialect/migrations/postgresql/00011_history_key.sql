@@ -1,5 +1,3 @@
--- +goose Up
-
 -- An id names no message by itself: after a failover, or with a sequence that was not set, the database gives out ids again. A
 -- message whose id the history has, from another time, could not be moved there.
 --

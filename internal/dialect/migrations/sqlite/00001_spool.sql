@@ -1,5 +1,3 @@
--- +goose Up
-
 -- A spool is a durable queue of messages: an outbox, or a queue of an inbox. Its number of lanes is part of the
 -- data, since it decides in which lane a key lives. What operators say of it stands here too, and its version grows
 -- with every change, so that processes notice. history is for how long (in microseconds) its drainers keep messages that

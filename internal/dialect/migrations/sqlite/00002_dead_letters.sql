@@ -1,5 +1,3 @@
--- +goose Up
-
 -- One row a failed attempt. The subject is a stored message or an inbox's claim, as the code encodes it.
 CREATE TABLE {failures} (
 	id        INTEGER PRIMARY KEY AUTOINCREMENT,

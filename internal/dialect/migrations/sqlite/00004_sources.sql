@@ -1,5 +1,3 @@
--- +goose Up
-
 -- Tables written by watermill-sql from which messages are taken over: everything up to here has been.
 CREATE TABLE {sources} (
 	name           TEXT PRIMARY KEY,

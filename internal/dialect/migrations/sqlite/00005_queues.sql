@@ -1,5 +1,3 @@
--- +goose Up
-
 -- Keys of which nothing is handled until an operator says so.
 CREATE TABLE {pauses} (
 	spool        INTEGER NOT NULL,

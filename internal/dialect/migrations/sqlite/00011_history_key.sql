@@ -1,5 +1,3 @@
--- +goose Up
-
 -- An id names no message by itself: a file that is replaced by an older copy gives out ids again. A message whose id the history
 -- has, from another time, could not be moved there.
 --

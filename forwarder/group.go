@@ -17,6 +17,7 @@ type group struct {
 	commits *GroupCommit
 	conn    *sql.Conn
 	tx      *sql.Tx
+	mark    int32     // see setMark
 	turns   int       // still to come
 	waiting []*member // for the commit
 	broken  error     // why nothing can be written in the transaction any more
@@ -80,14 +81,21 @@ func (g *group) handOn(ctx context.Context) {
 	}
 }
 
-// end commits, if there is something to commit.
+// end commits, if there is something to commit. Where somebody has ended the transaction, the database tells what became of it.
 func (g *group) end(ctx context.Context) outcome {
-	switch {
-	case errors.Is(g.broken, sql.ErrTxDone):
-		return outcome{err: fmt.Errorf("%w: somebody ended the transaction that was shared", postbox.ErrCommitUnknown)}
-	case g.broken != nil || len(g.waiting) == 0:
+	if g.broken != nil {
+		committed, err := g.committed(ctx)
 		_ = g.tx.Rollback()
-		return outcome{again: true}
+		switch {
+		case err != nil:
+			return outcome{err: fmt.Errorf("%w: somebody ended the transaction that was shared: %w", postbox.ErrCommitUnknown, err)}
+		default:
+			return outcome{again: !committed}
+		}
+	}
+	if len(g.waiting) == 0 {
+		_ = g.tx.Rollback()
+		return outcome{}
 	}
 	err := spool.Commit(ctx, g.conn, g.tx)
 	if err == nil {
@@ -95,4 +103,19 @@ func (g *group) end(ctx context.Context) outcome {
 	}
 	certain := !errors.Is(err, postbox.ErrCommitUnknown)
 	return outcome{again: certain && len(g.waiting) > 1, err: fmt.Errorf("commit: %w", err)}
+}
+
+// setMark writes a number that is there after a commit, and is not after a rollback. It belongs to the connection, so it does not wait for
+// the disk, and nobody else sees it.
+func (g *group) setMark(ctx context.Context) error {
+	_, err := g.tx.ExecContext(ctx, fmt.Sprintf("PRAGMA temp.user_version = %d", g.mark))
+	return err
+}
+
+// committed says whether a transaction that somebody has ended was committed: a function can execute COMMIT, and SQLite rolls back by itself when
+// it interrupts a statement.
+func (g *group) committed(ctx context.Context) (bool, error) {
+	var mark int32
+	err := g.conn.QueryRowContext(ctx, "PRAGMA temp.user_version").Scan(&mark)
+	return mark == g.mark, err
 }

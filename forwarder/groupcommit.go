@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -63,8 +64,8 @@ func NewGroupCommit(db *sql.DB, dialect postbox.Dialect) (*GroupCommit, error) {
 // nothing else. After a crash either all of those who shared it are there or none.
 //
 // fn sees what those before it in the group wrote, which is committed together with its own. It must end soon, since
-// others wait for it, and leave it to InTx to end the transaction: where it ends the transaction itself, those before it
-// get [postbox.ErrCommitUnknown].
+// others wait for it, and leave it to InTx to end the transaction: where it ends the transaction itself, it gets an error, and those before it
+// return if that was a commit, and run again if it was not.
 //
 // Whoever waits for its turn leaves when ctx ends. When fn has run, InTx returns after the others of the group and the commit,
 // whatever becomes of ctx.
@@ -148,10 +149,17 @@ func (c *GroupCommit) begin(ctx context.Context) (*group, error) {
 		c.next()
 		return nil, err
 	}
+	g := &group{commits: c, conn: conn, tx: tx, mark: rand.Int32()} //nolint:gosec // it need not be a secret
+	if err := g.setMark(context.WithoutCancel(ctx)); err != nil {
+		_, _ = tx.Rollback(), conn.Close()
+		c.next()
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running = &group{commits: c, conn: conn, tx: tx, turns: min(len(c.line), maxGroup-1)}
-	return c.running, nil
+	g.turns = min(len(c.line), maxGroup-1)
+	c.running = g
+	return g, nil
 }
 
 // next lets the first in line begin a group.

@@ -81,6 +81,24 @@ func once(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn fu
 	return Commit(ctx, conn, tx)
 }
 
+// errEnded is returned where a transaction is not there any more when it shall be committed.
+var errEnded = errors.New("the transaction had ended before: a statement was COMMIT or ROLLBACK, or the database rolled back in a deadlock, " +
+	"and the function did not return that error")
+
+// Intact returns [postbox.ErrCommitUnknown] if the transaction on conn has ended although a function that had it returned no error: what that
+// executed afterwards was committed by itself. It costs a statement on MySQL and MariaDB, and none elsewhere. Not every driver tells.
+func Intact(ctx context.Context, db *sql.DB, conn *sql.Conn, tx *sql.Tx) error {
+	if dialect.MustAskStatus(db) {
+		if _, err := tx.ExecContext(ctx, dialect.TellStatus); err != nil {
+			return err
+		}
+	}
+	if dialect.TxStatusOf(conn) == dialect.TxEnded {
+		return fmt.Errorf("%w: %w", postbox.ErrCommitUnknown, errEnded)
+	}
+	return nil
+}
+
 // ignoreDone drops the error of rolling back what the driver has rolled back already.
 func ignoreDone(err error) error {
 	if errors.Is(err, sql.ErrTxDone) {

@@ -20,8 +20,8 @@ import (
 //
 // It publishes each message at least once. It crashes harmlessly: what was published and not yet noted is
 // published again, by whoever gets the lanes after the lease. It needs a pool of two connections to do
-// everything without waiting, and works with one. It keeps its statements prepared: behind a pooler such as PgBouncer
-// in transaction mode, give it a connection of its own.
+// everything without waiting, and works with one. It keeps its statements prepared, unless
+// DisablePreparedStatements is set.
 type Forwarder struct {
 	config     Config
 	db         *sql.DB
@@ -49,7 +49,7 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("forwarder: invalid config: %w", err)
 	}
-	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
 	if err != nil {
 		return nil, fmt.Errorf("forwarder: %w", err)
 	}
@@ -84,7 +84,7 @@ func (f *Forwarder) drainerConfig() spool.Config {
 		PollMin: f.config.PollMin, PollMax: f.config.PollMax,
 		Lease: f.config.Lease, Renew: f.config.Lease / spool.LeaseRenewals,
 		Retry: f.config.Retry,
-		Close: f.config.CloseTimeout,
+		Close: f.config.CloseTimeout, Unprepared: f.config.DisablePreparedStatements,
 	}
 }
 
@@ -133,19 +133,27 @@ func (f *Forwarder) begin(cancel context.CancelFunc) error {
 	return nil
 }
 
-// runBeside starts what runs beside the drainer.
+// runBeside starts what runs beside the drainer, and writes once that has found a database that it can use.
 func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 	if f.config.ListenDSN != "" {
 		beside.Go(func() { f.drainer.Listen(ctx, f.config.ListenDSN) })
 	}
 	for _, source := range f.config.Sources {
 		transfer := newTransfer(f.db, f.statements, f.spool, source, postbox.OrderingKey, f.logger)
-		beside.Go(func() { transfer.Run(ctx) })
+		beside.Go(func() { f.onceRunning(ctx, transfer.Run) })
 	}
 	cleaner := spool.NewCleaner(f.db, f.statements, f.drainerConfig().Holder, spool.CleanerConfig{
 		DeadLetters: f.config.DeadLetterRetention, Failures: f.config.DeadLetterRetention, History: true,
 	}, f.logger)
-	beside.Go(func() { cleaner.Run(ctx) })
+	beside.Go(func() { f.onceRunning(ctx, cleaner.Run) })
+}
+
+func (f *Forwarder) onceRunning(ctx context.Context, run func(context.Context)) {
+	select {
+	case <-ctx.Done():
+	case <-f.Running():
+		run(ctx)
+	}
 }
 
 // Running is closed when the forwarder has opened the outbox and looked at it for the first time.

@@ -52,7 +52,7 @@ func NewPublisher(db *sql.DB, config PublisherConfig, logger watermill.LoggerAda
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("outbox publisher: invalid config: %w", err)
 	}
-	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
 	if err != nil {
 		return nil, fmt.Errorf("outbox publisher: %w", err)
 	}
@@ -86,7 +86,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	tx, inTx := postbox.TxFromContext(ctx)
 	for _, msg := range messages[1:] {
 		if other, _ := postbox.TxFromContext(msg.Context()); other != tx {
-			return fmt.Errorf("publish to topic %q: the messages carry different transactions, publish them one by one", topic)
+			return fmt.Errorf("publish to topic %.100q: the messages carry different transactions, publish them one by one", topic)
 		}
 	}
 	switch {
@@ -101,7 +101,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	case p.config.AllowAutocommit:
 		return p.autocommit(ctx, topic, messages)
 	default:
-		return fmt.Errorf("publish to topic %q: %w: set the message's context with postbox.ContextWithTx, use forwarder.InTx, or set AllowAutocommit",
+		return fmt.Errorf("publish to topic %.100q: %w: set the message's context with postbox.ContextWithTx, use forwarder.InTx, or set AllowAutocommit",
 			topic, postbox.ErrNoTransaction)
 	}
 }
@@ -144,18 +144,18 @@ func (p *Publisher) Close() error {
 
 func (p *Publisher) write(ctx context.Context, db Executor, topic string, messages []*message.Message) error {
 	if p.closed.Load() {
-		return fmt.Errorf("publish to topic %q: outbox publisher: %w", topic, postbox.ErrClosed)
+		return fmt.Errorf("publish to topic %.100q: outbox publisher: %w", topic, postbox.ErrClosed)
 	}
 	drafts := make([]spool.Draft, len(messages))
 	for i, msg := range messages {
 		draft, err := p.config.draft(topic, msg) //nolint:contextcheck // a message brings its own
 		if err != nil {
-			return fmt.Errorf("publish to topic %q: message %q: %w", topic, msg.UUID, err)
+			return fmt.Errorf("publish to topic %.100q: message %.100q: %w", topic, msg.UUID, err)
 		}
 		drafts[i] = draft
 	}
 	p.register.Do(func() { p.registerApart(ctx) })
-	return p.spool.Append(ctx, db, p.run, drafts)
+	return dialect.HintAtPooler(p.spool.Append(ctx, db, p.run, drafts))
 }
 
 // registerPatience bounds what a first message may wait for: another process's transaction may be registering the outbox.

@@ -3,6 +3,7 @@ package forwarder_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -298,4 +299,20 @@ func TestPublisher_G12_close_twice_then_closed(t *testing.T) {
 	require.NoError(t, publisher.Close())
 	require.NoError(t, publisher.Close())
 	require.ErrorIs(t, publisher.Publish("topic", newMessage("2", "")), postbox.ErrClosed)
+}
+
+// An id may have megabytes, and errors go into logs and failure records.
+func TestPublisher_errors_quote_little_of_a_long_id(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.MaxPayload = 10 })
+	long := strings.Repeat("x", 1<<20)
+	err := forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		msg := message.NewMessage(long, []byte("more than ten bytes"))
+		msg.SetContext(ctx)
+		return errors.Join(publisher.Publish("orders", msg), publisher.Publish(long, msg))
+	})
+	require.ErrorContains(t, err, "MaxPayload is 10")
+	require.ErrorContains(t, err, "the topic has 1048576 bytes")
+	require.Less(t, len(err.Error()), 1000)
 }

@@ -37,15 +37,20 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	if err != nil {
 		return false, fmt.Errorf("inbox: defer message: %w", err)
 	}
+	tx, joins := postbox.TxFromContext(ctx)
+	if !joins {
+		if err := s.checkFit(ctx); err != nil {
+			return false, err
+		}
+	}
 	s.clean()
 	claim := key.bytes()
-	tx, joins := postbox.TxFromContext(ctx)
 	if !joins && s.handledBefore(ctx, claim) {
 		return false, nil
 	}
 	draft, err := s.draft(queue, key, msg)
 	if err != nil {
-		return false, fmt.Errorf("inbox: defer message %q: %w", key.MessageID, postbox.Permanent(err))
+		return false, fmt.Errorf("inbox: defer message %.100q: %w", key.MessageID, postbox.Permanent(err))
 	}
 	if joins {
 		return s.deferInTx(ctx, tx, in, claim, draft)
@@ -53,11 +58,11 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	draft.Payload = bytes.Clone(draft.Payload) // its commit may go on after ctx has ended, when the caller has it back
 	arrival, err := in.spool.Arrival(claim, draft)
 	if err != nil {
-		return false, fmt.Errorf("inbox: defer message %q: %w", key.MessageID, err)
+		return false, fmt.Errorf("inbox: defer message %.100q: %w", key.MessageID, err)
 	}
 	fresh, err = in.store(ctx, arrival)
 	if err != nil {
-		return false, fmt.Errorf("inbox: defer message %q: %w", key.MessageID, err)
+		return false, fmt.Errorf("inbox: defer message %.100q: %w", key.MessageID, dialect.HintAtPooler(err))
 	}
 	return fresh, nil
 }

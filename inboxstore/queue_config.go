@@ -204,6 +204,6 @@ func (c QueueConfig) drainer(store *Store) spool.Config {
 		Workers: c.Concurrency, BatchSize: c.MicroBatch,
 		PollMin: c.PollMin, PollMax: c.PollMax, Lease: c.Lease, Renew: c.Lease / spool.LeaseRenewals,
 		Retry: c.Retry, Head: spool.HeadPolicy(c.Head), Unordered: c.Mode == Single, History: c.History,
-		Close: store.config.CloseTimeout, Local: true,
+		Close: store.config.CloseTimeout, Local: true, Unprepared: store.prepared == nil,
 	}
 }

@@ -198,7 +198,7 @@ func (r *Router) add(
 		return r.router.AddHandler(name, topic, subscriber, "", unused{}, handler), nil
 	}
 	if r.config.Outbox == nil {
-		return nil, fmt.Errorf("handler %q publishes to topic %q: set Config.Outbox", name, publishTopic)
+		return nil, fmt.Errorf("handler %q publishes to topic %.100q: set Config.Outbox", name, publishTopic)
 	}
 	return r.router.AddHandler(name, topic, subscriber, publishTopic, forwarder.KeepOpen(r.config.Outbox), handler), nil
 }
@@ -215,7 +215,7 @@ func (r *Router) claim(queue string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slices.Contains(r.queues, queue) {
-		return fmt.Errorf("the queue %q has a handler already: two would share its messages; use AddDeferral for a second topic", queue)
+		return fmt.Errorf("the queue %.100q has a handler already: two would share its messages; use AddDeferral for a second topic", queue)
 	}
 	r.queues = append(r.queues, queue)
 	return nil

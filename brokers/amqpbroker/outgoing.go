@@ -26,7 +26,7 @@ type destination struct {
 // String names the destination in errors.
 func (d destination) String() string {
 	if d.exchange == "" {
-		return fmt.Sprintf("queue %q", d.routingKey)
+		return fmt.Sprintf("queue %.100q", d.routingKey)
 	}
 	return fmt.Sprintf("exchange %q", d.exchange)
 }
@@ -54,7 +54,7 @@ func encode(marshaler amqp.Marshaler, messages []*message.Message) ([]outgoing, 
 			err = validatePublishing(publishing)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: message %q: %w", ErrMessageRefused, msg.UUID, err)
+			return nil, fmt.Errorf("%w: message %.100q: %w", ErrMessageRefused, msg.UUID, err)
 		}
 		batch[i] = outgoing{
 			id:         msg.UUID,
@@ -96,7 +96,7 @@ func (o outgoing) fits(frameSize int) error {
 		size += 1 + len(property)
 	}
 	if frameSize > 0 && size > frameSize {
-		return fmt.Errorf("%w: message %q: %d bytes of metadata, more than a frame of %d", ErrMessageRefused, o.id, size, frameSize)
+		return fmt.Errorf("%w: message %.100q: %d bytes of metadata, more than a frame of %d", ErrMessageRefused, o.id, size, frameSize)
 	}
 	return nil
 }

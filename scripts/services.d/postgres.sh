@@ -18,7 +18,7 @@ postgres_lacks() {
     fi
 }
 
-postgres_packages() { echo postgresql; }
+postgres_packages() { echo postgresql pgbouncer; }
 
 postgres_version() { "$(postgres_bin)/postgres" --version | awk '{ print $3 }'; }
 

@@ -21,6 +21,7 @@ report() {
             say "$name: MISSING (${missing[$name]})"
         fi
     done
+    say "pgbouncer: $(command -v pgbouncer || echo "MISSING (tests behind a pooler are left out)")"
     say "ready after $SECONDS s"
     export POSTBOX_SERVICES="${summary[*]}"
     if [[ -n ${POSTBOX_SERVICES_REPORT:-} ]]; then

@@ -156,6 +156,9 @@ func (k *Kit) Advance(d time.Duration) {
 	k.tb.Helper()
 	ctx := context.Background()
 	err := spool.InTx(ctx, k.db, k.statements, func(tx *sql.Tx) error {
+		if err := k.advanceFailures(ctx, tx, d); err != nil {
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, k.statements.Advance, d.Microseconds(), d.Microseconds()); err != nil {
 			return err
 		}
@@ -165,6 +168,33 @@ func (k *Kit) Advance(d time.Duration) {
 	if err != nil {
 		k.tb.Fatalf("postboxtest: advance: %s", err)
 	}
+}
+
+// advanceFailures lets the failures of the messages follow them: they name a message by its time of creation, too.
+func (k *Kit) advanceFailures(ctx context.Context, tx *sql.Tx, d time.Duration) error {
+	rows, err := tx.QueryContext(ctx, k.statements.MessageTimes)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	times := map[int64]int64{}
+	for rows.Next() {
+		var id, createdAt int64
+		if err := rows.Scan(&id, &createdAt); err != nil {
+			return err
+		}
+		times[id] = createdAt
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for id, createdAt := range times {
+		before, after := spool.MessageSubject(id, createdAt), spool.MessageSubject(id, createdAt-d.Microseconds())
+		if _, err := tx.ExecContext(ctx, k.statements.MoveFailures, after, before); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DeadLetters returns the dead letters that nobody has resolved, whole, at most 1000.

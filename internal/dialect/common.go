@@ -86,6 +86,13 @@ WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND att
 		Advance: `
 UPDATE {messages} SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904`,
 
+		// The failures of a message name it by its time, so they follow those that Advance changes.
+		MessageTimes: `
+SELECT id, created_at FROM {messages} WHERE available_at < 4611686018427387904`,
+
+		MoveFailures: `
+UPDATE {failures} SET subject = ? WHERE subject = ?`,
+
 		ChangeSpools: `
 UPDATE {spools} SET version = version + 1`,
 

@@ -69,6 +69,8 @@ type Statements struct {
 	// FreeWriters returns which rows of {writers} no transaction has locked, of [WriterGroups]; empty where the database knows of no such rows.
 	FreeWriters  string
 	Advance      string // µs, again
+	MessageTimes string // → id, created at of each message
+	MoveFailures string // subject, subject so far
 	ChangeSpools string // lets the drainers of all spools notice
 	CountStart   string // starts to add, spool, state, lane, id, created at, most starts so far, token
 	// TakeBackStart takes back a start that was counted: spool, lane, id, created at.
@@ -174,7 +176,7 @@ type Statements struct {
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.Deployment, &s.NameDeployment, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.FreeLanes, &s.Acquire, &s.Held, &s.HoldLane, &s.ClearSuspect, &s.Control,
-		&s.LoadPayload, &s.Retry, &s.MoveToWaiting, &s.StandsToRetry, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.Advance, &s.ChangeSpools, &s.CountStart, &s.TakeBackStart, &s.BuryMessage,
+		&s.LoadPayload, &s.Retry, &s.MoveToWaiting, &s.StandsToRetry, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.Advance, &s.MessageTimes, &s.MoveFailures, &s.ChangeSpools, &s.CountStart, &s.TakeBackStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.ClaimsPage, &s.PurgeClaims,

@@ -26,7 +26,7 @@ func TestDrainer_G6_leases_are_renewed_while_many_failures_are_refused(t *testin
 	database := testdb.Postgres(t).Migrate(t)
 	b := newBench(t, database)
 	end := b.refuseKeyed(10 * time.Millisecond)
-	const messages = 200 // each refused twice: some seconds
+	const messages = 60 // each refused twice: longer than a lease
 	b.append(database.DB, drafts(messages, func(i int) string { return fmt.Sprint(i) })...)
 	handler := &recorder{do: func(*spool.Message) error { return postbox.Permanent(errTest) }}
 	c := config("one")

@@ -101,6 +101,12 @@ SELECT id FROM postbox_writers WHERE /*M! @@wsrep_on = 0 AND */ /*!50700 0 = 1 A
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904
 
+-- MessageTimes
+SELECT id, created_at FROM postbox_messages WHERE available_at < 4611686018427387904
+
+-- MoveFailures
+UPDATE postbox_failures SET subject = ? WHERE subject = ?
+
 -- ChangeSpools
 UPDATE postbox_spools SET version = version + 1
 

@@ -131,6 +131,12 @@ SELECT split_part(virtualtransaction, '/', 2)::bigint FROM w WHERE virtualtransa
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - $1, created_at = created_at - $2 WHERE available_at < 4611686018427387904
 
+-- MessageTimes
+SELECT id, created_at FROM postbox_messages WHERE available_at < 4611686018427387904
+
+-- MoveFailures
+UPDATE postbox_failures SET subject = $1 WHERE subject = $2
+
 -- ChangeSpools
 UPDATE postbox_spools SET version = version + 1
 

@@ -103,6 +103,12 @@ WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND att
 -- Advance
 UPDATE postbox_messages SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904
 
+-- MessageTimes
+SELECT id, created_at FROM postbox_messages WHERE available_at < 4611686018427387904
+
+-- MoveFailures
+UPDATE postbox_failures SET subject = ? WHERE subject = ?
+
 -- ChangeSpools
 UPDATE postbox_spools SET version = version + 1
 

@@ -16,7 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// lenient makes MySQL and MariaDB cut off what is too long for a column, with a warning that nobody reads.
+// lenient makes MySQL and MariaDB cut off what is too long for a column, and report a warning only.
 func lenient(t *testing.T, database *testdb.Database) *testdb.Database {
 	t.Helper()
 	database.Migrate(t)

@@ -75,7 +75,7 @@ var ofRefusals = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "leases_are_renewed_while_many",
 	},
 	{
-		name: "a full disk at the removal is nobody's fault", guarantees: "G7",
+		name: "a full disk at the removal counts no attempt", guarantees: "G7",
 		edits: []edit{{
 			file: "inboxstore/blame.go",
 			from: "	case errors.Is(err, errWorks) && s.statements.Kind.Exhausted(refusal):",

@@ -89,7 +89,7 @@ func TestOpen_G1_G2_spool_registered_behind_a_savepoint_that_is_rolled_back(t *t
 	})
 }
 
-// Whoever stores messages only in transactions of others asks for the id in each of them, until it is found to be committed.
+// A process that stores messages only in transactions of others asks for the id in each transaction, until the id is known to be committed.
 func TestFinder_finds_what_is_committed_and_nothing_else(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -251,10 +252,13 @@ type planned struct {
 	query   dialect.Query
 	rows    int
 	changes bool // it changes or deletes them
+	buffers int  // that it may read and write; 0 for maxBuffers a message
 }
 
-// most is how many buffers a statement may read and write. One that buries a message, or moves it, writes to all indexes of another table.
-func (s planned) most() int { return maxBuffers * max(s.rows, 15) }
+// maxOfOne is for a statement of one message, which looks in both tables and may write to all indexes of another one. The whole table has more pages.
+const maxOfOne = 300
+
+func (s planned) most() int { return cmp.Or(s.buffers, maxBuffers*s.rows) }
 
 func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 	mixed := append(append([]dialect.Ref{}, ready[:plannedRefs/2]...), retrying[:plannedRefs/2]...)
@@ -278,47 +282,47 @@ func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 	}
 	s := w.own.statements
 	return []planned{
-		{"remove", s.Remove(w.spool, ready), plannedRefs, true},
-		{"remove one", s.Remove(w.spool, ready[:1]), 1, true},
-		{"remove what waited", s.Remove(w.spool, mixed), plannedRefs, true},
-		{"keep", s.Keep(w.spool, ready), plannedRefs, false},
-		{"keep what waited", s.Keep(w.spool, mixed), plannedRefs, false},
-		{"lock", s.Lock(w.spool, mixed), plannedRefs, false},
-		{"find", s.Find(w.spool, mixed), plannedRefs, false},
-		{"lock starts", s.LockStarts(w.spool, started), plannedRefs, false},
-		{"count starts", s.CountStarts(w.spool, started), plannedRefs, true},
-		{"fetch ready", fetch(func(p *dialect.FetchParams) { p.PerLane = plannedPage / plannedLanes }), plannedPage, false},
+		{"remove", s.Remove(w.spool, ready), plannedRefs, true, 0},
+		{"remove one", s.Remove(w.spool, ready[:1]), 1, true, 0},
+		{"remove what waited", s.Remove(w.spool, mixed), plannedRefs, true, 0},
+		{"keep", s.Keep(w.spool, ready), plannedRefs, false, 0},
+		{"keep what waited", s.Keep(w.spool, mixed), plannedRefs, false, 0},
+		{"lock", s.Lock(w.spool, mixed), plannedRefs, false, 0},
+		{"find", s.Find(w.spool, mixed), plannedRefs, false, 0},
+		{"lock starts", s.LockStarts(w.spool, started), plannedRefs, false, 0},
+		{"count starts", s.CountStarts(w.spool, started), plannedRefs, true, 0},
+		{"fetch ready", fetch(func(p *dialect.FetchParams) { p.PerLane = plannedPage / plannedLanes }), plannedPage, false, 0},
 		{"fetch ready, beside a paused key", fetch(func(p *dialect.FetchParams) {
 			p.PerLane, p.PausedKeys, p.Excluded = plannedPage/plannedLanes, true, []string{"another"}
-		}), plannedPage, false},
+		}), plannedPage, false, 0},
 		{"fetch ready, beside a held key", fetch(func(p *dialect.FetchParams) {
 			p.PerLane, p.Held = plannedPage/plannedLanes, []int64{1}
-		}), plannedPage, false},
-		{"fetch due, beside a held key", fetch(func(p *dialect.FetchParams) { p.Due, p.Held = plannedPage, []int64{1} }), plannedPage, false},
-		{"fetch due", fetch(func(p *dialect.FetchParams) { p.Due = plannedPage }), plannedPage, false},
+		}), plannedPage, false, 0},
+		{"fetch due, beside a held key", fetch(func(p *dialect.FetchParams) { p.Due, p.Held = plannedPage, []int64{1} }), plannedPage, false, 0},
+		{"fetch due", fetch(func(p *dialect.FetchParams) { p.Due = plannedPage }), plannedPage, false, 0},
 		{"fetch due, beside a paused key", fetch(func(p *dialect.FetchParams) {
 			p.Due, p.PausedKeys, p.Excluded = plannedPage, true, []string{"another"}
-		}), plannedPage, false},
-		{"sweep", s.Sweep(sweep), plannedLanes, false},
-		{"remove, on this server", s.RemoveWhere(w.spool, ready, w.seen), plannedRefs, true},
-		{"remove what waited, on this server", s.RemoveWhere(w.spool, mixed, w.seen), plannedRefs, true},
-		{"standing", s.StandingWhere(w.spool, mixed, nil), plannedRefs, false},
-		{"standing, on this server", s.StandingWhere(w.spool, mixed, w.seen), plannedRefs, false},
+		}), plannedPage, false, 0},
+		{"sweep", s.Sweep(sweep), plannedLanes, false, 0},
+		{"remove, on this server", s.RemoveWhere(w.spool, ready, w.seen), plannedRefs, true, 0},
+		{"remove what waited, on this server", s.RemoveWhere(w.spool, mixed, w.seen), plannedRefs, true, 0},
+		{"standing", s.StandingWhere(w.spool, mixed, nil), plannedRefs, false, 0},
+		{"standing, on this server", s.StandingWhere(w.spool, mixed, w.seen), plannedRefs, false, 0},
 		w.ofOne("retry", s.Retry, retrying[0], []any{0, 1, 1}, []any{0, 1, 9}, true),
 		w.ofOne("move to waiting", s.MoveToWaiting, ready[0], []any{0, 1, 1}, []any{0, 1, 9}, false),
 		w.ofOne("stands to retry", s.StandsToRetry, retrying[0], nil, []any{0, 1, 9}, false),
 		w.ofOne("count start", s.CountStart, ready[0], []any{1}, []any{9}, true),
 		w.ofOne("bury", s.BuryMessage, ready[0], []any{"m", "why"}, []any{0}, true),
 		w.ofOne("bury what waited", s.BuryMessage, retrying[0], []any{"m", "why"}, []any{0}, true),
-		{"load payload", dialect.Query{Text: s.LoadPayload, Args: []any{w.spool, ready[0].State, ready[0].Lane, ready[0].ID, ready[0].CreatedAt}}, 1, false},
-		{"take back a start", dialect.Query{Text: s.TakeBackStart, Args: []any{w.spool, ready[0].Lane, ready[0].ID, ready[0].CreatedAt}}, 1, true},
+		{"load payload", dialect.Query{Text: s.LoadPayload, Args: []any{w.spool, ready[0].State, ready[0].Lane, ready[0].ID, ready[0].CreatedAt}}, 1, false, maxOfOne},
+		{"take back a start", dialect.Query{Text: s.TakeBackStart, Args: []any{w.spool, ready[0].Lane, ready[0].ID, ready[0].CreatedAt}}, 1, true, maxOfOne},
 	}
 }
 
 // ofOne is a statement of one message: what it changes stands before the message, and conditions behind it, the last of which is the token.
 func (w *plannedTables) ofOne(name, text string, r dialect.Ref, before, conditions []any, changes bool) planned {
 	args := append(append(before, w.spool, r.State, r.Lane, r.ID, r.CreatedAt), append(conditions, r.Token)...)
-	return planned{name, dialect.Query{Text: text, Args: args}, 1, changes}
+	return planned{name, dialect.Query{Text: text, Args: args}, 1, changes, maxOfOne}
 }
 
 // explained is what EXPLAIN says of a statement that ran.

@@ -155,7 +155,7 @@ func TestDrainer_says_once_that_it_cannot_remove_messages(t *testing.T) {
 	})
 }
 
-// The table of what waits takes no rows, and the drainer fails to move a message there after each renewal of its leases. All else works.
+// The table of waiting messages takes no rows, so the drainer fails to move a message there after each renewal of its leases. Everything else works.
 func TestDrainer_says_once_that_it_cannot_move_messages(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

@@ -13,9 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// A publisher may write to an outbox that no forwarder drains, because the two names differ, and messages may be stored in a queue to which nobody
-// subscribes. They cannot know, and no forwarder or subscriber is there to say so. So whoever cleans up looks now and then for spools with messages
-// that wait and without a member.
+// A publisher may write to an outbox that no forwarder drains, because the two names differ, and messages may be stored in a queue without a
+// subscriber. No forwarder or subscriber is there to log that. So the cleaner looks every 20 s for spools that have waiting messages and no member.
 
 const (
 	// UnattendedAfter is how long messages wait for a drainer before that is logged, and unattendedPause is the time between two searches. A drainer

@@ -173,7 +173,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	lists := postgres{
 		appendOneText: text(insertReady), appendText: text(insert), appendMixedText: text(appendMixed),
 		ingestText: text(ingestReady), ingestMixedText: text(ingestMixed),
-		removeOneText: text(ready(removeOne)), removeText: text(ready(remove)), removeMixedText: text(remove),
+		removeOneText: text(ready(removeOne)), removeText: text(removeReady), removeMixedText: text(remove),
 		keepText: text(ready(keep)), keepMixedText: text(keep),
 		rowsText: text(storedRefs(skipLocked)), findText: text(storedRefs("")), standingText: text(`SELECT m.id` + found(`m.id`)),
 		lockText: text(lock), countText: text(count), releaseText: text(release),
@@ -273,15 +273,14 @@ func (p postgres) fetch(f FetchParams) Query {
 }
 
 func (p postgres) remove(spool int64, refs []Ref) Query {
-	switch {
-	case !wereReady(refs):
-		return Query{Text: p.removeMixedText, Args: append(refArrays(refs), spool, spool)}
-	case len(refs) == 1:
+	if len(refs) == 1 && wereReady(refs) {
 		ref := refs[0]
 		return Query{Text: p.removeOneText, Args: []any{spool, ref.State, ref.Lane, ref.ID, ref.CreatedAt, ref.Token}}
-	default:
-		return Query{Text: p.removeText, Args: append(refArrays(refs), spool, spool)}
 	}
+	if args, one := readyArgs(spool, refs); one {
+		return Query{Text: p.removeText, Args: args}
+	}
+	return Query{Text: p.removeMixedText, Args: append(refArrays(refs), spool, spool)}
 }
 
 func (p postgres) keep(spool int64, refs []Ref) Query {

@@ -1,6 +1,10 @@
 package dialect
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/lib/pq"
+)
 
 // PostgreSQL plans a statement with statistics of its tables, and keeps the plan. A table of messages fills and empties within
 // moments, so its statistics are mostly wrong. Where they say that it is empty, any part of an index, or all of the table, seems
@@ -56,6 +60,51 @@ func foundStarted(columns, lock string) string {
 // a few messages, it would else take reading the whole table for cheaper than looking up one, and keep that plan while the
 // table grows.
 const seemsDear = `CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END`
+
+// removeReady removes messages that were ready, as nearly all are that are removed. It does what inPlace does with messages that were
+// found, in less time: there is one table to look in, and a lane is said to be held once and not with each of its messages.
+// Their ids are looked up in a hash as well, for the plan that reads the whole table. IS TRUE keeps the planner from an index on the
+// state.
+var removeReady = `
+DELETE FROM ONLY {messages} m
+WHERE m.ctid = ANY(ARRAY(
+	SELECT m.ctid
+	FROM unnest(?::smallint[], ?::bigint[], ?::bigint[]) AS s(lane, id, created_at)
+	CROSS JOIN LATERAL (
+		SELECT m.ctid
+		FROM ONLY {messages} m
+		WHERE m.spool = ? AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+		ORDER BY m.id` + alongIndex + `
+		LIMIT 1) AS m
+	WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber + `
+	  AND (s.lane IN (
+		SELECT h.lane FROM unnest(?::smallint[], ?::bigint[]) AS h(lane, token)
+		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = ?)) IS TRUE)) IS TRUE))
+  AND (m.id IN (SELECT unnest(?::bigint[]))) IS TRUE
+  AND (m.state = 0) IS TRUE
+  AND ` + seemsDear
+
+// readyArgs returns the arguments for removeReady. There are none where messages of one lane were read under different tokens.
+func readyArgs(spool int64, refs []Ref) (args []any, one bool) {
+	n := len(refs)
+	lanes, ids, created := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	var held, tokens pq.Int64Array
+	under := map[int]int64{} // tokens by lane
+	for i, r := range refs {
+		if r.State != StateReady {
+			return nil, false
+		}
+		lanes[i], ids[i], created[i] = int64(r.Lane), r.ID, r.CreatedAt
+		switch token, known := under[r.Lane]; {
+		case !known:
+			under[r.Lane] = r.Token
+			held, tokens = append(held, int64(r.Lane)), append(tokens, r.Token)
+		case token != r.Token:
+			return nil, false
+		}
+	}
+	return []any{lanes, ids, created, spool, held, tokens, spool, ids}, true
+}
 
 // place is where a message is found again, and what it was. By then another transaction may have changed it, and a message that
 // waits may have the same ctid as one that is ready.

@@ -32,7 +32,7 @@ func (s *Statements) where(query Query, seen *Seen) Query {
 	}
 	switch s.Kind {
 	case PostgreSQL:
-		query.Text += fmt.Sprintf(" AND strpos($%d::text, %s) > 0", len(query.Args)+1, s.ServerIn)
+		query.Text += fmt.Sprintf(" AND (SELECT strpos($%d::text, %s) > 0)", len(query.Args)+1, s.ServerIn) // once, not for each message
 		query.Args = append(query.Args, seen.list())
 	case MySQL:
 		query.Text += " AND LOCATE(" + s.ServerIn + ", ?) > 0"

@@ -841,21 +841,24 @@ WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id = $4 AND m.created_
   AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Remove, two messages
-WITH r AS MATERIALIZED (SELECT m.*
-FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS s(state, lane, token, id, created_at)
-CROSS JOIN LATERAL (
-	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
-	FROM ONLY postbox_messages m
-	WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
-	ORDER BY m.id,
+DELETE FROM ONLY postbox_messages m
+WHERE m.ctid = ANY(ARRAY(
+	SELECT m.ctid
+	FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS s(lane, id, created_at)
+	CROSS JOIN LATERAL (
+		SELECT m.ctid
+		FROM ONLY postbox_messages m
+		WHERE m.spool = $4 AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+		ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1) AS m
-WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
-  AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE)
-DELETE FROM ONLY postbox_messages m
-WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
-  AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
+		LIMIT 1) AS m
+	WHERE s.id BETWEEN '-9223372036854775808' AND '9223372036854775807'
+	  AND (s.lane IN (
+		SELECT h.lane FROM unnest($5::smallint[], $6::bigint[]) AS h(lane, token)
+		WHERE ((h.lane, h.token) IN (SELECT l.lane, l.token FROM postbox_lanes l WHERE l.spool = $7)) IS TRUE)) IS TRUE))
+  AND (m.id IN (SELECT unnest($8::bigint[]))) IS TRUE
+  AND (m.state = 0) IS TRUE
   AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- Keep

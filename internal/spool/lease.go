@@ -20,7 +20,8 @@ import (
 // has its fair share. The process may act until the lease time has passed since before the renewal was sent:
 // the database counts from a later moment, so it gives the lanes to nobody earlier.
 func (d *Drainer) upkeep(ctx context.Context) error {
-	sent, ahead := time.Now(), d.scheduler.ahead()
+	sent := time.Now()
+	ahead := d.scheduler.ahead(sent)
 	statements := d.spool.statements
 	lease := d.config.Lease.Microseconds()
 	if err := d.enroll(ctx); err != nil {

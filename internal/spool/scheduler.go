@@ -34,7 +34,7 @@ type scheduler struct {
 	deadline       time.Time   // nothing is handed out after it: the leases may be over
 	stopped        bool
 	// ahead reads how far the wall clock is ahead, see standstill.go; aheadBefore is what it was when the leases were renewed.
-	ahead       func() time.Duration
+	ahead       func(now time.Time) time.Duration
 	aheadBefore time.Duration
 
 	// changed gets a token when there is something to settle, unless another settlement ends soon and takes it along.

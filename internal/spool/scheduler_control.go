@@ -60,7 +60,7 @@ func (s *scheduler) stop() {
 }
 
 // extend moves the time after which nothing is handed out.
-func (s *scheduler) extend(deadline time.Time) { s.extendSince(s.ahead(), deadline) }
+func (s *scheduler) extend(deadline time.Time) { s.extendSince(s.ahead(time.Now()), deadline) }
 
 // extendSince is extend, reckoned from a time at which the wall clock was so far ahead.
 func (s *scheduler) extendSince(ahead time.Duration, deadline time.Time) {

@@ -15,30 +15,33 @@ import (
 // processStart has a reading of both clocks.
 var processStart = time.Now()
 
-// wallAhead returns how far the wall clock has got ahead of the monotonic clock since the process started. It is
+// wallAhead returns how far the wall clock has got ahead of the monotonic clock between the start of the process and now. It is
 // negative when the wall clock was set back.
-func wallAhead() time.Duration {
-	now := time.Now()
+func wallAhead(now time.Time) time.Duration {
 	return now.Round(0).Sub(processStart.Round(0)) - now.Sub(processStart)
 }
 
-// stoodStill returns how long the process stood still since a reading of wallAhead.
-func (s *scheduler) stoodStill(since time.Duration) time.Duration { return max(s.ahead()-since, 0) }
+// stoodStill returns how long the process stood still between a reading of wallAhead and now.
+func (s *scheduler) stoodStill(since time.Duration, now time.Time) time.Duration {
+	return max(s.ahead(now)-since, 0)
+}
 
 // leaseOver says whether the leases may be over, by either clock.
 func (s *scheduler) leaseOver() bool {
-	return !time.Now().Add(s.stoodStill(s.aheadBefore)).Before(s.deadline)
+	now := time.Now() // once: it is asked for each batch, under the scheduler's lock
+	return !now.Add(s.stoodStill(s.aheadBefore, now)).Before(s.deadline)
 }
 
 // renewalDue says whether it is time to renew the leases, by either clock.
 func (d *Drainer) renewalDue() bool {
-	return !time.Now().Add(d.scheduler.stoodStill(d.renewedAhead)).Before(d.renewAt)
+	now := time.Now()
+	return !now.Add(d.scheduler.stoodStill(d.renewedAhead, now)).Before(d.renewAt)
 }
 
 // wakeUp is for a process that has stood still: operators may have said something meanwhile, which it obeys before it renews its
 // leases and so hands out messages again.
 func (d *Drainer) wakeUp(ctx context.Context) error {
-	still := d.scheduler.stoodStill(d.renewedAhead)
+	still := d.scheduler.stoodStill(d.renewedAhead, time.Now())
 	if still < controlInterval || d.renewAt.IsZero() {
 		return nil
 	}

@@ -21,7 +21,7 @@ func sleeper(t *testing.T, database *testdb.Database) (d *Drainer, still *time.D
 	t.Cleanup(end)
 	d.configured.Workers, d.config.Workers = 0, 0
 	still = new(time.Duration)
-	d.scheduler.ahead = func() time.Duration { return *still }
+	d.scheduler.ahead = func(time.Time) time.Duration { return *still }
 	require.NoError(t, d.tryOpen(t.Context()))
 	d.step(t.Context())
 	require.Len(t, d.scheduler.messages, 1)
@@ -74,7 +74,7 @@ func TestScheduler_asks_for_a_renewal_when_it_stood_still(t *testing.T) {
 	s := ready(1)
 	still := 2 * time.Hour
 	s.extendSince(0, time.Now().Add(time.Hour))
-	s.ahead = func() time.Duration { return still }
+	s.ahead = func(time.Time) time.Duration { return still }
 	taken := make(chan []*entry, 1)
 	s.load([]*Message{stored(1, "a", 0)})
 	go func() { taken <- s.take() }()
@@ -88,7 +88,7 @@ func TestScheduler_asks_for_a_renewal_when_it_stood_still(t *testing.T) {
 func TestScheduler_lease_counts_from_before_the_renewal_was_sent(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
-	s.ahead = func() time.Duration { return time.Minute }
+	s.ahead = func(time.Time) time.Duration { return time.Minute }
 	s.extendSince(0, time.Now().Add(time.Minute/2))
 	require.True(t, s.leaseOver())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 )
@@ -77,8 +78,7 @@ func fill(outcomes []Outcome, with Outcome) {
 // form kept; one that is gone was settled by whoever took the lane.
 func (d *Drainer) handle(ctx context.Context, batch []*entry, outcomes []Outcome) {
 	fit := make([]*Message, 0, len(batch))
-	places := make([]int, 0, len(batch)) // of what is fit
-	closed := map[int64]bool{}           // keys of which a message is dead, which is not written yet
+	closed := map[int64]bool{} // keys of which a message is dead, which is not written yet
 	for i, e := range batch {
 		if e.message.HasKey && closed[e.message.KeyHash] {
 			outcomes[i] = Outcome{Verdict: Postpone}
@@ -86,7 +86,7 @@ func (d *Drainer) handle(ctx context.Context, batch []*entry, outcomes []Outcome
 		}
 		outcome, is := d.prepare(ctx, e.message)
 		if is {
-			fit, places = append(fit, e.message), append(places, i)
+			fit = append(fit, e.message)
 			continue
 		}
 		outcomes[i] = outcome
@@ -103,8 +103,10 @@ func (d *Drainer) handle(ctx context.Context, batch []*entry, outcomes []Outcome
 	default:
 		handled := make([]Outcome, len(fit))
 		defer func() {
-			for i, place := range places {
-				outcomes[place] = handled[i]
+			for i, e := range batch {
+				if at := slices.Index(fit, e.message); at >= 0 {
+					outcomes[i] = handled[at]
+				}
 			}
 		}()
 		d.protect(ctx, fit, handled)

@@ -132,6 +132,11 @@ func (p *Postgres) DSN(database string) string { return dsn(p.Relay.Address(), d
 // Address is that of the primary itself.
 func (p *Postgres) Address() string { return local(p.primary.port) }
 
+// StandbyAddress is that of a standby. It answers, and takes no writes.
+func (p *Postgres) StandbyAddress() string {
+	return local(p.nodes[slices.IndexFunc(p.nodes, func(n *node) bool { return n != p.primary && n.server != nil })].port)
+}
+
 // PrimaryDSN reaches a database of the primary past the relay.
 func (p *Postgres) PrimaryDSN(database string) string { return dsn(p.Address(), database) }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
@@ -41,7 +42,7 @@ func New(router *message.Router, config Config, logger watermill.LoggerAdapter) 
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("router: invalid config: %w", err)
 	}
-	if logger == nil {
+	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	if router == nil {
@@ -195,7 +196,7 @@ func (r *Router) AddForwarder(db *sql.DB, publisher message.Publisher, config fo
 func (r *Router) add(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc,
 ) (*message.Handler, error) {
-	if subscriber == nil || handler == nil {
+	if given.Nil(subscriber) || handler == nil {
 		return nil, fmt.Errorf("handler %q: the subscriber or the handler is nil", name)
 	}
 	if err := lifecycle.Free(r.router, name); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 )
 
 // Subscriber gives the messages of a queue, stored by [Store.Defer], to a handler, one by one: it is a subscriber like
@@ -46,21 +47,27 @@ func NewSubscriber(store *Store, config QueueConfig, logger watermill.LoggerAdap
 }
 
 // Subscribe works off a queue until ctx ends or the subscriber is closed, and then closes the channel, after the
-// handlers under way. It waits for a database that is away; a queue that cannot be worked off at all, since its tables
-// are missing or it has another number of lanes, is logged and closes the channel.
+// handlers under way. It waits for a database that is away. If the queue cannot be worked off, since its tables are missing or it has another number of lanes, Subscribe
+// returns the error, and so does Run of a router. If that turns out later, it is logged, the channel is closed, and Run of package router stops and returns the error.
 func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	delivery := newDelivery(ctx, s.store, queue, s.config, s.logger)
+	if err := lifecycle.Check(ctx, delivery.queue); err != nil {
+		cancel()
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
+		cancel()
 		return nil, fmt.Errorf("subscribe to queue %q: %w", queue, postbox.ErrClosed)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	delivery := newDelivery(ctx, s.store, queue, s.config, s.logger)
 	s.running.Go(func() {
 		defer close(delivery.messages)
 		defer cancel()
 		if err := delivery.queue.run(ctx); err != nil {
 			s.logger.Error("Postbox cannot work off a queue", err, watermill.LogFields{"queue": queue})
+			lifecycle.Fail(ctx, err)
 		}
 	})
 	s.running.Go(func() {

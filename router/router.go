@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -66,8 +67,13 @@ func New(router *message.Router, config Config, logger watermill.LoggerAdapter) 
 // Router returns the Watermill router.
 func (r *Router) Router() *message.Router { return r.router }
 
-// Run runs the Watermill router.
-func (r *Router) Run(ctx context.Context) error { return r.router.Run(ctx) }
+// Run runs the Watermill router. If a forwarder, a batch or a queue that was added here cannot go on, for example since its tables are missing or it is configured with another number of
+// lanes than the stored one, Run stops all the others and returns the error.
+func (r *Router) Run(ctx context.Context) error {
+	ctx, failures := lifecycle.Collect(ctx)
+	err := r.router.Run(ctx)
+	return errors.Join(err, failures.End())
+}
 
 // Running is closed when the Watermill router runs.
 func (r *Router) Running() <-chan struct{} { return r.router.Running() }

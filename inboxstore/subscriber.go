@@ -10,7 +10,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Subscriber gives the messages of a queue, stored by [Store.Defer], to a handler, one by one: it is a subscriber like
@@ -40,7 +42,7 @@ func NewSubscriber(store *Store, config QueueConfig, logger watermill.LoggerAdap
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("inbox subscriber: invalid config: %w", err)
 	}
-	if logger == nil {
+	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	return &Subscriber{store: store, config: config, logger: logger, closing: make(chan struct{})}, nil
@@ -50,6 +52,9 @@ func NewSubscriber(store *Store, config QueueConfig, logger watermill.LoggerAdap
 // handlers under way. It waits for a database that is away. If the queue cannot be worked off, since its tables are missing or it has another number of lanes, Subscribe
 // returns the error, and so does Run of a router. If that turns out later, it is logged, the channel is closed, and Run of package router stops and returns the error.
 func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
+	if err := spool.CheckQueue(queue); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	delivery := newDelivery(ctx, s.store, queue, s.config, s.logger)
 	if err := lifecycle.Check(ctx, delivery.queue); err != nil {
@@ -82,6 +87,9 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 
 // SubscribeInitialize registers the queue, so that what is stored in it counts before anybody subscribes.
 func (s *Subscriber) SubscribeInitialize(queue string) error {
+	if err := spool.CheckQueue(queue); err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
 	if _, err := s.store.queue(queue).Open(context.Background(), s.store.db); err != nil {
 		return fmt.Errorf("initialize queue %q: %w", queue, err)
 	}

@@ -29,11 +29,11 @@ func (d *listenDialer) DialContext(ctx context.Context, network, address string)
 	defer context.AfterFunc(d.ctx, cancel)()
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // lib/pq says where it connects to
+		return nil, err
 	}
 	if err := conn.SetDeadline(deadline); err != nil {
 		_ = conn.Close()
-		return nil, err //nolint:wrapcheck // as above
+		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -183,8 +183,8 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 	if err != nil {
 		return false, errors.Join(s.claimError(err), back())
 	}
+	scope := txscope.Within(ctx, tx)
 	if claimed > 0 {
-		scope := txscope.Within(ctx, tx)
 		scope.Hold(s.statements.Claim, claim)
 		err := fn(scope.Context(ctx))
 		if err == nil { // an error that a function around the handler has swallowed
@@ -202,6 +202,7 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 		}
 		return false, err
 	}
+	scope.Committed()
 	return claimed > 0, nil
 }
 

@@ -23,7 +23,7 @@ func Collect(ctx context.Context) (context.Context, *Failures) {
 	return context.WithValue(ctx, failuresKey{}, f), f
 }
 
-// Fail notes that a part of the router that ctx comes from has failed, and ends the run. It returns false where nobody collects failures.
+// Fail notes that a part of the router that ctx comes from has failed, and ends the run. It returns false unless the context is of [Collect].
 func Fail(ctx context.Context, err error) bool {
 	f, collected := ctx.Value(failuresKey{}).(*Failures)
 	if !collected {

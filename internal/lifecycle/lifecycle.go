@@ -41,7 +41,7 @@ func Check(ctx context.Context, checker Checker) error {
 
 // Add makes the runner a handler of the router, which gets no messages and lives as long as the runner: so the router
 // starts it, and waits for it when it closes. A runner that fails fails the router. Run of the router returns the error of a [Checker] that
-// cannot start. A later error ends the run, see [Failures]; where nobody collects failures it is logged, and the router closes.
+// cannot start. A later error ends the run, see [Failures]; without [Collect] it is logged, and the router closes.
 func Add(router *message.Router, name, topic string, runner Runner, logger watermill.LoggerAdapter) error {
 	if err := Free(router, name); err != nil {
 		return err

@@ -47,6 +47,9 @@ func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) error {
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
+	if db == nil {
+		return errors.New("migrate: the database is nil")
+	}
 	files, err := statements.Migrations()
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)

@@ -14,6 +14,9 @@ import (
 //
 // Whoever calls it ends the transaction. Wake-ups are then left to polling, since nobody tells Postbox of
 // the commit; forwarder.InTx does both.
+//
+// With a nil tx the context carries no transaction, even if ctx does: a Publisher returns [ErrNoTransaction], and an inbox or
+// forwarder.InTx opens one of its own.
 func ContextWithTx(ctx context.Context, tx *sql.Tx) context.Context {
 	if scope := txscope.From(ctx); scope != nil && scope.Tx == tx {
 		return ctx // with what is known of the transaction
@@ -34,7 +37,7 @@ func ContextWithHooks(ctx context.Context, tx *sql.Tx) (hooked context.Context, 
 // middleware.SubscriberTx.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	if scope := txscope.From(ctx); scope != nil {
-		return scope.Tx, true
+		return scope.Tx, scope.Tx != nil
 	}
 	return wmsql.TxFromContext(ctx)
 }

@@ -122,6 +122,13 @@ func TestContext_carries_the_transaction_and_what_waits_for_its_commit(t *testin
 	require.True(t, ok)
 	require.Same(t, tx, got)
 	require.False(t, postbox.AfterCommit(plain, func() {}), "nobody would call it")
+	none := postbox.ContextWithTx(plain, nil)
+	got, ok = postbox.TxFromContext(none)
+	require.False(t, ok)
+	require.Nil(t, got)
+	require.False(t, postbox.AfterCommit(none, func() {}))
+	_, ok = postbox.TxFromContext(postbox.ContextWithTx(t.Context(), nil))
+	require.False(t, ok)
 
 	hooked, committed := postbox.ContextWithHooks(t.Context(), tx)
 	calls := 0
@@ -129,4 +136,5 @@ func TestContext_carries_the_transaction_and_what_waits_for_its_commit(t *testin
 	require.Zero(t, calls)
 	committed()
 	require.Equal(t, 1, calls)
+	require.Equal(t, hooked, postbox.ContextWithTx(hooked, tx), "it knows more of the transaction already")
 }

@@ -10,6 +10,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -62,7 +63,7 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Admin, err
 	if err != nil {
 		return nil, failed(err)
 	}
-	if logger == nil {
+	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	return &Admin{

@@ -12,6 +12,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -41,7 +42,7 @@ type Forwarder struct {
 // New returns a forwarder from the outbox in db to the publisher, which stays open when the forwarder closes. A
 // nil logger logs nothing. With config.Router it is added to that router, and starts with it.
 func New(db *sql.DB, publisher message.Publisher, config Config, logger watermill.LoggerAdapter) (*Forwarder, error) {
-	if db == nil || publisher == nil {
+	if db == nil || given.Nil(publisher) {
 		return nil, errors.New("forwarder: the database or the publisher is nil")
 	}
 	config.Sources = append([]Source(nil), config.Sources...) // setDefaults must not write into the caller's
@@ -58,7 +59,7 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 		return nil, fmt.Errorf("forwarder: the publisher writes to the outbox %q, from which this forwarder reads, so each message would go round for ever: "+
 			"use the publisher of your broker", config.Outbox)
 	}
-	if logger == nil {
+	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	logger = logger.With(watermill.LogFields{"forwarder": config.Name})

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // maxGroup is how many transactions share a commit at most. The first of them waits for all others; with as many, a
@@ -25,10 +26,9 @@ const maxGroup = 100
 type GroupCommit struct {
 	db *sql.DB
 
-	mu      sync.Mutex
-	line    []*member // not yet in a group
-	led     bool      // somebody begins a group, or is in one
-	running *group    // the one in which somebody is
+	mu   sync.Mutex
+	line []*member // not yet in a group
+	led  bool      // somebody begins a group, or is in one
 }
 
 // member is a call of [GroupCommit.InTx].
@@ -69,17 +69,27 @@ func NewGroupCommit(db *sql.DB, dialect postbox.Dialect) (*GroupCommit, error) {
 // Whoever waits for its turn leaves when ctx ends. When fn has run, InTx returns after the others of the group and the commit,
 // whatever becomes of ctx.
 //
+// Where ctx carries a transaction already, fn runs in a savepoint of that one, as in the function [InTx].
+//
 // fn may run a second time, then by itself, where the group was rolled back: because the context of another
 // one ended within a statement, or the database refused the commit, as it does for a foreign key that is checked at the
 // end. Else it runs once, and its errors are its own.
 func (c *GroupCommit) InTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	if c == nil || fn == nil {
+		return errors.New("group commit: the GroupCommit or the function is nil")
+	}
+	if tx, err := carried(ctx, c.db, nil); err != nil {
+		return err
+	} else if tx != nil {
+		return within(ctx, tx, fn)
+	}
 	me := &member{turn: make(chan *group, 1), ended: make(chan outcome, 1)}
 	g, err := c.await(ctx, me)
 	if err != nil {
 		return fmt.Errorf("begin transaction: %w", err)
 	}
-	hooked, committed := postbox.ContextWithHooks(ctx, g.tx)
-	if waits, err := g.run(hooked, me, fn); !waits {
+	scope := txscope.Hooked(ctx, g.tx).On(c.db, nil)
+	if waits, err := g.run(scope.Context(ctx), me, fn); !waits {
 		return err
 	}
 	end := <-me.ended
@@ -89,15 +99,13 @@ func (c *GroupCommit) InTx(ctx context.Context, fn func(ctx context.Context, tx 
 	case end.err != nil:
 		return end.err
 	}
-	committed()
+	scope.Committed()
 	return nil
 }
 
 // await returns the group in which it is our turn.
 func (c *GroupCommit) await(ctx context.Context, me *member) (*group, error) {
-	if err := c.enter(ctx, me); err != nil {
-		return nil, err
-	}
+	c.enter(me)
 	var g *group
 	select {
 	case g = <-me.turn:
@@ -113,19 +121,15 @@ func (c *GroupCommit) await(ctx context.Context, me *member) (*group, error) {
 	return c.begin(ctx)
 }
 
-func (c *GroupCommit) enter(ctx context.Context, me *member) error {
+func (c *GroupCommit) enter(me *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if tx, ok := postbox.TxFromContext(ctx); ok && c.running != nil && tx == c.running.tx {
-		return errors.New("the context carries a transaction of the group, which would wait for itself: write in that one")
-	}
 	if c.led {
 		c.line = append(c.line, me)
-		return nil
+		return
 	}
 	c.led = true
 	me.turn <- nil
-	return nil
 }
 
 // leave says whether it was not our turn yet.
@@ -150,15 +154,13 @@ func (c *GroupCommit) begin(ctx context.Context) (*group, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running = &group{commits: c, conn: conn, tx: tx, turns: min(len(c.line), maxGroup-1)}
-	return c.running, nil
+	return &group{commits: c, conn: conn, tx: tx, turns: min(len(c.line), maxGroup-1)}, nil
 }
 
 // next lets the first in line begin a group.
 func (c *GroupCommit) next() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running = nil
 	c.led = c.hand(nil)
 }
 

@@ -179,14 +179,25 @@ func TestGroupCommit_a_context_that_ends_before_the_connection_is_there(t *testi
 	require.Equal(t, "a", b.names())
 }
 
-func TestGroupCommit_within_itself_is_an_error_and_no_deadlock(t *testing.T) {
+func TestGroupCommit_within_a_transaction_works_in_that_one(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
-	require.ErrorContains(t, b.groups.InTx(t.Context(), func(ctx context.Context, _ *sql.Tx) error {
-		return b.groups.InTx(ctx, b.writes("within", nil))
-	}), "write in that one")
-	require.NoError(t, b.groups.InTx(t.Context(), b.writes("after", nil)))
-	require.Equal(t, "after", b.names())
+	require.NoError(t, b.groups.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		require.ErrorIs(t, b.groups.InTx(ctx, b.writes("failed", func(context.Context, *sql.Tx) error { return errBroker })), errBroker)
+		require.NoError(t, forwarder.InTx(ctx, b.DB, b.writes("a", nil)))
+		return b.groups.InTx(ctx, func(ctx context.Context, inner *sql.Tx) error {
+			require.Same(t, tx, inner)
+			return b.writes("b", nil)(ctx, inner)
+		})
+	}))
+	require.NoError(t, forwarder.InTx(t.Context(), b.DB, func(ctx context.Context, _ *sql.Tx) error {
+		return b.groups.InTx(ctx, b.writes("c", nil))
+	}))
+	require.ErrorIs(t, b.groups.InTx(t.Context(), func(ctx context.Context, _ *sql.Tx) error {
+		require.NoError(t, b.groups.InTx(ctx, b.writes("rolled back with the outer one", nil)))
+		return errBroker
+	}), errBroker)
+	require.Equal(t, "a b c", b.names())
 }
 
 func TestGroupCommit_a_database_that_is_closed(t *testing.T) {

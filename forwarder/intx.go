@@ -6,15 +6,19 @@ import (
 	"errors"
 	"fmt"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // InTx runs fn in a transaction of db, which the context that fn gets carries too: whatever is published with
 // that context is committed with the rest, and forwarders are woken after the commit.
 //
 // On SQLite, where each transaction waits for those before it and then for the disk, a [GroupCommit] lets them share commits.
+//
+// Where ctx carries a transaction already, as in a handler of an inbox, fn runs in a savepoint of that one: what it does is committed
+// with the rest, when the owner of that transaction commits it after InTx has returned. A transaction that Postbox began on another *sql.DB is left alone, and so is one that
+// [postbox.ContextWithTx] with a nil transaction has taken out of ctx: then InTx has its own, which commits on its own, and needs a further connection.
 //
 // An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any error, for
 // the caller to run InTx again. When the answer to the commit is lost, the error is
@@ -23,8 +27,17 @@ func InTx(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.
 	return InTxWith(ctx, db, nil, fn)
 }
 
-// InTxWith is [InTx] with options for the transaction, such as its isolation level. Nil means the default.
+// InTxWith is [InTx] with options for the transaction, such as its isolation level. Nil means the default. Where ctx carries a transaction
+// that did not begin with the same options, or of which that is not known, it is an error.
 func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	if db == nil || fn == nil {
+		return errors.New("in transaction: the database or the function is nil")
+	}
+	if tx, err := carried(ctx, db, options); err != nil {
+		return err
+	} else if tx != nil {
+		return within(ctx, tx, fn)
+	}
 	conn, tx, err := begin(ctx, ctx, db, options)
 	if err != nil {
 		return fmt.Errorf("begin transaction: %w", err)
@@ -36,8 +49,8 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 			_ = tx.Rollback()
 		}
 	}()
-	hooked, committed := postbox.ContextWithHooks(ctx, tx)
-	err = fn(hooked, tx)
+	scope := txscope.Hooked(ctx, tx).On(db, options)
+	err = fn(scope.Context(ctx), tx)
 	ended = true
 	if err != nil {
 		if rollbackErr := tx.Rollback(); rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone) {
@@ -49,7 +62,7 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 		return fmt.Errorf("commit: %w", err)
 	}
 	_ = conn.Close() // what waits for the commit may need a connection, and this may be the only one
-	committed()
+	scope.Committed()
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -57,7 +58,7 @@ func NewPublisher(db *sql.DB, config PublisherConfig, logger watermill.LoggerAda
 	if err != nil {
 		return nil, fmt.Errorf("outbox publisher: %w", err)
 	}
-	if logger == nil {
+	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	outbox := spool.New(statements, config.Outbox, config.Lanes)
@@ -107,6 +108,9 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 			topic, postbox.ErrNoTransaction)
 	}
 }
+
+// PublishesInTx says that it does: see [postbox.TransactionalPublisher].
+func (p *Publisher) PublishesInTx() bool { return p != nil }
 
 // conflictTries is how often a transaction of our own is run before its conflict with another one is an error.
 const conflictTries = 5
@@ -235,3 +239,6 @@ func writesTo(publisher message.Publisher, db *sql.DB, outbox *spool.Spool) bool
 
 // Close does nothing.
 func (keptOpen) Close() error { return nil }
+
+// PublishesInTx says what the publisher says.
+func (k keptOpen) PublishesInTx() bool { return postbox.PublishesInTx(k.Publisher) }

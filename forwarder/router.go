@@ -20,6 +20,14 @@ func (f *Forwarder) addTo(router *message.Router) error {
 // routed is a forwarder that its router runs, and nobody else.
 type routed struct{ f *Forwarder }
 
+// Check returns the error with which Run would end at once.
+func (r routed) Check(ctx context.Context) error {
+	if err := r.f.drainer.Check(ctx); err != nil {
+		return fmt.Errorf("forwarder %q: %w", r.f.config.Name, err)
+	}
+	return nil
+}
+
 // Run forwards until ctx ends.
 func (r routed) Run(ctx context.Context) error { return r.f.run(ctx) }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -45,6 +46,9 @@ func NewBatch(store *Store, name string, handler BatchHandler, config BatchConfi
 	if store == nil || handler == nil {
 		return nil, errors.New("inbox batch: the store or the handler is nil")
 	}
+	if err := spool.CheckQueue(name); err != nil {
+		return nil, fmt.Errorf("inbox batch: %w", err)
+	}
 	config.setDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("inbox batch: invalid config: %w", err)
@@ -53,7 +57,7 @@ func NewBatch(store *Store, name string, handler BatchHandler, config BatchConfi
 	if err != nil {
 		return nil, fmt.Errorf("inbox batch: invalid config: %w", err)
 	}
-	if logger == nil {
+	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	b := &Batch{config: config, handler: handler, ended: make(chan struct{})}

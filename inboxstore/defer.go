@@ -77,8 +77,8 @@ func (s *Store) draft(queue string, key Key, msg *message.Message) (spool.Draft,
 		Topic: queue, MessageID: cmp.Or(msg.UUID, key.MessageID), Key: msg.Metadata.Get(postbox.OrderingKey),
 		Payload: msg.Payload, Metadata: msg.Metadata,
 	}
-	if err := spool.CheckName(spool.QueuePrefix + queue); err != nil { // before the topic, which is the queue's name, too
-		return spool.Draft{}, fmt.Errorf("queue: %w", err)
+	if err := spool.CheckQueue(queue); err != nil { // before the topic, which is the queue's name, too
+		return spool.Draft{}, err
 	}
 	if err := draft.Check(); err != nil {
 		return spool.Draft{}, err

@@ -78,7 +78,7 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 		switch {
 		case err != nil:
-			return outageError{fmt.Errorf("inbox: claim message: %w", err)}
+			return outageError{s.claimError(err)}
 		case claimed == 0:
 			return errDuplicate
 		default:
@@ -98,6 +98,14 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 		err = &HandlerError{Err: doubt.error}
 	}
 	return err == nil, err
+}
+
+// claimError is the error of a statement that claims. Before the migrations it is the first to meet a missing table.
+func (s *Store) claimError(err error) error {
+	if dialect.LacksTable(err) {
+		return fmt.Errorf("inbox: claim message in %s: %w: %w", s.statements.Names.Table("claims"), ErrNoTables, err)
+	}
+	return fmt.Errorf("inbox: claim message: %w", err)
 }
 
 // errDuplicate ends the transaction of a message that was handled before.
@@ -173,10 +181,10 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 	}()
 	claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 	if err != nil {
-		return false, errors.Join(fmt.Errorf("inbox: claim message: %w", err), back())
+		return false, errors.Join(s.claimError(err), back())
 	}
+	scope := txscope.Within(ctx, tx)
 	if claimed > 0 {
-		scope := txscope.Within(ctx, tx)
 		scope.Hold(s.statements.Claim, claim)
 		err := fn(scope.Context(ctx))
 		if err == nil { // an error that a function around the handler has swallowed
@@ -194,6 +202,7 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 		}
 		return false, err
 	}
+	scope.Committed()
 	return claimed > 0, nil
 }
 

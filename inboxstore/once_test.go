@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -158,6 +159,24 @@ func TestStore_F21_same_id_for_another_consumer_or_on_another_topic(t *testing.T
 		}
 		require.Equal(t, len(keys), effects(t, database))
 	})
+}
+
+func TestStore_in_a_savepoint_that_is_rolled_back_nothing_waits_for_the_commit(t *testing.T) {
+	t.Parallel()
+	database := withEffects(t, testdb.SQLite(t))
+	store := storeFor(t, database, database.DB, nil)
+	ran := []error{}
+	require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		for _, fails := range []error{errHandler, nil} {
+			_, err := store.Once(ctx, key, func(ctx context.Context) error {
+				require.True(t, postbox.AfterCommit(ctx, func() { ran = append(ran, fails) }))
+				return fails
+			})
+			require.ErrorIs(t, err, fails)
+		}
+		return nil
+	}))
+	require.Equal(t, []error{nil}, ran)
 }
 
 func TestStore_joins_the_transaction_in_the_context(t *testing.T) {

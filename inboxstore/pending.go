@@ -2,7 +2,6 @@ package inboxstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,7 +11,7 @@ import (
 )
 
 // ErrNoTables is returned where the tables are missing.
-var ErrNoTables = errors.New("the tables are not there, call postbox.Migrate first")
+var ErrNoTables = spool.ErrNoTables
 
 // ClaimRetention returns how long the store remembers what was handled; not positive means for ever.
 func (s *Store) ClaimRetention() time.Duration { return s.config.ClaimRetention }

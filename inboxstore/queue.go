@@ -50,6 +50,17 @@ func (q *queue) drain(handler spool.Handler, settings spool.Config) {
 	}, q.drainer.Rescan)
 }
 
+// Check returns the error with which run would end at once.
+func (q *queue) Check(ctx context.Context) error { return q.named(q.drainer.Check(ctx)) }
+
+// named adds the name of the queue to an error.
+func (q *queue) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("queue %q: %w", q.name, err)
+}
+
 // run works the queue off until ctx ends, and stops cleanly.
 func (q *queue) run(ctx context.Context) error {
 	q.store.clean()
@@ -67,10 +78,7 @@ func (q *queue) run(ctx context.Context) error {
 	beside.Wait()
 	q.circuits.Stop()
 	q.awaitTelling()
-	if err != nil {
-		return fmt.Errorf("queue %q: %w", q.name, err)
-	}
-	return nil
+	return q.named(err)
 }
 
 // excluded lists the queue's one topic while it has an outage.

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -188,6 +189,9 @@ func (c QueueConfig) Validate() error {
 	}
 	if (c.PoisonOutbox == nil) != (c.PoisonTopic == "") {
 		problems = append(problems, errors.New("PoisonOutbox and PoisonTopic: set both or none"))
+	}
+	if err := given.Outbox(c.PoisonOutbox); err != nil {
+		problems = append(problems, fmt.Errorf("PoisonOutbox: %w", err))
 	}
 	if err := c.Retry.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("Retry: %w", err))

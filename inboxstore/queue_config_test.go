@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -20,21 +21,23 @@ func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
 	_, err = inboxstore.NewSubscriber(store, inboxstore.QueueConfig{}, nil)
 	require.NoError(t, err, "the zero value is the default")
 	for want, config := range map[string]inboxstore.QueueConfig{
-		"Concurrency: -1":                               {Concurrency: -1},
-		"PageSize: -1":                                  {PageSize: -1},
-		"MaxBytesInFlight: -1":                          {MaxBytesInFlight: -1},
-		"MicroBatch: -1":                                {MicroBatch: -1},
-		"MicroBatch: 9 is more than PageSize, 5":        {MicroBatch: 9, PageSize: 5},
-		"PollMin and PollMax: 2s and 1s":                {PollMin: 2 * time.Second, PollMax: time.Second},
-		"PollMin and PollMax: -1ns and 1s":              {PollMin: -1},
-		"ProbeMin and ProbeMax: 1m0s and 1s":            {ProbeMin: time.Minute, ProbeMax: time.Second},
-		"Lease: 999ms is less than a second":            {Lease: 999 * time.Millisecond},
-		"HandlerTimeout and History":                    {HandlerTimeout: -1},
-		"and History: negative":                         {History: -1},
-		"PoisonOutbox and PoisonTopic":                  {PoisonTopic: "poison"},
-		"PoisonTopic: set both":                         {PoisonOutbox: make(sink)},
-		"Retry: Attempts: -2":                           {Retry: postbox.RetryProfile{Attempts: -2}},
-		"inbox subscriber: invalid config: PageSize: -": {PageSize: -7},
+		"Concurrency: -1":                                        {Concurrency: -1},
+		"PageSize: -1":                                           {PageSize: -1},
+		"MaxBytesInFlight: -1":                                   {MaxBytesInFlight: -1},
+		"MicroBatch: -1":                                         {MicroBatch: -1},
+		"MicroBatch: 9 is more than PageSize, 5":                 {MicroBatch: 9, PageSize: 5},
+		"PollMin and PollMax: 2s and 1s":                         {PollMin: 2 * time.Second, PollMax: time.Second},
+		"PollMin and PollMax: -1ns and 1s":                       {PollMin: -1},
+		"ProbeMin and ProbeMax: 1m0s and 1s":                     {ProbeMin: time.Minute, ProbeMax: time.Second},
+		"Lease: 999ms is less than a second":                     {Lease: 999 * time.Millisecond},
+		"HandlerTimeout and History":                             {HandlerTimeout: -1},
+		"and History: negative":                                  {History: -1},
+		"PoisonOutbox and PoisonTopic":                           {PoisonTopic: "poison"},
+		"PoisonTopic: set both":                                  {PoisonOutbox: make(sink)},
+		"PoisonOutbox: a inboxstore_test.sink publishes at once": {PoisonOutbox: make(sink), PoisonTopic: "poison"},
+		"PoisonOutbox: it is a nil *forwarder.Publisher":         {PoisonOutbox: (*forwarder.Publisher)(nil), PoisonTopic: "poison"},
+		"Retry: Attempts: -2":                                    {Retry: postbox.RetryProfile{Attempts: -2}},
+		"inbox subscriber: invalid config: PageSize: -":          {PageSize: -7},
 	} {
 		_, err := inboxstore.NewSubscriber(store, config, nil)
 		require.ErrorContains(t, err, want)

@@ -138,6 +138,8 @@ type failing struct {
 	tried chan struct{}
 }
 
+func (f *failing) PublishesInTx() bool { return true }
+
 func (f *failing) Publish(topic string, messages ...*message.Message) error {
 	if f.fails.Load() {
 		select {

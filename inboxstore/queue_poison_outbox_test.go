@@ -25,6 +25,8 @@ type unwilling struct {
 	refuse  func(topic string, messages ...*message.Message) error
 }
 
+func (u *unwilling) PublishesInTx() bool { return true }
+
 func (u *unwilling) Publish(topic string, messages ...*message.Message) error {
 	if !u.willing.Load() {
 		return u.refuse(topic, messages...)

@@ -12,6 +12,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -55,7 +56,7 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, err
 	if err != nil {
 		return nil, fmt.Errorf("inbox store: %w", err)
 	}
-	if logger == nil {
+	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	s := &Store{

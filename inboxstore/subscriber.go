@@ -10,6 +10,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Subscriber gives the messages of a queue, stored by [Store.Defer], to a handler, one by one: it is a subscriber like
@@ -39,28 +42,37 @@ func NewSubscriber(store *Store, config QueueConfig, logger watermill.LoggerAdap
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("inbox subscriber: invalid config: %w", err)
 	}
-	if logger == nil {
+	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	return &Subscriber{store: store, config: config, logger: logger, closing: make(chan struct{})}, nil
 }
 
 // Subscribe works off a queue until ctx ends or the subscriber is closed, and then closes the channel, after the
-// handlers under way. It waits for a database that is away; a queue that cannot be worked off at all, since its tables
-// are missing or it has another number of lanes, is logged and closes the channel.
+// handlers under way. It waits for a database that is away. If the queue cannot be worked off, since its tables are missing or it has another number of lanes, Subscribe
+// returns the error, and so does Run of a router. If that turns out later, it is logged, the channel is closed, and Run of package router stops and returns the error.
 func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, fmt.Errorf("subscribe to queue %q: %w", queue, postbox.ErrClosed)
+	if err := spool.CheckQueue(queue); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	delivery := newDelivery(ctx, s.store, queue, s.config, s.logger)
+	if err := lifecycle.Check(ctx, delivery.queue); err != nil {
+		cancel()
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		cancel()
+		return nil, fmt.Errorf("subscribe to queue %q: %w", queue, postbox.ErrClosed)
+	}
 	s.running.Go(func() {
 		defer close(delivery.messages)
 		defer cancel()
 		if err := delivery.queue.run(ctx); err != nil {
 			s.logger.Error("Postbox cannot work off a queue", err, watermill.LogFields{"queue": queue})
+			lifecycle.Fail(ctx, err)
 		}
 	})
 	s.running.Go(func() {
@@ -75,6 +87,9 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 
 // SubscribeInitialize registers the queue, so that what is stored in it counts before anybody subscribes.
 func (s *Subscriber) SubscribeInitialize(queue string) error {
+	if err := spool.CheckQueue(queue); err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
 	if _, err := s.store.queue(queue).Open(context.Background(), s.store.db); err != nil {
 		return fmt.Errorf("initialize queue %q: %w", queue, err)
 	}

@@ -78,7 +78,8 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 		return outageError{fmt.Errorf("inbox: begin transaction: %w", err)}
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after a commit
-	hooked, committed := postbox.ContextWithHooks(live, tx)
+	scope := txscope.Hooked(live, tx).On(s.db, s.config.TxOptions)
+	hooked := scope.Context(live)
 	t := transaction{store: s, live: live, conn: conn, tx: tx}
 	if w.begin != nil {
 		if err := w.begin(hooked, tx); err != nil {
@@ -99,7 +100,7 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 	}
 	handled = false
 	_ = conn.Close() // what waits for the commit may need a connection, and this may be the only one
-	committed()
+	scope.Committed()
 	return nil
 }
 

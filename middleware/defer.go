@@ -12,6 +12,8 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
@@ -27,10 +29,15 @@ type DeferStore interface {
 //
 // The message needs a UUID; a message without one is refused with [ErrNoMessageID]. [DeferWith] can do better, and
 // says more. It is safe for concurrent use by any number of handlers.
+//
+// Defer panics if the store is nil, or the queue has no name or one above 249 bytes, as Watermill's router does when a handler cannot be
+// added: a program with such a mistake does not start. [DeferWith] returns an error.
 func Defer(store DeferStore, queue string) message.HandlerMiddleware {
-	var config DeferConfig
-	config.setDefaults()
-	return newDeferral(store, queue, config).middleware
+	deferral, err := DeferWith(store, queue, DeferConfig{})
+	if err != nil {
+		panic(err)
+	}
+	return deferral
 }
 
 // DeferWith is [Defer] with a configuration.
@@ -43,11 +50,11 @@ func Defer(store DeferStore, queue string) message.HandlerMiddleware {
 // context: the router nacks the message, and the broker delivers it again. So it does after a crash; what was
 // committed before is a duplicate then, and acked.
 func DeferWith(store DeferStore, queue string, config DeferConfig) (message.HandlerMiddleware, error) {
-	if store == nil {
+	if given.Nil(store) {
 		return nil, errors.New("defer: the store is nil")
 	}
-	if queue == "" {
-		return nil, errors.New("defer: the queue has no name")
+	if err := spool.CheckQueue(queue); err != nil {
+		return nil, fmt.Errorf("defer: %w", err)
 	}
 	config.setDefaults()
 	if err := config.Validate(); err != nil {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
@@ -238,6 +240,16 @@ func TestDeferWith_bad_wiring_says_what_to_do(t *testing.T) {
 	require.ErrorContains(t, err, "store")
 	_, err = middleware.DeferWith(&recordingStore{}, "", middleware.DeferConfig{})
 	require.ErrorContains(t, err, "queue has no name")
+	_, err = middleware.DeferWith(&recordingStore{}, strings.Repeat("q", 300), middleware.DeferConfig{})
+	require.ErrorContains(t, err, "use at most 249 bytes")
+	_, err = middleware.DeferWith((*recordingStore)(nil), "fraud", middleware.DeferConfig{})
+	require.ErrorContains(t, err, "store is nil")
+	require.PanicsWithError(t, "defer: the queue has no name", func() { middleware.Defer(&recordingStore{}, "") })
+	require.PanicsWithError(t, "defer: the store is nil", func() { middleware.Defer(nil, "fraud") })
+	_, err = middleware.NewInbox((*inboxstore.Store)(nil), middleware.InboxConfig{}, nil)
+	require.ErrorContains(t, err, "store is nil")
+	_, err = middleware.NewInbox(&inboxstore.Store{}, middleware.InboxConfig{}, (*watermill.StdLoggerAdapter)(nil))
+	require.NoError(t, err, "which logs nothing")
 	_, err = middleware.DeferWith(&recordingStore{}, "fraud", middleware.DeferConfig{Retry: postbox.RetryProfile{Base: -1}})
 	require.ErrorContains(t, err, "Base and Cap")
 }

@@ -10,6 +10,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
@@ -46,14 +47,14 @@ type Inbox struct {
 
 // NewInbox returns an inbox. A nil logger logs nothing.
 func NewInbox(store InboxStore, config InboxConfig, logger watermill.LoggerAdapter) (*Inbox, error) {
-	if store == nil {
+	if given.Nil(store) {
 		return nil, errors.New("inbox: the store is nil")
 	}
 	config.setDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("inbox: invalid config: %w", err)
 	}
-	if logger == nil {
+	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	return &Inbox{store: store, config: config, logger: logger}, nil

@@ -1,11 +1,13 @@
 package middleware
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 )
 
 // DefaultMaxAttempts is the default of Retry.Attempts in [InboxConfig].
@@ -24,7 +26,7 @@ type InboxConfig struct {
 	WithoutID NameWithoutID
 
 	// Outbox takes the messages that the handler returns, through the transaction in their context: a
-	// forwarder.Publisher. Without it, a handler that returns messages fails.
+	// forwarder.Publisher, or another [postbox.TransactionalPublisher]. Without it, a handler that returns messages fails.
 	Outbox message.Publisher
 	// PublishTopic is where they go. Defaults to the publish topic of the router's handler.
 	PublishTopic string
@@ -52,8 +54,12 @@ func (c *InboxConfig) setDefaults() {
 
 // Validate returns all that is wrong with the configuration.
 func (c InboxConfig) Validate() error {
+	var problems []error
 	if err := c.Retry.Validate(); err != nil {
-		return fmt.Errorf("Retry: %w", err)
+		problems = append(problems, fmt.Errorf("Retry: %w", err))
 	}
-	return nil
+	if err := given.Outbox(c.Outbox); err != nil {
+		problems = append(problems, fmt.Errorf("Outbox: %w", err))
+	}
+	return errors.Join(problems...)
 }

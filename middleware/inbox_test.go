@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
@@ -217,6 +218,25 @@ func TestInbox_bad_wiring_says_what_to_do(t *testing.T) {
 	_, err = middleware.NewInbox(&inboxstore.Store{}, middleware.InboxConfig{Retry: postbox.RetryProfile{Attempts: -5, Base: -1}}, nil)
 	require.ErrorContains(t, err, "postbox.Unlimited")
 	require.ErrorContains(t, err, "Base and Cap")
+}
+
+// A broker would have the message although the commit fails afterwards.
+func TestInbox_an_outbox_that_is_a_brokers_publisher_is_refused(t *testing.T) {
+	t.Parallel()
+	channel := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	for want, outbox := range map[string]message.Publisher{
+		"Outbox: a *gochannel.GoChannel publishes at once": channel,
+		"Outbox: a forwarder.keptOpen publishes at once":   forwarder.KeepOpen(channel),
+		"decorated by forwarder.Decorate":                  struct{ message.Publisher }{&forwarder.Publisher{}},
+		"Outbox: it is a nil *forwarder.Publisher":         (*forwarder.Publisher)(nil),
+	} {
+		_, err := middleware.NewInbox(&inboxstore.Store{}, middleware.InboxConfig{Outbox: outbox}, nil)
+		require.ErrorContains(t, err, want)
+	}
+	decorated, err := forwarder.Decorate(&forwarder.Publisher{})
+	require.NoError(t, err)
+	_, err = middleware.NewInbox(&inboxstore.Store{}, middleware.InboxConfig{Outbox: decorated}, nil)
+	require.NoError(t, err)
 }
 
 func TestInbox_returned_messages_without_an_outbox_are_an_error(t *testing.T) {

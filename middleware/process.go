@@ -1,7 +1,12 @@
 package middleware
 
 import (
+	"fmt"
+
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 )
 
 // Process is the middleware of a handler whose messages an inboxstore.Subscriber delivers. It tells the queue the
@@ -16,8 +21,8 @@ import (
 // It returns no messages to the router. It is safe for concurrent use. Add it before, so outside of, whatever else
 // works on the handler's messages, such as [Causation].
 type Process struct {
-	// Outbox takes the messages that the handler returns: a forwarder.Publisher. Without it, a handler that returns
-	// messages fails.
+	// Outbox takes the messages that the handler returns: a forwarder.Publisher, or another [postbox.TransactionalPublisher]. Without it, a
+	// handler that returns messages fails; with another publisher, each message of a queue with a transaction does.
 	Outbox message.Publisher
 	// PublishTopic is where they go. Defaults to the publish topic of the router's handler.
 	PublishTopic string
@@ -25,8 +30,12 @@ type Process struct {
 
 // Middleware is the middleware as Watermill's router takes it.
 func (p Process) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	wrong := given.Outbox(p.Outbox)
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
+		if _, inTx := postbox.TxFromContext(ctx); inTx && wrong != nil {
+			return nil, guarded(ctx, fmt.Errorf("middleware.Process: Outbox: %w", wrong))
+		}
 		return nil, guarded(ctx, emitter{p.Outbox, p.PublishTopic}.handle(ctx, msg, h))
 	}
 }

@@ -1,12 +1,14 @@
 package middleware_test
 
 import (
+	"database/sql"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
@@ -62,4 +64,18 @@ func TestProcess_G4_returned_messages_commit_with_the_end_of_the_message(t *test
 		require.Equal(t, []int{1, 1, 0}, []int{effects, receipts, dead})
 		require.Equal(t, 2, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE error = ?", errHandler.Error()))
 	})
+}
+
+func TestProcess_in_a_transaction_refuses_an_outbox_that_is_a_brokers_publisher(t *testing.T) {
+	t.Parallel()
+	process := middleware.Process{Outbox: gochannel.NewGoChannel(gochannel.Config{}, nil), PublishTopic: "receipts"}
+	ran := 0
+	h := process.Middleware(func(*message.Message) ([]*message.Message, error) { ran++; return nil, nil })
+	msg := message.NewMessage("1", nil)
+	_, err := h(msg)
+	require.NoError(t, err, "without a transaction it is as good as any")
+	msg.SetContext(postbox.ContextWithTx(t.Context(), &sql.Tx{}))
+	_, err = h(msg)
+	require.ErrorContains(t, err, "Outbox: a *gochannel.GoChannel publishes at once")
+	require.Equal(t, 1, ran)
 }

@@ -32,7 +32,7 @@ func SubscriberTx[T any](find func(ctx context.Context) (tx T, found bool)) mess
 				return h(msg)
 			}
 			tx, err := standardTx(found)
-			if scope := txscope.From(ctx); err == nil && scope != nil && scope.Tx != tx {
+			if scope := txscope.From(ctx); err == nil && scope != nil && scope.Tx != nil && scope.Tx != tx {
 				err = errors.New("middleware.SubscriberTx stands within an inbox, whose transaction it would hide: add it before the inbox")
 			}
 			if err != nil {

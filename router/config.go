@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
@@ -15,7 +16,8 @@ import (
 type Config struct {
 	// Store is the memory of the inboxes, and has the queues. Required.
 	Store *inboxstore.Store
-	// Outbox takes the messages that handlers return: a forwarder.Publisher, which stays open when the router closes.
+	// Outbox takes the messages that handlers return: a forwarder.Publisher, or another postbox.TransactionalPublisher, which stays open
+	// when the router closes.
 	// Needed by handlers with a publish topic.
 	Outbox message.Publisher
 
@@ -47,6 +49,9 @@ func (c Config) Validate() error {
 	}
 	if c.Module == "" && c.MaxHops != 0 {
 		problems = append(problems, errors.New("MaxHops: set Module too"))
+	}
+	if err := given.Outbox(c.Outbox); err != nil {
+		problems = append(problems, fmt.Errorf("Outbox: %w", err))
 	}
 	return errors.Join(problems...)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
@@ -121,10 +122,14 @@ func TestRouter_bad_wiring_says_what_to_do(t *testing.T) {
 	_, err := router.New(nil, router.Config{}, nil)
 	require.ErrorContains(t, err, "Store")
 	s := newService(t, testdb.SQLite(t), func(c *router.Config) { c.Outbox = nil })
+	_, err = router.New(nil, router.Config{Store: s.store, Outbox: s.broker}, nil)
+	require.ErrorContains(t, err, "Outbox: a *gochannel.GoChannel publishes at once")
 	_, err = s.router.AddInboxHandler("now", "orders", s.broker, "receipts", noop, middleware.InboxConfig{})
 	require.ErrorContains(t, err, "set Config.Outbox")
-	_, err = s.router.AddInboxHandler("now", "orders", nil, "", noop, middleware.InboxConfig{})
-	require.ErrorContains(t, err, "is nil")
+	for _, subscriber := range []message.Subscriber{nil, (*gochannel.GoChannel)(nil)} {
+		_, err = s.router.AddInboxHandler("now", "orders", subscriber, "", noop, middleware.InboxConfig{})
+		require.ErrorContains(t, err, "is nil")
+	}
 	_, err = s.router.AddBatchHandler("many", "orders", s.broker, nil, router.BatchConfig{})
 	require.ErrorContains(t, err, "is nil")
 	_, err = s.router.AddDeferredHandler("later", "orders", s.broker, "", noop, router.DeferredConfig{

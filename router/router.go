@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
@@ -41,7 +43,7 @@ func New(router *message.Router, config Config, logger watermill.LoggerAdapter) 
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("router: invalid config: %w", err)
 	}
-	if logger == nil {
+	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	if router == nil {
@@ -65,8 +67,13 @@ func New(router *message.Router, config Config, logger watermill.LoggerAdapter) 
 // Router returns the Watermill router.
 func (r *Router) Router() *message.Router { return r.router }
 
-// Run runs the Watermill router.
-func (r *Router) Run(ctx context.Context) error { return r.router.Run(ctx) }
+// Run runs the Watermill router. If a forwarder, a batch or a queue that was added here cannot go on, for example since its tables are missing or it is configured with another number of
+// lanes than the stored one, Run stops all the others and returns the error.
+func (r *Router) Run(ctx context.Context) error {
+	ctx, failures := lifecycle.Collect(ctx)
+	err := r.router.Run(ctx)
+	return errors.Join(err, failures.End())
+}
 
 // Running is closed when the Watermill router runs.
 func (r *Router) Running() <-chan struct{} { return r.router.Running() }
@@ -195,7 +202,7 @@ func (r *Router) AddForwarder(db *sql.DB, publisher message.Publisher, config fo
 func (r *Router) add(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc,
 ) (*message.Handler, error) {
-	if subscriber == nil || handler == nil {
+	if given.Nil(subscriber) || handler == nil {
 		return nil, fmt.Errorf("handler %q: the subscriber or the handler is nil", name)
 	}
 	if err := lifecycle.Free(r.router, name); err != nil {

@@ -194,3 +194,13 @@ func TestStore_bad_profile_says_what_is_wrong(t *testing.T) {
 	require.ErrorContains(t, err, "postbox.Unlimited")
 	require.ErrorContains(t, err, "Base and Cap")
 }
+
+func TestStore_refuses_a_queue_that_a_database_would_refuse(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Config{})
+	t.Cleanup(func() { _ = store.Close() })
+	_, err := store.Defer(t.Context(), "", inboxstore.Key{MessageID: "1"}, message.NewMessage("1", nil))
+	require.ErrorContains(t, err, "the queue has no name")
+	_, err = subscriberFor(t, store, postbox.RetryProfile{}).Subscribe(t.Context(), "")
+	require.ErrorContains(t, err, "the queue has no name")
+}

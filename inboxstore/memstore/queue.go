@@ -62,6 +62,9 @@ type Pending struct {
 // message id. Delays set with Watermill's components/delay are obeyed; one that nobody can read is a
 // [postbox.PermanentError].
 func (s *Store) Defer(ctx context.Context, queue string, key inboxstore.Key, msg *message.Message) (fresh bool, err error) {
+	if err := spool.CheckQueue(queue); err != nil {
+		return false, fmt.Errorf("memstore: defer message: %w", err)
+	}
 	var wanted spool.Draft
 	if err := wanted.SetDelay(msg.Metadata); err != nil {
 		return false, fmt.Errorf("memstore: defer message: %w", postbox.Permanent(err))

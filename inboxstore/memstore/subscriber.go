@@ -9,6 +9,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Subscriber gives the messages of a store's queues to handlers: a subscriber like any other of Watermill. Messages
@@ -44,6 +45,9 @@ func (s *Store) Subscriber(retry postbox.RetryProfile) (*Subscriber, error) {
 
 // Subscribe hands out the messages of a queue until ctx ends or the subscriber is closed, and then closes the channel.
 func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
+	if err := spool.CheckQueue(queue); err != nil {
+		return nil, fmt.Errorf("memstore: subscribe: %w", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -4,10 +4,14 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 // Runner is what a router can run.
@@ -18,13 +22,31 @@ type Runner interface {
 	Close() error
 }
 
+// Checker is a part of a router that can find out beforehand whether it can run.
+type Checker interface {
+	// Check returns the error with which the part would end at once. It is no error that something is away for which the part waits.
+	Check(ctx context.Context) error
+}
+
+// checkTimeout bounds a check: the router starts nothing else meanwhile.
+const checkTimeout = 5 * time.Second
+
+// Check is for Subscribe, whose error Run of the router returns. It returns the error of the checker. A check that takes too long, since the database does not answer, is none: the part
+// waits for its database when it runs.
+func Check(ctx context.Context, checker Checker) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	return checker.Check(ctx)
+}
+
 // Add makes the runner a handler of the router, which gets no messages and lives as long as the runner: so the router
-// starts it, waits for it when it closes, and stops when it fails and nothing else runs.
+// starts it, and waits for it when it closes. A runner that fails fails the router. Run of the router returns the error of a [Checker] that
+// cannot start. A later error ends the run, see [Failures]; without [Collect] it is logged, and the router closes.
 func Add(router *message.Router, name, topic string, runner Runner, logger watermill.LoggerAdapter) error {
 	if err := Free(router, name); err != nil {
 		return err
 	}
-	router.AddConsumerHandler(name, topic, subscription{name, runner, logger}, func(*message.Message) error { return nil })
+	router.AddConsumerHandler(name, topic, subscription{name, runner, router, logger}, func(*message.Message) error { return nil })
 	return nil
 }
 
@@ -40,16 +62,27 @@ func Free(router *message.Router, name string) error {
 type subscription struct {
 	name   string
 	runner Runner
+	router *message.Router
 	logger watermill.LoggerAdapter
 }
 
 // Subscribe runs until ctx ends. The channel is closed after the clean stop.
 func (s subscription) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	if checker, checks := s.runner.(Checker); checks {
+		if err := Check(ctx, checker); err != nil {
+			return nil, err
+		}
+	}
 	messages := make(chan *message.Message)
 	go func() {
 		defer close(messages)
-		if err := s.runner.Run(ctx); err != nil {
-			s.logger.Error("Postbox cannot run a part of the router", err, watermill.LogFields{"handler": s.name})
+		err := s.runner.Run(ctx)
+		if err == nil {
+			return
+		}
+		s.logger.Error("Postbox cannot run a part of the router", err, watermill.LogFields{"handler": s.name})
+		if !errors.Is(err, postbox.ErrClosed) && !Fail(ctx, err) {
+			go func() { _ = s.router.Close() }() // which waits for the end of this handler, and logs a time-out
 		}
 	}()
 	return messages, nil

@@ -154,12 +154,25 @@ func (d *Drainer) open(ctx, live context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if kind := d.spool.statements.Kind.Classify(err); kind == dialect.MissingTable || isConfiguration(err) {
+		if d.forGood(err) {
 			return err
 		}
 		d.hindered(err)
 		wait.Reset(d.hindrance.pause)
 	}
+}
+
+// forGood says whether waiting does not help against an error of tryOpen.
+func (d *Drainer) forGood(err error) bool {
+	return d.spool.statements.Kind.Classify(err) == dialect.MissingTable || isConfiguration(err)
+}
+
+// Check returns the error with which Run would end at once. Call it before Run.
+func (d *Drainer) Check(ctx context.Context) error {
+	if err := d.tryOpen(ctx); err != nil && d.forGood(err) {
+		return err
+	}
+	return nil
 }
 
 func (d *Drainer) tryOpen(live context.Context) error {

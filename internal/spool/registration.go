@@ -104,7 +104,7 @@ func (s *Spool) checkLanes(stored int) error {
 
 func (s *Spool) openError(err error) error {
 	if dialect.LacksTable(err) {
-		return fmt.Errorf("open spool %q: the tables are not there, call postbox.Migrate first: %w", s.name, err)
+		return fmt.Errorf("open spool %q: %w: %w", s.name, ErrNoTables, err)
 	}
 	return fmt.Errorf("open spool %q: %w", s.name, dialect.HideAddress(err))
 }

@@ -42,6 +42,9 @@ type Spool struct {
 	turn int   // next lane for a message without a key
 }
 
+// ErrNoTables is returned where the tables are missing.
+var ErrNoTables = errors.New("the tables are not there, call postbox.Migrate first")
+
 // maxName is what the name of a spool may have in bytes, on every database.
 const maxName = 255
 
@@ -59,6 +62,17 @@ func CheckName(name string) error {
 
 // isText says whether every database takes the string as text.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// CheckQueue returns an error unless a queue can have the name.
+func CheckQueue(name string) error {
+	if name == "" {
+		return errors.New("the queue has no name")
+	}
+	if err := CheckName(QueuePrefix + name); err != nil {
+		return fmt.Errorf("the queue %.60q: use at most %d bytes: %w", name, maxName-len(QueuePrefix), ErrName)
+	}
+	return nil
+}
 
 // NameText makes a name of somebody else's fit for a column of names, for people to read: what is no text in it is
 // replaced, and the end of a long one cut off.

@@ -15,13 +15,16 @@ type key struct{}
 type Scope struct {
 	Tx *sql.Tx
 
-	outer  *Scope // whose hooks this scope shares, where it is that of a savepoint
+	outer  *Scope // which takes the hooks of a savepoint when that is released
 	hooked bool
 	hooks  []func()
 	first  [1]func()       // most transactions have one hook, which needs no allocation
 	until  <-chan struct{} // of the context that the transaction began with, where there are hooks
 	failed atomic.Pointer[error]
 	held   claim
+
+	db      *sql.DB        // on which the transaction began, nil if that is not known
+	options *sql.TxOptions // with which it did
 }
 
 // claim is the key of the message that an inbox handles in a scope, and the claims among which it is one.
@@ -40,12 +43,29 @@ func Hooked(ctx context.Context, tx *sql.Tx) *Scope {
 	return s
 }
 
-// Within returns the scope of a savepoint of tx, which ctx carries. It shares the hooks of the transaction; a failure within it
+// On notes where the transaction began, and how. It returns the scope.
+func (s *Scope) On(db *sql.DB, options *sql.TxOptions) *Scope {
+	s.db, s.options = db, options
+	return s
+}
+
+// Elsewhere says that the transaction is known to have begun on another handle than db.
+func (s *Scope) Elsewhere(db *sql.DB) bool { return s != nil && s.db != nil && s.db != db }
+
+// Offers says that the transaction is what somebody asks for who wants one with these options: that it began with them, if they ask for anything.
+func (s *Scope) Offers(options *sql.TxOptions) bool {
+	if options == nil || *options == (sql.TxOptions{}) {
+		return true
+	}
+	return s != nil && s.options != nil && *s.options == *options
+}
+
+// Within returns the scope of a savepoint of tx, which ctx carries, and whose owner calls Committed when it releases the savepoint. A failure within it
 // is its own, since going back to the savepoint undoes it.
 func Within(ctx context.Context, tx *sql.Tx) *Scope {
 	s := New(tx)
 	if outer := From(ctx); outer != nil && outer.Tx == tx {
-		s.outer, s.hooked, s.until = outer, outer.hooked, outer.until
+		s.outer, s.hooked, s.until, s.db, s.options = outer, outer.hooked, outer.until, outer.db, outer.options
 	}
 	return s
 }
@@ -96,17 +116,18 @@ func (s *Scope) AfterCommit(hook func()) bool {
 	if s == nil || !s.hooked {
 		return false
 	}
-	if s.outer != nil {
-		return s.outer.AfterCommit(hook)
-	}
 	s.hooks = append(s.hooks, hook)
 	return true
 }
 
-// Committed runs the hooks.
+// Committed runs the hooks. Those of a savepoint, which has been released, now wait for the end of what is around it. If the savepoint is rolled back, they never run.
 func (s *Scope) Committed() {
 	for _, hook := range s.hooks {
-		hook()
+		if s.outer != nil {
+			s.outer.AfterCommit(hook)
+		} else {
+			hook()
+		}
 	}
 }
 

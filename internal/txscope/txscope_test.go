@@ -61,18 +61,26 @@ func TestScope_remembers_the_first_failure(t *testing.T) {
 	require.NoError(t, none.Failure())
 }
 
-func TestScope_of_a_savepoint_shares_hooks_and_keeps_its_failure(t *testing.T) {
+func TestScope_of_a_savepoint_hands_its_hooks_on_and_keeps_its_failure(t *testing.T) {
 	t.Parallel()
-	tx, ran := &sql.Tx{}, 0
+	tx, ran := &sql.Tx{}, []string{}
 	outer := txscope.Hooked(t.Context(), tx)
 	ctx := outer.Context(t.Context())
+	require.True(t, outer.AfterCommit(func() { ran = append(ran, "outer") }))
 	inner := txscope.Within(ctx, tx)
-	require.True(t, inner.AfterCommit(func() { ran++ }))
+	require.True(t, inner.AfterCommit(func() { ran = append(ran, "inner") }))
+	innermost := txscope.Within(inner.Context(ctx), tx)
+	require.True(t, innermost.AfterCommit(func() { ran = append(ran, "innermost") }))
+	undone := txscope.Within(inner.Context(ctx), tx)
+	require.True(t, undone.AfterCommit(func() { t.Error("its savepoint was rolled back") }))
 	require.True(t, txscope.EndsWith(inner.Context(ctx), tx))
 	inner.Fail(errors.New("undone with the savepoint"))
 	require.NoError(t, outer.Failure())
+	innermost.Committed()
+	inner.Committed()
+	require.Empty(t, ran)
 	outer.Committed()
-	require.Equal(t, 1, ran)
+	require.Equal(t, []string{"outer", "inner", "innermost"}, ran)
 
 	foreign := txscope.Within(t.Context(), tx)
 	require.False(t, foreign.AfterCommit(func() { t.Error("nobody tells of this commit") }))

@@ -1,0 +1,36 @@
+package forwarder
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// Decorate puts decorators, such as DecoratePublisher of Watermill's metrics, around the publisher of an outbox. The last one is the outermost. Inboxes and
+// queues accept the result as their outbox; a decorator that is put around it by hand hides that it writes in the transaction, see
+// [postbox.TransactionalPublisher]. A decorator must hand the messages on within its Publish, with their contexts.
+func Decorate(outbox message.Publisher, decorators ...message.PublisherDecorator) (message.Publisher, error) {
+	if !postbox.PublishesInTx(outbox) {
+		return nil, fmt.Errorf("decorate: a %T is no publisher of an outbox", outbox)
+	}
+	publisher := outbox
+	for _, decorate := range decorators {
+		var err error
+		if publisher, err = decorate(publisher); err != nil {
+			return nil, fmt.Errorf("decorate: %w", err)
+		}
+		if publisher == nil {
+			return nil, errors.New("decorate: a decorator returned no publisher")
+		}
+	}
+	return decorated{publisher}, nil
+}
+
+// decorated is the publisher of an outbox with decorators around it.
+type decorated struct{ message.Publisher }
+
+// PublishesInTx says that it does.
+func (decorated) PublishesInTx() bool { return true }

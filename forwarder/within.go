@@ -1,0 +1,77 @@
+package forwarder
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
+)
+
+// carried returns the transaction in ctx in which somebody works who wants one on db with these options, or nil if there is none. A second one beside
+// it would not be atomic with it, and where each handler holds a connection and waits for another one, none is left.
+func carried(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, error) {
+	tx, found := postbox.TxFromContext(ctx)
+	scope := txscope.From(ctx)
+	if !found || scope.Elsewhere(db) {
+		return nil, nil
+	}
+	if !scope.Offers(options) {
+		return nil, fmt.Errorf("in transaction: the context carries one that did not begin with the options %+v, and cannot change: begin that one with them, "+
+			"or take it out of the context with postbox.ContextWithTx(ctx, nil) to have another one beside it", *options)
+	}
+	return tx, nil
+}
+
+// savepoints numbers savepoints: one may stand within another one.
+var savepoints atomic.Int64
+
+// within runs fn in a savepoint of the transaction that ctx carries.
+func within(ctx context.Context, tx *sql.Tx, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	set, rollback, release := dialect.Savepoint(fmt.Sprintf("postbox_in_tx_%d", savepoints.Add(1)))
+	live := context.WithoutCancel(ctx) // on SQLite a statement that is interrupted rolls back the whole transaction
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("begin in the transaction of the context: %w", err)
+	}
+	if _, err := tx.ExecContext(live, set); err != nil {
+		return fmt.Errorf("begin in the transaction of the context: %w", err)
+	}
+	released := false
+	back := func(err error) error {
+		released = true
+		_, backErr := tx.ExecContext(live, rollback)
+		if backErr == nil {
+			_, backErr = tx.ExecContext(live, release)
+		}
+		if backErr != nil && !errors.Is(backErr, sql.ErrTxDone) {
+			return errors.Join(err, fmt.Errorf("roll back: %w", backErr))
+		}
+		return err
+	}
+	defer func() {
+		if !released { // fn panicked
+			_ = back(nil)
+		}
+	}()
+	scope := txscope.Within(ctx, tx)
+	err := fn(scope.Context(ctx), tx)
+	if err == nil { // an error that a function around a handler has swallowed
+		err = scope.Failure()
+	}
+	if err != nil {
+		return back(err)
+	}
+	if err := ctx.Err(); err != nil {
+		return back(fmt.Errorf("commit: %w", err))
+	}
+	if _, err := tx.ExecContext(live, release); err != nil {
+		return back(fmt.Errorf("commit: %w", err))
+	}
+	released = true
+	scope.Committed()
+	return nil
+}

@@ -1,0 +1,162 @@
+package forwarder_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// writing returns a function that writes a name, and then does what it is told.
+func writing(database *testdb.Database, name string, then inTxFunc) inTxFunc {
+	return func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, database.Bind("INSERT INTO business VALUES (?)"), name); err != nil || then == nil {
+			return err
+		}
+		return then(ctx, tx)
+	}
+}
+
+func TestInTx_G1_within_a_transaction_is_part_of_it(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		database.DB.SetMaxOpenConns(1) // G10
+		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
+		publisher := publisherFor(t, database, nil)
+		nested := func(outer error) error {
+			return forwarder.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, tx *sql.Tx) error {
+				require.NoError(t, forwarder.InTx(ctx, database.DB, writing(database, "b", func(ctx context.Context, inner *sql.Tx) error {
+					require.Same(t, tx, inner)
+					msg := newMessage("1", "")
+					msg.SetContext(ctx)
+					return publisher.Publish("topic", msg)
+				})))
+				require.ErrorIs(t, forwarder.InTx(ctx, database.DB, writing(database, "failed", func(context.Context, *sql.Tx) error { return errBroker })), errBroker)
+				require.PanicsWithValue(t, "oh", func() {
+					_ = forwarder.InTx(ctx, database.DB, writing(database, "panicked", func(context.Context, *sql.Tx) error { panic("oh") }))
+				})
+				ended, cancel := context.WithCancel(ctx)
+				require.ErrorIs(t, forwarder.InTx(ended, database.DB, writing(database, "too late", func(context.Context, *sql.Tx) error {
+					cancel()
+					return nil
+				})), context.Canceled)
+				return outer
+			}))
+		}
+		require.ErrorIs(t, nested(errBroker), errBroker)
+		require.Empty(t, query(t, database.DB, "SELECT name FROM business"))
+		require.Zero(t, pending(t, database))
+		require.NoError(t, nested(nil))
+		require.Equal(t, []string{"a", "b"}, query(t, database.DB, "SELECT name FROM business ORDER BY name"))
+		require.Equal(t, 1, pending(t, database))
+	})
+}
+
+// A server ends the whole transaction at the first statement that fails, or keeps what others wrote. The savepoint makes them alike.
+func TestInTx_within_a_transaction_goes_back_after_a_statement_that_failed(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
+		require.NoError(t, forwarder.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, _ *sql.Tx) error {
+			require.Error(t, forwarder.InTx(ctx, database.DB, writing(database, "failed", func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO no_such_table VALUES (1)")
+				return err
+			})))
+			return forwarder.InTx(ctx, database.DB, writing(database, "b", nil))
+		})))
+		require.Equal(t, []string{"a", "b"}, query(t, database.DB, "SELECT name FROM business ORDER BY name"))
+	})
+}
+
+func TestInTx_within_a_transaction_runs_what_waits_for_the_commit_unless_it_failed(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	ran := []string{}
+	nested := func(ctx context.Context, name string, fails error) {
+		require.ErrorIs(t, forwarder.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			require.True(t, postbox.AfterCommit(ctx, func() { ran = append(ran, name) }))
+			return fails
+		}), fails)
+	}
+	require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		nested(ctx, "committed", nil)
+		nested(ctx, "rolled back", errBroker)
+		require.Empty(t, ran)
+		return nil
+	}))
+	require.Equal(t, []string{"committed"}, ran)
+}
+
+func TestInTx_within_a_transaction_of_another_database_has_its_own(t *testing.T) {
+	t.Parallel()
+	one, two := testdb.SQLite(t), testdb.SQLite(t)
+	for _, database := range []*testdb.Database{one, two} {
+		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
+	}
+	require.ErrorIs(t, forwarder.InTx(t.Context(), one.DB, writing(one, "a", func(ctx context.Context, tx *sql.Tx) error {
+		require.NoError(t, forwarder.InTx(ctx, two.DB, writing(two, "b", func(ctx context.Context, inner *sql.Tx) error {
+			require.NotSame(t, tx, inner)
+			carried, _ := postbox.TxFromContext(ctx)
+			require.Same(t, inner, carried)
+			return nil
+		})))
+		return errBroker
+	})), errBroker)
+	require.Empty(t, query(t, one.DB, "SELECT name FROM business"))
+	require.Equal(t, []string{"b"}, query(t, two.DB, "SELECT name FROM business"))
+}
+
+func TestInTx_without_the_transaction_of_the_context_has_its_own(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) { // SQLite has one writer
+		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
+		require.ErrorIs(t, forwarder.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, _ *sql.Tx) error {
+			require.NoError(t, forwarder.InTx(postbox.ContextWithTx(ctx, nil), database.DB, writing(database, "b", nil)))
+			return errBroker
+		})), errBroker)
+		require.Equal(t, []string{"b"}, query(t, database.DB, "SELECT name FROM business"))
+	})
+}
+
+func TestInTxWith_other_options_than_those_of_the_transaction_are_refused(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		serializable := &sql.TxOptions{Isolation: sql.LevelSerializable}
+		fine := func(context.Context, *sql.Tx) error { return nil }
+		never := func(context.Context, *sql.Tx) error { t.Error("it runs"); return nil }
+		require.NoError(t, forwarder.InTxWith(t.Context(), database.DB, serializable, func(ctx context.Context, tx *sql.Tx) error {
+			require.NoError(t, forwarder.InTx(ctx, database.DB, fine))
+			require.NoError(t, forwarder.InTxWith(ctx, database.DB, &sql.TxOptions{}, fine), "it asks for nothing")
+			require.NoError(t, forwarder.InTxWith(ctx, database.DB, &sql.TxOptions{Isolation: sql.LevelSerializable}, fine))
+			return nil
+		}))
+		begun, err := database.DB.BeginTx(t.Context(), serializable)
+		require.NoError(t, err)
+		defer func() { _ = begun.Rollback() }()
+		ctx := postbox.ContextWithTx(t.Context(), begun)
+		require.ErrorContains(t, forwarder.InTxWith(ctx, database.DB, serializable, never), "postbox.ContextWithTx(ctx, nil)", "it is not known how it began")
+		require.NoError(t, forwarder.InTx(ctx, database.DB, fine))
+		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			require.ErrorContains(t, forwarder.InTxWith(ctx, database.DB, &sql.TxOptions{ReadOnly: true}, never), "did not begin with the options")
+			return nil
+		}))
+	})
+}
+
+func TestInTx_nothing_given_is_an_error(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	require.ErrorContains(t, forwarder.InTx(t.Context(), nil, func(context.Context, *sql.Tx) error { return nil }), "the database or the function is nil")
+	require.ErrorContains(t, forwarder.InTx(t.Context(), database.DB, nil), "the database or the function is nil")
+	groups, err := forwarder.NewGroupCommit(database.DB, database.Dialect)
+	require.NoError(t, err)
+	require.ErrorContains(t, groups.InTx(t.Context(), nil), "the function is nil")
+	_, err = forwarder.New(database.DB, (*forwarder.Publisher)(nil), forwarder.Config{Dialect: database.Dialect}, nil)
+	require.ErrorContains(t, err, "is nil")
+}

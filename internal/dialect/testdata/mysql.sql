@@ -425,9 +425,6 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 -- BeginAgain
 
 
--- TellStatus
-DO 0
-
 -- ServerIn
 CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 

@@ -460,9 +460,6 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 -- BeginAgain
 
 
--- TellStatus
-
-
 -- ServerIn
 '|' || extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages') || '|'
 

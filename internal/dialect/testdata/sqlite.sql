@@ -424,9 +424,6 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 -- BeginAgain
 BEGIN
 
--- TellStatus
-
-
 -- ServerIn
 COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0)
 

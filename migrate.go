@@ -41,7 +41,8 @@ func (c MigrateConfig) statements() (*dialect.Statements, error) {
 // Any number of processes may call it at once: one migrates, the others wait for it and find nothing left to
 // do. On PostgreSQL and SQLite each migration is one transaction. MySQL commits each statement by itself, so a
 // migration cut short there is run again from its start, which its statements allow. It needs one
-// connection, and the right to create tables.
+// connection, and the right to create tables. It returns an error where config.Dialect is not that of the database, and where Postbox could not keep its
+// promises with how the database is opened or set: see docs/databases.md.
 func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) error {
 	statements, err := config.statements()
 	if err != nil {
@@ -50,6 +51,12 @@ func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) error {
 	files, err := statements.Migrations()
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
+	}
+	if err := statements.CheckDriver(db); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if err := statements.CheckServer(ctx, db); err != nil {
+		return fmt.Errorf("migrate: %w", dialect.HideAddress(err))
 	}
 	if statements.Kind == dialect.SQLite {
 		return retryBusy(ctx, func() error { return migrate(ctx, db, statements, files, config.Version) })

@@ -70,6 +70,8 @@ DELETE FROM {history} WHERE (id, done_at) IN (
 
 	s.MigrateLock = `SELECT 1 FROM (SELECT pg_advisory_lock(hashtextextended(?, 0))) l`
 	s.MigrateUnlock = `SELECT 1 FROM (SELECT pg_advisory_unlock(hashtextextended(?, 0))) l`
+	s.UnfitTables = `
+SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('{messages}_id_seq')), '')`
 	s.Notify = `SELECT pg_notify(?, ?)`
 	s.Isolation = sql.LevelReadCommitted
 	// A server that recovers from the crash of one of its processes goes on under the same start time, but has forgotten its

@@ -53,6 +53,8 @@ DELETE FROM {history} WHERE (id, done_at) IN (
 
 	s.ServerIn = `COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{messages}'), 0)`
 	s.BeginAgain = `BEGIN`
+	s.Unfit = `SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_timeout`
+	s.BesideWriter = `PRAGMA wal_checkpoint(PASSIVE)`
 	s.DatabaseFile = `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`
 	s.MaxAppend = 100 // no limit of SQLite's: others get their turn to write
 

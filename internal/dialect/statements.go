@@ -23,6 +23,13 @@ type Statements struct {
 	ReadsUpTo bool
 	lists     lists
 
+	// What must be so before anything starts, see [Statements.CheckServer].
+
+	Unfit string // → why no session like this one can be used, or ''; empty where there is no such reason
+	// BesideWriter fails in a transaction that has the lock of all that write, and does no harm; empty where there is no such lock.
+	BesideWriter string
+	UnfitTables  string // → the same of the tables
+
 	// Spools and their lanes.
 
 	Deployment     string // → the name that is stored, empty where there is none
@@ -172,7 +179,7 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names can be filled in at one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.Deployment, &s.NameDeployment, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.FreeLanes, &s.Acquire, &s.Held, &s.HoldLane, &s.ClearSuspect, &s.Control,
+		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Deployment, &s.NameDeployment, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.FreeLanes, &s.Acquire, &s.Held, &s.HoldLane, &s.ClearSuspect, &s.Control,
 		&s.LoadPayload, &s.Retry, &s.MoveToWaiting, &s.StandsToRetry, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.Advance, &s.MessageTimes, &s.MoveFailures, &s.ChangeSpools, &s.CountStart, &s.TakeBackStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,

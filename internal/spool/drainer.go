@@ -3,6 +3,7 @@ package spool
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -154,7 +155,8 @@ func (d *Drainer) open(ctx, live context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if kind := d.spool.statements.Kind.Classify(err); kind == dialect.MissingTable || isConfiguration(err) {
+		kind := d.spool.statements.Kind.Classify(err)
+		if kind == dialect.MissingTable || errors.Is(err, dialect.ErrUnfit) || isConfiguration(err) {
 			return err
 		}
 		d.hindered(err)
@@ -165,7 +167,13 @@ func (d *Drainer) open(ctx, live context.Context) error {
 func (d *Drainer) tryOpen(live context.Context) error {
 	ctx, cancel := context.WithTimeout(live, statementTimeout)
 	defer cancel()
+	if err := d.spool.statements.CheckServer(ctx, d.db); err != nil {
+		return d.spool.openError(err)
+	}
 	if err := d.spool.statements.CheckDeployment(ctx, d.db); err != nil {
+		return d.spool.openError(err)
+	}
+	if err := d.spool.statements.CheckTables(ctx, d.db); err != nil {
 		return d.spool.openError(err)
 	}
 	id, err := d.spool.Open(ctx, d.db)

@@ -1,3 +1,12 @@
+-- Unfit
+
+
+-- BesideWriter
+
+
+-- UnfitTables
+SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('postbox_messages_id_seq')), '')
+
 -- Deployment
 SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
 

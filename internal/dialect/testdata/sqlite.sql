@@ -1,3 +1,12 @@
+-- Unfit
+SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_timeout
+
+-- BesideWriter
+PRAGMA wal_checkpoint(PASSIVE)
+
+-- UnfitTables
+
+
 -- Deployment
 SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
 

@@ -37,7 +37,7 @@ func (d Dialect) Validate() error {
 // Tables says where Postbox keeps its tables, so that several modules can live in one database.
 // The zero value puts them, with the prefix "postbox_", where the connection's search path points.
 type Tables struct {
-	// Schema is the PostgreSQL schema, which must exist. Defaults to the connection's search path.
+	// Schema is the PostgreSQL schema, which must exist, with its capitals as they are. Defaults to the connection's search path.
 	// MySQL and SQLite know no such thing: leave it empty there.
 	Schema string
 	// Prefix starts the name of each table: letters, digits and underscores, at most 32 of them.

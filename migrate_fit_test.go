@@ -68,3 +68,29 @@ func TestMigrate_refuses_sessions_whose_statements_do_not_stay(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// PostgreSQL writes names without quotes in small letters, and the table of versions was not found under the name with a capital.
+func TestMigrate_twice_with_a_capital_in_the_prefix(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		config := postbox.MigrateConfig{Dialect: database.Dialect, Tables: postbox.Tables{Prefix: "Shop_"}}
+		for range 2 {
+			require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+		}
+		require.Equal(t, newest(database), database.Count(t, "SELECT MAX(version_id) FROM Shop_version"))
+	})
+}
+
+func TestMigrate_into_a_schema_that_needs_quotes(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	for _, schema := range []string{"Shop_" + postbox.NewMessageID()[:8], "user"} {
+		database.Exec(t, `CREATE SCHEMA IF NOT EXISTS "`+schema+`"`)
+		t.Cleanup(func() { _, _ = database.DB.Exec(`DROP SCHEMA "` + schema + `" CASCADE`) }) //nolint:noctx // the test's context is over
+		config := postbox.MigrateConfig{Dialect: database.Dialect, Tables: postbox.Tables{Schema: schema}}
+		for range 2 {
+			require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+		}
+		require.Zero(t, database.Count(t, `SELECT COUNT(*) FROM "`+schema+`".postbox_messages`))
+	}
+}

@@ -152,10 +152,14 @@ type Statements struct {
 
 	// Migrations.
 
-	MigrateLock   string // lock name → 1 when it is ours; empty where the database has no such lock
+	MigrateLock   string // lock name → 1 when it is ours, until the session ends or gives it back; empty where no such lock is taken
 	MigrateUnlock string // lock name
 	CreateVersion string // makes the version table if it is not there; empty where the migration tool's way is safe
 	VersionTable  string // name of the table that holds the schema's version
+	// migrateBegin returns how each migration begins in its transaction, by its number: it takes the lock of all that migrate, fails if the migration was
+	// applied before (see [AppliedBefore]), and lets the rest wait for other transactions for a short time only. It is nil where there is a MigrateLock, or
+	// where a transaction that writes keeps all others out.
+	migrateBegin func(number string) string
 
 	// Whose fault it was.
 

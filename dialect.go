@@ -16,7 +16,8 @@ const (
 	MySQL Dialect = "mysql"
 	// SQLite is version 3.43 or later, through modernc.org/sqlite. Open it with
 	// _pragma=busy_timeout(…), _pragma=journal_mode(WAL), _txlock=immediate and SetMaxOpenConns(1):
-	// SQLite has one writer, and waiting in the pool is cheaper than waiting for its lock. Transactions that
+	// SQLite has one writer, and waiting in the pool is cheaper than waiting for its lock. [Migrate], forwarders, queues and stores refuse a file that is opened without
+	// busy_timeout or _txlock=immediate: transactions on it fail as soon as two meet. Transactions that
 	// are made at the same time can share commits: see forwarder.GroupCommit.
 	SQLite Dialect = "sqlite"
 )
@@ -36,7 +37,7 @@ func (d Dialect) Validate() error {
 // Tables says where Postbox keeps its tables, so that several modules can live in one database.
 // The zero value puts them, with the prefix "postbox_", where the connection's search path points.
 type Tables struct {
-	// Schema is the PostgreSQL schema, which must exist. Defaults to the connection's search path.
+	// Schema is the PostgreSQL schema, which must exist, with its capitals as they are. Defaults to the connection's search path.
 	// MySQL and SQLite know no such thing: leave it empty there.
 	Schema string
 	// Prefix starts the name of each table: letters, digits and underscores, at most 32 of them.

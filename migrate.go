@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
@@ -38,10 +37,14 @@ func (c MigrateConfig) statements() (*dialect.Statements, error) {
 
 // Migrate brings the tables to the newest version, or to config.Version, from whatever earlier version is there.
 //
-// Any number of processes may call it at once: one migrates, the others wait for it and find nothing left to
+// Any number of processes may call it at once: each migration is done by one of them, the others wait for it and find nothing left to
 // do. On PostgreSQL and SQLite each migration is one transaction. MySQL commits each statement by itself, so a
 // migration cut short there is run again from its start, which its statements allow. It needs one
-// connection, and the right to create tables.
+// connection, and the right to create tables where there is something to do. It returns an error where config.Dialect is not that of the database, and where Postbox could not keep its
+// promises with how the database is opened or set: see docs/databases.md.
+//
+// On PostgreSQL it waits for another transaction, such as that of a producer, for half a second at most, since all who use the table would wait behind it. It
+// tries again a second later, and returns an error after ten minutes.
 func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) error {
 	statements, err := config.statements()
 	if err != nil {
@@ -54,10 +57,17 @@ func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) error {
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if statements.Kind == dialect.SQLite {
-		return retryBusy(ctx, func() error { return migrate(ctx, db, statements, files, config.Version) })
+	if err := statements.CheckDriver(db); err != nil {
+		return fmt.Errorf("migrate: %w", err)
 	}
-	return migrate(ctx, db, statements, files, config.Version)
+	if err := statements.CheckServer(ctx, db); err != nil {
+		return fmt.Errorf("migrate: %w", dialect.HideAddress(err))
+	}
+	err = persist(ctx, statements.Kind, func() error { return migrate(ctx, db, statements, files, config.Version) })
+	if err != nil {
+		return fmt.Errorf("migrate tables %s: %w", statements.Names.Table("*"), dialect.HideAddress(err))
+	}
+	return nil
 }
 
 // gooseDialects names our databases as goose does.
@@ -70,7 +80,7 @@ var gooseDialects = map[dialect.Kind]database.Dialect{
 func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, files fs.FS, version int64) error {
 	store, err := newVersionStore(statements)
 	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
+		return err
 	}
 	options := []goose.ProviderOption{goose.WithStore(store), goose.WithDisableGlobalRegistry(true)}
 	if statements.MigrateLock != "" {
@@ -78,20 +88,17 @@ func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, fi
 	}
 	provider, err := goose.NewProvider(database.DialectCustom, db, files, options...)
 	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
+		return err
 	}
 	if version > 0 {
 		_, err = provider.UpTo(ctx, version)
 	} else {
 		_, err = provider.Up(ctx)
 	}
-	if err == nil {
-		err = nameDeployment(ctx, db, statements)
-	}
 	if err != nil {
-		return fmt.Errorf("migrate tables %q: %w", statements.Names.Table("*"), dialect.HideAddress(err))
+		return err
 	}
-	return nil
+	return nameDeployment(ctx, db, statements)
 }
 
 // nameDeployment stores the name of the deployment with the tables, unless they have one, which must be the same.
@@ -118,9 +125,10 @@ func newVersionStore(statements *dialect.Statements) (database.Store, error) {
 	return versionStore{Store: store, create: statements.CreateVersion}, nil
 }
 
-// versionStore is for MySQL. Goose makes its table and then inserts version 0, before it takes the lock; another
+// versionStore is for MySQL and PostgreSQL. Goose makes its table and then inserts version 0. On MySQL, another
 // starter that comes in between, or one that comes after a crash there, finds a table without version 0. So the
-// table is there only when that row is, and making it again does no harm.
+// table is there only when that row is, and making it again does no harm. On PostgreSQL, goose looks for the name of the table in the catalog, where it
+// does not stand as it is written: in small letters, and the schema without quotes.
 type versionStore struct {
 	database.Store
 	create string
@@ -168,30 +176,6 @@ func (l migrationLock) run(ctx context.Context, conn *sql.Conn, statement string
 
 func (l migrationLock) name() string { return "postbox migrate " + l.statements.VersionTable }
 
-// SQLite has no lock that spans transactions. A starter that comes second finds the file busy, or a table that
-// the first one has just made: it tries again, and then sees the new version.
-const (
-	sqliteMigrateTries = 50
-	sqliteMigratePause = 50 * time.Millisecond
-)
-
-func retryBusy(ctx context.Context, migrate func() error) error {
-	pause := time.NewTicker(sqliteMigratePause)
-	defer pause.Stop()
-	var err error
-	for range sqliteMigrateTries {
-		if err = migrate(); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w (last error: %w)", ctx.Err(), err)
-		case <-pause.C:
-		}
-	}
-	return err
-}
-
 // WriteMigrations prints the migrations after version from, in order, as plain SQL: for people who have a
 // migration tool of their own. Whoever uses it does not call [Migrate].
 func WriteMigrations(w io.Writer, config MigrateConfig, from int64) error {
@@ -199,7 +183,7 @@ func WriteMigrations(w io.Writer, config MigrateConfig, from int64) error {
 	if err != nil {
 		return fmt.Errorf("write migrations: %w", err)
 	}
-	files, err := statements.Migrations()
+	files, err := statements.PlainMigrations()
 	if err != nil {
 		return fmt.Errorf("write migrations: %w", err)
 	}

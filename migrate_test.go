@@ -18,7 +18,7 @@ import (
 func versions(dialect postbox.Dialect) []int {
 	switch dialect {
 	case postbox.PostgreSQL:
-		return []int{1, 2, 3, 4, 5, beforeWaiting + 1, beforeCheck + 1, 9, 11}
+		return []int{1, 2, 3, 4, 5, beforeWaiting + 1, beforeCheck + 1, 9, 11, 12}
 	case postbox.MySQL:
 		return []int{1, 2, 3, 4, 5, 9, 10, 11}
 	default:

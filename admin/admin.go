@@ -59,7 +59,7 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Admin, err
 		return nil, errors.New("admin: db is nil")
 	}
 	config.setDefaults()
-	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
 	if err != nil {
 		return nil, failed(err)
 	}

@@ -105,7 +105,7 @@ func ExampleGroupCommit() {
 func openShop(ctx context.Context) (db *sql.DB, remove func()) {
 	dir, err := os.MkdirTemp("", "postbox")
 	must(err)
-	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=journal_mode(WAL)&_txlock=immediate")
+	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate")
 	must(err)
 	db.SetMaxOpenConns(1)
 	must(postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}))

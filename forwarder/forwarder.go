@@ -50,7 +50,7 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("forwarder: invalid config: %w", err)
 	}
-	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
 	if err != nil {
 		return nil, fmt.Errorf("forwarder: %w", err)
 	}
@@ -97,7 +97,7 @@ func (f *Forwarder) drainerConfig() spool.Config {
 // Run forwards until ctx ends or Close is called, and returns after a clean stop: it takes nothing more, waits
 // for calls to the broker up to the close timeout, notes what they achieved and hands its lanes back, each as soon
 // as nothing of it is under way. It waits for a database that is away. It returns an error where waiting does not help: the tables are missing,
-// or the outbox has another number of lanes. It can be called once.
+// the outbox has another number of lanes, or the database is one of another dialect or is set in a way that would break promises (docs/databases.md). It can be called once.
 func (f *Forwarder) Run(ctx context.Context) error {
 	if f.config.Router != nil {
 		return fmt.Errorf("forwarder %q runs with its router: call Run of the router", f.config.Name)
@@ -146,7 +146,13 @@ func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 	}
 	for _, source := range f.config.Sources {
 		transfer := newTransfer(f.db, f.statements, f.spool, source, postbox.OrderingKey, f.logger)
-		beside.Go(func() { transfer.Run(ctx) })
+		beside.Go(func() {
+			select {
+			case <-f.drainer.Ready(): // the database can be used
+				transfer.Run(ctx)
+			case <-ctx.Done():
+			}
+		})
 	}
 	cleaner := spool.NewCleaner(f.db, f.statements, f.drainerConfig().Holder, spool.CleanerConfig{
 		DeadLetters: f.config.DeadLetterRetention, Failures: f.config.DeadLetterRetention, History: true,

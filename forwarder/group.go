@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -17,6 +19,7 @@ type group struct {
 	commits *GroupCommit
 	conn    *sql.Conn
 	tx      *sql.Tx
+	mark    int32     // 0 until it is set, see setMark
 	turns   int       // still to come
 	waiting []*member // for the commit
 	broken  error     // why nothing can be written in the transaction any more
@@ -33,8 +36,8 @@ func (g *group) run(ctx context.Context, me *member, fn func(ctx context.Context
 		return false, fmt.Errorf("begin transaction: %w", err)
 	}
 	set, rollback, release := dialect.Savepoint(savepoint)
-	if !g.exec(live, set) {
-		g.waiting = append(g.waiting, me) // fn has not run, and will by itself
+	if !g.setMark(live) || !g.exec(live, set) {
+		me.ended <- outcome{again: true} // fn has not run, and will by itself
 		return true, nil
 	}
 	done := false
@@ -80,14 +83,19 @@ func (g *group) handOn(ctx context.Context) {
 	}
 }
 
-// end commits, if there is something to commit.
+// end commits, if there is something to commit. Where a member has ended the transaction, the others of the group must not run again if it was committed.
 func (g *group) end(ctx context.Context) outcome {
-	switch {
-	case errors.Is(g.broken, sql.ErrTxDone):
-		return outcome{err: fmt.Errorf("%w: somebody ended the transaction that was shared", postbox.ErrCommitUnknown)}
-	case g.broken != nil || len(g.waiting) == 0:
+	if g.broken != nil {
+		committed, err := g.committed(ctx)
 		_ = g.tx.Rollback()
-		return outcome{again: true}
+		if err != nil {
+			return outcome{err: fmt.Errorf("%w: a function of the group has ended the transaction: %w", postbox.ErrCommitUnknown, err)}
+		}
+		return outcome{again: !committed}
+	}
+	if len(g.waiting) == 0 {
+		_ = g.tx.Rollback()
+		return outcome{}
 	}
 	err := spool.Commit(ctx, g.conn, g.tx)
 	if err == nil {
@@ -95,4 +103,25 @@ func (g *group) end(ctx context.Context) outcome {
 	}
 	certain := !errors.Is(err, postbox.ErrCommitUnknown)
 	return outcome{again: certain && len(g.waiting) > 1, err: fmt.Errorf("commit: %w", err)}
+}
+
+// setMark writes a number into the transaction that is there after a commit, and not after a rollback, once there are others who could suffer. The
+// number belongs to the connection, so it costs no wait for the disk, and no other connection sees it.
+func (g *group) setMark(ctx context.Context) bool {
+	if g.mark != 0 || len(g.waiting) == 0 {
+		return true
+	}
+	g.mark = 1 + rand.Int32N(math.MaxInt32) //nolint:gosec // it need not be a secret
+	return g.exec(ctx, dialect.SetMark(g.mark))
+}
+
+// committed says whether a transaction that has ended was committed: a function can execute COMMIT, and SQLite rolls back by itself when a statement is
+// interrupted.
+func (g *group) committed(ctx context.Context) (bool, error) {
+	if g.mark == 0 { // nobody waits
+		return false, nil
+	}
+	var mark int32
+	err := g.conn.QueryRowContext(ctx, dialect.Mark).Scan(&mark)
+	return mark == g.mark, err
 }

@@ -162,16 +162,45 @@ func TestGroupCommit_a_refused_commit_is_the_error_of_whoever_is_to_blame(t *tes
 	require.ElementsMatch(t, []string{"first", "a", "b"}, strings.Fields(b.names()))
 }
 
-func TestGroupCommit_a_function_that_ends_the_transaction_itself(t *testing.T) {
+// Those before it in the group are done if the transaction was committed, and must not run again.
+func TestGroupCommit_G1_a_function_that_ends_the_transaction_itself(t *testing.T) {
 	t.Parallel()
-	b := newGroupBench(t)
-	b.behind(nil, func() {
-		b.enter(t.Context(), 0, "a", nil)
-		b.enter(t.Context(), 1, "commits", func(_ context.Context, tx *sql.Tx) error { return tx.Commit() })
-		b.enter(t.Context(), 2, "b", nil)
-	})
-	require.ErrorIs(t, b.errors["a"], postbox.ErrCommitUnknown)
-	require.ErrorIs(t, b.errors["commits"], sql.ErrTxDone)
-	require.NoError(t, b.errors["b"])
-	require.Equal(t, "first a commits b", b.names())
+	execute := func(statement string) inTxFunc {
+		return func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, statement)
+			return err
+		}
+	}
+	failing := func(end inTxFunc) inTxFunc {
+		return func(ctx context.Context, tx *sql.Tx) error { return errors.Join(end(ctx, tx), errors.New("and fails")) }
+	}
+	for name, test := range map[string]struct {
+		end       inTxFunc
+		committed bool
+	}{
+		"Commit()":           {func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }, true},
+		"Rollback()":         {func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() }, false},
+		"COMMIT":             {execute("COMMIT"), true},
+		"COMMIT, and fails":  {failing(execute("COMMIT")), true},
+		"COMMIT, then BEGIN": {execute("COMMIT; BEGIN"), true},
+		"ROLLBACK":           {execute("ROLLBACK"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newGroupBench(t)
+			b.behind(nil, func() {
+				b.enter(t.Context(), 0, "a", nil)
+				b.enter(t.Context(), 1, "ends", test.end)
+				b.enter(t.Context(), 2, "b", nil)
+			})
+			require.NoError(t, b.errors["a"])
+			require.Error(t, b.errors["ends"])
+			require.NoError(t, b.errors["b"])
+			want := []string{"first", "a", "b"}
+			if test.committed {
+				want = append(want, "ends")
+			}
+			require.ElementsMatch(t, want, strings.Fields(b.names()), "each has its effect once")
+		})
+	}
 }

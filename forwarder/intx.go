@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -21,8 +22,10 @@ import (
 // [postbox.ContextWithTx] with a nil transaction has taken out of ctx: then InTx has its own, which commits on its own, and needs a further connection.
 //
 // An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any error, for
-// the caller to run InTx again. When the answer to the commit is lost, the error is
-// [postbox.ErrCommitUnknown].
+// the caller to run InTx again. If ctx ends before the commit begins, InTx rolls back, and on every database its error is that of ctx
+// ([context.Canceled] or [context.DeadlineExceeded]). When the answer to the commit is lost, the error is
+// [postbox.ErrCommitUnknown]. So it is if fn has ended the transaction by a statement, or has passed over the error of a deadlock, in which MySQL and
+// MariaDB roll back: what fn executed afterwards is committed. A driver that is wrapped by another one may hide that.
 func InTx(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	return InTxWith(ctx, db, nil, fn)
 }
@@ -52,17 +55,36 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 	scope := txscope.Hooked(ctx, tx).On(db, options)
 	err = fn(scope.Context(ctx), tx)
 	ended = true
+	if err == nil {
+		err = commit(ctx, conn, tx)
+	}
 	if err != nil {
-		if rollbackErr := tx.Rollback(); rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone) {
+		rollbackErr := tx.Rollback()
+		if rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone) && ctx.Err() == nil { // with ctx, the driver ends the transaction
 			return errors.Join(err, fmt.Errorf("roll back: %w", rollbackErr))
 		}
 		return err
 	}
-	if err := spool.Commit(ctx, conn, tx); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
 	_ = conn.Close() // what waits for the commit may need a connection, and this may be the only one
 	scope.Committed()
+	return nil
+}
+
+// commit commits, unless ctx has ended: each driver would have another error for that.
+func commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
+	err := ctx.Err()
+	if err == nil {
+		err = spool.Intact(ctx, conn, tx)
+		if err == nil {
+			err = spool.Commit(ctx, conn, tx)
+		}
+		if errors.Is(err, sql.ErrTxDone) { // the driver has rolled back
+			err = cmp.Or(ctx.Err(), err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
 	return nil
 }
 

@@ -54,7 +54,7 @@ func NewPublisher(db *sql.DB, config PublisherConfig, logger watermill.LoggerAda
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("outbox publisher: invalid config: %w", err)
 	}
-	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
 	if err != nil {
 		return nil, fmt.Errorf("outbox publisher: %w", err)
 	}

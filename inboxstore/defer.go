@@ -40,6 +40,11 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	s.clean()
 	claim := key.bytes()
 	tx, joins := postbox.TxFromContext(ctx)
+	if !joins {
+		if err := s.checkFit(ctx); err != nil {
+			return false, err
+		}
+	}
 	if !joins && s.handledBefore(ctx, claim) {
 		return false, nil
 	}

@@ -47,6 +47,9 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 	if tx, ok := postbox.TxFromContext(ctx); ok {
 		return s.join(ctx, tx, claim, fn)
 	}
+	if err := s.checkFit(ctx); err != nil {
+		return false, err
+	}
 	if s.handledBefore(ctx, claim) {
 		return false, nil
 	}

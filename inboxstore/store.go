@@ -24,6 +24,7 @@ type Store struct {
 	prepared   *spool.Prepared
 	remembered remembered
 	server     atomic.Pointer[string] // which it was when it was last asked
+	fit        atomic.Bool            // that the database can be used has been seen
 	doubts     doubts
 	consumers  consumers
 	slots      slots
@@ -52,7 +53,7 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, err
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("inbox store: invalid config: %w", err)
 	}
-	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
 	if err != nil {
 		return nil, fmt.Errorf("inbox store: %w", err)
 	}
@@ -101,6 +102,20 @@ func (s *Store) clean() {
 		}, s.logger)
 		s.cleaner.Go(func() { cleaner.Run(s.cleanup) })
 	})
+}
+
+// checkFit returns an error if the database cannot be used as it is, and asks until it has been seen once that it can. It takes a connection,
+// so a caller that has one must not call it.
+func (s *Store) checkFit(ctx context.Context) error {
+	if s.fit.Load() {
+		return nil
+	}
+	err := s.statements.CheckServer(ctx, s.db)
+	if errors.Is(err, dialect.ErrUnfit) {
+		return fmt.Errorf("inbox: %w", err)
+	}
+	s.fit.Store(err == nil)
+	return nil // the first statement has the same error
 }
 
 // exec executes a hot statement and returns the number of changed rows.

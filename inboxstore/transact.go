@@ -148,12 +148,12 @@ func (t transaction) handle(hooked context.Context, w work) error {
 
 // intact is check for when no statement of ours follows that would notice the end of the transaction. MySQL's server rolls back all of it in a deadlock,
 // and its error does not tell the driver: a handler that looks away from that would be committed without its claim and its effect. On MySQL and
-// MariaDB it costs a statement.
+// MariaDB it costs a statement, unless the last statement of the handler has changed rows.
 func (t transaction) intact() error {
-	if err := t.check(); err != nil || t.store.statements.TellStatus == "" {
+	if err := t.check(); err != nil || !dialect.MustTellStatus(t.conn) {
 		return err
 	}
-	_, _ = t.tx.ExecContext(t.live, t.store.statements.TellStatus) // whatever it is, check sees it
+	_, _ = t.tx.ExecContext(t.live, dialect.TellStatus) // whatever it is, check sees it
 	return t.check()
 }
 

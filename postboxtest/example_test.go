@@ -18,7 +18,7 @@ import (
 // A test of a service that publishes an event with each order, and reminds its customers an hour later.
 func Example() {
 	testOrders := func(t *testing.T) {
-		db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/test.db?_txlock=immediate")
+		db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/test.db?_pragma=busy_timeout(10000)&_txlock=immediate")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ func New(tb testing.TB, db *sql.DB, config Config) *Kit {
 	if config.Lanes == 0 {
 		config.Lanes = forwarder.DefaultLanes
 	}
-	statements, err := spool.StatementsFor(config.Dialect, config.Tables)
+	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
 	if err != nil {
 		tb.Fatalf("postboxtest: %s", err)
 	}

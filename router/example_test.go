@@ -25,7 +25,7 @@ func Example() {
 	dir, err := os.MkdirTemp("", "postbox")
 	must(err)
 	defer func() { _ = os.RemoveAll(dir) }()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=journal_mode(WAL)&_txlock=immediate")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate")
 	must(err)
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1)

@@ -33,8 +33,8 @@ const (
 )
 
 // TxStatusOf reads the status of the transaction that runs on conn from the driver's own fields, which no interface of
-// database/sql offers: lib/pq, pgx and go-sql-driver/mysql all keep what the server said last. A driver that is wrapped by
-// another one, or that has changed, gives [TxUnknown].
+// database/sql offers: lib/pq, pgx and go-sql-driver/mysql all keep what the server said last. A driver that has changed, or that another one hides from
+// us, gives [TxUnknown].
 func TxStatusOf(conn *sql.Conn) TxStatus {
 	status := TxUnknown
 	_ = conn.Raw(func(driverConn any) error {
@@ -45,25 +45,22 @@ func TxStatusOf(conn *sql.Conn) TxStatus {
 }
 
 func txStatus(driverConn any) TxStatus {
-	value := reflect.ValueOf(driverConn)
-	if value.Kind() != reflect.Pointer || value.Elem().Kind() != reflect.Struct {
-		return TxUnknown
-	}
-	switch of := value.Elem().Type(); of.PkgPath() + "." + of.Name() {
-	case "github.com/lib/pq.conn":
-		if isLost(driverConn) {
+	conn, name := knownConn(driverConn)
+	switch name {
+	case pqConn:
+		if isLost(conn) {
 			return TxLost
 		}
-		if status := value.Elem().FieldByName("txnStatus"); status.IsValid() && status.Kind() == reflect.Uint8 {
+		if status := conn.Elem().FieldByName("txnStatus"); status.IsValid() && status.Kind() == reflect.Uint8 {
 			return postgresStatus(byte(status.Uint())) //nolint:gosec // bounded by what it is made of
 		}
-	case "github.com/jackc/pgx/v5/stdlib.Conn":
-		return pgxStatus(value)
-	case "github.com/go-sql-driver/mysql.mysqlConn":
-		if isLost(driverConn) {
+	case pgxConn:
+		return pgxStatus(conn)
+	case mysqlConn:
+		if isLost(conn) {
 			return TxLost
 		}
-		if status := value.Elem().FieldByName("status"); status.IsValid() && status.Kind() == reflect.Uint16 {
+		if status := conn.Elem().FieldByName("status"); status.IsValid() && status.Kind() == reflect.Uint16 {
 			if status.Uint()&mysqlInTransaction != 0 {
 				return TxOpen
 			}
@@ -73,8 +70,81 @@ func txStatus(driverConn any) TxStatus {
 	return TxUnknown
 }
 
-func isLost(driverConn any) bool {
-	validator, ok := driverConn.(driver.Validator)
+// TellStatus does nothing on MySQL and MariaDB, but its answer says whether there is a transaction.
+const TellStatus = `DO 0`
+
+// MustTellStatus says whether [TxStatusOf] may know only how it was before the last statement, so that [TellStatus] must be executed first. The
+// server of MySQL says with each success whether there is a transaction, and says nothing of it with an error, such as that of a deadlock, in which it
+// rolls back all of the transaction. So nothing must be asked after a statement that has changed rows.
+func MustTellStatus(conn *sql.Conn) bool {
+	must := false
+	_ = conn.Raw(func(driverConn any) error {
+		must = mustTellStatus(driverConn)
+		return nil
+	})
+	return must
+}
+
+func mustTellStatus(driverConn any) bool {
+	conn, name := knownConn(driverConn)
+	if name != mysqlConn {
+		return false
+	}
+	result := conn.Elem().FieldByName("result")
+	if result.Kind() != reflect.Struct {
+		return true
+	}
+	changed := result.FieldByName("affectedRows") // of each part of the last statement; 0 for one that failed
+	if changed.Kind() != reflect.Slice || changed.Len() == 0 {
+		return true
+	}
+	last := changed.Index(changed.Len() - 1)
+	return !last.CanInt() || last.Int() <= 0
+}
+
+// The types of connections that are known.
+const (
+	pqConn    = "github.com/lib/pq.conn"
+	pgxConn   = "github.com/jackc/pgx/v5/stdlib.Conn"
+	mysqlConn = "github.com/go-sql-driver/mysql.mysqlConn"
+)
+
+// maxWrappers is how many drivers may stand around each other.
+const maxWrappers = 5
+
+// knownConn returns a connection of a driver that is known, also from within one that wraps it, to trace it for example: that has it in a field.
+func knownConn(driverConn any) (conn reflect.Value, name string) {
+	conn = reflect.ValueOf(driverConn)
+	for range maxWrappers {
+		of := reflect.Indirect(conn)
+		if of.Kind() != reflect.Struct {
+			break
+		}
+		name = of.Type().PkgPath() + "." + of.Type().Name()
+		if conn.Kind() == reflect.Pointer && (name == pqConn || name == pgxConn || name == mysqlConn) {
+			return conn, name
+		}
+		conn = wrappedConn(of)
+	}
+	return reflect.Value{}, ""
+}
+
+// wrappedConn returns the connection that a struct has in a field, or an invalid value.
+func wrappedConn(of reflect.Value) reflect.Value {
+	for i := range of.NumField() {
+		if field := of.Field(i); field.Type() == reflect.TypeFor[driver.Conn]() {
+			return field.Elem()
+		}
+	}
+	return reflect.Value{}
+}
+
+// isLost asks the driver, unless another one hides it in a field of its own.
+func isLost(conn reflect.Value) bool {
+	if !conn.CanInterface() {
+		return false
+	}
+	validator, ok := conn.Interface().(driver.Validator)
 	return ok && !validator.IsValid()
 }
 
@@ -97,6 +167,9 @@ func postgresStatus(status byte) TxStatus {
 
 // pgxStatus calls Conn().PgConn() of pgx's connection.
 func pgxStatus(value reflect.Value) TxStatus {
+	if !value.CanInterface() { // hidden by another driver, so no method can be called
+		return TxUnknown
+	}
 	for _, name := range []string{"Conn", "PgConn"} {
 		method := value.MethodByName(name)
 		if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {

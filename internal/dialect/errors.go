@@ -171,6 +171,18 @@ func RolledBack(err error) bool {
 	return found && !said.unconnected && said.kind() != Unavailable
 }
 
+// NothingToCommit says whether an error of COMMIT means that there is no transaction: of the servers, none calls that an error.
+func NothingToCommit(err error) bool {
+	said, found := findReport(err, anyKind)
+	return found && said.of == SQLite && said.number == 1 // SQLITE_ERROR, which a COMMIT has for nothing else
+}
+
+// AppliedBefore says whether an error is that of a migration which finds that it was applied before.
+func AppliedBefore(err error) bool {
+	said, found := findReport(err, PostgreSQL)
+	return found && said.state == "22012" // division by zero
+}
+
 // LacksTable says whether an error is of the kind [MissingTable].
 func LacksTable(err error) bool {
 	said, found := findReport(err, anyKind)

@@ -12,8 +12,25 @@ import (
 //go:embed migrations/*/*.sql
 var migrations embed.FS
 
-// Migrations returns the migration files of the database with the names filled in, as goose reads them.
+// Migrations returns the migration files of the database with the names filled in, as goose reads them. Each begins as its transaction needs it.
 func (s *Statements) Migrations() (fs.FS, error) {
+	return s.migrations(func(number, text string) string {
+		if s.migrateBegin == nil {
+			return text
+		}
+		return strings.Replace(text, gooseUp, gooseUp+"\n"+s.migrateBegin(strings.TrimLeft(number, "0")), 1)
+	})
+}
+
+// PlainMigrations is [Statements.Migrations] for people who run them by themselves.
+func (s *Statements) PlainMigrations() (fs.FS, error) {
+	return s.migrations(func(_, text string) string { return text })
+}
+
+// gooseUp is the line that begins a migration.
+const gooseUp = "-- +goose Up"
+
+func (s *Statements) migrations(change func(number, text string) string) (fs.FS, error) {
 	dir := path.Join("migrations", string(s.Kind))
 	entries, err := fs.ReadDir(migrations, dir)
 	if err != nil {
@@ -26,7 +43,8 @@ func (s *Statements) Migrations() (fs.FS, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read migration %s: %w", entry.Name(), err)
 		}
-		filled[entry.Name()] = &fstest.MapFile{Data: []byte(fill.Replace(string(text)))}
+		number, _, _ := strings.Cut(entry.Name(), "_")
+		filled[entry.Name()] = &fstest.MapFile{Data: []byte(change(number, fill.Replace(string(text))))}
 	}
 	return filled, nil
 }

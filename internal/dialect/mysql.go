@@ -69,7 +69,7 @@ SELECT id FROM {writers} WHERE /*M! @@wsrep_on = 0 AND */ /*!50700 0 = 1 AND */ 
 SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port, ' ', @@server_id)
 FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */
 WHERE VARIABLE_NAME = 'Uptime'`
-	s.TellStatus = `DO 0`
+	s.Unfit = `SELECT ` + mysqlUnfit
 	s.ReadsUpTo = true
 	// MySQL has no way to say so in the statement, and waits for innodb_lock_wait_timeout.
 	s.Impatient = `/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ `
@@ -130,7 +130,7 @@ ORDER BY m.available_at, m.id LIMIT ?)`,
 		topics: ` AND m.topic NOT IN (` + words + `)`,
 		// One transaction, 0, stands for all that run, until FreeWriters has shown that those of before a mark are over.
 		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `,
-       ` + mysqlIncarnation + `, NULL, NULL, {now},
+       ` + mysqlIncarnation + `, NULL, ` + mysqlUnfit + `, {now},
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
 ` + mysqlCatalog,
 		// STRAIGHT_JOIN: from the list to the messages by their primary key, never the other way round.
@@ -180,6 +180,11 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 const mysqlServer = `CONCAT_WS(' ', @@hostname, @@port, @@server_id)`
 
 const mysqlIncarnation = `CONCAT(` + mysqlServer + `, '/'/*M! , COALESCE(t.CREATE_TIME, '') */)`
+
+// mysqlUnfit is why no read of this session may be believed, or no write of it stays. Each read asks, too: a session may be changed, and so may the
+// default of the server for new ones.
+const mysqlUnfit = `CASE WHEN @@autocommit = 0 THEN 'autocommit'
+	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END`
 
 // WriterGroups is the number of rows in {writers}. A transaction locks the row that belongs to the current 25 ms. So a row
 // becomes free when its 25 ms are over and the last transaction that locked it has ended.

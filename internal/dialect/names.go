@@ -64,7 +64,7 @@ func (n Names) Table(ending string) string {
 	if n.Schema == "" {
 		return n.Prefix + ending
 	}
-	return n.Schema + "." + n.Prefix + ending
+	return `"` + n.Schema + `".` + n.Prefix + ending // the name may be a word of SQL, or have capitals
 }
 
 // replacer fills {table} with table names, {prefix} with the prefix for index names, and whatever the

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -52,6 +53,8 @@ DELETE FROM {history} WHERE (id, done_at) IN (
 
 	s.ServerIn = `COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{messages}'), 0)`
 	s.BeginAgain = `BEGIN`
+	s.Unfit = `SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_timeout`
+	s.BesideWriter = `PRAGMA wal_checkpoint(PASSIVE)`
 	s.DatabaseFile = `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`
 	s.MaxAppend = 100 // no limit of SQLite's: others get their turn to write
 
@@ -147,3 +150,9 @@ func (s sqlite) fetch(f FetchParams) Query {
 		[]any{f.Spool, f.Spool, f.Spool},
 	)}
 }
+
+// SetMark writes a number that belongs to a connection of SQLite, and is rolled back with its transaction.
+func SetMark(mark int32) string { return fmt.Sprintf("PRAGMA temp.user_version = %d", mark) }
+
+// Mark reads what [SetMark] has written, or 0.
+const Mark = "PRAGMA temp.user_version"

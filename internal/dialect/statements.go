@@ -23,6 +23,13 @@ type Statements struct {
 	ReadsUpTo bool
 	lists     lists
 
+	// What must be so before anything starts, see [Statements.CheckServer].
+
+	Unfit string // → why no session like this one can be used, or ''; empty where there is no such reason
+	// BesideWriter fails in a transaction that has the lock of all that write, and does no harm; empty where there is no such lock.
+	BesideWriter string
+	UnfitTables  string // → the same of the tables
+
 	// Spools and their lanes.
 
 	Deployment     string // → the name that is stored, empty where there is none
@@ -145,10 +152,14 @@ type Statements struct {
 
 	// Migrations.
 
-	MigrateLock   string // lock name → 1 when it is ours; empty where the database has no such lock
+	MigrateLock   string // lock name → 1 when it is ours, until the session ends or gives it back; empty where no such lock is taken
 	MigrateUnlock string // lock name
 	CreateVersion string // makes the version table if it is not there; empty where the migration tool's way is safe
 	VersionTable  string // name of the table that holds the schema's version
+	// migrateBegin returns how each migration begins in its transaction, by its number: it takes the lock of all that migrate, fails if the migration was
+	// applied before (see [AppliedBefore]), and lets the rest wait for other transactions for a short time only. It is nil where there is a MigrateLock, or
+	// where a transaction that writes keeps all others out.
+	migrateBegin func(number string) string
 
 	// Whose fault it was.
 
@@ -157,9 +168,6 @@ type Statements struct {
 	TryWrite string
 	// BeginAgain fails within a transaction, and begins one where there is none; empty where the drivers tell, see TxStatusOf.
 	BeginAgain string
-	// TellStatus does nothing. The drivers read of its answer whether there is a transaction, where an error does not tell; empty where
-	// it does.
-	TellStatus string
 
 	// ServerIn is an expression. On servers it is the text by which the server that answers is found in the list of [Seen]; on SQLite it is the
 	// highest id that was given to a message.
@@ -175,7 +183,7 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names can be filled in at one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.Deployment, &s.NameDeployment, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.FreeLanes, &s.Acquire, &s.Held, &s.HoldLane, &s.ClearSuspect, &s.Control,
+		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Deployment, &s.NameDeployment, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.FreeLanes, &s.Acquire, &s.Held, &s.HoldLane, &s.ClearSuspect, &s.Control,
 		&s.LoadPayload, &s.Retry, &s.MoveToWaiting, &s.StandsToRetry, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.Advance, &s.MessageTimes, &s.MoveFailures, &s.ChangeSpools, &s.CountStart, &s.TakeBackStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,
@@ -184,7 +192,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.Spools, &s.LiveMembers, &s.CountSpools, &s.Account, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.SetSettings,
 		&s.PauseKey, &s.ResumeKey, &s.PausedKeys, &s.ParkedOfKey, &s.PendingMessage, &s.PendingMessages, &s.DoneMessage, &s.DoneMessages,
 		&s.LockMessage, &s.SetDue, &s.BuryWaiting, &s.RemoveMessage, &s.KeepHistory,
-		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.BeginAgain, &s.TellStatus, &s.Notify,
+		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.BeginAgain, &s.Notify,
 	} {
 		f(text)
 	}

@@ -160,10 +160,37 @@ var ofTheEngine = []safeguard{
 		name: "a shared commit that fails is no fault of all", guarantees: "G1",
 		edits: []edit{{
 			file: "forwarder/group.go",
-			from: "		return outcome{again: true}\n	}\n	err := spool.Commit(ctx, g.conn, g.tx)\n",
-			to:   "		return outcome{}\n	}\n	err := spool.Commit(ctx, g.conn, g.tx)\n",
+			from: "return outcome{again: !committed}",
+			to:   "return outcome{again: !committed && false}",
 		}},
 		packages: []string{module + "forwarder"}, tests: "GroupCommit",
+	},
+	{
+		name: "a shared commit by a member is a commit", guarantees: "G1",
+		edits: []edit{{
+			file: "forwarder/group.go",
+			from: "return outcome{again: !committed}",
+			to:   "return outcome{again: true || committed}",
+		}},
+		packages: []string{module + "forwarder"}, tests: "GroupCommit",
+	},
+	{
+		name: "InTx looks whether its transaction is still there", guarantees: "G1",
+		edits: []edit{{
+			file: "forwarder/intx.go",
+			from: "err = spool.Intact(ctx, conn, tx)",
+			to:   "err = nil",
+		}},
+		packages: []string{module + "forwarder"}, tests: "InTx",
+	},
+	{
+		name: "a read of uncommitted data is thrown away", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/spool/fetch.go",
+			from: "return found, d.spool.statements.CheckReason(found.unfit)",
+			to:   "return found, nil",
+		}},
+		packages: []string{module + "forwarder"}, tests: "TestForwarder_G1_refuses",
 	},
 	{
 		name: "a wave of a key at a time", guarantees: "G3",

@@ -70,7 +70,10 @@ type Cleaner struct {
 	holder     string
 	config     CleanerConfig
 	logger     watermill.LoggerAdapter
-	chores     []*chore // belong to the goroutine of Run
+
+	// The rest belongs to the goroutine of Run.
+	chores []*chore
+	fit    bool // that the database can be used has been seen
 }
 
 // NewCleaner returns a cleaner, which does nothing until Run. The holder is unique to it.
@@ -129,8 +132,12 @@ func (c *Cleaner) turn(live context.Context, chore *chore) {
 	}
 	ctx, cancel := finishing(live)
 	defer cancel()
-	var err error
-	if !time.Now().Before(chore.holdAt) {
+	err := c.checkFit(ctx)
+	if errors.Is(err, dialect.ErrUnfit) { // others say so
+		chore.holdAt = time.Now().Add(givenUp)
+		return
+	}
+	if err == nil && !time.Now().Before(chore.holdAt) {
 		err = c.hold(ctx, chore)
 	}
 	if err == nil && chore.held && !time.Now().Before(chore.stepAt) {
@@ -146,6 +153,16 @@ func (c *Cleaner) turn(live context.Context, chore *chore) {
 		chore.holdAt = time.Now().Add(c.config.Interval)
 	}
 	c.report(chore, err)
+}
+
+// checkFit keeps a cleaner from writing to a database that cannot be used. A session that does not commit by itself would keep rows locked.
+func (c *Cleaner) checkFit(ctx context.Context) error {
+	if c.fit {
+		return nil
+	}
+	err := c.statements.CheckServer(ctx, c.db)
+	c.fit = err == nil
+	return err
 }
 
 // finishing returns a context for a step, which may go on a while when the cleaner stops. A statement that is cut off

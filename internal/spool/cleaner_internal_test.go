@@ -13,7 +13,7 @@ import (
 // A statement that was cut off may reach the server later, after the one that hands the chore back.
 func TestCleaner_F24_stopping_lets_the_running_statement_end(t *testing.T) {
 	t.Parallel()
-	cleaner := &Cleaner{logger: watermill.NopLogger{}}
+	cleaner := &Cleaner{logger: watermill.NopLogger{}, fit: true}
 	cleaner.config.setDefaults()
 	started, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	live, stop := context.WithCancel(t.Context())

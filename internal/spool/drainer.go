@@ -3,6 +3,7 @@ package spool
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -164,7 +165,7 @@ func (d *Drainer) open(ctx, live context.Context) error {
 
 // forGood says whether waiting does not help against an error of tryOpen.
 func (d *Drainer) forGood(err error) bool {
-	return d.spool.statements.Kind.Classify(err) == dialect.MissingTable || isConfiguration(err)
+	return d.spool.statements.Kind.Classify(err) == dialect.MissingTable || errors.Is(err, dialect.ErrUnfit) || isConfiguration(err)
 }
 
 // Check returns the error with which Run would end at once. Call it before Run.
@@ -178,7 +179,13 @@ func (d *Drainer) Check(ctx context.Context) error {
 func (d *Drainer) tryOpen(live context.Context) error {
 	ctx, cancel := context.WithTimeout(live, statementTimeout)
 	defer cancel()
+	if err := d.spool.statements.CheckServer(ctx, d.db); err != nil {
+		return d.spool.openError(err)
+	}
 	if err := d.spool.statements.CheckDeployment(ctx, d.db); err != nil {
+		return d.spool.openError(err)
+	}
+	if err := d.spool.statements.CheckTables(ctx, d.db); err != nil {
 		return d.spool.openError(err)
 	}
 	id, err := d.spool.Open(ctx, d.db)

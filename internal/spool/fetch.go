@@ -25,6 +25,7 @@ type page struct {
 	// lanes that nobody holds, and members that are alive
 	free, members int
 	version       int64     // of what operators say
+	unfit         string    // why this session cannot be used
 	incarnation   string    // of the database
 	now           time.Time // by the database's clock
 }
@@ -55,7 +56,7 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
 	}
-	return found, nil
+	return found, d.spool.statements.CheckReason(found.unfit)
 }
 
 // readsPrepared is how many reads a drainer keeps prepared. On MySQL and MariaDB the text of a read depends on how many lanes it reads, and so
@@ -81,6 +82,7 @@ func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 	if row.state == dialect.StateMeta {
 		p.lowest, p.next, p.given, p.free, p.members = row.id, row.hash.Int64, row.size, int(row.lane), int(row.attempts)
 		p.version, p.now, p.incarnation = row.starts, time.UnixMicro(row.createdAt), string(row.topic)
+		p.unfit = string(row.key)
 		var err error
 		p.running, err = row.running()
 		return err

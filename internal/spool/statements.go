@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"database/sql"
 	"errors"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -15,4 +16,13 @@ func StatementsFor(d postbox.Dialect, tables postbox.Tables) (*dialect.Statement
 		return nil, err
 	}
 	return dialect.New(dialect.Kind(d), names)
+}
+
+// StatementsIn is [StatementsFor] for a database that is there: its driver must be one for the dialect.
+func StatementsIn(db *sql.DB, d postbox.Dialect, tables postbox.Tables) (*dialect.Statements, error) {
+	statements, err := StatementsFor(d, tables)
+	if err != nil {
+		return nil, err
+	}
+	return statements, statements.CheckDriver(db)
 }

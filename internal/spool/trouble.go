@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,6 +59,8 @@ func (d *Drainer) reason(err error) (begin, end string) {
 	const over, reached = "Postbox is not hindered any more", "Postbox reaches its database again"
 	kind := d.spool.statements.Kind
 	switch of := kind.Classify(err); {
+	case errors.Is(err, dialect.ErrUnfit):
+		return "Postbox has changed nothing after a read in a session that it cannot use,", over
 	case kind.ReadOnly(err):
 		return "Postbox cannot write to its database, which is read-only, as an old primary is after a failover,", over
 	case d.isConflict(err):

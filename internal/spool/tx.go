@@ -89,13 +89,34 @@ func ignoreDone(err error) error {
 	return err
 }
 
+// errEnded is returned where a transaction is not there any more when it is to be committed.
+var errEnded = errors.New("the transaction had ended before: a statement was COMMIT or ROLLBACK, or the database rolled back by itself, as MySQL and MariaDB do " +
+	"in a deadlock, and the function did not return that error; what it executed afterwards is committed")
+
+// Intact returns [postbox.ErrCommitUnknown] where the transaction on conn has ended although the function that had it returned no error. On MySQL and
+// MariaDB it costs a statement, unless the last one of the function has changed rows. A driver that does not tell hides it.
+func Intact(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
+	if dialect.MustTellStatus(conn) {
+		if _, err := tx.ExecContext(ctx, dialect.TellStatus); err != nil {
+			return err
+		}
+	}
+	if dialect.TxStatusOf(conn) == dialect.TxEnded {
+		return fmt.Errorf("%w: %w", postbox.ErrCommitUnknown, errEnded)
+	}
+	return nil
+}
+
 // Commit commits a transaction of conn and tells apart, by its error, one that certainly was rolled back from one of
 // which nobody knows: then it is [postbox.ErrCommitUnknown]. It was rolled back if the server says so with a code of
 // its own, or if the connection lives: then the server did answer, and a driver reports in its own words that it
 // rolled back a transaction in which a statement had failed.
 func Commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
 	err := tx.Commit()
-	if err == nil || errors.Is(err, sql.ErrTxDone) || dialect.RolledBack(err) {
+	switch {
+	case dialect.NothingToCommit(err):
+		return fmt.Errorf("%w: %w: %w", postbox.ErrCommitUnknown, errEnded, err)
+	case err == nil || errors.Is(err, sql.ErrTxDone) || dialect.RolledBack(err):
 		return err
 	}
 	if !dialect.Coded(err) && conn.PingContext(ctx) == nil {

@@ -124,6 +124,18 @@ func (d *Database) Open(tb testing.TB) *sql.DB {
 	return db
 }
 
+// OpenWith returns a handle whose sessions have further options, as they stand in the address.
+func (d *Database) OpenWith(tb testing.TB, options string) *sql.DB {
+	tb.Helper()
+	separator := "?"
+	if strings.Contains(d.DSN, "?") {
+		separator = "&"
+	}
+	other := *d
+	other.DSN += separator + options
+	return other.Open(tb)
+}
+
 // Migrate creates the tables of Postbox.
 func (d *Database) Migrate(tb testing.TB) *Database {
 	tb.Helper()

@@ -1,3 +1,12 @@
+-- Unfit
+SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_timeout
+
+-- BesideWriter
+PRAGMA wal_checkpoint(PASSIVE)
+
+-- UnfitTables
+
+
 -- Deployment
 SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
 
@@ -423,9 +432,6 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 
 -- BeginAgain
 BEGIN
-
--- TellStatus
-
 
 -- ServerIn
 COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0)

@@ -1,0 +1,57 @@
+package inboxstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestStore_refuses_the_wrong_dialect_and_names_the_right_one(t *testing.T) {
+	t.Parallel()
+	names := map[postbox.Dialect]string{postbox.PostgreSQL: "PostgreSQL", postbox.MySQL: "MySQL", postbox.SQLite: "SQLite"}
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		want := "set Dialect to postbox." + names[database.Dialect]
+		for dialect := range names {
+			if dialect == database.Dialect {
+				continue
+			}
+			_, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: dialect}, nil)
+			require.ErrorContains(t, err, want)
+
+			store, err := inboxstore.New(database.OpenWrapped(t), inboxstore.Config{Dialect: dialect}, nil)
+			require.NoError(t, err, "the driver is not known")
+			refuses(t, store, want)
+			require.NoError(t, store.Close())
+		}
+	})
+}
+
+// A message would be stored in a transaction that nobody commits, and acked.
+func TestStore_G5_refuses_sessions_that_do_not_commit_by_themselves(t *testing.T) {
+	t.Parallel()
+	database := testdb.MySQL(t).Migrate(t)
+	store, err := inboxstore.New(database.OpenWith(t, "autocommit=0"), inboxstore.Config{Dialect: postbox.MySQL}, nil)
+	require.NoError(t, err)
+	refuses(t, store, "autocommit = 0")
+	require.NoError(t, store.Close())
+}
+
+func refuses(t *testing.T, store *inboxstore.Store, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	key := inboxstore.Key{Consumer: "c", Topic: "orders", MessageID: "a"}
+	_, err := store.Once(ctx, key, func(context.Context) error { return nil })
+	require.ErrorContains(t, err, want)
+	_, err = store.Defer(ctx, "queue", key, message.NewMessage("a", nil))
+	require.ErrorContains(t, err, want)
+}

@@ -1,0 +1,162 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// ErrUnfit is returned where Postbox cannot keep its promises with a database, or with the way in which that is opened. Waiting does not help.
+var ErrUnfit = errors.New("the database cannot be used like this")
+
+// driverKinds tells for which kind of database a driver is. One that wraps another one, to trace it for example, is not among them.
+var driverKinds = map[string]Kind{
+	"github.com/lib/pq.Driver":                   PostgreSQL,
+	"github.com/jackc/pgx/v5/stdlib.Driver":      PostgreSQL,
+	"github.com/jackc/pgx/v4/stdlib.Driver":      PostgreSQL,
+	"github.com/go-sql-driver/mysql.MySQLDriver": MySQL,
+	"modernc.org/sqlite.Driver":                  SQLite,
+	"github.com/glebarez/go-sqlite.Driver":       SQLite,
+	"github.com/mattn/go-sqlite3.SQLiteDriver":   SQLite,
+}
+
+// CheckDriver returns [ErrUnfit] if the driver is one for another kind of database. It executes nothing, so it is for constructors.
+func (s *Statements) CheckDriver(db *sql.DB) error {
+	of := reflect.TypeOf(db.Driver())
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	if kind, known := driverKinds[of.PkgPath()+"."+of.Name()]; known {
+		return s.checkKind(kind)
+	}
+	return nil
+}
+
+// CheckServer asks the server what it is, and how its sessions are set. It returns [ErrUnfit] if Postbox would wait for ever, publish what was
+// rolled back, or forget what it has done.
+func (s *Statements) CheckServer(ctx context.Context, db *sql.DB) error {
+	found, err := s.kindOf(ctx, db)
+	if err == nil && found != anyKind {
+		err = s.checkKind(found)
+	}
+	if err != nil {
+		return err
+	}
+	if s.DatabaseFile != "" {
+		var file string
+		if err := db.QueryRowContext(ctx, s.DatabaseFile).Scan(&file); err != nil || file == "" { // in memory, with one connection
+			return err
+		}
+	}
+	if err := s.ask(ctx, db, s.Unfit); err != nil {
+		return err
+	}
+	return s.checkBegin(ctx, db)
+}
+
+// CheckTables is [Statements.CheckServer] for what only tables that are there can tell.
+func (s *Statements) CheckTables(ctx context.Context, db *sql.DB) error {
+	return s.ask(ctx, db, s.UnfitTables)
+}
+
+func (s *Statements) ask(ctx context.Context, db *sql.DB, query string) error {
+	if query == "" {
+		return nil
+	}
+	var reason string
+	if err := db.QueryRowContext(ctx, query).Scan(&reason); err != nil {
+		return err
+	}
+	return s.CheckReason(reason)
+}
+
+// checkBegin is for SQLite, where a transaction that reads first and then writes fails if another one has written meanwhile, however long it would
+// wait for the lock. So it has to take the lock when it begins, which only the address decides.
+func (s *Statements) checkBegin(ctx context.Context, db *sql.DB) error {
+	if s.BesideWriter == "" {
+		return nil
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if s.Kind.Classify(err) == Conflict {
+		return nil // it wanted the lock, and another one has it
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(ctx, s.BesideWriter)
+	if err == nil {
+		return s.CheckReason("deferred")
+	}
+	if s.Kind.Classify(err) == Conflict {
+		return nil
+	}
+	return err
+}
+
+const (
+	askVersion       = `SELECT version()`
+	askSQLiteVersion = `SELECT sqlite_version()`
+)
+
+// kindOf returns the kind of database that answers, or anyKind where it is none that we know. An error is that of a database which cannot be asked.
+func (s *Statements) kindOf(ctx context.Context, db *sql.DB) (Kind, error) {
+	first, second := askVersion, askSQLiteVersion
+	if s.Kind == SQLite {
+		first, second = second, first
+	}
+	var version string
+	err := db.QueryRowContext(ctx, first).Scan(&version)
+	asked := first
+	if err != nil && ctx.Err() == nil && db.QueryRowContext(ctx, second).Scan(&version) == nil {
+		asked, err = second, nil
+	}
+	switch {
+	case err != nil:
+		return anyKind, err
+	case asked == askSQLiteVersion:
+		return SQLite, nil
+	case strings.HasPrefix(version, "PostgreSQL "):
+		return PostgreSQL, nil
+	case version != "" && version[0] >= '0' && version[0] <= '9':
+		return MySQL, nil
+	default:
+		return anyKind, nil
+	}
+}
+
+func (s *Statements) checkKind(found Kind) error {
+	if found == s.Kind {
+		return nil
+	}
+	names := map[Kind]string{PostgreSQL: "PostgreSQL", MySQL: "MySQL", SQLite: "SQLite"}
+	return fmt.Errorf("%w: Dialect is postbox.%s, and this database is %s: set Dialect to postbox.%s",
+		ErrUnfit, names[s.Kind], names[found], names[found])
+}
+
+// reasons explain what Unfit, UnfitTables and the meta row of a fetch return.
+var reasons = map[string]string{
+	"uncommitted": "its sessions read uncommitted data (transaction isolation READ UNCOMMITTED), so messages of transactions that roll back would be published: " +
+		"set READ COMMITTED or REPEATABLE READ as the default of the server, or add tx_isolation=%27READ-COMMITTED%27 to the address (MySQL: transaction_isolation)",
+	"autocommit": "its sessions have autocommit = 0, so a statement by itself is never committed, and messages would be published again and again: " +
+		"set autocommit = 1 as the default of the server, or add autocommit=1 to the address",
+	"busy timeout": "SQLite does not wait for its lock, so transactions fail as soon as two meet (SQLITE_BUSY): " + sqliteAddress,
+	"deferred": "transactions of SQLite do not take its lock when they begin, so they fail when they want to write and another one has written " +
+		"meanwhile (SQLITE_BUSY): " + sqliteAddress,
+	"sequence cache": "the sequence of the message ids has a CACHE above 1, so later messages may have lower ids, and would overtake earlier ones: " +
+		"ALTER SEQUENCE … CACHE 1",
+}
+
+const sqliteAddress = "open it with _pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate in the address"
+
+// CheckReason returns [ErrUnfit] with an explanation, unless the reason is empty.
+func (s *Statements) CheckReason(reason string) error {
+	if reason == "" {
+		return nil
+	}
+	explained := strings.Replace(reasons[reason], "…", s.Names.Table("messages")+"_id_seq", 1)
+	return fmt.Errorf("%w: %s", ErrUnfit, explained)
+}

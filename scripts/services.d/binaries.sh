@@ -36,7 +36,9 @@ install_missing() {
         install_packages $(all_lacking)
         exec {install_lock}>&-
     fi
-    kafka_fetch
+    for name in "${components[@]}"; do
+        if [[ $name == kafka ]]; then kafka_fetch; else chosen_fetch "$name"; fi
+    done
 }
 
 all_lacking() {

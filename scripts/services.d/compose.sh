@@ -8,6 +8,8 @@ compose() { docker compose -p "postbox-$$" -f "$here/compose.yml" "$@"; }
 compose_usable() {
     if [[ ${POSTBOX_SERVICES_FROM:-} == binaries ]]; then
         compose_reason="POSTBOX_SERVICES_FROM=binaries"
+    elif [[ -n $(chosen postgres)$(chosen mariadb) ]]; then
+        compose_reason="a version is chosen, which comes from Maven Central"
     elif ! have docker; then
         compose_reason="no docker command"
     elif ! with_deadline 10 docker info >/dev/null 2>&1; then
@@ -26,7 +28,7 @@ compose_start() {
     export POSTBOX_RABBITMQ_PORT=${port[rabbitmq]} POSTBOX_KAFKA_PORT=${port[kafka]}
     compose_running=yes
     launch watchdog watch_over
-    if ! compose up --detach --wait --wait-timeout 300 \
+    if ! compose up --detach --wait --wait-timeout 300 "${components[@]}" \
         >"$temp/compose.log" 2>&1 </dev/null; then
         say "Docker Compose could not start the services; the end of its log:"
         tail -n 15 "$temp/compose.log" >&2

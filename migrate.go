@@ -86,7 +86,7 @@ func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, fi
 		err = nameDeployment(ctx, db, statements)
 	}
 	if err != nil {
-		return fmt.Errorf("migrate tables %q: %w", statements.Names.Table("*"), dialect.HideAddress(err))
+		return fmt.Errorf("migrate tables %q: %w", statements.Names.Table("*"), dialect.HintAtPooler(dialect.HideAddress(err)))
 	}
 	return nil
 }

@@ -71,6 +71,9 @@ type Config struct {
 	// Sources are tables of other outboxes to take messages from.
 	Sources []Source
 
+	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode: see docs/poolers.md.
+	DisablePreparedStatements bool
+
 	// Router, if set, runs the forwarder: it starts and stops with it.
 	Router *message.Router
 	// Name of the forwarder in its router and in logs. Defaults to "postbox_forwarder_" and the outbox.

@@ -57,7 +57,7 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 func begin(wait, live context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Conn, *sql.Tx, error) {
 	conn, err := db.Conn(wait)
 	if err != nil {
-		return nil, nil, dialect.HideAddress(err)
+		return nil, nil, dialect.HintAtPooler(dialect.HideAddress(err))
 	}
 	tx, err := conn.BeginTx(live, options)
 	if err != nil {

@@ -58,6 +58,8 @@ func (d *Drainer) reason(err error) (begin, end string) {
 	const over, reached = "Postbox is not hindered any more", "Postbox reaches its database again"
 	kind := d.spool.statements.Kind
 	switch of := kind.Classify(err); {
+	case dialect.FromPooler(err):
+		return "Postbox's statements fail (" + dialect.PoolerHint + ")", over
 	case kind.ReadOnly(err):
 		return "Postbox cannot write to its database, which is read-only, as an old primary is after a failover,", over
 	case d.isConflict(err):

@@ -72,7 +72,7 @@ func (b *behindPooler) effect(ctx context.Context, by string, msg *message.Messa
 		return postbox.Permanent(errors.New("poison"))
 	}
 	tx, _ := postbox.TxFromContext(ctx)
-	_, err := tx.ExecContext(ctx, `INSERT INTO "`+b.tables.Schema+`".effects VALUES ($1, $2)`, by, msg.UUID)
+	_, err := tx.ExecContext(ctx, `INSERT INTO "`+b.tables.Schema+`".effects VALUES ($1, $2)`, by, msg.UUID) //nolint:gosec // the schema of this test
 	return err
 }
 

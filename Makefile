@@ -10,7 +10,7 @@ GOLANGCI_LINT := $(BIN)/golangci-lint
 MODULES := benchmarks proof/publishers
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
+.PHONY: help demo test test-versions test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ demo: ## run the quickstart example, on SQLite
 
 test: ## run all tests with the race detector, on real databases and brokers
 	scripts/services run -- scripts/go-test $(ARGS)
+
+test-versions: ## run what meets the database on other versions of PostgreSQL and MariaDB; ARGS='postgres-18.0.0' for one
+	scripts/test-versions $(ARGS)
 
 test-embedded: ## run the tests that need no services, and say what that leaves out
 	go test $(ARGS) ./...

@@ -68,3 +68,21 @@ func TestDocs_name_tests_that_exist(t *testing.T) {
 	}
 	require.Greater(t, names, 30, "what the safeguards are caught by is among them")
 }
+
+// The README says which versions make test-versions runs.
+func TestReadme_names_each_version_of_test_versions(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	script, err := os.ReadFile("scripts/test-versions")
+	require.NoError(t, err)
+	list := regexp.MustCompile(`versions=\(([a-z0-9. -]+)\)`).FindSubmatch(script)
+	require.NotNil(t, list)
+	for version := range strings.FieldsSeq(string(list[1])) {
+		name, number, _ := strings.Cut(version, "-")
+		if name == "postgres" {
+			number = strings.TrimSuffix(number, ".0") // PostgreSQL itself says 13.22
+		}
+		require.Contains(t, string(readme), number)
+	}
+}

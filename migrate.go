@@ -65,7 +65,7 @@ func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) error {
 	}
 	err = persist(ctx, statements.Kind, func() error { return migrate(ctx, db, statements, files, config.Version) })
 	if err != nil {
-		return fmt.Errorf("migrate tables %s: %w", statements.Names.Table("*"), dialect.HideAddress(err))
+		return fmt.Errorf("migrate tables %s: %w", statements.Names.Table("*"), dialect.HintAtPooler(dialect.HideAddress(err)))
 	}
 	return nil
 }

@@ -23,4 +23,6 @@ var (
 )
 
 // failed says that it was here where something went wrong.
-func failed(err error) error { return fmt.Errorf("admin: %w", dialect.HideAddress(err)) }
+func failed(err error) error {
+	return fmt.Errorf("admin: %w", dialect.HintAtPooler(dialect.HideAddress(err)))
+}

@@ -71,6 +71,9 @@ type Config struct {
 	// Sources are tables of other outboxes to take messages from.
 	Sources []Source
 
+	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode: see docs/poolers.md.
+	DisablePreparedStatements bool
+
 	// Router, if set, runs the forwarder: it starts and stops with it. If the forwarder cannot run, for example since it is configured with another number of lanes than
 	// the stored one, Run of the router returns the error. If the forwarder cannot go on later, it logs the error and closes the router.
 	Router *message.Router

@@ -21,8 +21,7 @@ import (
 //
 // It publishes each message at least once. It crashes harmlessly: what was published and not yet noted is
 // published again, by whoever gets the lanes after the lease. It needs a pool of two connections to do
-// everything without waiting, and works with one. It keeps its statements prepared: behind a pooler such as PgBouncer
-// in transaction mode, give it a connection of its own.
+// everything without waiting, and works with one. It keeps its statements prepared unless DisablePreparedStatements is set.
 type Forwarder struct {
 	config     Config
 	db         *sql.DB
@@ -90,7 +89,7 @@ func (f *Forwarder) drainerConfig() spool.Config {
 		PollMin: f.config.PollMin, PollMax: f.config.PollMax,
 		Lease: f.config.Lease, Renew: f.config.Lease / spool.LeaseRenewals,
 		Retry: f.config.Retry,
-		Close: f.config.CloseTimeout,
+		Close: f.config.CloseTimeout, Unprepared: f.config.DisablePreparedStatements,
 	}
 }
 

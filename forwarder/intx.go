@@ -92,7 +92,7 @@ func commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
 func begin(wait, live context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Conn, *sql.Tx, error) {
 	conn, err := db.Conn(wait)
 	if err != nil {
-		return nil, nil, dialect.HideAddress(err)
+		return nil, nil, dialect.HintAtPooler(dialect.HideAddress(err))
 	}
 	tx, err := conn.BeginTx(live, options)
 	if err != nil {

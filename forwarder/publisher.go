@@ -164,7 +164,7 @@ func (p *Publisher) write(ctx context.Context, db Executor, topic string, messag
 	}
 	p.register.Do(func() { p.registerApart(ctx) })
 	p.finder.Look() //nolint:contextcheck // the search goes on after this call
-	return p.spool.Append(ctx, db, p.run, drafts)
+	return dialect.HintAtPooler(p.spool.Append(ctx, db, p.run, drafts))
 }
 
 // registerPatience bounds what a first message may wait for: another process's transaction may be registering the outbox.

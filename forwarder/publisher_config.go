@@ -32,7 +32,7 @@ type PublisherConfig struct {
 	// AllowAutocommit lets a message without a transaction in its context be committed by itself. By default
 	// that is [postbox.ErrNoTransaction], because it is most often a forgotten context.
 	AllowAutocommit bool
-	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode. Without prepared
+	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode: see docs/poolers.md. Without prepared
 	// statements lib/pq needs a second round trip unless its option binary_parameters=yes is set.
 	DisablePreparedStatements bool
 	// DisableNotify leaves it to polling to wake the forwarders of other processes on PostgreSQL, and saves up to

@@ -27,6 +27,9 @@ type BatchConfig struct {
 	// front, or a descriptor such as "@daily". At each of its times what was stored until then is handed out, in batches
 	// of up to Size, and what is stored later waits for the next time. A time that passed while no process ran is made
 	// up for. Not with Age.
+	//
+	// When clocks are set forward, a time that they skip comes as soon as they have skipped it; when they are set back, a time that
+	// they show twice comes once. A schedule whose minute or hour begins with * goes by the time that passes instead, as with cron daemons.
 	Schedule string
 	// TimeZone of the schedule. Defaults to UTC.
 	TimeZone *time.Location
@@ -96,7 +99,7 @@ func (c BatchConfig) schedule() (cron.Schedule, error) {
 	if schedule.Next(time.Now()).IsZero() {
 		return nil, fmt.Errorf("Schedule: %q never comes", c.Schedule)
 	}
-	return schedule, nil
+	return daylightSaving(c.Schedule, schedule, c.TimeZone), nil
 }
 
 // gather says when a batch is complete. A schedule needs no memory of its last time: a message belongs to the first time

@@ -53,7 +53,8 @@ type Config struct {
 	// lease has run out. A [Subscriber] does not wait for such a handler, but Watermill's router does, up to its own
 	// time-out. It is also how long calls of [QueueConfig].OnDead may go on after Close. Defaults to 30 s.
 	CloseTimeout time.Duration
-	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode.
+	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode: see docs/poolers.md. It holds for the
+	// subscribers and batches of the store as well.
 	DisablePreparedStatements bool
 	// DisableNotify leaves it to polling to wake the subscribers of other processes on PostgreSQL when a message was
 	// deferred, and saves up to four NOTIFYs a second and queue.

@@ -62,7 +62,7 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	}
 	fresh, err = in.store(ctx, arrival)
 	if err != nil {
-		return false, fmt.Errorf("inbox: defer message %q: %w", key.MessageID, err)
+		return false, fmt.Errorf("inbox: defer message %q: %w", key.MessageID, dialect.HintAtPooler(err))
 	}
 	return fresh, nil
 }
@@ -100,7 +100,7 @@ func (s *Store) deferInTx(ctx context.Context, tx *sql.Tx, in *ingest, claim []b
 	if fresh && !postbox.AfterCommit(ctx, in.announcer.Announce) {
 		in.spool.Ring() // the commit is near: look more often
 	}
-	return fresh, err
+	return fresh, dialect.HintAtPooler(err)
 }
 
 func (s *Store) appendInTx(ctx context.Context, db spool.Executor, query dialect.Query) error {

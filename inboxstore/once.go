@@ -35,6 +35,7 @@ const (
 // same key already, since two inboxes stand around one handler, fn runs as a part of the outer call, which alone decides: an error
 // comes back as it is.
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
+	defer func() { err = dialect.HintAtPooler(err) }()
 	s.clean()
 	claim, handle := key.bytes(), fn
 	fn = func(ctx context.Context) error { return usererror.Checked(handle(ctx)) }

@@ -209,5 +209,6 @@ func (c QueueConfig) drainer(store *Store) spool.Config {
 		PollMin: c.PollMin, PollMax: c.PollMax, Lease: c.Lease, Renew: c.Lease / spool.LeaseRenewals,
 		Retry: c.Retry, Head: spool.HeadPolicy(c.Head), Unordered: c.Mode == Single, History: c.History,
 		Close: store.config.CloseTimeout, Local: true,
+		Unprepared: store.config.DisablePreparedStatements,
 	}
 }

@@ -129,8 +129,5 @@ func (s *Store) exec(ctx context.Context, tx *sql.Tx, text string, args ...any) 
 
 // inTx says how hot statements are executed in a transaction.
 func (s *Store) inTx() spool.Exec {
-	if s.prepared != nil {
-		return s.prepared.InTx
-	}
-	return spool.Directly
+	return s.prepared.InTx
 }

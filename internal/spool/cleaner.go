@@ -182,7 +182,7 @@ func finishing(live context.Context) (context.Context, context.CancelFunc) {
 // report logs the first error of a row of them.
 func (c *Cleaner) report(chore *chore, err error) {
 	fields := watermill.LogFields{"chore": chore.name}
-	err = dialect.HideAddress(err)
+	err = dialect.HintAtPooler(dialect.HideAddress(err))
 	switch {
 	case err == nil && chore.failing:
 		c.logger.Info("Postbox cleans up again", fields)

@@ -100,6 +100,8 @@ type Config struct {
 	Unordered   bool    // messages of one key need not wait for each other
 	Exclusive   bool    // one drainer at a time has all lanes
 	Gather      *Gather // when a batch is handed out; nil: at once
+	// Unprepared says that no statement is prepared, see [Prepared].
+	Unprepared bool
 	// Local says that handlers may write to this database. Their writes are lost with it, so a message is done only on the server on which it was handled.
 	Local   bool
 	History time.Duration // how long messages that are done are kept; 0: not at all

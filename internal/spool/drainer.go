@@ -72,9 +72,12 @@ type Drainer struct {
 func NewDrainer(db *sql.DB, spool *Spool, handler Handler, config Config, logger watermill.LoggerAdapter) *Drainer {
 	d := &Drainer{
 		db: db, spool: spool, handler: handler, configured: config, config: config, logger: logger,
-		control: control{version: unknownVersion}, prepared: NewPrepared(db), lanes: newLaneSet(), scheduler: newScheduler(config.BatchSize, config.Gather),
+		control: control{version: unknownVersion}, lanes: newLaneSet(), scheduler: newScheduler(config.BatchSize, config.Gather),
 		removal: newRemoval(), slowStart: slowStart{now: time.Now},
 		rescan: make(chan struct{}, 1), ready: make(chan struct{}),
+	}
+	if !config.Unprepared {
+		d.prepared = NewPrepared(db)
 	}
 	d.scheduler.bound(config.MaxBytes)
 	return d

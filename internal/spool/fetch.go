@@ -33,14 +33,11 @@ type page struct {
 // fetch reads the lanes.
 func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page, error) {
 	query := d.spool.statements.Fetch(params)
-	stmt, err := d.prepareRead(ctx, query.Text) //nolint:sqlclosecheck // kept prepared until others take its place
+	rows, err := d.prepared.Query(ctx, d.db, query)
 	if err != nil {
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
 	}
-	rows, err := stmt.QueryContext(ctx, query.Args...)
-	if err != nil {
-		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
-	}
+	d.keepReads(query.Text)
 	defer func() { _ = rows.Close() }()
 	found := &page{perLane: map[int]int{}, last: map[int]int64{}}
 	scanner := newRowScanner()
@@ -63,18 +60,13 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 // there may be hundreds of texts. A server has a limit for the prepared statements of all its connections together.
 const readsPrepared = 16
 
-// prepareRead returns a prepared read, and gives up the one that was used least recently if there are too many.
-func (d *Drainer) prepareRead(ctx context.Context, text string) (*sql.Stmt, error) {
-	stmt, err := d.prepared.Get(ctx, text)
-	if err != nil {
-		return nil, err
-	}
-	d.reads = append(slices.DeleteFunc(d.reads, func(read string) bool { return read == text }), text)
+// keepReads notes that a read was used, and gives up the one that was used least recently if too many are prepared.
+func (d *Drainer) keepReads(used string) {
+	d.reads = append(slices.DeleteFunc(d.reads, func(read string) bool { return read == used }), used)
 	if len(d.reads) > readsPrepared {
 		d.prepared.Drop(d.reads[0])
 		d.reads = slices.Delete(d.reads, 0, 1)
 	}
-	return stmt, nil
 }
 
 // add takes in a row.

@@ -82,7 +82,7 @@ func (s *Spool) ingestWhole(
 
 // selectInts returns what a query selects. Only the end of its rows says that it was committed.
 func selectInts(ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query) ([]int, error) {
-	rows, err := queryPrepared(ctx, db, prepared, query)
+	rows, err := prepared.Query(ctx, db, query)
 	if err != nil {
 		return nil, err
 	}
@@ -96,17 +96,6 @@ func selectInts(ctx context.Context, db *sql.DB, prepared *Prepared, query diale
 		numbers = append(numbers, number)
 	}
 	return numbers, rows.Err()
-}
-
-func queryPrepared(ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query) (*sql.Rows, error) {
-	if prepared == nil {
-		return db.QueryContext(ctx, query.Text, query.Args...)
-	}
-	stmt, err := prepared.Get(ctx, query.Text) //nolint:sqlclosecheck // it stays prepared
-	if err != nil {
-		return nil, err
-	}
-	return stmt.QueryContext(ctx, query.Args...)
 }
 
 // errClaimed rolls back a transaction in which not all claims were new.
@@ -164,9 +153,6 @@ func execAll(ctx context.Context, tx *sql.Tx, prepared *Prepared, queries []dial
 }
 
 func execPrepared(ctx context.Context, tx *sql.Tx, prepared *Prepared, query dialect.Query) (int64, error) {
-	if prepared == nil {
-		return affected(tx.ExecContext(ctx, query.Text, query.Args...))
-	}
 	return affected(prepared.InTx(ctx, tx, query))
 }
 

@@ -109,11 +109,7 @@ func (d *Drainer) findWriters(ctx context.Context) {
 
 // numbers returns the numbers that a statement selects.
 func numbers[N uint32 | int64](ctx context.Context, d *Drainer, text string) (map[N]bool, error) {
-	stmt, err := d.prepared.Get(ctx, text) //nolint:sqlclosecheck // kept prepared until the drainer ends
-	if err != nil {
-		return nil, fmt.Errorf("prepare: %w", err)
-	}
-	rows, err := stmt.QueryContext(ctx)
+	rows, err := d.prepared.Query(ctx, d.db, dialect.Query{Text: text})
 	if err != nil {
 		return nil, fmt.Errorf("read locks: %w", err)
 	}

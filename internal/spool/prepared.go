@@ -10,7 +10,8 @@ import (
 )
 
 // Prepared keeps the hot statements prepared: a driver such as lib/pq spends two round trips on one that is
-// not. It is safe for concurrent use.
+// not. It is safe for concurrent use. A nil one prepares nothing. That is for poolers in transaction mode: there, a statement may run on
+// a connection of the server on which it was not prepared.
 type Prepared struct {
 	db        *sql.DB
 	watchesTx bool // whether the driver watches the context of a transaction
@@ -43,10 +44,34 @@ func (p *Prepared) Get(ctx context.Context, text string) (*sql.Stmt, error) {
 	return p.keep(text, stmt), nil
 }
 
+// Query runs a query outside of a transaction.
+func (p *Prepared) Query(ctx context.Context, db *sql.DB, query dialect.Query) (*sql.Rows, error) {
+	if p == nil {
+		return db.QueryContext(ctx, query.Text, query.Args...)
+	}
+	stmt, err := p.Get(ctx, query.Text) //nolint:sqlclosecheck // it stays prepared
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(ctx, query.Args...)
+}
+
+// Exec executes a query outside of a transaction.
+func (p *Prepared) Exec(ctx context.Context, db *sql.DB, query dialect.Query) (sql.Result, error) {
+	if p == nil {
+		return db.ExecContext(ctx, query.Text, query.Args...)
+	}
+	stmt, err := p.Get(ctx, query.Text) //nolint:sqlclosecheck // it stays prepared
+	if err != nil {
+		return nil, err
+	}
+	return stmt.ExecContext(ctx, query.Args...)
+}
+
 // InTx runs a query in a transaction, prepared if it is by now, and the transaction is one of the same *sql.DB. If not, it is prepared in
 // the background: the transaction may hold the only connection, so nobody can wait for another one.
 func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
-	if query.Once {
+	if p == nil || query.Once {
 		return tx.ExecContext(ctx, query.Text, query.Args...)
 	}
 	stmt := p.lookup(query.Text)
@@ -106,6 +131,9 @@ func (p *Prepared) keep(text string, stmt *sql.Stmt) *sql.Stmt {
 
 // Drop closes one statement. Nobody else may be about to use it.
 func (p *Prepared) Drop(text string) {
+	if p == nil {
+		return
+	}
 	p.mu.Lock()
 	stmt := p.statements[text]
 	delete(p.statements, text)
@@ -117,6 +145,9 @@ func (p *Prepared) Drop(text string) {
 
 // Close closes the statements, not the database. It can be called twice.
 func (p *Prepared) Close() {
+	if p == nil {
+		return
+	}
 	p.mu.Lock()
 	p.closed = true
 	statements := p.statements

@@ -198,12 +198,7 @@ func (d *Drainer) removeInTime(ctx context.Context, refs []dialect.Ref, how mann
 func (d *Drainer) removeAtOnce(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, err error) {
 	statements := d.spool.statements
 	if !how.keep && !statements.Isolate {
-		query := statements.RemoveWhere(d.id, refs, how.seen)
-		stmt, err := d.prepared.Get(ctx, query.Text) //nolint:sqlclosecheck // kept prepared until the drainer ends
-		if err != nil {
-			return 0, err
-		}
-		return affected(stmt.ExecContext(ctx, query.Args...))
+		return affected(d.prepared.Exec(ctx, d.db, statements.RemoveWhere(d.id, refs, how.seen)))
 	}
 	exec := Directly
 	if how.keep {

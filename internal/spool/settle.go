@@ -38,11 +38,7 @@ func (d *Drainer) execIsolated(ctx context.Context, query dialect.Query) error {
 			return err
 		})
 	}
-	stmt, err := d.prepared.Get(ctx, query.Text) //nolint:sqlclosecheck // kept prepared until the drainer ends
-	if err != nil {
-		return err
-	}
-	_, err = stmt.ExecContext(ctx, query.Args...)
+	_, err := d.prepared.Exec(ctx, d.db, query)
 	return err
 }
 

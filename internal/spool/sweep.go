@@ -134,12 +134,7 @@ func (d *Drainer) sweepParams(lanes []int) (params dialect.SweepParams, upTo, hi
 func (d *Drainer) findFreed(ctx context.Context, params dialect.SweepParams) (map[int]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
-	query := d.spool.statements.Sweep(params)
-	stmt, err := d.prepared.Get(ctx, query.Text) //nolint:sqlclosecheck // kept prepared until the drainer ends
-	if err != nil {
-		return nil, fmt.Errorf("sweep spool %q: %w", d.spool.name, err)
-	}
-	rows, err := stmt.QueryContext(ctx, query.Args...)
+	rows, err := d.prepared.Query(ctx, d.db, d.spool.statements.Sweep(params))
 	if err != nil {
 		return nil, fmt.Errorf("sweep spool %q: %w", d.spool.name, err)
 	}

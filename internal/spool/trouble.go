@@ -61,6 +61,8 @@ func (d *Drainer) reason(err error) (begin, end string) {
 	switch of := kind.Classify(err); {
 	case errors.Is(err, dialect.ErrUnfit):
 		return "Postbox has changed nothing after a read in a session that it cannot use,", over
+	case dialect.FromPooler(err):
+		return "Postbox's statements fail (" + dialect.PoolerHint + ")", over
 	case kind.ReadOnly(err):
 		return "Postbox cannot write to its database, which is read-only, as an old primary is after a failover,", over
 	case d.isConflict(err):

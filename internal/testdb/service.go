@@ -11,7 +11,7 @@ func Service(tb testing.TB, variable string) string {
 	address := os.Getenv(variable)
 	if address == "" {
 		name := map[string]string{
-			PostgresVariable: "PostgreSQL", MySQLVariable: "MariaDB or MySQL", AMQPVariable: "RabbitMQ", KafkaVariable: "Kafka",
+			PostgresVariable: "PostgreSQL", PgBouncerVariable: "PgBouncer", MySQLVariable: "MariaDB or MySQL", AMQPVariable: "RabbitMQ", KafkaVariable: "Kafka",
 		}[variable]
 		tb.Skipf("%s is missing, %s is not set: make test runs the tests with it, through scripts/services", name, variable)
 	}

@@ -24,10 +24,11 @@ import (
 
 // Variables by which scripts/services tells where the servers are.
 const (
-	PostgresVariable = "TEST_POSTGRES_DSN"
-	MySQLVariable    = "TEST_MYSQL_DSN"
-	AMQPVariable     = "TEST_AMQP_URI"
-	KafkaVariable    = "TEST_KAFKA_BROKERS"
+	PostgresVariable  = "TEST_POSTGRES_DSN"
+	PgBouncerVariable = "TEST_PGBOUNCER_DSN"
+	MySQLVariable     = "TEST_MYSQL_DSN"
+	AMQPVariable      = "TEST_AMQP_URI"
+	KafkaVariable     = "TEST_KAFKA_BROKERS"
 )
 
 // Database is an empty database that ends with its test.

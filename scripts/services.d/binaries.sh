@@ -12,9 +12,10 @@ start_deadline=90
 
 can_install() { is_root && have apt-get; }
 
+# binaries_start NAME...
 binaries_start() {
     local name waiting=()
-    for name in "${components[@]}"; do
+    for name; do
         missing[$name]=$("${name}_lacks")
         if [[ -n ${missing[$name]} ]]; then continue; fi
         origin[$name]=${origin[$name]:-binaries}
@@ -23,7 +24,7 @@ binaries_start() {
         launch "$name" "${name}_serve"
         waiting+=("$name")
     done
-    launch watchdog watch_over
+    [[ -n ${server[watchdog]:-} ]] || launch watchdog watch_over
     wait_ready "${waiting[@]}"
 }
 
@@ -36,7 +37,9 @@ install_missing() {
         install_packages $(all_lacking)
         exec {install_lock}>&-
     fi
-    kafka_fetch
+    for name in "${components[@]}"; do
+        if [[ $name == kafka ]]; then kafka_fetch; else chosen_fetch "$name"; fi
+    done
 }
 
 all_lacking() {

@@ -8,6 +8,8 @@ compose() { docker compose -p "postbox-$$" -f "$here/compose.yml" "$@"; }
 compose_usable() {
     if [[ ${POSTBOX_SERVICES_FROM:-} == binaries ]]; then
         compose_reason="POSTBOX_SERVICES_FROM=binaries"
+    elif [[ -n $(chosen postgres)$(chosen mariadb) ]]; then
+        compose_reason="a version is chosen, which comes from Maven Central"
     elif ! have docker; then
         compose_reason="no docker command"
     elif ! with_deadline 10 docker info >/dev/null 2>&1; then
@@ -20,25 +22,32 @@ compose_usable() {
     return 1
 }
 
+# PgBouncer is no container: from the machine it reaches PostgreSQL as the tests do.
 compose_start() {
-    local name
+    local name containers=()
+    for name in "${components[@]}"; do
+        if [[ $name != pgbouncer ]]; then containers+=("$name"); fi
+    done
     export POSTBOX_POSTGRES_PORT=${port[postgres]} POSTBOX_MARIADB_PORT=${port[mariadb]}
     export POSTBOX_RABBITMQ_PORT=${port[rabbitmq]} POSTBOX_KAFKA_PORT=${port[kafka]}
     compose_running=yes
     launch watchdog watch_over
-    if ! compose up --detach --wait --wait-timeout 300 \
+    if ! compose up --detach --wait --wait-timeout 300 "${containers[@]}" \
         >"$temp/compose.log" 2>&1 </dev/null; then
         say "Docker Compose could not start the services; the end of its log:"
         tail -n 15 "$temp/compose.log" >&2
         compose_stop
         return 1
     fi
-    for name in "${components[@]}"; do
+    for name in "${containers[@]}"; do
         state[$name]=real
         origin[$name]=compose
         version[$name]=$(compose images --format '{{.Tag}}' "$name" 2>/dev/null | head -n 1 || true)
     done
+    if ((${#containers[@]} < ${#components[@]})); then binaries_start pgbouncer; fi
 }
+
+in_compose() { [[ -n $compose_running && ${origin[$1]:-} == compose ]]; }
 
 compose_halt() {
     local signal=KILL

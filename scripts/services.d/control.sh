@@ -86,7 +86,7 @@ refuses() {
 
 # obey_stop NAME HOW: immediate is a crash, fast shuts down in order.
 obey_stop() {
-    if [[ -n $compose_running ]]; then
+    if in_compose "$1"; then
         compose_halt "$@"
     elif alive "${server[$1]}"; then
         if [[ $2 == immediate ]]; then end_group "$1"; else end_in_order "$1"; fi
@@ -94,13 +94,13 @@ obey_stop() {
 }
 
 obey_stopped() {
-    [[ -z $compose_running ]] || return 0
+    ! in_compose "$1" || return 0
     if alive "${server[$1]}"; then return 1; fi
     rm -f "$temp/$1.pid"
 }
 
 obey_start() {
-    if [[ -n $compose_running ]]; then
+    if in_compose "$1"; then
         compose_resume "$1"
     elif ! alive "${server[$1]}"; then
         : >"$temp/$1.log" # what the last one said would tell that this one is ready
@@ -109,6 +109,6 @@ obey_start() {
 }
 
 obey_started() {
-    [[ -z $compose_running ]] || return 0
+    ! in_compose "$1" || return 0
     alive "${server[$1]}" && "${1}_ready"
 }

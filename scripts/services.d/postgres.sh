@@ -2,6 +2,10 @@
 
 postgres_bin() {
     local newest
+    if [[ -n $(chosen postgres) ]]; then
+        echo "$(chosen_home postgres)/bin"
+        return
+    fi
     newest=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1)
     if [[ -n $newest && -x $newest/initdb && -x $newest/postgres ]]; then
         echo "$newest"
@@ -11,14 +15,23 @@ postgres_bin() {
 }
 
 postgres_lacks() {
-    if [[ -z $(postgres_bin) ]]; then
-        echo "no initdb and postgres binaries"
-    else
-        lacks_user postgres
+    local lacking
+    if [[ -n $(chosen postgres) ]]; then
+        lacking=$(chosen_lacks postgres)
+    elif [[ -z $(postgres_bin) ]]; then
+        lacking="no initdb and postgres binaries"
     fi
+    if [[ -n ${lacking:-} ]]; then echo "$lacking"; else lacks_user postgres; fi
 }
 
-postgres_packages() { echo postgresql; }
+# Debian's package makes the user postgres.
+postgres_packages() {
+    if [[ -n $(chosen postgres) ]]; then chosen_packages; fi
+    if [[ -z $(chosen postgres) || -n $(lacks_user postgres) ]]; then echo postgresql; fi
+}
+
+# The jar holds an archive that is compressed with xz.
+postgres_arrange() { mkdir "$1/home" && tar -xJf "$1"/*.txz -C "$1/home"; }
 
 postgres_version() { "$(postgres_bin)/postgres" --version | awk '{ print $3 }'; }
 
@@ -32,6 +45,11 @@ postgres_serve() {
         -c listen_addresses=127.0.0.1 -c unix_socket_directories="$data" -c max_connections=200
 }
 
-postgres_ready() { "$(postgres_bin)/pg_isready" -q -h 127.0.0.1 -p "${port[postgres]}" -U postgres; }
+# As pg_ctl does it: the first line is the process, the eighth its state. Maven's binaries have no pg_isready.
+postgres_ready() {
+    local lines
+    mapfile -t lines <"$temp/postgres/data/postmaster.pid" &&
+        [[ ${lines[0]:-} == "${server[postgres]}" && ${lines[7]:-} == ready* ]]
+}
 
 postgres_address() { echo "TEST_POSTGRES_DSN=postgres://postgres@127.0.0.1:${port[postgres]}/postgres?sslmode=disable"; }

@@ -2,7 +2,7 @@
 
 export_addresses() {
     local name
-    unset TEST_POSTGRES_DSN TEST_MYSQL_DSN TEST_AMQP_URI TEST_KAFKA_BROKERS
+    unset TEST_POSTGRES_DSN TEST_PGBOUNCER_DSN TEST_MYSQL_DSN TEST_AMQP_URI TEST_KAFKA_BROKERS
     for name in "${components[@]}"; do
         if [[ -n ${state[$name]:-} ]]; then export "$("${name}_address")"; fi
     done

@@ -1,0 +1,124 @@
+package pipeline_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// PgBouncer takes few options of an address.
+func TestPooler_an_option_that_PgBouncer_refuses_says_what_to_do(t *testing.T) {
+	t.Parallel()
+	direct := testdb.Postgres(t)
+	for name, driver := range pooled {
+		db, _ := direct.ThroughPooler(t, driver.driver, "search_path=public")
+		err := postbox.Migrate(t.Context(), db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL})
+		require.ErrorContains(t, err, "search_path", name)
+		require.ErrorContains(t, err, "docs/poolers.md", name)
+		err = forwarder.InTx(t.Context(), db, func(context.Context, *sql.Tx) error { return nil })
+		require.ErrorContains(t, err, "docs/poolers.md", name)
+	}
+}
+
+// pgx prepares each statement unless it is told not to. lib/pq is left out: behind a pooler it may execute a statement of another test.
+func TestPooler_an_error_of_a_driver_that_prepares_says_what_to_do(t *testing.T) {
+	t.Parallel()
+	direct := testdb.Postgres(t)
+	db, tables := direct.ThroughPooler(t, "pgx", "default_query_exec_mode=cache_statement")
+	require.NoError(t, postbox.Migrate(t.Context(), direct.DB, postbox.MigrateConfig{Dialect: postbox.PostgreSQL, Tables: tables}))
+	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL, Tables: tables}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, publisher.Close()) })
+	logger := watermill.NewCaptureLogger()
+	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.PostgreSQL, Tables: tables}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	operator, err := admin.New(db, admin.Config{Dialect: postbox.PostgreSQL, Tables: tables}, nil)
+	require.NoError(t, err)
+	fwd, err := forwarder.New(db, refusing{}, forwarder.Config{Dialect: postbox.PostgreSQL, Tables: tables}, logger)
+	require.NoError(t, err)
+	inBackground(t, fwd.Run, fwd.Close)
+
+	key := func() inboxstore.Key {
+		return inboxstore.Key{Consumer: "c", Topic: "orders", MessageID: watermill.NewUUID()}
+	}
+	for part, use := range map[string]func(ctx context.Context) error{
+		"publisher": func(ctx context.Context) error {
+			return forwarder.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
+				msg := message.NewMessage(watermill.NewUUID(), nil)
+				msg.SetContext(ctx)
+				return publisher.Publish("orders", msg)
+			})
+		},
+		"inbox": func(ctx context.Context) error {
+			_, err := store.Once(ctx, key(), func(context.Context) error { return nil })
+			return err
+		},
+		"deferral": func(ctx context.Context) error {
+			_, err := store.Defer(ctx, "queue", key(), message.NewMessage(watermill.NewUUID(), nil))
+			return err
+		},
+		"admin": func(ctx context.Context) error {
+			_, err := operator.Stats(ctx)
+			return err
+		},
+	} {
+		require.ErrorContains(t, untilError(t, use), "docs/poolers.md", part)
+	}
+	require.Eventually(t, func() bool {
+		for _, line := range logger.Captured()[watermill.ErrorLogLevel] {
+			if strings.Contains(line.Msg, "docs/poolers.md") {
+				return true
+			}
+		}
+		return false
+	}, time.Minute, 20*time.Millisecond, "forwarder")
+}
+
+// untilError does something in several goroutines until one of them returns an error.
+func untilError(t *testing.T, use func(ctx context.Context) error) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	found := make(chan error, 1)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if err := use(ctx); err != nil {
+					select {
+					case found <- err:
+						cancel()
+					default:
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return <-found
+}
+
+// refusing is a broker that takes nothing.
+type refusing struct{}
+
+// Publish fails.
+func (refusing) Publish(string, ...*message.Message) error { return errors.New("refused") }
+
+// Close does nothing.
+func (refusing) Close() error { return nil }

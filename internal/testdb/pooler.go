@@ -1,0 +1,24 @@
+package testdb
+
+import (
+	"database/sql"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// ThroughPooler returns a handle on a database on PostgreSQL through PgBouncer in transaction mode, or skips the test. Options are parts
+// of the address. PgBouncer refuses search_path there, so the tables must name the schema of the test, which is returned.
+func (d *Database) ThroughPooler(tb testing.TB, driver, options string) (*sql.DB, postbox.Tables) {
+	tb.Helper()
+	db, err := sql.Open(driver, Service(tb, PgBouncerVariable)+"&"+options)
+	require.NoError(tb, err)
+	db.SetMaxOpenConns(16) // more than PgBouncer has to the server
+	tb.Cleanup(func() { _ = db.Close() })
+	direct, err := url.Parse(d.DSN)
+	require.NoError(tb, err)
+	return db, postbox.Tables{Schema: direct.Query().Get("search_path")}
+}

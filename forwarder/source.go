@@ -120,7 +120,7 @@ func (s Source) Validate(dialect postbox.Dialect) error {
 	}
 	var problems []error
 	if !sourceTopic.MatchString(s.Topic) {
-		problems = append(problems, fmt.Errorf("Topic: %.100q is not a topic of watermill-sql, which has letters, digits and -$:._", s.Topic))
+		problems = append(problems, fmt.Errorf("Topic: %.300q is not a topic of watermill-sql, which has letters, digits and -$:._", s.Topic))
 	}
 	for name, value := range map[string]string{"Table": s.Table, "OffsetsTable": s.OffsetsTable, "ConsumerGroup": s.ConsumerGroup} {
 		if len(value) > maxSourceName {

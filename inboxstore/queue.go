@@ -68,7 +68,7 @@ func (q *queue) run(ctx context.Context) error {
 	q.circuits.Stop()
 	q.awaitTelling()
 	if err != nil {
-		return fmt.Errorf("queue %q: %w", q.name, err)
+		return fmt.Errorf("queue %.300q: %w", q.name, err)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fmt.Errorf("subscribe to queue %q: %w", queue, postbox.ErrClosed)
+		return nil, fmt.Errorf("subscribe to queue %.300q: %w", queue, postbox.ErrClosed)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	delivery := newDelivery(ctx, s.store, queue, s.config, s.logger)
@@ -76,7 +76,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 // SubscribeInitialize registers the queue, so that what is stored in it counts before anybody subscribes.
 func (s *Subscriber) SubscribeInitialize(queue string) error {
 	if _, err := s.store.queue(queue).Open(context.Background(), s.store.db); err != nil {
-		return fmt.Errorf("initialize queue %q: %w", queue, err)
+		return fmt.Errorf("initialize queue %.300q: %w", queue, err)
 	}
 	return nil
 }

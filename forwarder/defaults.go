@@ -35,7 +35,7 @@ const (
 func validateOutbox(d postbox.Dialect, tables postbox.Tables, outbox string, lanes int) error {
 	_, err := spool.StatementsFor(d, tables)
 	if len(outbox) > maxOutboxName {
-		err = errors.Join(err, fmt.Errorf("outbox %q: the name has more than %d bytes", outbox, maxOutboxName))
+		err = errors.Join(err, fmt.Errorf("outbox %.60q: the name has more than %d bytes", outbox, maxOutboxName))
 	}
 	if nameErr := spool.CheckName(outbox); nameErr != nil {
 		err = errors.Join(err, fmt.Errorf("outbox %w", nameErr))

@@ -89,7 +89,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	tx, inTx := postbox.TxFromContext(ctx)
 	for _, msg := range messages[1:] {
 		if other, _ := postbox.TxFromContext(msg.Context()); other != tx {
-			return fmt.Errorf("publish to topic %q: the messages carry different transactions, publish them one by one", topic)
+			return fmt.Errorf("publish to topic %.300q: the messages carry different transactions, publish them one by one", topic)
 		}
 	}
 	switch {
@@ -104,7 +104,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	case p.config.AllowAutocommit:
 		return p.autocommit(ctx, topic, messages)
 	default:
-		return fmt.Errorf("publish to topic %q: %w: set the message's context with postbox.ContextWithTx, use forwarder.InTx, or set AllowAutocommit",
+		return fmt.Errorf("publish to topic %.300q: %w: set the message's context with postbox.ContextWithTx, use forwarder.InTx, or set AllowAutocommit",
 			topic, postbox.ErrNoTransaction)
 	}
 }
@@ -152,7 +152,7 @@ func (p *Publisher) Close() error {
 
 func (p *Publisher) write(ctx context.Context, db Executor, topic string, messages []*message.Message) error {
 	if p.closed.Load() {
-		return fmt.Errorf("publish to topic %q: outbox publisher: %w", topic, postbox.ErrClosed)
+		return fmt.Errorf("publish to topic %.300q: outbox publisher: %w", topic, postbox.ErrClosed)
 	}
 	drafts := make([]spool.Draft, len(messages))
 	for i, msg := range messages {
@@ -204,7 +204,7 @@ func (b boundPublisher) Publish(topic string, messages ...*message.Message) erro
 		return nil
 	}
 	if _, isPool := b.tx.(interface{ Stats() sql.DBStats }); isPool || b.tx == nil {
-		return fmt.Errorf("publish to topic %q: %w: Bind was given %T: give it the transaction that shall commit the message, "+
+		return fmt.Errorf("publish to topic %.300q: %w: Bind was given %T: give it the transaction that shall commit the message, "+
 			"or, for a message without one, set AllowAutocommit and publish through the Publisher itself", topic, postbox.ErrNoTransaction, b.tx)
 	}
 	if err := b.p.write(messages[0].Context(), b.tx, topic, messages); err != nil {

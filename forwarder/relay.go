@@ -91,7 +91,7 @@ func (r *relay) one(ctx context.Context, call spool.Call, m *spool.Message, guar
 	case ctx.Err() != nil: // cancelled by us, at the end of a close
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}
 	}
-	failed := spool.OutcomeOf(fmt.Errorf("publish to topic %q: %w", m.Topic, err))
+	failed := spool.OutcomeOf(fmt.Errorf("publish to topic %.300q: %w", m.Topic, err))
 	switch r.classify(err) {
 	case postbox.Outage:
 		if wait := r.outage([]*spool.Message{m}, call, err); wait > 0 {

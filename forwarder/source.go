@@ -14,7 +14,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Source is a table written by a publisher of watermill-sql v3 with DefaultPostgreSQLSchema or DefaultMySQLSchema,
+// Source is a table written by a publisher of watermill-sql, v3 or v4, with DefaultPostgreSQLSchema or DefaultMySQLSchema,
 // from which a [Forwarder] takes messages over: what the table holds beyond the position of the old daemon, and
 // what producers that still use the old publisher go on writing. It is in the database of the outbox.
 //
@@ -31,6 +31,9 @@ import (
 //
 // A row that is no message, because its metadata or its envelope cannot be read, becomes a dead letter with the
 // payload as it is and the row's topic.
+//
+// A queue of watermill-sql v4 (PostgreSQLQueueSchema, MySQLQueueSchema, and those with delays) is no such table: nothing is taken over from one, and
+// the log says so once.
 //
 // Messages that a producer writes to the outbox itself, with a [Publisher], are in no order with those that it wrote
 // to the table before and that have not been taken over yet.
@@ -113,11 +116,11 @@ var sourceTopic = regexp.MustCompile(`^[A-Za-z0-9\-$:._]+$`)
 // Validate returns all that is wrong with the source, for the dialect of its forwarder.
 func (s Source) Validate(dialect postbox.Dialect) error {
 	if dialect == postbox.SQLite {
-		return errors.New("watermill-sql v3 has no schema for SQLite, so there is nothing to take over: use PostgreSQL or MySQL, or leave sources out")
+		return errors.New("watermill-sql has no schema for SQLite that could be read, so there is nothing to take over: use PostgreSQL or MySQL, or leave sources out")
 	}
 	var problems []error
 	if !sourceTopic.MatchString(s.Topic) {
-		problems = append(problems, fmt.Errorf("Topic: %q is not a topic of watermill-sql, which has letters, digits and -$:._", s.Topic))
+		problems = append(problems, fmt.Errorf("Topic: %.300q is not a topic of watermill-sql, which has letters, digits and -$:._", s.Topic))
 	}
 	for name, value := range map[string]string{"Table": s.Table, "OffsetsTable": s.OffsetsTable, "ConsumerGroup": s.ConsumerGroup} {
 		if len(value) > maxSourceName {

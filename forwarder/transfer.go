@@ -33,6 +33,7 @@ type transfer struct {
 	logger     watermill.LoggerAdapter
 
 	// The rest belongs to the goroutine of Run.
+	checked    bool // the table is one that can be read
 	registered bool
 	position   position
 	limit      int           // rows in a page: fewer while they are large
@@ -58,17 +59,18 @@ func newTransfer(db *sql.DB, statements *dialect.Statements, target *spool.Spool
 }
 
 // Run takes over until ctx ends; then a page under way is finished. It waits for whatever is in its way, a table
-// that is missing or another consumer group included, and says so once.
+// that is missing or another consumer group included, and says so once. It ends where the table is another one than it can read.
 func (t *transfer) Run(ctx context.Context) {
 	defer t.announcer.Close()
-	if t.broken != nil {
-		t.logger.Error("Postbox cannot take over from a source", t.broken, nil)
-		return
-	}
+	defer func() {
+		if t.broken != nil {
+			t.logger.Error("Postbox cannot take over from a source, and does not try again", t.broken, nil)
+		}
+	}()
 	live := context.WithoutCancel(ctx)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for t.broken == nil {
 		select {
 		case <-ctx.Done():
 			return
@@ -86,6 +88,10 @@ func (t *transfer) step(live context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(live, transferTimeout)
 	defer cancel()
 	moved, err := t.move(ctx)
+	if errors.Is(err, errForeignTable) {
+		t.broken = err
+		return 0
+	}
 	if err != nil {
 		t.failed(err)
 		return t.source.PollMax
@@ -159,6 +165,12 @@ func (t *transfer) note(p *page) {
 func (t *transfer) peek(ctx context.Context) (found bool, err error) {
 	if t.registered && t.more {
 		return true, nil
+	}
+	if !t.checked {
+		if err := t.checkTable(ctx); err != nil {
+			return false, err
+		}
+		t.checked = true
 	}
 	var stored dialect.SourceRow
 	query := t.tables.Peek(t.source.Table, dialect.SourceRange(t.position))
@@ -265,7 +277,7 @@ func (t *transfer) troubleOf(err error) trouble {
 // failed logs the first error of a row of them, and forgets what may not be so any more: the database that comes
 // back may be another one.
 func (t *transfer) failed(err error) {
-	t.registered, t.more, t.position = false, true, position{}
+	t.checked, t.registered, t.more, t.position = false, false, true, position{}
 	kind, err := t.troubleOf(err), dialect.HideAddress(err)
 	if kind == t.trouble {
 		t.logger.Debug("Postbox still cannot take over from a source: "+err.Error(), nil)

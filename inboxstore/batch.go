@@ -83,10 +83,10 @@ func (b *Batch) begin(cancel context.CancelFunc) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return fmt.Errorf("batch of queue %q: %w", b.queue.name, postbox.ErrClosed)
+		return fmt.Errorf("batch of queue %.300q: %w", b.queue.name, postbox.ErrClosed)
 	}
 	if b.started {
-		return fmt.Errorf("batch of queue %q runs already", b.queue.name)
+		return fmt.Errorf("batch of queue %.300q runs already", b.queue.name)
 	}
 	b.started, b.cancel = true, cancel
 	return nil

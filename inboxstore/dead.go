@@ -26,7 +26,7 @@ func (q *queue) buried(ctx context.Context, stored *spool.Message, attempts int,
 		msg.Metadata.Set(middleware.PoisonedHandlerKey, q.name)
 		msg.Metadata.Set(middleware.PoisonedSubscriberKey, "inboxstore.Subscriber")
 		if err := spool.Protect(func() error { return q.config.PoisonOutbox.Publish(q.config.PoisonTopic, msg) }); err != nil {
-			return fmt.Errorf("publish dead letter to %q: %w", q.config.PoisonTopic, err)
+			return fmt.Errorf("publish dead letter to %.300q: %w", q.config.PoisonTopic, err)
 		}
 	}
 	if q.config.OnDead != nil {

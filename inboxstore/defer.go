@@ -50,7 +50,7 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	}
 	draft, err := s.draft(queue, key, msg)
 	if err != nil {
-		return false, fmt.Errorf("inbox: defer message %q: %w", key.MessageID, postbox.Permanent(err))
+		return false, fmt.Errorf("inbox: defer message %.60q: %w", key.MessageID, postbox.Permanent(err))
 	}
 	if joins {
 		return s.deferInTx(ctx, tx, in, claim, draft)
@@ -58,11 +58,11 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	draft.Payload = bytes.Clone(draft.Payload) // its commit may go on after ctx has ended, when the caller has it back
 	arrival, err := in.spool.Arrival(claim, draft)
 	if err != nil {
-		return false, fmt.Errorf("inbox: defer message %q: %w", key.MessageID, err)
+		return false, fmt.Errorf("inbox: defer message %.60q: %w", key.MessageID, err)
 	}
 	fresh, err = in.store(ctx, arrival)
 	if err != nil {
-		return false, fmt.Errorf("inbox: defer message %q: %w", key.MessageID, dialect.HintAtPooler(err))
+		return false, fmt.Errorf("inbox: defer message %.60q: %w", key.MessageID, dialect.HintAtPooler(err))
 	}
 	return fresh, nil
 }

@@ -2,6 +2,7 @@ package inboxstore_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,4 +55,20 @@ func refuses(t *testing.T, store *inboxstore.Store, want string) {
 	require.ErrorContains(t, err, want)
 	_, err = store.Defer(ctx, "queue", key, message.NewMessage("a", nil))
 	require.ErrorContains(t, err, want)
+}
+
+// An error goes into logs and failure records, and what it quotes came from others.
+func TestStore_errors_quote_little(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: postbox.SQLite, MaxPayload: 1}, nil)
+	require.NoError(t, err)
+	long := strings.Repeat("x", 1<<20)
+	_, err = store.Defer(t.Context(), "queue", inboxstore.Key{Consumer: "c", Topic: "orders", MessageID: long}, message.NewMessage(long, []byte("ten bytes!")))
+	require.ErrorContains(t, err, "MaxPayload is 1")
+	require.Less(t, len(err.Error()), 1000)
+	_, err = store.Defer(t.Context(), long, inboxstore.Key{Consumer: "c", Topic: "orders", MessageID: "a"}, message.NewMessage("a", nil))
+	require.Error(t, err)
+	require.Less(t, len(err.Error()), 1000)
+	require.NoError(t, store.Close())
 }

@@ -58,7 +58,7 @@ func (q *queue) named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("queue %q: %w", q.name, err)
+	return fmt.Errorf("queue %.300q: %w", q.name, err)
 }
 
 // run works the queue off until ctx ends, and stops cleanly.

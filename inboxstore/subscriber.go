@@ -65,7 +65,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 	defer s.mu.Unlock()
 	if s.closed {
 		cancel()
-		return nil, fmt.Errorf("subscribe to queue %q: %w", queue, postbox.ErrClosed)
+		return nil, fmt.Errorf("subscribe to queue %.300q: %w", queue, postbox.ErrClosed)
 	}
 	s.running.Go(func() {
 		defer close(delivery.messages)
@@ -91,7 +91,7 @@ func (s *Subscriber) SubscribeInitialize(queue string) error {
 		return fmt.Errorf("initialize: %w", err)
 	}
 	if _, err := s.store.queue(queue).Open(context.Background(), s.store.db); err != nil {
-		return fmt.Errorf("initialize queue %q: %w", queue, err)
+		return fmt.Errorf("initialize queue %.300q: %w", queue, err)
 	}
 	return nil
 }

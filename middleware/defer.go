@@ -58,7 +58,7 @@ func DeferWith(store DeferStore, queue string, config DeferConfig) (message.Hand
 	}
 	config.setDefaults()
 	if err := config.Validate(); err != nil {
-		return nil, fmt.Errorf("defer to queue %q: invalid config: %w", queue, err)
+		return nil, fmt.Errorf("defer to queue %.300q: invalid config: %w", queue, err)
 	}
 	return newDeferral(store, queue, config).middleware, nil
 }
@@ -96,7 +96,7 @@ func (d *deferral) process(ctx context.Context, msg *message.Message) error {
 	if key.MessageID == "" {
 		var err error
 		if key.MessageID, err = d.config.WithoutID(msg); err != nil {
-			return fmt.Errorf("defer to queue %q: %w", d.queue, usererror.Checked(err))
+			return fmt.Errorf("defer to queue %.300q: %w", d.queue, usererror.Checked(err))
 		}
 	}
 	stored := message.NewMessage(msg.UUID, msg.Payload)

@@ -117,7 +117,7 @@ func (i *Inbox) key(ctx context.Context, msg *message.Message) (inboxstore.Key, 
 	if key.MessageID == "" {
 		var err error
 		if key.MessageID, err = i.config.WithoutID(msg); err != nil {
-			return key, fmt.Errorf("inbox of %q: %w", key.Consumer, usererror.Checked(err))
+			return key, fmt.Errorf("inbox of %.60q: %w", key.Consumer, usererror.Checked(err))
 		}
 	}
 	return key, nil

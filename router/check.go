@@ -46,7 +46,7 @@ type unused struct{}
 
 // Publish refuses.
 func (unused) Publish(topic string, _ ...*message.Message) error {
-	return fmt.Errorf("publish to topic %q: the handler was added without a publish topic", topic)
+	return fmt.Errorf("publish to topic %.300q: the handler was added without a publish topic", topic)
 }
 
 // Close does nothing.

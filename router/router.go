@@ -213,7 +213,7 @@ func (r *Router) add(
 		return r.router.AddHandler(name, topic, subscriber, "", unused{}, handler), nil
 	}
 	if r.config.Outbox == nil {
-		return nil, fmt.Errorf("handler %q publishes to topic %q: set Config.Outbox", name, publishTopic)
+		return nil, fmt.Errorf("handler %q publishes to topic %.300q: set Config.Outbox", name, publishTopic)
 	}
 	return r.router.AddHandler(name, topic, subscriber, publishTopic, forwarder.KeepOpen(r.config.Outbox), handler), nil
 }
@@ -230,7 +230,7 @@ func (r *Router) claim(queue string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slices.Contains(r.queues, queue) {
-		return fmt.Errorf("the queue %q has a handler already: two would share its messages; use AddDeferral for a second topic", queue)
+		return fmt.Errorf("the queue %.300q has a handler already: two would share its messages; use AddDeferral for a second topic", queue)
 	}
 	r.queues = append(r.queues, queue)
 	return nil
@@ -241,7 +241,7 @@ func (r *Router) claimConsumer(handler string, of consumer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other, taken := r.consumers[of]; taken && other != handler {
-		return fmt.Errorf("the handler %q is the consumer %q of topic %q already: each message would have its effect in one of the two only; "+
+		return fmt.Errorf("the handler %q is the consumer %q of topic %.300q already: each message would have its effect in one of the two only; "+
 			"set another InboxConfig.Consumer", other, of.name, of.topic)
 	}
 	r.consumers[of] = handler

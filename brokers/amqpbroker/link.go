@@ -158,7 +158,7 @@ func (l *link) declare(config amqp.Config, exchange string) error {
 		} else {
 			_ = channel.Close() // the broker has closed it if the error is its own
 		}
-		return fmt.Errorf("%w: declare exchange %q: %w", kind, exchange, err)
+		return fmt.Errorf("%w: declare exchange %.300q: %w", kind, exchange, err)
 	}
 	if err := channel.Close(); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotConnected, err)

@@ -26,9 +26,9 @@ type destination struct {
 // String names the destination in errors.
 func (d destination) String() string {
 	if d.exchange == "" {
-		return fmt.Sprintf("queue %q", d.routingKey)
+		return fmt.Sprintf("queue %.300q", d.routingKey)
 	}
-	return fmt.Sprintf("exchange %q", d.exchange)
+	return fmt.Sprintf("exchange %.300q", d.exchange)
 }
 
 func (d destination) validate() error {
@@ -54,7 +54,7 @@ func encode(marshaler amqp.Marshaler, messages []*message.Message) ([]outgoing, 
 			err = validatePublishing(publishing)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: message %q: %w", ErrMessageRefused, msg.UUID, err)
+			return nil, fmt.Errorf("%w: message %.60q: %w", ErrMessageRefused, msg.UUID, err)
 		}
 		batch[i] = outgoing{
 			id:         msg.UUID,
@@ -96,7 +96,7 @@ func (o outgoing) fits(frameSize int) error {
 		size += 1 + len(property)
 	}
 	if frameSize > 0 && size > frameSize {
-		return fmt.Errorf("%w: message %q: %d bytes of metadata, more than a frame of %d", ErrMessageRefused, o.id, size, frameSize)
+		return fmt.Errorf("%w: message %.60q: %d bytes of metadata, more than a frame of %d", ErrMessageRefused, o.id, size, frameSize)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 		return nil
 	}
 	if err := p.publish(topic, messages); err != nil {
-		return fmt.Errorf("publish to topic %q: %w", topic, err)
+		return fmt.Errorf("publish to topic %.300q: %w", topic, err)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (s *sender) usable() bool { return !s.spent && !s.channel.IsClosed() }
 func (s *sender) send(to destination, window []outgoing) error {
 	for _, out := range window {
 		if err := out.ctx.Err(); err != nil {
-			return fmt.Errorf("%w: message %q not sent: %w", ErrNotConfirmed, out.id, err)
+			return fmt.Errorf("%w: message %.60q not sent: %w", ErrNotConfirmed, out.id, err)
 		}
 	}
 	confirms := make([]*amqp091.DeferredConfirmation, len(window))
@@ -59,7 +59,7 @@ func (s *sender) send(to destination, window []outgoing) error {
 		acked, err := confirm.WaitContext(window[i].ctx)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%w: message %q: %w", ErrNotConfirmed, window[i].id, err)
+			return fmt.Errorf("%w: message %.60q: %w", ErrNotConfirmed, window[i].id, err)
 		case acked:
 		case s.channel.IsClosed():
 			return s.closeReason(to)

@@ -25,7 +25,7 @@ func EnsureTopology(config amqp.Config, topics ...string) error {
 	for _, topic := range topics {
 		if err := subscriber.SubscribeInitialize(topic); err != nil {
 			_ = subscriber.Close() // it never returns an error, and the first one matters
-			return fmt.Errorf("declare the topology of topic %q: %w", topic, err)
+			return fmt.Errorf("declare the topology of topic %.300q: %w", topic, err)
 		}
 	}
 	if err := subscriber.Close(); err != nil {

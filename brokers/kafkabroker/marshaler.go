@@ -31,7 +31,7 @@ type marshaler struct{ headers kafka.DefaultMarshaler }
 func (m marshaler) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
 	record, err := m.headers.Marshal(topic, msg)
 	if err != nil {
-		return nil, postbox.Permanent(fmt.Errorf("marshal message %q for topic %q: %w", msg.UUID, topic, err))
+		return nil, postbox.Permanent(fmt.Errorf("marshal message %.60q for topic %.300q: %w", msg.UUID, topic, err))
 	}
 	record.Key = sarama.StringEncoder(recordKey(msg))
 	return record, nil

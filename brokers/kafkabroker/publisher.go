@@ -96,7 +96,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	}
 	defer p.calls.End()
 	if err := p.publish(topic, messages); err != nil {
-		return fmt.Errorf("publish to topic %q: %w", topic, err)
+		return fmt.Errorf("publish to topic %.300q: %w", topic, err)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (p *Publisher) send(wave []outgoing) error {
 	records := make([]*sarama.ProducerMessage, len(wave))
 	for i, out := range wave {
 		if err := out.ctx.Err(); err != nil {
-			return fmt.Errorf("message %q not sent: %w", out.id, err)
+			return fmt.Errorf("message %.60q not sent: %w", out.id, err)
 		}
 		records[i] = out.record
 	}

@@ -26,7 +26,7 @@ func encode(marshaler kafka.Marshaler, topic string, messages []*message.Message
 	for i, msg := range messages {
 		record, err := marshaler.Marshal(topic, msg)
 		if err != nil {
-			return nil, fmt.Errorf("message %q: %w", msg.UUID, err)
+			return nil, fmt.Errorf("message %.60q: %w", msg.UUID, err)
 		}
 		batch[i] = outgoing{id: msg.UUID, key: msg.Metadata.Get(postbox.OrderingKey), ctx: msg.Context(), record: record}
 	}
@@ -62,7 +62,7 @@ func explain(err error, wave []outgoing) error {
 	class := classifyAll(failed)
 	for _, one := range failed {
 		if Classify(one) == class {
-			return fmt.Errorf("%d of %d messages sent together failed, message %q: %w", len(failed), len(wave), idOf(one.Msg, wave), one.Err)
+			return fmt.Errorf("%d of %d messages sent together failed, message %.60q: %w", len(failed), len(wave), idOf(one.Msg, wave), one.Err)
 		}
 	}
 	return err

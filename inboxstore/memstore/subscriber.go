@@ -51,7 +51,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fmt.Errorf("memstore: subscribe to queue %q: %w", queue, postbox.ErrClosed)
+		return nil, fmt.Errorf("memstore: subscribe to queue %.300q: %w", queue, postbox.ErrClosed)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	s.stops = append(s.stops, stop)

@@ -34,10 +34,10 @@ func NewNames(schema, prefix, deployment string) (Names, error) {
 		prefix = DefaultPrefix
 	}
 	if !validName.MatchString(prefix) {
-		return Names{}, fmt.Errorf("table prefix %q: use at most 32 letters, digits and underscores, not starting with a digit", prefix)
+		return Names{}, fmt.Errorf("table prefix %.60q: use at most 32 letters, digits and underscores, not starting with a digit", prefix)
 	}
 	if schema != "" && !validName.MatchString(schema) {
-		return Names{}, fmt.Errorf("schema %q: use at most 32 letters, digits and underscores, not starting with a digit", schema)
+		return Names{}, fmt.Errorf("schema %.60q: use at most 32 letters, digits and underscores, not starting with a digit", schema)
 	}
 	if err := checkDeploymentName(deployment); err != nil {
 		return Names{}, err
@@ -51,9 +51,9 @@ func (k Kind) CheckSchema(schema string) error {
 	case schema == "":
 		return nil
 	case k == MySQL:
-		return fmt.Errorf("Tables.Schema %q: MySQL and MariaDB have no schemas inside a database: leave it empty, and use Tables.Prefix", schema)
+		return fmt.Errorf("Tables.Schema %.60q: MySQL and MariaDB have no schemas inside a database: leave it empty, and use Tables.Prefix", schema)
 	case k == SQLite:
-		return fmt.Errorf("Tables.Schema %q: SQLite has no schemas: leave it empty, and use Tables.Prefix", schema)
+		return fmt.Errorf("Tables.Schema %.60q: SQLite has no schemas: leave it empty, and use Tables.Prefix", schema)
 	default:
 		return nil
 	}

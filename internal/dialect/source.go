@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// SourceStatements read a table written by watermill-sql v3, and delete from it what was taken over. Its table
+// SourceStatements read a table written by watermill-sql v3 or v4, and delete from it what was taken over. Its table
 // names are put in as they are: whoever configures them writes SQL.
 type SourceStatements struct {
+	Columns  string // → no row: its columns are those of the table of messages
 	Register string // name: enters the source in {sources}
 	// Lock locks the source's row of {sources} until the transaction ends, without waiting: one process at a
 	// time takes over.
@@ -49,16 +50,19 @@ type sourceReads interface {
 func (s *Statements) Source(messages, offsets string) (*SourceStatements, error) {
 	// After finish: a topic, and so a table's name, may have what stands for an argument elsewhere.
 	tables := strings.NewReplacer("{source}", messages, "{offsets}", offsets)
+	var source *SourceStatements
 	switch s.Kind {
 	case PostgreSQL:
-		return postgresSource(s.Names, tables), nil
+		source = postgresSource(s.Names, tables)
 	case MySQL:
-		return mysqlSource(s.Names, tables), nil
+		source = mysqlSource(s.Names, tables)
 	case SQLite:
-		return nil, errors.New("watermill-sql v3 has no schema for SQLite")
+		return nil, errors.New("watermill-sql has no schema for SQLite")
 	default:
 		return nil, fmt.Errorf("dialect %q is unknown", s.Kind)
 	}
+	source.Columns = tables.Replace("SELECT * FROM {source} WHERE 1 = 0")
+	return source, nil
 }
 
 // Peek asks whether the range has a row, and how far the source is. It returns one row with the two of it, and

@@ -59,7 +59,7 @@ func Run(ctx context.Context, db Executor, query dialect.Query) error {
 func (s *Spool) row(draft Draft) (dialect.Row, error) {
 	metadata, err := EncodeMetadata(draft.Metadata)
 	if err != nil {
-		return dialect.Row{}, fmt.Errorf("encode metadata of message %q: %w", draft.MessageID, err)
+		return dialect.Row{}, fmt.Errorf("encode metadata of message %.60q: %w", draft.MessageID, err)
 	}
 	lane, hash := s.laneOf(draft.Key)
 	row := dialect.Row{

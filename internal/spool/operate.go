@@ -18,7 +18,7 @@ import (
 // Described names a spool for people.
 func Described(name string) string {
 	if queue, ok := strings.CutPrefix(name, QueuePrefix); ok {
-		return fmt.Sprintf("queue %q", queue)
+		return fmt.Sprintf("queue %.300q", queue)
 	}
 	return fmt.Sprintf("outbox %q", name)
 }
@@ -73,7 +73,7 @@ func (o *Operator) Set(ctx context.Context, name string, settings Settings) erro
 
 // PauseKey lets the drainers of a spool hand out nothing more of a key.
 func (o *Operator) PauseKey(ctx context.Context, name, key string) error {
-	what := fmt.Sprintf("pause key %q of", key)
+	what := fmt.Sprintf("pause key %.60q of", key)
 	return o.change(ctx, name, what, func(tx *sql.Tx, s *Spool) (bool, error) {
 		return changed(tx.ExecContext(ctx, o.statements.PauseKey, s.id, postbox.KeyHash(key), []byte(key)))
 	})
@@ -81,7 +81,7 @@ func (o *Operator) PauseKey(ctx context.Context, name, key string) error {
 
 // ResumeKey ends the pause of a key, and gives its parked messages all their attempts again.
 func (o *Operator) ResumeKey(ctx context.Context, name, key string) error {
-	what, hash := fmt.Sprintf("resume key %q of", key), postbox.KeyHash(key)
+	what, hash := fmt.Sprintf("resume key %.60q of", key), postbox.KeyHash(key)
 	err := o.change(ctx, name, what, func(tx *sql.Tx, s *Spool) (bool, error) {
 		return changed(tx.ExecContext(ctx, o.statements.ResumeKey, s.id, hash))
 	})

@@ -42,7 +42,8 @@ func (c MigrateConfig) statements() (*dialect.Statements, error) {
 // do. On PostgreSQL and SQLite each migration is one transaction. MySQL commits each statement by itself, so a
 // migration cut short there is run again from its start, which its statements allow. It needs one
 // connection, and the right to create tables.
-func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) error {
+func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) (err error) {
+	defer func() { err = dialect.HintAtPooler(err) }()
 	statements, err := config.statements()
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -86,7 +87,7 @@ func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, fi
 		err = nameDeployment(ctx, db, statements)
 	}
 	if err != nil {
-		return fmt.Errorf("migrate tables %q: %w", statements.Names.Table("*"), dialect.HintAtPooler(dialect.HideAddress(err)))
+		return fmt.Errorf("migrate tables %q: %w", statements.Names.Table("*"), dialect.HideAddress(err))
 	}
 	return nil
 }

@@ -45,7 +45,8 @@ func (c MigrateConfig) statements() (*dialect.Statements, error) {
 //
 // On PostgreSQL it waits for another transaction, such as that of a producer, for half a second at most, since all who use the table would wait behind it. It
 // tries again a second later, and returns an error after ten minutes.
-func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) error {
+func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) (err error) {
+	defer func() { err = dialect.HintAtPooler(err) }()
 	statements, err := config.statements()
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -65,7 +66,7 @@ func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) error {
 	}
 	err = persist(ctx, statements.Kind, func() error { return migrate(ctx, db, statements, files, config.Version) })
 	if err != nil {
-		return fmt.Errorf("migrate tables %s: %w", statements.Names.Table("*"), dialect.HintAtPooler(dialect.HideAddress(err)))
+		return fmt.Errorf("migrate tables %s: %w", statements.Names.Table("*"), dialect.HideAddress(err))
 	}
 	return nil
 }

@@ -203,7 +203,7 @@ func (p *modelProcess) brokerIsBack() {
 		case m.place != pending || m.parked:
 		case m.poison:
 			poison = append(poison, m)
-		case !slices.ContainsFunc(p.ended, func(t turn) bool { return t.message.Ref.ID == m.id }):
+		case !slices.ContainsFunc(slices.Concat(p.ended, p.held), func(t turn) bool { return t.message.Ref.ID == m.id }):
 			innocent = append(innocent, m)
 		}
 	}

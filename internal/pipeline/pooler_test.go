@@ -113,7 +113,7 @@ func newBehindPooler(t *testing.T, driver, options string) *behindPooler {
 	b.direct.Exec(t, `CREATE TABLE watermill_orders ("offset" BIGSERIAL, uuid VARCHAR(36) NOT NULL, created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
 		payload JSON, metadata JSON, transaction_id XID8 NOT NULL, PRIMARY KEY (transaction_id, "offset"))`) // as watermill-sql v3 does it
 	b.db, b.tables = b.direct.ThroughPooler(t, driver, options)
-	require.NoError(t, postbox.Migrate(t.Context(), b.db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL, Tables: b.tables}))
+	b.migrate(t)
 
 	var err error
 	b.publisher, err = forwarder.NewPublisher(b.db, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL, Tables: b.tables, DisablePreparedStatements: true}, nil)
@@ -125,6 +125,21 @@ func newBehindPooler(t *testing.T, driver, options string) *behindPooler {
 	b.inbox, err = middleware.NewInbox(b.store, middleware.InboxConfig{Consumer: "inbox", Topic: "orders"}, b.logger)
 	require.NoError(t, err)
 	return b
+}
+
+// migrate does it from several starters at the same time, and leaves no lock behind in a connection of the pooler.
+func (b *behindPooler) migrate(t *testing.T) {
+	t.Helper()
+	var starters sync.WaitGroup
+	for range 6 {
+		starters.Go(func() {
+			if err := postbox.Migrate(t.Context(), b.db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL, Tables: b.tables}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starters.Wait()
+	require.NoError(t, postbox.Migrate(t.Context(), b.direct.DB, postbox.MigrateConfig{Dialect: postbox.PostgreSQL, Tables: b.tables}), "nothing is locked")
 }
 
 // run forwards, and handles what is in the queues, until the test ends.

@@ -352,8 +352,8 @@ var ofTheEngine = []safeguard{
 		name: "a process that stood still hands out nothing of before", guarantees: "G6, F37",
 		edits: []edit{{
 			file: "internal/spool/standstill.go",
-			from: "	return !time.Now().Add(s.stoodStill(s.aheadBefore)).Before(s.deadline)\n",
-			to:   "	return !time.Now().Before(s.deadline)\n",
+			from: "	return !now.Add(s.stoodStill(s.aheadBefore, now)).Before(s.deadline)\n",
+			to:   "	return !now.Before(s.deadline)\n",
 		}},
 		packages: []string{module + "internal/spool"}, tests: "stood_still",
 	},

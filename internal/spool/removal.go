@@ -73,11 +73,13 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 	if err := d.settleUnsettled(ctx); err != nil {
 		return err
 	}
-	if len(d.removal.waiting) == 0 || d.removal.underWay > 0 {
-		return nil
+	for len(d.removal.waiting) > 0 && d.removal.underWay == 0 {
+		d.removeBeside(ctx)
+		if err := d.takeRemoved(ctx); err != nil {
+			return err
+		}
 	}
-	d.removeBeside(ctx)
-	return d.takeRemoved(ctx)
+	return nil
 }
 
 // simple says that nothing but this message depends on its being settled.

@@ -71,6 +71,7 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 	}
 	f.relay = &relay{publisher: publisher, classify: spool.Classified(config.Classify, logger), logger: logger}
 	f.drainer = spool.NewDrainer(db, f.spool, f.relay, f.drainerConfig(), logger)
+	f.relay.reload = f.drainer.Reload
 	f.relay.circuits = spool.NewCircuits(spool.CircuitConfig{
 		FailuresInRow: config.FailuresInRow, ProbeMin: config.ProbeMin, ProbeMax: config.ProbeMax,
 		Width: config.Concurrency, OutageLimit: config.OutageLimit,

@@ -203,6 +203,47 @@ func TestForwarder_F16_batch_fails_in_part(t *testing.T) {
 	})
 }
 
+// A decorator of the publisher changes messages, and the call fails. They are published one by one, as they were stored.
+func TestForwarder_F16_what_a_failed_call_has_changed_is_not_published(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		to := &broker{}
+		var calls atomic.Int32
+		encrypting := decorated(func(topic string, messages ...*message.Message) error {
+			for _, msg := range messages {
+				require.Empty(t, msg.Metadata.Get("encrypted"), "%s was changed before", msg.UUID)
+				require.Equal(t, "payload", string(msg.Payload), msg.UUID)
+				copy(msg.Payload, "secret!")
+				msg.Metadata.Set("encrypted", "yes")
+			}
+			if calls.Add(1) == 1 {
+				return errBroker
+			}
+			return to.Publish(topic, messages...)
+		})
+		var stored []*message.Message
+		for _, id := range []string{"1", "2", "3"} {
+			stored = append(stored, message.NewMessage(id, []byte("payload")))
+		}
+		inTx(t, database.DB, publisherFor(t, database, nil), "topic", stored...)
+		run(t, forwarderFor(t, database, encrypting, func(c *forwarder.Config) { c.BatchSize = 10 }))
+		eventually(t, func() bool { return pending(t, database) == 0 }, "all are published")
+		require.ElementsMatch(t, []string{"1", "2", "3"}, to.ids())
+	})
+}
+
+// decorated is a publisher that is a function.
+type decorated func(topic string, messages ...*message.Message) error
+
+// Publish calls it.
+func (d decorated) Publish(topic string, messages ...*message.Message) error {
+	return d(topic, messages...)
+}
+
+// Close does nothing.
+func (d decorated) Close() error { return nil }
+
 // A publisher that panics, or that ends its goroutine, has failed to publish one message, and the others of the batch go out.
 func TestForwarder_panic_of_the_publisher_is_an_error(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,7 @@ type relay struct {
 	publisher message.Publisher
 	classify  postbox.Classifier
 	circuits  *spool.Circuits
+	reload    func(ctx context.Context, m *spool.Message) (found bool, err error)
 	logger    watermill.LoggerAdapter
 }
 
@@ -71,7 +72,7 @@ func (r *relay) oneByOne(ctx context.Context, batch []*spool.Message, outcomes [
 			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
 			continue
 		}
-		outcomes[i] = r.one(ctx, r.circuits.Again(), m, spool.Protect)
+		outcomes[i] = r.again(ctx, m)
 		if outcomes[i].Verdict == spool.Postpone || r.circuits.Open(m.Topic) {
 			postponed(outcomes[i+1:])
 			return outcomes
@@ -79,6 +80,18 @@ func (r *relay) oneByOne(ctx context.Context, batch []*spool.Message, outcomes [
 		held[m.KeyHash] = outcomes[i].Verdict != spool.Done
 	}
 	return outcomes
+}
+
+// again publishes a message that the publisher has had in a batch. A decorator that encrypts it, for example, may have changed it, so it is
+// read anew. One that is gone was settled by another process, which has its lane now.
+func (r *relay) again(ctx context.Context, m *spool.Message) spool.Outcome {
+	switch found, err := r.reload(ctx, m); {
+	case err != nil:
+		return spool.Outcome{Verdict: spool.Postpone, Err: err}
+	case !found:
+		return spool.Outcome{Verdict: spool.Done}
+	}
+	return r.one(ctx, r.circuits.Again(), m, spool.Protect)
 }
 
 // one publishes one message.

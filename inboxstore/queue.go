@@ -1,6 +1,7 @@
 package inboxstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -86,8 +87,8 @@ func (q *queue) excluded() []string { return q.circuits.Excluded() }
 
 // message makes what a handler gets.
 func (q *queue) message(ctx context.Context, stored *spool.Message) *message.Message {
-	msg := message.NewMessage(stored.MessageID, stored.Payload)
-	msg.Metadata = maps.Clone(stored.Metadata) // handlers may change it, and the message may be handed out again
+	msg := message.NewMessage(stored.MessageID, bytes.Clone(stored.Payload)) // handlers may change both, and the message may be handed out again
+	msg.Metadata = maps.Clone(stored.Metadata)
 	if msg.Metadata == nil {
 		msg.Metadata = message.Metadata{}
 	}

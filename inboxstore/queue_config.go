@@ -86,7 +86,7 @@ type QueueConfig struct {
 	// MaxBytesInFlight bounds the payloads, with their metadata, that handlers of this process hold in memory and that did not
 	// come with a page: those above 16 KiB, which are loaded one by one. One that is larger than the bound is
 	// handled alone, and a batch has fewer messages rather than more bytes. A page holds at most half as much; with larger
-	// pages the 16 KiB shrink. In bytes; defaults to 64 MiB.
+	// pages the 16 KiB shrink. Each handler gets a copy, since it may change it, so the memory is twice that at most. In bytes; defaults to 64 MiB.
 	MaxBytesInFlight int
 	// PollMin and PollMax bound the pause between two looks that find nothing; it doubles from one to the other. Polling
 	// is what finds messages for sure, wake-ups are what makes it fast. Default to 5 ms and 1 s.

@@ -124,6 +124,11 @@ func (m *Message) decode(payload, metadata []byte) {
 	m.Metadata, m.broken = DecodeMetadata(metadata)
 }
 
+// Reload reads a message anew that a handler has had, and may have changed. It reports false where the message is gone.
+func (d *Drainer) Reload(ctx context.Context, m *Message) (bool, error) {
+	return d.loadPayload(ctx, d.db, m)
+}
+
 // loadPayload reads what fetch left out because of its size, or what was unloaded since. It reports false where the
 // message is gone.
 func (d *Drainer) loadPayload(ctx context.Context, db Executor, m *Message) (bool, error) {

@@ -1,0 +1,87 @@
+package inboxstore_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// spoil changes a message as a handler does that decrypts it in place, and reports one that was changed before.
+func spoil(msg *message.Message) error {
+	if string(msg.Payload) != "payload of "+msg.UUID || msg.Metadata.Get("spoilt") != "" {
+		return errors.New("it was changed before")
+	}
+	copy(msg.Payload, "decrypted")
+	msg.Metadata.Set("spoilt", "yes")
+	return nil
+}
+
+// A handler runs again after a conflict, or since it failed together with others: with the message as it was stored, whatever it has done to it.
+func TestQueue_G7_each_run_has_the_message_as_it_was_stored(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*inboxstore.QueueConfig){
+		"one by one":  transactional,
+		"micro-batch": func(c *inboxstore.QueueConfig) { c.Transactional, c.MicroBatch = true, 10 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+				b := newQueueBench(t, database)
+				b.put("1", "2", "3")
+				var conflicts, errs atomic.Int32
+				b.start(quick(change), func(msg *message.Message) error {
+					if err := spoil(msg); err != nil {
+						return err
+					}
+					switch {
+					case msg.UUID == "2" && conflicts.Add(1) <= manyConflicts:
+						return raiseConflict(msg.Context(), b.Dialect)
+					case msg.UUID == "3" && errs.Add(1) == 1:
+						return errors.New("it failed")
+					}
+					return nil
+				})
+				b.drained()
+				for _, failure := range b.failures() {
+					require.Contains(t, failure, "it failed")
+				}
+				require.Empty(t, b.dead())
+			})
+		})
+	}
+}
+
+func TestBatch_G7_each_run_has_the_messages_as_they_were_stored(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		b.put(numbers(6)...)
+		var conflicts, errs atomic.Int32
+		b.batch(quickBatch(func(c *inboxstore.BatchConfig) { c.QueueConfig.Transactional = true }),
+			func(ctx context.Context, messages []*message.Message) error {
+				for _, msg := range messages {
+					if err := spoil(msg); err != nil {
+						return err
+					}
+				}
+				switch {
+				case oneOf(messages, []string{"003"}) && conflicts.Add(1) <= manyConflicts:
+					return raiseConflict(ctx, b.Dialect)
+				case oneOf(messages, []string{"005"}) && errs.Add(1) == 1:
+					return errors.New("it failed")
+				}
+				return nil
+			})
+		b.drained()
+		require.Empty(t, b.failures())
+		require.Empty(t, b.dead())
+	})
+}

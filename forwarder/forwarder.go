@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -37,6 +38,8 @@ type Forwarder struct {
 	cancel  context.CancelFunc
 	closed  bool
 	ended   chan struct{}
+
+	hangAfter, hangLook time.Duration // see watch.go
 }
 
 // New returns a forwarder from the outbox in db to the publisher, which stays open when the forwarder closes. A
@@ -65,7 +68,7 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 	logger = logger.With(watermill.LogFields{"forwarder": config.Name})
 	f := &Forwarder{
 		config: config, db: db, statements: statements, logger: logger,
-		spool: outbox, ended: make(chan struct{}),
+		spool: outbox, ended: make(chan struct{}), hangAfter: hangAfter, hangLook: hangLook,
 	}
 	f.relay = &relay{publisher: publisher, classify: spool.Classified(config.Classify, logger), logger: logger}
 	f.drainer = spool.NewDrainer(db, f.spool, f.relay, f.drainerConfig(), logger)
@@ -144,6 +147,7 @@ func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 	if f.config.ListenDSN != "" {
 		beside.Go(func() { f.drainer.Listen(ctx, f.config.ListenDSN) })
 	}
+	beside.Go(func() { f.watch(ctx) })
 	for _, source := range f.config.Sources {
 		transfer := newTransfer(f.db, f.statements, f.spool, source, postbox.OrderingKey, f.logger)
 		beside.Go(func() { transfer.Run(ctx) })

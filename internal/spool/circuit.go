@@ -171,6 +171,16 @@ func (c *Circuits) Away(topic string, call Call) (first bool, wait time.Duration
 	return first, wait
 }
 
+// Hung takes in that calls of the topic do not return. While that is so, at most one more is made, to try. The circuit closes when any of them gets through.
+func (c *Circuits) Hung(topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state := c.state(topic); !state.open {
+		c.trip(state, Call{}, 1)
+		state.since = 0
+	}
+}
+
 // trip takes in a failure, after which at most so many probes may run at a time.
 func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
 	switch {

@@ -25,6 +25,8 @@ type scheduler struct {
 	running  int // messages
 	batches  int // that run
 	most     int // batches that may run at a time
+	lost     int // workers with batches that are stuck, which do not count among those that run: see stuck.go
+	spares   int // workers that were added for them, and stay
 	paused   bool
 	perLane  map[int]int
 	// accused: a message that may bring the process down runs; those like it wait.
@@ -63,6 +65,9 @@ type entry struct {
 	held, announced bool
 	// hidden: reads leave out all messages of its key.
 	hidden bool
+	// begun is when its batch was handed out, if it is the first of it. stuck: it has not come back for so long that another worker has taken the place of its own.
+	begun time.Time
+	stuck bool
 	// bytes is what loading it takes of the scheduler's room while it is handled.
 	bytes int
 }
@@ -182,7 +187,7 @@ func (s *scheduler) wake() {
 	switch {
 	case s.gather != nil:
 		s.work.Broadcast()
-	case s.something() && s.batches < s.most && !s.paused:
+	case s.something() && !s.busy() && !s.paused:
 		s.work.Signal()
 	}
 }
@@ -192,7 +197,7 @@ func (s *scheduler) take() []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.stopped {
-		if s.paused || s.batches >= s.most || !s.something() {
+		if s.paused || s.busy() || !s.something() {
 			s.work.Wait()
 			continue
 		}
@@ -300,6 +305,7 @@ func (s *scheduler) begin(t *topicQueue, batch []*entry) {
 func (s *scheduler) count(t *topicQueue, batch []*entry) {
 	if len(batch) > 0 {
 		s.batches++
+		batch[0].begun = time.Now()
 	}
 	s.room.take(batch)
 	s.running += len(batch)

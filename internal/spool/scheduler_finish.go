@@ -14,6 +14,10 @@ func (s *scheduler) finish(batch []*entry, outcomes []Outcome) {
 	defer s.mu.Unlock()
 	t := s.topic(batch[0].message.Topic)
 	s.batches--
+	if batch[0].stuck {
+		batch[0].stuck = false
+		s.lost--
+	}
 	s.room.leave(batch)
 	s.running -= len(batch)
 	t.running -= len(batch)

@@ -1,0 +1,50 @@
+package forwarder
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// Times of the search for calls of the publisher that do not return.
+const (
+	// hangAfter is how long a call may take before its topic is closed and that is logged.
+	hangAfter = 30 * time.Second
+	// hangLook is how often the forwarder looks for such calls.
+	hangLook = 10 * time.Second
+)
+
+// watch looks for calls of the publisher that do not return, until ctx ends. Their topics are closed, so that they take no more workers from other topics.
+func (f *Forwarder) watch(ctx context.Context) {
+	ticker := time.NewTicker(f.hangLook)
+	defer ticker.Stop()
+	told := map[string]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		before := time.Now().Add(-f.hangAfter)
+		stuck := f.drainer.Stuck(before)
+		for topic, calls := range stuck {
+			f.relay.circuits.Hung(topic)
+			if told[topic] {
+				continue
+			}
+			told[topic] = true
+			f.logger.Error("Postbox waits for calls of the publisher that do not return; other topics go on, and this one when a call has returned",
+				fmt.Errorf("the publisher has not returned for %s", time.Since(calls.Since).Round(time.Second)),
+				watermill.LogFields{"topic": topic, "calls": calls.Calls, "message_uuid": calls.MessageID})
+		}
+		f.drainer.Replace(before)
+		for topic := range told {
+			if _, still := stuck[topic]; !still {
+				delete(told, topic)
+				f.logger.Info("Postbox waits no more for calls of the publisher that did not return", watermill.LogFields{"topic": topic})
+			}
+		}
+	}
+}

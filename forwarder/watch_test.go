@@ -1,0 +1,107 @@
+package forwarder_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// hanging is a publisher whose calls for one topic do not return until the test says so.
+type hanging struct {
+	broker
+	proceed chan struct{}
+
+	callsMu sync.Mutex
+	calls   int // that hung
+}
+
+func (h *hanging) Publish(topic string, messages ...*message.Message) error {
+	if topic == "hangs" {
+		h.callsMu.Lock()
+		h.calls++
+		h.callsMu.Unlock()
+		<-h.proceed
+	}
+	return h.broker.Publish(topic, messages...)
+}
+
+func (h *hanging) hung() int {
+	h.callsMu.Lock()
+	defer h.callsMu.Unlock()
+	return h.calls
+}
+
+// said is a logger that keeps its lines, by their text.
+type said struct {
+	watermill.NopLogger
+	mu    sync.Mutex
+	lines map[string][]watermill.LogFields
+}
+
+func (s *said) keep(text string, fields watermill.LogFields) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lines == nil {
+		s.lines = map[string][]watermill.LogFields{}
+	}
+	s.lines[text] = append(s.lines[text], fields)
+}
+
+func (s *said) with(text string) []watermill.LogFields {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines[text]
+}
+
+func (s *said) Error(text string, _ error, fields watermill.LogFields) { s.keep(text, fields) }
+func (s *said) Info(text string, fields watermill.LogFields)           { s.keep(text, fields) }
+func (s *said) With(watermill.LogFields) watermill.LoggerAdapter       { return s }
+
+func TestForwarder_G7_a_topic_whose_publisher_hangs_is_logged_and_others_go_on(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		const workers, hang, more = 3, 20, 50
+		to := &hanging{proceed: make(chan struct{})}
+		log := &said{}
+		fwd := forwarderWithLog(t, database, to, func(c *forwarder.Config) { c.Concurrency = workers }, log)
+		fwd.Impatient(300 * time.Millisecond)
+		publisher := publisherFor(t, database, nil)
+		publish := func(topic string, n int) {
+			messages := []*message.Message{}
+			for i := range n {
+				messages = append(messages, newMessage(fmt.Sprintf("%s %d", topic, i), ""))
+			}
+			inTx(t, database.DB, publisher, topic, messages...)
+		}
+		publish("hangs", hang)
+		run(t, fwd)
+		proceed := sync.OnceFunc(func() { close(to.proceed) })
+		t.Cleanup(proceed)
+		eventually(t, func() bool { return to.hung() >= workers }, "all workers wait")
+		publish("goes on", more)
+		eventually(t, func() bool { return len(to.ids()) == more }, "the other topic goes on")
+		require.LessOrEqual(t, to.hung(), workers+1, "one more call tries")
+
+		const waits = "Postbox waits for calls of the publisher that do not return; other topics go on, and this one when a call has returned"
+		lines := log.with(waits)
+		require.Len(t, lines, 1)
+		require.Equal(t, "hangs", lines[0]["topic"])
+		require.Contains(t, lines[0]["message_uuid"], "hangs ")
+		proceed()
+		eventually(t, func() bool { return len(to.ids()) == more+hang }, "the topic goes on when its calls return")
+		eventually(t, func() bool {
+			return len(log.with("Postbox waits no more for calls of the publisher that did not return")) == 1
+		}, "its end is logged")
+		eventually(t, func() bool { return pending(t, database) == 0 }, "nothing is published again")
+	})
+}

@@ -1,0 +1,67 @@
+package spool
+
+import "time"
+
+// A publisher may wait for its broker for ever, and then its call keeps a worker. If a topic has more messages than there are workers, all of them would come to wait like this, and
+// nothing else would be published. So the owner of a drainer asks now and then for calls that have not returned for long, and closes their topic. Each
+// worker that such a call keeps is replaced, by as many as there are workers at most.
+
+// Stuck is what is known of the calls of a topic that have not returned for long.
+type Stuck struct {
+	Calls     int
+	Since     time.Time // when the first of them began
+	MessageID string    // of its first message
+}
+
+// Stuck returns the topics that have calls of the handler which began before that time and have not returned.
+func (d *Drainer) Stuck(before time.Time) map[string]Stuck {
+	found := map[string]Stuck{}
+	d.scheduler.eachStuck(before, func(e *entry) {
+		topic := found[e.message.Topic]
+		topic.Calls++
+		if topic.Calls == 1 || e.begun.Before(topic.Since) {
+			topic.Since, topic.MessageID = e.begun, e.message.MessageID
+		}
+		found[e.message.Topic] = topic
+	})
+	return found
+}
+
+// Replace lets other workers take the places of those that have calls of [Drainer.Stuck]. Close their topics first, or the others would come to wait in the same way.
+func (d *Drainer) Replace(before time.Time) {
+	s := d.scheduler
+	s.eachStuck(before, func(e *entry) {
+		if e.stuck || s.lost >= s.most {
+			return
+		}
+		e.stuck = true
+		if s.lost++; s.lost > s.spares {
+			s.spares++
+			d.workers.Go(func() { d.work(d.handling) })
+		}
+		s.wake()
+	})
+}
+
+// eachStuck calls do for the first message of each batch that was handed out before that time and still runs, unless the drainer stops. It has the lock meanwhile.
+func (s *scheduler) eachStuck(before time.Time, do func(*entry)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	look := func(e *entry) {
+		if e.running && !e.begun.IsZero() && e.begun.Before(before) {
+			do(e)
+		}
+	}
+	for _, e := range s.messages {
+		look(e)
+	}
+	for e := range s.outlived {
+		look(e)
+	}
+}
+
+// busy says whether as many batches run as may.
+func (s *scheduler) busy() bool { return s.batches-s.lost >= s.most }

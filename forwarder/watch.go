@@ -27,7 +27,8 @@ func (f *Forwarder) watch(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		stuck := f.drainer.Stuck(time.Now().Add(-f.hangAfter))
+		before := time.Now().Add(-f.hangAfter)
+		stuck := f.drainer.Stuck(before)
 		for topic, calls := range stuck {
 			f.relay.circuits.Hung(topic)
 			if told[topic] {
@@ -38,6 +39,7 @@ func (f *Forwarder) watch(ctx context.Context) {
 				fmt.Errorf("the publisher has not returned for %s", time.Since(calls.Since).Round(time.Second)),
 				watermill.LogFields{"topic": topic, "calls": calls.Calls, "message_uuid": calls.MessageID})
 		}
+		f.drainer.Replace(before)
 		for topic := range told {
 			if _, still := stuck[topic]; !still {
 				delete(told, topic)

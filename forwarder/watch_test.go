@@ -40,13 +40,39 @@ func (h *hanging) hung() int {
 	return h.calls
 }
 
+// said is a logger that keeps its lines, by their text.
+type said struct {
+	watermill.NopLogger
+	mu    sync.Mutex
+	lines map[string][]watermill.LogFields
+}
+
+func (s *said) keep(text string, fields watermill.LogFields) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lines == nil {
+		s.lines = map[string][]watermill.LogFields{}
+	}
+	s.lines[text] = append(s.lines[text], fields)
+}
+
+func (s *said) with(text string) []watermill.LogFields {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines[text]
+}
+
+func (s *said) Error(text string, _ error, fields watermill.LogFields) { s.keep(text, fields) }
+func (s *said) Info(text string, fields watermill.LogFields)           { s.keep(text, fields) }
+func (s *said) With(watermill.LogFields) watermill.LoggerAdapter       { return s }
+
 func TestForwarder_G7_a_topic_whose_publisher_hangs_is_logged_and_others_go_on(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
 		const workers, hang, more = 3, 20, 50
 		to := &hanging{proceed: make(chan struct{})}
-		log := watermill.NewCaptureLogger()
+		log := &said{}
 		fwd := forwarderWithLog(t, database, to, func(c *forwarder.Config) { c.Concurrency = workers }, log)
 		fwd.Impatient(300 * time.Millisecond)
 		publisher := publisherFor(t, database, nil)
@@ -66,23 +92,15 @@ func TestForwarder_G7_a_topic_whose_publisher_hangs_is_logged_and_others_go_on(t
 		eventually(t, func() bool { return len(to.ids()) == more }, "the other topic goes on")
 		require.LessOrEqual(t, to.hung(), workers+1, "one more call tries")
 
-		lines := func(level watermill.LogLevel, text string) (found []watermill.CapturedMessage) {
-			for _, line := range log.Captured()[level] {
-				if line.Msg == text {
-					found = append(found, line)
-				}
-			}
-			return found
-		}
 		const waits = "Postbox waits for calls of the publisher that do not return; other topics go on, and this one when a call has returned"
-		said := lines(watermill.ErrorLogLevel, waits)
-		require.Len(t, said, 1)
-		require.Equal(t, "hangs", said[0].Fields["topic"])
-		require.Contains(t, said[0].Fields["message_uuid"], "hangs ")
+		lines := log.with(waits)
+		require.Len(t, lines, 1)
+		require.Equal(t, "hangs", lines[0]["topic"])
+		require.Contains(t, lines[0]["message_uuid"], "hangs ")
 		proceed()
 		eventually(t, func() bool { return len(to.ids()) == more+hang }, "the topic goes on when its calls return")
 		eventually(t, func() bool {
-			return len(lines(watermill.InfoLogLevel, "Postbox waits no more for calls of the publisher that did not return")) == 1
+			return len(log.with("Postbox waits no more for calls of the publisher that did not return")) == 1
 		}, "its end is logged")
 		eventually(t, func() bool { return pending(t, database) == 0 }, "nothing is published again")
 	})

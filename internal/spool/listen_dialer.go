@@ -26,7 +26,7 @@ func (d *listenDialer) DialContext(ctx context.Context, network, address string)
 	deadline := time.Now().Add(listenPatience)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	defer context.AfterFunc(d.ctx, cancel)()
+	defer context.AfterFunc(d.ctx, cancel)() //nolint:contextcheck // it is the context of the listener, which lib/pq does not hand on
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (d *listenDialer) DialContext(ctx context.Context, network, address string)
 	if d.forget != nil {
 		d.forget() // the one before it
 	}
-	d.last, d.forget = conn, context.AfterFunc(d.ctx, func() { _ = conn.Close() })
+	d.last, d.forget = conn, context.AfterFunc(d.ctx, func() { _ = conn.Close() }) //nolint:contextcheck // as above
 	return conn, nil
 }
 

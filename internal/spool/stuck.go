@@ -13,36 +13,46 @@ type Stuck struct {
 	MessageID string    // of its first message
 }
 
-// Stuck returns the topics that have calls of the handler which began before that time and have not returned, and lets other workers take the places of theirs.
+// Stuck returns the topics that have calls of the handler which began before that time and have not returned.
 func (d *Drainer) Stuck(before time.Time) map[string]Stuck {
-	return d.scheduler.stuck(before, func() { d.workers.Go(func() { d.work(d.handling) }) })
-}
-
-// stuck is [Drainer.Stuck]. It calls replace for each further worker that is needed, unless the drainer stops.
-func (s *scheduler) stuck(before time.Time, replace func()) map[string]Stuck {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return nil
-	}
 	found := map[string]Stuck{}
-	look := func(e *entry) {
-		if !e.running || e.begun.IsZero() || !e.begun.Before(before) {
-			return
-		}
+	d.scheduler.eachStuck(before, func(e *entry) {
 		topic := found[e.message.Topic]
 		topic.Calls++
 		if topic.Calls == 1 || e.begun.Before(topic.Since) {
 			topic.Since, topic.MessageID = e.begun, e.message.MessageID
 		}
 		found[e.message.Topic] = topic
+	})
+	return found
+}
+
+// Replace lets other workers take the places of those that have calls of [Drainer.Stuck]. Close their topics first, or the others would come to wait in the same way.
+func (d *Drainer) Replace(before time.Time) {
+	s := d.scheduler
+	s.eachStuck(before, func(e *entry) {
 		if e.stuck || s.lost >= s.most {
 			return
 		}
 		e.stuck = true
 		if s.lost++; s.lost > s.spares {
 			s.spares++
-			replace()
+			d.workers.Go(func() { d.work(d.handling) })
+		}
+		s.wake()
+	})
+}
+
+// eachStuck calls do for the first message of each batch that was handed out before that time and still runs, unless the drainer stops. It has the lock meanwhile.
+func (s *scheduler) eachStuck(before time.Time, do func(*entry)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	look := func(e *entry) {
+		if e.running && !e.begun.IsZero() && e.begun.Before(before) {
+			do(e)
 		}
 	}
 	for _, e := range s.messages {
@@ -51,8 +61,6 @@ func (s *scheduler) stuck(before time.Time, replace func()) map[string]Stuck {
 	for e := range s.outlived {
 		look(e)
 	}
-	s.wake()
-	return found
 }
 
 // busy says whether as many batches run as may.

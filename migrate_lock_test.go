@@ -47,16 +47,16 @@ func migrateBehind(t *testing.T, database *testdb.Database, session int) (ended 
 	return ended
 }
 
-func migratedTo(t *testing.T, database *testdb.Database, version int64) {
+func migratedBeforeWaiting(t *testing.T, database *testdb.Database) {
 	t.Helper()
-	require.NoError(t, postbox.Migrate(t.Context(), database.DB, postbox.MigrateConfig{Dialect: database.Dialect, Version: version}))
+	require.NoError(t, postbox.Migrate(t.Context(), database.DB, postbox.MigrateConfig{Dialect: database.Dialect, Version: beforeWaiting}))
 }
 
 // A migration that waits for a table keeps all others from it who come after it, so it waits for a short time only, again and again.
 func TestMigrate_lets_producers_go_on_while_it_waits_for_one(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
-	migratedTo(t, database, beforeWaiting)
+	migratedBeforeWaiting(t, database)
 	producer, session := inTheWay(t, database, insertReady)
 	ended := migrateBehind(t, database, session)
 
@@ -79,7 +79,7 @@ func TestMigrate_lets_producers_go_on_while_it_waits_for_one(t *testing.T) {
 func TestMigrate_lets_producers_go_on_while_it_moves_what_waits(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
-	migratedTo(t, database, beforeWaiting)
+	migratedBeforeWaiting(t, database)
 	database.Exec(t, insertWaiting)
 	locked, session := inTheWay(t, database, "SELECT 1 FROM postbox_messages FOR UPDATE")
 	ended := migrateBehind(t, database, session)
@@ -102,7 +102,7 @@ func TestMigrate_lets_producers_go_on_while_it_moves_what_waits(t *testing.T) {
 func TestMigrate_takes_no_lock_that_outlives_its_transaction(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
-	migratedTo(t, database, beforeWaiting)
+	migratedBeforeWaiting(t, database)
 	producer, session := inTheWay(t, database, insertReady)
 	ended := migrateBehind(t, database, session)
 	require.Zero(t, database.Count(t, `SELECT COUNT(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
@@ -114,7 +114,7 @@ func TestMigrate_takes_no_lock_that_outlives_its_transaction(t *testing.T) {
 func TestMigrate_ends_with_its_context_while_another_transaction_is_in_its_way(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
-	migratedTo(t, database, beforeWaiting)
+	migratedBeforeWaiting(t, database)
 	inTheWay(t, database, insertReady)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()

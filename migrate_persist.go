@@ -12,6 +12,7 @@ import (
 // persistence is how often, and for how long, a migration is tried while others are in its way.
 type persistence struct {
 	pause, patience time.Duration
+	tries           int // at least: on a slow machine they take longer than the patience
 	// always: any error may come from another process that migrates at the same time.
 	always bool
 }
@@ -21,14 +22,14 @@ type persistence struct {
 // starter waits.
 var persistences = map[dialect.Kind]persistence{
 	dialect.PostgreSQL: {pause: time.Second, patience: 10 * time.Minute},
-	dialect.SQLite:     {pause: 50 * time.Millisecond, patience: 2500 * time.Millisecond, always: true},
+	dialect.SQLite:     {pause: 50 * time.Millisecond, patience: 2500 * time.Millisecond, tries: 50, always: true},
 }
 
 // persist runs migrate again while other transactions, or other processes that migrate, are in its way.
 func persist(ctx context.Context, kind dialect.Kind, migrate func() error) error {
 	p := persistences[kind]
 	until := time.Now().Add(p.patience)
-	for {
+	for try := 1; ; try++ {
 		err := migrate()
 		hindered := p.always || p.patience > 0 && kind.Classify(err) == dialect.Conflict
 		switch {
@@ -40,8 +41,8 @@ func persist(ctx context.Context, kind dialect.Kind, migrate func() error) error
 			continue
 		case !hindered:
 			return err
-		case time.Now().After(until):
-			return fmt.Errorf("other transactions have been in its way for %s, end them or migrate at another time: %w", p.patience, err)
+		case try >= p.tries && time.Now().After(until):
+			return fmt.Errorf("tried again for %s, while other transactions may have been in its way: %w", p.patience, err)
 		}
 		select {
 		case <-ctx.Done():

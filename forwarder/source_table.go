@@ -21,8 +21,9 @@ func (t *transfer) checkTable(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look into %s: %w", t.source.Table, err)
 	}
+	defer func() { _ = rows.Close() }()
 	columns, err := rows.Columns()
-	if err = errors.Join(err, rows.Close(), rows.Err()); err != nil {
+	if err = errors.Join(err, rows.Err()); err != nil {
 		return fmt.Errorf("look into %s: %w", t.source.Table, err)
 	}
 	if slices.Contains(columns, "acked") {

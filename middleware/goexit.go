@@ -1,12 +1,14 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
@@ -47,16 +49,20 @@ func unreturned(ctx context.Context, msg *message.Message, returned *bool) {
 	exited(ctx, msg)
 }
 
-// exited records the failure of a handler that ended its goroutine, and nacks the message, even one that is a dead letter now: the next delivery is
-// a duplicate. If the message is in the hands of an inbox around this one, that one does so.
+// exited records the failure of a handler that ended its goroutine, and acks or nacks the message, which nothing else does then. A dead letter that was written in the
+// transaction of somebody else may be rolled back, so the message is nacked; otherwise it would be a duplicate. If the message is in the hands of an inbox around this one,
+// that one does all of it.
 func (i *Inbox) exited(ctx context.Context, key inboxstore.Key, msg *message.Message) {
 	if insideOf(ctx) == msg {
 		return
 	}
 	if !stopping(ctx) {
-		if err := i.failed(ctx, key, msg, errGoexit); err != nil {
-			i.logger.Error("Postbox nacks a message whose handler ended its goroutine", err, fields(key, msg))
+		err := i.failed(ctx, key, msg, errGoexit)
+		if _, joined := postbox.TxFromContext(ctx); err == nil && !joined {
+			msg.Ack()
+			return
 		}
+		i.logger.Error("Postbox nacks a message whose handler ended its goroutine", cmp.Or(err, errGoexit), fields(key, msg))
 	}
 	inboxstore.Fail(ctx, errGoexit)
 	msg.Nack()

@@ -79,7 +79,7 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // went to the dead letters: ack it. After an error nack it, or deliver it again.
 //
 // The handler gets a copy of the payload and of the metadata in msg, each time that it runs. After an error, and in the dead letters, the message is as it was delivered.
-// If the handler ends its goroutine, Process does not return: it records the failure and nacks the message.
+// If the handler ends its goroutine, Process does not return: it records the failure and nacks the message, or acks it where it is a dead letter.
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
 	key, err := i.key(ctx, msg)
 	if err == nil && !i.config.OwnTransaction {

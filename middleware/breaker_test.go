@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,10 @@ import (
 	wmmiddleware "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/inboxstore/memstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
@@ -47,4 +51,38 @@ func TestInbox_behind_an_open_CircuitBreaker_the_Retry_of_Watermill_slows_down_t
 		require.NoError(t, channel.Close())
 		require.NoError(t, store.Close())
 	})
+}
+
+// The other recipe of docs/inbox.md: the queue waits while the breaker is open.
+func TestProcess_G7_an_open_CircuitBreaker_that_Classify_knows_counts_no_attempt(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	b := newGuardBench(t, database)
+	errOpen := errors.New("circuit breaker is open")
+	for _, id := range []string{"1", "2", "3"} {
+		b.put("orders", message.NewMessage(id, nil))
+	}
+	var tries atomic.Int32
+	breaker := func(h message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			if tries.Add(1) <= 10 {
+				return nil, errOpen
+			}
+			return h(msg)
+		}
+	}
+	startRouter(t, func(router *message.Router) {
+		router.AddConsumerHandler("billing", "orders", b.subscriberWith(func(c *inboxstore.QueueConfig) {
+			c.Transactional, c.ProbeMin, c.ProbeMax = true, time.Millisecond, 5*time.Millisecond
+			c.Classify = func(err error) postbox.ErrorClass {
+				if errors.Is(err, errOpen) {
+					return postbox.Outage
+				}
+				return postbox.Unclassified
+			}
+		}), func(msg *message.Message) error { return b.write(msg.Context(), msg.UUID) }).
+			AddMiddleware(middleware.Process{}.Middleware, breaker)
+	})
+	b.eventually(func() bool { return b.effects("1")+b.effects("2")+b.effects("3") == 3 }, "the queue goes on")
+	require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE attempt > 0"))
 }

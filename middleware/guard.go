@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/components/cqrs"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -14,7 +13,8 @@ import (
 // returned an error, or panicked, that transaction is never committed, whatever the middlewares around it make of the error.
 // Watermill's Retry would run the handler again in the same transaction, which then commits the writes of each attempt;
 // PoisonQueue and IgnoreErrors would commit those of the one that failed. With Guard the attempt fails with the handler's first error,
-// which is recorded, and retried by the inbox or the queue in a transaction of its own.
+// which is recorded, and retried by the inbox or the queue in a transaction of its own. If the handler ends its goroutine (runtime.Goexit, as FailNow of a
+// test does), that is its error, and the message is nacked, which the router does not do then.
 //
 // Add it last to the handler, or to the router after everything else. The package router does so by itself, and [Inbox] and [Process]
 // need no Guard for what stands outside of them. Without a transaction, as in a queue that is not transactional, it changes nothing:
@@ -23,13 +23,7 @@ func Guard(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) (produced []*message.Message, err error) {
 		ctx := msg.Context() // the handler may set another one
 		returned := false
-		defer func() {
-			if !returned {
-				reason := recover()
-				inboxstore.Fail(ctx, fmt.Errorf("panic: %v", reason))
-				panic(reason)
-			}
-		}()
+		defer unreturned(ctx, msg, &returned)
 		produced, err = h(msg)
 		returned = true
 		return produced, guarded(ctx, err)
@@ -40,7 +34,11 @@ func Guard(h message.HandlerFunc) message.HandlerFunc {
 // CommandProcessorConfig. There AckCommandHandlingErrors drops the error of a handler before any middleware sees it.
 func GuardCommands(params cqrs.CommandProcessorOnHandleParams) error {
 	ctx := params.Message.Context()
-	return guarded(ctx, params.Handler.Handle(ctx, params.Command))
+	returned := false
+	defer unreturned(ctx, params.Message, &returned)
+	err := params.Handler.Handle(ctx, params.Command)
+	returned = true
+	return guarded(ctx, err)
 }
 
 func guarded(ctx context.Context, err error) error {

@@ -65,10 +65,17 @@ func (b *guardBench) write(ctx context.Context, id string) error {
 
 func (b *guardBench) subscriber() message.Subscriber {
 	b.t.Helper()
-	subscriber, err := inboxstore.NewSubscriber(b.store, inboxstore.QueueConfig{
-		Transactional: true, PollMin: time.Millisecond, PollMax: 20 * time.Millisecond,
+	return b.subscriberWith(func(c *inboxstore.QueueConfig) { c.Transactional = true })
+}
+
+func (b *guardBench) subscriberWith(change func(*inboxstore.QueueConfig)) message.Subscriber {
+	b.t.Helper()
+	config := inboxstore.QueueConfig{
+		PollMin: time.Millisecond, PollMax: 20 * time.Millisecond,
 		Retry: postbox.RetryProfile{Attempts: 3, Base: time.Millisecond, Cap: 5 * time.Millisecond},
-	}, nil)
+	}
+	change(&config)
+	subscriber, err := inboxstore.NewSubscriber(b.store, config, nil)
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { require.NoError(b.t, subscriber.Close()) })
 	return subscriber

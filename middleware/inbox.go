@@ -33,16 +33,18 @@ type InboxStore interface {
 // [postbox.Permanent], the message goes to the dead letters and is acked. A database that is away counts no
 // attempt, and neither does a conflict with other transactions. A handler that loses its connection, or that overlooks the error of a
 // statement, has failed; and what a handler has written that returned an error is never committed, whatever stands around it: see
-// [Guard] for middlewares between the inbox and the handler. A crash before the commit lets the broker deliver again; a crash after it, and before the ack, makes the
+// [Guard] for middlewares between the inbox and the handler. A middleware outside of the inbox that takes its error, as Watermill's IgnoreErrors and PoisonQueue
+// do, acks the message, which then has no effect and no dead letter: an error in the log says so, once a minute at most. A crash before the commit lets the broker deliver again; a crash after it, and before the ack, makes the
 // next delivery a duplicate, which is acked without running the handler.
 //
 // An inbox within another one that names the message alike is part of that one, which alone counts failures.
 //
 // It costs one INSERT in the handler's transaction, and it is safe for concurrent use by any number of handlers.
 type Inbox struct {
-	store  InboxStore
-	config InboxConfig
-	logger watermill.LoggerAdapter
+	store     InboxStore
+	config    InboxConfig
+	logger    watermill.LoggerAdapter
+	swallowed *swallowed
 }
 
 // NewInbox returns an inbox. A nil logger logs nothing.
@@ -57,7 +59,10 @@ func NewInbox(store InboxStore, config InboxConfig, logger watermill.LoggerAdapt
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
-	return &Inbox{store: store, config: config, logger: logger}, nil
+	return &Inbox{
+		store: store, config: config, logger: logger,
+		swallowed: &swallowed{logger: logger, failed: map[*message.Message]*failure{}},
+	}, nil
 }
 
 // Middleware is the inbox as Watermill's router takes it. It returns no messages to the router, which would
@@ -72,24 +77,45 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // Process handles a message without a router, whose part the config's Consumer, Topic and PublishTopic then play.
 // It returns true where the handler ran and was committed; false and no error for a duplicate, or when the message
 // went to the dead letters: ack it. After an error nack it, or deliver it again.
+//
+// The handler gets a copy of the payload and of the metadata in msg, each time that it runs. After an error, and in the dead letters, the message is as it was delivered.
+// If the handler ends its goroutine, Process does not return: it records the failure and nacks the message, or acks it where it is a dead letter.
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
 	key, err := i.key(ctx, msg)
 	if err == nil && !i.config.OwnTransaction {
 		err = unseenTx(ctx)
 	}
-	if err != nil {
+	if err == nil {
+		processed, err = i.process(ctx, key, msg, h)
+	} else {
 		pause(ctx, i.config.Retry, 1, err)
-		return false, err
 	}
-	before := msg.Context()
+	i.swallowed.ended(ctx, key, msg, err)
+	return processed, err
+}
+
+func (i *Inbox) process(ctx context.Context, key inboxstore.Key, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
+	before, came := msg.Context(), deliveredAs(msg)
 	defer msg.SetContext(before) //nolint:contextcheck // the one it had
+	running := false
+	defer func() {
+		if running {
+			came.restore(msg)
+			i.exited(ctx, key, msg)
+		}
+	}()
 	fresh, err := i.store.Once(ctx, key, func(ctx context.Context) error {
-		msg.SetContext(ctx)
-		return emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)
+		came.give(msg) // again after a conflict
+		msg.SetContext(inside(ctx, msg))
+		running = true
+		err := emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)
+		running = false
+		return err
 	})
 	if err == nil {
 		return fresh, nil
 	}
+	came.restore(msg)
 	var failure *inboxstore.HandlerError
 	if !errors.As(err, &failure) || stopping(ctx) { // the database's fault, or ours, because we stop
 		pause(ctx, i.config.Retry, 1, err)
@@ -137,8 +163,6 @@ func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, msg *message.Mes
 	if err := i.store.Bury(ctx, key, msg, attempts, cause); err != nil {
 		return errors.Join(cause, err)
 	}
-	i.logger.Error("Postbox moved a message to the dead letters", cause, watermill.LogFields{
-		"consumer": key.Consumer, "topic": key.Topic, "message_uuid": key.MessageID, "attempts": attempts,
-	})
+	i.logger.Error("Postbox moved a message to the dead letters", cause, fields(key, msg).Add(watermill.LogFields{"attempts": attempts}))
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Process is the middleware of a handler whose messages an inboxstore.Subscriber delivers. It tells the queue the
-// handler's error, or its panic with the stack, which a Nack cannot carry; and it writes the messages that the handler
+// handler's error, or its panic with the stack, or that it ended its goroutine (runtime.Goexit), which a Nack cannot carry; and it writes the messages that the handler
 // returns to the outbox, in the transaction that the queue gives the handler if it is transactional: they commit with
 // the handler's writes and the end of the message. Without a transaction the outbox must allow autocommit, and a crash
 // in between handles the message again.
@@ -36,6 +36,10 @@ func (p Process) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		if _, inTx := postbox.TxFromContext(ctx); inTx && wrong != nil {
 			return nil, guarded(ctx, fmt.Errorf("middleware.Process: Outbox: %w", wrong))
 		}
-		return nil, guarded(ctx, emitter{p.Outbox, p.PublishTopic}.handle(ctx, msg, h))
+		returned := false
+		defer unreturned(ctx, msg, &returned)
+		err := emitter{p.Outbox, p.PublishTopic}.handle(ctx, msg, h)
+		returned = true
+		return nil, guarded(ctx, err)
 	}
 }

@@ -88,17 +88,17 @@ var ofTheInbox = []safeguard{
 	{
 		name: "failure record of its own", guarantees: "G4, F14",
 		edits: []edit{
-			{file: "middleware/inbox.go", from: "	before := msg.Context()\n", to: "	recorded := 0\n	before := msg.Context()\n"},
+			{file: "middleware/inbox.go", from: "	before, came := msg", to: "	recorded := 0\n	before, came := msg"},
 			{
 				file: "middleware/inbox.go",
-				from: "		return emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)\n",
+				from: "		err := emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)\n",
 				to: `		err := emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)
 		if err != nil {
 			recorded, _ = i.store.RecordFailure(ctx, key, err)
 		}
-		return err
 `,
 			},
+			{file: "middleware/goexit.go", from: "i.failed(ctx, key, msg, errGoexit)", to: "i.failed(ctx, key, msg, errGoexit, 1)"},
 			{file: "middleware/inbox.go", from: "i.failed(ctx, key, msg, failure.Err)", to: "i.failed(ctx, key, msg, failure.Err, recorded)"},
 			{
 				file: "middleware/inbox.go",

@@ -35,8 +35,8 @@ type swallowed struct {
 
 // failure is the last failure of a message that is neither acked nor nacked yet.
 type failure struct {
-	err error
-	key inboxstore.Key
+	err   error
+	about watermill.LogFields // made while the message is in our hands: where it was acked before its handler ran, it may be in those of a handler again
 }
 
 // ended hears how a delivery ended. It watches a message that failed until the router acks or nacks it, which outside of a router may never happen. Within
@@ -64,7 +64,7 @@ func (s *swallowed) add(key inboxstore.Key, msg *message.Message, err error) *fa
 		f.err = err
 		return nil
 	}
-	f := &failure{err: err, key: key}
+	f := &failure{err: err, about: fields(key, msg)}
 	s.failed[msg] = f
 	s.count.Add(1)
 	return f
@@ -90,7 +90,7 @@ func (s *swallowed) watch(ctx context.Context, msg *message.Message, f *failure)
 		return
 	}
 	s.logger.Error("A message was acked although it failed in the inbox: it has no effect and no dead letter, and is not delivered again. "+
-		"A middleware outside of the inbox took the error. Remove Watermill's IgnoreErrors or PoisonQueue there: the inbox has dead letters", f.err, fields(f.key, msg))
+		"A middleware outside of the inbox took the error. Remove Watermill's IgnoreErrors or PoisonQueue there: the inbox has dead letters", f.err, f.about)
 }
 
 // awaitAck says whether the message is acked in the end.

@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,9 +19,25 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
+// errorLog keeps error lines. The map of Watermill's CaptureLoggerAdapter cannot be read while somebody logs.
+type errorLog struct {
+	watermill.NopLogger
+
+	mu    sync.Mutex
+	lines []watermill.CapturedMessage
+}
+
+func (l *errorLog) Error(msg string, err error, fields watermill.LogFields) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, watermill.CapturedMessage{Msg: msg, Err: err, Fields: fields})
+}
+
 // swallowedLines are the log lines about messages that were acked though they failed.
-func swallowedLines(logger *watermill.CaptureLoggerAdapter) (lines []watermill.CapturedMessage) {
-	for _, line := range logger.Captured()[watermill.ErrorLogLevel] {
+func swallowedLines(l *errorLog) (lines []watermill.CapturedMessage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
 		if line.Fields["consumer"] != nil && line.Fields["attempts"] == nil {
 			lines = append(lines, line)
 		}
@@ -29,9 +46,9 @@ func swallowedLines(logger *watermill.CaptureLoggerAdapter) (lines []watermill.C
 }
 
 // loudInbox returns an inbox, one that fails a message twice before that is a dead letter, and what it logs.
-func loudInbox(t *testing.T, b *guardBench) (*middleware.Inbox, *watermill.CaptureLoggerAdapter) {
+func loudInbox(t *testing.T, b *guardBench) (*middleware.Inbox, *errorLog) {
 	t.Helper()
-	logger := watermill.NewCaptureLogger()
+	logger := &errorLog{}
 	inbox, err := middleware.NewInbox(b.store, middleware.InboxConfig{
 		Consumer: "billing", Retry: postbox.RetryProfile{Attempts: 3, Base: time.Nanosecond, Cap: time.Nanosecond},
 	}, logger)
@@ -145,7 +162,7 @@ func TestInbox_says_that_an_error_of_its_store_was_swallowed(t *testing.T) {
 	store, err := inboxstore.New(testdb.SQLite(t).DB, inboxstore.Config{Dialect: postbox.SQLite}, nil) // without tables
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	logger := watermill.NewCaptureLogger()
+	logger := &errorLog{}
 	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Retry: postbox.RetryProfile{Base: time.Nanosecond, Cap: time.Nanosecond}}, logger)
 	require.NoError(t, err)
 	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)

@@ -186,7 +186,7 @@ func TestForwarder_probes_of_unknown_failures_take_turns(t *testing.T) {
 			inTx(t, database.DB, publisher, "topic", newMessage(id, id))
 		}
 		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) {
-			c.Concurrency, c.ProbeMin, c.ProbeMax, c.Retry.Attempts = 1, time.Millisecond, 2*time.Millisecond, 100
+			c.Concurrency, c.ProbeMin, c.ProbeMax, c.Retry.Attempts = 1, 5*time.Millisecond, 10*time.Millisecond, 100
 		}))
 		eventually(t, func() bool {
 			mu.Lock()

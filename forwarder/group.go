@@ -116,12 +116,15 @@ func (g *group) setMark(ctx context.Context) bool {
 }
 
 // committed says whether a transaction that has ended was committed: a function can execute COMMIT, and SQLite rolls back by itself when a statement is
-// interrupted.
+// interrupted. It asks through the transaction, unless Commit or Rollback was called: a connection that is lost is closed when its transaction has ended.
 func (g *group) committed(ctx context.Context) (bool, error) {
 	if g.mark == 0 { // nobody waits
 		return false, nil
 	}
 	var mark int32
-	err := g.conn.QueryRowContext(ctx, dialect.Mark).Scan(&mark)
+	err := g.tx.QueryRowContext(ctx, dialect.Mark).Scan(&mark)
+	if errors.Is(err, sql.ErrTxDone) {
+		err = g.conn.QueryRowContext(ctx, dialect.Mark).Scan(&mark)
+	}
 	return mark == g.mark, err
 }

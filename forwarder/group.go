@@ -76,7 +76,7 @@ func (g *group) handOn(ctx context.Context) {
 		}
 	}
 	end := g.end(ctx)
-	_ = g.conn.Close() // what waits for the commit may need a connection, and this may be the only one
+	_ = g.conn.Close() // an AfterCommit hook may need a connection, and this may be the only one
 	g.commits.next()
 	for _, m := range g.waiting {
 		m.ended <- end
@@ -118,7 +118,7 @@ func (g *group) setMark(ctx context.Context) bool {
 // committed says whether a transaction that has ended was committed: a function can execute COMMIT, and SQLite rolls back by itself when a statement is
 // interrupted. It asks through the transaction, unless Commit or Rollback was called: a connection that is lost is closed when its transaction has ended.
 func (g *group) committed(ctx context.Context) (bool, error) {
-	if g.mark == 0 { // nobody waits
+	if g.mark == 0 { // no other member waits
 		return false, nil
 	}
 	var mark int32

@@ -65,7 +65,7 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 		}
 		return err
 	}
-	_ = conn.Close() // what waits for the commit may need a connection, and this may be the only one
+	_ = conn.Close() // an AfterCommit hook may need a connection, and this may be the only one
 	scope.Committed()
 	return nil
 }

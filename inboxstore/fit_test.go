@@ -36,7 +36,7 @@ func TestStore_refuses_the_wrong_dialect_and_names_the_right_one(t *testing.T) {
 	})
 }
 
-// A message would be stored in a transaction that nobody commits, and acked.
+// A message would be stored in a transaction that is never committed, and acked.
 func TestStore_G5_refuses_sessions_that_do_not_commit_by_themselves(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t).Migrate(t)

@@ -9,7 +9,7 @@ CREATE TABLE {waiting} (
 ) INHERITS ({messages})
 WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- Nobody who stores messages waits for this, which may take seconds. The indexes that are of no use any more are dropped later, in a migration of its own.
+-- Producers do not wait for this, which may take seconds. The indexes that are of no use any more are dropped later, in a migration of its own.
 WITH m AS (DELETE FROM ONLY {messages} WHERE state > 0 RETURNING *)
 INSERT INTO {waiting} SELECT * FROM m;
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,7 +43,7 @@ func TestPooler_an_error_of_a_driver_that_prepares_says_what_to_do(t *testing.T)
 	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL, Tables: tables}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, publisher.Close()) })
-	logger := watermill.NewCaptureLogger()
+	logger := &errorLog{}
 	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.PostgreSQL, Tables: tables}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
@@ -80,14 +79,7 @@ func TestPooler_an_error_of_a_driver_that_prepares_says_what_to_do(t *testing.T)
 	} {
 		require.ErrorContains(t, untilError(t, use), "docs/poolers.md", part)
 	}
-	require.Eventually(t, func() bool {
-		for _, line := range logger.Captured()[watermill.ErrorLogLevel] {
-			if strings.Contains(line.Msg, "docs/poolers.md") {
-				return true
-			}
-		}
-		return false
-	}, time.Minute, 20*time.Millisecond, "forwarder")
+	require.Eventually(t, func() bool { return len(logger.with("docs/poolers.md")) > 0 }, time.Minute, 20*time.Millisecond, "forwarder")
 }
 
 // untilError does something in several goroutines until one of them returns an error.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -41,7 +40,7 @@ type behindPooler struct {
 	publisher *forwarder.Publisher
 	store     *inboxstore.Store
 	inbox     *middleware.Inbox
-	logger    *watermill.CaptureLoggerAdapter
+	logger    *errorLog
 	fail      atomic.Bool
 }
 
@@ -99,7 +98,7 @@ func TestPooler_G1_G4_every_part_works_behind_PgBouncer_in_transaction_mode(t *t
 			b.applied(t, 3*(producers*each+2)-1)
 			b.requeuePoisonous(t)
 			b.applied(t, 3*(producers*each+2))
-			require.Len(t, b.logger.Captured()[watermill.ErrorLogLevel], 1, "the dead letter")
+			require.Len(t, b.logger.with(""), 1, "the dead letter")
 		})
 	}
 }
@@ -107,7 +106,7 @@ func TestPooler_G1_G4_every_part_works_behind_PgBouncer_in_transaction_mode(t *t
 // newBehindPooler migrates through the pooler, too.
 func newBehindPooler(t *testing.T, driver, options string) *behindPooler {
 	t.Helper()
-	b := &behindPooler{direct: testdb.Postgres(t), logger: watermill.NewCaptureLogger()}
+	b := &behindPooler{direct: testdb.Postgres(t), logger: &errorLog{}}
 	b.fail.Store(true)
 	b.direct.Exec(t, "CREATE TABLE effects (by_whom TEXT NOT NULL, message TEXT NOT NULL)")
 	b.direct.Exec(t, `CREATE TABLE watermill_orders ("offset" BIGSERIAL, uuid VARCHAR(36) NOT NULL, created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -77,4 +78,29 @@ func TestKeepAndRemove_when_a_lane_is_lost_in_between(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An operator takes away one of two messages that are done. With a history the removal of both is tried again in parts, at once: the other one is in the
+// history after the step, and not still to be handled.
+func TestRemoval_of_what_somebody_has_taken_in_part_is_over_in_the_step(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		own := newOutbox(t, database, 1)
+		require.NoError(t, own.Append(t.Context(), database.DB, Run, []Draft{{Topic: "orders", MessageID: "taken"}, {Topic: "orders", MessageID: "done"}}))
+		d, end := newStepped(database.DB, own, 10)
+		defer end()
+		d.configured.Workers, d.config.Workers, d.configured.History, d.config.History = 0, 0, time.Hour, time.Hour
+		d.removal.start = func(work func()) { work() }
+		require.NoError(t, d.tryOpen(t.Context()))
+		d.step(t.Context())
+		require.Len(t, d.scheduler.messages, 2)
+		d.scheduler.most = 2
+		for range 2 {
+			d.scheduler.finish(d.scheduler.take(), []Outcome{{Verdict: Done}})
+		}
+		database.Exec(t, "DELETE FROM postbox_messages WHERE message_id = ?", []byte("taken"))
+		d.step(t.Context())
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_history"))
+	})
 }

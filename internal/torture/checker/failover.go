@@ -163,14 +163,14 @@ func (x *index) isLost(w Work, c confirmation) bool {
 	})
 }
 
-// lostAll says whether failovers have lost all that was ever confirmed of a work, which excuses that it is not done:
+// lostAll says whether failovers have lost all that was confirmed of a work since it was requeued last, which excuses that it is not done:
 // the broker has heard an ack. One confirmation that they have not lost, and it is not excused.
 func (x *index) lostAll(w Work) bool {
 	s := x.works[w]
-	if s == nil || len(s.confirmed) == 0 {
+	if s == nil || len(s.confirmed) == s.overruled {
 		return false
 	}
-	return !slices.ContainsFunc(s.confirmed, func(c confirmation) bool { return !x.isLost(w, c) })
+	return !slices.ContainsFunc(s.confirmed[s.overruled:], func(c confirmation) bool { return !x.isLost(w, c) })
 }
 
 // lostOnce says whether a failover has lost anything that was confirmed of a work. If it comes again, it is late.

@@ -125,6 +125,37 @@ func TestCheck_excuses_what_the_new_primary_never_had(t *testing.T) {
 	require.False(t, lost("reporter", "unsent"), "it was not confirmed at all")
 }
 
+// A message was dead, and a copy of it a duplicate; then it was requeued, and applied in the database that was lost. What was confirmed of it before is no sign
+// that the new one had its effect. Without a failover, or with a letter that was never requeued, it is lost.
+func TestCheck_excuses_what_was_requeued_and_lost_with_the_old_primary(t *testing.T) {
+	t.Parallel()
+	for name, requeued := range map[string]bool{"requeued": true, "not requeued": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := busy()
+			w.produce("m", ledger.Receipts, "", history.Poison, history.Committed)
+			w.send("forwarder-1/1", "m")
+			w.leave("m")
+			letters := slices.Clone(w.Database.Letters)
+			w.die("postman", "m", allowed)
+			w.say("consumer-1/2", history.Duplicate, "m", "postman")
+			w.Database.Letters = letters // an operator has resolved it
+			if requeued {
+				w.say("operator-1/1", history.Healed, "m", "postman")
+				w.say("operator-1/1", history.Requeueing, "m", "postman")
+				w.say("operator-1/1", history.Requeued, "m", "postman")
+				w.send("forwarder-1/1", "m")
+			}
+			to := w.sever()
+			w.say("consumer-1/2", history.Saw, "m", "postman")
+			w.say("consumer-1/2", history.Applied, "m", "postman")
+			w.failOver(to)
+			report := checker.Check(w.end())
+			require.Equal(t, requeued, report.OK(), report.String())
+		})
+	}
+}
+
 func TestCheck_a_process_that_was_asleep_writes_down_late_what_the_old_primary_confirmed(t *testing.T) {
 	t.Parallel()
 	for name, lull := range map[string]checker.Trouble{

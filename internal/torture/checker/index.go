@@ -52,6 +52,8 @@ type state struct {
 	requeues  int
 	processes map[string]bool // incarnations that ran it
 	confirmed []confirmation
+	// overruled are the first of them that say nothing of how it stands: an operator has requeued the dead letter since, and so opened the case again.
+	overruled int
 }
 
 // unfinished are runs of which nobody knows how they ended.
@@ -150,6 +152,7 @@ func (x *index) noteWork(r history.Record) {
 		s.confirmed = append(s.confirmed, confirmation{r.Kind, r.Process, r.System})
 	case history.Requeueing:
 		s.requeues++
+		s.overruled = len(s.confirmed)
 	default: // the oracle of the evidence tells
 	}
 }

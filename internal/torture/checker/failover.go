@@ -167,10 +167,11 @@ func (x *index) isLost(w Work, c confirmation) bool {
 // the broker has heard an ack. One confirmation that they have not lost, and it is not excused.
 func (x *index) lostAll(w Work) bool {
 	s := x.works[w]
-	if s == nil || len(s.confirmed) == s.overruled {
+	if s == nil {
 		return false
 	}
-	return !slices.ContainsFunc(s.confirmed[s.overruled:], func(c confirmation) bool { return !x.isLost(w, c) })
+	standing := slices.DeleteFunc(slices.Clone(s.confirmed), func(c confirmation) bool { return c.at.Before(s.reopened) })
+	return len(standing) > 0 && !slices.ContainsFunc(standing, func(c confirmation) bool { return !x.isLost(w, c) })
 }
 
 // lostOnce says whether a failover has lost anything that was confirmed of a work. If it comes again, it is late.

@@ -52,8 +52,8 @@ type state struct {
 	requeues  int
 	processes map[string]bool // incarnations that ran it
 	confirmed []confirmation
-	// overruled are the first of them that say nothing of how it stands: an operator has requeued the dead letter since, and so opened the case again.
-	overruled int
+	// reopened is when an operator requeued its dead letter last. What was confirmed before says nothing of how it stands.
+	reopened time.Time
 }
 
 // unfinished are runs of which nobody knows how they ended.
@@ -152,7 +152,9 @@ func (x *index) noteWork(r history.Record) {
 		s.confirmed = append(s.confirmed, confirmation{r.Kind, r.Process, r.System})
 	case history.Requeueing:
 		s.requeues++
-		s.overruled = len(s.confirmed)
+		if r.System.After(s.reopened) { // the records of each process come together
+			s.reopened = r.System
+		}
 	default: // the oracle of the evidence tells
 	}
 }

@@ -85,6 +85,20 @@ func TestFailover_MariaDB_G2_promotes_a_replica_that_lags(t *testing.T) {
 	})
 }
 
+// The server comes back at its address with the data of an older backup while the processes run.
+func TestRestore_MariaDB_G2_goes_back_in_time(t *testing.T) {
+	t.Parallel()
+	m, err := testcluster.StartMariaDB(t.Context())
+	testdb.Cluster(t, m, err)
+	newShop(t, behind(t, postbox.MySQL, "mysql", m.DSN("postbox"))).live(t, replacement{
+		fork: func(t *testing.T) { require.NoError(t, m.Backup(t.Context())) },
+		replace: func(t *testing.T) {
+			require.NoError(t, m.Stop())
+			require.NoError(t, m.Restore(t.Context()))
+		},
+	})
+}
+
 // The file gets the content of an older copy while it is open, as the command ".restore" of SQLite's shell does it. Under a
 // file that is moved away, open handles would go on writing to the one that is gone.
 func TestRestore_SQLite_G2_goes_back_in_time(t *testing.T) {

@@ -58,6 +58,9 @@ func StartMariaDB(ctx context.Context) (_ *MariaDB, err error) {
 	}
 	m.primary, m.replica = &node{name: "server1", port: ports[0]}, &node{name: "server2", port: ports[1]}
 	for id, n := range []*node{m.primary, m.replica} {
+		if err := m.install(n); err != nil {
+			return nil, err
+		}
 		if err := m.start(ctx, n, id+1); err != nil {
 			return nil, err
 		}
@@ -75,17 +78,18 @@ GRANT ALL PRIVILEGES ON *.* TO 'postbox'@'%' WITH GRANT OPTION;
 CREATE DATABASE IF NOT EXISTS postbox;
 `
 
-func (m *MariaDB) start(ctx context.Context, n *node, id int) error {
+func (m *MariaDB) install(n *node) error {
 	data := m.work.path(n.name)
 	err := m.work.run("mariadb-install-db", "--no-defaults", "--datadir="+data, "--skip-test-db", "--auth-root-authentication-method=normal")
 	if err != nil {
 		return err
 	}
-	init := data + ".sql"
-	if err := m.work.append(init, accounts); err != nil {
-		return err
-	}
-	n.server, err = m.work.serve(n.name, "mariadbd", "--no-defaults", "--datadir="+data, "--init-file="+init,
+	return m.work.append(data+".sql", accounts)
+}
+
+func (m *MariaDB) start(ctx context.Context, n *node, id int) (err error) {
+	data := m.work.path(n.name)
+	n.server, err = m.work.serve(n.name, "mariadbd", "--no-defaults", "--datadir="+data, "--init-file="+data+".sql", "--skip-slave-start",
 		"--socket="+data+".socket", "--pid-file="+data+".own", "--tmpdir="+m.work.folder, "--skip-networking=0",
 		"--bind-address=127.0.0.1", "--port="+strconv.Itoa(n.port), "--skip-name-resolve", "--max-connections=200",
 		"--max-allowed-packet=64M", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci",
@@ -132,6 +136,14 @@ func mariaDSN(address, database string) string {
 // Sever waits until the replica has all that the primary has committed so far, and then cuts it off: a failover loses
 // whatever the primary confirms from then on.
 func (m *MariaDB) Sever(ctx context.Context) error {
+	if err := m.catchUp(ctx); err != nil {
+		return err
+	}
+	return m.exec(ctx, m.replica, "STOP SLAVE IO_THREAD")
+}
+
+// catchUp waits until the replica has what the primary has committed.
+func (m *MariaDB) catchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerDeadline)
 	defer cancel()
 	var position string
@@ -146,7 +158,7 @@ func (m *MariaDB) Sever(ctx context.Context) error {
 	if timeout != 0 {
 		return errors.New("the replica does not catch up")
 	}
-	return m.exec(ctx, m.replica, "STOP SLAVE IO_THREAD")
+	return nil
 }
 
 // Stop ends the primary like a crash.
@@ -162,6 +174,28 @@ func (m *MariaDB) Promote(ctx context.Context) error {
 	}
 	m.primary, m.replica = m.replica, nil
 	return nil
+}
+
+// Backup makes a backup of the replica's data, as they are once it has everything that the primary has committed so far. The
+// primary goes on; the replica is stopped for good.
+func (m *MariaDB) Backup(ctx context.Context) error {
+	if err := m.catchUp(ctx); err != nil {
+		return err
+	}
+	err := m.replica.server.stop(syscall.SIGTERM) // in order, so that its files can be used as they are
+	m.replica.server = nil
+	return err
+}
+
+// Restore replaces the data of the primary, which must have been stopped, with those of [MariaDB.Backup], and starts it at the
+// address that it had. There is no replica afterwards.
+func (m *MariaDB) Restore(ctx context.Context) error {
+	if m.primary.server != nil {
+		return errors.New("the primary still runs")
+	}
+	const id = 1 // as before
+	m.primary.name, m.replica = m.replica.name, nil
+	return m.start(ctx, m.primary, id)
 }
 
 // ask runs a query of one value at a server, past the relay.

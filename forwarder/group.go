@@ -61,7 +61,8 @@ func (g *group) run(ctx context.Context, me *member, fn func(ctx context.Context
 	return true, nil
 }
 
-// exec executes a statement about a savepoint. Where it fails, there is no transaction any more, so the group is broken.
+// exec executes a statement about a savepoint. Where it fails, there is no transaction any more, or a member has left a statement open that writes, so the group
+// is broken.
 func (g *group) exec(ctx context.Context, statement string) bool {
 	_, g.broken = g.tx.ExecContext(ctx, statement)
 	return g.broken == nil
@@ -86,6 +87,7 @@ func (g *group) handOn(ctx context.Context) {
 // end commits, if there is something to commit. Where a member has ended the transaction, the others of the group must not run again if it was committed.
 func (g *group) end(ctx context.Context) outcome {
 	if g.broken != nil {
+		_, _ = g.tx.ExecContext(ctx, "ROLLBACK") // fails where there is no transaction any more; while there is one, it would show its own mark
 		committed, err := g.committed(ctx)
 		_ = g.tx.Rollback()
 		if err != nil {

@@ -204,3 +204,32 @@ func TestGroupCommit_G1_a_function_that_ends_the_transaction_itself(t *testing.T
 		})
 	}
 }
+
+// SQLite releases no savepoint while a statement that writes is open, and the transaction goes on: the others must not be told that it was committed.
+func TestGroupCommit_G1_whoever_leaves_a_statement_open_takes_nobody_along(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func() error{
+		"returns": func() error { return nil },
+		"fails":   func() error { return errBroker },
+		"panics":  func() error { panic("oh") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newGroupBench(t)
+			b.behind(nil, func() {
+				b.enter(t.Context(), 0, "a", nil)
+				b.enter(t.Context(), 1, "careless", func(ctx context.Context, tx *sql.Tx) error {
+					rows, err := tx.QueryContext(ctx, "INSERT INTO business VALUES ('open') RETURNING name") //nolint:rowserrcheck,sqlclosecheck // the mistake
+					require.NoError(t, err)
+					require.True(t, rows.Next())
+					return then()
+				})
+				b.enter(t.Context(), 2, "b", nil)
+			})
+			require.Error(t, b.errors["careless"])
+			require.NoError(t, b.errors["a"])
+			require.NoError(t, b.errors["b"])
+			require.ElementsMatch(t, []string{"first", "a", "b"}, query(t, b.DB, "SELECT name FROM business"))
+		})
+	}
+}

@@ -34,10 +34,12 @@ func ContextWithHooks(ctx context.Context, tx *sql.Tx) (hooked context.Context, 
 
 // TxFromContext returns the transaction that the context carries: one put there by [ContextWithTx], by
 // forwarder.InTx, by an inbox, or by the subscriber of watermill-sql v3; that of v4 with
-// middleware.SubscriberTx.
+// middleware.SubscriberTx. A transaction of Postbox that has committed, and one of [ContextWithHooks] whose function was called, is not
+// carried any more: a hook of [AfterCommit] that uses the context of before is outside it.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	if scope := txscope.From(ctx); scope != nil {
-		return scope.Tx, scope.Tx != nil
+		tx := scope.Live()
+		return tx, tx != nil
 	}
 	return wmsql.TxFromContext(ctx)
 }

@@ -88,7 +88,7 @@ func (c *GroupCommit) InTx(ctx context.Context, fn func(ctx context.Context, tx 
 	if err != nil {
 		return fmt.Errorf("begin transaction: %w", err)
 	}
-	scope := txscope.Hooked(ctx, g.tx).On(c.db, nil)
+	scope := txscope.Hooked(ctx, g.tx)
 	if waits, err := g.run(scope.Context(ctx), me, fn); !waits {
 		return err
 	}

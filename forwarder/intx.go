@@ -18,8 +18,10 @@ import (
 // On SQLite, where each transaction waits for those before it and then for the disk, a [GroupCommit] lets them share commits.
 //
 // Where ctx carries a transaction already, as in a handler of an inbox, fn runs in a savepoint of that one: what it does is committed
-// with the rest, when the owner of that transaction commits it after InTx has returned. A transaction that Postbox began on another *sql.DB is left alone, and so is one that
-// [postbox.ContextWithTx] with a nil transaction has taken out of ctx: then InTx has its own, which commits on its own, and needs a further connection.
+// with the rest, when the owner of that transaction commits it after InTx has returned. Two functions cannot work in one transaction at the same time: the
+// second InTx returns an error. A transaction that began on another *sql.DB is left alone, and so is one that is committed already, as in a hook of
+// [postbox.AfterCommit], and one that [postbox.ContextWithTx] with a nil transaction has taken out of ctx: then InTx has its own, which commits on its
+// own, and needs a further connection.
 //
 // An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any error, for
 // the caller to run InTx again. If ctx ends before the commit begins, InTx rolls back, and on every database its error is that of ctx
@@ -52,7 +54,7 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 			_ = tx.Rollback()
 		}
 	}()
-	scope := txscope.Hooked(ctx, tx).On(db, options)
+	scope := txscope.Hooked(ctx, tx).With(options)
 	err = fn(scope.Context(ctx), tx)
 	ended = true
 	if err == nil {

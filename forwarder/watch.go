@@ -29,8 +29,12 @@ func (f *Forwarder) watch(ctx context.Context) {
 		}
 		before := time.Now().Add(-f.hangAfter)
 		stuck := f.drainer.Stuck(before)
+		all := 0
+		for _, calls := range stuck {
+			all += calls.Calls
+		}
 		for topic, calls := range stuck {
-			f.relay.circuits.Hung(topic)
+			f.relay.circuits.Hung(topic, calls.Calls, all < f.config.Concurrency)
 			if told[topic] {
 				continue
 			}

@@ -40,6 +40,9 @@ func (h *hanging) hung() int {
 	return h.calls
 }
 
+// waits is logged for a topic with calls that do not return.
+const waits = "Postbox waits for calls of the publisher that do not return; other topics go on, and this one when a call has returned"
+
 // said is a logger that keeps its lines, by their text.
 type said struct {
 	watermill.NopLogger
@@ -92,7 +95,6 @@ func TestForwarder_G7_a_topic_whose_publisher_hangs_is_logged_and_others_go_on(t
 		eventually(t, func() bool { return len(to.ids()) == more }, "the other topic goes on")
 		require.LessOrEqual(t, to.hung(), workers+1, "one more call tries")
 
-		const waits = "Postbox waits for calls of the publisher that do not return; other topics go on, and this one when a call has returned"
 		lines := log.with(waits)
 		require.Len(t, lines, 1)
 		require.Equal(t, "hangs", lines[0]["topic"])
@@ -103,5 +105,46 @@ func TestForwarder_G7_a_topic_whose_publisher_hangs_is_logged_and_others_go_on(t
 			return len(log.with("Postbox waits no more for calls of the publisher that did not return")) == 1
 		}, "its end is logged")
 		eventually(t, func() bool { return pending(t, database) == 0 }, "nothing is published again")
+	})
+}
+
+// loses is a broker that never answers some calls, and then works.
+type loses struct {
+	broker
+	calls   chan struct{} // one for each that is not answered
+	proceed chan struct{}
+}
+
+func (l *loses) Publish(topic string, messages ...*message.Message) error {
+	select {
+	case <-l.calls:
+		<-l.proceed
+		return errBroker
+	default:
+		return l.broker.Publish(topic, messages...)
+	}
+}
+
+func TestForwarder_G7_a_topic_goes_on_where_the_call_that_tries_hangs_too(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		to := &loses{calls: make(chan struct{}, 2), proceed: make(chan struct{})}
+		to.calls <- struct{}{}
+		to.calls <- struct{}{}
+		log := &said{}
+		fwd := forwarderWithLog(t, database, to, func(c *forwarder.Config) { c.Concurrency, c.BatchSize = 8, 1 }, log)
+		fwd.Impatient(300 * time.Millisecond)
+		publisher := publisherFor(t, database, nil)
+		inTx(t, database.DB, publisher, "topic", newMessage("first", ""))
+		run(t, fwd)
+		t.Cleanup(func() { close(to.proceed) })
+		eventually(t, func() bool { return len(log.with(waits)) == 1 }, "the topic is closed")
+		inTx(t, database.DB, publisher, "topic", newMessage("second", ""))
+		eventually(t, func() bool { return len(to.calls) == 0 }, "the call that tries hangs")
+		for n := range 5 {
+			inTx(t, database.DB, publisher, "topic", newMessage(fmt.Sprint("later ", n), ""))
+		}
+		eventually(t, func() bool { return len(to.ids()) == 5 }, "the topic goes on")
 	})
 }

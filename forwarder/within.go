@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -16,16 +17,26 @@ import (
 // it would not be atomic with it, and where each handler holds a connection and waits for another one, none is left.
 func carried(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, error) {
 	tx, found := postbox.TxFromContext(ctx)
-	scope := txscope.From(ctx)
-	if !found || scope.Elsewhere(db) {
+	if !found || beganElsewhere(tx, db) {
 		return nil, nil
 	}
-	if !scope.Offers(options) {
+	if !txscope.From(ctx).Offers(options) {
 		return nil, fmt.Errorf("in transaction: the context carries one that did not begin with the options %+v, and cannot change: begin that one with them, "+
 			"or take it out of the context with postbox.ContextWithTx(ctx, nil) to have another one beside it", *options)
 	}
 	return tx, nil
 }
+
+// beganElsewhere says whether a transaction began on another handle than db. A *sql.Tx has its handle, and does not give it to anybody, so that is looked up
+// by reflection; where the field has another name or type one day, the transaction is taken to be one of db.
+func beganElsewhere(tx *sql.Tx, db *sql.DB) bool {
+	field := reflect.ValueOf(tx).Elem().FieldByName("db")
+	return field.IsValid() && field.Type() == reflect.TypeFor[*sql.DB]() && field.Pointer() != reflect.ValueOf(db).Pointer()
+}
+
+// errBeside is returned to the second of two functions that want to work in one transaction at the same time.
+var errBeside = errors.New("another function of InTx works in the transaction of the context, and two at a time would undo each other's writes: call one after the " +
+	"other; within a function, use the context that it gets; or have a transaction of its own beside this one, with a context from postbox.ContextWithTx(ctx, nil)")
 
 // savepoints numbers savepoints: one may stand within another one.
 var savepoints atomic.Int64
@@ -37,6 +48,11 @@ func within(ctx context.Context, tx *sql.Tx, fn func(ctx context.Context, tx *sq
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("begin in the transaction of the context: %w", err)
 	}
+	around := txscope.From(ctx)
+	if !around.Enter() {
+		return fmt.Errorf("begin in the transaction of the context: %w", errBeside)
+	}
+	defer around.Leave()
 	if _, err := tx.ExecContext(live, set); err != nil {
 		return fmt.Errorf("begin in the transaction of the context: %w", err)
 	}

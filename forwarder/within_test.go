@@ -161,3 +161,72 @@ func TestInTx_nothing_given_is_an_error(t *testing.T) {
 	_, err = forwarder.New(database.DB, (*forwarder.Publisher)(nil), forwarder.Config{Dialect: database.Dialect}, nil)
 	require.ErrorContains(t, err, "is nil")
 }
+
+// A hook runs after the commit, with the context of before.
+func TestInTx_in_a_hook_has_its_own_transaction(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		database.DB.SetMaxOpenConns(1) // G10
+		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
+		publisher := publisherFor(t, database, nil)
+		hook := func(ctx context.Context, name string) func() {
+			return func() {
+				require.NoError(t, forwarder.InTx(ctx, database.DB, writing(database, name, nil)))
+				msg := newMessage("1", "")
+				msg.SetContext(ctx)
+				require.ErrorIs(t, publisher.Publish("topic", msg), postbox.ErrNoTransaction)
+			}
+		}
+		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			require.True(t, postbox.AfterCommit(ctx, hook(ctx, "outer")))
+			return forwarder.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
+				require.True(t, postbox.AfterCommit(ctx, hook(ctx, "nested")))
+				return nil
+			})
+		}))
+		require.Equal(t, []string{"nested", "outer"}, query(t, database.DB, "SELECT name FROM business ORDER BY name"))
+	})
+}
+
+// Going back to a savepoint undoes what came after it, whoever did that: a function that had been told that all is well would lose its writes.
+func TestInTx_side_by_side_in_one_transaction_is_refused(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
+		require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			begun, tried, failed := make(chan struct{}), make(chan struct{}), make(chan error)
+			go func() {
+				failed <- forwarder.InTx(ctx, database.DB, func(context.Context, *sql.Tx) error {
+					close(begun)
+					<-tried
+					return errBroker
+				})
+			}()
+			<-begun
+			beside := forwarder.InTx(ctx, database.DB, writing(database, "beside", nil))
+			close(tried)
+			require.ErrorIs(t, <-failed, errBroker)
+			require.ErrorContains(t, beside, "call one after the other")
+			return forwarder.InTx(ctx, database.DB, writing(database, "afterwards", nil))
+		}))
+		require.Equal(t, []string{"afterwards"}, query(t, database.DB, "SELECT name FROM business"))
+	})
+}
+
+// Also where the user put the transaction into the context, or a subscriber of watermill-sql did.
+func TestInTx_within_a_transaction_that_the_user_began_on_another_database_has_its_own(t *testing.T) {
+	t.Parallel()
+	one, two := testdb.SQLite(t), testdb.SQLite(t)
+	for _, database := range []*testdb.Database{one, two} {
+		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
+	}
+	tx, err := one.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	ctx := postbox.ContextWithTx(t.Context(), tx)
+	require.NoError(t, forwarder.InTx(ctx, two.DB, writing(two, "two", nil)))
+	require.NoError(t, forwarder.InTx(ctx, one.DB, writing(one, "one", nil)))
+	require.NoError(t, tx.Commit())
+	require.Equal(t, []string{"one"}, query(t, one.DB, "SELECT name FROM business"))
+	require.Equal(t, []string{"two"}, query(t, two.DB, "SELECT name FROM business"))
+}

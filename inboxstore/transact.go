@@ -78,7 +78,7 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 		return outageError{fmt.Errorf("inbox: begin transaction: %w", err)}
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after a commit
-	scope := txscope.Hooked(live, tx).On(s.db, s.config.TxOptions)
+	scope := txscope.Hooked(live, tx).With(s.config.TxOptions)
 	hooked := scope.Context(live)
 	t := transaction{store: s, live: live, conn: conn, tx: tx}
 	if w.begin != nil {

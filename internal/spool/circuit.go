@@ -50,6 +50,7 @@ type circuit struct {
 	width int           // probes that may run after it
 	left  int           // of these, the ones that have not begun
 	timer *time.Timer
+	hung  int // calls that did not return, when Hung was called last
 
 	running map[int64]struct{} // probes that have not ended, by their starts
 
@@ -171,14 +172,23 @@ func (c *Circuits) Away(topic string, call Call) (first bool, wait time.Duration
 	return first, wait
 }
 
-// Hung takes in that calls of the topic do not return. While that is so, at most one more is made, to try. The circuit closes when any of them gets through.
-func (c *Circuits) Hung(topic string) {
+// Hung takes in that so many calls of the topic do not return. While that is so, one more is made, to try. The circuit closes when any of them gets through. If
+// the call that tries hangs too, another one may, after a pause, where more is true: each costs the drainer a worker.
+func (c *Circuits) Hung(topic string, calls int, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if state := c.state(topic); !state.open {
+	state := c.state(topic)
+	switch {
+	case !state.open:
 		c.trip(state, Call{}, 1)
 		state.since = 0
+	case more && calls > state.hung && state.left == 0:
+		for start := range state.running {
+			c.trip(state, Call{Probe: true, start: start}, 1)
+			break
+		}
 	}
+	state.hung = calls
 }
 
 // trip takes in a failure, after which at most so many probes may run at a time.
@@ -211,7 +221,7 @@ func (c *Circuits) close(topic string) bool {
 		return false
 	}
 	state.timer.Stop()
-	state.open, state.left = false, 0
+	state.open, state.left, state.hung = false, 0, 0
 	clear(state.running)
 	return true
 }

@@ -15,6 +15,8 @@ type key struct{}
 type Scope struct {
 	Tx *sql.Tx
 
+	committed atomic.Bool // the transaction, as far as its owner has said so
+	entered   atomic.Bool // a function works in a savepoint of this scope
 	outer  *Scope // which takes the hooks of a savepoint when that is released
 	hooked bool
 	hooks  []func()
@@ -23,8 +25,7 @@ type Scope struct {
 	failed atomic.Pointer[error]
 	held   claim
 
-	db      *sql.DB        // on which the transaction began, nil if that is not known
-	options *sql.TxOptions // with which it did
+	options *sql.TxOptions // with which the transaction began, nil if that is not known
 }
 
 // claim is the key of the message that an inbox handles in a scope, and the claims among which it is one.
@@ -43,14 +44,33 @@ func Hooked(ctx context.Context, tx *sql.Tx) *Scope {
 	return s
 }
 
-// On notes where the transaction began, and how. It returns the scope.
-func (s *Scope) On(db *sql.DB, options *sql.TxOptions) *Scope {
-	s.db, s.options = db, options
+// With notes the options with which the transaction began, where nil means the default. It returns the scope.
+func (s *Scope) With(options *sql.TxOptions) *Scope {
+	s.options = options
 	return s
 }
 
-// Elsewhere says that the transaction is known to have begun on another handle than db.
-func (s *Scope) Elsewhere(db *sql.DB) bool { return s != nil && s.db != nil && s.db != db }
+// Live returns the transaction, or nil where there is none or it is known to be committed: what runs after the commit with the context of before,
+// such as a hook, is not in it any more.
+func (s *Scope) Live() *sql.Tx {
+	for outer := s; outer != nil; outer = outer.outer {
+		if outer.committed.Load() {
+			return nil
+		}
+	}
+	return s.Tx
+}
+
+// Enter says that a function begins to work in a savepoint of the scope, which ends with Leave. It is false while another one does: savepoints of one
+// transaction end in the reverse order in which they began, and going back to one undoes what came after it, whoever did that.
+func (s *Scope) Enter() bool { return s == nil || s.entered.CompareAndSwap(false, true) }
+
+// Leave ends what Enter began.
+func (s *Scope) Leave() {
+	if s != nil {
+		s.entered.Store(false)
+	}
+}
 
 // Offers says that the transaction is what somebody asks for who wants one with these options: that it began with them, if they ask for anything.
 func (s *Scope) Offers(options *sql.TxOptions) bool {
@@ -65,7 +85,7 @@ func (s *Scope) Offers(options *sql.TxOptions) bool {
 func Within(ctx context.Context, tx *sql.Tx) *Scope {
 	s := New(tx)
 	if outer := From(ctx); outer != nil && outer.Tx == tx {
-		s.outer, s.hooked, s.until, s.db, s.options = outer, outer.hooked, outer.until, outer.db, outer.options
+		s.outer, s.hooked, s.until, s.options = outer, outer.hooked, outer.until, outer.options
 	}
 	return s
 }
@@ -122,6 +142,9 @@ func (s *Scope) AfterCommit(hook func()) bool {
 
 // Committed runs the hooks. Those of a savepoint, which has been released, now wait for the end of what is around it. If the savepoint is rolled back, they never run.
 func (s *Scope) Committed() {
+	if s.outer == nil {
+		s.committed.Store(true) // before the hooks, which may want a transaction of their own
+	}
 	for _, hook := range s.hooks {
 		if s.outer != nil {
 			s.outer.AfterCommit(hook)

@@ -153,3 +153,22 @@ func TestInTx_G1_commits_whatever_the_last_statement_was(t *testing.T) {
 		require.Equal(t, len(last)+1, database.Count(t, "SELECT COUNT(*) FROM business"))
 	})
 }
+
+// database/sql closes them before it commits.
+func TestInTx_commits_where_its_function_leaves_rows_open(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Exec(t, "CREATE TABLE business (name VARCHAR(20) NOT NULL)")
+		for range 3 {
+			require.NoError(t, forwarder.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO business VALUES ('b')")
+				require.NoError(t, err)
+				rows, err := tx.QueryContext(ctx, "SELECT name FROM business") //nolint:rowserrcheck,sqlclosecheck // as many do
+				require.NoError(t, err)
+				require.True(t, rows.Next())
+				return nil
+			})))
+		}
+		require.Equal(t, 6, database.Count(t, "SELECT COUNT(*) FROM business"))
+	})
+}

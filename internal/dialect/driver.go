@@ -75,7 +75,8 @@ const TellStatus = `DO 0`
 
 // MustTellStatus says whether [TxStatusOf] may know only how it was before the last statement, so that [TellStatus] must be executed first. The
 // server of MySQL says with each success whether there is a transaction, and says nothing of it with an error, such as that of a deadlock, in which it
-// rolls back all of the transaction. So nothing must be asked after a statement that has changed rows.
+// rolls back all of the transaction. So nothing must be asked after a statement that has changed rows, and nothing can be asked while rows are open, which
+// the commit closes.
 func MustTellStatus(conn *sql.Conn) bool {
 	must := false
 	_ = conn.Raw(func(driverConn any) error {
@@ -87,7 +88,7 @@ func MustTellStatus(conn *sql.Conn) bool {
 
 func mustTellStatus(driverConn any) bool {
 	conn, name := knownConn(driverConn)
-	if name != mysqlConn {
+	if name != mysqlConn || isLost(conn) { // the driver calls a connection with open rows invalid, too
 		return false
 	}
 	result := conn.Elem().FieldByName("result")

@@ -26,11 +26,15 @@ func Decorate(outbox message.Publisher, decorators ...message.PublisherDecorator
 			return nil, errors.New("decorate: a decorator returned no publisher")
 		}
 	}
-	return decorated{publisher}, nil
+	return decorated{publisher, outbox}, nil
 }
 
 // decorated is the publisher of an outbox with decorators around it.
-type decorated struct{ message.Publisher }
+type decorated struct {
+	message.Publisher
+
+	outbox message.Publisher // without them
+}
 
 // PublishesInTx says that it does.
 func (decorated) PublishesInTx() bool { return true }

@@ -37,7 +37,18 @@ func TestForwarder_refuses_the_publisher_of_its_own_outbox(t *testing.T) {
 	tx, err := database.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
-	for _, publisher := range []message.Publisher{own, forwarder.KeepOpen(own), forwarder.KeepOpen(forwarder.KeepOpen(own)), own.Bind(tx)} {
+	hiding := func(publisher message.Publisher) (message.Publisher, error) {
+		return struct{ message.Publisher }{publisher}, nil
+	}
+	decorate := func(publisher message.Publisher) message.Publisher {
+		decorated, err := forwarder.Decorate(publisher, hiding)
+		require.NoError(t, err)
+		return decorated
+	}
+	for _, publisher := range []message.Publisher{
+		own, forwarder.KeepOpen(own), forwarder.KeepOpen(forwarder.KeepOpen(own)), own.Bind(tx),
+		decorate(own), decorate(decorate(own)), decorate(forwarder.KeepOpen(own)), forwarder.KeepOpen(decorate(own)),
+	} {
 		_, err := forwarder.New(database.DB, publisher, config, nil)
 		require.ErrorContains(t, err, "use the publisher of your broker")
 	}
@@ -50,6 +61,8 @@ func TestForwarder_refuses_the_publisher_of_its_own_outbox(t *testing.T) {
 	elsewhere.Outbox = "another"
 	_, err = forwarder.New(database.DB, own, elsewhere, nil)
 	require.NoError(t, err, "from one outbox to another there is no circle")
+	_, err = forwarder.New(database.DB, decorate(own), elsewhere, nil)
+	require.NoError(t, err)
 	_, err = forwarder.New(testdb.SQLite(t).DB, forwarder.KeepOpen(own), config, nil)
 	require.NoError(t, err, "nor from one database to another")
 }

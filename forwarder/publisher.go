@@ -228,6 +228,8 @@ func writesTo(publisher message.Publisher, db *sql.DB, outbox *spool.Spool) bool
 	switch p := publisher.(type) {
 	case keptOpen:
 		return writesTo(p.Publisher, db, outbox)
+	case decorated:
+		return writesTo(p.outbox, db, outbox)
 	case boundPublisher:
 		return writesTo(p.p, db, outbox)
 	case *Publisher:

@@ -164,10 +164,11 @@ func (x *index) isLost(w Work, c confirmation) bool {
 }
 
 // lostAll says whether failovers have lost all that was confirmed of a work since it was requeued last, which excuses that it is not done:
-// the broker has heard an ack. One confirmation that they have not lost, and it is not excused.
+// the broker has heard an ack. One confirmation that they have not lost, and it is not excused. Nor is it if the last new database had the message in a queue or as
+// a dead letter, whatever the old one did with it: there it must be done, wait or be dead.
 func (x *index) lostAll(w Work) bool {
 	s := x.works[w]
-	if s == nil {
+	if n := len(x.Failovers); s == nil || n > 0 && x.Failovers[n-1].Has.Stored[w] {
 		return false
 	}
 	standing := slices.DeleteFunc(slices.Clone(s.confirmed), func(c confirmation) bool { return c.at.Before(s.reopened) })

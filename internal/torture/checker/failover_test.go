@@ -159,6 +159,41 @@ func TestCheck_excuses_what_was_requeued_and_lost_with_the_old_primary(t *testin
 	}
 }
 
+// A letter that was requeued, and applied, in the old primary alone is one in the new primary still. There it may not vanish.
+func TestCheck_excuses_no_letter_that_the_new_primary_has(t *testing.T) {
+	t.Parallel()
+	for name, kept := range map[string]bool{"kept": true, "lost": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := busy()
+			w.produce("m", ledger.Receipts, "", history.Poison, history.Committed)
+			w.send("forwarder-1/1", "m")
+			w.leave("m")
+			letters := slices.Clone(w.Database.Letters)
+			w.die("postman", "m", allowed)
+			w.say("consumer-1/2", history.Duplicate, "m", "postman")
+			to := w.sever()
+			w.say("operator-1/1", history.Healed, "m", "postman")
+			w.say("operator-1/1", history.Requeueing, "m", "postman")
+			w.say("operator-1/1", history.Requeued, "m", "postman")
+			w.send("forwarder-1/1", "m")
+			w.say("consumer-1/2", history.Saw, "m", "postman")
+			w.say("consumer-1/2", history.Applied, "m", "postman")
+			failover := w.failOver(to)
+			require.True(t, failover.Has.Stored[checker.Work{Consumer: "postman", Message: "m"}])
+			if !kept {
+				w.Database.Letters = letters
+			}
+			report := checker.Check(w.end())
+			require.Equal(t, kept, report.OK(), report.String())
+			if !kept {
+				require.Contains(t, report.String(), "is lost to postman: no effect, no dead letter")
+			}
+			require.False(t, checker.LostWorks(w.end())("postman", "m"))
+		})
+	}
+}
+
 func TestCheck_a_process_that_was_asleep_writes_down_late_what_the_old_primary_confirmed(t *testing.T) {
 	t.Parallel()
 	for name, lull := range map[string]checker.Trouble{

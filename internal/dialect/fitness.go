@@ -3,6 +3,7 @@ package dialect
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"reflect"
@@ -26,6 +27,9 @@ var driverKinds = map[string]Kind{
 // CheckDriver returns [ErrUnfit] if the driver is one for another kind of database. It executes nothing, so it is for constructors.
 func (s *Statements) CheckDriver(db *sql.DB) error {
 	of := reflect.TypeOf(db.Driver())
+	if of == nil { // a connector need not have one
+		return nil
+	}
 	if of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
@@ -51,10 +55,29 @@ func (s *Statements) CheckServer(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 	}
-	if err := s.ask(ctx, db, s.Unfit); err != nil {
+	if err := s.CheckSessions(ctx, db); err != nil {
 		return err
 	}
 	return s.checkBegin(ctx, db)
+}
+
+// CheckSessions returns [ErrUnfit] if sessions of the server are not set as Postbox needs them. A pool may have single ones that a function of the user has
+// set and given back, and it would hand out the same one again and again: those are closed.
+func (s *Statements) CheckSessions(ctx context.Context, db *sql.DB) error {
+	for free := db.Stats().Idle; ; free-- {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return HideAddress(err)
+		}
+		err = s.ask(ctx, conn, s.Unfit)
+		if errors.Is(err, ErrUnfit) && s.Kind == MySQL { // on SQLite the connection may be the database
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // so that the pool closes it
+		}
+		_ = conn.Close()
+		if !errors.Is(err, ErrUnfit) || s.Kind != MySQL || free <= 0 { // none was free, so the last one was new
+			return err
+		}
+	}
 }
 
 // CheckTables is [Statements.CheckServer] for what only tables that are there can tell.
@@ -62,7 +85,12 @@ func (s *Statements) CheckTables(ctx context.Context, db *sql.DB) error {
 	return s.ask(ctx, db, s.UnfitTables)
 }
 
-func (s *Statements) ask(ctx context.Context, db *sql.DB, query string) error {
+// asked is a pool or one connection.
+type asked interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func (s *Statements) ask(ctx context.Context, db asked, query string) error {
 	if query == "" {
 		return nil
 	}
@@ -91,10 +119,10 @@ func (s *Statements) checkBegin(ctx context.Context, db *sql.DB) error {
 	if err == nil {
 		return s.CheckReason("deferred")
 	}
-	if s.Kind.Classify(err) == Conflict {
-		return nil
+	if ctx.Err() != nil || s.Kind.Classify(err) == Unavailable {
+		return err
 	}
-	return err
+	return nil // it failed since the transaction has the lock, and not each driver has a code for that
 }
 
 const (
@@ -147,7 +175,7 @@ var reasons = map[string]string{
 	"deferred": "transactions of SQLite do not take its lock when they begin, so they fail when they want to write and another one has written " +
 		"meanwhile (SQLITE_BUSY): " + sqliteAddress,
 	"sequence cache": "the sequence of the message ids has a CACHE above 1, so later messages may have lower ids, and would overtake earlier ones: " +
-		"ALTER SEQUENCE … CACHE 1",
+		"ALTER SEQUENCE … CACHE 1, and then end the sessions of all producers, which would use up the ids that they have taken in advance",
 }
 
 const sqliteAddress = "open it with _pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate in the address"

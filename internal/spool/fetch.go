@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -34,10 +35,10 @@ type page struct {
 func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page, error) {
 	query := d.spool.statements.Fetch(params)
 	rows, err := d.prepared.Query(ctx, d.db, query)
+	d.keepReads(query.Text) // it may have been prepared before it failed
 	if err != nil {
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
 	}
-	d.keepReads(query.Text)
 	defer func() { _ = rows.Close() }()
 	found := &page{perLane: map[int]int{}, last: map[int]int64{}}
 	scanner := newRowScanner()
@@ -53,7 +54,16 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.name, err)
 	}
-	return found, d.spool.statements.CheckReason(found.unfit)
+	return found, d.checkSession(ctx, found.unfit)
+}
+
+// checkSession returns [dialect.ErrUnfit] if the session of a read cannot be used, and sees to it that the next read has another one.
+func (d *Drainer) checkSession(ctx context.Context, unfit string) error {
+	err := d.spool.statements.CheckReason(unfit)
+	if err == nil {
+		return nil
+	}
+	return cmp.Or(d.spool.statements.CheckSessions(ctx, d.db), err)
 }
 
 // readsPrepared is how many reads a drainer keeps prepared. On MySQL and MariaDB the text of a read depends on how many lanes it reads, and so

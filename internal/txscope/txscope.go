@@ -17,13 +17,13 @@ type Scope struct {
 
 	committed atomic.Bool // the transaction, as far as its owner has said so
 	entered   atomic.Bool // a function works in a savepoint of this scope
-	outer  *Scope // which takes the hooks of a savepoint when that is released
-	hooked bool
-	hooks  []func()
-	first  [1]func()       // most transactions have one hook, which needs no allocation
-	until  <-chan struct{} // of the context that the transaction began with, where there are hooks
-	failed atomic.Pointer[error]
-	held   claim
+	outer     *Scope      // which takes the hooks of a savepoint when that is released
+	hooked    bool
+	hooks     []func()
+	first     [1]func()       // most transactions have one hook, which needs no allocation
+	until     <-chan struct{} // of the context that the transaction began with, where there are hooks
+	failed    atomic.Pointer[error]
+	held      claim
 
 	options *sql.TxOptions // with which the transaction began, nil if that is not known
 }

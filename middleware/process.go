@@ -5,6 +5,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 )
 
@@ -19,33 +20,22 @@ import (
 //
 // It returns no messages to the router. It is safe for concurrent use. Add it before, so outside of, whatever else
 // works on the handler's messages, such as [Causation].
-//
-// Middleware panics if the Outbox is none, as [Defer] does with its mistakes: a program with such a mistake does not start, and no message has an attempt for it.
-// Watermill's router asks for the middleware when it starts a handler, so [Process.Validate] can tell earlier, as an error.
 type Process struct {
-	// Outbox takes the messages that the handler returns: a forwarder.Publisher, or another postbox.TransactionalPublisher. Without it, a
-	// handler that returns messages fails. What is wrapped in something of yours is none: use forwarder.Decorate. Nor is the publisher of a broker, also for a queue
-	// without a transaction: there publish in the handler.
+	// Outbox takes the messages that the handler returns: a forwarder.Publisher, or another [postbox.TransactionalPublisher]. Without it, a
+	// handler that returns messages fails; with another publisher, each message of a queue with a transaction does.
 	Outbox message.Publisher
 	// PublishTopic is where they go. Defaults to the publish topic of the router's handler.
 	PublishTopic string
 }
 
-// Validate returns what is wrong with the configuration.
-func (p Process) Validate() error {
-	if err := given.Outbox(p.Outbox); err != nil {
-		return fmt.Errorf("middleware.Process: Outbox: %w", err)
-	}
-	return nil
-}
-
 // Middleware is the middleware as Watermill's router takes it.
 func (p Process) Middleware(h message.HandlerFunc) message.HandlerFunc {
-	if err := p.Validate(); err != nil {
-		panic(err)
-	}
+	wrong := given.Outbox(p.Outbox)
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
+		if _, inTx := postbox.TxFromContext(ctx); inTx && wrong != nil {
+			return nil, guarded(ctx, fmt.Errorf("middleware.Process: Outbox: %w", wrong))
+		}
 		returned := false
 		defer unreturned(ctx, msg, &returned)
 		err := emitter{p.Outbox, p.PublishTopic}.handle(ctx, msg, h)

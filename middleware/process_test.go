@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"database/sql"
 	"testing"
 	"time"
 
@@ -65,26 +66,16 @@ func TestProcess_G4_returned_messages_commit_with_the_end_of_the_message(t *test
 	})
 }
 
-// At its first message it would be too late: each delivery would be an attempt of a message that nothing is wrong with.
-func TestProcess_an_outbox_that_is_none_is_refused_before_any_message(t *testing.T) {
+func TestProcess_in_a_transaction_refuses_an_outbox_that_is_a_brokers_publisher(t *testing.T) {
 	t.Parallel()
-	outbox, err := forwarder.NewPublisher(testdb.SQLite(t).DB, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = outbox.Close() })
-	for want, publisher := range map[string]message.Publisher{
-		"middleware.Process: Outbox: a *gochannel.GoChannel publishes at once": gochannel.NewGoChannel(gochannel.Config{}, nil),
-		"decorated by forwarder.Decorate":                                      struct{ message.Publisher }{outbox},
-		"middleware.Process: Outbox: it is a nil *forwarder.Publisher":         (*forwarder.Publisher)(nil),
-	} {
-		process := middleware.Process{Outbox: publisher, PublishTopic: "receipts"}
-		require.ErrorContains(t, process.Validate(), want)
-		require.PanicsWithError(t, process.Validate().Error(), func() { process.Middleware(handler(succeed)) })
-	}
-	decorated, err := forwarder.Decorate(outbox)
-	require.NoError(t, err)
-	for _, publisher := range []message.Publisher{nil, outbox, forwarder.KeepOpen(outbox), decorated} {
-		process := middleware.Process{Outbox: publisher}
-		require.NoError(t, process.Validate())
-		require.NotPanics(t, func() { process.Middleware(handler(succeed)) })
-	}
+	process := middleware.Process{Outbox: gochannel.NewGoChannel(gochannel.Config{}, nil), PublishTopic: "receipts"}
+	ran := 0
+	h := process.Middleware(func(*message.Message) ([]*message.Message, error) { ran++; return nil, nil })
+	msg := message.NewMessage("1", nil)
+	_, err := h(msg)
+	require.NoError(t, err, "without a transaction it is as good as any")
+	msg.SetContext(postbox.ContextWithTx(t.Context(), &sql.Tx{}))
+	_, err = h(msg)
+	require.ErrorContains(t, err, "Outbox: a *gochannel.GoChannel publishes at once")
+	require.Equal(t, 1, ran)
 }

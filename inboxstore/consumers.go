@@ -10,8 +10,8 @@ import (
 )
 
 // errShared is why two handlers with one consumer are most often a mistake.
-var errShared = errors.New("each message has its effect in one of the two handlers only: give each an InboxConfig.Consumer of its own, " +
-	"unless they are meant to share the messages")
+var errShared = errors.New("each message has its effect in one of the two handlers only: for two different effects give each an InboxConfig.Consumer of its own; " +
+	"two that do the same, each with a share of the topic, are meant to have the same one")
 
 // maxConsumers bounds the memory, for topics without end.
 const maxConsumers = 1000

@@ -34,6 +34,11 @@ type Config struct {
 	// OtherQueues are queues in the same tables whose handlers run in other processes. A queue that has messages and
 	// neither has a handler here nor stands in this list is an error at start, since nobody would handle them.
 	OtherQueues []string
+
+	// SharedConsumers allows several inbox handlers of one topic with the same InboxConfig.Consumer, which is else an error. Set it if they do the same, each with a
+	// share of the topic that the broker gives it, as members of one consumer group or of one queue: a message that is delivered to one and again to another has its effect
+	// once, as a Consumer for each would not have it. Handlers with different effects need a Consumer each. The store logs once that it has met two, and that this may be meant.
+	SharedConsumers bool
 }
 
 // Validate returns all that is wrong with the configuration.

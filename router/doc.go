@@ -14,7 +14,7 @@
 //     or from a queue that is not transactional, it is then gone without an effect and without a dead letter. An inbox logs an error, once a minute at most. A transactional queue tries
 //     the message again all the same. A Retry makes further deliveries.
 //
-// Mistakes are errors, not panics: a name that the router has already, two inboxes with one consumer and topic, a queue with two
+// Mistakes are errors, not panics: a name that the router has already, two inboxes with one consumer and topic unless you allow them, a queue with two
 // handlers, a queue with messages and none, a store that forgets messages before the broker may deliver them again. What starts with the router also
 // stops with it.
 package router

@@ -59,6 +59,9 @@ func TestRouter_two_handlers_of_a_topic_are_two_consumers(t *testing.T) {
 	for name, config := range map[string]middleware.InboxConfig{"two": billing, "billing": {}} {
 		_, err = s.router.AddInboxHandler(name, "orders", s.broker, "", noop, config)
 		require.ErrorContains(t, err, `the handler "one" is the consumer "billing" of topic "orders" already`)
+		require.ErrorContains(t, err, "for two different effects set another InboxConfig.Consumer")
+		require.ErrorContains(t, err, "each with a share of the topic, leave out one of them and run more processes")
+		require.ErrorContains(t, err, "Config.SharedConsumers")
 	}
 	_, err = s.router.AddInboxHandler("three", "orders", s.broker, "", noop, middleware.InboxConfig{})
 	require.NoError(t, err, "each is its own consumer by default")
@@ -66,6 +69,24 @@ func TestRouter_two_handlers_of_a_topic_are_two_consumers(t *testing.T) {
 	require.NoError(t, err, "of another topic")
 	_, err = s.router.AddInboxHandler("five", "orders", s.broker, "", noop, middleware.InboxConfig{Consumer: "billing", Topic: "other broker's orders"})
 	require.NoError(t, err, "of another topic")
+}
+
+// Two handlers that do the same take one queue of a broker in turns, and what one had and did not ack goes to the other.
+func TestRouter_F21_shared_consumers_have_one_effect_of_a_message(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		s := newService(t, database, func(c *router.Config) { c.SharedConsumers = true })
+		other := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
+		t.Cleanup(func() { _ = other.Close() })
+		for name, share := range map[string]*gochannel.GoChannel{"one": s.broker, "two": other} {
+			_, err := s.router.AddInboxHandler(name, "orders", share, "receipts", s.effect("billing"), middleware.InboxConfig{Consumer: "billing"})
+			require.NoError(t, err)
+		}
+		s.run()
+		require.NoError(t, s.broker.Publish("orders", message.NewMessage("1", nil)))
+		require.NoError(t, other.Publish("orders", message.NewMessage("1", nil), message.NewMessage("2", nil)))
+		require.Equal(t, 2, s.effects("billing"))
+	})
 }
 
 // S0 0.11: no handler for a stored message is an error that somebody sees, never "done".

@@ -84,7 +84,8 @@ func (r *Router) Close() error { return r.router.Close() }
 
 // AddInboxHandler adds a handler that has its effect once a message, however often that is delivered: see
 // [middleware.Inbox]. The messages that it returns go to publishTopic through the outbox; "" for a handler that returns
-// none. Middleware added to the result works within the handler's transaction. Two handlers cannot be one consumer of a topic.
+// none. Middleware added to the result works within the handler's transaction. Two handlers cannot be one consumer of a topic, but with
+// [Config.SharedConsumers].
 func (r *Router) AddInboxHandler(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config middleware.InboxConfig,
 ) (*message.Handler, error) {
@@ -236,13 +237,15 @@ func (r *Router) claim(queue string) error {
 	return nil
 }
 
-// claimConsumer notes for whom a handler has effects. Two of one name would share the messages: each has its effect in one of them only.
+// claimConsumer notes for whom a handler has effects. Two of one name share the messages: each has its effect in one of them only.
 func (r *Router) claimConsumer(handler string, of consumer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if other, taken := r.consumers[of]; taken && other != handler {
+	if other, taken := r.consumers[of]; taken && other != handler && !r.config.SharedConsumers {
 		return fmt.Errorf("the handler %q is the consumer %q of topic %.300q already: each message would have its effect in one of the two only; "+
-			"set another InboxConfig.Consumer", other, of.name, of.topic)
+			"for two different effects set another InboxConfig.Consumer; if both do the same, each with a share of the topic, leave out one of them and run more processes "+
+			"or raise the concurrency of the broker's subscriber, or set Config.SharedConsumers: under another Consumer, "+
+			"a message that is delivered to one and again to the other would have its effect twice", other, of.name, of.topic)
 	}
 	r.consumers[of] = handler
 	return nil

@@ -187,7 +187,7 @@ var ofTheEngine = []safeguard{
 		name: "a read of uncommitted data is thrown away", guarantees: "G1",
 		edits: []edit{{
 			file: "internal/spool/fetch.go",
-			from: "return found, d.spool.statements.CheckReason(found.unfit)",
+			from: "return found, d.checkSession(ctx, found.unfit)",
 			to:   "return found, nil",
 		}},
 		packages: []string{module + "forwarder"}, tests: "TestForwarder_G1_refuses",

@@ -128,8 +128,8 @@ func (c opaqueConn) Prepare(query string) (driver.Stmt, error) {
 
 type opaqueStmt struct{ driver.Stmt }
 
-func (s opaqueStmt) Exec(args []driver.Value) (driver.Result, error) { //nolint:staticcheck // the simplest interface
-	result, err := s.Stmt.Exec(args)
+func (s opaqueStmt) Exec(args []driver.Value) (driver.Result, error) {
+	result, err := s.Stmt.Exec(args) //nolint:staticcheck // the simplest of the interfaces
 	if err != nil {
 		err = errors.New(err.Error())
 	}

@@ -84,6 +84,26 @@ func TestDrainer_keeps_few_statements_prepared(t *testing.T) {
 	}
 }
 
+// A read may be prepared and then fail, as where its context ends in between. It stayed prepared, and was not counted.
+func TestDrainer_counts_reads_that_are_prepared_and_fail(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		own := newOutbox(t, database, 1)
+		d, end := newStepped(database.DB, own, 10)
+		defer end()
+		require.NoError(t, d.tryOpen(t.Context()))
+		params := d.params(nil, 10)
+		text := own.statements.Fetch(params).Text
+		_, err := d.prepared.Get(t.Context(), text) //nolint:sqlclosecheck // it stays prepared
+		require.NoError(t, err)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = d.fetch(ended, params)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Contains(t, d.reads, text)
+	})
+}
+
 // preparedOn counts the statements that are prepared on the only connection of a pool.
 func preparedOn(t *testing.T, db *sql.DB, kind postbox.Dialect) (count int) {
 	t.Helper()

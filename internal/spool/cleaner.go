@@ -133,10 +133,6 @@ func (c *Cleaner) turn(live context.Context, chore *chore) {
 	ctx, cancel := finishing(live)
 	defer cancel()
 	err := c.checkFit(ctx)
-	if errors.Is(err, dialect.ErrUnfit) { // others say so
-		chore.holdAt = time.Now().Add(givenUp)
-		return
-	}
 	if err == nil && !time.Now().Before(chore.holdAt) {
 		err = c.hold(ctx, chore)
 	}

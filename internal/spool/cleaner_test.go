@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -267,6 +268,31 @@ func TestCleaner_waits_for_the_tables(t *testing.T) {
 		b.eventually(func() bool { return b.left(0) }, "it cleans up")
 		b.eventually(func() bool { return len(log.at(watermill.InfoLogLevel)) == 3 }, "and says so")
 	})
+}
+
+// It said nothing, and rested for an hour.
+func TestCleaner_says_that_the_database_cannot_be_used_and_tries_again(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	b := newBench(t, database)
+	b.fill(batch, old)
+	db := database.Open(t) // with one connection
+	set := func(timeout string) {
+		_, err := db.ExecContext(t.Context(), "PRAGMA busy_timeout = "+timeout)
+		require.NoError(t, err)
+	}
+	set("0")
+	stop, log := b.clean(db, "one", cleanerConfig())
+	b.eventually(func() bool { return len(log.at(watermill.DebugLogLevel)) > 6 }, "it tries again")
+	failed := log.at(watermill.ErrorLogLevel)
+	require.Len(t, failed, 3, "each chore says it once")
+	require.ErrorIs(t, failed[0].Err, dialect.ErrUnfit)
+	require.True(t, b.left(batch), "nothing is deleted")
+
+	set("10000")
+	b.eventually(func() bool { return b.left(0) }, "it cleans up")
+	stop()
+	require.Len(t, log.at(watermill.InfoLogLevel), 3, "and says so")
 }
 
 // The index on the time ends the search: the cost of a look does not grow with what is kept.

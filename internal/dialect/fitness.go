@@ -175,7 +175,8 @@ var reasons = map[string]string{
 	"deferred": "transactions of SQLite do not take its lock when they begin, so they fail when they want to write and another one has written " +
 		"meanwhile (SQLITE_BUSY): " + sqliteAddress,
 	"sequence cache": "the sequence of the message ids has a CACHE above 1, so later messages may have lower ids, and would overtake earlier ones: " +
-		"ALTER SEQUENCE … CACHE 1, and then end the sessions of all producers, which would use up the ids that they have taken in advance",
+		"ALTER SEQUENCE … CACHE 1, then restart all producers, since their sessions use up the ids that they have taken in advance, " +
+		"and start forwarders and queues only after that",
 }
 
 const sqliteAddress = "open it with _pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate in the address"

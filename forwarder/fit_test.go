@@ -95,6 +95,46 @@ func refusesSessions(t *testing.T, options, want, change string) {
 	require.Equal(t, []string{"committed"}, to.ids())
 }
 
+// A pool hands out the connection that was freed last, so it gave each read the one that a function of the user had set, although others were right.
+func TestForwarder_G1_goes_on_beside_one_session_that_cannot_be_used(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"READ UNCOMMITTED": "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
+		"autocommit = 0":   "SET SESSION autocommit = 0",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := testdb.MySQL(t).Migrate(t)
+			db := database.Open(t)
+			spoil := func() { // and frees it after another one
+				t.Helper()
+				right, err := db.Conn(t.Context())
+				require.NoError(t, err)
+				wrong, err := db.Conn(t.Context())
+				require.NoError(t, err)
+				_, err = wrong.ExecContext(t.Context(), change)
+				require.NoError(t, err)
+				require.NoError(t, right.Close())
+				require.NoError(t, wrong.Close())
+			}
+			spoil()
+			require.Equal(t, 2, db.Stats().Idle)
+			to := &broker{}
+			config := forwarder.Config{Dialect: postbox.MySQL, Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}
+			fwd, err := forwarder.New(db, to, config, nil)
+			require.NoError(t, err)
+			run(t, fwd) // which fails the test if it ends with an error
+			publisher := publisherFor(t, database, nil)
+			inTx(t, database.DB, publisher, "orders", newMessage("at the start", ""))
+			eventually(t, func() bool { return len(to.ids()) == 1 }, "it starts, and publishes")
+
+			spoil()
+			inTx(t, database.DB, publisher, "orders", newMessage("later", ""))
+			eventually(t, func() bool { return len(to.ids()) == 2 && pending(t, database) == 0 }, "it goes on, and removes")
+		})
+	}
+}
+
 // look waits until the forwarder has used its only connection some times more.
 func look(t *testing.T, db *sql.DB) {
 	t.Helper()

@@ -22,7 +22,8 @@ type Config struct {
 	// Lanes is the number of shards by ordering key; see [PublisherConfig]. Defaults to 32.
 	Lanes int
 
-	// Concurrency is the number of calls to the broker's publisher at a time. Defaults to 64.
+	// Concurrency is the number of calls to the broker's publisher at a time. Defaults to 64. A call that has not returned after 30 s does not count any more, so that
+	// up to as many further calls can run beside such calls. If your publisher must not be called twice at a time, set it to 1 and bound its calls below 30 s.
 	Concurrency int
 	// BatchSize is the most messages of one topic in one such call. A publisher that sends them one after the
 	// other, as Watermill's for Kafka does, is faster with 1 and concurrency; one with a cost a call, as those of

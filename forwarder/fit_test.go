@@ -3,8 +3,6 @@ package forwarder_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -147,40 +145,10 @@ func look(t *testing.T, db *sql.DB) {
 	}
 }
 
-// opaque is a driver of SQLite that Postbox does not know: a connector without a driver, and errors without codes.
-type opaque struct {
-	driver driver.Driver
-	dsn    string
-}
-
-func (o opaque) Driver() driver.Driver { return nil }
-func (o opaque) Connect(context.Context) (driver.Conn, error) {
-	conn, err := o.driver.Open(o.dsn)
-	return opaqueConn{conn}, err
-}
-
-type opaqueConn struct{ driver.Conn }
-
-func (c opaqueConn) Prepare(query string) (driver.Stmt, error) {
-	stmt, err := c.Conn.Prepare(query)
-	return opaqueStmt{stmt}, err
-}
-
-type opaqueStmt struct{ driver.Stmt }
-
-func (s opaqueStmt) Exec(args []driver.Value) (driver.Result, error) {
-	result, err := s.Stmt.Exec(args) //nolint:staticcheck // the simplest of the interfaces
-	if err != nil {
-		err = errors.New(err.Error())
-	}
-	return result, err
-}
-
 func TestForwarder_takes_a_driver_of_which_nothing_is_known(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
-	db := sql.OpenDB(opaque{database.DB.Driver(), database.DSN})
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := database.OpenUnknown(t)
 	require.NoError(t, postbox.Migrate(t.Context(), db, postbox.MigrateConfig{Dialect: postbox.SQLite}))
 	to := &broker{}
 	fwd, err := forwarder.New(db, to, forwarder.Config{Dialect: postbox.SQLite}, nil)

@@ -17,11 +17,15 @@ import (
 //
 // On SQLite, where each transaction waits for those before it and then for the disk, a [GroupCommit] lets them share commits.
 //
-// Where ctx carries a transaction already, as in a handler of an inbox, fn runs in a savepoint of that one: what it does is committed
-// with the rest, when the owner of that transaction commits it after InTx has returned. Two functions cannot work in one transaction at the same time: the
-// second InTx returns an error. A transaction that began on another *sql.DB is left alone, and so is one that is committed already, as in a hook of
-// [postbox.AfterCommit], and one that [postbox.ContextWithTx] with a nil transaction has taken out of ctx: then InTx has its own, which commits on its
-// own, and needs a further connection.
+// Where ctx carries a transaction already, as in a handler of an inbox, fn runs in a savepoint of that transaction: its writes commit with the rest, when the
+// owner of the transaction commits it after InTx has returned. While fn works, a second InTx in the same transaction returns an error. Postbox does not notice
+// a second one where a subscriber of watermill-sql put the transaction into ctx and no inbox is around the handler.
+//
+// InTx begins a transaction of its own, for which it needs a further connection, where the one that ctx carries
+//
+//   - began on another *sql.DB, since two databases cannot commit as one,
+//   - has committed, as in a hook of [postbox.AfterCommit], or
+//   - was taken out of ctx by [postbox.ContextWithTx] with a nil transaction.
 //
 // An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any error, for
 // the caller to run InTx again. If ctx ends before the commit begins, InTx rolls back, and on every database its error is that of ctx

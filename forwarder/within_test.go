@@ -189,7 +189,7 @@ func TestInTx_in_a_hook_has_its_own_transaction(t *testing.T) {
 	})
 }
 
-// Going back to a savepoint undoes what came after it, whoever did that: a function that had been told that all is well would lose its writes.
+// ROLLBACK TO SAVEPOINT undoes all later writes of the transaction, also those of another goroutine whose InTx has already returned nil.
 func TestInTx_side_by_side_in_one_transaction_is_refused(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
@@ -214,7 +214,7 @@ func TestInTx_side_by_side_in_one_transaction_is_refused(t *testing.T) {
 	})
 }
 
-// Also where the user put the transaction into the context, or a subscriber of watermill-sql did.
+// The user put the transaction into the context, so no scope of Postbox says on which database it began.
 func TestInTx_within_a_transaction_that_the_user_began_on_another_database_has_its_own(t *testing.T) {
 	t.Parallel()
 	one, two := testdb.SQLite(t), testdb.SQLite(t)

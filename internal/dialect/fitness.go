@@ -61,23 +61,32 @@ func (s *Statements) CheckServer(ctx context.Context, db *sql.DB) error {
 	return s.checkBegin(ctx, db)
 }
 
-// CheckSessions returns [ErrUnfit] if sessions of the server are not set as Postbox needs them. A pool may have single ones that a function of the user has
-// set and given back, and it would hand out the same one again and again: those are closed.
+// CheckSessions returns [ErrUnfit] if new sessions of the server are not set as Postbox needs them. On MySQL and MariaDB it closes free connections of the pool
+// with such a session. A function of the user may have set a single session and freed its connection, and a pool hands out the connection first that was freed last.
 func (s *Statements) CheckSessions(ctx context.Context, db *sql.DB) error {
+	if s.Kind != MySQL { // on SQLite the connection may be the database
+		return s.ask(ctx, db, s.Unfit)
+	}
 	for free := db.Stats().Idle; ; free-- {
-		conn, err := db.Conn(ctx)
-		if err != nil {
-			return HideAddress(err)
-		}
-		err = s.ask(ctx, conn, s.Unfit)
-		if errors.Is(err, ErrUnfit) && s.Kind == MySQL { // on SQLite the connection may be the database
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // so that the pool closes it
-		}
-		_ = conn.Close()
-		if !errors.Is(err, ErrUnfit) || s.Kind != MySQL || free <= 0 { // none was free, so the last one was new
+		err := s.checkSession(ctx, db)
+		if !errors.Is(err, ErrUnfit) || free <= 0 { // none was free, so the one that was asked is new
 			return err
 		}
 	}
+}
+
+// checkSession asks the next connection of the pool, and closes it if it cannot be used.
+func (s *Statements) checkSession(ctx context.Context, db *sql.DB) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return HideAddress(err)
+	}
+	defer func() { _ = conn.Close() }()
+	err = s.ask(ctx, conn, s.Unfit)
+	if errors.Is(err, ErrUnfit) {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the pool closes a connection that says so
+	}
+	return err
 }
 
 // CheckTables is [Statements.CheckServer] for what only tables that are there can tell.

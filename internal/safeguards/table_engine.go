@@ -144,46 +144,6 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "internal/spool"}, tests: "Drainer_.*(G3|N8)|Model",
 	},
 	{
-		name: "a savepoint for each turn in a group", guarantees: "G1",
-		edits: []edit{{
-			file: "forwarder/group.go",
-			from: "			_ = g.exec(live, rollback) && g.exec(live, release)\n",
-			to:   "			g.exec(live, release)\n",
-		}, {
-			file: "forwarder/group.go",
-			from: "	set, rollback, release := dialect.Savepoint",
-			to:   "	set, _, release := dialect.Savepoint",
-		}},
-		packages: []string{module + "forwarder"}, tests: "GroupCommit",
-	},
-	{
-		name: "a shared commit that fails is no fault of all", guarantees: "G1",
-		edits: []edit{{
-			file: "forwarder/group.go",
-			from: "return outcome{again: !committed}",
-			to:   "return outcome{again: !committed && false}",
-		}},
-		packages: []string{module + "forwarder"}, tests: "GroupCommit",
-	},
-	{
-		name: "a shared commit by a member is a commit", guarantees: "G1",
-		edits: []edit{{
-			file: "forwarder/group.go",
-			from: "return outcome{again: !committed}",
-			to:   "return outcome{again: true || committed}",
-		}},
-		packages: []string{module + "forwarder"}, tests: "GroupCommit",
-	},
-	{
-		name: "InTx looks whether its transaction is still there", guarantees: "G1",
-		edits: []edit{{
-			file: "forwarder/intx.go",
-			from: "err = spool.Intact(ctx, conn, tx)",
-			to:   "err = nil",
-		}},
-		packages: []string{module + "forwarder"}, tests: "InTx",
-	},
-	{
 		name: "a read of uncommitted data is thrown away", guarantees: "G1",
 		edits: []edit{{
 			file: "internal/spool/fetch.go",

@@ -172,8 +172,8 @@ func (c *Circuits) Away(topic string, call Call) (first bool, wait time.Duration
 	return first, wait
 }
 
-// Hung takes in that so many calls of the topic do not return. While that is so, one more is made, to try. The circuit closes when any of them gets through. If
-// the call that tries hangs too, another one may, after a pause, where more is true: each costs the drainer a worker.
+// Hung takes in how many calls of the topic do not return. The circuit then allows one more call, as a probe, and closes when any of these calls gets through. If
+// the probe hangs too, and more is true, the circuit allows another one after a pause. Each probe that hangs costs the drainer a worker.
 func (c *Circuits) Hung(topic string, calls int, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

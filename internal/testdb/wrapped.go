@@ -4,13 +4,25 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"testing"
 )
 
 // OpenWrapped returns a handle with one connection, through a driver that stands around another one, as those do that trace.
 func (d *Database) OpenWrapped(tb testing.TB) *sql.DB {
 	tb.Helper()
-	db := sql.OpenDB(wrappedDriver{driver: d.DB.Driver(), dsn: d.DSN})
+	return single(tb, wrappedDriver{driver: d.DB.Driver(), dsn: d.DSN})
+}
+
+// OpenUnknown returns a handle with one connection, through a driver that no program knows: its connector has no driver, and its errors have no codes.
+func (d *Database) OpenUnknown(tb testing.TB) *sql.DB {
+	tb.Helper()
+	return single(tb, unknownDriver{wrappedDriver{driver: d.DB.Driver(), dsn: d.DSN}})
+}
+
+func single(tb testing.TB, connector driver.Connector) *sql.DB {
+	tb.Helper()
+	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(1)
 	tb.Cleanup(func() { _ = db.Close() })
 	return db
@@ -38,3 +50,33 @@ func (w wrappedDriver) Open(dsn string) (driver.Conn, error) {
 
 // wrappedConn has none of the optional methods of the connection inside.
 type wrappedConn struct{ driver.Conn }
+
+type unknownDriver struct{ wrappedDriver }
+
+// Driver returns none, as a connector may.
+func (unknownDriver) Driver() driver.Driver { return nil }
+
+// Connect opens a connection of the driver inside.
+func (u unknownDriver) Connect(context.Context) (driver.Conn, error) {
+	conn, err := u.Open(u.dsn)
+	return unknownConn{conn}, err
+}
+
+type unknownConn struct{ driver.Conn }
+
+// Prepare prepares a statement of the driver inside.
+func (c unknownConn) Prepare(query string) (driver.Stmt, error) {
+	stmt, err := c.Conn.Prepare(query)
+	return unknownStmt{stmt}, err
+}
+
+type unknownStmt struct{ driver.Stmt }
+
+// Exec hides the type of an error.
+func (s unknownStmt) Exec(args []driver.Value) (driver.Result, error) {
+	result, err := s.Stmt.Exec(args) //nolint:staticcheck // the simplest of the interfaces
+	if err != nil {
+		err = errors.New(err.Error())
+	}
+	return result, err
+}

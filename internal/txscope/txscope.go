@@ -50,8 +50,8 @@ func (s *Scope) With(options *sql.TxOptions) *Scope {
 	return s
 }
 
-// Live returns the transaction, or nil where there is none or it is known to be committed: what runs after the commit with the context of before,
-// such as a hook, is not in it any more.
+// Live returns the transaction. It is nil if there is none, or if it is known to be committed: a hook may still have the context of the
+// transaction, but it runs after the commit.
 func (s *Scope) Live() *sql.Tx {
 	for outer := s; outer != nil; outer = outer.outer {
 		if outer.committed.Load() {
@@ -61,8 +61,8 @@ func (s *Scope) Live() *sql.Tx {
 	return s.Tx
 }
 
-// Enter says that a function begins to work in a savepoint of the scope, which ends with Leave. It is false while another one does: savepoints of one
-// transaction end in the reverse order in which they began, and going back to one undoes what came after it, whoever did that.
+// Enter notes that a function begins to work in a savepoint of the scope, until Leave. It returns false while another function does: ROLLBACK TO SAVEPOINT
+// undoes all later writes of the transaction, and so would undo those of the other function.
 func (s *Scope) Enter() bool { return s == nil || s.entered.CompareAndSwap(false, true) }
 
 // Leave ends what Enter began.

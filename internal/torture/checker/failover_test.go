@@ -134,22 +134,12 @@ func TestCheck_excuses_what_was_requeued_and_lost_with_the_old_primary(t *testin
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := busy()
-			w.produce("m", ledger.Receipts, "", history.Poison, history.Committed)
-			w.send("forwarder-1/1", "m")
-			w.leave("m")
-			letters := slices.Clone(w.Database.Letters)
-			w.die("postman", "m", allowed)
-			w.say("consumer-1/2", history.Duplicate, "m", "postman")
-			w.Database.Letters = letters // an operator has resolved it
+			w.Database.Letters = w.letter() // an operator has resolved it
 			if requeued {
-				w.say("operator-1/1", history.Healed, "m", "postman")
-				w.say("operator-1/1", history.Requeueing, "m", "postman")
-				w.say("operator-1/1", history.Requeued, "m", "postman")
-				w.send("forwarder-1/1", "m")
+				w.requeue()
 			}
 			to := w.sever()
-			w.say("consumer-1/2", history.Saw, "m", "postman")
-			w.say("consumer-1/2", history.Applied, "m", "postman")
+			w.reportApplied()
 			w.failOver(to)
 			e := w.end()
 			slices.SortStableFunc(e.Records, func(a, b history.Record) int { return strings.Compare(a.Process, b.Process) }) // as they are read
@@ -166,23 +156,14 @@ func TestCheck_excuses_no_letter_that_the_new_primary_has(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := busy()
-			w.produce("m", ledger.Receipts, "", history.Poison, history.Committed)
-			w.send("forwarder-1/1", "m")
-			w.leave("m")
-			letters := slices.Clone(w.Database.Letters)
-			w.die("postman", "m", allowed)
-			w.say("consumer-1/2", history.Duplicate, "m", "postman")
+			without := w.letter()
 			to := w.sever()
-			w.say("operator-1/1", history.Healed, "m", "postman")
-			w.say("operator-1/1", history.Requeueing, "m", "postman")
-			w.say("operator-1/1", history.Requeued, "m", "postman")
-			w.send("forwarder-1/1", "m")
-			w.say("consumer-1/2", history.Saw, "m", "postman")
-			w.say("consumer-1/2", history.Applied, "m", "postman")
+			w.requeue()
+			w.reportApplied()
 			failover := w.failOver(to)
 			require.True(t, failover.Has.Stored[checker.Work{Consumer: "postman", Message: "m"}])
 			if !kept {
-				w.Database.Letters = letters
+				w.Database.Letters = without
 			}
 			report := checker.Check(w.end())
 			require.Equal(t, kept, report.OK(), report.String())
@@ -420,4 +401,29 @@ func TestCheck_a_cut_connection_counts_as_an_attempt_only_where_a_fault_touched_
 			}
 		})
 	}
+}
+
+// letter makes a message "m", which dies at the postman before a copy of it is a duplicate. It returns the letters without that one.
+func (w *world) letter() []checker.Letter {
+	w.produce("m", ledger.Receipts, "", history.Poison, history.Committed)
+	w.send("forwarder-1/1", "m")
+	w.leave("m")
+	others := slices.Clone(w.Database.Letters)
+	w.die("postman", "m", allowed)
+	w.say("consumer-1/2", history.Duplicate, "m", "postman")
+	return others
+}
+
+// requeue lets an operator send the message of [world.letter] again.
+func (w *world) requeue() {
+	for _, what := range []history.Kind{history.Healed, history.Requeueing, history.Requeued} {
+		w.say("operator-1/1", what, "m", "postman")
+	}
+	w.send("forwarder-1/1", "m")
+}
+
+// reportApplied lets the postman say that it applied that message. The database that is judged never had the effect.
+func (w *world) reportApplied() {
+	w.say("consumer-1/2", history.Saw, "m", "postman")
+	w.say("consumer-1/2", history.Applied, "m", "postman")
 }

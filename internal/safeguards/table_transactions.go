@@ -1,0 +1,81 @@
+package main
+
+// ofTransactions are those of the functions that run in transactions: InTx, and the groups of SQLite that share a commit.
+var ofTransactions = []safeguard{
+	{
+		name: "a savepoint for each turn in a group", guarantees: "G1",
+		edits: []edit{{
+			file: "forwarder/group.go",
+			from: "			_ = g.exec(live, rollback) && g.exec(live, release)\n",
+			to:   "			g.exec(live, release)\n",
+		}, {
+			file: "forwarder/group.go",
+			from: "	set, rollback, release := dialect.Savepoint",
+			to:   "	set, _, release := dialect.Savepoint",
+		}},
+		packages: []string{module + "forwarder"}, tests: "GroupCommit",
+	},
+	{
+		name: "a shared commit that fails is no fault of all", guarantees: "G1",
+		edits: []edit{{
+			file: "forwarder/group.go",
+			from: "return outcome{again: !committed}",
+			to:   "return outcome{again: !committed && false}",
+		}},
+		packages: []string{module + "forwarder"}, tests: "GroupCommit",
+	},
+	{
+		name: "a shared commit by a member is a commit", guarantees: "G1",
+		edits: []edit{{
+			file: "forwarder/group.go",
+			from: "return outcome{again: !committed}",
+			to:   "return outcome{again: true || committed}",
+		}},
+		packages: []string{module + "forwarder"}, tests: "GroupCommit",
+	},
+	{
+		name: "InTx looks whether its transaction is still there", guarantees: "G1",
+		edits: []edit{{
+			file: "forwarder/intx.go",
+			from: "err = spool.Intact(ctx, conn, tx)",
+			to:   "err = nil",
+		}},
+		packages: []string{module + "forwarder"}, tests: "InTx",
+	},
+	{
+		name: "a broken group is rolled back before it is asked", guarantees: "G1",
+		edits: []edit{{
+			file: "forwarder/group.go",
+			from: "		_, _ = g.tx.ExecContext(ctx, \"ROLLBACK\")",
+			to:   "		_, _ = g.tx.ExecContext(ctx, \"SELECT 1\")",
+		}},
+		packages: []string{module + "forwarder"}, tests: "GroupCommit",
+	},
+	{
+		name: "one function at a time in a savepoint", guarantees: "G1",
+		edits: []edit{{
+			file: "forwarder/within.go",
+			from: "	if !around.Enter() {",
+			to:   "	if !around.Enter() && ctx == nil {",
+		}},
+		packages: []string{module + "forwarder"}, tests: "InTx",
+	},
+	{
+		name: "a transaction of another database is left alone", guarantees: "G1",
+		edits: []edit{{
+			file: "forwarder/within.go",
+			from: "	if !found || beganElsewhere(tx, db) {",
+			to:   "	if !found || ctx == nil && beganElsewhere(tx, db) {",
+		}},
+		packages: []string{module + "forwarder"}, tests: "InTx",
+	},
+	{
+		name: "a committed transaction is left alone", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/txscope/txscope.go",
+			from: "		s.committed.Store(true)",
+			to:   "		s.committed.Store(false)",
+		}},
+		packages: []string{module + "forwarder"}, tests: "InTx",
+	},
+}

@@ -5,7 +5,8 @@ import "errors"
 // FromPooler says whether an error is one that statements meet behind a pooler in transaction mode, where each transaction may run on another
 // connection of the server. PostgreSQL then does not know the statement that was prepared, knows one of the same name, or knows one of
 // another client, with other parameters. Errors of PgBouncer itself have the code of the latter, such as for an option of the address that it
-// does not take. A server that is reached directly gives none of them to the drivers.
+// does not take. No code is proof: a server that is reached directly has 26000 too after DEALLOCATE ALL, 42P05 for a name that the user has taken,
+// and 08P01 for whatever breaks the protocol, also when a connection begins. That code is of the kind [Unavailable] all the same.
 func FromPooler(err error) bool {
 	said, found := findReport(err, PostgreSQL)
 	return found && (said.state == "26000" || said.state == "42P05" || said.state == "08P01")

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -65,8 +66,16 @@ func TestDrainer_says_what_hinders_it(t *testing.T) {
 		"read-only":         {&pq.Error{Code: "25006"}, 1, "Postbox cannot write to its database", "Postbox is not hindered any more"},
 		"statement_timeout": {&pq.Error{Code: "57014"}, 1, "Postbox could not finish a statement", "Postbox is not hindered any more"},
 		"a shutdown":        {&pq.Error{Code: "57P01"}, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
-		"no connection":     {driver.ErrBadConn, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
-		"no answer":         {context.DeadlineExceeded, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
+		"a pooler refuses": {
+			&pq.Error{Severity: "FATAL", Code: "08P01"}, 1,
+			"Postbox cannot reach its database (" + dialect.PoolerHint + ")", "Postbox reaches its database again",
+		},
+		"a pooler exchanges connections": {
+			&pq.Error{Severity: "ERROR", Code: "26000"}, 1,
+			"Postbox's statements fail (" + dialect.PoolerHint + ")", "Postbox is not hindered any more",
+		},
+		"no connection": {driver.ErrBadConn, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
+		"no answer":     {context.DeadlineExceeded, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -61,6 +61,8 @@ func (d *Drainer) reason(err error) (begin, end string) {
 	switch of := kind.Classify(err); {
 	case errors.Is(err, dialect.ErrUnfit):
 		return "Postbox has changed nothing after a read in a session that it cannot use,", over
+	case dialect.FromPooler(err) && of == dialect.Unavailable:
+		return "Postbox cannot reach its database (" + dialect.PoolerHint + ")", reached
 	case dialect.FromPooler(err):
 		return "Postbox's statements fail (" + dialect.PoolerHint + ")", over
 	case kind.ReadOnly(err):

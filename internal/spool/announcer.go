@@ -52,7 +52,7 @@ func (a *Announcer) Announce() {
 // run notifies until nothing is pending, waiting between two.
 func (a *Announcer) run() {
 	for a.next() {
-		if err := notify(context.Background(), a.db, a.spool); err != nil {
+		if err := a.spool.Notify(context.Background(), a.db); err != nil {
 			a.logger.Debug("Postbox could not notify, polling will find the messages", watermill.LogFields{"err": errorText(err)})
 		}
 		select {
@@ -88,16 +88,16 @@ func (a *Announcer) Close() {
 // for the database. An error loses nothing, since drainers poll.
 func (s *Spool) Announce(ctx context.Context, db *sql.DB) error {
 	ring(s.bell)
-	return notify(ctx, db, s)
+	return s.Notify(ctx, db)
 }
 
-// notify wakes the drainers of other processes.
-func notify(ctx context.Context, db *sql.DB, spool *Spool) error {
-	if spool.statements.Notify == "" {
+// Notify wakes the drainers of other processes. It waits for the database; an error loses nothing, since drainers poll.
+func (s *Spool) Notify(ctx context.Context, db *sql.DB) error {
+	if s.statements.Notify == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	_, err := db.ExecContext(ctx, spool.statements.Notify, spool.Channel(), "")
+	_, err := db.ExecContext(ctx, s.statements.Notify, s.Channel(), "")
 	return err
 }

@@ -43,3 +43,6 @@ func ring(name string) {
 
 // Ring wakes the drainers of this spool in this process.
 func (s *Spool) Ring() { ring(s.bell) }
+
+// Listen returns a channel that gets a token after each [Spool.Ring] in this process, and a function that ends that.
+func (s *Spool) Listen() (rings <-chan struct{}, stop func()) { return listen(s.bell) }

@@ -34,15 +34,6 @@ const (
 	recovery = time.Minute
 )
 
-// messageKey names a message.
-type messageKey struct {
-	id, createdAt int64
-}
-
-func keyOf(m *Message) messageKey {
-	return messageKey{id: m.Ref.ID, createdAt: m.CreatedAt.UnixMicro()}
-}
-
 // blame is what is known of the failures of a topic.
 type blame struct {
 	together   *together // the latest failures
@@ -90,7 +81,7 @@ func (c *Circuits) Failed(m *Message, call Call) Blame {
 		b.together, b.quietSince = &together{}, now
 	}
 	b.together.last = c.sequence
-	before := c.failures[keyOf(m)]
+	before := c.failures[m.Identity()]
 	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.accuse(b, now)
 	evident := !counts && m.Attempts == 0
 	if evident && (before == nil || before.together != b.together) {
@@ -128,7 +119,7 @@ func (c *Circuits) remember(m *Message, f *failure, b *blame, now time.Time, cou
 			c.forgot = now
 		}
 		if len(c.failures) < maxFailures {
-			c.failures[keyOf(m)] = f
+			c.failures[m.Identity()] = f
 			b.remembered++
 		}
 	}
@@ -157,9 +148,9 @@ func (c *Circuits) Succeeded(topic string, call Call, batch []*Message) {
 		state.blame.life = max(state.blame.life, call.start)
 		state.blame.quietSince = c.now()
 		for _, m := range batch {
-			if f := c.failures[keyOf(m)]; f != nil {
+			if f := c.failures[m.Identity()]; f != nil {
 				f.together.outage, state.blame.proved = true, c.now()
-				c.drop(keyOf(m), f)
+				c.drop(m.Identity(), f)
 			}
 		}
 		closed = call.start > state.since && c.close(topic)
@@ -180,7 +171,7 @@ func (c *Circuits) forgetOld(now time.Time) {
 	}
 }
 
-func (c *Circuits) drop(key messageKey, f *failure) {
+func (c *Circuits) drop(key Identity, f *failure) {
 	delete(c.failures, key)
 	c.topics[f.topic].blame.remembered--
 }

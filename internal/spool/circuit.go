@@ -36,7 +36,7 @@ type Circuits struct {
 
 	mu       sync.Mutex
 	topics   map[string]*circuit
-	failures map[messageKey]*failure
+	failures map[Identity]*failure
 	sequence int64     // of calls and failures
 	forgot   time.Time // when there was no room for failures
 }
@@ -60,7 +60,7 @@ type circuit struct {
 
 // NewCircuits returns circuits that call again when messages for a topic are wanted again.
 func NewCircuits(config CircuitConfig, again func()) *Circuits {
-	return &Circuits{config: config, again: again, now: time.Now, topics: map[string]*circuit{}, failures: map[messageKey]*failure{}}
+	return &Circuits{config: config, again: again, now: time.Now, topics: map[string]*circuit{}, failures: map[Identity]*failure{}}
 }
 
 // Call is one attempt to publish.

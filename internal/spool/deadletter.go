@@ -205,11 +205,3 @@ func (l *DeadLetter) scan(scan func(...any) error, more ...any) error {
 	}
 	return nil
 }
-
-// wrap says what was done, and what to do where the tables are missing.
-func wrap(what string, err error) error {
-	if dialect.LacksTable(err) {
-		return fmt.Errorf("%s: the tables are not there, call postbox.Migrate first: %w", what, err)
-	}
-	return fmt.Errorf("%s: %w", what, err)
-}

@@ -95,7 +95,7 @@ func (d *Drainer) Rescan() {
 }
 
 // Wake makes the drainer look for new messages now.
-func (d *Drainer) Wake() { ring(d.spool.bell) }
+func (d *Drainer) Wake() { d.spool.Ring() }
 
 // InFlight returns how many messages of each topic are being handled by this drainer.
 func (d *Drainer) InFlight() map[string]int { return d.scheduler.inFlight() }
@@ -104,7 +104,7 @@ func (d *Drainer) InFlight() map[string]int { return d.scheduler.inFlight() }
 // within the configured time with a live context, settles them and hands its lanes back. It fails where the
 // spool cannot be opened for a reason that waiting does not cure.
 func (d *Drainer) Run(ctx context.Context) error {
-	rings, silence := listen(d.spool.bell)
+	rings, silence := d.spool.Listen()
 	defer silence()
 	defer d.prepared.Close()
 	defer d.removal.running.Wait()

@@ -129,11 +129,6 @@ func (p *page) leaveEarly(params dialect.FetchParams) {
 	})
 }
 
-func (m *Message) decode(payload, metadata []byte) {
-	m.Payload, m.loaded = payload, true
-	m.Metadata, m.broken = DecodeMetadata(metadata)
-}
-
 // Reload reads a message anew that a handler has had, and may have changed. It reports false where the message is gone.
 func (d *Drainer) Reload(ctx context.Context, m *Message) (bool, error) {
 	return d.loadPayload(ctx, d.db, m)

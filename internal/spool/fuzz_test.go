@@ -91,21 +91,3 @@ func FuzzDraft_SetDelay(f *testing.F) {
 		require.GreaterOrEqual(t, draft.Delay, time.Duration(0))
 	})
 }
-
-// Settings that are stored were written by some version of Postbox, or by hand.
-func FuzzDecodeSettings(f *testing.F) {
-	for _, text := range []string{``, `{}`, `null`, `[]`, `{"PageSize":-1}`, `{"Attempts":1e3}`, `{"History":"1h"}`} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		settings, err := DecodeSettings(text)
-		if err != nil {
-			require.Zero(t, settings)
-			return
-		}
-		config := settings.over(Config{PageSize: 500, Workers: 16, BatchSize: 1, PollMin: time.Millisecond, PollMax: time.Second})
-		require.Positive(t, config.PageSize)
-		require.Positive(t, config.Workers)
-		require.Positive(t, config.PollMin)
-	})
-}

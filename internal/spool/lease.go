@@ -258,8 +258,8 @@ func (d *Drainer) leave(ctx context.Context) error {
 
 // invite lets the other members look for free lanes now.
 func (d *Drainer) invite(ctx context.Context) error {
-	ring(d.spool.bell)
-	return notify(ctx, d.db, d.spool)
+	d.spool.Ring()
+	return d.spool.Notify(ctx, d.db)
 }
 
 // isConfiguration says whether an error stays until somebody changes the configuration or restarts the process.

@@ -84,10 +84,3 @@ func (h *hearing) connected() {
 		h.logger.Info("Postbox can LISTEN now", nil)
 	}
 }
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return dialect.HideAddress(err).Error()
-}

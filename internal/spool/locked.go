@@ -3,8 +3,6 @@ package spool
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -25,9 +23,6 @@ import (
 
 // heldInterval is how often messages that are held are tried again.
 const heldInterval = time.Second
-
-// ErrRowLocked is why a message's start was not counted, or why it was not removed in the transaction of its handler.
-var ErrRowLocked = errors.New("another transaction has locked the message's row")
 
 // heldMessages are the messages that cannot be settled now. It belongs to the drainer's goroutine.
 type heldMessages struct {
@@ -77,32 +72,6 @@ func (d *Drainer) inUnlocked(ctx context.Context, refs []dialect.Ref, settle fun
 		return settle(tx, locked)
 	})
 	return locked, err
-}
-
-// lockRows locks the rows of messages, and returns the ids of those that another transaction has locked. A row that is gone is neither.
-func (s *Spool) lockRows(ctx context.Context, tx *sql.Tx, id int64, refs []dialect.Ref) (locked map[int64]bool, err error) {
-	if !s.statements.LocksRows() {
-		return nil, nil
-	}
-	mine, err := selectIDs(ctx, tx, s.statements.Lock(id, refs))
-	if err != nil {
-		return nil, fmt.Errorf("lock messages of spool %q: %w", s.name, err)
-	}
-	others := slices.DeleteFunc(slices.Clone(refs), func(r dialect.Ref) bool { return mine[r.ID] })
-	if len(others) == 0 {
-		return nil, nil
-	}
-	if locked, err = selectIDs(ctx, tx, s.statements.Find(id, others)); err != nil {
-		return nil, fmt.Errorf("find locked messages of spool %q: %w", s.name, err)
-	}
-	return locked, nil
-}
-
-// impatiently executes statements that do not wait for a lock for long, where the server would go on after the client has given up.
-func (s *Spool) impatiently(exec Exec) Exec {
-	return func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
-		return exec(ctx, tx, s.statements.Impatiently(query))
-	}
 }
 
 // unlocked returns those that are not among the locked ones.
@@ -195,30 +164,4 @@ func (d *Drainer) hold(e *entry) {
 
 func (d *Drainer) lockFields(e *entry) watermill.LogFields {
 	return watermill.LogFields{"spool": d.spool.name, "topic": e.message.Topic, "message_uuid": e.message.MessageID}
-}
-
-// hold closes the key of a message that has been handled and cannot be settled for a while. What waits of the key is put back.
-func (s *scheduler) hold(e *entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.alone {
-		e.alone = false
-		s.acquitted()
-		s.wake()
-	}
-	if e.opens { // it may have been another queue of the key that it kept closed
-		e.opens = false
-		e.queue.closedBy--
-	}
-	if current := s.keys[e.queue.key]; e.queue.keyed && current != nil {
-		e.queue = current
-	} else if e.queue.keyed { // the key was open, and nothing of it in memory
-		s.keys[e.queue.key] = e.queue
-	}
-	q := e.queue
-	q.blocked = true
-	e.keepClosed()
-	if !q.running {
-		s.putBack(q)
-	}
 }

@@ -57,3 +57,34 @@ func MessageSubject(id, createdAt int64) []byte {
 
 // Subject returns it for the message.
 func (m *Message) Subject() []byte { return MessageSubject(m.Ref.ID, m.Ref.CreatedAt) }
+
+func (m *Message) decode(payload, metadata []byte) {
+	m.Payload, m.loaded = payload, true
+	m.Metadata, m.broken = DecodeMetadata(metadata)
+}
+
+// toLoad returns the bytes that handling the message loads.
+func (m *Message) toLoad() int {
+	if m.loaded {
+		return 0
+	}
+	return m.size
+}
+
+// accused says that the message has been started and did not come back.
+func (m *Message) accused() bool { return m.Starts > 0 }
+
+// allStarts is how often the message has been started, this time included, unless one of them has come back since it was
+// read: to whoever had the lane before, and lost it while the handler was busy. What the number condemns is then read again.
+func (m *Message) allStarts() int { return m.Starts + m.started }
+
+// Identity names a message among all that its database has had: a database that goes back to an earlier state gives out ids again, but not with the
+// same time.
+type Identity struct {
+	ID, CreatedAt int64 // the time in microseconds
+}
+
+// Identity returns it for the message.
+func (m *Message) Identity() Identity {
+	return Identity{ID: m.Ref.ID, CreatedAt: m.CreatedAt.UnixMicro()}
+}

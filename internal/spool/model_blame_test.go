@@ -12,7 +12,7 @@ type modelCall struct {
 	began, ended int64 // by the world's count of what happens
 	at           time.Time
 	topic        string
-	messages     []messageKey
+	messages     []Identity
 	through      bool
 }
 
@@ -103,7 +103,7 @@ func (s *modelCalls) wasOutage(before modelCall) bool {
 
 // comesBack says whether a message of the topic that had failed got through less than a minute ago.
 func (s *modelCalls) comesBack(failed modelCall) bool {
-	hasFailed := map[messageKey]bool{}
+	hasFailed := map[Identity]bool{}
 	var last time.Time
 	for _, c := range *s {
 		for _, m := range c.messages {

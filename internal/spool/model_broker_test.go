@@ -154,7 +154,7 @@ func (p *modelProcess) publishOne(call Call, began int64, message *Message) Outc
 	case !errors.Is(err, errUnknown):
 		return OutcomeOf(err)
 	}
-	failed := p.seen.add(modelCall{began: began, ended: p.tick(), at: p.broker.now, topic: message.Topic, messages: []messageKey{keyOf(message)}})
+	failed := p.seen.add(modelCall{began: began, ended: p.tick(), at: p.broker.now, topic: message.Topic, messages: []Identity{message.Identity()}})
 	blame := p.circuits.Failed(message, call)
 	p.log("fails to publish %s, which counts: %v", m.name, blame.Counts)
 	m.until = p.broker.now
@@ -169,11 +169,11 @@ func (p *modelProcess) publishOne(call Call, began int64, message *Message) Outc
 // arrive notes that messages have got to the broker.
 func (p *modelProcess) arrive(call Call, began int64, messages []*Message) {
 	lanes := p.readLanes()
-	keys := make([]messageKey, len(messages))
+	keys := make([]Identity, len(messages))
 	for i, message := range messages {
 		m := p.named(message)
 		p.log("publishes %s", m.name)
-		keys[i] = keyOf(message)
+		keys[i] = message.Identity()
 		if m.place != pending || m.id != message.Ref.ID {
 			continue // it was settled by somebody else
 		}

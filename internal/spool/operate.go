@@ -160,10 +160,14 @@ func (o *Operator) change(ctx context.Context, name, what string, do func(tx *sq
 
 // find returns a spool as it is stored.
 func (o *Operator) find(ctx context.Context, name string) (*Spool, error) {
-	s := New(o.statements, name, 0)
-	err := o.db.QueryRowContext(ctx, o.statements.FindSpool, name).Scan(&s.id, &s.lanes)
+	var id int64
+	var lanes int
+	err := o.db.QueryRowContext(ctx, o.statements.FindSpool, name).Scan(&id, &lanes)
+	if err == nil {
+		return Registered(o.statements, name, lanes, id), nil
+	}
 	if !errors.Is(err, sql.ErrNoRows) {
-		return s, err
+		return nil, err
 	}
 	spools, err := o.spools(ctx)
 	if err != nil {

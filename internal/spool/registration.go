@@ -171,3 +171,17 @@ func (f *Finder) Close() {
 	f.mu.Unlock()
 	f.done.Wait()
 }
+
+// forget lets the next call of Open look for the spool again.
+func (s *Spool) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id = 0
+}
+
+// Registered describes a spool that is known to be committed under this id.
+func Registered(statements *dialect.Statements, name string, lanes int, id int64) *Spool {
+	s := New(statements, name, lanes)
+	s.remember(id)
+	return s
+}

@@ -82,11 +82,6 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 	return nil
 }
 
-// simple says that nothing but this message depends on its being settled.
-func (e *entry) simple() bool {
-	return e.outcome.Verdict == Done && !e.opens && e.message.Ref.State != dialect.StateRetrying
-}
-
 func (d *Drainer) removeBeside(ctx context.Context) {
 	entries := d.removal.waiting
 	if most := d.removal.most; most > 0 {

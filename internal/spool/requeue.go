@@ -156,8 +156,7 @@ func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (
 	defer l.mu.Unlock()
 	known := l.spools[id]
 	if known == nil || known.name != name || known.lanes != lanes {
-		known = New(l.statements, name, lanes)
-		known.remember(id) // this transaction registers none, so it is committed
+		known = Registered(l.statements, name, lanes, id) // this transaction registers none, so it is committed
 		l.spools[id] = known
 	}
 	return known, nil

@@ -145,13 +145,6 @@ func (d *Drainer) openAgain(ctx context.Context) error {
 	return nil
 }
 
-// forget lets the next call of Open look for the spool again.
-func (s *Spool) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.id = 0
-}
-
 // checkFile fails where SQLite's file is not the one that was opened. Other databases have none that this process sees.
 func (d *Drainer) checkFile(ctx context.Context) error {
 	p := &d.past
@@ -176,51 +169,4 @@ func (d *Drainer) checkFile(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", p.path, ErrReplaced)
 	}
 	return nil
-}
-
-// replaced returns an id under which a message was found that is another one than the message in memory; 0 is none.
-func (s *scheduler) replaced(found []*Message) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range found {
-		if e := s.messages[m.Ref.ID]; e != nil && e.message.Ref.CreatedAt != m.Ref.CreatedAt {
-			return m.Ref.ID
-		}
-	}
-	return 0
-}
-
-// outlive forgets what waits, in all lanes, and returns it. What was handed out ends as it ends, beside messages that may
-// have the same ids, and its keys are closed until that is settled.
-func (s *scheduler) outlive() (dropped []*Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, e := range s.messages {
-		if i := slices.Index(e.queue.entries, e); i >= 0 {
-			e.queue.entries = slices.Delete(e.queue.entries, i, i+1)
-			s.remove(e)
-			dropped = append(dropped, e.message)
-			continue
-		}
-		s.leaveRunning(e)
-		delete(s.messages, id)
-		s.outlived[e] = true
-	}
-	return dropped
-}
-
-func (s *scheduler) hasOutlived(e *entry) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.outlived[e]
-}
-
-// leaveRunning lets a message that was handed out end as it ends, and closes its key until then.
-func (s *scheduler) leaveRunning(e *entry) {
-	e.dropped = true
-	if q := e.queue; q.keyed && !s.runs(q.key) { // it has ended, and is not settled yet
-		q.blocked = true
-		e.keepClosed()
-		s.keys[q.key] = q
-	}
 }

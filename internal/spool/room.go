@@ -43,14 +43,6 @@ func (r *room) part(batch []*entry) []*entry {
 	return batch
 }
 
-// toLoad returns the bytes that handling the message loads.
-func (m *Message) toLoad() int {
-	if m.loaded {
-		return 0
-	}
-	return m.size
-}
-
 // weight returns the bytes that handling a batch loads.
 func weight(batch []*entry) int {
 	bytes := 0

@@ -162,3 +162,8 @@ func (s *scheduler) drop(lanes []int) {
 }
 
 func (s *scheduler) runs(key int64) bool { return s.keys[key] != nil && s.keys[key].running }
+
+// simple says that nothing but this message depends on its being settled.
+func (e *entry) simple() bool {
+	return e.outcome.Verdict == Done && !e.opens && e.message.Ref.State != dialect.StateRetrying
+}

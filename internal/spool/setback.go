@@ -49,8 +49,8 @@ var errNotRemoved = errors.New("the database reports no error, and the message i
 
 // setbacks are what a drainer knows of messages whose end was refused. It belongs to the drainer's goroutine.
 type setbacks struct {
-	known map[messageKey]setback
-	named map[messageKey]time.Time // when messages that count among those that the log names had their last setback
+	known map[Identity]setback
+	named map[Identity]time.Time // when messages that count among those that the log names had their last setback
 	// toldOfCrowd is when the log said last that such messages fill the memory.
 	toldOfCrowd time.Time
 	resting     []*entry // until their time, or until they are another drainer's
@@ -63,17 +63,17 @@ type setback struct {
 }
 
 // of returns how many setbacks in a row a message has had.
-func (s *setbacks) of(m *Message) int { return s.known[keyOf(m)].inARow }
+func (s *setbacks) of(m *Message) int { return s.known[m.Identity()].inARow }
 
 // add counts a setback, and returns the number in a row and the pause that follows.
 func (s *setbacks) add(m *Message, now time.Time) (inARow int, pause time.Duration) {
 	if len(s.known) >= maxSetbacks {
-		maps.DeleteFunc(s.known, func(_ messageKey, b setback) bool { return b.inARow < setbacksTold })
+		maps.DeleteFunc(s.known, func(_ Identity, b setback) bool { return b.inARow < setbacksTold })
 	}
 	if s.known == nil || len(s.known) >= maxSetbacks {
-		s.known, s.named = map[messageKey]setback{}, map[messageKey]time.Time{}
+		s.known, s.named = map[Identity]setback{}, map[Identity]time.Time{}
 	}
-	key := keyOf(m)
+	key := m.Identity()
 	b := s.known[key]
 	b.inARow++
 	s.known[key] = b
@@ -90,8 +90,8 @@ func (s *setbacks) add(m *Message, now time.Time) (inARow int, pause time.Durati
 
 // name says whether the log shall name a message: once, and not more than some at a time.
 func (s *setbacks) name(m *Message, now time.Time) bool {
-	maps.DeleteFunc(s.named, func(_ messageKey, last time.Time) bool { return now.Sub(last) > setbackRecent })
-	key := keyOf(m)
+	maps.DeleteFunc(s.named, func(_ Identity, last time.Time) bool { return now.Sub(last) > setbackRecent })
+	key := m.Identity()
 	b := s.known[key]
 	if b.named || len(s.named) >= maxTold {
 		return false
@@ -103,8 +103,8 @@ func (s *setbacks) name(m *Message, now time.Time) bool {
 
 // forget forgets the setbacks of a message.
 func (s *setbacks) forget(m *Message) {
-	delete(s.known, keyOf(m))
-	delete(s.named, keyOf(m))
+	delete(s.known, m.Identity())
+	delete(s.named, m.Identity())
 }
 
 // setBack takes in a setback of a message.
@@ -147,7 +147,7 @@ func (d *Drainer) overcome(entries []*entry) {
 		return
 	}
 	for _, e := range entries {
-		was := d.setbacks.known[keyOf(e.message)]
+		was := d.setbacks.known[e.message.Identity()]
 		if was.inARow == 0 || e.outcome.Verdict == Postpone || e.outcome.Verdict == Again {
 			continue
 		}

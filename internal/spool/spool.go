@@ -121,3 +121,6 @@ func (s *Spool) laneOf(key string) (lane int, hash *int64) {
 	s.turn = (s.turn + 1) % s.lanes
 	return s.turn, nil
 }
+
+// Lanes returns how many lanes the spool has.
+func (s *Spool) Lanes() int { return s.lanes }

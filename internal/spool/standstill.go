@@ -12,26 +12,6 @@ import (
 // the length of the pause afterwards. So a lease is over for its process when either clock says so. A wall clock that was
 // set forward looks like a pause, and causes an early renewal. One that was set back changes nothing: then the monotonic clock decides.
 
-// processStart has a reading of both clocks.
-var processStart = time.Now()
-
-// wallAhead returns how far the wall clock has got ahead of the monotonic clock between the start of the process and now. It is
-// negative when the wall clock was set back.
-func wallAhead(now time.Time) time.Duration {
-	return now.Round(0).Sub(processStart.Round(0)) - now.Sub(processStart)
-}
-
-// stoodStill returns how long the process stood still between a reading of wallAhead and now.
-func (s *scheduler) stoodStill(since time.Duration, now time.Time) time.Duration {
-	return max(s.ahead(now)-since, 0)
-}
-
-// leaseOver says whether the leases may be over, by either clock.
-func (s *scheduler) leaseOver() bool {
-	now := time.Now() // once: it is asked for each batch, under the scheduler's lock
-	return !now.Add(s.stoodStill(s.aheadBefore, now)).Before(s.deadline)
-}
-
 // renewalDue says whether it is time to renew the leases, by either clock.
 func (d *Drainer) renewalDue() bool {
 	now := time.Now()

@@ -104,23 +104,6 @@ func (d *Drainer) countTogether(ctx context.Context, line []*start) (counted map
 // errNotAll rolls back a count of messages whose lane was lost between the two statements.
 var errNotAll = errors.New("not all starts were counted")
 
-func selectIDs(ctx context.Context, db Executor, query dialect.Query) (map[int64]bool, error) {
-	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	ids := map[int64]bool{}
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids[id] = true
-	}
-	return ids, rows.Err()
-}
-
 // countAlone counts the start of one message, once. The error is ErrRowLocked where its row is locked, and then it is not counted.
 func (d *Drainer) countAlone(ctx context.Context, m *Message) (counted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)

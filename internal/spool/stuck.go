@@ -29,39 +29,7 @@ func (d *Drainer) Stuck(before time.Time) map[string]Stuck {
 
 // Replace lets other workers take the places of those that have calls of [Drainer.Stuck]. Close their topics first, or the others would come to wait in the same way.
 func (d *Drainer) Replace(before time.Time) {
-	s := d.scheduler
-	s.eachStuck(before, func(e *entry) {
-		if e.stuck || s.lost >= s.most {
-			return
-		}
-		e.stuck = true
-		if s.lost++; s.lost > s.spares {
-			s.spares++
-			d.workers.Go(func() { d.work(d.handling) })
-		}
-		s.wake()
-	})
-}
-
-// eachStuck calls do for the first message of each batch that was handed out before that time and still runs, unless the drainer stops. It has the lock meanwhile.
-func (s *scheduler) eachStuck(before time.Time, do func(*entry)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return
-	}
-	look := func(e *entry) {
-		if e.running && !e.begun.IsZero() && e.begun.Before(before) {
-			do(e)
-		}
-	}
-	for _, e := range s.messages {
-		look(e)
-	}
-	for e := range s.outlived {
-		look(e)
+	for range d.scheduler.replaceStuck(before) {
+		d.workers.Go(func() { d.work(d.handling) })
 	}
 }
-
-// busy says whether as many batches run as may.
-func (s *scheduler) busy() bool { return s.batches-s.lost >= s.most }

@@ -62,13 +62,6 @@ func (d *Drainer) clearSuspicion(ctx context.Context) error {
 	return nil
 }
 
-// accused says that the message has been started and did not come back.
-func (m *Message) accused() bool { return m.Starts > 0 }
-
-// allStarts is how often the message has been started, this time included, unless one of them has come back since it was
-// read: to whoever had the lane before, and lost it while the handler was busy. What the number condemns is then read again.
-func (m *Message) allStarts() int { return m.Starts + m.started }
-
 // isDoomed says that a message has been started too often without coming back. Once proves nothing: then it ran beside
 // others. Where the head of a key is tried for ever, its failures do not count.
 func (d *Drainer) isDoomed(m *Message) bool {
@@ -77,42 +70,4 @@ func (d *Drainer) isDoomed(m *Message) bool {
 		failed = m.Starts
 	}
 	return m.Starts > 1 && d.config.Retry.Exhausted(failed)
-}
-
-// accusedBatch takes the head of the topic's first queue by itself, or, while another such message runs, puts the
-// queue aside.
-func (s *scheduler) accusedBatch(t *topicQueue) []*entry {
-	q := t.ready[0]
-	t.ready = t.ready[1:]
-	if s.accused {
-		s.accusedWaiting = append(s.accusedWaiting, q)
-		return nil
-	}
-	s.accused = true
-	q.offered, q.running = false, true
-	return q.alone()
-}
-
-// alone takes the head of a queue by itself.
-func (q *queue) alone() []*entry {
-	head := q.entries[0]
-	head.alone = true
-	q.entries = q.entries[1:]
-	return []*entry{head}
-}
-
-// acquitted lets the next message of its kind run. That is when the one before is settled: if the next one brought the
-// process down while the outcome is not written, an innocent would have been started without one again.
-func (s *scheduler) acquitted() {
-	s.accused = false
-	waiting := s.accusedWaiting
-	s.accusedWaiting = nil
-	for _, q := range waiting {
-		q.offered = false
-		if len(q.entries) == 0 {
-			s.close(q)
-			continue
-		}
-		s.offer(q)
-	}
 }

@@ -1,0 +1,57 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// lockRows locks the rows of messages, and returns the ids of those that another transaction has locked. A row that is gone is neither.
+func (s *Spool) lockRows(ctx context.Context, tx *sql.Tx, id int64, refs []dialect.Ref) (locked map[int64]bool, err error) {
+	if !s.statements.LocksRows() {
+		return nil, nil
+	}
+	mine, err := selectIDs(ctx, tx, s.statements.Lock(id, refs))
+	if err != nil {
+		return nil, fmt.Errorf("lock messages of spool %q: %w", s.name, err)
+	}
+	others := slices.DeleteFunc(slices.Clone(refs), func(r dialect.Ref) bool { return mine[r.ID] })
+	if len(others) == 0 {
+		return nil, nil
+	}
+	if locked, err = selectIDs(ctx, tx, s.statements.Find(id, others)); err != nil {
+		return nil, fmt.Errorf("find locked messages of spool %q: %w", s.name, err)
+	}
+	return locked, nil
+}
+
+// impatiently executes statements that do not wait for a lock for long, where the server would go on after the client has given up.
+func (s *Spool) impatiently(exec Exec) Exec {
+	return func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
+		return exec(ctx, tx, s.statements.Impatiently(query))
+	}
+}
+
+func selectIDs(ctx context.Context, db Executor, query dialect.Query) (map[int64]bool, error) {
+	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	ids := map[int64]bool{}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids[id] = true
+	}
+	return ids, rows.Err()
+}
+
+// ErrRowLocked is why a message's start was not counted, or why it was not removed in the transaction of its handler.
+var ErrRowLocked = errors.New("another transaction has locked the message's row")

@@ -12,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // DefaultOutbox is the name of the outbox that [Admin.Stats] counts unless [Config.Outbox] says otherwise.
@@ -47,8 +48,8 @@ type Admin struct {
 	db         *sql.DB
 	config     Config
 	statements *dialect.Statements
-	letters    *spool.Letters
-	operator   *spool.Operator
+	letters    *operate.Letters
+	operator   *operate.Operator
 	logger     watermill.LoggerAdapter
 }
 
@@ -68,8 +69,8 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Admin, err
 	}
 	return &Admin{
 		db: db, config: config, statements: statements, logger: logger,
-		letters:  spool.NewLetters(db, statements, config.Outbox, logger),
-		operator: spool.NewOperator(db, statements, logger),
+		letters:  operate.NewLetters(db, statements, config.Outbox, logger),
+		operator: operate.NewOperator(db, statements, logger),
 	}, nil
 }
 
@@ -103,7 +104,7 @@ type TopicStats struct {
 // Pending and Dead are of one moment, so what is pending, dead and published adds up to what was written. It
 // reads each pending message and each dead letter: call it a few times a minute, not a few times a second.
 func (a *Admin) Stats(ctx context.Context) ([]TopicStats, error) {
-	counts, err := spool.Stats(ctx, a.db, a.statements, a.config.Outbox)
+	counts, err := operate.Stats(ctx, a.db, a.statements, a.config.Outbox)
 	if err != nil {
 		return nil, failed(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // DeadLetter is a message that is not tried again until an operator says so.
@@ -155,7 +155,7 @@ func (a *Admin) Delete(ctx context.Context, id int64) error {
 	return nil
 }
 
-func publicLetter(l *spool.DeadLetter) DeadLetter {
+func publicLetter(l *operate.DeadLetter) DeadLetter {
 	letter := DeadLetter{
 		ID: l.ID, Outbox: l.Spool, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key,
 		CreatedAt: l.CreatedAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Error: l.Error,

@@ -19,6 +19,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 const (
@@ -85,7 +86,7 @@ func (h *handler) Handle(_ context.Context, batch []*spool.Message) []spool.Outc
 	outcomes := make([]spool.Outcome, len(batch))
 	for i, m := range batch {
 		err := h.do(m)
-		outcomes[i] = spool.OutcomeOf(err)
+		outcomes[i] = drain.OutcomeOf(err)
 		if err == nil {
 			h.mu.Lock()
 			h.handled[m.MessageID]++
@@ -116,7 +117,7 @@ func (b *bench) drain(do func(m *spool.Message) error) (h *handler, stop func())
 func (b *bench) drainPolling(least, most time.Duration, do func(m *spool.Message) error) (h *handler, stop func()) {
 	b.Helper()
 	h = newHandler(do)
-	return h, b.drainWith(b.database.DB, h, func(c *spool.Config) { c.PollMin, c.PollMax = least, most })
+	return h, b.drainWith(b.database.DB, h, func(c *drain.Config) { c.PollMin, c.PollMax = least, most })
 }
 
 func newHandler(do func(m *spool.Message) error) *handler {
@@ -124,15 +125,15 @@ func newHandler(do func(m *spool.Message) error) *handler {
 }
 
 // drainWith starts a drainer, as another process would have it, with a configuration that the test changes.
-func (b *bench) drainWith(db *sql.DB, h spool.Handler, change func(*spool.Config)) (stop func()) {
+func (b *bench) drainWith(db *sql.DB, h drain.Handler, change func(*drain.Config)) (stop func()) {
 	b.Helper()
-	config := spool.Config{
+	config := drain.Config{
 		Holder: b.Name() + postbox.NewMessageID(), Process: "forwarder", PageSize: 50, InlineBytes: 1 << 10, Workers: 4, BatchSize: 1,
 		PollMin: time.Millisecond, PollMax: 20 * time.Millisecond, Lease: 5 * time.Second, Renew: 20 * time.Millisecond,
 		Retry: postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond}.WithDefaults(2), Close: 5 * time.Second,
 	}
 	change(&config)
-	drainer := spool.NewDrainer(db, spool.New(b.statements, b.outbox.Name(), lanes), h, config, watermill.NopLogger{})
+	drainer := drain.New(db, spool.New(b.statements, b.outbox.Name(), lanes), h, config, watermill.NopLogger{})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- drainer.Run(ctx) }()

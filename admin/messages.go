@@ -9,7 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // Status says what a message waits for.
@@ -162,7 +162,7 @@ func (f DoneFilter) chosen() (dialect.MessageFilter, error) {
 	}, errors.Join(err, limitErr)
 }
 
-func publicMessages(found []*spool.Listed, err error) ([]Message, error) {
+func publicMessages(found []*operate.Listed, err error) ([]Message, error) {
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -173,7 +173,7 @@ func publicMessages(found []*spool.Listed, err error) ([]Message, error) {
 	return messages, nil
 }
 
-func publicMessage(m *spool.Listed) Message {
+func publicMessage(m *operate.Listed) Message {
 	public := Message{
 		ID: m.Place.ID, Status: status(m), Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Attempts: m.Attempts,
 		CreatedAt: m.CreatedAt, DueAt: m.At, Size: m.Size, Place: placeOf(m.Place), Payload: m.Payload, Metadata: m.Metadata,
@@ -184,7 +184,7 @@ func publicMessage(m *spool.Listed) Message {
 	return public
 }
 
-func status(m *spool.Listed) Status {
+func status(m *operate.Listed) Status {
 	switch {
 	case m.Parked:
 		return Parked

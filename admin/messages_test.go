@@ -12,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 func (b *bench) messages(filter admin.MessageFilter) []admin.Message {
@@ -52,7 +53,7 @@ func TestMessages_S0_0_7_status_attempts_executeAt_and_failures_are_visible(t *t
 			}
 			return nil
 		})
-		stop := b.drainWith(database.DB, h, func(c *spool.Config) { c.Head, c.History = spool.HeadPark, time.Hour })
+		stop := b.drainWith(database.DB, h, func(c *drain.Config) { c.Head, c.History = drain.HeadPark, time.Hour })
 		b.eventually(func() bool { return b.pending() == 2 && tried("failing") == 2 && tried("parked") == 2 }, "all have had their turns")
 		stop()
 		due := time.Now().Add(3 * time.Hour).Truncate(time.Microsecond)

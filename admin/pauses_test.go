@@ -15,6 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // obeyed is how long drainers may take to notice what an operator says, on a machine that has other things to do.
@@ -39,7 +40,7 @@ func (o *order) ids() []string {
 }
 
 // drainTwice starts two drainers, each with a handle of its own on the database.
-func (b *bench) drainTwice(h spool.Handler, change func(*spool.Config)) {
+func (b *bench) drainTwice(h drain.Handler, change func(*drain.Config)) {
 	b.Helper()
 	b.drainWith(b.database.DB, h, change)
 	b.drainWith(b.database.Open(b.T), h, change)
@@ -54,7 +55,7 @@ func TestPause_W14_two_drainers_obey_within_a_second_or_so(t *testing.T) {
 		b := newBench(t, database)
 		b.append(numbered(30)...)
 		h := newHandler(func(*spool.Message) error { return nil })
-		b.drainTwice(h, func(*spool.Config) {})
+		b.drainTwice(h, func(*drain.Config) {})
 		b.eventually(func() bool { return b.pending() == 0 }, "it flows")
 
 		require.NoError(t, b.admin.Pause(t.Context(), b.target))
@@ -133,7 +134,7 @@ func TestPauseKey_W14_holds_back_its_key_and_no_other(t *testing.T) {
 		scheduled.Delay = time.Millisecond
 		b.append(scheduled)
 		h := newHandler(func(*spool.Message) error { return nil })
-		b.drainTwice(h, func(*spool.Config) {})
+		b.drainTwice(h, func(*drain.Config) {})
 		b.eventually(func() bool { return len(h.counts()) == 2 }, "what is not paused goes on")
 		require.Never(t, func() bool { return len(h.counts()) > 2 }, 1500*time.Millisecond, 50*time.Millisecond)
 		require.Equal(t, map[string]int{"1": 1, "3": 1}, h.counts())
@@ -172,7 +173,7 @@ func TestResumeKey_N8_parked_head_of_a_key_has_all_attempts_again(t *testing.T) 
 			return nil
 		})
 		b.append(draft("1", "orders", "bad"), draft("2", "orders", "bad"), draft("3", "orders", "good"))
-		b.drainTwice(h, func(c *spool.Config) { c.Head = spool.HeadPark })
+		b.drainTwice(h, func(c *drain.Config) { c.Head = drain.HeadPark })
 		parked := func() []admin.Message {
 			list, err := b.admin.Messages(t.Context(), admin.MessageFilter{Target: b.target, Status: admin.Parked})
 			require.NoError(t, err)
@@ -237,7 +238,7 @@ func TestPause_F22_W14_operators_and_drainers_at_once(t *testing.T) {
 		b.outboxID()
 		var handled order
 		h := newHandler(func(m *spool.Message) error { handled.note(m); return nil })
-		b.drainTwice(h, func(*spool.Config) {})
+		b.drainTwice(h, func(*drain.Config) {})
 		var operators sync.WaitGroup
 		errs := make(chan error, 1000)
 		const rounds = 15

@@ -13,6 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // info returns what there is to know of the bench's outbox.
@@ -208,7 +209,7 @@ func TestAccount_G9_adds_up_while_everything_moves(t *testing.T) {
 			}
 			return nil
 		})
-		b.drainWith(database.DB, h, func(c *spool.Config) { c.History, c.BatchSize = time.Hour, 3 })
+		b.drainWith(database.DB, h, func(c *drain.Config) { c.History, c.BatchSize = time.Hour, 3 })
 		moved := map[admin.Account]bool{}
 		b.eventually(func() bool {
 			account, err := b.admin.Account(t.Context(), b.target)

@@ -17,6 +17,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // transactional handles each message in a transaction, as a queue of an inbox does: its effect and its end commit
@@ -29,7 +30,7 @@ type transactional struct {
 func (h transactional) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	m := batch[0]
 	if err := h.do(m); err != nil {
-		return []spool.Outcome{spool.OutcomeOf(err)}
+		return []spool.Outcome{drain.OutcomeOf(err)}
 	}
 	err := spool.InTx(ctx, h.b.database.DB, h.b.statements, func(tx *sql.Tx) error {
 		text := h.b.database.Bind("INSERT INTO effects (message_id) VALUES (?)")
@@ -87,7 +88,7 @@ func buryWhileHandled(t *testing.T, again bool) {
 				<-gate
 			}
 			return nil
-		}}, func(c *spool.Config) { c.History = time.Hour })
+		}}, func(c *drain.Config) { c.History = time.Hour })
 		<-entered
 		require.NoError(t, b.admin.Bury(t.Context(), b.target, b.message("one").ID, "no"))
 		close(gate)
@@ -120,7 +121,7 @@ func TestTurns_F22_G4_G9_operators_and_drainers_at_once(t *testing.T) {
 			}
 			return nil
 		}}
-		b.drainTwice(h, func(c *spool.Config) { c.Head, c.History, c.Retry.Attempts = spool.HeadPark, time.Hour, 3 })
+		b.drainTwice(h, func(c *drain.Config) { c.Head, c.History, c.Retry.Attempts = drain.HeadPark, time.Hour, 3 })
 
 		var buried atomic.Int32
 		var operators sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 func TestSettings_say_what_is_wrong_and_what_to_do(t *testing.T) {
@@ -82,7 +83,7 @@ func TestSetQueue_W14_drainers_obey_while_they_run(t *testing.T) {
 			<-gate
 			return nil
 		})
-		b.drainWith(database.DB, h, func(c *spool.Config) { c.Workers = 1 })
+		b.drainWith(database.DB, h, func(c *drain.Config) { c.Workers = 1 })
 		open := sync.OnceFunc(func() { close(gate) })
 		t.Cleanup(open)
 		for range 20 {

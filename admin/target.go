@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // Target names an outbox or a queue of an inbox, by [Outbox] or [Queue]. Targets can be compared.
@@ -22,4 +23,4 @@ func (t Target) Name() string { return strings.TrimPrefix(t.spool, spool.QueuePr
 func (t Target) IsQueue() bool { return strings.HasPrefix(t.spool, spool.QueuePrefix) }
 
 // String describes the target for people.
-func (t Target) String() string { return spool.Described(t.spool) }
+func (t Target) String() string { return operate.Described(t.spool) }

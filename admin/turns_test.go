@@ -13,6 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // waiting writes four messages, one of each status, and returns them by status.
@@ -94,7 +95,7 @@ func TestRunNow_wakes_the_drainers(t *testing.T) {
 		later.Delay = time.Hour
 		b.append(later)
 		h := newHandler(func(*spool.Message) error { return nil })
-		b.drainWith(database.DB, h, func(c *spool.Config) { // polls and renews once an hour
+		b.drainWith(database.DB, h, func(c *drain.Config) { // polls and renews once an hour
 			c.PollMin, c.PollMax, c.Lease, c.Renew = time.Hour, time.Hour, 2*time.Hour, time.Hour
 		})
 		require.NoError(t, b.admin.RunNow(t.Context(), b.target, b.message("later").ID))
@@ -158,7 +159,7 @@ func TestReschedule_reaches_what_a_drainer_has_in_memory(t *testing.T) {
 			<-gate
 			return nil
 		})
-		b.drainWith(database.DB, h, func(*spool.Config) {})
+		b.drainWith(database.DB, h, func(*drain.Config) {})
 		open := sync.OnceFunc(func() { close(gate) })
 		t.Cleanup(open)
 		b.eventually(entered.Load, "the first is being handled")
@@ -232,7 +233,7 @@ func TestBury_N8_the_key_goes_on(t *testing.T) {
 			}
 			return nil
 		})
-		b.drainWith(database.DB, h, func(c *spool.Config) { c.Head = spool.HeadPark })
+		b.drainWith(database.DB, h, func(c *drain.Config) { c.Head = drain.HeadPark })
 		b.append(draft("head", "orders", "key"), draft("behind", "orders", "key"))
 		b.eventually(func() bool { return b.info().Parked == 1 }, "it is parked")
 		for range 10 {
@@ -260,7 +261,7 @@ func TestBury_reaches_a_ready_message_that_a_drainer_has_in_memory(t *testing.T)
 			<-gate
 			return nil
 		})
-		b.drainWith(database.DB, h, func(*spool.Config) {})
+		b.drainWith(database.DB, h, func(*drain.Config) {})
 		open := sync.OnceFunc(func() { close(gate) })
 		t.Cleanup(open)
 		b.eventually(entered.Load, "the first is being handled")

@@ -8,6 +8,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/circuit"
 )
 
 // Defaults of the settings in [PublisherConfig] and [Config], which explain them.
@@ -24,8 +25,8 @@ const (
 	DefaultLease            = 15 * time.Second
 	DefaultMaxAttempts      = 10
 	DefaultCloseTimeout     = 30 * time.Second
-	DefaultFailuresInRow    = spool.FailuresInRow
-	DefaultOutageLimit      = spool.OutageLimit
+	DefaultFailuresInRow    = circuit.FailuresInRow
+	DefaultOutageLimit      = circuit.OutageLimit
 	DefaultProbeMin         = 100 * time.Millisecond
 	DefaultProbeMax         = 30 * time.Second
 	DefaultRetention        = 30 * 24 * time.Hour

@@ -15,6 +15,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/circuit"
+	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 )
 
 // Forwarder drains an outbox into a Watermill publisher. Run it alone or give it a router; run as many as you
@@ -28,7 +31,7 @@ type Forwarder struct {
 	db         *sql.DB
 	statements *dialect.Statements
 	spool      *spool.Spool
-	drainer    *spool.Drainer
+	drainer    *drain.Drainer
 	relay      *relay
 	logger     watermill.LoggerAdapter
 
@@ -70,9 +73,9 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 		spool: outbox, ended: make(chan struct{}), hangAfter: hangAfter, hangLook: hangLook,
 	}
 	f.relay = &relay{publisher: publisher, classify: spool.Classified(config.Classify, logger), logger: logger}
-	f.drainer = spool.NewDrainer(db, f.spool, f.relay, f.drainerConfig(), logger)
+	f.drainer = drain.New(db, f.spool, f.relay, f.drainerConfig(), logger)
 	f.relay.reload = f.drainer.Reload
-	f.relay.circuits = spool.NewCircuits(spool.CircuitConfig{
+	f.relay.circuits = circuit.New(circuit.Config{
 		FailuresInRow: config.FailuresInRow, ProbeMin: config.ProbeMin, ProbeMax: config.ProbeMax,
 		Width: config.Concurrency, OutageLimit: config.OutageLimit,
 	}, f.drainer.Rescan)
@@ -84,14 +87,14 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 	return f, nil
 }
 
-func (f *Forwarder) drainerConfig() spool.Config {
+func (f *Forwarder) drainerConfig() drain.Config {
 	process := spool.ProcessName()
-	return spool.Config{
+	return drain.Config{
 		Holder: process + " " + postbox.NewMessageID(), Process: process,
-		PageSize: f.config.PageSize, InlineBytes: spool.InlineBytes, MaxBytes: f.config.MaxBytesInFlight,
+		PageSize: f.config.PageSize, InlineBytes: drain.InlineBytes, MaxBytes: f.config.MaxBytesInFlight,
 		Workers: f.config.Concurrency, BatchSize: f.config.BatchSize,
 		PollMin: f.config.PollMin, PollMax: f.config.PollMax,
-		Lease: f.config.Lease, Renew: f.config.Lease / spool.LeaseRenewals,
+		Lease: f.config.Lease, Renew: f.config.Lease / drain.LeaseRenewals,
 		Retry: f.config.Retry,
 		Close: f.config.CloseTimeout, Unprepared: f.config.DisablePreparedStatements,
 	}
@@ -158,9 +161,9 @@ func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 			}
 		})
 	}
-	cleaner := spool.NewCleaner(f.db, f.statements, f.drainerConfig().Holder, spool.CleanerConfig{
+	cleaner := cleanup.New(f.db, f.statements, f.drainerConfig().Holder, cleanup.Config{
 		DeadLetters: f.config.DeadLetterRetention, Failures: f.config.DeadLetterRetention, History: true,
-		Unattended: spool.UnattendedAfter,
+		Unattended: cleanup.UnattendedAfter,
 	}, f.logger)
 	beside.Go(func() { cleaner.Run(ctx) })
 }

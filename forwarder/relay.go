@@ -11,13 +11,15 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/circuit"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // relay is the handler of the outbox's spool: it publishes.
 type relay struct {
 	publisher message.Publisher
 	classify  postbox.Classifier
-	circuits  *spool.Circuits
+	circuits  *circuit.Circuits
 	reload    func(ctx context.Context, m *spool.Message) (found bool, err error)
 	logger    watermill.LoggerAdapter
 }
@@ -95,7 +97,7 @@ func (r *relay) again(ctx context.Context, m *spool.Message) spool.Outcome {
 }
 
 // one publishes one message.
-func (r *relay) one(ctx context.Context, call spool.Call, m *spool.Message, guard guard) spool.Outcome {
+func (r *relay) one(ctx context.Context, call circuit.Call, m *spool.Message, guard guard) spool.Outcome {
 	err := r.publish(ctx, m.Topic, []*spool.Message{m}, guard)
 	switch {
 	case err == nil:
@@ -104,7 +106,7 @@ func (r *relay) one(ctx context.Context, call spool.Call, m *spool.Message, guar
 	case ctx.Err() != nil: // cancelled by us, at the end of a close
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}
 	}
-	failed := spool.OutcomeOf(fmt.Errorf("publish to topic %.300q: %w", m.Topic, err))
+	failed := drain.OutcomeOf(fmt.Errorf("publish to topic %.300q: %w", m.Topic, err))
 	switch r.classify(err) {
 	case postbox.Outage:
 		if wait := r.outage([]*spool.Message{m}, call, err); wait > 0 {
@@ -119,7 +121,7 @@ func (r *relay) one(ctx context.Context, call spool.Call, m *spool.Message, guar
 }
 
 // unknown decides whether the message or the broker is at fault: see [spool.Circuits.Failed].
-func (r *relay) unknown(call spool.Call, m *spool.Message, failed spool.Outcome) spool.Outcome {
+func (r *relay) unknown(call circuit.Call, m *spool.Message, failed spool.Outcome) spool.Outcome {
 	blame := r.circuits.Failed(m, call)
 	if blame.Opened {
 		r.logger.Error("Postbox pauses a topic: different messages failed one after the other, so it takes this for an outage",
@@ -135,7 +137,7 @@ func (r *relay) unknown(call spool.Call, m *spool.Message, failed spool.Outcome)
 
 // outage opens the circuit, and returns how long a message that was a probe waits. The log names the message, or the first of a batch:
 // where the same one opens the circuit again and again, it is to blame and not the broker, and an operator can bury it.
-func (r *relay) outage(batch []*spool.Message, call spool.Call, err error) (wait time.Duration) {
+func (r *relay) outage(batch []*spool.Message, call circuit.Call, err error) (wait time.Duration) {
 	topic := batch[0].Topic
 	fields := watermill.LogFields{"topic": topic, "message_uuid": batch[0].MessageID, "messages": len(batch)}
 	first, wait := r.circuits.Away(topic, call)

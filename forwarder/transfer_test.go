@@ -15,8 +15,8 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 func TestTransfer_G2_G3_G10_producers_write_while_several_processes_take_over(t *testing.T) {
@@ -138,7 +138,7 @@ func TestTransfer_F12_G9_what_is_no_message_becomes_a_dead_letter(t *testing.T) 
 		require.Zero(w.t, w.left())
 		require.Len(w.t, w.errors(logger), 3)
 
-		letters := spool.NewLetters(w.database.DB, w.statements, "test", watermill.NopLogger{})
+		letters := operate.NewLetters(w.database.DB, w.statements, "test", watermill.NopLogger{})
 		list, err := letters.List(w.t.Context(), dialect.DeadLetterFilter{Limit: 10})
 		require.NoError(w.t, err)
 		require.Len(w.t, list, 3)

@@ -9,7 +9,8 @@ import (
 
 	"github.com/robfig/cron/v3"
 
-	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // DefaultBatchSize is the default of Size in [BatchConfig].
@@ -104,16 +105,16 @@ func (c BatchConfig) schedule() (cron.Schedule, error) {
 
 // gather says when a batch is complete. A schedule needs no memory of its last time: a message belongs to the first time
 // after it was stored.
-func (c BatchConfig) gather() (*spool.Gather, error) {
-	schedule, err := c.schedule()
+func (c BatchConfig) gather() (*schedule.Gather, error) {
+	times, err := c.schedule()
 	if err != nil {
 		return nil, err
 	}
-	gather := &spool.Gather{PerKey: c.PerKey, OnlyDue: schedule != nil}
+	gather := &schedule.Gather{PerKey: c.PerKey, OnlyDue: times != nil}
 	gather.Due = func(stored time.Time) time.Time {
 		switch {
-		case schedule != nil:
-			return schedule.Next(stored.In(c.TimeZone))
+		case times != nil:
+			return times.Next(stored.In(c.TimeZone))
 		case c.Age > 0:
 			return stored.Add(c.Age)
 		default:
@@ -124,7 +125,7 @@ func (c BatchConfig) gather() (*spool.Gather, error) {
 }
 
 // drainer returns the engine's form of the configuration.
-func (c BatchConfig) drainer(store *Store) (spool.Config, error) {
+func (c BatchConfig) drainer(store *Store) (drain.Config, error) {
 	gather, err := c.gather()
 	settings := c.QueueConfig.drainer(store)
 	settings.BatchSize, settings.Gather, settings.Exclusive = c.Size, gather, !c.PerKey

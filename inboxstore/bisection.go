@@ -12,6 +12,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
+	"github.com/postbox-go/watermill-postbox/internal/circuit"
 )
 
 // BatchError is what a [BatchHandler] returns that knows which messages failed: the others are done. In a transaction
@@ -86,7 +87,7 @@ func (b *bisection) handle(ctx context.Context, part []int) {
 	b.set(part, spool.Outcome{Verdict: spool.Postpone})
 }
 
-func (b *bisection) try(ctx context.Context, call spool.Call, part []int) {
+func (b *bisection) try(ctx context.Context, call circuit.Call, part []int) {
 	queue := b.batch.queue
 	b.database = queue.store.inquire(b.began)
 	messages, err := b.batch.call(ctx, b.messages(part))
@@ -124,7 +125,7 @@ func (e *BatchError) names(messages []*message.Message) bool {
 
 // partial obeys a handler that says what failed. The others come first: that they succeed must not end an outage that
 // one of those that failed tells of.
-func (b *bisection) partial(ctx context.Context, call spool.Call, part []int, messages []*message.Message, partial *BatchError) {
+func (b *bisection) partial(ctx context.Context, call circuit.Call, part []int, messages []*message.Message, partial *BatchError) {
 	inTx := b.batch.config.QueueConfig.Transactional
 	var rest, failed []int
 	var errs []error
@@ -154,7 +155,7 @@ func (b *bisection) partial(ctx context.Context, call spool.Call, part []int, me
 	}
 }
 
-func (b *bisection) done(call spool.Call, part []int) {
+func (b *bisection) done(call circuit.Call, part []int) {
 	verdict := spool.Done
 	if b.batch.config.QueueConfig.Transactional {
 		verdict = spool.Settled
@@ -164,6 +165,6 @@ func (b *bisection) done(call spool.Call, part []int) {
 }
 
 // end notes the error of a message.
-func (b *bisection) end(ctx context.Context, call spool.Call, i int, err error) {
+func (b *bisection) end(ctx context.Context, call circuit.Call, i int, err error) {
 	b.set([]int{i}, b.batch.queue.outcome(ctx, call, b.all[i], err))
 }

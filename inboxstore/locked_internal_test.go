@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/circuit"
 )
 
 var (
@@ -24,7 +25,7 @@ func locking(keys ...int64) (*progress, *queue) {
 		batch[i] = &spool.Message{HasKey: key > 0, KeyHash: key}
 		batch[i].Ref.ID = int64(i)
 	}
-	return newProgress(batch), &queue{name: "q", logger: watermill.NopLogger{}, circuits: spool.NewCircuits(spool.CircuitConfig{}, func() {})}
+	return newProgress(batch), &queue{name: "q", logger: watermill.NopLogger{}, circuits: circuit.New(circuit.Config{}, func() {})}
 }
 
 // verdicts returns the outcomes without their errors.

@@ -15,6 +15,8 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/circuit"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // queue is a queue being worked off by this process: what single messages and batches have in common.
@@ -22,8 +24,8 @@ type queue struct {
 	name     string
 	store    *Store
 	config   QueueConfig
-	circuits *spool.Circuits
-	drainer  *spool.Drainer
+	circuits *circuit.Circuits
+	drainer  *drain.Drainer
 	logger   watermill.LoggerAdapter
 	// conflicts: it has been logged that there are some.
 	conflicts atomic.Bool
@@ -39,15 +41,15 @@ func newQueue(store *Store, name string, config QueueConfig, logger watermill.Lo
 }
 
 // drain gives the queue the handler of its messages. Nothing happens until run.
-func (q *queue) drain(handler spool.Handler, settings spool.Config) {
+func (q *queue) drain(handler drain.Handler, settings drain.Config) {
 	settings.Buried = q.buried
 	if q.config.Transactional {
 		settings.Begin = q.store.slots.take
 	}
-	q.drainer = spool.NewDrainer(q.store.db, q.store.queue(q.name), handler, settings, q.logger)
-	q.circuits = spool.NewCircuits(spool.CircuitConfig{
-		FailuresInRow: spool.FailuresInRow, ProbeMin: q.config.ProbeMin, ProbeMax: q.config.ProbeMax,
-		Width: q.config.Concurrency, OutageLimit: spool.OutageLimit,
+	q.drainer = drain.New(q.store.db, q.store.queue(q.name), handler, settings, q.logger)
+	q.circuits = circuit.New(circuit.Config{
+		FailuresInRow: circuit.FailuresInRow, ProbeMin: q.config.ProbeMin, ProbeMax: q.config.ProbeMax,
+		Width: q.config.Concurrency, OutageLimit: circuit.OutageLimit,
 	}, q.drainer.Rescan)
 }
 
@@ -97,7 +99,7 @@ func (q *queue) message(ctx context.Context, stored *spool.Message) *message.Mes
 }
 
 // outcome turns what a handler returned, or what went wrong around it, into the end of the message's turn.
-func (q *queue) outcome(ctx context.Context, call spool.Call, stored *spool.Message, err error) spool.Outcome {
+func (q *queue) outcome(ctx context.Context, call circuit.Call, stored *spool.Message, err error) spool.Outcome {
 	if outcome, faultless := q.faultless(ctx, call, 1, err); faultless {
 		return outcome
 	}
@@ -124,12 +126,12 @@ func (q *queue) outcome(ctx context.Context, call spool.Call, stored *spool.Mess
 		err = ofHandler.Err
 	}
 	params := RuleParams{Queue: q.name, Message: q.message(ctx, stored), Err: err, Attempt: stored.Attempts + 1}
-	return spool.OutcomeOf(spool.Protect(func() error { return q.config.Rule(params) }))
+	return drain.OutcomeOf(spool.Protect(func() error { return q.config.Rule(params) }))
 }
 
 // doubtful decides whether an error is an attempt that may also come from an outage. open says that it is not, for now: see
 // [spool.Circuits.Failed].
-func (q *queue) doubtful(call spool.Call, stored *spool.Message, doubt doubtError) (outcome spool.Outcome, open bool) {
+func (q *queue) doubtful(call circuit.Call, stored *spool.Message, doubt doubtError) (outcome spool.Outcome, open bool) {
 	about := watermill.LogFields{"message_uuid": stored.MessageID, "err": doubt.Error()}
 	if !doubt.exhausted {
 		q.reached()
@@ -162,14 +164,14 @@ func (q *queue) tellOfConflict(err error) {
 }
 
 // succeeded notes that a handler has succeeded.
-func (q *queue) succeeded(call spool.Call, done []*spool.Message) {
+func (q *queue) succeeded(call circuit.Call, done []*spool.Message) {
 	q.circuits.Succeeded(q.name, call, done)
 	q.conflicts.Store(false)
 }
 
 // undecided notes that several messages failed together. The caller handles them apart next, to find the culprit; if the call was the
 // probe of a paused queue, one of them may take its place.
-func (q *queue) undecided(call spool.Call, err error) {
+func (q *queue) undecided(call circuit.Call, err error) {
 	var doubt doubtError
 	if errors.As(err, &doubt) && doubt.exhausted {
 		q.circuits.End(q.name, call)
@@ -180,7 +182,7 @@ func (q *queue) undecided(call spool.Call, err error) {
 
 // faultless recognises an error that is no message's fault and concerns all n that it befell: they come again, and no attempt
 // counts. A message that was a probe by itself waits, so that the next probe is another one.
-func (q *queue) faultless(ctx context.Context, call spool.Call, n int, err error) (outcome spool.Outcome, yes bool) {
+func (q *queue) faultless(ctx context.Context, call circuit.Call, n int, err error) (outcome spool.Outcome, yes bool) {
 	switch {
 	case errors.Is(err, spool.ErrLost), errors.Is(err, spool.ErrRowLocked): // the handler has succeeded, so an outage is over
 		q.reached()

@@ -12,6 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // Defaults of the settings in [QueueConfig], which explains them.
@@ -200,14 +201,14 @@ func (c QueueConfig) Validate() error {
 }
 
 // drainer returns the engine's form of the configuration.
-func (c QueueConfig) drainer(store *Store) spool.Config {
+func (c QueueConfig) drainer(store *Store) drain.Config {
 	process := spool.ProcessName()
-	return spool.Config{
+	return drain.Config{
 		Holder: process + " " + postbox.NewMessageID(), Process: process,
-		PageSize: c.PageSize, InlineBytes: spool.InlineBytes, MaxBytes: c.MaxBytesInFlight,
+		PageSize: c.PageSize, InlineBytes: drain.InlineBytes, MaxBytes: c.MaxBytesInFlight,
 		Workers: c.Concurrency, BatchSize: c.MicroBatch,
-		PollMin: c.PollMin, PollMax: c.PollMax, Lease: c.Lease, Renew: c.Lease / spool.LeaseRenewals,
-		Retry: c.Retry, Head: spool.HeadPolicy(c.Head), Unordered: c.Mode == Single, History: c.History,
+		PollMin: c.PollMin, PollMax: c.PollMax, Lease: c.Lease, Renew: c.Lease / drain.LeaseRenewals,
+		Retry: c.Retry, Head: drain.HeadPolicy(c.Head), Unordered: c.Mode == Single, History: c.History,
 		Close: store.config.CloseTimeout, Local: true,
 		Unprepared: store.config.DisablePreparedStatements,
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 )
 
 // Store is an inbox's memory in an SQL database. It is safe for concurrent use, by any number of processes.
@@ -93,12 +94,12 @@ func (s *Store) clean() {
 		if s.cleanup.Err() != nil {
 			return
 		}
-		cleaner := spool.NewCleaner(s.db, s.statements, s.process+" "+postbox.NewMessageID(), spool.CleanerConfig{
+		cleaner := cleanup.New(s.db, s.statements, s.process+" "+postbox.NewMessageID(), cleanup.Config{
 			Claims:      s.config.ClaimRetention,
 			DeadLetters: s.config.DeadLetterRetention,
 			Failures:    s.config.DeadLetterRetention,
 			History:     true,
-			Unattended:  spool.UnattendedAfter,
+			Unattended:  cleanup.UnattendedAfter,
 		}, s.logger)
 		s.cleaner.Go(func() { cleaner.Run(s.cleanup) })
 	})

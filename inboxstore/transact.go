@@ -12,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // HandlerError is an error of a handler, such as the one given to [Store.Once], and not of the store.
@@ -110,7 +111,7 @@ func (t transaction) settleSoon(hooked context.Context, w work, giveUp context.C
 	if !t.store.statements.LocksRows() {
 		return w.settle(hooked, t.tx)
 	}
-	patience := time.AfterFunc(spool.LockPatience, func() { giveUp(spool.ErrRowLocked) })
+	patience := time.AfterFunc(drain.LockPatience, func() { giveUp(spool.ErrRowLocked) })
 	err := w.settle(hooked, t.tx)
 	if !patience.Stop() { // the transaction is being given up, so it must not be committed
 		giveUp(spool.ErrRowLocked)

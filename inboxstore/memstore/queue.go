@@ -12,6 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // entry is a message in a queue.
@@ -209,7 +210,7 @@ func (s *Store) settle(queue string, e *entry) {
 // failed lets a message wait for another attempt, or moves it to the dead letters.
 func (s *Store) failed(queue string, e *entry, out *turn) {
 	cause := out.cause()
-	outcome := spool.OutcomeOf(cause)
+	outcome := drain.OutcomeOf(cause)
 	e.failures = append(e.failures, cause)
 	if outcome.Verdict == spool.Dead || out.retry.Exhausted(len(e.failures)) {
 		s.remove(queue, e)

@@ -14,6 +14,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 )
 
 const (
@@ -62,7 +63,7 @@ func purge(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	cleaner := spool.NewCleaner(p.db, statements, postbox.NewMessageID(), spool.CleanerConfig{
+	cleaner := cleanup.New(p.db, statements, postbox.NewMessageID(), cleanup.Config{
 		Interval: pollMin, Lease: time.Minute, Batch: purgeBatch,
 		DeadLetters: retention, Failures: retention, Claims: retention, History: true,
 	}, watermill.NopLogger{})

@@ -178,7 +178,7 @@ var ofTheInbox = []safeguard{
 	},
 	{
 		name: "a dead letter that PoisonOutbox refuses concerns its key alone", guarantees: "G3, G7",
-		edits:    []edit{{file: "internal/spool/setback.go", from: "errors.As(err, &untold) ||", to: "errors.As(err, &untold) && false ||"}},
+		edits:    []edit{{file: "internal/drain/setback.go", from: "errors.As(err, &untold) ||", to: "errors.As(err, &untold) && false ||"}},
 		packages: []string{module + "inboxstore"}, tests: "PoisonOutbox_refuses/./too_large",
 	},
 	{
@@ -260,7 +260,7 @@ var ofTheInbox = []safeguard{
 			from: "	lockedTries = 10\n",
 			to:   "	lockedTries = 1\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "TestLocked",
+		packages: []string{module + "internal/drain"}, tests: "TestLocked",
 	},
 	{
 		name: "the stores of a pool share its connections", guarantees: "G6, F33",

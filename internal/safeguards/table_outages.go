@@ -5,65 +5,65 @@ var ofOutages = []safeguard{
 	{
 		name: "an unknown failure needs a sign of life", guarantees: "G7, F30",
 		edits: []edit{{
-			file: "internal/spool/blame.go",
+			file: "internal/circuit/blame.go",
 			from: "	case b.life <= f.at:\n",
 			to:   "	case b.life < 0:\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
+		packages: []string{module + "internal/circuit", module + "internal/drain"}, tests: "Blame|Model",
 	},
 	{
 		name: "a conflict counts no attempt", guarantees: "G7",
 		edits: []edit{{
-			file: "internal/spool/settle.go",
-			from: "	if e.outcome.Verdict == Wait || e.outcome.Verdict == Again {\n",
-			to:   "	if e.outcome.Verdict == Wait {\n",
+			file: "internal/drain/settle.go",
+			from: "	if e.Outcome.Verdict == spool.Wait || e.Outcome.Verdict == spool.Again {\n",
+			to:   "	if e.Outcome.Verdict == spool.Wait {\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "Model|setback|lasting_conflict",
+		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "Model|setback|lasting_conflict",
 	},
 	{
 		name: "a first unknown failure counts for nothing", guarantees: "G7, F30",
 		edits: []edit{{
-			file: "internal/spool/blame.go",
+			file: "internal/circuit/blame.go",
 			from: "	case f == nil:\n		return false\n",
 			to:   "	case f == nil:\n		return true\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
+		packages: []string{module + "internal/circuit", module + "internal/drain"}, tests: "Blame|Model",
 	},
 	{
 		name: "poison comes to its end where others get through", guarantees: "G3, F30",
 		edits: []edit{{
-			file: "internal/spool/blame.go",
+			file: "internal/circuit/blame.go",
 			from: "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.accuse(b, now)\n",
 			to:   "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
+		packages: []string{module + "internal/circuit", module + "internal/drain"}, tests: "Blame|Model",
 	},
 	{
 		name: "an outage has a limit", guarantees: "G3, F30",
 		edits: []edit{{
-			file: "internal/spool/blame.go",
+			file: "internal/circuit/blame.go",
 			from: "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.accuse(b, now)\n",
 			to:   "	counts := before.accuse(b, now)\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "Blame|Model",
+		packages: []string{module + "internal/circuit", module + "internal/drain"}, tests: "Blame|Model",
 	},
 	{
 		name: "time for the last part of a destination to come back", guarantees: "G7, F30",
 		edits: []edit{{
-			file: "internal/spool/blame.go",
+			file: "internal/circuit/blame.go",
 			from: "	return now.Sub(b.proved) >= recovery || now.Sub(f.accused) >= recovery\n",
 			to:   "	return now.Sub(b.proved) >= 0\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "Blame",
+		packages: []string{module + "internal/circuit"}, tests: "Blame",
 	},
 	{
 		name: "a proved outage is remembered without failed messages", guarantees: "G7, F30",
 		edits: []edit{{
-			file: "internal/spool/circuit.go",
-			from: "	left := recovery - c.now().Sub(state.blame.proved)\n",
-			to:   "	left := min(recovery-c.now().Sub(state.blame.proved), 0)\n",
+			file: "internal/circuit/circuit.go",
+			from: "	left := recovery - c.config.Now().Sub(state.blame.proved)\n",
+			to:   "	left := min(recovery-c.config.Now().Sub(state.blame.proved), 0)\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "Blame",
+		packages: []string{module + "internal/circuit"}, tests: "Blame",
 	},
 	{
 		name: "probes of unknown failures take turns", guarantees: "G3, F30",
@@ -77,56 +77,56 @@ var ofOutages = []safeguard{
 	{
 		name: "a message with an attempt is no evidence of an outage", guarantees: "G3, F30",
 		edits: []edit{{
-			file: "internal/spool/blame.go",
+			file: "internal/circuit/blame.go",
 			from: "	if state.open || evident && b",
 			to:   "	if state.open || b",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "TestCircuits",
+		packages: []string{module + "internal/circuit"}, tests: "TestCircuits",
 	},
 	{
 		name: "a setback is followed by a longer pause each time", guarantees: "G7",
 		edits: []edit{{
-			file: "internal/spool/setback.go",
+			file: "internal/drain/setback.go",
 			from: "min(setbackPause<<doublings, setbackMost)",
 			to:   "min(setbackPause, setbackMost)",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "etback",
+		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "etback",
 	},
 	{
 		name: "a file that was replaced ends its drainer", guarantees: "G2, F27",
 		edits: []edit{{
-			file: "internal/spool/restored.go",
+			file: "internal/drain/restored.go",
 			from: "	if err != nil || !os.SameFile(p.file, now) {\n",
 			to:   "	if err != nil || now == nil {\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "moved_away_or_replaced",
+		packages: []string{module + "internal/drain"}, tests: "moved_away_or_replaced",
 	},
 	{
 		name: "a sweep that fails is tried again later", guarantees: "G8",
 		edits: []edit{{
-			file: "internal/spool/sweep.go",
+			file: "internal/drain/sweep.go",
 			from: "	s.next = now.Add(s.pause)\n}",
 			to:   "	s.next = now\n}",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "TestSweep_that_fails",
+		packages: []string{module + "internal/drain"}, tests: "TestSweep_that_fails",
 	},
 	{
 		name: "the horizon passes transactions that have not written", guarantees: "G3, F31",
 		edits: []edit{{
-			file: "internal/spool/horizon.go",
+			file: "internal/drain/horizon.go",
 			from: "		unrelated := h.writers != nil && !h",
 			to:   "		unrelated := h.writers != nil && len(h.writers) < 0 && !h",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "Horizon",
+		packages: []string{module + "internal/drain"}, tests: "Horizon",
 	},
 	{
 		name: "a probe that tells nothing makes room for another", guarantees: "G7, F13",
 		edits: []edit{{
-			file: "internal/spool/circuit.go",
+			file: "internal/circuit/circuit.go",
 			from: "	replace := state != nil && state.runs(call)\n",
 			to:   "	replace := state != nil && state.runs(call) && topic == \"\"\n",
 		}},
-		packages: []string{module + "internal/spool", module + "forwarder", module + "inboxstore"}, tests: "Circuits|a_probe_that|a_probe_whose",
+		packages: []string{module + "internal/circuit", module + "forwarder", module + "inboxstore"}, tests: "Circuits|a_probe_that|a_probe_whose",
 	},
 	{
 		name: "a panic of Classify blames one message alone", guarantees: "G7",
@@ -162,19 +162,19 @@ var ofOutages = []safeguard{
 	{
 		name: "a statement that the server ended is named", guarantees: "G7",
 		edits: []edit{{
-			file: "internal/spool/trouble.go",
+			file: "internal/drain/trouble.go",
 			from: "	case of == dialect.Interrupted:\n",
 			to:   "	case of == dialect.Interrupted && err == nil:\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "server_ended_a_statement",
+		packages: []string{module + "internal/drain"}, tests: "server_ended_a_statement",
 	},
 	{
 		name: "a drainer is hindered until what failed works again", guarantees: "G7",
 		edits: []edit{{
-			file: "internal/spool/drainer.go",
+			file: "internal/drain/drainer.go",
 			from: "		err = d.strays\n",
 			to:   "",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "cannot_move",
+		packages: []string{module + "internal/drain"}, tests: "cannot_move",
 	},
 }

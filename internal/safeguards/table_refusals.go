@@ -9,7 +9,7 @@ var ofRefusals = []safeguard{
 			from: "	if err == nil && arrived < taken {\n",
 			to:   "	if err == nil && arrived < 0 {\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "that_the_database_ignores|stray",
+		packages: []string{module + "internal/drain"}, tests: "that_the_database_ignores|stray",
 	},
 	{
 		name: "a message that is buried leaves a dead letter", guarantees: "G2, G9",
@@ -18,7 +18,7 @@ var ofRefusals = []safeguard{
 			from: "	if err == nil && stored == 0 {\n",
 			to:   "	if err == nil && stored < 0 {\n",
 		}},
-		packages: []string{module + "internal/spool", module + "inboxstore", module + "forwarder"}, tests: "dead_letter_is_not_stored",
+		packages: []string{module + "internal/drain", module + "inboxstore", module + "forwarder"}, tests: "dead_letter_is_not_stored",
 	},
 	{
 		name: "what is not removed is not kept in the history", guarantees: "G9",
@@ -27,25 +27,25 @@ var ofRefusals = []safeguard{
 			from: "	if err == nil && kept > 0 && int(removed) < len(refs) {\n",
 			to:   "	if err == nil && removed < kept {\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "TestKeepAndRemove",
+		packages: []string{module + "internal/drain"}, tests: "TestKeepAndRemove",
 	},
 	{
 		name: "a suspect whose start cannot be counted rests", guarantees: "G8, F5",
 		edits: []edit{{
-			file: "internal/spool/worker.go",
-			from: "uncounted: !locked}",
+			file: "internal/drain/worker.go",
+			from: "Uncounted: !locked}",
 			to:   "uncounted: false}",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "start_cannot_be_counted",
+		packages: []string{module + "internal/drain"}, tests: "start_cannot_be_counted",
 	},
 	{
 		name: "a suspect that was not handled stays one", guarantees: "F5",
 		edits: []edit{{
-			file: "internal/spool/removal.go",
-			from: "	if e.outcome.Verdict == Postpone && !e.message.counted {\n",
-			to:   "	if e.outcome.Verdict == Postpone && false {\n",
+			file: "internal/drain/removal.go",
+			from: "	if e.Outcome.Verdict == spool.Postpone && !e.Message.Counted {\n",
+			to:   "	if e.Outcome.Verdict == spool.Postpone && false {\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "start_cannot_be_counted",
+		packages: []string{module + "internal/drain"}, tests: "start_cannot_be_counted",
 	},
 	{
 		name: "MySQL is asked for the transaction before a message is removed", guarantees: "G4, F10",
@@ -59,20 +59,20 @@ var ofRefusals = []safeguard{
 	{
 		name: "a settlement in which the drainer starts over begins again", guarantees: "G3, G6",
 		edits: []edit{{
-			file: "internal/spool/settlement.go",
+			file: "internal/drain/settlement.go",
 			from: "				return d.settleUnsettled(ctx)\n",
 			to:   "				d.unsettled = s.left()\n",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "Settlement_G3_G6",
+		packages: []string{module + "internal/drain"}, tests: "Settlement_G3_G6",
 	},
 	{
 		name: "leases are renewed while a settlement takes long", guarantees: "G6",
 		edits: []edit{{
-			file: "internal/spool/settlement.go",
+			file: "internal/drain/settlement.go",
 			from: "		if !d.reopen && d.mayRenew() && ",
 			to:   "		if !d.reopen && !d.mayRenew() && ",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "leases_are_renewed_while_many",
+		packages: []string{module + "internal/drain"}, tests: "leases_are_renewed_while_many",
 	},
 	{
 		name: "a full disk at the removal counts no attempt", guarantees: "G7",
@@ -86,37 +86,37 @@ var ofRefusals = []safeguard{
 	{
 		name: "an outbox for dead letters that hangs has less time than a settlement", guarantees: "G3, G7",
 		edits: []edit{{
-			file: "internal/spool/settle.go",
+			file: "internal/drain/settle.go",
 			from: "	ctx, cancel := context.WithTimeout(ctx, d.config.Renew)\n",
-			to:   "	ctx, cancel := context.WithTimeout(ctx, statementTimeout)\n",
+			to:   "	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)\n",
 		}},
 		packages: []string{module + "inboxstore"}, tests: "PoisonOutbox_that_hangs",
 	},
 	{
 		name: "a dead letter that is refused leaves the memory", guarantees: "G8",
 		edits: []edit{{
-			file: "internal/spool/settle.go",
-			from: "			defer m.unload() // many may wait for another try\n",
+			file: "internal/drain/settle.go",
+			from: "			defer m.Unload() // many may wait for another try\n",
 			to:   "",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "unloads_a_dead_letter",
+		packages: []string{module + "internal/drain"}, tests: "unloads_a_dead_letter",
 	},
 	{
 		name: "a batch is undone until its handler returns", guarantees: "G2",
 		edits: []edit{{
-			file: "internal/spool/worker.go",
-			from: "	fill(outcomes, Outcome{Verdict: Postpone}) // until",
-			to:   "	fill(outcomes, Outcome{Verdict: Done}) // until",
+			file: "internal/drain/worker.go",
+			from: "	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // until",
+			to:   "	fill(outcomes, spool.Outcome{Verdict: spool.Done}) // until",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "panic_outside_the_handler",
+		packages: []string{module + "internal/drain"}, tests: "panic_outside_the_handler",
 	},
 	{
 		name: "a start that was not counted is not taken back", guarantees: "F5",
 		edits: []edit{{
-			file: "internal/spool/starts.go",
+			file: "internal/drain/starts.go",
 			from: "	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) { // then",
 			to:   "	if s.counted || s.err != nil { // then",
 		}},
-		packages: []string{module + "internal/spool"}, tests: "start_cannot_be_counted",
+		packages: []string{module + "internal/drain"}, tests: "start_cannot_be_counted",
 	},
 }

@@ -36,7 +36,7 @@ func NewAnnouncer(spool *Spool, db *sql.DB, logger watermill.LoggerAdapter) *Ann
 // Announce is called after a commit. It does not wait for the database.
 func (a *Announcer) Announce() {
 	ring(a.spool.bell)
-	if a.db == nil || a.spool.statements.Notify == "" {
+	if a.db == nil || a.spool.Statements.Notify == "" {
 		return
 	}
 	a.mu.Lock()
@@ -53,7 +53,7 @@ func (a *Announcer) Announce() {
 func (a *Announcer) run() {
 	for a.next() {
 		if err := a.spool.Notify(context.Background(), a.db); err != nil {
-			a.logger.Debug("Postbox could not notify, polling will find the messages", watermill.LogFields{"err": errorText(err)})
+			a.logger.Debug("Postbox could not notify, polling will find the messages", watermill.LogFields{"err": LogText(err)})
 		}
 		select {
 		case <-a.stop:
@@ -93,11 +93,11 @@ func (s *Spool) Announce(ctx context.Context, db *sql.DB) error {
 
 // Notify wakes the drainers of other processes. It waits for the database; an error loses nothing, since drainers poll.
 func (s *Spool) Notify(ctx context.Context, db *sql.DB) error {
-	if s.statements.Notify == "" {
+	if s.Statements.Notify == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	ctx, cancel := context.WithTimeout(ctx, StatementTimeout)
 	defer cancel()
-	_, err := db.ExecContext(ctx, s.statements.Notify, s.Channel(), "")
+	_, err := db.ExecContext(ctx, s.Statements.Notify, s.Channel(), "")
 	return err
 }

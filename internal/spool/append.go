@@ -8,7 +8,7 @@ import (
 )
 
 // maxAppendBytes bounds one insert, so that it fits into the packet of a MySQL server with default settings.
-const maxAppendBytes = 4 << 20
+const MaxAppendBytes = 4 << 20
 
 // Append inserts messages in their order: in one statement, or in several where the database's limits on
 // packets or the work of its driver ask for it. Run it in a transaction if all or none must be there.
@@ -17,13 +17,13 @@ func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Dr
 	if err != nil {
 		return err
 	}
-	rows := make([]dialect.Row, 0, min(len(drafts), s.statements.MaxAppend))
+	rows := make([]dialect.Row, 0, min(len(drafts), s.Statements.MaxAppend))
 	bytes := 0
 	flush := func() error {
 		if len(rows) == 0 {
 			return nil
 		}
-		for _, query := range s.statements.Append(id, rows) {
+		for _, query := range s.Statements.Append(id, rows) {
 			if err := run(ctx, db, query); err != nil {
 				return fmt.Errorf("append to spool %q: %w", s.name, err)
 			}
@@ -37,7 +37,7 @@ func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Dr
 			return err
 		}
 		size := len(row.Payload) + len(row.Metadata)
-		if len(rows) == s.statements.MaxAppend || bytes+size > maxAppendBytes {
+		if len(rows) == s.Statements.MaxAppend || bytes+size > MaxAppendBytes {
 			if err := flush(); err != nil {
 				return err
 			}

@@ -6,7 +6,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-func errorText(err error) string {
+func LogText(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -14,7 +14,7 @@ func errorText(err error) string {
 }
 
 // wrap says what was done, and what to do where the tables are missing.
-func wrap(what string, err error) error {
+func Wrap(what string, err error) error {
 	if dialect.LacksTable(err) {
 		return fmt.Errorf("%s: the tables are not there, call postbox.Migrate first: %w", what, err)
 	}

@@ -1,7 +1,7 @@
 package spool
 
 // Known says whether the spool remembers its id.
-func (s *Spool) Known() bool { return s.openedID() != 0 }
+func (s *Spool) Known() bool { return s.ID() != 0 }
 
 // Looking says whether a search is under way.
 func (f *Finder) Looking() bool {

@@ -11,7 +11,7 @@ import (
 )
 
 // MaxIngestBytes bounds what one [Spool.Ingest] should take, if it is more than one message.
-const MaxIngestBytes = maxAppendBytes
+const MaxIngestBytes = MaxAppendBytes
 
 // Arrival is a message to store under a claim, once.
 type Arrival struct {
@@ -59,7 +59,7 @@ func (s *Spool) ingest(id int64, arrivals []Arrival) dialect.Ingest {
 	for i, a := range arrivals {
 		claims[i], rows[i] = a.Claim, a.row
 	}
-	return s.statements.Ingest(id, claims, rows)
+	return s.Statements.Ingest(id, claims, rows)
 }
 
 // ingestWhole runs the one statement, which commits by itself.
@@ -70,7 +70,7 @@ func (s *Spool) ingestWhole(
 	var err error
 	for range conflictTries {
 		positions, err = selectInts(ctx, db, prepared, query)
-		if s.statements.Kind.Classify(err) != dialect.Conflict {
+		if s.Statements.Kind.Classify(err) != dialect.Conflict {
 			break
 		}
 	}
@@ -110,7 +110,7 @@ func (s *Spool) ingestInParts(
 	for len(rest) > 0 {
 		ingest := s.ingest(id, rest)
 		var claimed int64
-		err := InTx(ctx, db, s.statements, func(tx *sql.Tx) (err error) {
+		err := InTx(ctx, db, s.Statements, func(tx *sql.Tx) (err error) {
 			claimed, err = execAll(ctx, tx, prepared, ingest.Claim)
 			if err == nil && claimed < int64(len(rest)) {
 				err = errClaimed
@@ -143,7 +143,7 @@ func (s *Spool) ingestInParts(
 // execAll executes all queries, and returns how many rows they changed.
 func execAll(ctx context.Context, tx *sql.Tx, prepared *Prepared, queries []dialect.Query) (changed int64, err error) {
 	for _, query := range queries {
-		n, err := execPrepared(ctx, tx, prepared, query)
+		n, err := ExecPrepared(ctx, tx, prepared, query)
 		if err != nil {
 			return 0, err
 		}
@@ -152,8 +152,8 @@ func execAll(ctx context.Context, tx *sql.Tx, prepared *Prepared, queries []dial
 	return changed, nil
 }
 
-func execPrepared(ctx context.Context, tx *sql.Tx, prepared *Prepared, query dialect.Query) (int64, error) {
-	return affected(prepared.InTx(ctx, tx, query))
+func ExecPrepared(ctx context.Context, tx *sql.Tx, prepared *Prepared, query dialect.Query) (int64, error) {
+	return Affected(prepared.InTx(ctx, tx, query))
 }
 
 // selectClaims adds the claims that a query selects.

@@ -11,11 +11,11 @@ import (
 )
 
 // lockRows locks the rows of messages, and returns the ids of those that another transaction has locked. A row that is gone is neither.
-func (s *Spool) lockRows(ctx context.Context, tx *sql.Tx, id int64, refs []dialect.Ref) (locked map[int64]bool, err error) {
-	if !s.statements.LocksRows() {
+func (s *Spool) LockRows(ctx context.Context, tx *sql.Tx, id int64, refs []dialect.Ref) (locked map[int64]bool, err error) {
+	if !s.Statements.LocksRows() {
 		return nil, nil
 	}
-	mine, err := selectIDs(ctx, tx, s.statements.Lock(id, refs))
+	mine, err := SelectIDs(ctx, tx, s.Statements.Lock(id, refs))
 	if err != nil {
 		return nil, fmt.Errorf("lock messages of spool %q: %w", s.name, err)
 	}
@@ -23,20 +23,20 @@ func (s *Spool) lockRows(ctx context.Context, tx *sql.Tx, id int64, refs []diale
 	if len(others) == 0 {
 		return nil, nil
 	}
-	if locked, err = selectIDs(ctx, tx, s.statements.Find(id, others)); err != nil {
+	if locked, err = SelectIDs(ctx, tx, s.Statements.Find(id, others)); err != nil {
 		return nil, fmt.Errorf("find locked messages of spool %q: %w", s.name, err)
 	}
 	return locked, nil
 }
 
 // impatiently executes statements that do not wait for a lock for long, where the server would go on after the client has given up.
-func (s *Spool) impatiently(exec Exec) Exec {
+func (s *Spool) Impatiently(exec Exec) Exec {
 	return func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
-		return exec(ctx, tx, s.statements.Impatiently(query))
+		return exec(ctx, tx, s.Statements.Impatiently(query))
 	}
 }
 
-func selectIDs(ctx context.Context, db Executor, query dialect.Query) (map[int64]bool, error) {
+func SelectIDs(ctx context.Context, db Executor, query dialect.Query) (map[int64]bool, error) {
 	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return nil, err

@@ -24,29 +24,29 @@ type Message struct {
 	Starts int
 
 	// size of payload and metadata in bytes; large ones are loaded just before they are handled.
-	size   int
-	loaded bool
+	Size   int
+	Loaded bool
 	// broken says why the stored form could not be decoded.
-	broken error
+	Broken error
 	// suspect: it may have brought down the process that held its lane before. started is 1 when that it is
 	// being handled has been counted. doomed: it has been too often.
 	// counted: its start has been counted, so it is no suspect any more should it come back.
-	suspect bool
-	started int
-	doomed  error
-	counted bool
+	Suspect bool
+	Started int
+	Doomed  error
+	Counted bool
 	// apart: it is handled by itself, since its end was refused.
-	apart bool
+	Apart bool
 	// spool is where it stands, and whether it is kept when it is done. For guarded see [Guarded].
-	spool   *Spool
-	keep    bool
-	guarded bool
+	Spool   *Spool
+	Keep    bool
+	Guarded bool
 	// due is when a batch must take it at the latest, by this process's clock; zero for never.
-	due time.Time
+	Due time.Time
 }
 
 // unload lets go of what is read again when it is needed.
-func (m *Message) unload() { m.Payload, m.Metadata, m.loaded = nil, nil, false }
+func (m *Message) Unload() { m.Payload, m.Metadata, m.Loaded = nil, nil, false }
 
 // MessageSubject names a stored message in the table of failures: by its id and its time of creation, since a database that goes back to an earlier
 // state gives out the id again, and the new message must not inherit the failures of another one.
@@ -58,25 +58,25 @@ func MessageSubject(id, createdAt int64) []byte {
 // Subject returns it for the message.
 func (m *Message) Subject() []byte { return MessageSubject(m.Ref.ID, m.Ref.CreatedAt) }
 
-func (m *Message) decode(payload, metadata []byte) {
-	m.Payload, m.loaded = payload, true
-	m.Metadata, m.broken = DecodeMetadata(metadata)
+func (m *Message) Decode(payload, metadata []byte) {
+	m.Payload, m.Loaded = payload, true
+	m.Metadata, m.Broken = DecodeMetadata(metadata)
 }
 
 // toLoad returns the bytes that handling the message loads.
-func (m *Message) toLoad() int {
-	if m.loaded {
+func (m *Message) ToLoad() int {
+	if m.Loaded {
 		return 0
 	}
-	return m.size
+	return m.Size
 }
 
 // accused says that the message has been started and did not come back.
-func (m *Message) accused() bool { return m.Starts > 0 }
+func (m *Message) Accused() bool { return m.Starts > 0 }
 
 // allStarts is how often the message has been started, this time included, unless one of them has come back since it was
 // read: to whoever had the lane before, and lost it while the handler was busy. What the number condemns is then read again.
-func (m *Message) allStarts() int { return m.Starts + m.started }
+func (m *Message) AllStarts() int { return m.Starts + m.Started }
 
 // Identity names a message among all that its database has had: a database that goes back to an earlier state gives out ids again, but not with the
 // same time.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -20,20 +21,20 @@ func TestOpen_spool_registered_by_another_after_the_transaction_began(t *testing
 		if database.Dialect == postbox.SQLite {
 			return // it has one writer: nobody registers meanwhile
 		}
-		b := newBench(t, database)
+		b := enginetest.NewBench(t, database)
 		tx, err := database.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
 		var n int
 		require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM postbox_messages").Scan(&n))
 
-		another := spool.New(b.statements, b.spool.Name(), lanes)
+		another := spool.New(b.Statements, b.Spool.Name(), enginetest.Lanes)
 		_, err = another.Open(t.Context(), database.DB)
 		require.NoError(t, err)
 
-		b.append(tx, draft("1", ""))
+		b.Append(tx, enginetest.Draft("1", ""))
 		require.NoError(t, tx.Commit())
-		require.Equal(t, 1, b.pending())
+		require.Equal(t, 1, b.Pending())
 	})
 }
 
@@ -42,13 +43,13 @@ func TestOpen_spool_registered_by_another_after_the_transaction_began(t *testing
 func TestOpen_G1_G2_spool_registered_by_a_transaction_that_rolls_back(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		b := newBench(t, database)
-		fresh := spool.New(b.statements, "fresh", lanes)
+		b := enginetest.NewBench(t, database)
+		fresh := spool.New(b.Statements, "fresh", enginetest.Lanes)
 		write := func(executor func(tx *sql.Tx) spool.Executor, end func(tx *sql.Tx) error) {
 			tx, err := database.DB.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			for range 3 {
-				require.NoError(t, fresh.Append(t.Context(), executor(tx), spool.Run, []spool.Draft{draft("1", "")}))
+				require.NoError(t, fresh.Append(t.Context(), executor(tx), spool.Run, []spool.Draft{enginetest.Draft("1", "")}))
 			}
 			require.NoError(t, end(tx))
 		}
@@ -58,7 +59,7 @@ func TestOpen_G1_G2_spool_registered_by_a_transaction_that_rolls_back(t *testing
 		write(plain, (*sql.Tx).Rollback)
 		write(wrapped, (*sql.Tx).Rollback)
 		write(anew, (*sql.Tx).Rollback)
-		_, err := spool.New(b.statements, "another", lanes).Open(t.Context(), database.DB) // SQLite uses an id again
+		_, err := spool.New(b.Statements, "another", enginetest.Lanes).Open(t.Context(), database.DB) // SQLite uses an id again
 		require.NoError(t, err)
 		for range 3 {
 			write(plain, (*sql.Tx).Commit)
@@ -72,7 +73,7 @@ func TestOpen_G1_G2_spool_registered_by_a_transaction_that_rolls_back(t *testing
 func TestOpen_G1_G2_spool_registered_behind_a_savepoint_that_is_rolled_back(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		b := newBench(t, database)
+		b := enginetest.NewBench(t, database)
 		tx, err := database.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
@@ -81,9 +82,9 @@ func TestOpen_G1_G2_spool_registered_behind_a_savepoint_that_is_rolled_back(t *t
 			require.NoError(t, err)
 		}
 		exec("SAVEPOINT part")
-		b.append(tx, draft("1", ""))
+		b.Append(tx, enginetest.Draft("1", ""))
 		exec("ROLLBACK TO SAVEPOINT part")
-		b.append(tx, draft("2", ""))
+		b.Append(tx, enginetest.Draft("2", ""))
 		require.NoError(t, tx.Commit())
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages m JOIN postbox_spools s ON s.id = m.spool"))
 	})
@@ -93,7 +94,7 @@ func TestOpen_G1_G2_spool_registered_behind_a_savepoint_that_is_rolled_back(t *t
 func TestFinder_finds_what_is_committed_and_nothing_else(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		b := newBench(t, database)
+		b := enginetest.NewBench(t, database)
 		if database.Dialect == postbox.MySQL { // where a statement by itself would see what is not committed
 			config, err := mysql.ParseDSN(database.DSN)
 			require.NoError(t, err)
@@ -101,18 +102,18 @@ func TestFinder_finds_what_is_committed_and_nothing_else(t *testing.T) {
 			database.DSN = config.FormatDSN()
 			database.DB = database.Open(t)
 		}
-		finder := spool.NewFinder(b.spool, database.DB)
+		finder := spool.NewFinder(b.Spool, database.DB)
 		defer finder.Close()
 		tx, err := database.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
-		b.append(tx, draft("1", ""))
+		b.Append(tx, enginetest.Draft("1", ""))
 		finder.Look() // with one connection it waits for the end of the transaction
 		if database.Dialect != postbox.SQLite {
-			b.eventually(func() bool { return !finder.Looking() }, "it has looked")
+			b.Eventually(func() bool { return !finder.Looking() }, "it has looked")
 		}
-		require.False(t, b.spool.Known())
+		require.False(t, b.Spool.Known())
 		require.NoError(t, tx.Commit())
-		b.eventually(func() bool { finder.Look(); return b.spool.Known() }, "it is committed")
+		b.Eventually(func() bool { finder.Look(); return b.Spool.Known() }, "it is committed")
 	})
 }

@@ -34,12 +34,12 @@ type Outcome struct {
 	// After, when positive, is used instead of the backoff's delay.
 	After time.Duration
 	// final: no attempt is left, whatever the profile says.
-	final bool
+	Final bool
 	// locked: it could not be handled, since its row is locked.
-	locked bool
+	Locked bool
 	// uncounted: it could not be handled, since its start could not be counted for another reason. Err may be nil.
-	uncounted bool
+	Uncounted bool
 }
 
 // through says whether later messages of the key may go on.
-func (o Outcome) through() bool { return o.Verdict == Done || o.Verdict == Settled }
+func (o Outcome) Through() bool { return o.Verdict == Done || o.Verdict == Settled }

@@ -100,7 +100,7 @@ func (p *Prepared) prepareLater(text string) {
 	}
 	p.preparing[text] = true
 	p.background.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), StatementTimeout)
 		defer cancel()
 		stmt, err := p.db.PrepareContext(ctx, text)
 		if err == nil {
@@ -156,5 +156,8 @@ func (p *Prepared) Close() {
 	for _, stmt := range statements {
 		_ = stmt.Close() // the connection may be gone, and the statement with it
 	}
-	p.background.Wait()
+	p.Wait()
 }
+
+// Wait waits until what is prepared in the background is.
+func (p *Prepared) Wait() { p.background.Wait() }

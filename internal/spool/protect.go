@@ -12,12 +12,12 @@ import (
 )
 
 // errGoexit is the error of a function that ended its goroutine.
-var errGoexit = errors.New("it ended its goroutine by runtime.Goexit, as FailNow of a test does")
+var ErrGoexit = errors.New("it ended its goroutine by runtime.Goexit, as FailNow of a test does")
 
 // Protect calls a function of the user. It turns a panic into an error, and a call of runtime.Goexit too. Goexit cannot be stopped, so the function
 // runs in a goroutine of its own. Where there is one call for each message, that is dear: there [Recovered] does, since a worker survives Goexit.
 func Protect(call func() error) error {
-	err := errGoexit
+	err := ErrGoexit
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

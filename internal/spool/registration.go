@@ -26,7 +26,7 @@ func (s *Spool) Open(ctx context.Context, db *sql.DB) (int64, error) {
 	if !errors.Is(err, sql.ErrNoRows) {
 		return id, err
 	}
-	err = InTx(ctx, db, s.statements, func(tx *sql.Tx) error {
+	err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) error {
 		id, err = s.OpenIn(ctx, tx)
 		return err
 	})
@@ -39,21 +39,21 @@ func (s *Spool) Open(ctx context.Context, db *sql.DB) (int64, error) {
 
 // OpenIn is [Spool.Open] in a transaction of somebody else. Unless the id is known already, it is valid in this transaction alone.
 func (s *Spool) OpenIn(ctx context.Context, tx Executor) (int64, error) {
-	if id := s.openedID(); id != 0 {
+	if id := s.ID(); id != 0 {
 		return id, nil
 	}
 	if err := CheckName(s.name); err != nil {
-		return 0, s.openError(err)
+		return 0, s.OpenError(err)
 	}
-	id, lanes, err := s.find(ctx, tx, s.statements.FindSpool)
+	id, lanes, err := s.Find(ctx, tx, s.Statements.FindSpool)
 	if errors.Is(err, sql.ErrNoRows) {
-		if _, err := tx.ExecContext(ctx, s.statements.RegisterSpool, s.name, s.lanes); err != nil {
+		if _, err := tx.ExecContext(ctx, s.Statements.RegisterSpool, s.name, s.lanes); err != nil {
 			return 0, fmt.Errorf("register spool %q: %w", s.name, err)
 		}
-		id, lanes, err = s.find(ctx, tx, s.statements.FindNewSpool)
+		id, lanes, err = s.Find(ctx, tx, s.Statements.FindNewSpool)
 	}
 	if err != nil {
-		return 0, s.openError(err)
+		return 0, s.OpenError(err)
 	}
 	return id, s.checkLanes(lanes)
 }
@@ -61,26 +61,26 @@ func (s *Spool) OpenIn(ctx context.Context, tx Executor) (int64, error) {
 // findCommitted returns the id of a spool that is registered, and remembers it, or [sql.ErrNoRows]. It does not see what others have not committed, whatever
 // isolation level the server gives to a statement by itself.
 func (s *Spool) findCommitted(ctx context.Context, db *sql.DB) (id int64, err error) {
-	if id := s.openedID(); id != 0 {
+	if id := s.ID(); id != 0 {
 		return id, nil
 	}
 	if err := CheckName(s.name); err != nil {
-		return 0, s.openError(err)
+		return 0, s.OpenError(err)
 	}
 	var lanes int
-	if s.statements.Isolate {
-		err = InTx(ctx, db, s.statements, func(tx *sql.Tx) (err error) {
-			id, lanes, err = s.find(ctx, tx, s.statements.FindSpool)
+	if s.Statements.Isolate {
+		err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) (err error) {
+			id, lanes, err = s.Find(ctx, tx, s.Statements.FindSpool)
 			return err
 		})
 	} else {
-		id, lanes, err = s.find(ctx, db, s.statements.FindSpool)
+		id, lanes, err = s.Find(ctx, db, s.Statements.FindSpool)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, sql.ErrNoRows
 	}
 	if err != nil {
-		return 0, s.openError(err)
+		return 0, s.OpenError(err)
 	}
 	if err := s.checkLanes(lanes); err != nil {
 		return 0, err
@@ -89,7 +89,7 @@ func (s *Spool) findCommitted(ctx context.Context, db *sql.DB) (id int64, err er
 	return id, nil
 }
 
-func (s *Spool) find(ctx context.Context, db Executor, query string) (id int64, lanes int, err error) {
+func (s *Spool) Find(ctx context.Context, db Executor, query string) (id int64, lanes int, err error) {
 	err = db.QueryRowContext(ctx, query, s.name).Scan(&id, &lanes)
 	return id, lanes, err
 }
@@ -102,7 +102,7 @@ func (s *Spool) checkLanes(stored int) error {
 		s.name, stored, s.lanes, stored, ErrLanes)
 }
 
-func (s *Spool) openError(err error) error {
+func (s *Spool) OpenError(err error) error {
 	if dialect.LacksTable(err) {
 		return fmt.Errorf("open spool %q: %w: %w", s.name, ErrNoTables, err)
 	}
@@ -116,7 +116,7 @@ func (s *Spool) remember(id int64) {
 	s.id = id
 }
 
-func (s *Spool) openedID() int64 {
+func (s *Spool) ID() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id
@@ -145,7 +145,7 @@ func NewFinder(spool *Spool, db *sql.DB) *Finder {
 // Look lets the finder look for the spool in the background, unless it is found or looked for already. It waits for nothing: the caller may hold the only
 // connection. An error is not reported, since the next call tries again.
 func (f *Finder) Look() {
-	if f.spool.openedID() != 0 {
+	if f.spool.ID() != 0 {
 		return
 	}
 	f.mu.Lock()
@@ -155,7 +155,7 @@ func (f *Finder) Look() {
 	}
 	f.looking = true
 	f.done.Go(func() {
-		ctx, cancel := context.WithTimeout(f.life, statementTimeout)
+		ctx, cancel := context.WithTimeout(f.life, StatementTimeout)
 		defer cancel()
 		_, _ = f.spool.findCommitted(ctx, f.db)
 		f.mu.Lock()
@@ -173,7 +173,7 @@ func (f *Finder) Close() {
 }
 
 // forget lets the next call of Open look for the spool again.
-func (s *Spool) forget() {
+func (s *Spool) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.id = 0

@@ -19,7 +19,7 @@ func (s *Spool) Runnable(ctx context.Context, db *sql.DB, unordered bool) (bool,
 	for lane := range s.lanes {
 		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: lane})
 	}
-	query := s.statements.Fetch(params)
+	query := s.Statements.Fetch(params)
 	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return false, fmt.Errorf("look into spool %q: %w", s.name, err)

@@ -15,7 +15,7 @@ import (
 )
 
 // statementTimeout bounds each statement of ours: far more than one takes, and an end when a connection hangs.
-const statementTimeout = 30 * time.Second
+const StatementTimeout = 30 * time.Second
 
 // MaxLanes is the most lanes that a spool can have.
 const MaxLanes = dialect.MaxLanes
@@ -32,7 +32,7 @@ type Executor interface {
 
 // Spool is a named spool of one database. It is safe for concurrent use.
 type Spool struct {
-	statements *dialect.Statements
+	Statements *dialect.Statements
 	name       string
 	lanes      int
 	bell       string
@@ -87,7 +87,7 @@ func NameText(name string) string {
 // New describes a spool; [Spool.Open] and [Spool.OpenIn] find it in the database.
 func New(statements *dialect.Statements, name string, lanes int) *Spool {
 	return &Spool{
-		statements: statements, name: name, lanes: lanes,
+		Statements: statements, name: name, lanes: lanes,
 		bell: string(statements.Kind) + " " + statements.Names.Table("messages") + " " + name,
 	}
 }
@@ -103,9 +103,9 @@ const maxChannel = 63
 
 // Channel returns the name under which NOTIFY announces messages of this spool. A name that is too long is hashed.
 func (s *Spool) Channel() string {
-	channel := s.statements.Names.Prefix + s.name
+	channel := s.Statements.Names.Prefix + s.name
 	if len(channel) > maxChannel {
-		return fmt.Sprintf("%s%016x", s.statements.Names.Prefix, uint64(postbox.KeyHash(s.name))) //nolint:gosec // the bits are kept
+		return fmt.Sprintf("%s%016x", s.Statements.Names.Prefix, uint64(postbox.KeyHash(s.name))) //nolint:gosec // the bits are kept
 	}
 	return channel
 }

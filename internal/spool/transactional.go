@@ -22,15 +22,15 @@ func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) err
 	if len(messages) == 0 {
 		return nil
 	}
-	spool := messages[0].spool
+	spool := messages[0].Spool
 	refs := refsOfMessages(messages)
 	var removed int64
 	var err error
-	exec = spool.impatiently(exec)
-	if messages[0].keep {
-		removed, err = spool.keepAndRemove(ctx, tx, exec, refs, nil)
+	exec = spool.Impatiently(exec)
+	if messages[0].Keep {
+		removed, err = spool.KeepAndRemove(ctx, tx, exec, refs, nil)
 	} else {
-		removed, err = affected(exec(ctx, tx, spool.statements.Remove(spool.openedID(), refs)))
+		removed, err = Affected(exec(ctx, tx, spool.Statements.Remove(spool.ID(), refs)))
 	}
 	if err != nil {
 		return fmt.Errorf("settle messages of spool %q: %w", spool.name, err)
@@ -43,7 +43,7 @@ func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) err
 
 // Guarded says that [Settle] removes none of the messages where the transaction has ended without the driver's knowledge. MySQL ends it in a deadlock,
 // and gives a statement no way to ask: it would remove the messages all the same, in a transaction of its own. They must be of one spool.
-func Guarded(messages []*Message) bool { return len(messages) > 0 && messages[0].guarded }
+func Guarded(messages []*Message) bool { return len(messages) > 0 && messages[0].Guarded }
 
 // Locked returns the ids of those messages whose rows another transaction has locked, for when [Settle] was refused. They must be of one
 // spool. It asks in a transaction of its own, which locks the other rows for a moment.
@@ -51,13 +51,13 @@ func Guarded(messages []*Message) bool { return len(messages) > 0 && messages[0]
 // The transaction that was refused may have locked rows, too, and its server may end it a little later than its client does: pgx does not wait
 // for that. So while it finds several it asks again.
 func Locked(ctx context.Context, db *sql.DB, messages []*Message) (locked map[int64]bool, err error) {
-	if len(messages) == 0 || !messages[0].spool.statements.LocksRows() {
+	if len(messages) == 0 || !messages[0].Spool.Statements.LocksRows() {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	ctx, cancel := context.WithTimeout(ctx, StatementTimeout)
 	defer cancel()
 	for tries := 1; ; tries++ {
-		locked, err = messages[0].spool.lockedNow(ctx, db, refsOfMessages(messages))
+		locked, err = messages[0].Spool.lockedNow(ctx, db, refsOfMessages(messages))
 		if err != nil || len(locked) <= 1 || tries == lockedTries {
 			return locked, err
 		}
@@ -79,8 +79,8 @@ const (
 var errAsked = errors.New("it has been asked which rows are locked")
 
 func (s *Spool) lockedNow(ctx context.Context, db *sql.DB, refs []dialect.Ref) (locked map[int64]bool, err error) {
-	err = InTx(ctx, db, s.statements, func(tx *sql.Tx) error {
-		if locked, err = s.lockRows(ctx, tx, s.openedID(), refs); err != nil {
+	err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) error {
+		if locked, err = s.LockRows(ctx, tx, s.ID(), refs); err != nil {
 			return err
 		}
 		return errAsked
@@ -105,15 +105,15 @@ func refsOfMessages(messages []*Message) []dialect.Ref {
 func Hold(ctx context.Context, tx *sql.Tx, messages []*Message) error {
 	held := map[int]bool{}
 	for _, m := range messages {
-		if text := m.spool.statements.HoldLane; text != "" && !held[m.Ref.Lane] {
+		if text := m.Spool.Statements.HoldLane; text != "" && !held[m.Ref.Lane] {
 			held[m.Ref.Lane] = true
 			var one int
-			err := tx.QueryRowContext(ctx, text, m.spool.openedID(), m.Ref.Lane, m.Ref.Token).Scan(&one)
+			err := tx.QueryRowContext(ctx, text, m.Spool.ID(), m.Ref.Lane, m.Ref.Token).Scan(&one)
 			if errors.Is(err, sql.ErrNoRows) {
 				return ErrLost
 			}
 			if err != nil {
-				return fmt.Errorf("hold lane %d of spool %q: %w", m.Ref.Lane, m.spool.name, err)
+				return fmt.Errorf("hold lane %d of spool %q: %w", m.Ref.Lane, m.Spool.name, err)
 			}
 		}
 	}
@@ -126,12 +126,12 @@ func Hold(ctx context.Context, tx *sql.Tx, messages []*Message) error {
 // A lane may be lost between the two statements, and then its messages are kept and not removed. Should they die later, they would be done and dead
 // at a time. So where some are kept and not all are removed, the error is [ErrLost], and the caller, which rolls back, tries them in smaller parts.
 // To compare the two numbers is not enough: those that were in the history before are removed and not kept.
-func (s *Spool) keepAndRemove(ctx context.Context, tx *sql.Tx, exec Exec, refs []dialect.Ref, seen *dialect.Seen) (int64, error) {
-	kept, err := affected(exec(ctx, tx, s.statements.Keep(s.openedID(), refs)))
+func (s *Spool) KeepAndRemove(ctx context.Context, tx *sql.Tx, exec Exec, refs []dialect.Ref, seen *dialect.Seen) (int64, error) {
+	kept, err := Affected(exec(ctx, tx, s.Statements.Keep(s.ID(), refs)))
 	if err != nil {
 		return 0, err
 	}
-	removed, err := affected(exec(ctx, tx, s.statements.RemoveWhere(s.openedID(), refs, seen)))
+	removed, err := Affected(exec(ctx, tx, s.Statements.RemoveWhere(s.ID(), refs, seen)))
 	if err == nil && kept > 0 && int(removed) < len(refs) {
 		err = ErrLost
 	}

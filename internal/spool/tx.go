@@ -11,7 +11,7 @@ import (
 )
 
 // affected returns the number of changed rows.
-func affected(result sql.Result, err error) (int64, error) {
+func Affected(result sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
@@ -20,7 +20,7 @@ func affected(result sql.Result, err error) (int64, error) {
 
 // moved executes a query that moves messages to another table, and returns how many it took. The error is [ErrLost] where fewer arrived there: a
 // trigger of the user can do that. They would be lost, so the transaction must be rolled back.
-func moved(ctx context.Context, tx *sql.Tx, query dialect.Query) (taken int64, err error) {
+func Moved(ctx context.Context, tx *sql.Tx, query dialect.Query) (taken int64, err error) {
 	var arrived int64
 	err = tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&taken, &arrived)
 	if err == nil && arrived < taken {
@@ -34,7 +34,7 @@ var ErrNoLetter = errors.New("the database reports no error, and has stored no d
 
 // Buried returns the error of a statement that stores one dead letter: [ErrNoLetter] where it has stored none.
 func Buried(result sql.Result, err error) error {
-	stored, err := affected(result, err)
+	stored, err := Affected(result, err)
 	if err == nil && stored == 0 {
 		err = ErrNoLetter
 	}
@@ -57,14 +57,14 @@ const conflictTries = 5
 func InTx(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) error {
 	var err error
 	for range conflictTries {
-		if err = once(ctx, db, statements, fn); err == nil || statements.Kind.Classify(err) != dialect.Conflict {
+		if err = Once(ctx, db, statements, fn); err == nil || statements.Kind.Classify(err) != dialect.Conflict {
 			return err
 		}
 	}
 	return err
 }
 
-func once(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) error {
+func Once(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return dialect.HideAddress(err)

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
 )
 
 // scenario is one overload. Slow handling makes the capacity small, so that ten times as much is no work for the machine.
@@ -47,10 +49,10 @@ const (
 // messages here, where handlers are slow. What is being written is the writers' own, but for one commit's worth of deliveries.
 func (s scenario) bound() int64 {
 	inline := s.payload
-	if inline > spool.InlineBytes {
+	if inline > drain.InlineBytes {
 		inline = 0
 	}
-	batch := min(max(s.batch, 1)*s.payload, max(spool.MaxBatchBytes, s.payload))
+	batch := min(max(s.batch, 1)*s.payload, max(schedule.MaxBatchBytes, s.payload))
 	read := 2*s.page*(inline+perMessage) + s.workers*batch*readCopies
 	written := s.writers * s.perTx * (s.payload + perMessage)
 	inCommit := min(s.writers*s.perTx*s.payload, spool.MaxIngestBytes)

@@ -1,0 +1,273 @@
+package circuit
+
+import (
+	"sync"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Defaults for whoever does not let its users choose.
+const (
+	// FailuresInRow is for [Config.FailuresInRow].
+	FailuresInRow = 5
+	// OutageLimit is for [Config.OutageLimit].
+	OutageLimit = 24 * time.Hour
+)
+
+// Config says what an outage of a topic is, and how often one is probed. Its owner has checked every field.
+type Config struct {
+	FailuresInRow      int              // different messages that must fail in a row, for unknown reasons, to open the circuit
+	ProbeMin, ProbeMax time.Duration    // the pause before a probe doubles from one to the other
+	Width              int              // calls that may probe at a time where unknown reasons opened the circuit; at least one may
+	OutageLimit        time.Duration    // without any success, unknown failures count after this time; see blame.go
+	Now                func() time.Time // nil: the clock of this process
+}
+
+// Circuits remember which topics have an outage. While one has, nothing is read for it; after a pause some messages
+// probe it, and the pause doubles as long as they fail: exactly, from ProbeMin to ProbeMax.
+//
+// Where the reason is known to be an outage, one message probes at a time. Where it is unknown, the messages themselves may
+// be at fault, and a healthy one may wait behind many of them: so at first it is not the pause that doubles, but the number of
+// messages that probe.
+//
+// Circuits also decide whose fault an unknown failure is: see blame.go. They are safe for concurrent use.
+type Circuits struct {
+	config Config
+	again  func()
+
+	mu       sync.Mutex
+	topics   map[string]*circuit
+	failures map[spool.Identity]*failure
+	sequence int64     // of calls and failures
+	forgot   time.Time // when there was no room for failures
+}
+
+// circuit is the state of one topic that is not simply healthy.
+type circuit struct {
+	open  bool
+	since int64         // the latest call that began before it opened
+	pause time.Duration // the one that was last begun
+	until time.Time     // its end
+	width int           // probes that may run after it
+	left  int           // of these, the ones that have not begun
+	timer *time.Timer
+	hung  int // calls that did not return, when Hung was called last
+
+	running map[int64]struct{} // probes that have not ended, by their starts
+
+	blame      blame
+	forgetting *time.Timer // see forget
+}
+
+// New returns circuits that call again when messages for a topic are wanted again.
+func New(config Config, again func()) *Circuits {
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	return &Circuits{config: config, again: again, topics: map[string]*circuit{}, failures: map[spool.Identity]*failure{}}
+}
+
+// Call is one attempt to publish.
+type Call struct {
+	// Probe: the topic has an outage, and this call tries whether it is over. It should be one message.
+	Probe bool
+	start int64
+}
+
+// Begin says whether something may be published to the topic now. [Circuits.Succeeded], [Circuits.Away] and [Circuits.Failed] take in
+// what became of a call that is allowed. Whoever begins one defers [Circuits.End].
+func (c *Circuits) Begin(topic string) (call Call, allowed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sequence++
+	state := c.topics[topic]
+	if state == nil || !state.open {
+		return Call{start: c.sequence}, true
+	}
+	if state.closedAt(c.config.Now()) {
+		return Call{}, false
+	}
+	state.left--
+	state.running[c.sequence] = struct{}{}
+	return Call{Probe: true, start: c.sequence}, true
+}
+
+// Again begins a further call after one that was no probe.
+func (c *Circuits) Again() Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sequence++
+	return Call{start: c.sequence}
+}
+
+// closedAt says that nothing may be published at that time: the circuit is open, and no probe is wanted.
+func (s *circuit) closedAt(now time.Time) bool {
+	return s.open && (s.left == 0 || now.Before(s.until))
+}
+
+// Open reports whether the topic has an outage.
+func (c *Circuits) Open(topic string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.topics[topic]
+	return state != nil && state.open
+}
+
+// Excluded returns the topics for which nothing shall be read.
+func (c *Circuits) Excluded() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var topics []string
+	now := c.config.Now()
+	for topic, state := range c.topics {
+		if state.closedAt(now) {
+			topics = append(topics, topic)
+		}
+	}
+	return topics
+}
+
+// Reached says that the other side works: the outage, if there was one, is over.
+func (c *Circuits) Reached(topic string) {
+	c.mu.Lock()
+	closed := c.close(topic)
+	c.forget(topic)
+	c.mu.Unlock()
+	if closed {
+		c.again()
+	}
+}
+
+// End ends a call. If it was a probe, and tells nothing about the outage, another one may take its place: the message was at fault, or a
+// function of the user has panicked or has ended its goroutine. Otherwise the topic would stay closed for ever.
+func (c *Circuits) End(topic string, call Call) {
+	if !call.Probe {
+		return
+	}
+	c.mu.Lock()
+	state := c.topics[topic]
+	replace := state != nil && state.runs(call)
+	if replace {
+		delete(state.running, call.start)
+		state.left++
+	}
+	c.mu.Unlock()
+	if replace {
+		c.again()
+	}
+}
+
+// runs says whether the call is a probe of which nothing has been said yet.
+func (s *circuit) runs(call Call) bool {
+	_, runs := s.running[call.start]
+	return runs
+}
+
+// Away takes in a failure that is known to be an outage. It reports whether it is the first one, and how long a message
+// that was a probe waits, so that the next probe is another one; 0 if it was none.
+func (c *Circuits) Away(topic string, call Call) (first bool, wait time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.state(topic)
+	first = c.trip(state, call, 1)
+	if call.Probe {
+		wait = max(state.pause/2, time.Microsecond) // so that it is there for the next probe, if there is no other
+	}
+	return first, wait
+}
+
+// Hung takes in how many calls of the topic do not return. The circuit then allows one more call, as a probe, and closes when any of these calls gets through. If
+// the probe hangs too, and more is true, the circuit allows another one after a pause. Each probe that hangs costs the drainer a worker.
+func (c *Circuits) Hung(topic string, calls int, more bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.state(topic)
+	switch {
+	case !state.open:
+		c.trip(state, Call{}, 1)
+		state.since = 0
+	case more && calls > state.hung && state.left == 0:
+		for start := range state.running {
+			c.trip(state, Call{Probe: true, start: start}, 1)
+			break
+		}
+	}
+	state.hung = calls
+}
+
+// trip takes in a failure, after which at most so many probes may run at a time.
+func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
+	switch {
+	case !state.open:
+		first = true
+		state.open, state.pause, state.width, state.since = true, c.config.ProbeMin, 1, c.sequence
+	case !state.runs(call):
+		return false // the call was under way when the circuit opened
+	case len(state.running) > 1:
+		delete(state.running, call.start)
+		return false // other probes are under way
+	case state.width < width: // the next messages, soon: a healthy one may be among them
+		state.width = min(2*state.width, width)
+	default:
+		state.pause, state.width = min(2*state.pause, c.config.ProbeMax), width
+	}
+	state.left = state.width
+	clear(state.running)
+	state.until = c.config.Now().Add(state.pause)
+	state.timer = time.AfterFunc(state.pause, c.again)
+	return first
+}
+
+// close ends an outage, and reports whether there was one.
+func (c *Circuits) close(topic string) bool {
+	state := c.topics[topic]
+	if state == nil || !state.open {
+		return false
+	}
+	state.timer.Stop()
+	state.open, state.left, state.hung = false, 0, 0
+	clear(state.running)
+	return true
+}
+
+func (c *Circuits) state(topic string) *circuit {
+	state := c.topics[topic]
+	if state == nil {
+		state = &circuit{running: map[int64]struct{}{}}
+		c.topics[topic] = state
+	}
+	return state
+}
+
+// forget drops the state of a topic that has nothing to remember. That an outage was proved is remembered for [recovery].
+func (c *Circuits) forget(topic string) {
+	state := c.topics[topic]
+	if state == nil || state.open || state.blame.remembered > 0 || state.forgetting != nil {
+		return
+	}
+	left := recovery - c.config.Now().Sub(state.blame.proved)
+	if left <= 0 {
+		delete(c.topics, topic)
+		return
+	}
+	state.forgetting = time.AfterFunc(left, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		state.forgetting = nil
+		c.forget(topic)
+	})
+}
+
+// Stop ends the timers.
+func (c *Circuits) Stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, state := range c.topics {
+		for _, timer := range []*time.Timer{state.timer, state.forgetting} {
+			if timer != nil {
+				timer.Stop()
+			}
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package circuit
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+func unknownFailure(c *Circuits, id int64, call Call) Blame {
+	return c.Failed(&spool.Message{Ref: dialect.Ref{ID: id}, Topic: "topic"}, call)
+}
+
+// probes begins as many calls as are allowed.
+func probes(c *Circuits) (calls []Call) {
+	for {
+		call, allowed := c.Begin("topic")
+		if !allowed {
+			return calls
+		}
+		calls = append(calls, call)
+	}
+}
+
+func TestCircuits_pause_doubles_exactly_between_its_bounds_and_one_message_probes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config{FailuresInRow: 5, ProbeMin: 100 * time.Millisecond, ProbeMax: 500 * time.Millisecond, Width: 8}, func() {})
+		defer c.Stop()
+		call, allowed := c.Begin("topic")
+		require.True(t, allowed)
+		first, wait := c.Away("topic", call)
+		require.True(t, first, "a known outage opens the circuit at once")
+		require.Zero(t, wait)
+		for _, want := range []time.Duration{100, 200, 400, 500, 500} {
+			began := time.Now()
+			require.Equal(t, []string{"topic"}, c.Excluded())
+			require.Empty(t, probes(c))
+			time.Sleep(want*time.Millisecond - time.Nanosecond)                                   //nolint:durationcheck,forbidigo // the number is of that unit
+			require.Empty(t, probes(c), "not before the pause of %s ends", want*time.Millisecond) //nolint:durationcheck // the number is of that unit
+			time.Sleep(time.Nanosecond)                                                           //nolint:forbidigo // the time of a synctest bubble
+			require.Empty(t, c.Excluded())
+			calls := probes(c)
+			require.Len(t, calls, 1)
+			require.True(t, calls[0].Probe)
+			require.Equal(t, want*time.Millisecond, time.Since(began)) //nolint:durationcheck // the number is of that unit
+			_, wait := c.Away("topic", calls[0])
+			require.Positive(t, wait, "the next probe is another message")
+		}
+		time.Sleep(500 * time.Millisecond) //nolint:forbidigo // the time of a synctest bubble
+		c.Succeeded("topic", probes(c)[0], nil)
+		require.Empty(t, c.topics, "a healthy topic takes no memory")
+		require.False(t, probesOf(c).Probe)
+	})
+}
+
+func probesOf(c *Circuits) Call {
+	call, _ := c.Begin("topic")
+	return call
+}
+
+func TestCircuits_probes_get_wider_where_the_reason_is_unknown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		again := make(chan struct{}, 100)
+		c := New(Config{
+			FailuresInRow: 3, ProbeMin: time.Second, ProbeMax: 10 * time.Second, Width: 6, OutageLimit: time.Hour,
+		}, func() { again <- struct{}{} })
+		defer c.Stop()
+		for id := range int64(3) {
+			require.Equal(t, id == 2, unknownFailure(c, id, probesOf(c)).Opened)
+		}
+		id := int64(10)
+		for i, width := range []int{1, 2, 4, 6, 6, 6} {
+			began := time.Now()
+			<-again
+			require.Equal(t, []time.Duration{1, 1, 1, 1, 2, 4}[i]*time.Second, time.Since(began)) //nolint:durationcheck // the number is of that unit
+			calls := probes(c)
+			require.Len(t, calls, width)
+			for _, call := range calls {
+				id++
+				require.False(t, unknownFailure(c, id, call).Opened, "it is open")
+			}
+			require.Empty(t, probes(c))
+		}
+		<-again
+		calls := probes(c)
+		c.End("topic", calls[0])
+		require.Len(t, probes(c), 1, "a message at fault for a known reason gives its turn to another one")
+		c.End("topic", calls[0])
+		c.Away("topic", calls[1])
+		c.End("topic", calls[1])
+		require.Empty(t, probes(c), "it gives its turn once, and only if nothing else was said of it")
+		c.Succeeded("topic", calls[2], nil)
+		require.False(t, c.Open("topic"))
+	})
+}
+
+// Calls that were under way when the circuit opened are no probes, whatever becomes of them.
+func TestCircuits_call_from_before_the_outage_neither_ends_nor_prolongs_it(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config{FailuresInRow: 1, ProbeMin: time.Second, ProbeMax: time.Minute}, func() {})
+		defer c.Stop()
+		before := []Call{probesOf(c), probesOf(c), probesOf(c)}
+		first, _ := c.Away("topic", before[0])
+		require.True(t, first)
+		first, wait := c.Away("topic", before[1])
+		require.False(t, first)
+		require.Zero(t, wait)
+		c.Succeeded("topic", before[2], nil)
+		require.True(t, c.Open("topic"))
+		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		require.Len(t, probes(c), 1)
+		c.Away("topic", before[1])
+		require.Empty(t, c.Excluded()[1:], "the probe is still under way")
+		require.Equal(t, time.Second, c.topics["topic"].pause)
+	})
+}
+
+// Evidence from before a success may be left where a message failed while the call that got through was under way.
+func TestCircuits_message_with_an_attempt_opens_nothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config{FailuresInRow: 2, ProbeMin: time.Second, ProbeMax: time.Minute, Width: 2, OutageLimit: time.Hour}, func() {})
+		defer c.Stop()
+		before := []Call{probesOf(c), probesOf(c), probesOf(c)}
+		require.False(t, unknownFailure(c, 1, before[0]).Opened)
+		require.True(t, unknownFailure(c, 2, before[1]).Opened)
+		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		good := probesOf(c)
+		unknownFailure(c, 3, before[2])
+		c.Succeeded("topic", good, nil)
+		require.False(t, c.Open("topic"))
+		accused := &spool.Message{Ref: dialect.Ref{ID: 4}, Topic: "topic", Attempts: 1}
+		require.False(t, c.Failed(accused, probesOf(c)).Opened)
+		require.False(t, c.Open("topic"))
+		require.True(t, unknownFailure(c, 5, probesOf(c)).Opened, "one that has none is further evidence")
+	})
+}
+
+func TestCircuits_with_an_outage_let_one_message_probe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config{FailuresInRow: 1, ProbeMin: time.Second, ProbeMax: time.Minute}, func() {})
+		defer c.Stop()
+		away := func() (first bool) {
+			call, allowed := c.Begin("queue")
+			require.True(t, allowed)
+			first, _ = c.Away("queue", call)
+			return first
+		}
+		closed := func() {
+			_, allowed := c.Begin("queue")
+			require.False(t, allowed)
+		}
+		require.True(t, away())
+		closed()
+		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		require.False(t, away())
+		closed()
+		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		closed()
+		time.Sleep(time.Second) //nolint:forbidigo // the time of a synctest bubble
+		_, allowed := c.Begin("queue")
+		require.True(t, allowed)
+		closed()
+		c.Reached("queue")
+		_, allowed = c.Begin("queue")
+		require.True(t, allowed)
+		require.Empty(t, c.topics)
+	})
+}

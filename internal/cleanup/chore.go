@@ -1,0 +1,141 @@
+package cleanup
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+const (
+	// paceShare keeps the walk through the claims below a twentieth of the time: at 2 ms for a page of 1000, ten
+	// million claims take some seven minutes.
+	paceShare = 20
+	// walksPerRetention is how often the claims are walked through while one is kept, so that it is kept by a
+	// fiftieth longer than it must be.
+	walksPerRetention = 50
+)
+
+// chore is one kind of cleanup, and what this process knows about it.
+type chore struct {
+	name string
+	work work
+
+	added   bool      // the row in the database is there
+	taken   bool      // the row may name this process
+	held    bool      // it does
+	failing bool      // the last turn did
+	cursor  []byte    // where the work goes on
+	holdAt  time.Time // when the lease is renewed, or tried for again
+	stepAt  time.Time // when the work goes on
+}
+
+// work does one step of a chore: a bounded piece. It returns how many rows are gone, and after which pause it goes
+// on.
+type work func(ctx context.Context, c *Cleaner, ch *chore) (removed int, pause time.Duration, err error)
+
+// next is when the chore wants its next turn.
+func (ch *chore) next() time.Time {
+	if ch.held && ch.stepAt.Before(ch.holdAt) {
+		return ch.stepAt
+	}
+	return ch.holdAt
+}
+
+// hold takes the chore, or renews the lease, and goes on where the last process stopped.
+func (c *Cleaner) hold(ctx context.Context, ch *chore) error {
+	if !ch.added {
+		if _, err := c.db.ExecContext(ctx, c.statements.AddChore, ch.name); err != nil {
+			return ch.failed("add", err)
+		}
+		ch.added = true
+	}
+	tried := time.Now()
+	ch.taken = true
+	changed, err := spool.Affected(c.db.ExecContext(ctx, c.statements.TakeChore,
+		c.holder, c.config.Lease.Microseconds(), ch.name, c.holder))
+	if err != nil {
+		return ch.failed("take", err)
+	}
+	ch.taken = changed > 0
+	if ch.taken && !ch.held {
+		if err := c.db.QueryRowContext(ctx, c.statements.ChoreCursor, ch.name).Scan(&ch.cursor); err != nil {
+			return ch.failed("find the progress of", err)
+		}
+		ch.stepAt = time.Time{}
+	}
+	ch.held, ch.holdAt = ch.taken, tried.Add(c.config.Interval)
+	return nil
+}
+
+// step does the next piece of the work.
+func (c *Cleaner) step(ctx context.Context, ch *chore) error {
+	removed, pause, err := ch.work(ctx, c, ch)
+	if err != nil {
+		return ch.failed("do", err)
+	}
+	ch.stepAt = time.Now().Add(pause)
+	if removed > 0 {
+		c.logger.Debug("Postbox deleted what was kept long enough", watermill.LogFields{"chore": ch.name, "rows": removed})
+	}
+	return nil
+}
+
+// purge returns the work of a statement that finds the oldest rows by an index.
+func purge(text string, retention time.Duration, batch int) work {
+	return func(ctx context.Context, c *Cleaner, _ *chore) (int, time.Duration, error) {
+		removed, err := c.delete(ctx, text, retention.Microseconds(), batch)
+		if removed >= batch {
+			return removed, 0, err
+		}
+		return removed, c.config.Interval, err
+	}
+}
+
+// walkClaims returns the work on claims. They have no index on their time, which each message would pay for, so
+// their primary key is walked page by page, round and round.
+func walkClaims(retention time.Duration, batch int) work {
+	keep := retention.Microseconds()
+	return func(ctx context.Context, c *Cleaner, ch *chore) (removed int, pause time.Duration, err error) {
+		started := time.Now()
+		after := append([]byte{}, ch.cursor...) // not nil: nothing comes after NULL
+		var last []byte
+		var keys, expired int
+		err = c.db.QueryRowContext(ctx, c.statements.ClaimsPage, after, batch, keep).Scan(&last, &keys, &expired)
+		if err == nil && expired > 0 {
+			removed, err = c.delete(ctx, c.statements.PurgeClaims, after, last, keep)
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		if keys < batch { // the end
+			pause, last = max(c.config.Interval, retention/walksPerRetention), nil
+		}
+		if err := c.save(ctx, ch, last); err != nil {
+			return removed, 0, err
+		}
+		switch {
+		case keys < batch:
+			return removed, pause, nil
+		case removed >= batch:
+			return removed, 0, nil
+		default:
+			return removed, min((paceShare-1)*time.Since(started), c.config.Interval), nil
+		}
+	}
+}
+
+// save keeps the cursor for the next process, unless the chore is in other hands already.
+func (c *Cleaner) save(ctx context.Context, ch *chore, cursor []byte) error {
+	if bytes.Equal(ch.cursor, cursor) {
+		return nil
+	}
+	if _, err := c.db.ExecContext(ctx, c.statements.SaveChore, cursor, ch.name, c.holder); err != nil {
+		return err
+	}
+	ch.cursor = cursor
+	return nil
+}

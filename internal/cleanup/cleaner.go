@@ -1,0 +1,256 @@
+package cleanup
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+const (
+	// cleanInterval costs a process on standby a tenth of a statement a second.
+	cleanInterval = 30 * time.Second
+	// cleanBatch is how many rows a statement of a cleaner deletes or looks at, unless its owner says otherwise.
+	cleanBatch = 1000
+	// letterBatch is the limit for dead letters, which may have megabytes each.
+	letterBatch = 100
+	// historyBatch is the limit for messages that are done: they may be as large, but there are many more.
+	historyBatch = 500
+	// givenUp is for how long a process leaves a chore that it may not do to others.
+	givenUp = time.Hour
+	// leaveTimeout bounds how long a stopping cleaner finishes a step, and then tries to hand its chores back: they
+	// end by themselves.
+	leaveTimeout = 5 * time.Second
+)
+
+// Config says what a cleaner deletes. Its owner has checked every field.
+type Config struct {
+	Interval time.Duration // between two looks that find little, two renewals, two tries to get a chore; default 30 s
+	Lease    time.Duration // how long a silent process keeps a chore; default three intervals
+	Batch    int           // rows a statement; default 1000
+
+	// How long to keep rows, counted from the death, the failed attempt, the claim; 0: this cleaner leaves them alone;
+	// negative: they are kept. Unlike the processes' other settings these should be equal everywhere: who has the chore
+	// decides. For the dead letters of a spool the retention of its [Settings] goes before.
+	DeadLetters time.Duration
+	Failures    time.Duration
+	Claims      time.Duration
+	// History says that it looks after messages that are done. How long they are kept is stored with each spool.
+	History bool
+	// Unattended is how long messages may wait for a drainer before that is logged, see unattended.go; 0: this cleaner does not look.
+	Unattended time.Duration
+}
+
+func (c *Config) setDefaults() {
+	if c.Interval <= 0 {
+		c.Interval = cleanInterval
+	}
+	if c.Lease <= 0 {
+		c.Lease = 3 * c.Interval
+	}
+	if c.Batch <= 0 {
+		c.Batch = cleanBatch
+	}
+}
+
+// Cleaner deletes what is older than its retention. One process at a time does each chore, in bounded statements
+// and one connection; the others stand by. It works beside the drain loops and not in their idle moments, so a
+// busy spool is cleaned too.
+//
+// A lease keeps processes from doing the same work twice, and nothing else depends on it: rows that are too old are
+// too old for everybody, so a process that lost it unnoticed deletes what the next one would.
+type Cleaner struct {
+	db         *sql.DB
+	statements *dialect.Statements
+	holder     string
+	config     Config
+	logger     watermill.LoggerAdapter
+
+	// The rest belongs to the goroutine of Run.
+	chores []*chore
+	fit    bool // that the database can be used has been seen
+}
+
+// New returns a cleaner, which does nothing until Run. The holder is unique to it.
+func New(db *sql.DB, statements *dialect.Statements, holder string, config Config, logger watermill.LoggerAdapter) *Cleaner {
+	config.setDefaults()
+	c := &Cleaner{db: db, statements: statements, holder: holder, config: config, logger: logger}
+	if config.DeadLetters != 0 {
+		c.add("dead letters", letterPurge(statements.NextOfLetters, statements.PurgeDeadLetters, statements.PurgeOthers,
+			config.DeadLetters, min(letterBatch, config.Batch)).work)
+	}
+	if config.History {
+		c.add("history", historyPurge(statements.NextOfHistory, statements.PurgeHistory, min(historyBatch, config.Batch)).work)
+	}
+	if config.Failures > 0 {
+		c.add("failures", purge(statements.PurgeFailures, config.Failures, config.Batch))
+	}
+	if config.Claims > 0 {
+		c.add("claims", walkClaims(config.Claims, config.Batch))
+	}
+	if config.Unattended > 0 {
+		c.add("unattended", newWatch(config.Unattended).work)
+	}
+	return c
+}
+
+func (c *Cleaner) add(name string, work work) {
+	c.chores = append(c.chores, &chore{name: name, work: work})
+}
+
+// Run cleans until ctx ends, and then hands its chores to the others. A database that is away, or has no tables
+// yet, is tried again at each interval.
+func (c *Cleaner) Run(ctx context.Context) {
+	if len(c.chores) == 0 {
+		return
+	}
+	defer c.leave(ctx)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		for _, chore := range c.chores { // one step each, so that none waits for another one's backlog
+			c.turn(ctx, chore)
+		}
+		timer.Reset(c.wait())
+	}
+}
+
+// Round does a step of each chore now, due or not, for those who do not wait for [Cleaner.Run]. It reports whether all of them worked.
+func (c *Cleaner) Round(ctx context.Context) bool {
+	worked := true
+	for _, chore := range c.chores {
+		chore.stepAt = time.Time{}
+		c.turn(ctx, chore)
+		worked = worked && !chore.failing
+	}
+	return worked
+}
+
+// turn keeps the lease of a chore and does a step of it, whatever of the two is due.
+func (c *Cleaner) turn(live context.Context, chore *chore) {
+	if time.Now().Before(chore.next()) {
+		return
+	}
+	ctx, cancel := finishing(live)
+	defer cancel()
+	err := c.checkFit(ctx)
+	if err == nil && !time.Now().Before(chore.holdAt) {
+		err = c.hold(ctx, chore)
+	}
+	if err == nil && chore.held && !time.Now().Before(chore.stepAt) {
+		err = c.step(ctx, chore)
+	}
+	if errors.Is(err, errLeft) {
+		c.giveUp(ctx, chore)
+		c.logger.Debug("Postbox leaves a chore to other processes: "+err.Error(), watermill.LogFields{"chore": chore.name})
+		return
+	}
+	if err != nil {
+		chore.held = false // or not: the next try to take it tells
+		chore.holdAt = time.Now().Add(c.config.Interval)
+	}
+	c.report(chore, err)
+}
+
+// checkFit keeps a cleaner from writing to a database that cannot be used. A session that does not commit by itself would keep rows locked.
+func (c *Cleaner) checkFit(ctx context.Context) error {
+	if c.fit {
+		return nil
+	}
+	err := c.statements.CheckServer(ctx, c.db)
+	c.fit = err == nil
+	return err
+}
+
+// finishing returns a context for a step, which may go on a while when the cleaner stops. A statement that is cut off
+// may still be on its way to the server, and one that takes a chore would arrive after the one that hands it back.
+func finishing(live context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(live), spool.StatementTimeout)
+	release := context.AfterFunc(live, func() {
+		grace := time.AfterFunc(leaveTimeout, cancel)
+		context.AfterFunc(ctx, func() { grace.Stop() })
+	})
+	return ctx, func() {
+		release()
+		cancel()
+	}
+}
+
+// report logs the first error of a row of them.
+func (c *Cleaner) report(chore *chore, err error) {
+	fields := watermill.LogFields{"chore": chore.name}
+	err = dialect.HintAtPooler(dialect.HideAddress(err))
+	switch {
+	case err == nil && chore.failing:
+		c.logger.Info("Postbox cleans up again", fields)
+	case err != nil && chore.failing:
+		c.logger.Debug("Postbox cannot clean up: "+err.Error(), fields)
+	case err != nil:
+		c.logger.Error("Postbox cannot clean up and goes on trying", err, fields)
+	}
+	chore.failing = err != nil
+}
+
+// wait returns how long there is nothing to do.
+func (c *Cleaner) wait() time.Duration {
+	next := c.chores[0].next()
+	for _, chore := range c.chores[1:] {
+		if at := chore.next(); at.Before(next) {
+			next = at
+		}
+	}
+	return max(time.Until(next), 0)
+}
+
+// leave hands back what this process holds.
+func (c *Cleaner) leave(ended context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ended), leaveTimeout)
+	defer cancel()
+	for _, chore := range c.chores {
+		if chore.taken {
+			c.handBack(ctx, chore)
+		}
+	}
+}
+
+func (c *Cleaner) handBack(ctx context.Context, chore *chore) {
+	if _, err := c.db.ExecContext(ctx, c.statements.LeaveChore, chore.name, c.holder); err != nil {
+		c.logger.Debug("Postbox could not hand back a chore, its lease ends by itself: "+err.Error(),
+			watermill.LogFields{"chore": chore.name})
+	}
+}
+
+// errLeft wraps the error of a chore that this process may not do, and others may.
+var errLeft = errors.New("this process cannot do it")
+
+// giveUp hands back such a chore, and takes part in it again much later.
+func (c *Cleaner) giveUp(ctx context.Context, chore *chore) {
+	c.handBack(ctx, chore)
+	chore.held, chore.taken, chore.holdAt = false, false, time.Now().Add(givenUp)
+}
+
+// delete runs one bounded delete and returns how many rows it removed.
+func (c *Cleaner) delete(ctx context.Context, text string, args ...any) (removed int, err error) {
+	err = spool.InTx(ctx, c.db, c.statements, func(tx *sql.Tx) error {
+		n, err := spool.Affected(tx.ExecContext(ctx, text, args...))
+		removed = int(n)
+		return err
+	})
+	return removed, err
+}
+
+// failed wraps an error of a chore.
+func (ch *chore) failed(what string, err error) error {
+	return spool.Wrap(fmt.Sprintf("%s chore %q", what, ch.name), err)
+}

@@ -1,0 +1,46 @@
+package cleanup
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+// A statement that was cut off may reach the server later, after the one that hands the chore back.
+func TestCleaner_F24_stopping_lets_the_running_statement_end(t *testing.T) {
+	t.Parallel()
+	cleaner := &Cleaner{logger: watermill.NopLogger{}, fit: true}
+	cleaner.config.setDefaults()
+	started, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	live, stop := context.WithCancel(t.Context())
+	go cleaner.turn(live, &chore{
+		held: true, holdAt: time.Now().Add(time.Hour),
+		work: func(ctx context.Context, _ *Cleaner, _ *chore) (int, time.Duration, error) {
+			close(started)
+			<-goOn
+			ended <- ctx.Err()
+			return 0, 0, nil
+		},
+	})
+	<-started
+	stop()
+	close(goOn)
+	require.NoError(t, <-ended)
+}
+
+func TestCleaner_G12_a_statement_that_hangs_is_given_up_after_a_while(t *testing.T) {
+	t.Parallel()
+	live, stop := context.WithCancel(t.Context())
+	stop()
+	ctx, cancel := finishing(live)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+	case <-time.After(4 * leaveTimeout):
+		require.Fail(t, "it would hang for as long as a running cleaner's")
+	}
+}

@@ -1,0 +1,88 @@
+package cleanup
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// A publisher may write to an outbox that no forwarder drains, because the two names differ, and messages may be stored in a queue without a
+// subscriber. No forwarder or subscriber is there to log that. So the cleaner looks every 20 s for spools that have waiting messages and no member.
+
+const (
+	// UnattendedAfter is how long messages wait for a drainer before that is logged, and unattendedPause is the time between two searches. A drainer
+	// that is started again within this time is not missed, and the two together are less than a minute.
+	UnattendedAfter = 30 * time.Second
+	unattendedPause = 20 * time.Second
+)
+
+var (
+	errUnattended = errors.New("no drainer is there")
+	errNoSpool    = errors.New("no such spool is registered")
+)
+
+// watch is the search for messages that nobody will handle.
+type watch struct {
+	after time.Duration
+	spool int64          // the last one of this round
+	told  map[int64]bool // of which it was logged
+	still map[int64]bool // those found in this round
+}
+
+func newWatch(after time.Duration) *watch {
+	return &watch{after: after, told: map[int64]bool{}, still: map[int64]bool{}}
+}
+
+// work looks at the next spool. There is no pause within a round.
+func (w *watch) work(ctx context.Context, c *Cleaner, _ *chore) (removed int, pause time.Duration, err error) {
+	var id sql.NullInt64
+	var name sql.NullString
+	var unattended bool
+	age := w.after.Microseconds()
+	err = c.db.QueryRowContext(ctx, c.statements.NextWaiting, age, age, w.spool).Scan(&id, &name, &unattended)
+	switch {
+	case dialect.Coded(err) && c.statements.Kind.Classify(err) == dialect.Other: // such as a role that may not read the table of messages
+		return 0, 0, fmt.Errorf("%w: %w", errLeft, err)
+	case err != nil:
+		return 0, 0, err
+	case !id.Valid:
+		w.spool, w.told, w.still = 0, w.still, map[int64]bool{}
+		return 0, min(unattendedPause, c.config.Interval), nil
+	}
+	w.spool = id.Int64
+	if unattended {
+		if w.still[id.Int64] = true; !w.told[id.Int64] {
+			w.tell(c, id.Int64, name)
+		}
+	}
+	return 0, 0, nil
+}
+
+func (w *watch) tell(c *Cleaner, id int64, name sql.NullString) {
+	waited := "for more than " + w.after.String()
+	queue, isQueue := strings.CutPrefix(name.String, spool.QueuePrefix)
+	switch {
+	case !name.Valid:
+		messages, spools := c.statements.Names.Table("messages"), c.statements.Names.Table("spools")
+		c.logger.Error("Postbox has messages of an outbox or a queue that does not exist, and nobody will read them: somebody deleted its row, or the database went "+
+			"back to an earlier state while a process wrote to it. Restart the processes that write messages, and then move these: "+
+			fmt.Sprintf("UPDATE %s SET spool = (SELECT id FROM %s WHERE name = '…') WHERE spool = %d", messages, spools, id),
+			errNoSpool, watermill.LogFields{"spool": id})
+	case isQueue:
+		c.logger.Error("Postbox has messages in a queue, "+waited+", and nobody handles them: no process has subscribed to the queue. "+
+			"Subscribe to it with an inboxstore.Subscriber or run an inboxstore.Batch, or correct the name of the queue where messages are deferred",
+			errUnattended, watermill.LogFields{"queue": queue})
+	default:
+		c.logger.Error("Postbox has messages in an outbox, "+waited+", and nobody publishes them: no forwarder of this outbox runs. "+
+			"Run one with its name in forwarder.Config.Outbox, or set PublisherConfig.Outbox to the outbox that your forwarder has",
+			errUnattended, watermill.LogFields{"outbox": name.String})
+	}
+}

@@ -1,0 +1,106 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// under returns the configuration with the settings of operators in place.
+func (c Config) under(s spool.Settings) Config {
+	if s.PageSize > 0 {
+		c.PageSize = max(s.PageSize, c.BatchSize)
+	}
+	if s.Concurrency > 0 {
+		c.Workers = s.Concurrency
+	}
+	if s.PollMax > 0 {
+		c.PollMax = s.PollMax
+		c.PollMin = min(c.PollMin, c.PollMax)
+	}
+	if s.Attempts != 0 {
+		c.Retry.Attempts = s.Attempts
+	}
+	if s.History != 0 {
+		c.History = max(s.History, 0)
+	}
+	return c
+}
+
+// controlInterval is how often the word of an operator is looked for, unless a read of messages tells.
+const controlInterval = time.Second
+
+// controlGrace is how much later it is looked for when a read is about to tell.
+const controlGrace = 100 * time.Millisecond
+
+// unknownVersion is none that a spool has.
+const unknownVersion = -1
+
+// control is what a drainer knows of what operators have said.
+type control struct {
+	version    int64 // of the read that told it
+	paused     bool
+	pausedKeys bool
+	checkedAt  time.Time
+}
+
+// obey looks, at least once in [controlInterval], whether operators have said something new, and does it: a pause lets
+// what runs end and hands out nothing more. What waits in memory is forgotten, since another pause may concern it.
+func (d *Drainer) obey(ctx context.Context) error {
+	if time.Now().Before(d.controlDue()) {
+		return nil
+	}
+	var found control
+	var paused, keys int
+	var text string
+	err := d.db.QueryRowContext(ctx, d.spool.Statements.Control, d.id).Scan(&found.version, &paused, &text, &keys)
+	if err != nil {
+		return fmt.Errorf("read settings of spool %q: %w", d.spool.Name(), err)
+	}
+	found.paused, found.pausedKeys, found.checkedAt = paused != 0, keys > 0, time.Now()
+	before := d.control
+	d.control = found
+	if found.version == before.version {
+		return nil
+	}
+	if before.paused && !found.paused {
+		d.slowStart.Begin()
+	}
+	settings, err := spool.DecodeSettings(text)
+	if err != nil {
+		d.logger.Error("Postbox leaves stored settings alone that it cannot read", err, watermill.LogFields{"spool": d.spool.Name()})
+	}
+	d.config = d.configured.under(settings)
+	d.permit()
+	for _, m := range d.scheduler.DropAll() {
+		d.lanes.unload(m)
+	}
+	d.resize() // after what waits is forgotten, lest more workers take it
+	d.lanes.rewind()
+	d.pollAt, d.pause = time.Time{}, d.config.PollMin
+	return nil
+}
+
+// controlDue is when to look, a little later where a read of messages is about to tell: an idle drainer costs no more.
+func (d *Drainer) controlDue() time.Time {
+	due := d.control.checkedAt.Add(controlInterval)
+	known := !d.control.checkedAt.IsZero()
+	if late := due.Add(controlGrace); known && !d.full && !d.control.paused && d.pollAt.Before(late) {
+		return late
+	}
+	return due
+}
+
+// heard notes the version that a read of messages has brought along.
+func (d *Drainer) heard(version int64) {
+	if version == d.control.version {
+		d.control.checkedAt = time.Now()
+		return
+	}
+	d.control.checkedAt = time.Time{} // look at once
+	d.pollAt = time.Time{}
+}

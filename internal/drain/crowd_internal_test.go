@@ -1,0 +1,40 @@
+package drain
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// A memory that is full of other messages is usual under load, also if a page of messages cannot be settled.
+func TestDrainer_speaks_of_a_crowd_only_if_it_leaves_no_room(t *testing.T) {
+	t.Parallel()
+	const page = 20 // three of them are in memory
+	for name, c := range map[string]struct {
+		resting, held int
+		told          int
+	}{
+		"nothing": {}, "a page and some rest": {resting: 50}, "two pages and a half rest": {resting: 51, told: 1},
+		"a page and a half is held": {held: 30}, "more is held": {held: 31, told: 1}, "both": {resting: 30, held: 25, told: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			logger := watermill.NewCaptureLogger()
+			d := &Drainer{spool: &spool.Spool{}, logger: logger, full: true}
+			d.setbacks.resting, d.held.entries = make([]*schedule.Entry, c.resting), make([]*schedule.Entry, c.held)
+			for range 3 { // it is said once
+				d.tellOfCrowd(page)
+			}
+			logged := logger.Captured()[watermill.ErrorLogLevel]
+			require.Len(t, logged, c.told)
+			for _, message := range logged {
+				require.ErrorIs(t, message.Err, errCrowded)
+			}
+		})
+	}
+}

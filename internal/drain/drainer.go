@@ -1,0 +1,300 @@
+package drain
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Drainer drains the lanes that it holds of a spool. Any number of them, in any number of processes, share the
+// lanes of one spool.
+type Drainer struct {
+	db         *sql.DB
+	spool      *spool.Spool
+	handler    Handler
+	configured Config
+	logger     watermill.LoggerAdapter
+
+	// The rest belongs to the goroutine of Run, but for the scheduler, the starts and the channels.
+	id        int64
+	config    Config // with the stored settings
+	control   control
+	handling  context.Context //nolint:containedctx // the handlers' life, which a close ends when they take too long
+	workers   sync.WaitGroup
+	started   int // workers
+	prepared  *spool.Prepared
+	reads     []string // those that are prepared, the last one used last
+	lanes     *laneSet
+	horizon   horizon
+	sweeping  sweep
+	past      past
+	reopen    bool  // the database went back, and the spool is to be found anew
+	fatal     error // Run ends with it
+	scheduler *schedule.Scheduler
+	unsettled []*schedule.Entry // but for what the removal has
+	removal   *removal
+	setbacks  setbacks
+	hindrance hindrance
+	held      heldMessages
+	slowStart schedule.SlowStart
+	starts    starts
+	guarded   bool // messages are, see Guarded
+	// passedOver are the topics that the last read left out, and so may have read beyond.
+	passedOver []string
+	renewAt    time.Time
+	strays     error // of the last moveStrays
+	// renewedAhead is how far the wall clock was ahead at the last renewal, see standstill.go.
+	renewedAhead time.Duration
+	pollAt       time.Time
+	pause        time.Duration // between two looks that find nothing
+	rested       time.Time     // when those who ring are obeyed again
+	took         time.Duration // the last look at all lanes
+	members      int
+	free         int
+	given        int64 // the database's counter of ids, by the last read; see page
+	full         bool  // the memory is: nothing is read until something is settled
+	large        bool  // most payloads are: see portion.go
+	stopping     bool
+
+	rescan    chan struct{}
+	ready     chan struct{}
+	readyOnce sync.Once
+}
+
+// New returns a drainer, which does nothing until Run.
+func New(db *sql.DB, from *spool.Spool, handler Handler, config Config, logger watermill.LoggerAdapter) *Drainer {
+	d := &Drainer{
+		db: db, spool: from, handler: handler, configured: config, config: config, logger: logger,
+		control: control{version: unknownVersion}, lanes: newLaneSet(), scheduler: schedule.New(config.BatchSize, config.Gather),
+		removal: newRemoval(), slowStart: schedule.SlowStart{Now: time.Now},
+		rescan: make(chan struct{}, 1), ready: make(chan struct{}),
+	}
+	if !config.Unprepared {
+		d.prepared = spool.NewPrepared(db)
+	}
+	d.scheduler.Bound(config.MaxBytes)
+	return d
+}
+
+// Ready is closed when the drainer has looked at its lanes for the first time.
+func (d *Drainer) Ready() <-chan struct{} { return d.ready }
+
+// Rescan makes the drainer look again at what it passed over because its topic was excluded.
+func (d *Drainer) Rescan() {
+	select {
+	case d.rescan <- struct{}{}:
+	default:
+	}
+}
+
+// Wake makes the drainer look for new messages now.
+func (d *Drainer) Wake() { d.spool.Ring() }
+
+// InFlight returns how many messages of each topic are being handled by this drainer.
+func (d *Drainer) InFlight() map[string]int { return d.scheduler.InFlight() }
+
+// Run drains until ctx ends, and then stops cleanly: it takes nothing more, lets the handlers that run end
+// within the configured time with a live context, settles them and hands its lanes back. It fails where the
+// spool cannot be opened for a reason that waiting does not cure.
+func (d *Drainer) Run(ctx context.Context) error {
+	rings, silence := d.spool.Listen()
+	defer silence()
+	defer d.prepared.Close()
+	defer d.removal.running.Wait()
+
+	live := context.WithoutCancel(ctx)
+	if err := d.open(ctx, live); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	handling, abort := context.WithCancel(live)
+	defer abort()
+	d.handling = handling
+	d.resize()
+
+	d.pause = d.config.PollMin
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil && d.fatal == nil {
+		d.step(live)
+		timer.Reset(d.wait())
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-d.scheduler.Changed:
+		case <-rings:
+			d.rung()
+		case <-d.rescan:
+			d.pollAt = time.Time{}
+		}
+	}
+	d.stop(live, abort)
+	return d.fatal
+}
+
+// open finds the spool, waiting for a database that is away.
+func (d *Drainer) open(ctx, live context.Context) error {
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wait.C:
+		}
+		err := d.tryOpen(live)
+		if err == nil {
+			err = d.learnServer(live)
+		}
+		if err == nil {
+			return nil
+		}
+		if d.forGood(err) {
+			return err
+		}
+		d.hindered(err)
+		wait.Reset(d.hindrance.pause)
+	}
+}
+
+// forGood says whether waiting does not help against an error of tryOpen.
+func (d *Drainer) forGood(err error) bool {
+	return d.spool.Statements.Kind.Classify(err) == dialect.MissingTable || errors.Is(err, dialect.ErrUnfit) || isConfiguration(err)
+}
+
+// Check returns the error with which Run would end at once. Call it before Run.
+func (d *Drainer) Check(ctx context.Context) error {
+	if err := d.tryOpen(ctx); err != nil && d.forGood(err) {
+		return err
+	}
+	return nil
+}
+
+func (d *Drainer) tryOpen(live context.Context) error {
+	ctx, cancel := context.WithTimeout(live, spool.StatementTimeout)
+	defer cancel()
+	if err := d.spool.Statements.CheckServer(ctx, d.db); err != nil {
+		return d.spool.OpenError(err)
+	}
+	if err := d.spool.Statements.CheckDeployment(ctx, d.db); err != nil {
+		return d.spool.OpenError(err)
+	}
+	if err := d.spool.Statements.CheckTables(ctx, d.db); err != nil {
+		return d.spool.OpenError(err)
+	}
+	id, err := d.spool.Open(ctx, d.db)
+	if err != nil {
+		return err
+	}
+	if _, err := d.db.ExecContext(ctx, d.spool.Statements.FillLanes, id, d.spool.Lanes()); err != nil {
+		return fmt.Errorf("make lanes of spool %q: %w", d.spool.Name(), err)
+	}
+	if _, err := d.db.ExecContext(ctx, d.spool.Statements.DropMembers, id); err != nil {
+		return fmt.Errorf("forget old members of spool %q: %w", d.spool.Name(), err)
+	}
+	if keep := d.configured.History.Microseconds(); keep > 0 { // for whoever has the chore to clean up
+		if _, err := d.db.ExecContext(ctx, d.spool.Statements.KeepHistory, keep, id, keep); err != nil {
+			return fmt.Errorf("note the history of spool %q: %w", d.spool.Name(), err)
+		}
+	}
+	d.id = id
+	return nil
+}
+
+// resize lets as many workers work as the configuration says. Those that are too many by now wait.
+func (d *Drainer) resize() {
+	d.scheduler.Limit(d.config.Workers)
+	for ; d.started < d.config.Workers; d.started++ {
+		d.workers.Go(func() { d.work(d.handling) })
+	}
+}
+
+// step does what is due, in the order that the scheduler relies on: settle, then fetch.
+func (d *Drainer) step(live context.Context) {
+	ctx, cancel := context.WithTimeout(live, spool.StatementTimeout)
+	defer cancel()
+	rests := d.hindrance.rests(time.Now())
+	err := d.settleFinished(ctx)
+	if err == nil {
+		err = d.checkFile(ctx)
+	}
+	if err == nil && d.mayRenew() {
+		err = d.renew(ctx)
+	}
+	if err == nil && rests {
+		return
+	}
+	if err == nil {
+		err = d.obey(ctx)
+	}
+	if err == nil {
+		err = d.clearSuspicion(ctx)
+	}
+	if err == nil {
+		err = d.releaseLeaving(ctx)
+	}
+	if err == nil {
+		err = d.look(ctx)
+	}
+	if err == nil {
+		d.permit()
+		err = d.strays
+	}
+	if isConfiguration(err) {
+		d.fatal = err
+		d.scheduler.Signal() // what waits for something to do
+		return
+	}
+	if err != nil {
+		d.hindered(err)
+		return
+	}
+	if !d.removal.failed { // otherwise the next one tells whether that is over
+		d.unhindered()
+	}
+}
+
+// renew renews the leases when it is time to.
+func (d *Drainer) renew(ctx context.Context) error {
+	if err := d.openAgain(ctx); err != nil || !d.renewalDue() {
+		return err
+	}
+	if err := d.wakeUp(ctx); err != nil {
+		return err
+	}
+	return d.upkeep(ctx)
+}
+
+// wait returns how long there is nothing to do unless something happens.
+func (d *Drainer) wait() time.Duration {
+	next := d.pollAt
+	switch {
+	case d.hindrance.rests(time.Now()):
+		return max(time.Until(d.hinderedUntil()), 0)
+	case d.full || d.control.paused || d.renewAt.Before(next):
+		next = d.renewAt
+	case len(d.lanes.hungry()) > 0:
+		return 0
+	}
+	if check := d.controlDue(); check.Before(next) {
+		next = check
+	}
+	if rested := d.nextRested(); !rested.IsZero() && rested.Before(next) {
+		next = rested
+	}
+	if len(d.held.entries) > 0 && d.held.tryAt.Before(next) {
+		next = d.held.tryAt
+	}
+	return max(time.Until(next), 0)
+}

@@ -1,0 +1,101 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// A drainer that stops takes nothing more. It hands back at once the lanes in which no handler runs and nothing is left to settle, and each
+// other lane when its messages are settled. What was read and not begun is dropped, so that it holds no lane.
+//
+// Handlers may go on for the configured time. Then their context ends, and they have handBackTime to return. A handler that ignores the end of
+// its context cannot be stopped: Run returns without it and keeps its lane, so that no other process handles later messages of its key before the lease has run
+// out. What the handler returns afterwards is dropped, and its message is handled again.
+
+// handBackTime is how long handlers have to return once their context has ended. It is also the least time for each of the two steps that follow:
+// settling what the handlers have done, and handing back the lanes. A lane that is not handed back waits for the end of its lease, and its messages are
+// treated as after a crash.
+const handBackTime = 2 * time.Second
+
+// errIgnoresContext is why a drainer stops without a handler.
+var errIgnoresContext = errors.New("a handler or a publisher does not return when its context ends")
+
+// stop ends a run.
+func (d *Drainer) stop(live context.Context, abort context.CancelFunc) {
+	d.stopping = true
+	d.scheduler.Stop()
+	d.awaitHandlers(live, abort)
+	d.whileStopping(live, d.settleRest)
+	d.whileStopping(live, d.leave)
+}
+
+// awaitHandlers waits for the workers, and cancels their handlers when those take too long. Meanwhile it hands back lanes.
+func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) {
+	ended := make(chan struct{})
+	go func() {
+		d.workers.Wait()
+		close(ended)
+	}()
+	timeout := d.config.Close
+	patience, end := context.WithTimeout(live, timeout+handBackTime)
+	defer end()
+	// The timer does not wait for the loop below, which may wait for a connection that a handler has.
+	cancelling := time.AfterFunc(timeout, func() {
+		d.logger.Error("Postbox cancels handlers that did not end in time", context.DeadlineExceeded, watermill.LogFields{
+			"spool": d.spool.Name(), "close_timeout": timeout.String(),
+		})
+		abort()
+	})
+	defer cancelling.Stop()
+	renew := time.NewTicker(d.config.Renew)
+	defer renew.Stop()
+
+	d.giveAway()
+	d.whileStopping(patience, d.enroll, d.releaseLeaving)
+	for {
+		select {
+		case <-ended:
+			return
+		case <-patience.Done():
+			d.tellOfHandlersLeft()
+			return
+		case <-renew.C:
+			d.whileStopping(patience, d.upkeep, d.settleFinished, d.releaseLeaving)
+		case <-d.scheduler.Changed:
+			d.whileStopping(patience, d.settleFinished, d.releaseLeaving)
+		}
+	}
+}
+
+// tellOfHandlersLeft logs that the stop goes on without handlers that still run.
+func (d *Drainer) tellOfHandlersLeft() {
+	lanes := d.scheduler.RunningLanes()
+	if len(lanes) == 0 { // the last one has just returned
+		return
+	}
+	d.logger.Error("Postbox stops without handlers that ignore the end of their context: their lanes wait until the leases run out, and their messages are handled again",
+		errIgnoresContext, watermill.LogFields{
+			"spool": d.spool.Name(), "in_flight": d.scheduler.InFlight(), "lanes": slices.Sorted(maps.Keys(lanes)),
+		})
+}
+
+// whileStopping runs pieces of work until one fails. A failure loses nothing: what is not settled is handled again, and
+// leases end by themselves.
+func (d *Drainer) whileStopping(live context.Context, works ...func(context.Context) error) {
+	for _, work := range works {
+		ctx, cancel := context.WithTimeout(live, min(spool.StatementTimeout, max(handBackTime, d.config.Close)))
+		err := work(ctx)
+		cancel()
+		if err != nil {
+			d.logger.Error("Postbox could not finish while stopping", err, watermill.LogFields{"spool": d.spool.Name()})
+			return
+		}
+	}
+}

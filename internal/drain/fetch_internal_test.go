@@ -1,0 +1,81 @@
+package drain
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// A read of all lanes up to an id has all that is ready up to there, and where the database has given higher ids it knows nothing beyond.
+func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
+	t.Parallel()
+	const before, upTo, safe, ready = 10, 50, 100, 4
+	message := func(state, lane int, id int64) *spool.Message {
+		return &spool.Message{HasKey: true, Ref: dialect.Ref{State: state, Lane: lane, ID: id}}
+	}
+	for name, c := range map[string]struct {
+		given  int64
+		hungry []int
+	}{
+		"it reached the end":  {upTo, nil},
+		"there may be others": {upTo + 1, []int{0, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lanes := newLaneSet()
+			params := dialect.FetchParams{UpTo: upTo, PerLane: 1}
+			for number := range 2 {
+				lanes.held[number] = &lane{number: number, hint: before}
+				params.Cursors = append(params.Cursors, dialect.Cursor{Lane: number, After: before})
+			}
+			found := &page{perLane: map[int]int{}, last: map[int]int64{}, given: c.given}
+			for _, id := range []int64{20, 25, 30, upTo} {
+				found.count(message(dialect.StateReady, 0, id))
+			}
+			found.count(message(dialect.StateScheduled, 1, upTo))
+			found.count(message(dialect.StateScheduled, 1, upTo+1)) // an older one of its key may stand between it and the end of the read
+			found.leaveEarly(params)
+			d := &Drainer{lanes: lanes}
+			d.remember(params, found, safe)
+			require.Len(t, found.messages, ready+1)
+			require.Equal(t, c.hungry, lanes.hungry())
+			for number, l := range lanes.held {
+				require.Equal(t, int64(upTo), l.hint, "lane %d", number)
+			}
+		})
+	}
+}
+
+// A read of all lanes up to an id begins at the lowest cursor, or it would miss messages of that lane. It is chosen only if it reaches the
+// highest id that the database has given.
+func TestReadTogether_begins_at_the_lowest_cursor(t *testing.T) {
+	t.Parallel()
+	const lowest, limit = 10, 100
+	for name, c := range map[string]struct {
+		readsUpTo, hungry bool
+		given             int64
+		upTo              int64
+	}{
+		"it reaches the end":           {readsUpTo: true, given: lowest + limit, upTo: lowest + limit},
+		"more ids were given":          {readsUpTo: true, given: lowest + limit + 1},
+		"the counter is not known":     {readsUpTo: true},
+		"a lane has more to be read":   {readsUpTo: true, hungry: true, given: lowest + limit},
+		"the database has no such way": {given: lowest + limit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := &Drainer{lanes: newLaneSet(), given: c.given, spool: &spool.Spool{Statements: &dialect.Statements{ReadsUpTo: c.readsUpTo}}}
+			d.lanes.held[0] = &lane{hungry: c.hungry}
+			from := map[int]int64{0: 30, 1: lowest, 2: 20}
+			begins := map[int]int64{0: 30, 1: lowest, 2: 20}
+			if c.upTo > 0 {
+				begins = map[int]int64{0: lowest, 1: lowest, 2: lowest}
+			}
+			require.Equal(t, c.upTo, d.readTogether(from, limit))
+			require.Equal(t, begins, from)
+		})
+	}
+}

@@ -1,0 +1,28 @@
+package drain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Settings that are stored were written by some version of Postbox, or by hand.
+func FuzzDecodeSettings(f *testing.F) {
+	for _, text := range []string{``, `{}`, `null`, `[]`, `{"PageSize":-1}`, `{"Attempts":1e3}`, `{"History":"1h"}`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		settings, err := spool.DecodeSettings(text)
+		if err != nil {
+			require.Zero(t, settings)
+			return
+		}
+		config := Config{PageSize: 500, Workers: 16, BatchSize: 1, PollMin: time.Millisecond, PollMax: time.Second}.under(settings)
+		require.Positive(t, config.PageSize)
+		require.Positive(t, config.Workers)
+		require.Positive(t, config.PollMin)
+	})
+}

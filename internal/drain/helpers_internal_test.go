@@ -1,0 +1,67 @@
+package drain
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// newOutbox returns a spool in the database, whose tables it makes.
+func newOutbox(t *testing.T, database *testdb.Database, lanes int) *spool.Spool {
+	t.Helper()
+	database.Migrate(t)
+	statements, err := spool.StatementsFor(database.Dialect, postbox.Tables{})
+	require.NoError(t, err)
+	return spool.New(statements, "outbox", lanes)
+}
+
+// newStepped returns a drainer that a test takes through its steps, and a function that ends it.
+func newStepped(db *sql.DB, own *spool.Spool, page int) (d *Drainer, end func()) {
+	d = New(db, own, everything{}, Config{
+		Holder: "one", PageSize: page, InlineBytes: InlineBytes, BatchSize: 1, Workers: 1,
+		PollMin: time.Millisecond, PollMax: time.Second, Lease: time.Minute, Renew: time.Minute,
+	}, watermill.NopLogger{})
+	return d, func() {
+		d.scheduler.Stop()
+		d.workers.Wait()
+		d.removal.running.Wait() // it needs the prepared statements
+		d.prepared.Close()
+	}
+}
+
+// everything is a handler that leaves out no topic.
+type everything struct{ Handler }
+
+func (everything) Excluded() []string { return nil }
+
+// conflictOn lets each such change of such a row of a table conflict, for example UPDATE ON postbox_lanes. What it returns ends that.
+func conflictOn(t *testing.T, database *testdb.Database, change, which string) (end func()) {
+	t.Helper()
+	_, table, _ := strings.Cut(change, " ON ")
+	name := "refuse_" + table
+	if database.Dialect != postbox.PostgreSQL {
+		database.Exec(t, "CREATE TRIGGER "+name+" BEFORE "+change+" FOR EACH ROW IF "+which+" THEN "+
+			"SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Konflikt'; END IF")
+		return func() { database.Exec(t, "DROP TRIGGER "+name) }
+	}
+	database.Exec(t, "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'Konflikt' USING ERRCODE = '40001'; END $$")
+	database.Exec(t, "CREATE TRIGGER "+name+" BEFORE "+change+" FOR EACH ROW WHEN ("+which+") EXECUTE FUNCTION refuse()")
+	return func() { database.Exec(t, "DROP TRIGGER "+name+" ON "+table) }
+}
+
+// stored is a message as a drainer reads it. No key is 0.
+func stored(id int64, topic string, key int64) *spool.Message {
+	return &spool.Message{Ref: dialect.Ref{ID: id}, Topic: topic, HasKey: key != 0, KeyHash: key}
+}
+
+func one(verdict spool.Verdict) []spool.Outcome { return []spool.Outcome{{Verdict: verdict}} }

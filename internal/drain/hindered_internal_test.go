@@ -1,0 +1,155 @@
+package drain
+
+import (
+	"context"
+	"database/sql/driver"
+	"testing"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestDrainer_pauses_double_while_its_steps_are_hindered(t *testing.T) {
+	t.Parallel()
+	statements, err := spool.StatementsFor(postbox.SQLite, postbox.Tables{})
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		renewAt time.Time
+		seconds []float64
+	}{
+		"in a read":      {time.Now().Add(time.Hour), []float64{1, 2, 4, 8, 10, 10, 10, 10, 10, 10, 10, 10}},
+		"in the renewal": {time.Time{}, []float64{1, 2, 4, 5, 5, 5, 5, 5, 5, 5, 5, 5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			logger := watermill.NewCaptureLogger()
+			d := &Drainer{
+				spool: spool.New(statements, "outbox", 1), logger: logger, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now}, renewAt: c.renewAt,
+				config: Config{PollMin: time.Second, PollMax: 10 * time.Second, Renew: 5 * time.Second},
+			}
+			for n, want := range c.seconds {
+				d.hindered(spool.ErrLost)
+				require.InDelta(t, want, time.Until(d.pollAt).Round(time.Second).Seconds(), 0.1)
+				told := 0
+				if n+1 >= hinderedTold {
+					told = 1
+				}
+				require.Len(t, logger.Captured()[watermill.ErrorLogLevel], told)
+			}
+			d.unhindered()
+			require.Len(t, logger.Captured()[watermill.InfoLogLevel], 1)
+			require.Equal(t, hindrance{}, d.hindrance)
+		})
+	}
+}
+
+// What is wrong is said at once and by its name, and a conflict when it lasts. Whatever it is, the leases are renewed in time.
+func TestDrainer_says_what_hinders_it(t *testing.T) {
+	t.Parallel()
+	statements, err := spool.StatementsFor(postbox.PostgreSQL, postbox.Tables{})
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		err        error
+		steps      int // after which it is said
+		begin, end string
+	}{
+		"a conflict":        {&pq.Error{Code: "40001"}, hinderedTold, "Postbox is hindered by other transactions", "Postbox is not hindered any more"},
+		"no permission":     {&pq.Error{Code: "42501"}, 1, "Postbox is hindered by an error of its database", "Postbox is not hindered any more"},
+		"no table":          {&pq.Error{Code: "42P01"}, 1, "Postbox is hindered by an error of its database", "Postbox is not hindered any more"},
+		"read-only":         {&pq.Error{Code: "25006"}, 1, "Postbox cannot write to its database", "Postbox is not hindered any more"},
+		"statement_timeout": {&pq.Error{Code: "57014"}, 1, "Postbox could not finish a statement", "Postbox is not hindered any more"},
+		"a shutdown":        {&pq.Error{Code: "57P01"}, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
+		"a pooler refuses": {
+			&pq.Error{Severity: "FATAL", Code: "08P01"}, 1,
+			"Postbox cannot reach its database (" + dialect.PoolerHint + ")", "Postbox reaches its database again",
+		},
+		"a pooler exchanges connections": {
+			&pq.Error{Severity: "ERROR", Code: "26000"}, 1,
+			"Postbox's statements fail (" + dialect.PoolerHint + ")", "Postbox is not hindered any more",
+		},
+		"no connection": {driver.ErrBadConn, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
+		"no answer":     {context.DeadlineExceeded, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			logger := watermill.NewCaptureLogger()
+			d := &Drainer{
+				spool: spool.New(statements, "outbox", 1), logger: logger, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now}, renewAt: time.Now().Add(time.Minute),
+				config: Config{PollMin: time.Hour, PollMax: time.Hour, Renew: time.Minute},
+			}
+			for n := range 2 * hinderedTold {
+				d.hindered(c.err)
+				require.LessOrEqual(t, d.wait(), d.config.Renew)
+				logged := logger.Captured()[watermill.ErrorLogLevel]
+				require.Equal(t, n+1 >= c.steps, len(logged) == 1)
+				if len(logged) > 0 {
+					require.Contains(t, logged[0].Msg, c.begin)
+				}
+			}
+			require.Empty(t, logger.Captured()[watermill.InfoLogLevel])
+			d.unhindered()
+			require.Equal(t, c.end, logger.Captured()[watermill.InfoLogLevel][0].Msg)
+		})
+	}
+}
+
+// A drainer that is hindered rests for longer than its leases last. It renews them in time all the same, and what conflicts is tried at the
+// end of each pause and not before, whatever wakes the drainer.
+func TestDrainer_G6_renews_its_leases_while_it_is_hindered(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		d, end := newStepped(database.DB, newOutbox(t, database, 1), 10)
+		defer end()
+		d.configured.PollMin, d.configured.PollMax = time.Hour, time.Hour
+		renewed := func() int { return database.Count(t, "SELECT expires_at FROM postbox_lanes") }
+		step := func() time.Duration {
+			t.Helper()
+			d.step(t.Context())
+			return d.wait()
+		}
+		require.NoError(t, d.tryOpen(t.Context()))
+		database.Exec(t, "UPDATE postbox_lanes SET suspect = 1")
+		step() // reads the lane, and would clear its mark in the next step
+		endMark := conflictOn(t, database, "UPDATE ON postbox_lanes", "OLD.suspect <> NEW.suspect")
+		require.LessOrEqual(t, step(), d.config.Renew, "it wakes to renew its lease")
+		require.Equal(t, 1, d.hindrance.steps)
+		for range 3 {
+			before := renewed()
+			d.renewAt = time.Now()
+			require.Zero(t, d.wait())
+			rest := step()
+			require.Greater(t, renewed(), before, "it is renewed")
+			require.Greater(t, rest, d.config.Renew/2, "and the drainer rests until the next time")
+			require.Equal(t, 1, d.hindrance.steps, "nothing else is tried")
+		}
+
+		endRenewal := conflictOn(t, database, "UPDATE ON postbox_members", "1 = 1")
+		for n := range 3 {
+			d.renewAt = time.Now()
+			rest := step()
+			require.Equal(t, n+2, d.hindrance.steps, "the renewal conflicts")
+			require.Greater(t, rest, d.config.Renew/2)
+			require.LessOrEqual(t, rest, d.config.Renew, "it is tried again before the lease ends")
+			require.Greater(t, step(), d.config.Renew/2, "and not when something wakes the drainer")
+			require.Equal(t, n+2, d.hindrance.steps)
+			d.hindrance.until = time.Now() // the pause is over
+		}
+
+		endMark()
+		endRenewal()
+		before := renewed()
+		step()
+		require.Greater(t, renewed(), before)
+		require.Equal(t, hindrance{}, d.hindrance, "it goes on")
+		require.Zero(t, database.Count(t, "SELECT suspect FROM postbox_lanes"))
+	})
+}

@@ -1,0 +1,55 @@
+package drain
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+func held(suspects int) *laneSet {
+	set := newLaneSet()
+	set.held[1] = &lane{number: 1, token: 3, suspect: suspects > 0, suspects: suspects}
+	return set
+}
+
+func ofLane(id, token int64) *spool.Message {
+	return &spool.Message{Ref: dialect.Ref{ID: id, Lane: 1, Token: token}}
+}
+
+func TestLaneSet_suspects_are_what_the_holder_before_can_have_begun(t *testing.T) {
+	t.Parallel()
+	set := held(2)
+	first, second, third := ofLane(1, 3), ofLane(2, 3), ofLane(3, 3)
+	for _, m := range []*spool.Message{first, second, third} {
+		set.load(m)
+	}
+	require.True(t, first.Suspect)
+	require.True(t, second.Suspect)
+	require.False(t, third.Suspect, "nobody holds more in memory")
+	set.unload(third)
+	set.unload(second) // left where it is: it is a suspect when it is read again
+	require.Equal(t, 1, set.held[1].suspects)
+	require.Equal(t, 1, set.held[1].loaded)
+	again := ofLane(2, 3)
+	set.load(again)
+	require.True(t, again.Suspect)
+	set.settled(first)
+	set.settled(again)
+	require.Zero(t, set.held[1].loaded)
+}
+
+func TestLaneSet_message_of_an_earlier_token_counts_for_nothing(t *testing.T) {
+	t.Parallel()
+	set := held(2)
+	m := ofLane(1, 2)
+	set.load(m)
+	require.False(t, m.Suspect)
+	m.Suspect = true
+	set.settled(m)
+	set.unload(m)
+	require.Equal(t, 2, set.held[1].suspects)
+	require.Zero(t, set.held[1].loaded)
+}

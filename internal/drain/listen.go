@@ -1,0 +1,87 @@
+package drain
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Pauses between two tries of lib/pq to connect again.
+const (
+	listenRetryMin = 100 * time.Millisecond
+	listenRetryMax = 30 * time.Second
+)
+
+// Listen wakes the drainer when another process announces a commit, through a connection of its own. It is a convenience: while the connection
+// is away, polling finds the messages.
+func (d *Drainer) Listen(ctx context.Context, dsn string) {
+	h := &hearing{logger: d.logger}
+	dialer := &listenDialer{ctx: ctx}
+	listener := pq.NewDialListener(dialer, dsn, listenRetryMin, listenRetryMax, func(event pq.ListenerEventType, err error) {
+		if ctx.Err() != nil {
+			return // the dialer has closed the connection
+		}
+		switch event {
+		case pq.ListenerEventDisconnected:
+			d.logger.Info("Postbox lost its LISTEN connection, polling goes on", watermill.LogFields{"err": spool.LogText(err)})
+		case pq.ListenerEventConnectionAttemptFailed:
+			h.failed(err)
+		case pq.ListenerEventConnected, pq.ListenerEventReconnected:
+			dialer.connected()
+			h.connected()
+			d.Wake() // what was announced meanwhile was not heard
+		}
+	})
+	defer func() { _ = listener.Close() }()
+	go func() { // Listen waits for the first connection, and ends with Close
+		if err := listener.Listen(d.spool.Channel()); err != nil && ctx.Err() == nil {
+			h.failed(err)
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-listener.Notify:
+			d.Wake()
+		}
+	}
+}
+
+// hearing says once that there is no LISTEN connection, and once that there is one after all.
+type hearing struct {
+	logger watermill.LoggerAdapter
+
+	mu   sync.Mutex
+	told bool // that there is none
+}
+
+// failed takes in that there is no connection.
+func (h *hearing) failed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.told {
+		h.logger.Debug("Postbox still cannot LISTEN, polling goes on", watermill.LogFields{"err": spool.LogText(err)})
+		return
+	}
+	h.told = true
+	h.logger.Error("Postbox cannot LISTEN at ListenDSN for messages of other processes and goes on trying: until it can, it finds them by polling",
+		dialect.HideAddress(err), nil)
+}
+
+// connected takes in that there is one.
+func (h *hearing) connected() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.told {
+		h.told = false
+		h.logger.Info("Postbox can LISTEN now", nil)
+	}
+}

@@ -1,0 +1,70 @@
+package drain
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// What failed together with a message whose row is locked, and stands behind it, is not settled before it.
+func TestAddBehind_adds_what_stands_behind_a_locked_message_of_its_key(t *testing.T) {
+	t.Parallel()
+	var failed []*schedule.Entry
+	for _, m := range []*spool.Message{stored(4, "a", 7), stored(2, "a", 7), stored(1, "a", 7), stored(3, "a", 8), stored(5, "a", 9), stored(6, "a", 9)} {
+		failed = append(failed, &schedule.Entry{Message: m})
+	}
+	free := &spool.Message{Ref: dialect.Ref{ID: 7}}
+	failed = append(failed, &schedule.Entry{Message: free})
+	locked := map[int64]bool{2: true, 5: true}
+	addBehind(locked, failed)
+	require.Equal(t, map[int64]bool{2: true, 4: true, 5: true, 6: true}, locked)
+}
+
+// A removal finds out that a row is locked although the server would wait for longer than the whole statement may take.
+func TestRemoval_gives_up_waiting_for_a_lock(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		c := newCounter(t, database)
+		tx, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		var id int64
+		locked := c.suspects[7].Ref.ID
+		require.NoError(t, tx.QueryRowContext(t.Context(), database.Bind("SELECT id FROM postbox_messages WHERE id = ? FOR UPDATE"), locked).Scan(&id))
+		refs := make([]dialect.Ref, counted)
+		for i, m := range c.suspects {
+			refs[i] = m.Ref
+		}
+		for _, keep := range []bool{false, true} {
+			if c.d.spool.Statements.Impatient != "" { // the server gives up by itself, and leaves nothing locked
+				_, err := c.d.removeAtOnce(t.Context(), refs, manner{keep: keep})
+				require.Equal(t, dialect.Conflict, c.d.spool.Statements.Kind.Classify(err))
+			}
+			left, err := c.d.remove(t.Context(), refs, manner{keep: keep})
+			require.NoError(t, err)
+			require.Equal(t, keep, left.missing, "the first time all others are removed")
+			require.Equal(t, map[int64]bool{locked: true}, left.locked)
+		}
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
+	})
+}
+
+func TestLaneSet_surplus_keeps_lanes_with_held_messages(t *testing.T) {
+	t.Parallel()
+	set := newLaneSet()
+	for number := range 4 {
+		set.held[number] = &lane{number: number}
+	}
+	require.Empty(t, set.surplus(4, nil))
+	require.Equal(t, []int{2, 3}, set.surplus(2, nil))
+	require.Equal(t, []int{1, 2}, set.surplus(2, map[int]bool{3: true}))
+	require.Equal(t, []int{1}, set.surplus(0, map[int]bool{0: true, 2: true, 3: true}))
+	set.held[1].leaving, set.held[1].hint = true, 9
+	set.held[1].stay(5)
+	require.Equal(t, &lane{number: 1}, set.held[1])
+}

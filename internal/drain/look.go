@@ -1,0 +1,226 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// roomBeside returns how many messages may be read beside those in memory. If it is full, the room is not worth a read.
+func roomBeside(inMemory, page int) (room int, full bool) {
+	room = (pagesInMemory-1)*page - inMemory
+	return room, room < (page+1)/2
+}
+
+// look fetches when there is room and it is time.
+func (d *Drainer) look(ctx context.Context) error {
+	size, _ := d.scheduler.Size()
+	page := d.portion().messages
+	leaving := min(d.removal.underWay, page) + min(len(d.setbacks.resting), page)
+	room, full := roomBeside(size-leaving, page)
+	lanes := d.lanes.hungry()
+	everything := !time.Now().Before(d.pollAt) || len(lanes) == 0
+	d.full = full
+	d.tellOfCrowd(page)
+	if d.control.paused {
+		d.readyOnce.Do(func() { close(d.ready) })
+		return nil
+	}
+	if d.full {
+		return d.lookForRetries(ctx, room+page)
+	}
+	if everything && time.Now().Before(d.pollAt) {
+		return nil
+	}
+	if everything {
+		lanes = d.lanes.numbers()
+	}
+	if d.horizon.blank() {
+		if err := d.orient(ctx); err != nil || d.reopen {
+			return err
+		}
+	}
+	d.findWriters(ctx)
+	if everything {
+		d.sweep(ctx, lanes)
+	}
+	started := time.Now()
+	limit := min(room, page) // so that the next page is read while this one is handled
+	params := d.params(lanes, limit)
+	params.Mark = d.horizon.wantsMark(started)
+	if everything {
+		params.Due = d.slowStart.Allow(limit)
+	}
+	found, err := d.fetch(ctx, params)
+	if err != nil {
+		return err
+	}
+	taken := d.takeIn(params, found)
+	d.plan(everything, len(found.messages) > 0, started, time.Now())
+	if !taken {
+		d.pollAt = time.Time{}
+	}
+	d.readyOnce.Do(func() { close(d.ready) })
+	return nil
+}
+
+// orient sets a mark before the first read. That read then knows how much of what it passes over is final, so the next one
+// does not pass over it again: it may be all that waits behind a message that is tried again.
+func (d *Drainer) orient(ctx context.Context) error {
+	params := d.params(nil, 0)
+	params.Mark = true
+	found, err := d.fetch(ctx, params)
+	if err != nil {
+		return err
+	}
+	d.takeIn(params, found)
+	return nil
+}
+
+// lookForRetries is for batches that are gathered: those that are not complete may fill the memory for long, and what
+// waits for another attempt shall not wait for them.
+func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
+	if d.config.Gather == nil || room <= 0 || time.Now().Before(d.pollAt) {
+		return nil
+	}
+	started := time.Now()
+	params := d.params(d.lanes.numbers(), 0)
+	params.Due = d.slowStart.Allow(room)
+	found, err := d.fetch(ctx, params)
+	if err != nil {
+		return err
+	}
+	taken := d.takeIn(params, found)
+	d.plan(true, len(found.messages) > 0, started, time.Now())
+	if !taken {
+		d.pollAt = time.Time{}
+	}
+	return nil
+}
+
+// params is what every read of these lanes asks for, each from its hint on, and at most so many ready messages.
+func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
+	params := dialect.FetchParams{
+		Spool: d.id, Inline: d.portion().inline, Excluded: d.handler.Excluded(),
+		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys, Held: d.hiddenKeys(),
+	}
+	d.readAgain(params.Excluded)
+	from := make(map[int]int64, len(lanes))
+	for _, number := range lanes {
+		from[number] = d.lanes.held[number].hint
+	}
+	if limit > 0 {
+		params.PerLane = max(limit/max(len(lanes), 1), 1)
+		params.UpTo = d.readTogether(from, limit)
+	}
+	for _, number := range lanes {
+		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: number, After: from[number]})
+	}
+	params.Known = d.scheduler.Known(from)
+	return params
+}
+
+// readTogether lets the read of all lanes begin at the lowest of their hints, and returns the id up to which it goes. That is worth it where it
+// passes no more ids than the read may find messages, and so little waits that it reaches the highest id. Otherwise it returns 0.
+func (d *Drainer) readTogether(from map[int]int64, limit int) int64 {
+	if !d.spool.Statements.ReadsUpTo || len(from) == 0 || d.given == 0 || len(d.lanes.hungry()) > 0 {
+		return 0
+	}
+	lowest := slices.Min(slices.Collect(maps.Values(from)))
+	upTo := lowest + int64(limit)
+	if d.given > upTo {
+		return 0
+	}
+	for number := range from {
+		from[number] = lowest
+	}
+	return upTo
+}
+
+// readAgain goes back to the beginning when a topic is back that was passed over: its messages must be read before
+// newer ones of their keys, and this read may well come before the call of Rescan.
+func (d *Drainer) readAgain(excluded []string) {
+	back := func(topic string) bool { return !slices.Contains(excluded, topic) }
+	if slices.ContainsFunc(d.passedOver, back) {
+		d.lanes.rewind()
+	}
+}
+
+// takeIn gives what was found to the workers, unless operators have said something that this process has not obeyed yet:
+// a message that they took away may have held back others, which were not read. It reports false for a read that is thrown
+// away because a late transaction has ended, or because the database went back.
+func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
+	if reason, lost := d.wentBack(found, time.Now()); reason != "" {
+		d.startOver(reason, lost)
+		return false
+	}
+	d.heard(found.version)
+	if found.version != d.control.version {
+		return true
+	}
+	d.passedOver = params.Excluded
+	now := time.Now()
+	safe := d.horizon.observe(found.running, found.newest, len(found.messages), now)
+	if params.Mark {
+		d.horizon.set(found.next, d.marked(found), found.running, now)
+	}
+	if d.goBack(params, found) {
+		return false
+	}
+	d.slowStart.Found(params.Due, found.waited)
+	d.suit(found.messages)
+	found.leaveEarly(params)
+	for _, m := range found.messages {
+		d.prepareToLoad(m, found.now)
+	}
+	if params.PerLane > 0 {
+		d.remember(params, found, safe)
+	}
+	for _, m := range d.scheduler.Load(found.messages) {
+		d.lanes.lower(m.Ref.Lane, m.Ref.ID)
+		d.lanes.unload(m)
+	}
+	d.free, d.members, d.given = found.free, found.members, found.given
+	if d.unfair() {
+		d.renewAt = time.Time{}
+	}
+	return true
+}
+
+// marked is the id of a mark, if that is beyond what was read. MariaDB's counter may go back to the last committed id in a crash.
+func (d *Drainer) marked(found *page) int64 {
+	if d.spool.Statements.FreeWriters != "" {
+		return 0
+	}
+	return found.given
+}
+
+// remember notes how far each lane was read.
+func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) {
+	for _, cursor := range params.Cursors {
+		l := d.lanes.held[cursor.Lane]
+		upTo, more := found.complete(cursor.Lane, params)
+		l.hungry = more
+		if !more {
+			l.suspects = 0 // what the one before had read, this one has read too
+		}
+		l.hint = max(cursor.After, min(safe, upTo))
+	}
+}
+
+// prepareToLoad adds to a message what this process knows of it.
+func (d *Drainer) prepareToLoad(m *spool.Message, now time.Time) {
+	m.Spool, m.Keep, m.Guarded, m.Apart = d.spool, d.config.History > 0, d.guarded, d.setbacks.of(m) > 0
+	if d.config.Gather != nil {
+		m.Due = d.config.Gather.DueAt(m.CreatedAt, now)
+	}
+	if d.isDoomed(m) {
+		m.Doomed = fmt.Errorf("%w, %d times", errCrashed, m.Starts)
+	}
+	d.lanes.load(m)
+}

@@ -1,0 +1,50 @@
+package drain_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// A message that waits among the ready ones, and does not arrive where such messages wait, stays where it is until it does.
+func TestDrainer_a_stray_that_does_not_arrive_among_those_that_wait_is_not_lost(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	b := newBench(t, database)
+	b.Append(database.DB, draft("stray", "k"))
+	database.Exec(t, "UPDATE postbox_messages SET state = 2, attempts = 1")
+	end := b.ignore("INSERT", "postbox_waiting", "NEW.attempts = 1")
+	handler := &recorder{}
+	log := b.startLogged(database.DB, handler, config("one"))
+	b.Eventually(func() bool { return log.Said("Postbox is hindered") > 0 }, "it does not arrive")
+	require.Equal(t, 1, b.Pending())
+	end()
+	b.Eventually(func() bool { return handler.tried("stray") == 1 && b.Pending() == 0 }, "it is done in the end")
+}
+
+// An operator buries a message, and the database does not store the dead letter.
+func TestOperator_G2_a_message_whose_dead_letter_is_not_stored_stays(t *testing.T) {
+	t.Parallel()
+	eachThatIgnores(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.Append(database.DB, draft("one", "k"))
+		end := b.ignore("INSERT", "postbox_dead_letters", "NEW.topic = 'orders'")
+		statements, err := spool.StatementsFor(database.Dialect, postbox.Tables{})
+		require.NoError(t, err)
+		operator := operate.NewOperator(database.DB, statements, watermill.NopLogger{})
+		id := int64(database.Count(t, "SELECT id FROM postbox_messages"))
+		require.ErrorIs(t, operator.Bury(t.Context(), b.Spool.Name(), id, "of no use"), spool.ErrNoLetter)
+		require.Equal(t, 1, b.Pending())
+		end()
+		require.NoError(t, operator.Bury(t.Context(), b.Spool.Name(), id, "of no use"))
+		require.Zero(t, b.Pending())
+		require.Equal(t, 1, b.Dead())
+	})
+}

@@ -1,0 +1,74 @@
+package drain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// paced is a drainer whose last look took as long.
+func paced(kind dialect.Kind, took time.Duration) *Drainer {
+	return &Drainer{
+		spool:  &spool.Spool{Statements: &dialect.Statements{Kind: kind}},
+		config: Config{PollMin: 5 * time.Millisecond, PollMax: time.Second}, took: took,
+	}
+}
+
+func TestPace_looks_that_are_called_for_take_a_third_of_the_time(t *testing.T) {
+	t.Parallel()
+	d := paced(dialect.PostgreSQL, 10*time.Millisecond)
+	now := time.Now()
+	end, looks := now.Add(3*time.Second/2), 0
+	for now.Before(end) {
+		started := now
+		now = now.Add(10 * time.Millisecond)
+		d.plan(true, true, started, now)
+		d.rung() // by a commit during the look
+		now = d.pollAt
+		looks++
+	}
+	require.Equal(t, 50, looks)
+}
+
+func TestPace_who_has_rested_looks_at_once(t *testing.T) {
+	t.Parallel()
+	d := paced(dialect.PostgreSQL, time.Minute)
+	d.pause = 400 * time.Millisecond
+	now := time.Now()
+	d.plan(true, false, now, now.Add(time.Millisecond))
+	require.Equal(t, now.Add(801*time.Millisecond), d.pollAt, "it found nothing")
+	d.rung()
+	require.Equal(t, now.Add(3*time.Millisecond), d.pollAt)
+	require.Equal(t, d.config.PollMin, d.pause)
+
+	for range 2 {
+		d.plan(true, true, now, now.Add(time.Minute)) // the database hardly answers
+	}
+	d.rung()
+	require.Equal(t, now.Add(time.Minute+d.config.PollMax), d.pollAt, "that is the most")
+}
+
+func TestPace_one_slow_look_is_no_reason_for_a_long_rest(t *testing.T) {
+	t.Parallel()
+	d := paced(dialect.PostgreSQL, time.Millisecond)
+	now := time.Now()
+	d.plan(true, false, now, now.Add(100*time.Millisecond))
+	d.rung()
+	require.Equal(t, now.Add(102*time.Millisecond), d.pollAt)
+	d.plan(true, false, now, now.Add(time.Millisecond))
+	d.rung()
+	require.Equal(t, now.Add(3*time.Millisecond), d.pollAt)
+}
+
+func TestPace_where_there_is_one_writer_looks_are_rarer(t *testing.T) {
+	t.Parallel()
+	d := paced(dialect.SQLite, time.Millisecond)
+	now := time.Now()
+	d.plan(true, true, now, now.Add(time.Millisecond))
+	d.rung()
+	require.Equal(t, now.Add(11*time.Millisecond), d.pollAt)
+}

@@ -1,0 +1,196 @@
+package drain
+
+import (
+	"database/sql"
+	"encoding/json"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// What the server knows of a table that fills and empties is old, here that no message has a key. It concluded that each may
+// as well be compared with all others, and so 40,000 took 300 µs each.
+func TestFetch_reads_by_its_indexes_on_mysql(t *testing.T) {
+	t.Parallel()
+	database := testdb.MySQL(t)
+	own := newOutbox(t, database, 1)
+	fill := func(key string) {
+		drafts := make([]spool.Draft, 2000)
+		for i := range drafts {
+			drafts[i] = spool.Draft{Topic: "orders", Key: key}
+		}
+		require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, drafts))
+	}
+	database.Exec(t, "ALTER TABLE postbox_messages STATS_AUTO_RECALC = 0") // it would be renewed at any moment
+	fill("")
+	database.Exec(t, "ANALYZE TABLE postbox_messages")
+	database.Exec(t, "DELETE FROM postbox_messages")
+	fill("one")
+	id, err := own.Open(t.Context(), database.DB)
+	require.NoError(t, err)
+
+	const page = 100
+	lanes := []dialect.Cursor{{Lane: 0, After: 1}, {Lane: 1, After: 1}, {Lane: 2, After: 1}}
+	for name, params := range map[string]dialect.FetchParams{
+		"each lane":   {Spool: id, Cursors: lanes[:1], PerLane: page, Due: page},
+		"up to an id": {Spool: id, Cursors: lanes, UpTo: 1 + page, Due: page},
+	} {
+		query, by := own.Statements.Fetch(params), "m by ready"
+		if params.UpTo > 0 {
+			by = "m by PRIMARY"
+		}
+		require.ElementsMatch(t, []string{by, "b by retrying", "m by due", "b by retrying"}, usedIndexes(t, database.DB, query), name)
+		require.LessOrEqual(t, rowsRead(t, database.DB, query), 10*page, "%s: it reads no more than a page, however much waits", name)
+	}
+}
+
+// usedIndexes tells by which index each table of messages is read.
+func usedIndexes(t *testing.T, db *sql.DB, query dialect.Query) (used []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "EXPLAIN "+query.Text, query.Args...)
+	require.NoError(t, err)
+	defer func() { _ = rows.Close() }()
+	columns, err := rows.Columns()
+	require.NoError(t, err)
+	for rows.Next() {
+		var table, key sql.NullString
+		values := make([]any, len(columns))
+		for i, column := range columns {
+			switch column {
+			case "table":
+				values[i] = &table
+			case "key":
+				values[i] = &key
+			default:
+				values[i] = new(any)
+			}
+		}
+		require.NoError(t, rows.Scan(values...))
+		if table.String == "m" || table.String == "b" {
+			used = append(used, table.String+" by "+key.String)
+		}
+	}
+	require.NoError(t, rows.Err())
+	return used
+}
+
+// rowsRead counts the rows that MariaDB reads for a query.
+func rowsRead(t *testing.T, db *sql.DB, query dialect.Query) (read int) {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	_, err = conn.ExecContext(t.Context(), "FLUSH STATUS")
+	require.NoError(t, err)
+	_, err = conn.ExecContext(t.Context(), "DO (SELECT COUNT(*) FROM ("+query.Text+") q)", query.Args...) //nolint:gosec // the text is our own
+	require.NoError(t, err)
+	err = conn.QueryRowContext(t.Context(), "SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.SESSION_STATUS "+
+		"WHERE VARIABLE_NAME LIKE 'HANDLER\\_READ\\_%'").Scan(&read)
+	require.NoError(t, err)
+	return read
+}
+
+// PostgreSQL compiles a statement from an estimated cost on, each time anew: 40 ms for a read that takes 5. With
+// statistics of a backlog, a page of the default size must stay below that.
+func TestFetch_is_too_cheap_to_be_compiled_on_postgres(t *testing.T) {
+	t.Parallel()
+	const lanes, page, perPage = 32, 2000, 1000
+	database := testdb.Postgres(t)
+	own := newOutbox(t, database, lanes)
+	for n := 0; n < 40*perPage; n += perPage {
+		drafts := make([]spool.Draft, perPage)
+		for i := range drafts {
+			drafts[i] = spool.Draft{Topic: "orders", Key: strconv.Itoa(i)}
+		}
+		require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, drafts))
+	}
+	database.Exec(t, "UPDATE postbox_messages SET state = 2 WHERE id = (SELECT MIN(id) FROM postbox_messages)")
+	database.MoveWaiting(t)
+	database.Exec(t, "ANALYZE postbox_messages, postbox_waiting")
+	id, err := own.Open(t.Context(), database.DB)
+	require.NoError(t, err)
+
+	params := dialect.FetchParams{Spool: id, PerLane: page / lanes, Due: page, Known: map[int][]dialect.Known{0: {{ID: 1}}}}
+	for lane := range lanes {
+		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: lane})
+	}
+	query := own.Statements.Fetch(params)
+	var text string
+	require.NoError(t, database.DB.QueryRowContext(t.Context(), "EXPLAIN (FORMAT JSON) "+query.Text, query.Args...).Scan(&text))
+	var plans []struct {
+		Plan struct {
+			Cost float64 `json:"Total Cost"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &plans))
+	var compiled float64
+	require.NoError(t, database.DB.QueryRowContext(t.Context(), "SELECT current_setting('jit_above_cost')::float").Scan(&compiled))
+	require.Less(t, plans[0].Plan.Cost, compiled)
+}
+
+// The planner took what is due for a third of all that waits, or for nothing where it had no statistics: it compiled the statement, or
+// read all that waits, or all that is due and sorted it, 30 to 130 ms for each page.
+func TestFetch_reads_what_is_due_in_its_order_on_postgres(t *testing.T) {
+	t.Parallel()
+	const lanes, page, waiting = 32, 2000, 100_000
+	database := testdb.Postgres(t)
+	own := newOutbox(t, database, lanes)
+	id, err := own.Open(t.Context(), database.DB)
+	require.NoError(t, err)
+	params := dialect.FetchParams{Spool: id, PerLane: page / lanes, Due: page}
+	for lane := range lanes {
+		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: lane})
+	}
+	query := own.Statements.Fetch(params)
+	check := func(state string) {
+		var text string
+		require.NoError(t, database.DB.QueryRowContext(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+query.Text, query.Args...).Scan(&text))
+		var plans []struct {
+			Plan plan
+			JIT  any
+		}
+		require.NoError(t, json.Unmarshal([]byte(text), &plans))
+		require.Nil(t, plans[0].JIT, "%s: it is compiled", state)
+		read := plans[0].Plan.scans("postbox_waiting", "m_1")
+		require.Len(t, read, 1, state)
+		require.Equal(t, "postbox_waiting_due", read[0].Index, state)
+		require.LessOrEqual(t, read[0].Rows, float64(page), state)
+	}
+	database.Exec(t, `INSERT INTO postbox_waiting (spool, lane, state, key_hash, available_at, created_at, topic, message_id, payload, metadata)
+		SELECT ?, i % ?, 1, i, 4000000000000000 + i, 0, 'orders', '', '', '{}' FROM generate_series(1, ?) i`, id, lanes, waiting)
+	check("nothing due, no statistics")
+	database.Exec(t, "ANALYZE postbox_messages, postbox_waiting")
+	check("nothing due")
+	database.Exec(t, "UPDATE postbox_waiting SET available_at = id")
+	check("all due, old statistics")
+	database.Exec(t, "ANALYZE postbox_messages, postbox_waiting")
+	check("all due")
+}
+
+// plan is a node of a plan, as far as it matters here.
+type plan struct {
+	Node     string  `json:"Node Type"`
+	Relation string  `json:"Relation Name"`
+	Alias    string  `json:"Alias"`
+	Index    string  `json:"Index Name"`
+	Rows     float64 `json:"Actual Rows"`
+	Parent   string  `json:"Parent Relationship"`
+	Plans    []plan
+}
+
+// scans returns the nodes that read a table under an alias.
+func (p plan) scans(relation, alias string) []plan {
+	var found []plan
+	if p.Relation == relation && p.Alias == alias {
+		found = append(found, p)
+	}
+	for _, child := range p.Plans {
+		found = append(found, child.scans(relation, alias)...)
+	}
+	return found
+}

@@ -1,0 +1,266 @@
+package drain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// A setback is when the end of a message is refused, though neither the message nor the database is at fault: its transaction
+// conflicts with others, a trigger keeps its row although its lane is held, the server reports an error, such as that of a trigger, or a dead letter
+// cannot be published as well, since it is too large for the outbox. Mostly
+// that is over at once, and a second try after a short pause works. It may also last, as with a trigger that always raises a serialization failure.
+// So the pause doubles with each setback in a row, and after some of them that is said once in the log and noted among the failures of the
+// message, where operators see it. No attempt is counted: the message is not to blame.
+//
+// A message with the verdict [Again] is handled again. It waits in the database, as every message does that failed, so that reads leave out what
+// stands behind it, or rests in memory where its row cannot be changed either. A message with another outcome has been handled, or published, and
+// is not handled again: it rests in memory, with its key closed, until that outcome is written.
+
+const (
+	// setbackPause is about how long a message waits after its first setback, setbackMost how long it waits at most.
+	setbackPause = 20 * time.Millisecond
+	setbackMost  = 10 * time.Second
+	// setbacksTold is after how many setbacks in a row a message is spoken of, for the first time. It is noted among its failures
+	// then and at each doubling of the number.
+	setbacksTold = 6
+	// maxTold bounds the messages that the log names at a time: where all messages are held up, some are enough. A named message counts no
+	// more when it has had no setback for setbackRecent: it was deleted, its lane was lost, or its handler takes long.
+	maxTold       = 10
+	setbackRecent = time.Minute
+	// maxSetbacks bounds the messages whose setbacks are remembered. Where it is reached, most of them are gone by now: they were
+	// removed together with one that is refused. Those that were not spoken of start again with a short pause.
+	maxSetbacks = 10_000
+	// crowdRepeated is after how long the log repeats that messages which cannot be settled fill the memory.
+	crowdRepeated = 10 * time.Minute
+)
+
+// errNotRemoved is the reason of a setback where the database reports no error.
+var errNotRemoved = errors.New("the database reports no error, and the message is neither removed nor changed")
+
+// setbacks are what a drainer knows of messages whose end was refused. It belongs to the drainer's goroutine.
+type setbacks struct {
+	known map[spool.Identity]setback
+	named map[spool.Identity]time.Time // when messages that count among those that the log names had their last setback
+	// toldOfCrowd is when the log said last that such messages fill the memory.
+	toldOfCrowd time.Time
+	resting     []*schedule.Entry // until their time, or until they are another drainer's
+}
+
+// setback is what a drainer knows of one message.
+type setback struct {
+	inARow int
+	named  bool // in the log
+}
+
+// of returns how many setbacks in a row a message has had.
+func (s *setbacks) of(m *spool.Message) int { return s.known[m.Identity()].inARow }
+
+// add counts a setback, and returns the number in a row and the pause that follows.
+func (s *setbacks) add(m *spool.Message, now time.Time) (inARow int, pause time.Duration) {
+	if len(s.known) >= maxSetbacks {
+		maps.DeleteFunc(s.known, func(_ spool.Identity, b setback) bool { return b.inARow < setbacksTold })
+	}
+	if s.known == nil || len(s.known) >= maxSetbacks {
+		s.known, s.named = map[spool.Identity]setback{}, map[spool.Identity]time.Time{}
+	}
+	key := m.Identity()
+	b := s.known[key]
+	b.inARow++
+	s.known[key] = b
+	inARow = b.inARow
+	if !s.named[key].IsZero() {
+		s.named[key] = now
+	}
+	pause = setbackMost
+	if doublings := inARow - 1; doublings < 32 {
+		pause = min(setbackPause<<doublings, setbackMost)
+	}
+	return inARow, pause/2 + rand.N(pause/2) //nolint:gosec // jitter, lest those that met meet again, needs no secrecy
+}
+
+// name says whether the log shall name a message: once, and not more than some at a time.
+func (s *setbacks) name(m *spool.Message, now time.Time) bool {
+	maps.DeleteFunc(s.named, func(_ spool.Identity, last time.Time) bool { return now.Sub(last) > setbackRecent })
+	key := m.Identity()
+	b := s.known[key]
+	if b.named || len(s.named) >= maxTold {
+		return false
+	}
+	b.named = true
+	s.known[key], s.named[key] = b, now
+	return true
+}
+
+// forget forgets the setbacks of a message.
+func (s *setbacks) forget(m *spool.Message) {
+	delete(s.known, m.Identity())
+	delete(s.named, m.Identity())
+}
+
+// setBack takes in a setback of a message.
+func (d *Drainer) setBack(ctx context.Context, e *schedule.Entry, reason error) {
+	if reason == nil {
+		reason = errNotRemoved
+	}
+	now := time.Now()
+	inARow, pause := d.setbacks.add(e.Message, now)
+	e.Until = now.Add(pause)
+	if e.Outcome.Verdict == spool.Again {
+		e.Outcome.After = pause
+	}
+	if inARow < setbacksTold || inARow%setbacksTold != 0 || !isPowerOfTwo(inARow/setbacksTold) {
+		return
+	}
+	d.noteSetback(ctx, e.Message, inARow, reason)
+	if d.setbacks.name(e.Message, now) {
+		d.logger.Error("Postbox cannot settle a message and goes on trying, with no attempt counted", reason, d.setbackFields(e.Message, inARow))
+	}
+}
+
+func isPowerOfTwo(n int) bool { return n&(n-1) == 0 }
+
+func (d *Drainer) setbackFields(m *spool.Message, inARow int) watermill.LogFields {
+	return watermill.LogFields{"spool": d.spool.Name(), "topic": m.Topic, "message_uuid": m.MessageID, "in_a_row": inARow}
+}
+
+// noteSetback writes the number of setbacks to the failures of the message, with attempt 0. Nothing depends on it.
+func (d *Drainer) noteSetback(ctx context.Context, m *spool.Message, inARow int, reason error) {
+	text := spool.ErrorText(fmt.Errorf("could not be settled, %d times in a row, and no attempt is counted: %w", inARow, reason))
+	if _, err := d.db.ExecContext(ctx, d.spool.Statements.InsertFailure, m.Subject(), 0, text, d.config.Process); err != nil {
+		d.logger.Debug("Postbox could not note that a message cannot be settled: "+err.Error(), d.setbackFields(m, inARow))
+	}
+}
+
+// overcome forgets the setbacks of messages that have ended, whichever way.
+func (d *Drainer) overcome(entries []*schedule.Entry) {
+	if len(d.setbacks.known) == 0 {
+		return
+	}
+	for _, e := range entries {
+		was := d.setbacks.known[e.Message.Identity()]
+		if was.inARow == 0 || e.Outcome.Verdict == spool.Postpone || e.Outcome.Verdict == spool.Again {
+			continue
+		}
+		d.setbacks.forget(e.Message)
+		if was.named {
+			d.logger.Info("Postbox has settled a message that it could not settle before", d.setbackFields(e.Message, was.inARow))
+		}
+	}
+}
+
+// errCrowded is why a drainer reads nothing.
+var errCrowded = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, the database refuses to remove them, or PoisonOutbox does not take them")
+
+// tellOfCrowd logs that messages which cannot be settled leave no room to read others, and repeats it after a while if that lasts. Being full of other
+// messages is usual under load, and no reason to log.
+func (d *Drainer) tellOfCrowd(page int) {
+	resting, held := len(d.setbacks.resting), len(d.held.entries)
+	_, full := roomBeside(resting-min(resting, page)+held, page)
+	if !full || time.Since(d.setbacks.toldOfCrowd) < crowdRepeated {
+		return
+	}
+	d.setbacks.toldOfCrowd = time.Now()
+	d.logger.Error("Postbox reads no more messages", errCrowded, watermill.LogFields{"spool": d.spool.Name(), "messages": resting + held})
+}
+
+// isConflict says whether an error is that of a conflict with others, which may be over at any time.
+func (d *Drainer) isConflict(err error) bool {
+	return errors.Is(err, spool.ErrLost) || d.spool.Statements.Kind.Classify(err) == dialect.Conflict
+}
+
+// isRefusal says whether an error is that of a settlement which may work later, or message by message: a conflict, a dead letter that nobody
+// takes, or what the server says of a statement that it will not run, as for a trigger that raises an error for one message.
+func (d *Drainer) isRefusal(err error) bool {
+	var untold untoldError
+	return errors.As(err, &untold) || d.isConflict(err) || dialect.Coded(err) && d.spool.Statements.Kind.Classify(err) == dialect.Other
+}
+
+// settled forgets messages that were settled, except those of which nothing was changed: the database keeps them without an error, or a process
+// has them that took the lane. Suspects whose starts could not be counted rest, too: read again at once, they would keep the database busy.
+func (d *Drainer) settled(ctx context.Context, entries []*schedule.Entry) {
+	var through []*schedule.Entry
+	for _, e := range entries {
+		switch {
+		case e.Kept:
+			d.rest(ctx, e, errNotRemoved)
+		case e.Refused:
+			d.restAgain(ctx, e, errNotRemoved)
+		case e.Outcome.Uncounted:
+			d.restAgain(ctx, e, cmp.Or(e.Outcome.Err, spool.ErrLost))
+		default:
+			through = append(through, e)
+		}
+	}
+	d.forget(through)
+}
+
+// restAgain lets a message rest that has to be read anew, and is handled again if it is still there.
+func (d *Drainer) restAgain(ctx context.Context, e *schedule.Entry, reason error) {
+	e.Refused, e.Message.Started = false, 0 // its start has been taken back
+	if e.Outcome.Verdict != spool.Again {
+		e.Outcome = spool.Outcome{Verdict: spool.Again}
+		e.Until = time.Time{}
+	}
+	d.rest(ctx, e, reason)
+}
+
+// rest lets a message rest that has finished and could not be settled, with its key closed. The end of a stop does not wait for it.
+func (d *Drainer) rest(ctx context.Context, e *schedule.Entry, reason error) {
+	if errors.Is(reason, spool.ErrLost) { // or its row does not go: should the lane be lost, that is learned now
+		d.lookAgain()
+		reason = errNotRemoved
+	}
+	if e.Until.IsZero() {
+		d.setBack(ctx, e, reason)
+	}
+	d.setbacks.resting = append(d.setbacks.resting, e)
+	d.scheduler.Hold(e)
+}
+
+// takeRested returns the messages that have rested: those to be read anew as postponed, the others as they ended. Where the lane is lost, or is
+// to be handed back, no message rests, and what becomes of it is up to the next holder.
+func (d *Drainer) takeRested() (rested []*schedule.Entry) {
+	now := time.Now()
+	slices.SortStableFunc(d.setbacks.resting, byID)
+	waits := map[int64]time.Time{} // until when an earlier message of the key rests
+	d.setbacks.resting = slices.DeleteFunc(d.setbacks.resting, func(e *schedule.Entry) bool {
+		lane := d.lanes.of(e.Message)
+		mine := lane != nil && !lane.leaving
+		if until := waits[e.Message.KeyHash]; e.Message.HasKey && until.After(e.Until) {
+			e.Until = until
+		}
+		if mine && now.Before(e.Until) {
+			waits[e.Message.KeyHash] = e.Until
+			return false
+		}
+		e.Until = time.Time{}
+		if !mine || e.Outcome.Verdict == spool.Again {
+			e.Outcome = spool.Outcome{Verdict: spool.Postpone}
+		}
+		rested = append(rested, e)
+		return true
+	})
+	return rested
+}
+
+// nextRested is when the first of the resting messages has rested; zero without any.
+func (d *Drainer) nextRested() (next time.Time) {
+	for _, e := range d.setbacks.resting {
+		if next.IsZero() || e.Until.Before(next) {
+			next = e.Until
+		}
+	}
+	return next
+}

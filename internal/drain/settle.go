@@ -1,0 +1,232 @@
+package drain
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+func byID(a, b *schedule.Entry) int { return cmp.Compare(a.Message.Ref.ID, b.Message.Ref.ID) }
+
+// lookAgain is for when something could not be settled: a lane was lost, or an answer was, and this is the second try.
+// What the messages are now must be known before later ones of their keys go on.
+func (d *Drainer) lookAgain() {
+	d.lanes.rewind()
+	d.renewAt = time.Time{}
+}
+
+// refused is for a message that could not be settled and may be another's by now.
+func (d *Drainer) refused(e *schedule.Entry) {
+	e.Refused = true
+	d.lookAgain()
+}
+
+// execIsolated executes a statement that must not wait for rows that it does not concern, see [dialect.Statements.Isolate].
+func (d *Drainer) execIsolated(ctx context.Context, query dialect.Query) error {
+	if d.spool.Statements.Isolate {
+		return spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, query.Text, query.Args...)
+			return err
+		})
+	}
+	_, err := d.prepared.Exec(ctx, d.db, query)
+	return err
+}
+
+// settleFailures writes failures, one by one: it is the rare path.
+func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*schedule.Entry) error {
+	kept := map[int64]bool{} // keys: what stands behind such a message is not written before it
+	for _, e := range entries {
+		var err error
+		e.Refused, e.Kept = false, e.Message.HasKey && kept[e.Message.KeyHash]
+		if e.Kept {
+			continue
+		}
+		switch d.next(e) {
+		case wait:
+			err = d.retry(ctx, tx, e, d.delay(e).Microseconds(), 0, e.Message.Started)
+		case tryAgain:
+			err = d.retry(ctx, tx, e, d.delay(e).Microseconds(), 1, e.Message.Started)
+		case park:
+			err = d.retry(ctx, tx, e, dialect.ParkDelay, 1, e.Message.AllStarts())
+		case bury:
+			err = d.bury(ctx, tx, e)
+		}
+		if err != nil {
+			return err
+		}
+		if e.Kept && e.Message.HasKey {
+			kept[e.Message.KeyHash] = true
+		}
+	}
+	return nil
+}
+
+// unchanged finds out why nothing of a message could be changed: it is another's by now, or the database keeps it as it is without an error, as
+// a trigger of the user can. Then its outcome is written later, but for that of one that is to run again anyway.
+func (d *Drainer) unchanged(ctx context.Context, tx *sql.Tx, e *schedule.Entry, least, most int) error {
+	m := e.Message
+	if e.Outcome.Verdict != spool.Again {
+		found, err := spool.SelectIDs(ctx, tx, dialect.Query{Text: d.spool.Statements.StandsToRetry, Args: []any{
+			d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Attempts, least, most, m.Ref.Token,
+		}})
+		if err != nil {
+			return fmt.Errorf("look for message %d: %w", m.Ref.ID, err)
+		}
+		if e.Kept = len(found) > 0; e.Kept {
+			return nil
+		}
+	}
+	d.refused(e)
+	return d.takeBackStart(ctx, tx, m)
+}
+
+// next is what happens to a message that failed.
+type next int
+
+const (
+	tryAgain next = iota
+	wait          // no attempt is counted
+	park
+	bury
+)
+
+// next applies the retry profile, and at its end the policy for the head of a key.
+func (d *Drainer) next(e *schedule.Entry) next {
+	if e.Outcome.Verdict == spool.Wait || e.Outcome.Verdict == spool.Again {
+		return wait
+	}
+	over := e.Outcome.Verdict == spool.Dead || e.Outcome.Final
+	if !over && !d.config.Retry.Exhausted(e.Message.Attempts+e.Message.Starts+1) {
+		return tryAgain
+	}
+	switch {
+	case d.config.Head == HeadPark:
+		return park
+	case d.config.Head == HeadBlock && !over:
+		return tryAgain
+	default:
+		return bury
+	}
+}
+
+func (d *Drainer) delay(e *schedule.Entry) time.Duration {
+	if e.Outcome.After > 0 {
+		return e.Outcome.After
+	}
+	return d.config.Retry.Delay(e.Message.Attempts + 1)
+}
+
+// retry lets a message wait so many microseconds, and adds so many attempts, if it still has the least number of starts. Where none is added, the reason is noted when the
+// message begins to wait, so that an operator sees it, and not again: an outage may last for thousands of probes.
+func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *schedule.Entry, delay int64, attempts, least int) error {
+	m, statements := e.Message, d.spool.Statements
+	args := []any{
+		delay, attempts, m.Started, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Attempts,
+		least, m.AllStarts(), m.Ref.Token,
+	}
+	var changed int64
+	var err error
+	if m.Ref.State == dialect.StateReady && statements.MoveToWaiting != "" {
+		changed, err = spool.Moved(ctx, tx, dialect.Query{Text: statements.MoveToWaiting, Args: args})
+	} else {
+		changed, err = spool.Affected(tx.ExecContext(ctx, statements.Retry, args...))
+	}
+	if err != nil {
+		return err
+	}
+	if changed == 0 {
+		return d.unchanged(ctx, tx, e, least, m.AllStarts())
+	}
+	if attempts == 0 {
+		return d.noteWait(ctx, tx, e)
+	}
+	return d.recordFailure(ctx, tx, e)
+}
+
+// waitNote begins the failure entry, with attempt 0, of a message that waits without an attempt.
+const waitNote = "waits, and no attempt is counted"
+
+func (d *Drainer) noteWait(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error {
+	if e.Message.Ref.State == dialect.StateRetrying || e.Outcome.Err == nil || e.Outcome.Verdict == spool.Again { // of which setback.go takes care
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, d.spool.Statements.InsertFailure,
+		e.Message.Subject(), 0, spool.ErrorText(fmt.Errorf("%s: %w", waitNote, e.Outcome.Err)), d.config.Process)
+	return err
+}
+
+func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error {
+	m := e.Message
+	buried, err := spool.Affected(tx.ExecContext(ctx, d.spool.Statements.BuryMessage,
+		m.Subject(), spool.ErrorText(e.Outcome.Err), d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.AllStarts(), m.Ref.Token))
+	if err != nil {
+		return err
+	}
+	if buried == 0 {
+		return d.unchanged(ctx, tx, e, m.AllStarts(), math.MaxInt16)
+	}
+	if err := d.recordFailure(ctx, tx, e); err != nil {
+		return err
+	}
+	if d.config.Buried != nil {
+		if !m.Loaded { // it is large, see unload
+			if _, err := d.loadPayload(ctx, tx, m); err != nil {
+				return err
+			}
+			defer m.Unload() // many may wait for another try
+		}
+		if err := d.callBuried(ctx, e); err != nil {
+			return untoldError{fmt.Errorf("tell of the death of message %d: %w", m.Ref.ID, err)}
+		}
+	}
+	query := d.spool.Statements.Remove(d.id, []dialect.Ref{m.Ref})
+	removed, err := spool.Affected(tx.ExecContext(ctx, query.Text, query.Args...))
+	if d.config.Buried != nil && errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil {
+		err = untoldError{fmt.Errorf("tell of the death of message %d: whoever was told has ended the transaction: %w", m.Ref.ID, err)}
+	}
+	if err == nil && removed == 0 {
+		err = spool.ErrLost
+	}
+	if err != nil {
+		return err
+	}
+	postbox.AfterCommit(ctx, func() {
+		d.logger.Error("Postbox moved a message to the dead letters", e.Outcome.Err, watermill.LogFields{
+			"spool": d.spool.Name(), "topic": m.Topic, "message_uuid": m.MessageID, "attempts": m.Attempts + 1,
+		})
+	})
+	return nil
+}
+
+// callBuried gives Buried less time than the settlement has: that is tried in halves until a message that is refused is by itself, and the leases are
+// renewed meanwhile.
+func (d *Drainer) callBuried(ctx context.Context, e *schedule.Entry) error {
+	ctx, cancel := context.WithTimeout(ctx, d.config.Renew)
+	defer cancel()
+	return d.config.Buried(ctx, e.Message, e.Message.Attempts+1, e.Outcome.Err)
+}
+
+// untoldError is why a message could not be buried: what Buried does failed. That concerns this message alone, whatever the error looks like. It may
+// come from anywhere, as from a broker that is away. If the drainer's own database is away, the next statement says so.
+type untoldError struct{ error }
+
+// Unwrap returns the error itself.
+func (e untoldError) Unwrap() error { return e.error }
+
+func (d *Drainer) recordFailure(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error {
+	_, err := tx.ExecContext(ctx, d.spool.Statements.InsertFailure,
+		e.Message.Subject(), e.Message.Attempts+1, spool.ErrorText(e.Outcome.Err), d.config.Process)
+	return err
+}

@@ -1,0 +1,151 @@
+package drain
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// Many messages end at once, and the database refuses to write the failure of one. What was written of the others stays so, and the one is
+// found in few transactions.
+func TestSettlement_finds_the_message_that_is_refused_in_few_transactions(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		const done, failed, halvings = 4, counted - 4, 4 // of 16 messages
+		c := newCounter(t, database)
+		change := "DELETE ON postbox_messages" // a failed message moves to another table
+		if database.Dialect != postbox.PostgreSQL {
+			change = "UPDATE ON postbox_messages"
+		}
+		end := conflictOn(t, database, change, "OLD.message_id = '13'")
+		d := c.d
+		d.config.Retry = postbox.RetryProfile{}.WithDefaults(3)
+		d.scheduler.Limit(counted)
+		d.scheduler.Load(c.suspects)
+		for n := range counted {
+			outcomes := one(spool.Retry)
+			if n < done {
+				outcomes = one(spool.Done)
+			}
+			outcomes[0].Err, outcomes[0].After = errNotAll, time.Hour
+			d.scheduler.Finish(d.scheduler.Take(), outcomes)
+		}
+		d.unsettled = d.scheduler.TakeFinished()
+		require.NoError(t, d.settleUnsettled(t.Context()))
+
+		waiting := func() int {
+			return database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE state = 2 AND attempts = 1")
+		}
+		require.Equal(t, failed, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"), "what is done is gone")
+		require.Equal(t, failed-1, waiting())
+		if database.Dialect == postbox.PostgreSQL {
+			require.LessOrEqual(t, database.Count(t, "SELECT COUNT(DISTINCT xmin::text) FROM postbox_waiting"), halvings, "transactions")
+		}
+		require.Len(t, d.setbacks.known, 1, "nothing else had a setback")
+		require.Len(t, d.setbacks.resting, 1)
+		require.Equal(t, "13", d.setbacks.resting[0].Message.MessageID)
+		all, _ := d.scheduler.Size()
+		require.Equal(t, 1, all)
+		require.False(t, d.renewalDue(), "no lane was lost")
+
+		end()
+		d.unsettled = d.setbacks.resting
+		d.setbacks.resting = nil
+		require.NoError(t, d.settleUnsettled(t.Context()))
+		require.Equal(t, failed, waiting())
+		require.Empty(t, d.unsettled)
+	})
+}
+
+// The drainer may find in the middle of a settlement, while it renews its leases, that its database has gone back. It then settles what
+// waited for a removal or for a lock, too.
+func TestSettlement_G3_G6_a_drainer_that_starts_over_meanwhile_forgets_no_message(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c := newCounter(t, database)
+		d := c.d
+		d.config.Retry = postbox.RetryProfile{}.WithDefaults(3)
+		d.scheduler.Limit(counted)
+		d.scheduler.Load(c.suspects[:3])
+		for _, verdict := range []spool.Verdict{spool.Done, spool.Retry, spool.Done} {
+			d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: verdict, Err: errNotAll, After: time.Hour}})
+		}
+		finished := d.scheduler.TakeFinished()
+		d.removal.waiting = finished[:1:1]
+		d.unsettled = finished[1:2:2]
+		d.hold(finished[2])
+		database.Exec(t, "UPDATE postbox_lanes SET token = token - 1")
+		d.renewAt = time.Time{}
+
+		require.NoError(t, d.settleUnsettled(t.Context()))
+		require.True(t, d.reopen, "it has started over")
+		inMemory, _ := d.scheduler.Size()
+		require.Equal(t, inMemory, len(d.unsettled)+len(d.removal.waiting)+len(d.held.entries)+len(d.setbacks.resting), "each will be settled")
+	})
+}
+
+// The outbox for dead letters refuses one after another, and each is loaded for it: they must not stay in memory.
+func TestSettlement_G8_unloads_a_dead_letter_that_is_refused(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t, testdb.SQLite(t))
+	d := c.d
+	refused := 0
+	d.config.Retry = postbox.RetryProfile{}.WithDefaults(3)
+	d.config.Buried = func(_ context.Context, m *spool.Message, _ int, _ error) error {
+		require.True(t, m.Loaded, "the outbox has its payload")
+		refused++
+		return errNotAll
+	}
+	d.scheduler.Limit(counted)
+	d.scheduler.Load(c.suspects[:1])
+	d.scheduler.Finish(d.scheduler.Take(), []spool.Outcome{{Verdict: spool.Dead, Err: errNotAll}})
+	d.unsettled = d.scheduler.TakeFinished()
+	m := d.unsettled[0].Message
+	m.Unload()
+	require.NoError(t, d.settleUnsettled(t.Context()))
+	require.Equal(t, 1, refused)
+	require.Len(t, d.setbacks.resting, 1)
+	require.False(t, m.Loaded)
+	require.Nil(t, m.Payload)
+}
+
+// A panic outside the handler, such as one of a driver, ends the process. Until then the batch must not pass for one that is done.
+func TestWorker_G2_a_panic_outside_the_handler_leaves_its_messages_undone(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t, testdb.SQLite(t))
+	d, db := c.d, c.d.db
+	d.scheduler.Limit(counted)
+	d.scheduler.Load(c.suspects[:1])
+	batch := d.scheduler.Take()
+	batch[0].Message.Unload()
+	d.db = nil
+	require.Panics(t, func() { d.workOn(t.Context(), batch) })
+	d.db = db
+	finished := d.scheduler.TakeFinished()
+	require.Len(t, finished, 1)
+	require.Equal(t, spool.Postpone, finished[0].Outcome.Verdict)
+}
+
+// A step that fails for another reason while the leases are due leaves the renewal to the next settlement that takes long.
+func TestSettlement_G6_renews_leases_after_a_step_that_failed(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t, testdb.SQLite(t))
+	d := c.d
+	d.scheduler.Limit(counted)
+	d.scheduler.Load(c.suspects[:1])
+	d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
+	d.unsettled = d.scheduler.TakeFinished()
+	d.renewAt = time.Time{}
+	d.hindered(errNotAll)
+	require.True(t, d.hindrance.renewal)
+	d.hindrance.until = time.Now() // its pause is over
+
+	require.NoError(t, d.settleUnsettled(t.Context()))
+	require.False(t, d.renewalDue())
+}

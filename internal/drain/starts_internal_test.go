@@ -1,0 +1,241 @@
+package drain
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// counter is a drainer that holds a lane of suspects, of which it counts the starts.
+type counter struct {
+	*testing.T
+	database *testdb.Database
+	d        *Drainer
+	suspects []*spool.Message
+}
+
+const counted = 20
+
+func newCounter(t *testing.T, database *testdb.Database) *counter {
+	t.Helper()
+	own := newOutbox(t, database, 1)
+	drafts := make([]spool.Draft, counted)
+	for i := range drafts {
+		drafts[i] = spool.Draft{Topic: "orders", MessageID: fmt.Sprint(i)}
+	}
+	require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, drafts))
+	d, end := newStepped(database.DB, own, counted)
+	t.Cleanup(end)
+	c := &counter{T: t, database: database, d: d}
+	require.NoError(t, c.d.tryOpen(t.Context()))
+	require.NoError(t, c.d.upkeep(t.Context()))
+	found, err := c.d.fetch(t.Context(), c.d.params([]int{0}, counted))
+	require.NoError(t, err)
+	require.Len(t, found.messages, counted)
+	for _, m := range found.messages {
+		m.Suspect, m.Spool = true, own
+	}
+	c.suspects = found.messages
+	return c
+}
+
+// together counts all suspects at a time, the first line of which has all of them, and returns what was said of each.
+func (c *counter) together(expected ...error) (results []bool, wait func()) {
+	c.Helper()
+	results = make([]bool, len(c.suspects))
+	var workers sync.WaitGroup
+	c.d.starts.turn.Lock()
+	for i, m := range c.suspects {
+		workers.Go(func() {
+			ok, err := c.d.countStart(context.WithoutCancel(c.Context()), m)
+			if err != nil && !slices.ContainsFunc(expected, func(e error) bool { return errors.Is(err, e) }) {
+				c.Error(err)
+			}
+			results[i] = ok
+		})
+	}
+	require.Eventually(c, func() bool {
+		c.d.starts.mu.Lock()
+		defer c.d.starts.mu.Unlock()
+		return len(c.d.starts.line) == len(c.suspects)
+	}, time.Minute, time.Millisecond)
+	c.d.starts.turn.Unlock()
+	return results, workers.Wait
+}
+
+// starts is how many messages have been started once; none may have been twice.
+func (c *counter) starts() int {
+	c.Helper()
+	require.Zero(c, c.database.Count(c, "SELECT COUNT(*) FROM postbox_messages WHERE starts > 1"))
+	return c.database.Count(c, "SELECT COUNT(*) FROM postbox_messages WHERE starts = 1")
+}
+
+func TestStarts_those_in_line_are_counted_once_each_F5(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c := newCounter(t, database)
+		results, wait := c.together()
+		wait()
+		require.NotContains(t, results, false)
+		require.Equal(t, counted, c.starts())
+		for _, m := range c.suspects {
+			require.Equal(t, 1, m.Started)
+		}
+	})
+}
+
+func TestStarts_a_message_that_is_gone_is_not_counted_and_the_others_are_F5(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c := newCounter(t, database)
+		c.suspects[7].Ref.Token++ // as if another process held the lane
+		results, wait := c.together()
+		wait()
+		require.False(t, results[7])
+		require.Zero(t, c.suspects[7].Started)
+		require.Equal(t, counted-1, c.starts())
+	})
+}
+
+// The lane was lost while the message was handled, so its outcome cannot be written. It stays in memory for another step, and meanwhile the
+// next holder may have counted a start of its own.
+func TestStarts_a_start_that_came_back_is_taken_back_once_F5(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		c := newCounter(t, database)
+		_, wait := c.together()
+		wait()
+		lost := c.suspects[7]
+		lost.Ref.Token--
+		entry := schedule.NewEntry(lost)
+		entry.Outcome = spool.Outcome{Verdict: spool.Retry, Err: errNotAll}
+		c.d.unsettled = []*schedule.Entry{entry}
+		require.NoError(t, c.d.settleFinished(t.Context()))
+		require.Equal(t, counted-1, c.starts())
+		database.Exec(t, "UPDATE postbox_messages SET starts = 1 WHERE starts = 0")
+		require.NoError(t, c.d.settleFinished(t.Context()))
+		require.Equal(t, counted, c.starts(), "the start of the next holder stands")
+		require.Empty(t, c.d.setbacks.resting)
+	})
+}
+
+func TestStarts_a_row_that_is_locked_holds_up_nobody_else_F5(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		c := newCounter(t, database)
+		tx, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = tx.ExecContext(t.Context(), database.Bind("UPDATE postbox_messages SET attempts = attempts WHERE id = ?"), c.suspects[7].Ref.ID)
+		require.NoError(t, err)
+		results, wait := c.together(spool.ErrRowLocked)
+		wait()
+		require.False(t, results[7], "its worker does not wait either")
+		require.Zero(t, c.suspects[7].Started)
+		require.Equal(t, counted-1, c.starts())
+		require.NoError(t, tx.Rollback())
+		again, err := c.d.countStart(t.Context(), c.suspects[7])
+		require.NoError(t, err)
+		require.True(t, again)
+		require.Equal(t, counted, c.starts())
+	})
+}
+
+// A lane whose lease is just being renewed is locked, and its messages are not.
+func TestStarts_a_renewal_holds_up_no_lock(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		c := newCounter(t, database)
+		started := make([]dialect.Started, counted)
+		for i, m := range c.suspects {
+			started[i] = dialect.Started{Ref: m.Ref}
+		}
+		renewal, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = renewal.Rollback() }()
+		_, err = renewal.ExecContext(t.Context(), "UPDATE postbox_lanes SET expires_at = expires_at + 1")
+		require.NoError(t, err)
+
+		tx, err := database.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: c.d.spool.Statements.Isolation})
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		locked, err := spool.SelectIDs(t.Context(), tx, c.d.spool.Statements.LockStarts(c.d.id, started))
+		require.NoError(t, err)
+		require.Len(t, locked, counted)
+	})
+}
+
+// A transaction that was rolled back is run again, and what it counted the first time is not counted then.
+func TestStarts_what_a_conflict_rolled_back_is_not_counted_F5(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	c := newCounter(t, database)
+	var others *sql.Tx
+	var commits atomic.Int64
+	c.d.db = sql.OpenDB(conflicting{driver: database.DB.Driver(), dsn: database.DSN, commit: func(tx driver.Tx) error {
+		switch commits.Add(1) {
+		case 1:
+			err := tx.Rollback()
+			var begun, locked error
+			if others, begun = database.DB.BeginTx(t.Context(), nil); begun == nil {
+				_, locked = others.ExecContext(t.Context(), "SELECT 1 FROM postbox_messages FOR UPDATE")
+			}
+			return errors.Join(err, begun, locked, &pq.Error{Code: "40001"})
+		case 2:
+			return errors.Join(tx.Commit(), others.Rollback())
+		default:
+			return tx.Commit()
+		}
+	}})
+	t.Cleanup(func() { _ = c.d.db.Close() })
+	results, wait := c.together()
+	wait()
+	require.EqualValues(t, 2+counted, commits.Load(), "each by itself in the end")
+	require.NotContains(t, results, false)
+	require.Equal(t, counted, c.starts())
+}
+
+// conflicting opens connections whose transactions end as commit says.
+type conflicting struct {
+	driver driver.Driver
+	dsn    string
+	commit func(driver.Tx) error
+}
+
+func (c conflicting) Driver() driver.Driver { return c.driver }
+
+func (c conflicting) Connect(context.Context) (driver.Conn, error) {
+	conn, err := c.driver.Open(c.dsn)
+	return conflictingConn{Conn: conn, commit: c.commit}, err
+}
+
+type conflictingConn struct {
+	driver.Conn
+	commit func(driver.Tx) error
+}
+
+func (c conflictingConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, options)
+	return conflictingTx{Tx: tx, commit: c.commit}, err
+}
+
+type conflictingTx struct {
+	driver.Tx
+	commit func(driver.Tx) error
+}
+
+func (tx conflictingTx) Commit() error { return tx.commit(tx.Tx) }

@@ -1,0 +1,75 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// A message that brings its process down would do so again and again, since no outcome of it is ever written. So
+// whoever takes a lane whose holder did not hand it back suspects what that one may have begun, as much as a drainer
+// holds in memory: it counts the start of each such message before it hands it out, and takes the count back when the
+// message comes back, whatever its outcome. Who has been started and has not come back is tried by itself, beside no other such
+// message, so that the innocent, which ran beside the culprit once, are soon through; and when attempts and starts are
+// all that it has, it is dead. As long as nothing crashes, nothing of this is written.
+
+// errCrashed is what the failure record says of such a message.
+var errCrashed = errors.New("each process that handled the message ended without an outcome")
+
+// load notes a message that is about to be loaded, and whether it is a suspect.
+func (s *laneSet) load(m *spool.Message) {
+	if l := s.of(m); l != nil && l.suspects > 0 {
+		m.Suspect = true
+		l.suspects--
+		l.loaded++
+	}
+}
+
+// unload takes load back: the message will be read again.
+func (s *laneSet) unload(m *spool.Message) {
+	if l := s.of(m); l != nil && m.Suspect {
+		l.suspects++
+		l.loaded--
+	}
+}
+
+// settled notes that a message is through.
+func (s *laneSet) settled(m *spool.Message) {
+	if l := s.of(m); l != nil && m.Suspect {
+		l.loaded--
+	}
+}
+
+// of returns the lane of a message, if it is held as it was when the message was read.
+func (s *laneSet) of(m *spool.Message) *lane {
+	if l := s.held[m.Ref.Lane]; l != nil && l.token == m.Ref.Token {
+		return l
+	}
+	return nil
+}
+
+// clearSuspicion takes the mark from lanes whose suspects are all through.
+func (d *Drainer) clearSuspicion(ctx context.Context) error {
+	for _, l := range d.lanes.held {
+		if !l.suspect || l.suspects > 0 || l.loaded > 0 {
+			continue
+		}
+		if _, err := d.db.ExecContext(ctx, d.spool.Statements.ClearSuspect, d.id, l.number, l.token); err != nil {
+			return fmt.Errorf("clear lane %d of spool %q: %w", l.number, d.spool.Name(), err)
+		}
+		l.suspect = false
+	}
+	return nil
+}
+
+// isDoomed says that a message has been started too often without coming back. Once proves nothing: then it ran beside
+// others. Where the head of a key is tried for ever, its failures do not count.
+func (d *Drainer) isDoomed(m *spool.Message) bool {
+	failed := m.Attempts + m.Starts
+	if d.config.Head == HeadBlock {
+		failed = m.Starts
+	}
+	return m.Starts > 1 && d.config.Retry.Exhausted(failed)
+}

@@ -1,0 +1,275 @@
+package drain_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// plague handles messages until it meets the culprit, which kills its process, and whatever runs beside it stands still.
+// The innocent take a moment, so that some of them do run beside it.
+func plague(culprit string, met *int) func(p *process) drain.Handler {
+	return func(p *process) drain.Handler {
+		return &effector{p: p, do: func(_ context.Context, m *spool.Message) error {
+			if m.MessageID == culprit {
+				*met++ // one process after the other
+				p.dies()
+				return nil
+			}
+			select {
+			case <-p.dead:
+			case <-time.After(time.Millisecond):
+			}
+			return nil
+		}}
+	}
+}
+
+// Whoever handles the culprit is dead, and nothing says so. Wherever it stands among the others, those that ran beside
+// it, stand behind it, or have failed almost too often already, are handled once and do not die with it.
+func TestDrainer_F5_G2_message_that_brings_its_process_down_dies_alone(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		for _, culprit := range []int{0, 7, 29} {
+			t.Run(fmt.Sprint(culprit), func(t *testing.T) {
+				b := newBench(t, database)
+				b.effects()
+				defer database.Exec(t, "DROP TABLE effects")
+				const messages = 30
+				list := drafts(messages, func(i int) string { return []string{"", "a", "b", "c", "d"}[i%5] })
+				b.Append(database.DB, list...)
+				database.Exec(t, "UPDATE postbox_messages SET attempts = 2 WHERE message_id <> ?", []byte(list[culprit].MessageID))
+
+				met, processes := 0, 0
+				for ; b.Dead() == 0; processes++ {
+					require.Less(t, processes, 10, "it goes on for ever")
+					p := b.spawn(fmt.Sprintf("%s %d", t.Name(), processes), plague(list[culprit].MessageID, &met), nil)
+					b.Eventually(func() bool {
+						select {
+						case <-p.dead:
+							return true
+						default:
+							return b.Dead() > 0
+						}
+					}, "it dies, or the culprit does")
+					if b.Dead() > 0 {
+						break
+					}
+					p.kill()
+				}
+				require.Equal(t, 1+config("").Retry.Attempts, met, "one start nobody suspects, and each further one counts")
+				b.Eventually(func() bool { return b.Pending() == 0 }, "the others go on")
+				b.effectsOnce(messages - 1)
+				require.Zero(t, b.effect(list[culprit].MessageID))
+				require.Equal(t, 1, b.Dead())
+				require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters WHERE message_id = ?", []byte(list[culprit].MessageID)))
+				b.Eventually(func() bool { return b.suspects() == 0 }, "nothing is suspected any more")
+				database.Exec(t, "DELETE FROM postbox_dead_letters")
+			})
+		}
+	})
+}
+
+// suspects counts lanes that bear the mark.
+func (b *bench) suspects() int {
+	b.T.Helper()
+	return b.Database.Count(b.T, "SELECT COUNT(*) FROM postbox_lanes WHERE suspect <> 0")
+}
+
+// starts adds up the starts that are counted.
+func (b *bench) starts() int {
+	b.T.Helper()
+	return b.Database.Count(b.T, "SELECT COALESCE(SUM(starts), 0) FROM postbox_messages")
+}
+
+// standing is a handler that stands still until it is told how to go on.
+type standing struct {
+	entered chan struct{}
+	proceed chan spool.Outcome
+}
+
+func newStanding() *standing {
+	return &standing{entered: make(chan struct{}, 1000), proceed: make(chan spool.Outcome, 1000)}
+}
+
+func (s *standing) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
+	outcomes := make([]spool.Outcome, len(batch))
+	for i := range batch {
+		s.entered <- struct{}{}
+		select {
+		case outcomes[i] = <-s.proceed:
+		case <-ctx.Done():
+			outcomes[i] = spool.Outcome{Verdict: spool.Postpone, Err: ctx.Err()}
+		}
+	}
+	return outcomes
+}
+
+func (s *standing) Excluded() []string { return nil }
+
+func (s *standing) of(*process) drain.Handler { return s }
+
+func single(c *drain.Config) { c.BatchSize, c.Workers = 1, 100 }
+
+func TestDrainer_G12_clean_restart_counts_no_starts(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.Append(database.DB, drafts(20, func(i int) string { return fmt.Sprint(i) })...)
+		before := newStanding()
+		p := b.spawn("before", before.of, func(c *drain.Config) {
+			single(c)
+			c.Close = time.Nanosecond // handlers have no time, and the lanes are handed back all the same
+		})
+		for range 20 {
+			signal(t, before.entered, "all are handled")
+		}
+		require.Zero(t, b.starts(), "nobody has crashed")
+		for range 5 {
+			before.proceed <- spool.Outcome{Verdict: spool.Done}
+		}
+		b.Eventually(func() bool { return b.Pending() == 15 }, "some are done")
+		p.stop(t)
+		require.Zero(t, b.suspects())
+
+		after := newStanding()
+		b.spawn("after", after.of, single)
+		for range 15 {
+			signal(t, after.entered, "all others are handled")
+		}
+		require.Zero(t, b.starts())
+		require.Zero(t, b.suspects())
+	})
+}
+
+// What the process that crashed can have begun is counted before it is handed out again, and whatever its outcome, the
+// count is taken back.
+func TestDrainer_F5_after_a_crash_starts_are_counted_and_taken_back(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.Append(database.DB, drafts(4, func(i int) string { return fmt.Sprint(i) })...)
+		first := newStanding()
+		p := b.spawn("first", first.of, single)
+		for range 4 {
+			signal(t, first.entered, "all are handled")
+		}
+		p.kill()
+
+		second := newStanding()
+		b.spawn("second", second.of, func(c *drain.Config) {
+			single(c)
+			c.PollMin, c.PollMax = time.Hour, time.Hour
+		})
+		for range 4 {
+			signal(t, second.entered, "all are handled again")
+		}
+		require.Equal(t, 4, b.starts(), "each is counted before it is handed out")
+		require.Equal(t, lanes, b.suspects())
+		for _, outcome := range []spool.Outcome{
+			{Verdict: spool.Done},
+			{Verdict: spool.Dead, Err: errTest},
+			{Verdict: spool.Retry, Err: errTest, After: time.Hour},
+			{Verdict: spool.Postpone},
+		} {
+			second.proceed <- outcome
+		}
+		signal(t, second.entered, "the postponed one comes again")
+		b.Eventually(func() bool {
+			return b.Pending() == 2 && b.Dead() == 1 &&
+				database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts = 1 AND state = 2") == 1
+		}, "the outcomes are written")
+		require.Zero(t, b.starts(), "what came back is no suspect, also when it is handed out again")
+		second.proceed <- spool.Outcome{Verdict: spool.Done}
+		b.Eventually(func() bool { return b.Pending() == 1 && b.suspects() == 0 }, "the marks are taken away")
+	})
+}
+
+// A process that stops cleanly before it has handled all suspects leaves the mark to the next one.
+func TestDrainer_F5_G12_the_mark_stays_until_all_suspects_are_through(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.Append(database.DB, drafts(2, func(int) string { return "key" })...)
+		first := newStanding()
+		p := b.spawn("first", first.of, single)
+		signal(t, first.entered, "the first is handled")
+		p.kill()
+
+		second := newStanding()
+		p = b.spawn("second", second.of, single)
+		signal(t, second.entered, "the first is handled again")
+		p.cancel() // it has the second message in memory
+		second.proceed <- spool.Outcome{Verdict: spool.Done}
+		p.stop(t)
+		require.Equal(t, 1, b.Pending())
+		require.Zero(t, b.starts())
+		require.NotZero(t, b.suspects(), "the second may be the culprit")
+
+		third := newStanding()
+		b.spawn("third", third.of, single)
+		signal(t, third.entered, "the second is handled")
+		require.Equal(t, 1, b.starts())
+		third.proceed <- spool.Outcome{Verdict: spool.Done}
+		b.Eventually(func() bool { return b.Pending() == 0 && b.suspects() == 0 }, "all are through")
+	})
+}
+
+// A message whose head is tried for ever has more failures than attempts. That its process crashes proves nothing.
+func TestDrainer_F5_N8_blocked_head_survives_a_crash_and_not_a_crash_loop(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.Append(database.DB, drafts(2, func(int) string { return "key" })...)
+		database.Exec(t, "UPDATE postbox_messages SET attempts = 50 WHERE message_id = ?", []byte("00000"))
+		block := func(c *drain.Config) {
+			single(c)
+			c.Head = drain.HeadBlock
+		}
+		crashes := 0
+		for ; b.Dead() == 0; crashes++ {
+			require.LessOrEqual(t, crashes, config("").Retry.Attempts+1, "it goes on for ever")
+			handler := newStanding()
+			p := b.spawn(fmt.Sprint(crashes), handler.of, block)
+			signal(t, handler.entered, "something is handled")
+			b.Eventually(func() bool { return b.Dead() > 0 || b.starts() == crashes }, "the start is counted")
+			p.kill()
+		}
+		require.Equal(t, config("").Retry.Attempts+2, crashes, "the last one handled the other message")
+	})
+}
+
+// Whoever is told of the death gets the message whole, also where its payload is too large to be read with others.
+func TestDrainer_F5_death_of_a_large_message_that_brings_its_process_down(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	b := newBench(t, database)
+	large := draft("large", "")
+	large.Payload, large.Metadata = make([]byte, 100<<10), map[string]string{"a": "b"}
+	b.Append(database.DB, large)
+	told := make(chan string, 10)
+	crashes := 0
+	for ; b.Dead() == 0; crashes++ {
+		require.Less(t, crashes, 10, "it goes on for ever")
+		handler := newStanding()
+		p := b.spawn(fmt.Sprint(crashes), handler.of, func(c *drain.Config) {
+			single(c)
+			c.Buried = func(_ context.Context, m *spool.Message, attempts int, cause error) error {
+				told <- fmt.Sprintf("%d bytes, %s, %d: %s", len(m.Payload), m.Metadata["a"], attempts, cause)
+				return nil
+			}
+		})
+		b.Eventually(func() bool { return len(handler.entered) > 0 || b.Dead() > 0 }, "it is handled")
+		p.kill()
+	}
+	require.Equal(t, config("").Retry.Attempts+2, crashes)
+	require.Equal(t, "102400 bytes, b, 1: each process that handled the message ended without an outcome, 3 times", <-told)
+	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"), "and it is on record")
+}

@@ -1,0 +1,157 @@
+package drain
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// A sweep looks for messages that became free below the cursors of their lanes without this process knowing of it. It goes from
+// the beginning to the cursors in steps, each over so many ids that it takes about sweepStep, so that no message waits long for a
+// step, however many index entries of deleted messages the database still keeps. A step that finds a message lets its lane
+// be read from there on.
+type sweep struct {
+	after int64 // ids up to here have had their turn in this round
+	span  int64 // ids of a step
+	next  time.Time
+	// pause is the time after a step that failed; failed says that one has since the round began, and reported that it was logged.
+	pause            time.Duration
+	failed, reported bool
+}
+
+const (
+	// sweepShare keeps the time spent on sweeps below a twentieth.
+	sweepShare = 20
+	// sweepInterval is the shortest time between the end of a round and the next one.
+	sweepInterval = time.Second
+	// sweepStep is how long a step shall take at most.
+	sweepStep = 2 * time.Millisecond
+	// sweepLimit ends a step that takes too long, whatever holds it up.
+	sweepLimit = time.Second
+	// sweepPause is the longest pause after a step that failed.
+	sweepPause = time.Minute
+
+	firstSpan, leastSpan, largestSpan = 10_000, 100, 1 << 40
+)
+
+// sweepDue says whether it is time for a step.
+func (s *sweep) due(now time.Time) bool { return !now.Before(s.next) }
+
+// stepped plans the next step after one up to an id, which took as long. A round ends at the highest cursor.
+func (s *sweep) stepped(upTo, highest int64, now time.Time, took time.Duration) {
+	s.pause, s.after, s.next = 0, upTo, now.Add(sweepShare*took)
+	switch {
+	case took < sweepStep/2:
+		s.span = min(4*s.span, largestSpan)
+	case took > sweepStep:
+		s.span = max(s.span/2, leastSpan)
+	}
+	if upTo >= highest {
+		s.reported = s.reported && s.failed
+		s.after, s.failed, s.next = 0, false, later(s.next, now.Add(sweepInterval))
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// stopped plans the next step after one that failed: smaller, and later each time.
+func (s *sweep) stopped(now time.Time) {
+	s.failed = true
+	s.span = max(s.span/4, leastSpan)
+	s.pause = min(max(2*s.pause, sweepInterval), sweepPause)
+	s.next = now.Add(s.pause)
+}
+
+// sweep takes a step if it is time for one. A step that fails holds up nothing: the read that follows begins at the cursors, and
+// will tell if the database is away.
+func (d *Drainer) sweep(ctx context.Context, lanes []int) {
+	started := time.Now()
+	if !d.sweeping.due(started) {
+		return
+	}
+	params, upTo, highest := d.sweepParams(lanes)
+	if len(params.Ranges) == 0 {
+		d.sweeping.stepped(highest, highest, started, 0)
+		return
+	}
+	waited := d.db.Stats().WaitDuration
+	found, err := d.findFreed(ctx, params)
+	waited = d.db.Stats().WaitDuration - waited
+	if err == nil {
+		for lane, id := range found {
+			d.lanes.lower(lane, id)
+		}
+		now := time.Now()
+		d.sweeping.stepped(upTo, highest, now, now.Sub(started))
+		return
+	}
+	d.sweeping.stopped(time.Now())
+	if d.sweeping.reported || d.spool.Statements.Kind.Classify(err) == dialect.Unavailable {
+		return
+	}
+	d.sweeping.reported = true
+	advice := "end transactions that have been open for long, vacuum the table of messages, or give this role a longer statement_timeout"
+	if !dialect.Coded(err) && waited >= sweepLimit/2 { // for most of the time the statement had not begun
+		advice = fmt.Sprintf("it found no free connection in the pool within %s, so let the pool have more (SetMaxOpenConns), or hold its connections for less long", sweepLimit)
+	}
+	d.logger.Error("Postbox could not search its table for messages that other processes or operators have released. New messages "+
+		"are read as before, and the search is tried again later, in smaller steps. If this stays: "+advice, err,
+		watermill.LogFields{"spool": d.spool.Name()})
+}
+
+// sweepParams is what the next step looks at, up to which id, and the highest cursor.
+func (d *Drainer) sweepParams(lanes []int) (params dialect.SweepParams, upTo, highest int64) {
+	s := &d.sweeping
+	if s.span == 0 {
+		s.span = firstSpan
+	}
+	upTo = s.after + s.span
+	params = dialect.SweepParams{
+		Spool: d.id, Excluded: d.handler.Excluded(), Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
+		Held: d.hiddenKeys(),
+	}
+	for _, number := range lanes {
+		hint := d.lanes.held[number].hint
+		if highest = max(highest, hint); hint > s.after {
+			params.Ranges = append(params.Ranges, dialect.Range{Lane: number, After: s.after, UpTo: min(hint, upTo)})
+		}
+	}
+	params.Known = d.scheduler.Between(s.after, upTo)
+	return params, upTo, highest
+}
+
+// findFreed returns the first message of each lane that a step has found.
+func (d *Drainer) findFreed(ctx context.Context, params dialect.SweepParams) (map[int]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	rows, err := d.prepared.Query(ctx, d.db, d.spool.Statements.Sweep(params))
+	if err != nil {
+		return nil, fmt.Errorf("sweep spool %q: %w", d.spool.Name(), err)
+	}
+	defer func() { _ = rows.Close() }()
+	found := map[int]int64{}
+	for rows.Next() {
+		var lane int
+		var id sql.NullInt64
+		if err := rows.Scan(&lane, &id); err != nil {
+			return nil, fmt.Errorf("sweep spool %q: %w", d.spool.Name(), err)
+		}
+		if id.Valid {
+			found[lane] = id.Int64
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("sweep spool %q: %w", d.spool.Name(), err)
+	}
+	return found, nil
+}

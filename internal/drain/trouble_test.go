@@ -1,0 +1,185 @@
+package drain_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// readOnly makes the sessions of a pool read-only, or lets them write again.
+var readOnly = map[postbox.Dialect]map[bool]string{
+	postbox.PostgreSQL: {true: "SET default_transaction_read_only = on", false: "SET default_transaction_read_only = off"},
+	postbox.MySQL:      {true: "SET SESSION TRANSACTION READ ONLY", false: "SET SESSION TRANSACTION READ WRITE"},
+	postbox.SQLite:     {true: "PRAGMA query_only = 1", false: "PRAGMA query_only = 0"},
+}
+
+// The server is read-only for a while, as an old primary is after a failover. What has been handled is settled afterwards.
+func TestDrainer_G7_a_server_that_is_read_only_is_an_outage(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		db := database.Open(t)
+		db.SetMaxOpenConns(1)
+		handler := &recorder{}
+		log := b.startLogged(db, handler, config("one"))
+		b.Append(database.DB, draft("before", "k"))
+		b.Eventually(func() bool { return b.Pending() == 0 }, "the first message is done")
+
+		_, err := db.ExecContext(t.Context(), readOnly[database.Dialect][true])
+		require.NoError(t, err)
+		b.Eventually(func() bool { return log.Said("Postbox cannot write to its database, which is read-only") == 1 }, "it is said")
+		b.Append(database.DB, draft("meanwhile", "k"))
+		for range 5 { // it goes on trying
+			tried := log.Said("Postbox is hindered: ")
+			b.Eventually(func() bool { return log.Said("Postbox is hindered: ") > tried }, "it is tried again")
+		}
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts > 0 OR state > 0"))
+
+		_, err = db.ExecContext(t.Context(), readOnly[database.Dialect][false])
+		require.NoError(t, err)
+		b.Eventually(func() bool { return b.Pending() == 0 }, "it goes on")
+		require.Equal(t, []string{"before", "meanwhile"}, handler.ids())
+		require.Len(t, log.At(watermill.ErrorLogLevel), 1, "it is said once")
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
+	})
+}
+
+// The role has a limit for its statements, and another transaction holds up one of the engine's.
+func TestDrainer_says_that_the_server_ended_a_statement(t *testing.T) {
+	t.Parallel()
+	limits := map[postbox.Dialect]string{
+		postbox.PostgreSQL: "SET statement_timeout = '50ms'", postbox.MySQL: "SET max_statement_time = 0.05",
+	}
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		db := database.Open(t)
+		db.SetMaxOpenConns(1)
+		_, err := db.ExecContext(t.Context(), limits[database.Dialect])
+		require.NoError(t, err)
+		handler := &recorder{}
+		log := b.startLogged(db, handler, config("one"))
+		b.Append(database.DB, draft("before", ""))
+		b.Eventually(func() bool { return b.Pending() == 0 }, "the first message is done")
+		blocker, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = blocker.Rollback() }()
+		_, err = blocker.ExecContext(t.Context(), "UPDATE postbox_lanes SET suspect = suspect")
+		require.NoError(t, err)
+		if database.Dialect == postbox.MySQL { // which locks no row for what changes nothing
+			_, err = blocker.ExecContext(t.Context(), "SELECT lane FROM postbox_lanes FOR UPDATE")
+			require.NoError(t, err)
+		}
+		b.Eventually(func() bool {
+			return log.Said("Postbox could not finish a statement, since the server ended it: statement_timeout") == 1
+		}, "it is said")
+		require.NoError(t, blocker.Rollback())
+		b.Append(database.DB, draft("after", ""))
+		b.Eventually(func() bool { return b.Pending() == 0 }, "it goes on")
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
+	})
+}
+
+// A column is gone, and no read works. What else the drainer does works, and is no end of it.
+func TestDrainer_says_once_that_its_reads_fail(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		handler := &recorder{}
+		c := config("one")
+		c.Renew = 5 * time.Millisecond // there is a renewal in each pause
+		log := b.startLogged(database.DB, handler, c)
+		b.Append(database.DB, draft("before", "k"))
+		b.Eventually(func() bool { return b.Pending() == 0 }, "the first message is done")
+		rename := func(from, to string) { // which may meet a deadlock, or a file that is busy
+			b.Eventually(func() bool {
+				_, err := database.DB.ExecContext(t.Context(), "ALTER TABLE postbox_messages RENAME COLUMN "+from+" TO "+to)
+				return err == nil
+			}, "the column is renamed")
+		}
+		rename("payload", "gone")
+		b.Eventually(func() bool { return log.Said("Postbox is hindered by an error of its database") == 1 }, "it is said")
+		for range 20 {
+			tried := log.Said("Postbox is hindered: ")
+			b.Eventually(func() bool {
+				b.Spool.Ring() // as one who has written does
+				return log.Said("Postbox is hindered: ") > tried
+			}, "it is tried again")
+		}
+		require.Zero(t, log.Said("Postbox is not hindered any more"))
+
+		rename("gone", "payload")
+		b.Eventually(func() bool { return log.Said("Postbox is not hindered any more") == 1 }, "its end is said")
+		b.Append(database.DB, draft("after", "k"))
+		b.Eventually(func() bool { return b.Pending() == 0 }, "it goes on")
+		require.Equal(t, []string{"before", "after"}, handler.ids())
+		require.Len(t, log.At(watermill.ErrorLogLevel), 1, "it was said once")
+	})
+}
+
+// The sessions become read-only, and the leases need no renewal. The drainer reads, and cannot remove what has been handled, which it
+// does beside its reads.
+func TestDrainer_says_once_that_it_cannot_remove_messages(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		db := database.Open(t)
+		db.SetMaxOpenConns(1)
+		handler := &recorder{}
+		c := config("one")
+		c.Renew, c.Lease = time.Hour, 2*time.Hour
+		log := b.startLogged(db, handler, c)
+		b.Append(database.DB, draft("before", "k"))
+		b.Eventually(func() bool { return b.Pending() == 0 }, "the first message is done")
+
+		_, err := db.ExecContext(t.Context(), readOnly[database.Dialect][true])
+		require.NoError(t, err)
+		b.Append(database.DB, draft("meanwhile", "k"))
+		b.Eventually(func() bool { return log.Said("Postbox cannot write to its database") == 1 }, "it is said")
+		for range 5 {
+			tried := log.Said("Postbox is hindered: ")
+			b.Eventually(func() bool { return log.Said("Postbox is hindered: ") > tried }, "it is tried again")
+		}
+		require.Zero(t, log.Said("Postbox is not hindered any more"))
+
+		_, err = db.ExecContext(t.Context(), readOnly[database.Dialect][false])
+		require.NoError(t, err)
+		b.Eventually(func() bool { return b.Pending() == 0 && log.Said("Postbox is not hindered any more") == 1 }, "it goes on")
+		require.Equal(t, []string{"before", "meanwhile"}, handler.ids())
+		require.Len(t, log.At(watermill.ErrorLogLevel), 1, "it was said once")
+	})
+}
+
+// The table of waiting messages takes no rows, so the drainer fails to move a message there after each renewal of its leases. Everything else works.
+func TestDrainer_says_once_that_it_cannot_move_messages(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		if database.Dialect != postbox.PostgreSQL {
+			return // the others have one table
+		}
+		b := newBench(t, database)
+		database.Exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'verboten'; END $$")
+		database.Exec(t, "CREATE TRIGGER refuse BEFORE INSERT ON postbox_waiting FOR EACH STATEMENT EXECUTE FUNCTION refuse()")
+		b.Append(database.DB, draft("stray", ""))
+		database.Exec(t, "UPDATE postbox_messages SET state = 2, attempts = 1")
+		handler := &recorder{}
+		log := b.startLogged(database.DB, handler, config("one"))
+		b.Eventually(func() bool { return log.Said("Postbox is hindered by an error of its database") == 1 }, "it is said")
+		for i := range 5 {
+			b.Append(database.DB, draft(string(rune('a'+i)), "k"))
+			b.Eventually(func() bool { return b.Pending() == 1 }, "other messages go through")
+			tried := log.Said("Postbox is hindered: ")
+			b.Eventually(func() bool { return log.Said("Postbox is hindered: ") > tried }, "it is tried again")
+		}
+		require.Zero(t, log.Said("Postbox is not hindered any more"))
+
+		database.Exec(t, "DROP TRIGGER refuse ON postbox_waiting")
+		b.Eventually(func() bool { return log.Said("Postbox is not hindered any more") == 1 }, "its end is said")
+		require.Len(t, log.At(watermill.ErrorLogLevel), 1, "it was said once")
+	})
+}

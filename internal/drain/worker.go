@@ -1,0 +1,175 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// work handles batches until the scheduler stops.
+func (d *Drainer) work(ctx context.Context) {
+	for batch := d.scheduler.Take(); batch != nil; batch = d.scheduler.Take() {
+		d.workOn(ctx, batch)
+	}
+}
+
+// workOn handles a batch. A handler that ends its goroutine ends the worker with it, so another worker takes its place: a goroutine for each
+// batch would cost a forwarder a third of its rate.
+func (d *Drainer) workOn(ctx context.Context, batch []*schedule.Entry) {
+	outcomes := make([]spool.Outcome, len(batch))
+	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // until somebody says more, also in a panic
+	ended := true
+	defer func() {
+		d.stay(outcomes)
+		d.unload(batch)
+		d.scheduler.Finish(batch, outcomes)
+		if ended {
+			d.workers.Go(func() { d.work(ctx) })
+		}
+	}()
+	d.begin(ctx, batch, outcomes)
+	ended = false
+}
+
+// unload lets go of large payloads: a settlement that takes long has up to two pages of messages wait for it.
+func (d *Drainer) unload(batch []*schedule.Entry) {
+	for _, e := range batch {
+		if m := e.Message; e.Bytes > 0 || m.Size > d.configured.InlineBytes {
+			m.Unload()
+		}
+	}
+}
+
+// stay makes messages that would be dead remain the heads of their keys, where that is the policy.
+func (d *Drainer) stay(outcomes []spool.Outcome) {
+	if d.configured.Head != HeadPark {
+		return
+	}
+	for i := range outcomes {
+		if outcomes[i].Verdict == spool.Dead {
+			outcomes[i].Verdict, outcomes[i].Final = spool.Retry, true
+		}
+	}
+}
+
+// begin handles a batch once it may be.
+func (d *Drainer) begin(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
+	if d.configured.Begin != nil {
+		end, err := d.configured.Begin(ctx)
+		if err != nil {
+			fill(outcomes, spool.Outcome{Verdict: spool.Postpone, Err: err})
+			return
+		}
+		defer end()
+	}
+	d.handle(ctx, batch, outcomes)
+}
+
+func fill(outcomes []spool.Outcome, with spool.Outcome) {
+	for i := range outcomes {
+		outcomes[i] = with
+	}
+}
+
+// handle gives the handler what is fit for it. A message that cannot be decoded is dead at once, with its stored
+// form kept; one that is gone was settled by whoever took the lane.
+func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
+	fit := make([]*spool.Message, 0, len(batch))
+	closed := map[int64]bool{} // keys of which a message is dead, which is not written yet
+	for i, e := range batch {
+		if e.Message.HasKey && closed[e.Message.KeyHash] {
+			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
+			continue
+		}
+		outcome, is := d.prepare(ctx, e.Message)
+		if is {
+			fit = append(fit, e.Message)
+			continue
+		}
+		outcomes[i] = outcome
+		closed[e.Message.KeyHash] = !outcome.Through()
+		if outcome.Verdict == spool.Postpone && !outcome.Locked { // the rest may be of the same key: all wait
+			fill(outcomes[i+1:], spool.Outcome{Verdict: spool.Postpone})
+			break
+		}
+	}
+	switch {
+	case len(fit) == 0:
+	case len(fit) == len(batch):
+		d.protect(ctx, fit, outcomes)
+	default:
+		handled := make([]spool.Outcome, len(fit))
+		defer func() {
+			for i, e := range batch {
+				if at := slices.Index(fit, e.Message); at >= 0 {
+					outcomes[i] = handled[at]
+				}
+			}
+		}()
+		d.protect(ctx, fit, handled)
+	}
+}
+
+// prepare counts the start of a suspect before it loads the payload: a large one may be what brings the process down.
+func (d *Drainer) prepare(ctx context.Context, m *spool.Message) (outcome spool.Outcome, fit bool) {
+	if m.Doomed == nil {
+		if counted, err := d.countStart(ctx, m); !counted {
+			locked := errors.Is(err, spool.ErrRowLocked)
+			return spool.Outcome{Verdict: spool.Postpone, Err: err, Locked: locked, Uncounted: !locked}, false
+		}
+	}
+	if !m.Loaded {
+		found, err := d.loadPayload(ctx, d.db, m)
+		if err != nil {
+			return spool.Outcome{Verdict: spool.Postpone, Err: err}, false
+		}
+		if !found {
+			return spool.Outcome{Verdict: spool.Done}, false
+		}
+	}
+	if m.Broken != nil {
+		return spool.Outcome{Verdict: spool.Dead, Err: m.Broken}, false
+	}
+	if m.Doomed != nil {
+		return spool.Outcome{Verdict: spool.Dead, Err: m.Doomed}, false
+	}
+	return spool.Outcome{}, true
+}
+
+// protect runs the handler. Where that panics or ends its goroutine, the batch has failed.
+func (d *Drainer) protect(ctx context.Context, messages []*spool.Message, outcomes []spool.Outcome) {
+	fill(outcomes, spool.Outcome{Verdict: spool.Retry, Err: spool.ErrGoexit}) // until it returns
+	err := spool.Recovered(func() error {
+		handled := d.handler.Handle(ctx, messages)
+		if len(handled) != len(messages) {
+			return fmt.Errorf("the handler returned %d outcomes for %d messages", len(handled), len(messages))
+		}
+		copy(outcomes, handled)
+		return nil
+	})
+	if err != nil {
+		fill(outcomes, spool.Outcome{Verdict: spool.Retry, Err: err})
+	}
+}
+
+// OutcomeOf turns a handler's error into an outcome, by what the error says of itself: [postbox.Permanent] and
+// [postbox.RetryAfter] are obeyed, anything else is retried, nil is done.
+func OutcomeOf(err error) spool.Outcome {
+	var permanent *postbox.PermanentError
+	var later *postbox.RetryAfterError
+	switch {
+	case err == nil:
+		return spool.Outcome{Verdict: spool.Done}
+	case errors.As(err, &permanent):
+		return spool.Outcome{Verdict: spool.Dead, Err: err}
+	case errors.As(err, &later):
+		return spool.Outcome{Verdict: spool.Retry, Err: err, After: later.After}
+	default:
+		return spool.Outcome{Verdict: spool.Retry, Err: err}
+	}
+}

@@ -1,0 +1,113 @@
+// Package enginetest holds what the tests of the engine's packages share: a spool on a database, and a logger that remembers.
+package enginetest
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+const (
+	// Patience is how long a test waits for something that must happen.
+	Patience = 20 * time.Second
+	// Lanes is how many lanes the spool of a bench has.
+	Lanes = 8
+)
+
+// Bench is a spool on a database, with what a test needs around it.
+type Bench struct {
+	T          *testing.T
+	Database   *testdb.Database
+	Statements *dialect.Statements
+	Spool      *spool.Spool
+}
+
+// NewBench returns a bench whose database has the tables.
+func NewBench(t *testing.T, database *testdb.Database) *Bench {
+	t.Helper()
+	return NewUnmigratedBench(t, database.Migrate(t))
+}
+
+// NewUnmigratedBench returns a bench on a database as it is.
+func NewUnmigratedBench(t *testing.T, database *testdb.Database) *Bench {
+	t.Helper()
+	names, err := dialect.NewNames("", "", "")
+	require.NoError(t, err)
+	statements, err := dialect.New(dialect.Kind(database.Dialect), names)
+	require.NoError(t, err)
+	return &Bench{T: t, Database: database, Statements: statements, Spool: spool.New(statements, "outbox"+t.Name(), Lanes)}
+}
+
+// Append stores messages.
+func (b *Bench) Append(db spool.Executor, drafts ...spool.Draft) {
+	b.T.Helper()
+	require.NoError(b.T, b.Spool.Append(b.T.Context(), db, spool.Run, drafts))
+}
+
+// Eventually waits until the condition holds.
+func (b *Bench) Eventually(condition func() bool, what string) {
+	b.T.Helper()
+	require.Eventually(b.T, condition, Patience, 2*time.Millisecond, what)
+}
+
+// Pending returns how many messages are stored.
+func (b *Bench) Pending() int {
+	b.T.Helper()
+	return b.Database.Count(b.T, "SELECT COUNT(*) FROM postbox_messages")
+}
+
+// Dead returns how many dead letters there are.
+func (b *Bench) Dead() int {
+	b.T.Helper()
+	return b.Database.Count(b.T, "SELECT COUNT(*) FROM postbox_dead_letters")
+}
+
+// Draft returns a message to store. An empty key is none.
+func Draft(id, key string) spool.Draft {
+	return spool.Draft{Topic: "orders", MessageID: id, Key: key, Payload: []byte(`{"id":"` + id + `"}`)}
+}
+
+// Drafts returns n messages with ids in ascending order.
+func Drafts(n int, key func(i int) string) []spool.Draft {
+	list := make([]spool.Draft, n)
+	for i := range list {
+		list[i] = Draft(fmt.Sprintf("%05d", i), key(i))
+	}
+	return list
+}
+
+// Plan returns how a database finds what a statement is about.
+func (b *Bench) Plan(text string, args ...any) string {
+	b.T.Helper()
+	explain := map[postbox.Dialect]string{
+		postbox.PostgreSQL: "EXPLAIN ", postbox.MySQL: "EXPLAIN ", postbox.SQLite: "EXPLAIN QUERY PLAN ",
+	}[b.Database.Dialect]
+	rows, err := b.Database.DB.QueryContext(b.T.Context(), explain+text, args...)
+	require.NoError(b.T, err)
+	defer func() { _ = rows.Close() }()
+	columns, err := rows.Columns()
+	require.NoError(b.T, err)
+	var plan strings.Builder
+	for rows.Next() {
+		fields := make([]any, len(columns))
+		for i := range fields {
+			fields[i] = new(sql.NullString)
+		}
+		require.NoError(b.T, rows.Scan(fields...))
+		for i, name := range columns {
+			fmt.Fprintf(&plan, "%s=%s ", name, fields[i].(*sql.NullString).String)
+		}
+		plan.WriteString("\n")
+	}
+	require.NoError(b.T, rows.Err())
+	return plan.String()
+}

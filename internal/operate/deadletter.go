@@ -1,0 +1,208 @@
+package operate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+var (
+	// ErrNotFound is returned where there is no spool with that name, no message or no dead letter with that id, or no
+	// longer.
+	ErrNotFound = errors.New("not found")
+	// ErrLetterResolved is returned where a dead letter is resolved already.
+	ErrLetterResolved = errors.New("dead letter is resolved already")
+	// ErrLetterStuck is returned where a dead letter cannot be requeued as it is.
+	ErrLetterStuck = errors.New("dead letter cannot be requeued")
+)
+
+// maxHistory bounds the failures that are read with a message or a dead letter, the newest ones.
+const maxHistory = 100
+
+// DeadLetter is a stored dead letter.
+type DeadLetter struct {
+	ID        int64
+	Origin    int // dialect.OriginSpool or dialect.OriginInbox
+	Subject   []byte
+	SpoolID   int64 // 0 for none
+	Spool     string
+	Consumer  string
+	Topic     string
+	MessageID string
+	Key       string
+	CreatedAt time.Time
+	DiedAt    time.Time
+	Attempts  int
+	Error     string
+
+	// ResolvedAt is zero while nobody has resolved the letter.
+	ResolvedAt time.Time
+	Resolution string
+
+	// Size of payload and metadata in bytes.
+	Size int
+	// Payload and Metadata are read with a single letter only. Metadata is nil where it cannot be decoded.
+	Payload  []byte
+	Metadata map[string]string
+	// broken says why.
+	broken error
+}
+
+// Failure is one entry of a failure history. Attempt 0 is no attempt: it says what an operator did, and attempts count again
+// from there, or why the message waits without an attempt, when it begins to.
+type Failure struct {
+	Attempt int
+	At      time.Time
+	Error   string
+	Process string
+}
+
+// Letters is what operators do with the dead letters of one set of tables. It is safe for concurrent use.
+type Letters struct {
+	db         *sql.DB
+	statements *dialect.Statements
+	outbox     string
+	logger     watermill.LoggerAdapter
+
+	mu     sync.Mutex
+	spools map[int64]*spool.Spool // by id, so that messages without a key go to all lanes in turn
+}
+
+// NewLetters returns the dead letters of a database. The outbox is the one through which those of an inbox are
+// published again.
+func NewLetters(db *sql.DB, statements *dialect.Statements, outbox string, logger watermill.LoggerAdapter) *Letters {
+	return &Letters{db: db, statements: statements, outbox: outbox, logger: logger, spools: map[int64]*spool.Spool{}}
+}
+
+// List returns the dead letters that the filter chooses, in the order of their ids, without payload and metadata.
+func (l *Letters) List(ctx context.Context, filter dialect.DeadLetterFilter) ([]*DeadLetter, error) {
+	rows, err := l.db.QueryContext(ctx, l.statements.DeadLetters, filter.Args()...)
+	if err != nil {
+		return nil, spool.Wrap("list dead letters", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var letters []*DeadLetter
+	for rows.Next() {
+		letter := &DeadLetter{}
+		if err := letter.scan(rows.Scan); err != nil {
+			return nil, spool.Wrap("list dead letters", err)
+		}
+		letters = append(letters, letter)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, spool.Wrap("list dead letters", err)
+	}
+	return letters, nil
+}
+
+// Get returns one dead letter, whole, and its latest failures, oldest first.
+func (l *Letters) Get(ctx context.Context, id int64) (*DeadLetter, []Failure, error) {
+	letter, err := l.read(ctx, l.db, id)
+	if err != nil {
+		return nil, nil, spool.Wrap(fmt.Sprintf("read dead letter %d", id), err)
+	}
+	failures, err := readFailures(ctx, l.db, l.statements, letter.Subject)
+	if err != nil {
+		return nil, nil, spool.Wrap(fmt.Sprintf("read failures of dead letter %d", id), err)
+	}
+	return letter, failures, nil
+}
+
+// Resolve marks a dead letter as dealt with.
+func (l *Letters) Resolve(ctx context.Context, id int64, reason string) error {
+	changed, err := spool.Affected(l.db.ExecContext(ctx, l.statements.Resolve, spool.ErrorText(errors.New(reason)), id))
+	if err == nil && changed == 0 {
+		err = l.taken(ctx, l.db, id)
+	}
+	if err != nil {
+		return spool.Wrap(fmt.Sprintf("resolve dead letter %d", id), err)
+	}
+	return nil
+}
+
+// Delete deletes a dead letter, resolved or not.
+func (l *Letters) Delete(ctx context.Context, id int64) error {
+	deleted, err := spool.Affected(l.db.ExecContext(ctx, l.statements.DeleteDeadLetter, id))
+	if err == nil && deleted == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return spool.Wrap(fmt.Sprintf("delete dead letter %d", id), err)
+	}
+	return nil
+}
+
+// read returns a dead letter with payload and metadata.
+func (l *Letters) read(ctx context.Context, db spool.Executor, id int64) (*DeadLetter, error) {
+	letter := &DeadLetter{}
+	var metadata []byte
+	err := letter.scan(db.QueryRowContext(ctx, l.statements.DeadLetter, id).Scan, &letter.Payload, &metadata)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	letter.Metadata, letter.broken = spool.DecodeMetadata(metadata)
+	return letter, nil
+}
+
+// taken tells why a statement found no open dead letter with this id.
+func (l *Letters) taken(ctx context.Context, db spool.Executor, id int64) error {
+	_, err := l.read(ctx, db, id)
+	if err != nil {
+		return err
+	}
+	return ErrLetterResolved // it is there and not open, and nobody opens one again
+}
+
+// readFailures returns the latest failures of a subject, oldest first.
+func readFailures(ctx context.Context, db *sql.DB, statements *dialect.Statements, subject []byte) ([]Failure, error) {
+	rows, err := db.QueryContext(ctx, statements.Failures, subject, maxHistory)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var failures []Failure
+	for rows.Next() {
+		var failure Failure
+		var at int64
+		if err := rows.Scan(&failure.Attempt, &at, &failure.Error, &failure.Process); err != nil {
+			return nil, err
+		}
+		failure.At = time.UnixMicro(at)
+		failures = append(failures, failure)
+	}
+	return failures, rows.Err()
+}
+
+// scan reads the columns of the statement DeadLetters, and what follows them into more.
+func (l *DeadLetter) scan(scan func(...any) error, more ...any) error {
+	var (
+		messageID, key    []byte
+		createdAt, diedAt int64
+		resolvedAt        sql.NullInt64
+		resolution        sql.NullString
+	)
+	targets := []any{
+		&l.ID, &l.Origin, &l.Subject, &l.SpoolID, &l.Spool, &l.Consumer, &l.Topic, &messageID, &key,
+		&createdAt, &diedAt, &l.Attempts, &l.Error, &resolvedAt, &resolution, &l.Size,
+	}
+	if err := scan(append(targets, more...)...); err != nil {
+		return err
+	}
+	l.MessageID, l.Key, l.Resolution = string(messageID), string(key), resolution.String
+	l.CreatedAt, l.DiedAt = time.UnixMicro(createdAt), time.UnixMicro(diedAt)
+	if resolvedAt.Valid {
+		l.ResolvedAt = time.UnixMicro(resolvedAt.Int64)
+	}
+	return nil
+}

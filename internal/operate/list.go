@@ -1,0 +1,127 @@
+package operate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Listed is a message as operators see it.
+type Listed struct {
+	Place     dialect.Place // in the list
+	Topic     string
+	MessageID string
+	Key       string
+	Attempts  int
+	CreatedAt time.Time
+	// At is when the message may be handled, or, in the history, when it was done; zero for one that is parked.
+	At     time.Time
+	Parked bool
+	Size   int // of payload and metadata, in bytes
+
+	// Payload and Metadata are read with a single message only. Metadata is nil where it cannot be decoded.
+	Payload  []byte
+	Metadata map[string]string
+}
+
+// Messages lists pending messages, in the order of state, lane and id. A message only ever moves on in this order, and so
+// one that is pending all the while is in one of the pages at least.
+func (o *Operator) Messages(ctx context.Context, name string, filter dialect.MessageFilter) ([]*Listed, error) {
+	return o.list(ctx, name, "list messages of", filter, o.statements.Pending)
+}
+
+// Done lists messages of the history, the latest first.
+func (o *Operator) Done(ctx context.Context, name string, filter dialect.MessageFilter) ([]*Listed, error) {
+	return o.list(ctx, name, "list done messages of", filter, o.statements.Done)
+}
+
+func (o *Operator) list(
+	ctx context.Context, name, what string, filter dialect.MessageFilter,
+	query func(int64, dialect.MessageFilter) dialect.Query,
+) ([]*Listed, error) {
+	s, err := o.find(ctx, name)
+	if err != nil {
+		return nil, failedTo(what, name, err)
+	}
+	q := query(s.ID(), filter)
+	rows, err := o.db.QueryContext(ctx, q.Text, q.Args...)
+	if err != nil {
+		return nil, failedTo(what, name, err)
+	}
+	defer func() { _ = rows.Close() }()
+	var messages []*Listed
+	for rows.Next() {
+		m := &Listed{}
+		if err := m.scan(rows.Scan); err != nil {
+			return nil, failedTo(what, name, err)
+		}
+		messages = append(messages, m)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, failedTo(what, name, err)
+	}
+	return messages, nil
+}
+
+// Message returns one message, pending or done, whole, and its latest failures, oldest first.
+func (o *Operator) Message(ctx context.Context, name string, id int64) (*Listed, []Failure, error) {
+	what := fmt.Sprintf("read message %d of", id)
+	s, err := o.find(ctx, name)
+	if err != nil {
+		return nil, nil, failedTo(what, name, err)
+	}
+	m, err := o.read(ctx, o.statements.PendingMessage, s.ID(), id)
+	if errors.Is(err, ErrNotFound) { // it moves from the one to the other, and never back
+		m, err = o.read(ctx, o.statements.DoneMessage, s.ID(), id)
+	}
+	if err != nil {
+		return nil, nil, failedTo(what, name, err)
+	}
+	failures, err := readFailures(ctx, o.db, o.statements, spool.MessageSubject(id, m.CreatedAt.UnixMicro()))
+	if err != nil {
+		return nil, nil, failedTo(what, name, err)
+	}
+	return m, failures, nil
+}
+
+func (o *Operator) read(ctx context.Context, text string, spoolID, id int64) (*Listed, error) {
+	m := &Listed{}
+	var metadata []byte
+	err := m.scan(o.db.QueryRowContext(ctx, text, spoolID, id).Scan, &m.Payload, &metadata)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	if decoded, err := spool.DecodeMetadata(metadata); err == nil {
+		m.Metadata = decoded
+	}
+	return m, nil
+}
+
+// scan reads the columns of a listed message, and what follows them into more.
+func (m *Listed) scan(scan func(...any) error, more ...any) error {
+	var messageID, key []byte
+	var createdAt, at int64
+	targets := []any{
+		&m.Place.State, &m.Place.Lane, &m.Place.ID, &m.Topic, &messageID, &key, &m.Attempts, &createdAt, &at, &m.Size,
+	}
+	if err := scan(append(targets, more...)...); err != nil {
+		return err
+	}
+	m.MessageID, m.Key, m.CreatedAt = string(messageID), string(key), time.UnixMicro(createdAt)
+	m.Parked = m.Place.State == dialect.StateRetrying && at >= dialect.ParkedFrom
+	if !m.Parked {
+		m.At = time.UnixMicro(at)
+	}
+	if m.Place.State == dialect.StateDone {
+		m.Place.Lane = at
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package operate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// ErrReady is returned where a message does not wait for its time, so that another time means nothing.
+var ErrReady = errors.New("message is ready")
+
+// RunNow makes a waiting message due. One that is ready is left as it is.
+func (o *Operator) RunNow(ctx context.Context, name string, id int64) error {
+	return o.change(ctx, name, fmt.Sprintf("run message %d of", id), func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		found, err := o.lock(ctx, tx, s, id)
+		if err != nil || found.ref.State == dialect.StateReady {
+			return false, err
+		}
+		return false, o.due(ctx, tx, s, found, 0)
+	})
+}
+
+// Reschedule makes a waiting message due at some time. Its drainer notices if it may have the message in memory.
+func (o *Operator) Reschedule(ctx context.Context, name string, id int64, at time.Time) error {
+	return o.change(ctx, name, fmt.Sprintf("reschedule message %d of", id), func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		found, err := o.lockWaiting(ctx, tx, s, id)
+		if err != nil {
+			return false, err
+		}
+		return found.due, o.due(ctx, tx, s, found, at.UnixMicro())
+	})
+}
+
+// Bury makes a message a dead letter, whether it is ready or waits. The transaction that removes the message has it: that of
+// its drainer, which then has handled it, or this one, and then what a handler does in a transaction of its own is rolled
+// back. A drainer that has the message in memory notices by the spool's new version, and forgets it.
+func (o *Operator) Bury(ctx context.Context, name string, id int64, reason string) error {
+	return o.change(ctx, name, fmt.Sprintf("bury message %d of", id), func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		found, err := o.lock(ctx, tx, s, id)
+		if err != nil {
+			return false, err
+		}
+		subject, text, ref := spool.MessageSubject(id, found.ref.CreatedAt), spool.ErrorText(errors.New(buryNote+reason)), found.ref
+		if err := spool.Buried(tx.ExecContext(ctx, o.statements.BuryWaiting, subject, text, s.ID(), ref.State, ref.Lane, id)); err != nil {
+			return false, err
+		}
+		if _, err := tx.ExecContext(ctx, o.statements.InsertFailure, subject, 0, text, spool.ProcessName()); err != nil {
+			return false, err
+		}
+		removed, err := changed(tx.ExecContext(ctx, o.statements.RemoveMessage, s.ID(), ref.State, ref.Lane, id))
+		if err == nil && !removed {
+			err = ErrNotFound
+		}
+		// A drainer may have it in memory, or must read the messages behind it.
+		return found.due || ref.State != dialect.StateScheduled, err
+	})
+}
+
+// locked is a message that nobody else changes or removes while the transaction lasts.
+type locked struct {
+	ref    dialect.Ref
+	parked bool
+	due    bool // and so a drainer may have it
+}
+
+// lock locks a message. On PostgreSQL one that fails for the first time while a statement waits for it moves to another
+// table, where that statement does not look any more, and the next one does.
+func (o *Operator) lock(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) (locked, error) {
+	found := locked{ref: dialect.Ref{ID: id}}
+	for range 2 {
+		err := tx.QueryRowContext(ctx, o.statements.LockMessage, s.ID(), id).Scan(
+			&found.ref.State, &found.ref.Lane, &found.ref.CreatedAt, &found.parked, &found.due)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return found, err
+		}
+	}
+	return found, ErrNotFound
+}
+
+// lockWaiting locks a message that is not ready.
+func (o *Operator) lockWaiting(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) (locked, error) {
+	found, err := o.lock(ctx, tx, s, id)
+	if err == nil && found.ref.State == dialect.StateReady {
+		err = fmt.Errorf("%w: it is handled as soon as possible, and may be running now; only what is scheduled, retrying or parked can wait for something else",
+			ErrReady)
+	}
+	return found, err
+}
+
+// due sets the time of a message in microseconds, 0 for now. One that was parked has all its attempts again.
+func (o *Operator) due(ctx context.Context, tx *sql.Tx, s *spool.Spool, m locked, at int64) error {
+	_, err := tx.ExecContext(ctx, o.statements.SetDue, at, at, s.ID(), m.ref.State, m.ref.Lane, m.ref.ID)
+	if err != nil || !m.parked {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, o.statements.InsertFailure, spool.MessageSubject(m.ref.ID, m.ref.CreatedAt), 0, resumeNote, spool.ProcessName())
+	return err
+}

@@ -1,0 +1,232 @@
+package operate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Described names a spool for people.
+func Described(name string) string {
+	if queue, ok := strings.CutPrefix(name, spool.QueuePrefix); ok {
+		return fmt.Sprintf("queue %.300q", queue)
+	}
+	return fmt.Sprintf("outbox %q", name)
+}
+
+const (
+	// resumeNote and buryNote are failure entries with attempt 0, which says what an operator did.
+	resumeNote = "resumed by an operator"
+	buryNote   = "buried by an operator: "
+	// resumePage is how many parked messages of a key a transaction resumes.
+	resumePage = 100
+)
+
+// Operator is what operators say of the spools of one set of tables, and ask about them. It is safe for concurrent use.
+//
+// What is said of a spool is committed together with its new version, by which its drainers notice within a second;
+// they are woken besides. A lost answer to the commit is [postbox.ErrCommitUnknown].
+type Operator struct {
+	db         *sql.DB
+	statements *dialect.Statements
+	logger     watermill.LoggerAdapter
+}
+
+// NewOperator returns an operator of a database.
+func NewOperator(db *sql.DB, statements *dialect.Statements, logger watermill.LoggerAdapter) *Operator {
+	return &Operator{db: db, statements: statements, logger: logger}
+}
+
+// Pause lets the drainers of a spool hand out nothing more. What runs goes on.
+func (o *Operator) Pause(ctx context.Context, name string) error {
+	return o.change(ctx, name, "pause", func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		return changed(tx.ExecContext(ctx, o.statements.PauseSpool, s.ID()))
+	})
+}
+
+// Resume ends a pause.
+func (o *Operator) Resume(ctx context.Context, name string) error {
+	return o.change(ctx, name, "resume", func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		return changed(tx.ExecContext(ctx, o.statements.ResumeSpool, s.ID()))
+	})
+}
+
+// Set stores settings in place of those that were stored.
+func (o *Operator) Set(ctx context.Context, name string, settings spool.Settings) error {
+	text, err := settings.Encode()
+	if err != nil {
+		return fmt.Errorf("set %s: %w", Described(name), err)
+	}
+	return o.change(ctx, name, "set", func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		return changed(tx.ExecContext(ctx, o.statements.SetSettings, text, s.ID(), text))
+	})
+}
+
+// PauseKey lets the drainers of a spool hand out nothing more of a key.
+func (o *Operator) PauseKey(ctx context.Context, name, key string) error {
+	what := fmt.Sprintf("pause key %.60q of", key)
+	return o.change(ctx, name, what, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		return changed(tx.ExecContext(ctx, o.statements.PauseKey, s.ID(), postbox.KeyHash(key), []byte(key)))
+	})
+}
+
+// ResumeKey ends the pause of a key, and gives its parked messages all their attempts again.
+func (o *Operator) ResumeKey(ctx context.Context, name, key string) error {
+	what, hash := fmt.Sprintf("resume key %.60q of", key), postbox.KeyHash(key)
+	err := o.change(ctx, name, what, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		return changed(tx.ExecContext(ctx, o.statements.ResumeKey, s.ID(), hash))
+	})
+	// Usually there is one at most. Each page is bounded, and none comes round again that is parked anew.
+	for after, more := int64(0), true; err == nil && more; {
+		err = o.change(ctx, name, what, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+			ids, err := o.parked(ctx, tx, s, hash, after)
+			if more = len(ids) == resumePage; len(ids) > 0 {
+				after = ids[len(ids)-1]
+			}
+			for _, id := range ids {
+				if err := o.unpark(ctx, tx, s, id); err != nil {
+					return false, err
+				}
+			}
+			return false, err
+		})
+	}
+	return err
+}
+
+// PausedKey is a key of which nothing is handed out.
+type PausedKey struct {
+	Key   string
+	Since time.Time
+}
+
+// PausedKeys lists the paused keys of a spool, oldest pause first.
+func (o *Operator) PausedKeys(ctx context.Context, name string) ([]PausedKey, error) {
+	s, err := o.find(ctx, name)
+	if err != nil {
+		return nil, failedTo("list paused keys of", name, err)
+	}
+	rows, err := o.db.QueryContext(ctx, o.statements.PausedKeys, s.ID())
+	if err != nil {
+		return nil, failedTo("list paused keys of", name, err)
+	}
+	defer func() { _ = rows.Close() }()
+	var keys []PausedKey
+	for rows.Next() {
+		var key []byte
+		var since int64
+		if err := rows.Scan(&key, &since); err != nil {
+			return nil, failedTo("list paused keys of", name, err)
+		}
+		keys = append(keys, PausedKey{Key: string(key), Since: time.UnixMicro(since)})
+	}
+	if err := rows.Err(); err != nil {
+		return nil, failedTo("list paused keys of", name, err)
+	}
+	return keys, nil
+}
+
+// change does something to a spool in a transaction, and where it reports true its drainers will notice. The spool's
+// row is locked last, so that operators do not wait for each other crosswise.
+func (o *Operator) change(ctx context.Context, name, what string, do func(tx *sql.Tx, s *spool.Spool) (notice bool, err error)) error {
+	s, err := o.find(ctx, name)
+	if err == nil {
+		err = spool.InTx(ctx, o.db, o.statements, func(tx *sql.Tx) error {
+			notice, err := do(tx, s)
+			if err != nil || !notice {
+				return err
+			}
+			_, err = tx.ExecContext(ctx, o.statements.ChangeSpool, s.ID())
+			return err
+		})
+	}
+	if err != nil {
+		return failedTo(what, name, err)
+	}
+	if err := s.Announce(ctx, o.db); err != nil {
+		o.logger.Debug("Postbox could not notify, drainers look by themselves", watermill.LogFields{"err": spool.LogText(err)})
+	}
+	return nil
+}
+
+// find returns a spool as it is stored.
+func (o *Operator) find(ctx context.Context, name string) (*spool.Spool, error) {
+	var id int64
+	var lanes int
+	err := o.db.QueryRowContext(ctx, o.statements.FindSpool, name).Scan(&id, &lanes)
+	if err == nil {
+		return spool.Registered(o.statements, name, lanes, id), nil
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	spools, err := o.spools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(spools) == 0 {
+		return nil, fmt.Errorf("%w: there is no outbox and no queue yet", ErrNotFound)
+	}
+	names := make([]string, len(spools))
+	for i, known := range spools {
+		names[i] = Described(known.Name)
+	}
+	return nil, fmt.Errorf("%w: there are %s", ErrNotFound, strings.Join(names, ", "))
+}
+
+// parked returns the next parked messages of a key.
+func (o *Operator) parked(ctx context.Context, tx *sql.Tx, s *spool.Spool, hash, after int64) ([]int64, error) {
+	rows, err := tx.QueryContext(ctx, o.statements.ParkedOfKey, s.ID(), hash, after, resumePage)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
+// unpark makes a parked message due, unless somebody else was faster.
+func (o *Operator) unpark(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) error {
+	found, err := o.lock(ctx, tx, s, id)
+	if errors.Is(err, ErrNotFound) || (err == nil && !found.parked) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return o.due(ctx, tx, s, found, 0)
+}
+
+// changed says whether a statement changed anything.
+func changed(result sql.Result, err error) (bool, error) {
+	n, err := spool.Affected(result, err)
+	return n > 0, err
+}
+
+// failedTo wraps an error about a spool.
+func failedTo(what, name string, err error) error {
+	return spool.Wrap(what+" "+Described(name), err)
+}
+
+// byName is the order in which spools are listed, whatever the collation of the database.
+func byName(spools []*Overview) []*Overview {
+	slices.SortFunc(spools, func(a, b *Overview) int { return strings.Compare(a.Name, b.Name) })
+	return spools
+}

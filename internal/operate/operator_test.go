@@ -1,0 +1,70 @@
+package operate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/enginetest"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// What operators ask for is found by an index, however many messages there are; pages walk it in its order.
+func TestOperator_G8_F19_finds_messages_by_index(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := enginetest.NewBench(t, database)
+		id, err := b.Spool.Open(t.Context(), database.DB)
+		require.NoError(t, err)
+		b.Append(database.DB, enginetest.Drafts(4000, func(i int) string { return fmt.Sprint(i % 100) })...)
+		database.Exec(t, "UPDATE postbox_messages SET state = 2 WHERE id % 5 = 0")
+		database.Exec(t, "UPDATE postbox_messages SET available_at = available_at + ? WHERE id % 10 = 0", int64(dialect.ParkDelay))
+		database.MoveWaiting(t)
+		database.Exec(t, map[postbox.Dialect]string{
+			postbox.PostgreSQL: "ANALYZE postbox_messages, postbox_waiting", postbox.MySQL: "ANALYZE TABLE postbox_messages", postbox.SQLite: "ANALYZE postbox_messages",
+		}[database.Dialect])
+
+		filter := dialect.MessageFilter{
+			States: [2]int{dialect.StateReady, dialect.StateRetrying}, After: dialect.Place{State: 0, Lane: 3, ID: 2000}, Limit: 10,
+		}
+		page := b.Statements.Pending(id, filter)
+		for name, test := range map[string]struct {
+			plan string
+			want map[postbox.Dialect][]string
+		}{
+			"a page": {b.Plan(page.Text, page.Args...), map[postbox.Dialect][]string{
+				postbox.PostgreSQL: {"Index Scan using postbox_messages_pkey", "ROW(state, lane, id) > ROW("},
+				postbox.MySQL:      {"key=ready", "type=range"},
+				postbox.SQLite:     {"USING INDEX postbox_messages_ready (spool=? AND (state,lane)>(?,?) AND state<?)"},
+			}},
+			"one message": {b.Plan(b.Statements.LockMessage, id, 2000), map[postbox.Dialect][]string{
+				postbox.PostgreSQL: {"Index Scan using postbox_messages_pkey", "(lane = ANY (", "(id = '2000'::bigint))"},
+				postbox.MySQL:      {"key=PRIMARY"},
+				postbox.SQLite:     {"USING INTEGER PRIMARY KEY (rowid=?)"},
+			}},
+			"what is parked of a key": {b.Plan(b.Statements.ParkedOfKey, id, postbox.KeyHash("7"), 0, 10), map[postbox.Dialect][]string{
+				postbox.PostgreSQL: {"postbox_waiting_retrying", "(key_hash = "},
+				postbox.MySQL:      {"key=retrying"},
+				postbox.SQLite:     {"USING INDEX postbox_messages_retrying (spool=? AND key_hash=? AND id>?)"},
+			}},
+		} {
+			for _, want := range test.want[database.Dialect] {
+				require.Contains(t, test.plan, want, name)
+			}
+			require.NotRegexp(t, `(-> *|=|file)sort\b`, strings.ToLower(test.plan), name)
+			require.NotContains(t, test.plan, "TEMP B-TREE", name)
+		}
+	})
+}
+
+func TestDescribed(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, `queue "fraud"`, operate.Described(spool.QueuePrefix+"fraud"))
+	require.Equal(t, `outbox "orders"`, operate.Described("orders"))
+}

@@ -1,0 +1,169 @@
+package operate
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Overview is how a spool does, and what operators have said of it.
+type Overview struct {
+	Name        string
+	Lanes       int
+	Members     int // drainers that are alive
+	PausedSince time.Time
+	PausedKeys  int
+	Settings    spool.Settings
+
+	Pending, Due, InFlight, Failing, Parked int
+	Dead                                    int // open dead letters
+	Done                                    int // in the history
+	OldestAge                               time.Duration
+
+	id int64
+}
+
+// Overviews returns all spools by name. What is pending, dead and done is of one moment.
+func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
+	spools, err := o.spools(ctx)
+	if err != nil {
+		return nil, spool.Wrap("list outboxes and queues", err)
+	}
+	byID := make(map[int64]*Overview, len(spools))
+	for _, s := range spools {
+		byID[s.id] = s
+	}
+	if err := o.count(ctx, byID); err != nil {
+		return nil, spool.Wrap("count messages", err)
+	}
+	if err := o.countMembers(ctx, byID); err != nil {
+		return nil, spool.Wrap("count processes", err)
+	}
+	return spools, nil
+}
+
+// spools returns what is registered.
+func (o *Operator) spools(ctx context.Context) ([]*Overview, error) {
+	rows, err := o.db.QueryContext(ctx, o.statements.Spools)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var spools []*Overview
+	for rows.Next() {
+		s := &Overview{}
+		var paused sql.NullInt64
+		var settings string
+		if err := rows.Scan(&s.id, &s.Name, &s.Lanes, &paused, &settings, &s.PausedKeys); err != nil {
+			return nil, err
+		}
+		if paused.Valid {
+			s.PausedSince = time.UnixMicro(paused.Int64)
+		}
+		if s.Settings, err = spool.DecodeSettings(settings); err != nil { // drainers leave them alone too
+			o.logger.Error("Postbox cannot read stored settings", err, watermill.LogFields{"spool": s.Name})
+		}
+		spools = append(spools, s)
+	}
+	return byName(spools), rows.Err()
+}
+
+func (o *Operator) count(ctx context.Context, spools map[int64]*Overview) error {
+	rows, err := o.db.QueryContext(ctx, o.statements.CountSpools)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var found Overview
+		var age int64
+		err := rows.Scan(&found.id, &found.Pending, &found.Due, &found.Failing, &found.Parked, &age, &found.Dead, &found.Done)
+		if err != nil {
+			return err
+		}
+		s := spools[found.id]
+		if s == nil {
+			continue // it was registered after the list was made
+		}
+		s.Pending += found.Pending // pending, dead and done come in three rows
+		s.Due += found.Due
+		s.Failing += found.Failing
+		s.Parked += found.Parked
+		s.Dead += found.Dead
+		s.Done += found.Done
+		s.OldestAge = max(s.OldestAge, time.Duration(age)*time.Microsecond)
+	}
+	return rows.Err()
+}
+
+// countMembers also adds up what they had in flight at their last heartbeats.
+func (o *Operator) countMembers(ctx context.Context, spools map[int64]*Overview) error {
+	rows, err := o.db.QueryContext(ctx, o.statements.LiveMembers)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id int64
+		var text []byte
+		if err := rows.Scan(&id, &text); err != nil {
+			return err
+		}
+		s := spools[id]
+		if s == nil {
+			continue
+		}
+		counts, err := decodeHeartbeat(text)
+		if err != nil {
+			return err
+		}
+		s.Members++
+		for _, n := range counts {
+			s.InFlight += n
+		}
+	}
+	return rows.Err()
+}
+
+// decodeHeartbeat reads how many messages of each topic a drainer had in flight.
+func decodeHeartbeat(text []byte) (counts map[string]int, err error) {
+	if err := json.Unmarshal(text, &counts); err != nil {
+		return nil, fmt.Errorf("decode a heartbeat: %w", err)
+	}
+	return counts, nil
+}
+
+// Account is where the messages of a spool are.
+type Account struct {
+	Pending  int
+	Done     int // in the history
+	Dead     int // open dead letters
+	Resolved int // dead letters that an operator has dealt with
+}
+
+// Account counts the messages of a spool at one moment.
+func (o *Operator) Account(ctx context.Context, name string) (Account, error) {
+	var a Account
+	s, err := o.find(ctx, name)
+	if err == nil {
+		err = o.db.QueryRowContext(ctx, o.statements.Account, s.ID()).Scan(&a.Pending, &a.Done, &a.Dead, &a.Resolved)
+	}
+	if err != nil {
+		return Account{}, failedTo("account for", name, err)
+	}
+	return a, nil
+}
+
+// Stats counts the messages of a spool by topic.
+func (o *Operator) Stats(ctx context.Context, name string) ([]TopicStats, error) {
+	if _, err := o.find(ctx, name); err != nil {
+		return nil, failedTo("count messages of", name, err)
+	}
+	return Stats(ctx, o.db, o.statements, name)
+}

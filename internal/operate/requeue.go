@@ -1,0 +1,200 @@
+package operate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+const (
+	// requeuePage is how many dead letters are listed at once.
+	requeuePage = 100
+	// maxStuck bounds the errors about single letters that RequeueAll returns.
+	maxStuck = 10
+	// requeueNote is the failure entry, with attempt 0, from which attempts count again.
+	requeueNote = "requeued"
+)
+
+// Requeue gives a dead letter another turn: it becomes the last message of its spool. That the letter is deleted
+// in the same transaction, and that a letter can be deleted once, is what makes one of two operators win.
+func (l *Letters) Requeue(ctx context.Context, id int64) error {
+	spool, err := l.requeue(ctx, id)
+	if err != nil {
+		return err
+	}
+	l.announce(ctx, spool)
+	return nil
+}
+
+// RequeueAll requeues the open letters that the filter chooses, at most so many (0: no limit), and returns their
+// number. Letters that somebody else took meanwhile are passed over; those that cannot be requeued as they are
+// too, and make up the error. It leaves letters alone that come after it began: what is requeued may die again.
+func (l *Letters) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilter, most int) (int, error) {
+	if err := l.db.QueryRowContext(ctx, l.statements.LastDeadLetter).Scan(&filter.UpTo); err != nil {
+		return 0, spool.Wrap("find the last dead letter", err)
+	}
+	if filter.UpTo == 0 {
+		return 0, nil
+	}
+	filter.Resolved, filter.Limit = dialect.ResolvedNo, requeuePage
+	all := &requeueing{letters: l, most: most}
+	for {
+		page, err := l.List(ctx, filter)
+		if err != nil {
+			return all.count, errors.Join(append(all.stuck, err)...)
+		}
+		if err := all.page(ctx, page); err != nil {
+			return all.count, errors.Join(append(all.stuck, err)...)
+		}
+		if len(page) < filter.Limit || all.enough() {
+			return all.count, errors.Join(all.stuck...)
+		}
+		filter.After = page[len(page)-1].ID
+	}
+}
+
+// requeueing is a RequeueAll under way.
+type requeueing struct {
+	letters *Letters
+	most    int
+	count   int
+	stuck   []error
+}
+
+func (r *requeueing) enough() bool { return r.most > 0 && r.count >= r.most }
+
+// page requeues letter by letter, so that one payload is in memory and no transaction is long, and wakes the
+// drainers once.
+func (r *requeueing) page(ctx context.Context, letters []*DeadLetter) error {
+	woken := map[*spool.Spool]struct{}{}
+	defer func() {
+		for s := range woken {
+			r.letters.announce(ctx, s)
+		}
+	}()
+	for _, letter := range letters {
+		if r.enough() {
+			return nil
+		}
+		s, err := r.letters.requeue(ctx, letter.ID)
+		switch {
+		case err == nil:
+			r.count++
+			woken[s] = struct{}{}
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrLetterResolved): // somebody else was faster
+		case errors.Is(err, ErrLetterStuck):
+			if len(r.stuck) < maxStuck {
+				r.stuck = append(r.stuck, err)
+			}
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// requeue does it, and returns the spool in which a message waits now.
+func (l *Letters) requeue(ctx context.Context, id int64) (*spool.Spool, error) {
+	var s *spool.Spool
+	err := spool.InTx(ctx, l.db, l.statements, func(tx *sql.Tx) error {
+		letter, err := l.read(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		draft, err := letter.draft()
+		if err != nil {
+			return err
+		}
+		s, err = l.spoolOf(ctx, tx, letter)
+		if err != nil {
+			return err
+		}
+		if err := l.take(ctx, tx, letter); err != nil {
+			return err
+		}
+		return s.Append(ctx, tx, spool.Run, []spool.Draft{draft})
+	})
+	if err != nil {
+		return nil, spool.Wrap(fmt.Sprintf("requeue dead letter %d", id), err)
+	}
+	return s, nil
+}
+
+// draft returns the message as it was written first.
+func (l *DeadLetter) draft() (spool.Draft, error) {
+	if !l.ResolvedAt.IsZero() {
+		return spool.Draft{}, ErrLetterResolved
+	}
+	if l.broken != nil {
+		return spool.Draft{}, fmt.Errorf("%w: %w", ErrLetterStuck, l.broken)
+	}
+	return spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: l.Metadata}, nil
+}
+
+// spoolOf returns the spool through which the letter goes again.
+func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (*spool.Spool, error) {
+	id, name := letter.SpoolID, l.outbox
+	var lanes int
+	var err error
+	if id == 0 { // it came from a broker to an inbox, and goes there again
+		err = tx.QueryRowContext(ctx, l.statements.FindSpool, name).Scan(&id, &lanes)
+	} else {
+		err = tx.QueryRowContext(ctx, l.statements.SpoolByID, id).Scan(&name, &lanes)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, l.noSpool(letter)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find spool: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.spools[id]
+	if known == nil || known.Name() != name || known.Lanes() != lanes {
+		known = spool.Registered(l.statements, name, lanes, id) // this transaction registers none, so it is committed
+		l.spools[id] = known
+	}
+	return known, nil
+}
+
+func (l *Letters) noSpool(letter *DeadLetter) error {
+	if letter.SpoolID == 0 {
+		return fmt.Errorf("%w: the inbox of consumer %q got it from a broker, and there is no outbox %q to publish it through again: name one that a forwarder drains",
+			ErrLetterStuck, letter.Consumer, l.outbox)
+	}
+	return fmt.Errorf("%w: its spool %d is not there any more", ErrLetterStuck, letter.SpoolID)
+}
+
+// take deletes the letter, and with one of an inbox its claim: the consumer will handle the message again, with
+// all attempts before it, while the claims of the other consumers absorb it.
+func (l *Letters) take(ctx context.Context, tx *sql.Tx, letter *DeadLetter) error {
+	removed, err := spool.Affected(tx.ExecContext(ctx, l.statements.RemoveDeadLetter, letter.ID))
+	if err != nil {
+		return err
+	}
+	if removed == 0 {
+		return l.taken(ctx, tx, letter.ID)
+	}
+	if letter.Origin != dialect.OriginInbox {
+		return nil // the new message has a new id, and so a history of its own
+	}
+	if _, err := tx.ExecContext(ctx, l.statements.RemoveClaim, letter.Subject); err != nil {
+		return fmt.Errorf("remove claim: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, l.statements.InsertFailure, letter.Subject, 0, requeueNote, spool.ProcessName()); err != nil {
+		return fmt.Errorf("note the requeue: %w", err)
+	}
+	return nil
+}
+
+func (l *Letters) announce(ctx context.Context, s *spool.Spool) {
+	if err := s.Announce(ctx, l.db); err != nil {
+		l.logger.Debug("Postbox could not notify, polling will find the messages", watermill.LogFields{"err": spool.LogText(err)})
+	}
+}

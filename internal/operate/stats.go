@@ -1,0 +1,101 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// TopicStats counts the messages of one topic of a spool.
+type TopicStats struct {
+	Topic     string
+	Pending   int // stored and not settled
+	Due       int // of these, without those that wait for their time or their next attempt
+	InFlight  int // of these, being handled at the last heartbeat of each live drainer
+	Failing   int // of these, with a failed attempt
+	Parked    int // of these, waiting for an operator
+	Dead      int // open dead letters of the spool
+	DeadInbox int // open dead letters of the inboxes with the same tables
+	OldestAge time.Duration
+}
+
+// Stats counts the messages of a spool by topic, in the order of the topics. Pending and dead are of one moment.
+func Stats(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string) ([]TopicStats, error) {
+	topics := map[string]*TopicStats{}
+	if err := countMessages(ctx, db, statements, name, topics); err != nil {
+		return nil, spool.Wrap("count messages of "+Described(name), err)
+	}
+	if err := countInFlight(ctx, db, statements, name, topics); err != nil {
+		return nil, spool.Wrap("count messages in flight of "+Described(name), err)
+	}
+	stats := make([]TopicStats, 0, len(topics))
+	for _, topic := range topics {
+		stats = append(stats, *topic)
+	}
+	slices.SortFunc(stats, func(a, b TopicStats) int { return cmp.Compare(a.Topic, b.Topic) })
+	return stats, nil
+}
+
+// entryOf returns the counts of a topic, which it adds where they are new.
+func entryOf(topics map[string]*TopicStats, topic string) *TopicStats {
+	entry := topics[topic]
+	if entry == nil {
+		entry = &TopicStats{Topic: topic}
+		topics[topic] = entry
+	}
+	return entry
+}
+
+func countMessages(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string, topics map[string]*TopicStats) error {
+	rows, err := db.QueryContext(ctx, statements.CountMessages, name, name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var found TopicStats
+		var age int64
+		err := rows.Scan(&found.Topic, &found.Pending, &found.Due, &found.Failing, &found.Parked, &age, &found.Dead, &found.DeadInbox)
+		if err != nil {
+			return err
+		}
+		entry := entryOf(topics, found.Topic) // pending and dead come in two rows
+		entry.Pending += found.Pending
+		entry.Due += found.Due
+		entry.Failing += found.Failing
+		entry.Parked += found.Parked
+		entry.Dead += found.Dead
+		entry.DeadInbox += found.DeadInbox
+		entry.OldestAge = max(entry.OldestAge, time.Duration(age)*time.Microsecond)
+	}
+	return rows.Err()
+}
+
+func countInFlight(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string, topics map[string]*TopicStats) error {
+	rows, err := db.QueryContext(ctx, statements.InFlight, name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var text []byte
+		if err := rows.Scan(&text); err != nil {
+			return err
+		}
+		counts, err := decodeHeartbeat(text)
+		if err != nil {
+			return err
+		}
+		for topic, n := range counts {
+			if n > 0 {
+				entryOf(topics, topic).InFlight += n
+			}
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,23 @@
+package schedule
+
+import "time"
+
+// processStart has a reading of both clocks.
+var processStart = time.Now()
+
+// wallAhead returns how far the wall clock has got ahead of the monotonic clock between the start of the process and now. It is
+// negative when the wall clock was set back.
+func wallAhead(now time.Time) time.Duration {
+	return now.Round(0).Sub(processStart.Round(0)) - now.Sub(processStart)
+}
+
+// stoodStill returns how long the process stood still between a reading of wallAhead and now.
+func (s *Scheduler) StoodStill(since time.Duration, now time.Time) time.Duration {
+	return max(s.Ahead(now)-since, 0)
+}
+
+// leaseOver says whether the leases may be over, by either clock.
+func (s *Scheduler) leaseOver() bool {
+	now := time.Now() // once: it is asked for each batch, under the scheduler's lock
+	return !now.Add(s.StoodStill(s.aheadBefore, now)).Before(s.deadline)
+}

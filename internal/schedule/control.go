@@ -1,0 +1,174 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// What the drainer says to its scheduler beside messages, and what it asks of it.
+
+// dropAll forgets what waits, in all lanes, and returns it.
+func (s *Scheduler) DropAll() (dropped []*spool.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.messages {
+		q := e.queue
+		for _, waiting := range q.entries {
+			s.remove(waiting)
+			dropped = append(dropped, waiting.Message)
+		}
+		q.entries = nil
+	}
+	return dropped
+}
+
+// pause hands out nothing until it is called again.
+func (s *Scheduler) Pause(paused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused != paused {
+		s.paused = paused
+		s.work.Broadcast()
+	}
+}
+
+// limit bounds the batches that run at a time.
+func (s *Scheduler) Limit(most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.most = most
+	s.work.Broadcast()
+}
+
+// bound bounds the bytes of the payloads that are loaded one by one and handled at a time; 0 is no bound.
+func (s *Scheduler) Bound(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.room.most = bytes
+}
+
+// stop hands out nothing more.
+func (s *Scheduler) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	if s.alarm != nil {
+		s.alarm.Stop()
+	}
+	s.work.Broadcast()
+}
+
+// extend moves the time after which nothing is handed out.
+func (s *Scheduler) Extend(deadline time.Time) { s.ExtendSince(s.Ahead(time.Now()), deadline) }
+
+// extendSince is extend, reckoned from a time at which the wall clock was so far ahead.
+func (s *Scheduler) ExtendSince(ahead time.Duration, deadline time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aheadBefore, s.deadline = ahead, deadline
+	s.work.Broadcast()
+}
+
+// known returns the messages in memory, by lane, that a read of these lanes, each from that id on, could find again.
+func (s *Scheduler) Known(from map[int]int64) map[int][]dialect.Known {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := map[int][]dialect.Known{}
+	add := func(e *Entry) {
+		ref := e.Message.Ref
+		if ref.State != dialect.StateReady || ref.ID > from[ref.Lane] {
+			known[ref.Lane] = append(known[ref.Lane], dialect.Known{ID: ref.ID, CreatedAt: ref.CreatedAt})
+		}
+	}
+	for _, e := range s.messages {
+		add(e)
+	}
+	for e := range s.outlived {
+		add(e)
+	}
+	return known
+}
+
+// between returns the ids in memory in a range.
+func (s *Scheduler) Between(after, upTo int64) []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []int64
+	for id := range s.messages {
+		if id > after && id <= upTo {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// inLane returns the number of messages of a lane in memory.
+func (s *Scheduler) InLane(lane int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.perLane[lane]
+}
+
+// runningLanes returns the lanes of messages that workers have.
+func (s *Scheduler) RunningLanes() map[int]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lanes := map[int]bool{}
+	for _, e := range s.messages {
+		if e.running {
+			lanes[e.Message.Ref.Lane] = true
+		}
+	}
+	for e := range s.outlived {
+		if e.running {
+			lanes[e.Message.Ref.Lane] = true
+		}
+	}
+	return lanes
+}
+
+// size returns the number of messages in memory, and how many of them run.
+func (s *Scheduler) Size() (all, running int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.messages) + len(s.outlived), s.running
+}
+
+// inFlight returns the number of running messages of each topic.
+func (s *Scheduler) InFlight() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := map[string]int{}
+	for name, t := range s.topics {
+		if t.running > 0 {
+			counts[name] = t.running
+		}
+	}
+	return counts
+}
+
+// Snapshot is what a scheduler has at one moment.
+type Snapshot struct {
+	Messages []*spool.Message // in memory, in the order of their ids
+	Running  int              // of these
+	Limit    int              // batches that may run at a time
+	Paused   bool
+	// LeaseOver: nothing is handed out, since the leases may be over.
+	LeaseOver bool
+}
+
+// Snapshot returns it, for tests and for those who look into a process.
+func (s *Scheduler) Snapshot() Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := Snapshot{Running: s.running, Limit: s.most, Paused: s.paused, LeaseOver: s.leaseOver()}
+	for _, e := range s.messages {
+		now.Messages = append(now.Messages, e.Message)
+	}
+	slices.SortFunc(now.Messages, func(a, b *spool.Message) int { return cmp.Compare(a.Ref.ID, b.Ref.ID) })
+	return now
+}

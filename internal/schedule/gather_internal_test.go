@@ -1,0 +1,159 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// gathering is a scheduler that gathers batches of up to four.
+func gathering(gather Gather) *Scheduler {
+	s := New(4, &gather)
+	s.Limit(1 << 10)
+	s.Extend(time.Now().Add(time.Hour))
+	return s
+}
+
+var noon = time.Now()
+
+// at is a message that must be handed out so many minutes after noon.
+func at(id, key int64, minutes int) *spool.Message {
+	m := stored(id, "a", key)
+	m.Due = noon.Add(time.Duration(minutes) * time.Minute)
+	return m
+}
+
+// batchAt returns the batch that is complete so many minutes after noon, nil if none.
+func (s *Scheduler) batchAt(minutes int) []*Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.turns) == 0 {
+		return nil
+	}
+	return s.gathered(noon.Add(time.Duration(minutes) * time.Minute))
+}
+
+func (s *Scheduler) done(batch []*Entry) {
+	outcomes := make([]spool.Outcome, len(batch))
+	s.Finish(batch, outcomes)
+	s.settle()
+}
+
+func TestGather_full_batch_needs_no_time(t *testing.T) {
+	t.Parallel()
+	s := gathering(Gather{})
+	never := func(id, key int64) *spool.Message { return stored(id, "a", key) }
+	s.Load([]*spool.Message{never(7, 1), never(2, 0), never(9, 1)})
+	require.Nil(t, s.batchAt(1e6), "three wait for a fourth for ever")
+	s.Load([]*spool.Message{never(3, 2), never(1, 0), never(8, 2)})
+	batch := s.batchAt(0)
+	require.Equal(t, []int64{1, 2, 3, 7}, ids(batch), "the oldest ones, of whatever key")
+	require.Nil(t, s.batchAt(0), "those of keys that run wait too")
+	s.Load([]*spool.Message{never(10, 3), never(11, 3), never(12, 3)})
+	require.Nil(t, s.batchAt(0))
+	s.done(batch)
+	require.Equal(t, []int64{8, 9, 10, 11}, ids(s.batchAt(0)))
+}
+
+func TestGather_message_that_is_due_takes_others_along(t *testing.T) {
+	t.Parallel()
+	s := gathering(Gather{})
+	s.Load([]*spool.Message{at(1, 0, 5), at(2, 0, 3), at(3, 0, 8)})
+	require.Nil(t, s.batchAt(2))
+	require.Equal(t, []int64{1, 2, 3}, ids(s.batchAt(3)))
+	require.Nil(t, s.batchAt(9), "nothing is left")
+}
+
+func TestGather_period_takes_what_was_stored_in_it_and_nothing_else(t *testing.T) {
+	t.Parallel()
+	s := gathering(Gather{OnlyDue: true})
+	s.Load([]*spool.Message{at(1, 1, 5), at(2, 1, 10), at(3, 0, 5), at(4, 0, 10), at(5, 0, 10), at(6, 0, 10), at(7, 0, 10)})
+	require.Nil(t, s.batchAt(4), "a full batch is not enough")
+	first := s.batchAt(5)
+	require.Equal(t, []int64{1, 3}, ids(first))
+	require.Nil(t, s.batchAt(9))
+	s.done(first)
+	require.Equal(t, []int64{2, 4, 5, 6}, ids(s.batchAt(10)), "in batches of up to four")
+	require.Equal(t, []int64{7}, ids(s.batchAt(10)))
+}
+
+// What is due stands behind one of its key that is not: the order of a key goes before the period.
+func TestGather_period_keeps_the_order_of_a_key(t *testing.T) {
+	t.Parallel()
+	s := gathering(Gather{OnlyDue: true})
+	s.Load([]*spool.Message{at(1, 1, 10), at(2, 1, 5), at(3, 2, 5)})
+	require.Equal(t, []int64{3}, ids(s.batchAt(5)))
+	require.Equal(t, []int64{1, 2}, ids(s.batchAt(10)))
+}
+
+func TestGather_per_key(t *testing.T) {
+	t.Parallel()
+	s := gathering(Gather{PerKey: true})
+	s.Load([]*spool.Message{at(1, 1, 9), at(2, 2, 5), at(3, 1, 9), at(4, 2, 9), at(5, 1, 9), at(6, 0, 5), at(7, 0, 9), at(8, 1, 9), at(9, 1, 9)})
+	require.Equal(t, []int64{1, 3, 5, 8}, ids(s.batchAt(0)), "one key has a full batch")
+	require.Nil(t, s.batchAt(0))
+	require.Equal(t, []int64{2, 4}, ids(s.batchAt(5)), "one has a message that is due")
+	require.Equal(t, []int64{6}, ids(s.batchAt(5)), "a message without a key is a batch by itself")
+	require.Nil(t, s.batchAt(5))
+	require.Equal(t, []int64{7}, ids(s.batchAt(9)), "the first key still runs")
+}
+
+func TestGather_message_that_was_accused_is_no_part_of_a_batch(t *testing.T) {
+	t.Parallel()
+	for _, perKey := range []bool{false, true} {
+		s := gathering(Gather{PerKey: perKey})
+		s.Load([]*spool.Message{started(1, "a", 1, 1), at(2, 1, 5), at(3, 2, 5), started(4, "a", 2, 1), at(5, 2, 5), started(6, "a", 0, 1)})
+		accused := s.batchAt(5)
+		require.Equal(t, []int64{1}, ids(accused), "at once, and alone")
+		beside := s.batchAt(5)
+		require.Equal(t, []int64{3}, ids(beside), "others up to one that was accused")
+		require.Nil(t, s.batchAt(5), "which waits")
+		s.done(beside)
+		require.Nil(t, s.batchAt(5))
+		s.done(accused)
+		second := s.batchAt(5)
+		require.Len(t, second, 1)
+		require.Contains(t, []int64{4, 6}, ids(second)[0])
+	}
+}
+
+func TestGather_lost_lane_leaves_the_batch(t *testing.T) {
+	t.Parallel()
+	s := gathering(Gather{})
+	lost := at(1, 1, 5)
+	lost.Ref.Lane = 3
+	s.Load([]*spool.Message{lost, at(2, 0, 9)})
+	s.Drop([]int{3})
+	require.Nil(t, s.batchAt(5), "the other one is not due")
+	require.Equal(t, []int64{2}, ids(s.batchAt(9)))
+	require.Empty(t, s.keys)
+}
+
+// Nobody calls, and no message comes: the time alone completes a batch, also after the lease was away.
+func TestGather_batch_is_handed_out_when_it_is_due(t *testing.T) {
+	t.Parallel()
+	s := gathering(Gather{})
+	first, second := stored(1, "a", 0), stored(2, "a", 0)
+	begun := time.Now()
+	first.Due, second.Due = begun.Add(time.Hour), begun.Add(30*time.Millisecond)
+	s.Load([]*spool.Message{first, second})
+	require.Len(t, s.Take(), 2)
+	require.GreaterOrEqual(t, time.Since(begun), 30*time.Millisecond)
+	s.Stop()
+}
+
+// Due times come from the database's clock. This process counts from there, whatever its own clock says.
+func TestGather_G11_clock_of_the_database(t *testing.T) {
+	t.Parallel()
+	g := Gather{Due: func(stored time.Time) time.Time { return stored.Add(10 * time.Minute) }}
+	for _, skew := range []time.Duration{0, -5 * time.Hour, 48 * time.Hour} {
+		now := time.Now().Add(skew) // by the database's clock
+		due := g.DueAt(now.Add(-7*time.Minute), now)
+		require.WithinDuration(t, time.Now().Add(3*time.Minute), due, 5*time.Second)
+	}
+	g.Due = func(time.Time) time.Time { return time.Time{} }
+	require.Zero(t, g.DueAt(time.Now(), time.Now()), "never stays never")
+}

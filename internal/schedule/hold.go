@@ -1,0 +1,27 @@
+package schedule
+
+// hold closes the key of a message that has been handled and cannot be settled for a while. What waits of the key is put back.
+func (s *Scheduler) Hold(e *Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.alone {
+		e.alone = false
+		s.acquitted()
+		s.wake()
+	}
+	if e.Opens { // it may have been another queue of the key that it kept closed
+		e.Opens = false
+		e.queue.closedBy--
+	}
+	if current := s.keys[e.queue.key]; e.queue.keyed && current != nil {
+		e.queue = current
+	} else if e.queue.keyed { // the key was open, and nothing of it in memory
+		s.keys[e.queue.key] = e.queue
+	}
+	q := e.queue
+	q.blocked = true
+	e.keepClosed()
+	if !q.running {
+		s.putBack(q)
+	}
+}

@@ -1,0 +1,123 @@
+package schedule
+
+// room is what payloads that are loaded one by one may take of the memory at a time. A message that finds no room is put aside, and
+// the smaller ones, which came with their page, go on. Those that were put aside go in their order, so a large
+// one is not overtaken for ever by others. A message that is larger than all the room goes when it has all of it. The scheduler's
+// mutex guards it.
+type room struct {
+	most    int // bytes; 0 is no bound
+	taken   int
+	waiting []*queue // whose heads wait for room
+	turn    bool     // theirs is the next turn
+}
+
+// has says whether there is room for so many bytes.
+func (r *room) has(bytes int) bool {
+	return bytes == 0 || r.most == 0 || r.taken == 0 || r.taken+bytes <= r.most
+}
+
+// take takes the room for a batch.
+func (r *room) take(batch []*Entry) {
+	for _, e := range batch {
+		e.Bytes = e.Message.ToLoad()
+		r.taken += e.Bytes
+	}
+}
+
+// leave gives it back.
+func (r *room) leave(batch []*Entry) {
+	for _, e := range batch {
+		r.taken -= e.Bytes
+	}
+}
+
+// part is as much of a batch as there can ever be room for, and one message at least.
+func (r *room) part(batch []*Entry) []*Entry {
+	bytes := 0
+	for i, e := range batch {
+		bytes += e.Message.ToLoad()
+		if i > 0 && r.most > 0 && bytes > r.most {
+			return batch[:i]
+		}
+	}
+	return batch
+}
+
+// weight returns the bytes that handling a batch loads.
+func weight(batch []*Entry) int {
+	bytes := 0
+	for _, e := range batch {
+		bytes += e.Message.ToLoad()
+	}
+	return bytes
+}
+
+// fits says whether there is room for a message in a batch, or in the next one if the batch is empty.
+func (s *Scheduler) fits(batch []*Entry, e *Entry) bool {
+	bytes := e.Message.ToLoad()
+	if bytes == 0 || s.room.most == 0 {
+		return true
+	}
+	if len(s.room.waiting) > 0 { // they come first
+		return false
+	}
+	before := weight(batch)
+	return s.room.taken+before == 0 || s.room.taken+before+bytes <= s.room.most
+}
+
+// largeFits says whether there is room for the first message that was put aside.
+func (s *Scheduler) largeFits() bool {
+	for len(s.room.waiting) > 0 {
+		q := s.room.waiting[0]
+		switch {
+		case len(q.entries) == 0: // its lane was lost
+			s.takeAside()
+			s.close(q)
+		case q.entries[0].Message.ToLoad() == 0: // a late committer has become its head
+			s.takeAside()
+			s.offer(q)
+		default:
+			return s.room.has(q.entries[0].Message.ToLoad())
+		}
+	}
+	return false
+}
+
+// takeAside returns the first queue that was put aside.
+func (s *Scheduler) takeAside() *queue {
+	q := s.room.waiting[0]
+	s.room.waiting[0] = nil
+	s.room.waiting = s.room.waiting[1:]
+	q.offered = false
+	return q
+}
+
+// largeBatch takes messages that were put aside: of one topic, one of each key, as many as there is room for.
+func (s *Scheduler) largeBatch() (batch []*Entry) {
+	var topic string
+	for size := 0; len(batch) < s.batchSize && s.largeFits(); {
+		head := s.room.waiting[0].entries[0].Message
+		if len(batch) > 0 && (head.Topic != topic || head.Accused() || !goesWith(batch, s.room.waiting[0].entries[0], size) || s.room.taken+weight(batch)+head.Size > s.room.most) {
+			break
+		}
+		q := s.takeAside()
+		if head.Accused() && s.accused {
+			q.offered = true
+			s.accusedWaiting = append(s.accusedWaiting, q)
+			continue
+		}
+		topic, size = head.Topic, size+head.Size
+		q.running = true
+		if head.Accused() {
+			s.accused = true
+			batch = q.alone()
+			break
+		}
+		batch = append(batch, q.entries[0])
+		q.entries = q.entries[1:]
+	}
+	if len(batch) > 0 {
+		s.count(s.topic(topic), batch)
+	}
+	return batch
+}

@@ -1,9 +1,0 @@
-package spool
-
-// Obeys says what of an operator's word the drainer has obeyed: whether it is paused, how many batches it runs at most,
-// and how many messages it has in memory beside those that run, which it forgets on each word.
-func (d *Drainer) Obeys() (paused bool, most, waiting int) {
-	d.scheduler.mu.Lock()
-	defer d.scheduler.mu.Unlock()
-	return d.scheduler.paused, d.scheduler.most, len(d.scheduler.messages) - d.scheduler.running
-}

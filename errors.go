@@ -12,7 +12,7 @@ var (
 	// ErrNoTransaction is returned when something must be written in the user's transaction and
 	// the context carries none. Put one there with [ContextWithTx] or use forwarder.InTx.
 	ErrNoTransaction = errors.New("no transaction in the context")
-	// ErrClosed is returned by whatever is used after its Close.
+	// ErrClosed is returned where messages are published, forwarded, deferred or subscribed to with something that was closed before.
 	ErrClosed = errors.New("closed")
 	// ErrCommitUnknown is returned when the answer to a COMMIT was lost, so that the transaction may
 	// have taken effect or not. Look for its effect before doing it again.

@@ -9,7 +9,8 @@ const (
 	OrderingKey = "partition_key"
 
 	// SourceTopic holds the topic that a message came from, where it was stored in a queue of an inbox: the queue is
-	// the topic that its handler sees.
+	// the topic that its handler sees. A value that the message has already stays: delete it where a handler publishes a copy of a message
+	// to another topic.
 	SourceTopic = "postbox_topic"
 	// KafkaKey holds the key of the record that a message was in Kafka; see kafkabroker.Capture.
 	KafkaKey = "kafka_key"

@@ -11,8 +11,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/given"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // DefaultOutbox is the name of the outbox that [Admin.Stats] counts unless [Config.Outbox] says otherwise.

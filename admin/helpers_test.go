@@ -17,9 +17,9 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
-	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 const (

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
-	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 func (b *bench) messages(filter admin.MessageFilter) []admin.Message {

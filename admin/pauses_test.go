@@ -13,9 +13,9 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
-	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // obeyed is how long drainers may take to notice what an operator says, on a machine that has other things to do.

@@ -15,9 +15,9 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
-	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // transactional handles each message in a transaction, as a queue of an inbox does: its effect and its end commit

@@ -3,8 +3,8 @@ package admin
 import (
 	"strings"
 
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Target names an outbox or a queue of an inbox, by [Outbox] or [Queue]. Targets can be compared.

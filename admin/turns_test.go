@@ -11,9 +11,9 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
-	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // waiting writes four messages, one of each status, and returns them by status.

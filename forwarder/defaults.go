@@ -7,8 +7,8 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Defaults of the settings in [PublisherConfig] and [Config], which explain them.

@@ -12,12 +12,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/given"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
-	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Forwarder drains an outbox into a Watermill publisher. Run it alone or give it a router; run as many as you
@@ -103,7 +103,7 @@ func (f *Forwarder) drainerConfig() drain.Config {
 // Run forwards until ctx ends or Close is called, and returns after a clean stop: it takes nothing more, waits
 // for calls to the broker up to the close timeout, notes what they achieved and hands its lanes back, each as soon
 // as nothing of it is under way. It waits for a database that is away. It returns an error where waiting does not help: the tables are missing,
-// the outbox has another number of lanes, or the database is one of another dialect or is set in a way that would break promises (docs/databases.md). It can be called once.
+// the outbox has another number of lanes, or the database is one of another dialect or is set in a way that would break promises (docs/databases.md). It logs that error, too. It can be called once.
 func (f *Forwarder) Run(ctx context.Context) error {
 	if f.config.Router != nil {
 		return fmt.Errorf("forwarder %q runs with its router: call Run of the router", f.config.Name)
@@ -125,7 +125,9 @@ func (f *Forwarder) run(ctx context.Context) error {
 	err := f.drainer.Run(ctx)
 	cancel()
 	beside.Wait()
-	if err != nil {
+	if err != nil { // it is easily overlooked: Run mostly has a goroutine of its own
+		f.logger.Error("Postbox's forwarder has ended, and publishes nothing: mend what the error says, and start it again", err,
+			watermill.LogFields{"outbox": f.config.Outbox})
 		return fmt.Errorf("forwarder: %w", err)
 	}
 	return nil

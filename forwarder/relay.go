@@ -10,9 +10,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // relay is the handler of the outbox's spool: it publishes.
@@ -54,7 +54,7 @@ func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outc
 	err := r.publish(ctx, topic, batch, spool.Protect)
 	switch {
 	case err == nil:
-		r.circuits.Succeeded(topic, call, batch)
+		r.succeeded(topic, call, batch)
 		return outcomes // all done
 	case ctx.Err() != nil: // cancelled by us, at the end of a close
 		return postponed(outcomes)
@@ -101,7 +101,7 @@ func (r *relay) one(ctx context.Context, call circuit.Call, m *spool.Message, gu
 	err := r.publish(ctx, m.Topic, []*spool.Message{m}, guard)
 	switch {
 	case err == nil:
-		r.circuits.Succeeded(m.Topic, call, []*spool.Message{m})
+		r.succeeded(m.Topic, call, []*spool.Message{m})
 		return spool.Outcome{Verdict: spool.Done}
 	case ctx.Err() != nil: // cancelled by us, at the end of a close
 		return spool.Outcome{Verdict: spool.Postpone, Err: err}
@@ -120,12 +120,23 @@ func (r *relay) one(ctx context.Context, call circuit.Call, m *spool.Message, gu
 	}
 }
 
-// unknown decides whether the message or the broker is at fault: see [spool.Circuits.Failed].
+// succeeded takes in that messages got through.
+func (r *relay) succeeded(topic string, call circuit.Call, batch []*spool.Message) {
+	if r.circuits.Succeeded(topic, call, batch) {
+		r.logger.Info("Postbox publishes to a topic again", watermill.LogFields{"topic": topic})
+	}
+}
+
+// unknown decides whether the message or the broker is at fault: see [circuit.Circuits.Failed].
 func (r *relay) unknown(call circuit.Call, m *spool.Message, failed spool.Outcome) spool.Outcome {
 	blame := r.circuits.Failed(m, call)
 	if blame.Opened {
 		r.logger.Error("Postbox pauses a topic: different messages failed one after the other, so it takes this for an outage",
 			failed.Err, watermill.LogFields{"topic": m.Topic, "message_uuid": m.MessageID})
+	}
+	if blame.Lasting {
+		r.logger.Error("Postbox has published nothing to a topic for a while, and goes on trying: each call failed, with an error that no classifier knows",
+			failed.Err, watermill.LogFields{"topic": m.Topic, "message_uuid": m.MessageID, "attempts": m.Attempts})
 	}
 	if blame.Counts {
 		return failed

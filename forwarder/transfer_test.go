@@ -15,8 +15,8 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
-	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
 func TestTransfer_G2_G3_G10_producers_write_while_several_processes_take_over(t *testing.T) {

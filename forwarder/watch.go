@@ -39,7 +39,7 @@ func (f *Forwarder) watch(ctx context.Context) {
 				continue
 			}
 			told[topic] = true
-			f.logger.Error("Postbox waits for calls of the publisher that do not return; other topics go on, and this one when a call has returned",
+			f.logger.Error("Postbox waits for calls of the publisher that do not return; other topics go on, but for the keys of these messages, and this topic when a call has returned",
 				fmt.Errorf("the publisher has not returned for %s", time.Since(calls.Since).Round(time.Second)),
 				watermill.LogFields{"topic": topic, "calls": calls.Calls, "message_uuid": calls.MessageID})
 		}

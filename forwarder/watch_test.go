@@ -41,7 +41,7 @@ func (h *hanging) hung() int {
 }
 
 // waits is logged for a topic with calls that do not return.
-const waits = "Postbox waits for calls of the publisher that do not return; other topics go on, and this one when a call has returned"
+const waits = "Postbox waits for calls of the publisher that do not return; other topics go on, but for the keys of these messages, and this topic when a call has returned"
 
 // said is a logger that keeps its lines, by their text.
 type said struct {

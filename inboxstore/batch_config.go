@@ -9,8 +9,8 @@ import (
 
 	"github.com/robfig/cron/v3"
 
-	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
 )
 
 // DefaultBatchSize is the default of Size in [BatchConfig].

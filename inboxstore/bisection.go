@@ -10,9 +10,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
-	"github.com/postbox-go/watermill-postbox/internal/circuit"
 )
 
 // BatchError is what a [BatchHandler] returns that knows which messages failed: the others are done. In a transaction

@@ -9,8 +9,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 var (

@@ -14,9 +14,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // queue is a queue being worked off by this process: what single messages and batches have in common.

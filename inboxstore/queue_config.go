@@ -10,9 +10,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
-	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // Defaults of the settings in [QueueConfig], which explains them.

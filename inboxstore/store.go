@@ -11,10 +11,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
-	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 )
 
 // Store is an inbox's memory in an SQL database. It is safe for concurrent use, by any number of processes.
@@ -74,7 +74,7 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, err
 }
 
 // Close ends the cleanup, and waits for what [Store.Defer] has under way, at most 30 s a commit. Handlers under way are
-// not touched. It can be called twice.
+// not touched: [Store.Once] goes on working, but nothing cleans up behind it, so close the router first. Close can be called twice.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closeIngests()

@@ -10,9 +10,9 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
-	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // HandlerError is an error of a handler, such as the one given to [Store.Once], and not of the store.

@@ -90,7 +90,7 @@ func (s *swallowed) watch(ctx context.Context, msg *message.Message, f *failure)
 		return
 	}
 	s.logger.Error("A message was acked although it failed in the inbox: it has no effect and no dead letter, and is not delivered again. "+
-		"A middleware outside of the inbox took the error. Remove Watermill's IgnoreErrors or PoisonQueue there: the inbox has dead letters", f.err, f.about)
+		"A middleware outside of the inbox took the error, or the handler acked the message by itself. Remove Watermill's IgnoreErrors or PoisonQueue there: the inbox has dead letters. Leave acks to the router", f.err, f.about)
 }
 
 // awaitAck says whether the message is acked in the end.

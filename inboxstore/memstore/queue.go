@@ -11,8 +11,8 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // entry is a message in a queue.

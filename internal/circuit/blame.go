@@ -34,6 +34,9 @@ const (
 	// recovery is how long the last part of a destination may take to come back after the first one. Stock clients take up to
 	// ten seconds to look again (the circuit breaker of Kafka's), and some need more than one look.
 	recovery = time.Minute
+	// lasting is how long nothing must have got through to a topic when a failure is reported that opens no circuit. Pauses between tries double, so
+	// the report comes within a minute of the first failure.
+	lasting = 20 * time.Second
 )
 
 // blame is what is known of the failures of a topic.
@@ -42,6 +45,7 @@ type blame struct {
 	life       int64     // when that call began which got through and began last
 	quietSince time.Time // when something got through last, or the first failure since then
 	proved     time.Time // when a message got through last that had failed: it was an outage
+	reported   bool      // since something got through last, the failures were reported
 	remembered int
 }
 
@@ -70,6 +74,8 @@ type Blame struct {
 	After time.Duration
 	// Opened: the failure has opened the circuit.
 	Opened bool
+	// Lasting: the circuit is closed, nothing has got through for a while, and no failure was reported since then.
+	Lasting bool
 }
 
 // Failed takes in a failure for an unknown reason.
@@ -92,6 +98,11 @@ func (c *Circuits) Failed(m *spool.Message, call Call) Blame {
 	result := Blame{Counts: counts, After: c.remember(m, before, b, now, counts)}
 	if state.open || evident && b.together.evidence >= c.config.FailuresInRow {
 		result.Opened = c.trip(state, call, max(c.config.Width, 1))
+	}
+	if state.open {
+		b.reported = true
+	} else if !b.reported && now.Sub(b.quietSince) >= lasting {
+		b.reported, result.Lasting = true, true
 	}
 	return result
 }
@@ -142,8 +153,8 @@ func (c *Circuits) remember(m *spool.Message, f *failure, b *blame, now time.Tim
 }
 
 // Succeeded says that messages got through: that is a sign of life after each failure before the call began, and the end of
-// an outage that there was by then.
-func (c *Circuits) Succeeded(topic string, call Call, batch []*spool.Message) {
+// an outage that there was by then. It reports whether an outage or failures that were reported are over.
+func (c *Circuits) Succeeded(topic string, call Call, batch []*spool.Message) (over bool) {
 	c.mu.Lock()
 	closed := false
 	if state := c.topics[topic]; state != nil {
@@ -156,12 +167,15 @@ func (c *Circuits) Succeeded(topic string, call Call, batch []*spool.Message) {
 			}
 		}
 		closed = call.start > state.since && c.close(topic)
+		over = closed || !state.open && state.blame.reported
+		state.blame.reported = state.open
 		c.forget(topic)
 	}
 	c.mu.Unlock()
 	if closed {
 		c.again()
 	}
+	return over
 }
 
 // forgetOld makes room.

@@ -175,3 +175,32 @@ func TestCircuits_with_an_outage_let_one_message_probe(t *testing.T) {
 		require.Empty(t, c.topics)
 	})
 }
+
+// A message whose publisher fails again and again opens no circuit by itself. An operator reads about it all the same, once, within a minute.
+func TestCircuits_reports_failures_that_last_though_they_open_nothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config{FailuresInRow: 5, ProbeMin: time.Second, ProbeMax: 3 * time.Minute, Width: 1, OutageLimit: time.Hour}, func() {})
+		defer c.Stop()
+		fails := func() (reports int, last time.Duration) {
+			for began := time.Now(); time.Since(began) < 10*time.Minute; {
+				blame := unknownFailure(c, 1, probesOf(c))
+				require.False(t, blame.Opened)
+				if blame.Lasting {
+					reports, last = reports+1, time.Since(began)
+				}
+				time.Sleep(blame.After) //nolint:forbidigo // the time of a synctest bubble
+			}
+			return reports, last
+		}
+		for range 2 {
+			reports, after := fails()
+			require.Equal(t, 1, reports)
+			require.GreaterOrEqual(t, after, lasting)
+			require.LessOrEqual(t, after, time.Minute)
+			one := []*spool.Message{{Ref: dialect.Ref{ID: 1}, Topic: "topic"}}
+			require.True(t, c.Succeeded("topic", probesOf(c), one), "the end is reported, too")
+			require.False(t, c.Succeeded("topic", probesOf(c), one))
+		}
+	})
+}

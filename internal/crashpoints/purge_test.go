@@ -13,8 +13,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 const (

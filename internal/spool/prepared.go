@@ -18,7 +18,7 @@ type Prepared struct {
 
 	mu         sync.Mutex
 	statements map[string]*sql.Stmt
-	preparing  map[string]bool
+	preparing  map[string]context.CancelFunc // what is under way in the background
 	closed     bool
 	background sync.WaitGroup
 }
@@ -27,7 +27,7 @@ type Prepared struct {
 func NewPrepared(db *sql.DB) *Prepared {
 	return &Prepared{
 		db: db, watchesTx: db != nil && dialect.WatchesTransactions(db),
-		statements: map[string]*sql.Stmt{}, preparing: map[string]bool{},
+		statements: map[string]*sql.Stmt{}, preparing: map[string]context.CancelFunc{},
 	}
 }
 
@@ -95,12 +95,12 @@ func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (s
 func (p *Prepared) prepareLater(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.db == nil || p.closed || p.preparing[text] {
+	if p.db == nil || p.closed || p.preparing[text] != nil {
 		return
 	}
-	p.preparing[text] = true
+	ctx, cancel := context.WithTimeout(context.Background(), StatementTimeout)
+	p.preparing[text] = cancel
 	p.background.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), StatementTimeout)
 		defer cancel()
 		stmt, err := p.db.PrepareContext(ctx, text)
 		if err == nil {
@@ -108,7 +108,7 @@ func (p *Prepared) prepareLater(text string) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.preparing[text] = false
+		delete(p.preparing, text)
 	})
 }
 
@@ -143,7 +143,8 @@ func (p *Prepared) Drop(text string) {
 	}
 }
 
-// Close closes the statements, not the database. It can be called twice.
+// Close closes the statements, not the database. What is being prepared in the background is given up: it may wait for a connection that the
+// caller holds. Close can be called twice.
 func (p *Prepared) Close() {
 	if p == nil {
 		return
@@ -152,6 +153,9 @@ func (p *Prepared) Close() {
 	p.closed = true
 	statements := p.statements
 	p.statements = map[string]*sql.Stmt{}
+	for _, cancel := range p.preparing {
+		cancel()
+	}
 	p.mu.Unlock()
 	for _, stmt := range statements {
 		_ = stmt.Close() // the connection may be gone, and the statement with it

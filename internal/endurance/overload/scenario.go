@@ -3,9 +3,9 @@ package overload
 import (
 	"time"
 
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // scenario is one overload. Slow handling makes the capacity small, so that ten times as much is no work for the machine.

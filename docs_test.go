@@ -18,7 +18,7 @@ func TestDocs_links_and_proofs_exist(t *testing.T) {
 	require.NoError(t, err)
 	link := regexp.MustCompile(`\[([^\]]*)\]\(([^)#]*)[^)]*\)`)
 	proofs := 0
-	for _, document := range append(documents, "README.md", "CONTRIBUTING.md") {
+	for _, document := range append(documents, "README.md", "CONTRIBUTING.md", "SECURITY.md") {
 		text, err := os.ReadFile(document) //nolint:gosec // found by this test
 		require.NoError(t, err)
 		for _, found := range link.FindAllStringSubmatch(string(text), -1) {

@@ -25,7 +25,7 @@ import (
 //   - Any other word with a slash is a file or folder too, or a part of an import path or module that the sources name.
 //   - `pkg.Name`, `pkg.Type.Member`, `Type.Member` and `Field.Member`: the sources declare or use it. `pkg.Method` may leave
 //     out the type. A name of a package that is not ours is not looked up.
-//   - A single word in mixed case, such as `PollMin` or `migrateBegin`, is an identifier of the sources.
+//   - A single word in mixed case, such as `PollMin` or `migrateBegin`, is an identifier of the sources, or a file.
 //   - In a row of a table whose first cell names nothing but packages of ours, each such word is declared in one of these
 //     packages.
 //
@@ -223,7 +223,7 @@ func (l *lineOf) check(span string) map[string]string {
 		switch {
 		case len(l.packages) > 0 && !l.declaredIn(l.packages, name):
 			problems[name] = "not declared in " + strings.Join(l.packages, ", ")
-		case !l.identifiers[name]:
+		case !l.identifiers[name] && !l.fileNames[name]:
 			problems[name] = "no source has this identifier"
 		}
 	}

@@ -11,24 +11,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every link of the documents leads somewhere, and where it names a test, that test is there.
+// Every link of the documents leads to a file, and to a heading of it where it names one. Where it names a test, that test is there.
 func TestDocs_links_and_proofs_exist(t *testing.T) {
 	t.Parallel()
 	documents, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
-	link := regexp.MustCompile(`\[([^\]]*)\]\(([^)#]*)[^)]*\)`)
+	link := regexp.MustCompile(`\[([^\]]*)\]\(([^)#]*)(?:#([^)]*))?\)`)
 	proofs := 0
-	for _, document := range append(documents, "README.md", "CONTRIBUTING.md") {
+	for _, document := range append(documents, "README.md", "CONTRIBUTING.md", "SECURITY.md") {
 		text, err := os.ReadFile(document) //nolint:gosec // found by this test
 		require.NoError(t, err)
 		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
-			name, target := found[1], found[2]
-			if target == "" || strings.HasPrefix(target, "https://") {
+			name, target, heading := found[1], found[2], found[3]
+			if strings.HasPrefix(target, "https://") {
 				continue
 			}
-			path := filepath.Join(filepath.Dir(document), target)
+			path := document
+			if target != "" {
+				path = filepath.Join(filepath.Dir(document), target)
+			}
 			_, err := os.Stat(path) //nolint:gosec // a link of our own
 			require.NoError(t, err, document)
+			if heading != "" {
+				require.Contains(t, headingsOf(t, path), heading, "%s links to a heading of %s", document, path)
+			}
 			if strings.HasSuffix(path, "_test.go") && strings.HasPrefix(name, "Test") {
 				source, err := os.ReadFile(path) //nolint:gosec // a link of our own
 				require.NoError(t, err)
@@ -38,6 +44,20 @@ func TestDocs_links_and_proofs_exist(t *testing.T) {
 		}
 	}
 	require.Greater(t, proofs, 50, "the features' proofs are among them")
+}
+
+// headingsOf returns the headings of a page as links name them: in small letters, without punctuation, and with hyphens.
+func headingsOf(t *testing.T, page string) []string {
+	t.Helper()
+	text, err := os.ReadFile(page) //nolint:gosec // a link of our own
+	require.NoError(t, err)
+	var headings []string
+	dropped := regexp.MustCompile(`[^\w\- ]`)
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(text), -1) {
+		name := dropped.ReplaceAllString(strings.ToLower(heading[1]), "")
+		headings = append(headings, strings.ReplaceAll(name, " ", "-"))
+	}
+	return headings
 }
 
 // A test that a document names without a link is there, too.

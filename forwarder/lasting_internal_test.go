@@ -3,6 +3,7 @@ package forwarder
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,8 +34,9 @@ func TestRelay_G7_logs_that_nothing_gets_through_and_that_it_does_again(t *testi
 		Now: func() time.Time { return now },
 	}, func() {})}
 	defer r.circuits.Stop()
+	batch := slices.Repeat([]*spool.Message{{Topic: "orders", MessageID: "1"}}, 1)
 	for range 60 {
-		outcome := r.Handle(context.Background(), []*spool.Message{{Topic: "orders", MessageID: "1"}})[0]
+		outcome := r.Handle(context.Background(), batch)[0]
 		require.Equal(t, spool.Wait, outcome.Verdict)
 		now = now.Add(outcome.After)
 	}
@@ -45,7 +47,7 @@ func TestRelay_G7_logs_that_nothing_gets_through_and_that_it_does_again(t *testi
 	require.Empty(t, logger.Captured()[watermill.InfoLogLevel])
 	to.err = nil
 	for range 2 {
-		require.Equal(t, spool.Done, r.Handle(context.Background(), []*spool.Message{{Topic: "orders", MessageID: "1"}})[0].Verdict)
+		require.Equal(t, spool.Done, r.Handle(context.Background(), batch)[0].Verdict)
 	}
 	require.Len(t, logger.Captured()[watermill.InfoLogLevel], 1)
 }

@@ -60,8 +60,8 @@ func conflictOn(t *testing.T, database *testdb.Database, change, which string) (
 }
 
 // stored is a message as a drainer reads it. No key is 0.
-func stored(id int64, topic string, key int64) *spool.Message {
-	return &spool.Message{Ref: dialect.Ref{ID: id}, Topic: topic, HasKey: key != 0, KeyHash: key}
+func stored(id, key int64) *spool.Message {
+	return &spool.Message{Ref: dialect.Ref{ID: id}, Topic: "a", HasKey: key != 0, KeyHash: key}
 }
 
 func one(verdict spool.Verdict) []spool.Outcome { return []spool.Outcome{{Verdict: verdict}} }

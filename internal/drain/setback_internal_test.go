@@ -10,7 +10,7 @@ import (
 func TestSetbacks_pauses_double_up_to_ten_seconds(t *testing.T) {
 	t.Parallel()
 	var s setbacks
-	m := stored(1, "a", 0)
+	m := stored(1, 0)
 	for n := 1; n < 100; n++ {
 		inARow, pause := s.add(m, time.Now())
 		require.Equal(t, n, inARow)
@@ -22,7 +22,7 @@ func TestSetbacks_pauses_double_up_to_ten_seconds(t *testing.T) {
 		require.Less(t, pause, most)
 	}
 	for id := range int64(maxSetbacks) {
-		s.add(stored(id+2, "a", 0), time.Now())
+		s.add(stored(id+2, 0), time.Now())
 	}
 	require.LessOrEqual(t, len(s.known), maxSetbacks, "the memory is bounded")
 }
@@ -34,7 +34,7 @@ func TestSetbacks_names_others_when_the_named_ones_are_heard_of_no_more(t *testi
 	var s setbacks
 	now := time.Now()
 	named := func(id int64) bool {
-		m := stored(id, "a", 0)
+		m := stored(id, 0)
 		for range setbacksTold {
 			s.add(m, now)
 		}
@@ -45,7 +45,7 @@ func TestSetbacks_names_others_when_the_named_ones_are_heard_of_no_more(t *testi
 		require.False(t, named(id+1), "once")
 	}
 	require.False(t, named(100), "enough are named")
-	s.forget(stored(1, "a", 0)) // it was settled
+	s.forget(stored(1, 0)) // it was settled
 	require.True(t, named(101))
 
 	now = now.Add(setbackRecent)

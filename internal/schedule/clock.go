@@ -11,7 +11,7 @@ func wallAhead(now time.Time) time.Duration {
 	return now.Round(0).Sub(processStart.Round(0)) - now.Sub(processStart)
 }
 
-// stoodStill returns how long the process stood still between a reading of wallAhead and now.
+// StoodStill returns how long the process stood still between a reading of wallAhead and now.
 func (s *Scheduler) StoodStill(since time.Duration, now time.Time) time.Duration {
 	return max(s.Ahead(now)-since, 0)
 }

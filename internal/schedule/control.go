@@ -11,7 +11,7 @@ import (
 
 // What the drainer says to its scheduler beside messages, and what it asks of it.
 
-// dropAll forgets what waits, in all lanes, and returns it.
+// DropAll forgets what waits, in all lanes, and returns it.
 func (s *Scheduler) DropAll() (dropped []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +26,7 @@ func (s *Scheduler) DropAll() (dropped []*spool.Message) {
 	return dropped
 }
 
-// pause hands out nothing until it is called again.
+// Pause hands out nothing until it is called again.
 func (s *Scheduler) Pause(paused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *Scheduler) Pause(paused bool) {
 	}
 }
 
-// limit bounds the batches that run at a time.
+// Limit bounds the batches that run at a time.
 func (s *Scheduler) Limit(most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,14 +44,14 @@ func (s *Scheduler) Limit(most int) {
 	s.work.Broadcast()
 }
 
-// bound bounds the bytes of the payloads that are loaded one by one and handled at a time; 0 is no bound.
+// Bound bounds the bytes of the payloads that are loaded one by one and handled at a time; 0 is no bound.
 func (s *Scheduler) Bound(bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.room.most = bytes
 }
 
-// stop hands out nothing more.
+// Stop hands out nothing more.
 func (s *Scheduler) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,10 +62,10 @@ func (s *Scheduler) Stop() {
 	s.work.Broadcast()
 }
 
-// extend moves the time after which nothing is handed out.
+// Extend moves the time after which nothing is handed out.
 func (s *Scheduler) Extend(deadline time.Time) { s.ExtendSince(s.Ahead(time.Now()), deadline) }
 
-// extendSince is extend, reckoned from a time at which the wall clock was so far ahead.
+// ExtendSince is extend, reckoned from a time at which the wall clock was so far ahead.
 func (s *Scheduler) ExtendSince(ahead time.Duration, deadline time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *Scheduler) ExtendSince(ahead time.Duration, deadline time.Time) {
 	s.work.Broadcast()
 }
 
-// known returns the messages in memory, by lane, that a read of these lanes, each from that id on, could find again.
+// Known returns the messages in memory, by lane, that a read of these lanes, each from that id on, could find again.
 func (s *Scheduler) Known(from map[int]int64) map[int][]dialect.Known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *Scheduler) Known(from map[int]int64) map[int][]dialect.Known {
 	return known
 }
 
-// between returns the ids in memory in a range.
+// Between returns the ids in memory in a range.
 func (s *Scheduler) Between(after, upTo int64) []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,14 +106,14 @@ func (s *Scheduler) Between(after, upTo int64) []int64 {
 	return ids
 }
 
-// inLane returns the number of messages of a lane in memory.
+// InLane returns the number of messages of a lane in memory.
 func (s *Scheduler) InLane(lane int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.perLane[lane]
 }
 
-// runningLanes returns the lanes of messages that workers have.
+// RunningLanes returns the lanes of messages that workers have.
 func (s *Scheduler) RunningLanes() map[int]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,14 +131,14 @@ func (s *Scheduler) RunningLanes() map[int]bool {
 	return lanes
 }
 
-// size returns the number of messages in memory, and how many of them run.
+// Size returns the number of messages in memory, and how many of them run.
 func (s *Scheduler) Size() (all, running int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.messages) + len(s.outlived), s.running
 }
 
-// inFlight returns the number of running messages of each topic.
+// InFlight returns the number of running messages of each topic.
 func (s *Scheduler) InFlight() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// finish records how a batch ended. Keys whose messages all succeeded go on at once. The others wait until that is
+// Finish records how a batch ended. Keys whose messages all succeeded go on at once. The others wait until that is
 // settled: also where one died, since until then another process may have to handle it again, and first. And so does the
 // key of a message that was tried again: what stands behind it was not read, and has to be, from there on.
 func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
@@ -82,7 +82,7 @@ func (s *Scheduler) forget(t *topicQueue) {
 	}
 }
 
-// await says whether a settlement of what succeeded is under way: nobody needs to be told of more such until it ends.
+// Await says whether a settlement of what succeeded is under way: nobody needs to be told of more such until it ends.
 func (s *Scheduler) Await(awaited bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,6 +92,7 @@ func (s *Scheduler) Await(awaited bool) {
 	}
 }
 
+// Signal lets the owner of the scheduler look, by [Scheduler.Changed].
 func (s *Scheduler) Signal() {
 	select {
 	case s.Changed <- struct{}{}:
@@ -99,7 +100,7 @@ func (s *Scheduler) Signal() {
 	}
 }
 
-// takeFinished returns what is to be settled. Whoever takes it settles it, however often that needs trying.
+// TakeFinished returns what is to be settled. Whoever takes it settles it, however often that needs trying.
 func (s *Scheduler) TakeFinished() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +109,7 @@ func (s *Scheduler) TakeFinished() []*Entry {
 	return finished
 }
 
-// settled forgets messages. Their keys are open again: from now on the database knows who must wait.
+// Settled forgets messages. Their keys are open again: from now on the database knows who must wait.
 func (s *Scheduler) Settled(entries []*Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +141,7 @@ func (s *Scheduler) remove(e *Entry) {
 	}
 }
 
-// drop forgets the messages of some lanes that wait. Those that run end as they end, and their keys are closed until
+// Drop forgets the messages of some lanes that wait. Those that run end as they end, and their keys are closed until
 // then: should the lanes come back, what is behind such a message waits until it is known what became of it.
 func (s *Scheduler) Drop(lanes []int) {
 	concerned := map[int]bool{}
@@ -164,7 +165,7 @@ func (s *Scheduler) Drop(lanes []int) {
 
 func (s *Scheduler) runs(key int64) bool { return s.keys[key] != nil && s.keys[key].running }
 
-// simple says that nothing but this message depends on its being settled.
+// Simple says that nothing but this message depends on its being settled.
 func (e *Entry) Simple() bool {
 	return e.Outcome.Verdict == spool.Done && !e.Opens && e.Message.Ref.State != dialect.StateRetrying
 }

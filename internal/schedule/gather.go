@@ -19,7 +19,7 @@ type Gather struct {
 	OnlyDue bool
 }
 
-// due turns the time by the database's clock, where it is now, into one by this process's.
+// DueAt turns the time by the database's clock, where it is now, into one by this process's.
 func (g *Gather) DueAt(stored, now time.Time) time.Time {
 	at := g.Due(stored)
 	if at.IsZero() {

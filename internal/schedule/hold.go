@@ -1,6 +1,6 @@
 package schedule
 
-// hold closes the key of a message that has been handled and cannot be settled for a while. What waits of the key is put back.
+// Hold closes the key of a message that has been handled and cannot be settled for a while. What waits of the key is put back.
 func (s *Scheduler) Hold(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// replaced returns an id under which a message was found that is another one than the message in memory; 0 is none.
+// Replaced returns an id under which a message was found that is another one than the message in memory; 0 is none.
 func (s *Scheduler) Replaced(found []*spool.Message) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -18,7 +18,7 @@ func (s *Scheduler) Replaced(found []*spool.Message) int64 {
 	return 0
 }
 
-// outlive forgets what waits, in all lanes, and returns it. What was handed out ends as it ends, beside messages that may
+// Outlive forgets what waits, in all lanes, and returns it. What was handed out ends as it ends, beside messages that may
 // have the same ids, and its keys are closed until that is settled.
 func (s *Scheduler) Outlive() (dropped []*spool.Message) {
 	s.mu.Lock()
@@ -37,6 +37,7 @@ func (s *Scheduler) Outlive() (dropped []*spool.Message) {
 	return dropped
 }
 
+// HasOutlived says whether a message was handed out before [Scheduler.Outlive] was called, and is not settled.
 func (s *Scheduler) HasOutlived(e *Entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// scheduler is the memory of a drainer: what was read, what runs, and what is to be settled. It hands out
+// Scheduler is the memory of a drainer: what was read, what runs, and what is to be settled. It hands out
 // batches so that different keys run side by side and one key's messages one after the other, and topics take
 // turns. It is safe for concurrent use.
 type Scheduler struct {
@@ -37,16 +37,16 @@ type Scheduler struct {
 	alarm          *time.Timer // rings when a message that gathers others is due
 	deadline       time.Time   // nothing is handed out after it: the leases may be over
 	stopped        bool
-	// ahead reads how far the wall clock is ahead, see standstill.go; aheadBefore is what it was when the leases were renewed.
+	// Ahead reads how far the wall clock is ahead, see standstill.go; aheadBefore is what it was when the leases were renewed.
 	Ahead       func(now time.Time) time.Duration
 	aheadBefore time.Duration
 
-	// changed gets a token when there is something to settle, unless another settlement ends soon and takes it along.
+	// Changed gets a token when there is something to settle, unless another settlement ends soon and takes it along.
 	Changed chan struct{}
 	awaited bool
 }
 
-// entry is a message in memory.
+// Entry is a message in memory.
 type Entry struct {
 	Message *spool.Message
 	queue   *queue
@@ -56,21 +56,21 @@ type Entry struct {
 	alone bool
 	// dropped: its lane was given up or lost while it was handled, and then its outcome is not written.
 	dropped bool
-	// opens: its key is closed until it is settled.
+	// Opens: its key is closed until it is settled.
 	Opens bool
-	// refused: what was to be written of it changed nothing, and it is read anew. kept: the same, though its row is there and its lane is held,
+	// Refused: what was to be written of it changed nothing, and it is read anew. kept: the same, though its row is there and its lane is held,
 	// and it is written later.
 	Refused, Kept bool
-	// until is the end of its pause after a setback, see setback.go.
+	// Until is the end of its pause after a setback, see setback.go.
 	Until time.Time
-	// held: its row was locked when it was to be settled; announced: that was logged. See locked.go.
+	// Held: its row was locked when it was to be settled; announced: that was logged. See locked.go.
 	Held, Announced bool
-	// hidden: reads leave out all messages of its key.
+	// Hidden: reads leave out all messages of its key.
 	Hidden bool
-	// begun is when its batch was handed out, if it is the first of it. stuck: it has not come back for so long that another worker has taken the place of its own.
+	// Begun is when its batch was handed out, if it is the first of it. stuck: it has not come back for so long that another worker has taken the place of its own.
 	Begun time.Time
 	stuck bool
-	// bytes is what loading it takes of the scheduler's room while it is handled.
+	// Bytes is what loading it takes of the scheduler's room while it is handled.
 	Bytes int
 }
 
@@ -108,6 +108,7 @@ type topicQueue struct {
 	turn    bool // it stands in turns
 }
 
+// New returns a scheduler whose batches have so many messages at most. Without gather, a batch is handed out at once.
 func New(batchSize int, gather *Gather) *Scheduler {
 	s := &Scheduler{
 		batchSize: batchSize, gather: gather,
@@ -118,7 +119,7 @@ func New(batchSize int, gather *Gather) *Scheduler {
 	return s
 }
 
-// load takes in messages and returns those that it left out because their key is blocked.
+// Load takes in messages and returns those that it left out because their key is blocked.
 func (s *Scheduler) Load(messages []*spool.Message) (left []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +198,7 @@ func (s *Scheduler) wake() {
 	}
 }
 
-// take waits for a batch. It returns nil after stop.
+// Take waits for a batch. It returns nil after stop.
 func (s *Scheduler) Take() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,8 +2,8 @@ package schedule
 
 import "time"
 
-// After a time in which nothing was handled, thousands of retries are overdue at once, and the service that they failed on
-// may just have come back. slowStart spreads them: it begins with slowStartRate messages in the first second, and doubles the rate
+// SlowStart spreads retries. After a time in which nothing was handled, thousands of them are overdue at once, and the service that they failed on
+// may just have come back. It begins with [SlowStartRate] messages in the first second, and doubles the rate
 // each second until a read finds fewer than it may have. From then on it limits nothing, since each retry
 // comes at its own time again. It concerns messages that wait for a time (state > 0), and never ready ones. Messages of a key
 // behind one that is not admitted yet wait with it, as they do while it waits for its time.
@@ -16,12 +16,13 @@ type SlowStart struct {
 }
 
 const (
+	// SlowStartRate is how many messages the first second has.
 	SlowStartRate   = 100
 	slowStartSecond = time.Second
 	slowStartMost   = 1 << 20 // a rate that limits nothing
 )
 
-// begin starts slowly, or again.
+// Begin starts slowly, or again.
 func (s *SlowStart) Begin() {
 	if s.Active {
 		s.left = min(s.left, SlowStartRate)
@@ -31,7 +32,7 @@ func (s *SlowStart) Begin() {
 	s.Active, s.Rate = true, SlowStartRate
 }
 
-// allow returns how many of so many messages a read may ask for now.
+// Allow returns how many of so many messages a read may ask for now.
 func (s *SlowStart) Allow(wanted int) int {
 	if !s.Active {
 		return wanted
@@ -43,7 +44,7 @@ func (s *SlowStart) Allow(wanted int) int {
 	return min(wanted, s.left)
 }
 
-// found takes in a read that asked for so many such messages and got so many.
+// Found takes in a read that asked for so many such messages and got so many.
 func (s *SlowStart) Found(asked, got int) {
 	if !s.Active || asked == 0 {
 		return
@@ -52,7 +53,7 @@ func (s *SlowStart) Found(asked, got int) {
 	s.Active = got >= asked
 }
 
-// next returns the time of the next look, at which more may be admitted, if it would be later.
+// Next returns the time of the next look, at which more may be admitted, if it would be later.
 func (s *SlowStart) Next(planned time.Time) time.Time {
 	if end := s.since.Add(slowStartSecond); s.Active && end.Before(planned) {
 		return end

@@ -2,7 +2,7 @@ package schedule
 
 import "time"
 
-// eachStuck calls do for the first message of each batch that was handed out before that time and still runs, unless the drainer stops. It has the lock meanwhile.
+// EachStuck calls do for the first message of each batch that was handed out before that time and still runs, unless the drainer stops. It has the lock meanwhile.
 func (s *Scheduler) EachStuck(before time.Time, do func(*Entry)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,7 +25,7 @@ func (s *Scheduler) EachStuck(before time.Time, do func(*Entry)) {
 // busy says whether as many batches run as may.
 func (s *Scheduler) busy() bool { return s.batches-s.lost >= s.most }
 
-// replaceStuck counts workers whose batches were handed out before that time as lost, as many as may run at most, and returns how many workers must be added in their
+// ReplaceStuck counts workers whose batches were handed out before that time as lost, as many as may run at most, and returns how many workers must be added in their
 // places.
 func (s *Scheduler) ReplaceStuck(before time.Time) (spares int) {
 	s.EachStuck(before, func(e *Entry) {

@@ -7,7 +7,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// maxAppendBytes bounds one insert, so that it fits into the packet of a MySQL server with default settings.
+// MaxAppendBytes bounds one insert, so that it fits into the packet of a MySQL server with default settings.
 const MaxAppendBytes = 4 << 20
 
 // Append inserts messages in their order: in one statement, or in several where the database's limits on

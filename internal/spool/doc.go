@@ -1,17 +1,8 @@
-// Package spool is the engine of Postbox: a durable SQL table of messages with one drain loop. The outbox is
-// a spool whose handler publishes; the deferred inbox is a spool whose handler is the user's.
+// Package spool is the table of messages: how a message is written to it, what a stored message is, and the statements and transactions that the
+// rest of the engine shares. A spool is a named part of the table. The outbox is one, and each queue of an inbox is one.
 //
-// How a message goes through:
+// Package drain reads a spool and lets a handler have its messages; package operate is what operators do to it, and package cleanup deletes what is
+// old. They import this package; it imports none of them.
 //
-//	Append ──► messages table ──► Drainer.fetch ──► scheduler ──► workers ──► Handler
-//	                 ▲                                                │
-//	                 └────── settle: delete, retry later, dead ◄──────┘
-//
-// A spool is cut into lanes by the hash of the ordering key. A [Drainer] holds lanes by leases (leases.go) and
-// is the only one to touch them, so it reads messages without claiming them and keeps in memory what is in
-// flight: a message costs one insert and one delete. Settling is guarded in SQL by the lane's fencing token.
-//
-// One goroutine, [Drainer.Run], talks to the database, one statement or one short transaction at a time, so a
-// pool with a single connection is enough. Workers run the handler, and go to the database only for a payload that was
-// too large to be read with the others.
+// A spool is cut into lanes by the hash of the ordering key. The messages of a key are in one lane, in the order of their ids.
 package spool

@@ -152,6 +152,7 @@ func execAll(ctx context.Context, tx *sql.Tx, prepared *Prepared, queries []dial
 	return changed, nil
 }
 
+// ExecPrepared executes a query in a transaction, prepared if it is by now.
 func ExecPrepared(ctx context.Context, tx *sql.Tx, prepared *Prepared, query dialect.Query) (int64, error) {
 	return Affected(prepared.InTx(ctx, tx, query))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// lockRows locks the rows of messages, and returns the ids of those that another transaction has locked. A row that is gone is neither.
+// LockRows locks the rows of messages, and returns the ids of those that another transaction has locked. A row that is gone is neither.
 func (s *Spool) LockRows(ctx context.Context, tx *sql.Tx, id int64, refs []dialect.Ref) (locked map[int64]bool, err error) {
 	if !s.Statements.LocksRows() {
 		return nil, nil
@@ -29,13 +29,14 @@ func (s *Spool) LockRows(ctx context.Context, tx *sql.Tx, id int64, refs []diale
 	return locked, nil
 }
 
-// impatiently executes statements that do not wait for a lock for long, where the server would go on after the client has given up.
+// Impatiently executes statements that do not wait for a lock for long, where the server would go on after the client has given up.
 func (s *Spool) Impatiently(exec Exec) Exec {
 	return func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
 		return exec(ctx, tx, s.Statements.Impatiently(query))
 	}
 }
 
+// SelectIDs returns the ids that a query finds.
 func SelectIDs(ctx context.Context, db Executor, query dialect.Query) (map[int64]bool, error) {
 	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {

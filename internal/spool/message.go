@@ -23,29 +23,29 @@ type Message struct {
 	// Starts of attempts that never came back, because their process did not either.
 	Starts int
 
-	// size of payload and metadata in bytes; large ones are loaded just before they are handled.
+	// Size of payload and metadata in bytes; large ones are loaded just before they are handled.
 	Size   int
 	Loaded bool
-	// broken says why the stored form could not be decoded.
+	// Broken says why the stored form could not be decoded.
 	Broken error
-	// suspect: it may have brought down the process that held its lane before. started is 1 when that it is
+	// Suspect: it may have brought down the process that held its lane before. started is 1 when that it is
 	// being handled has been counted. doomed: it has been too often.
 	// counted: its start has been counted, so it is no suspect any more should it come back.
 	Suspect bool
 	Started int
 	Doomed  error
 	Counted bool
-	// apart: it is handled by itself, since its end was refused.
+	// Apart: it is handled by itself, since its end was refused.
 	Apart bool
-	// spool is where it stands, and whether it is kept when it is done. For guarded see [Guarded].
+	// Spool is where it stands, and whether it is kept when it is done. For guarded see [Guarded].
 	Spool   *Spool
 	Keep    bool
 	Guarded bool
-	// due is when a batch must take it at the latest, by this process's clock; zero for never.
+	// Due is when a batch must take it at the latest, by this process's clock; zero for never.
 	Due time.Time
 }
 
-// unload lets go of what is read again when it is needed.
+// Unload lets go of what is read again when it is needed.
 func (m *Message) Unload() { m.Payload, m.Metadata, m.Loaded = nil, nil, false }
 
 // MessageSubject names a stored message in the table of failures: by its id and its time of creation, since a database that goes back to an earlier
@@ -58,12 +58,13 @@ func MessageSubject(id, createdAt int64) []byte {
 // Subject returns it for the message.
 func (m *Message) Subject() []byte { return MessageSubject(m.Ref.ID, m.Ref.CreatedAt) }
 
+// Decode takes in payload and metadata as they are stored. What cannot be read of them is noted in Broken.
 func (m *Message) Decode(payload, metadata []byte) {
 	m.Payload, m.Loaded = payload, true
 	m.Metadata, m.Broken = DecodeMetadata(metadata)
 }
 
-// toLoad returns the bytes that handling the message loads.
+// ToLoad returns the bytes that handling the message loads.
 func (m *Message) ToLoad() int {
 	if m.Loaded {
 		return 0
@@ -71,10 +72,10 @@ func (m *Message) ToLoad() int {
 	return m.Size
 }
 
-// accused says that the message has been started and did not come back.
+// Accused says that the message has been started and did not come back.
 func (m *Message) Accused() bool { return m.Starts > 0 }
 
-// allStarts is how often the message has been started, this time included, unless one of them has come back since it was
+// AllStarts is how often the message has been started, this time included, unless one of them has come back since it was
 // read: to whoever had the lane before, and lost it while the handler was busy. What the number condemns is then read again.
 func (m *Message) AllStarts() int { return m.Starts + m.Started }
 

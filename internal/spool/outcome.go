@@ -33,13 +33,13 @@ type Outcome struct {
 	Err error
 	// After, when positive, is used instead of the backoff's delay.
 	After time.Duration
-	// final: no attempt is left, whatever the profile says.
+	// Final: no attempt is left, whatever the profile says.
 	Final bool
-	// locked: it could not be handled, since its row is locked.
+	// Locked: it could not be handled, since its row is locked.
 	Locked bool
-	// uncounted: it could not be handled, since its start could not be counted for another reason. Err may be nil.
+	// Uncounted: it could not be handled, since its start could not be counted for another reason. Err may be nil.
 	Uncounted bool
 }
 
-// through says whether later messages of the key may go on.
+// Through says whether later messages of the key may go on.
 func (o Outcome) Through() bool { return o.Verdict == Done || o.Verdict == Settled }

@@ -11,7 +11,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
-// errGoexit is the error of a function that ended its goroutine.
+// ErrGoexit is the error of a function that ended its goroutine.
 var ErrGoexit = errors.New("it ended its goroutine by runtime.Goexit, as FailNow of a test does")
 
 // Protect calls a function of the user. It turns a panic into an error, and a call of runtime.Goexit too. Goexit cannot be stopped, so the function

@@ -89,6 +89,7 @@ func (s *Spool) findCommitted(ctx context.Context, db *sql.DB) (id int64, err er
 	return id, nil
 }
 
+// Find asks for the spool by its name, with a statement that returns its id and its number of lanes.
 func (s *Spool) Find(ctx context.Context, db Executor, query string) (id int64, lanes int, err error) {
 	err = db.QueryRowContext(ctx, query, s.name).Scan(&id, &lanes)
 	return id, lanes, err
@@ -102,6 +103,7 @@ func (s *Spool) checkLanes(stored int) error {
 		s.name, stored, s.lanes, stored, ErrLanes)
 }
 
+// OpenError says that the spool cannot be opened, and [ErrNoTables] where the tables are missing.
 func (s *Spool) OpenError(err error) error {
 	if dialect.LacksTable(err) {
 		return fmt.Errorf("open spool %q: %w: %w", s.name, ErrNoTables, err)
@@ -116,6 +118,7 @@ func (s *Spool) remember(id int64) {
 	s.id = id
 }
 
+// ID returns the id under which the spool is stored, or 0 while it is not known to be committed.
 func (s *Spool) ID() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +175,7 @@ func (f *Finder) Close() {
 	f.done.Wait()
 }
 
-// forget lets the next call of Open look for the spool again.
+// Forget lets the next call of Open look for the spool again.
 func (s *Spool) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// statementTimeout bounds each statement of ours: far more than one takes, and an end when a connection hangs.
+// StatementTimeout bounds each statement of ours: far more than one takes, and an end when a connection hangs.
 const StatementTimeout = 30 * time.Second
 
 // MaxLanes is the most lanes that a spool can have.

@@ -120,7 +120,7 @@ func Hold(ctx context.Context, tx *sql.Tx, messages []*Message) error {
 	return nil
 }
 
-// keepAndRemove moves messages to the history. Some may be there already, from before their removal was lost in a failover: an entry
+// KeepAndRemove moves messages to the history. Some may be there already, from before their removal was lost in a failover: an entry
 // with the same id and the same time is the same message, which is only removed.
 //
 // A lane may be lost between the two statements, and then its messages are kept and not removed. Should they die later, they would be done and dead

@@ -10,7 +10,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// affected returns the number of changed rows.
+// Affected returns the number of changed rows.
 func Affected(result sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err
@@ -18,7 +18,7 @@ func Affected(result sql.Result, err error) (int64, error) {
 	return result.RowsAffected()
 }
 
-// moved executes a query that moves messages to another table, and returns how many it took. The error is [ErrLost] where fewer arrived there: a
+// Moved executes a query that moves messages to another table, and returns how many it took. The error is [ErrLost] where fewer arrived there: a
 // trigger of the user can do that. They would be lost, so the transaction must be rolled back.
 func Moved(ctx context.Context, tx *sql.Tx, query dialect.Query) (taken int64, err error) {
 	var arrived int64
@@ -64,6 +64,7 @@ func InTx(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn fu
 	return err
 }
 
+// Once is [InTx] without a second try.
 func Once(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {

@@ -6,8 +6,8 @@ BIN ?= $(CURDIR)/bin
 GOLANGCI_LINT_VERSION := 2.15.0
 GOLANGCI_LINT := $(BIN)/golangci-lint
 
-# Modules beside the main one, so that it does not have what they need.
-MODULES := benchmarks proof/publishers
+# Runs a command in each module; a new one needs no entry here.
+EACH_MODULE := scripts/modules each
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-versions test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
@@ -25,13 +25,13 @@ test-versions: ## run what meets the database on other versions of PostgreSQL an
 	scripts/test-versions $(ARGS)
 
 test-embedded: ## run the tests that need no services, and say what that leaves out
-	go test $(ARGS) ./...
+	$(EACH_MODULE) go test $(ARGS) ./...
 	@for variable in TEST_POSTGRES_DSN TEST_MYSQL_DSN TEST_AMQP_URI TEST_KAFKA_BROKERS; do \
 		[ -n "$${!variable:-}" ] || echo "left out: tests that need $$variable, which make test sets"; \
 	done
 
 test-short: ## run the quick tests only
-	go test -short $(ARGS) ./...
+	$(EACH_MODULE) go test -short $(ARGS) ./...
 
 fuzz: ## run each fuzz target for FUZZTIME, 10s unless set
 	scripts/fuzz $(FUZZTIME)
@@ -63,7 +63,7 @@ bench-curves: ## measure the curves of docs/scaling.md, about 3 minutes
 	go run -C benchmarks . -set curves $(ARGS)
 
 bench-go: ## run the benchmarks of each package on real services, benchstat-ready output
-	scripts/services run -- go test -run '^$$' -bench . -benchmem -p 1 -timeout 60m $(ARGS) ./...
+	scripts/services run -- $(EACH_MODULE) go test -run '^$$' -bench . -benchmem -p 1 -timeout 60m $(ARGS) ./...
 
 soak: ## run the pipeline at a steady RATE for DURATION, a look each INTERVAL; fails where something rises
 	scripts/services run -- go run ./internal/endurance soak $(if $(DURATION),-duration $(DURATION)) $(if $(RATE),-rate $(RATE)) \
@@ -74,16 +74,14 @@ overload: ## offer ten times the capacity for DURATION, a minute unless set, and
 
 verify: ## check formatting, go vet and go.mod
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
-	go vet ./...
-	go mod tidy -diff
-	@set -e; for module in $(MODULES); do echo "go vet and go mod tidy in $$module"; go vet -C $$module ./...; go mod tidy -C $$module -diff; done
+	$(EACH_MODULE) go vet ./...
+	$(EACH_MODULE) go mod tidy -diff
 
 lint: tools ## run the linters
-	$(GOLANGCI_LINT) run ./...
-	@set -e; for module in $(MODULES); do (cd $$module && $(GOLANGCI_LINT) run ./...); done
+	$(EACH_MODULE) $(GOLANGCI_LINT) run ./...
 
 fmt: tools ## format the code and its imports
-	$(GOLANGCI_LINT) fmt ./...
+	$(EACH_MODULE) $(GOLANGCI_LINT) fmt ./...
 
 tools: ## install the linters into ./bin, unless they are there
 	@[ "$$($(GOLANGCI_LINT) version --short 2>/dev/null)" = "$(GOLANGCI_LINT_VERSION)" ] || \

@@ -16,7 +16,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## run the quickstart example, on SQLite
-	go run ./examples/quickstart
+	go run -C examples ./quickstart
 
 test: ## run all tests with the race detector, on real databases and brokers
 	scripts/services run -- scripts/go-test $(ARGS)

@@ -37,21 +37,21 @@ fuzz: ## run each fuzz target for FUZZTIME, 10s unless set
 	scripts/fuzz $(FUZZTIME)
 
 crashpoints: ## end processes before and after each statement, broker call and handler of each flow, and judge
-	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && go test -c -o "$$directory/crashpoints" ./internal/crashpoints && \
-		cd internal/crashpoints && POSTBOX_CRASHPOINTS=all ../../scripts/services run -- "$$directory/crashpoints" -test.parallel 8 -test.timeout 60m $(ARGS)
+	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && go test -C proof -c -o "$$directory/crashpoints" ./crashpoints && \
+		cd proof/crashpoints && POSTBOX_CRASHPOINTS=all ../../scripts/services run -- "$$directory/crashpoints" -test.parallel 8 -test.timeout 60m $(ARGS)
 
 torture: ## break all that can break while processes work, and judge: DURATION=3m SEED=1 FAULTS=kill,pause
-	scripts/services run -- go run ./internal/torture \
+	scripts/services run -- go run -C proof ./torture \
 		$(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(if $(FAULTS),-faults $(FAULTS))
 
 safeguards: ## take one safeguard out at a time, and want the tests to fail
-	scripts/services run -- go run ./internal/safeguards $(ARGS)
+	scripts/services run -- go run -C proof ./safeguards $(ARGS)
 
 publishers: ## stop and start the broker of each of Watermill's stock publishers, about 10 minutes; ARGS='-only kafka' for less
 	scripts/services run -- go run -C proof/publishers . $(ARGS)
 
 clusters: ## kill leaders of Kafka on three brokers and of a RabbitMQ quorum queue on three nodes for DURATION each; ARGS='-only kafka' for one
-	scripts/services run -- go run ./internal/endurance clusters $(if $(DURATION),-duration $(DURATION)) $(ARGS)
+	scripts/services run -- go run -C proof ./endurance clusters $(if $(DURATION),-duration $(DURATION)) $(ARGS)
 
 bench: ## measure side by side with peers and floors, about 21 minutes; ARGS='-only inbox' for less
 	scripts/services run -- go run -C benchmarks . $(ARGS)
@@ -66,11 +66,11 @@ bench-go: ## run the benchmarks of each package on real services, benchstat-read
 	scripts/services run -- $(EACH_MODULE) go test -run '^$$' -bench . -benchmem -p 1 -timeout 60m $(ARGS) ./...
 
 soak: ## run the pipeline at a steady RATE for DURATION, a look each INTERVAL; fails where something rises
-	scripts/services run -- go run ./internal/endurance soak $(if $(DURATION),-duration $(DURATION)) $(if $(RATE),-rate $(RATE)) \
+	scripts/services run -- go run -C proof ./endurance soak $(if $(DURATION),-duration $(DURATION)) $(if $(RATE),-rate $(RATE)) \
 		$(if $(INTERVAL),-interval $(INTERVAL)) $(ARGS)
 
 overload: ## offer ten times the capacity for DURATION, a minute unless set, and let it recover; fails where memory grows
-	scripts/services run -- go run ./internal/endurance overload $(if $(DURATION),-duration $(DURATION)) $(ARGS)
+	scripts/services run -- go run -C proof ./endurance overload $(if $(DURATION),-duration $(DURATION)) $(ARGS)
 
 verify: ## check formatting, go vet and go.mod
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }

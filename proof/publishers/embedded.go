@@ -18,7 +18,7 @@ import (
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/postbox-go/watermill-postbox/internal/testcluster"
+	"github.com/postbox-go/watermill-postbox/proof/testcluster"
 )
 
 // natsStartDeadline is how long NATS may take until it accepts connections.

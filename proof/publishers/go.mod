@@ -2,7 +2,10 @@ module github.com/postbox-go/watermill-postbox/proof/publishers
 
 go 1.26.0
 
-replace github.com/postbox-go/watermill-postbox => ../..
+replace (
+	github.com/postbox-go/watermill-postbox => ../..
+	github.com/postbox-go/watermill-postbox/proof => ..
+)
 
 require (
 	github.com/IBM/sarama v1.43.3
@@ -14,16 +17,13 @@ require (
 	github.com/ThreeDotsLabs/watermill-redisstream v1.4.5
 	github.com/ThreeDotsLabs/watermill-sql/v3 v3.1.0
 	github.com/ThreeDotsLabs/watermill-sql/v4 v4.1.2
-	github.com/lib/pq v1.12.3 // indirect
-	github.com/postbox-go/watermill-postbox v0.0.0
-	github.com/stretchr/testify v1.12.1
-)
-
-require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.53.1
+	github.com/postbox-go/watermill-postbox v0.0.0
+	github.com/postbox-go/watermill-postbox/proof v0.0.0
 	github.com/redis/go-redis/v9 v9.12.1
+	github.com/stretchr/testify v1.12.1
 )
 
 require (
@@ -62,6 +62,7 @@ require (
 	github.com/jcmturner/gokrb5/v8 v8.4.4 // indirect
 	github.com/jcmturner/rpc/v2 v2.0.3 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/lib/pq v1.12.3 // indirect
 	github.com/lithammer/shortuuid/v3 v3.0.7 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/mfridman/interpolate v0.0.2 // indirect

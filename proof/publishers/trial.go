@@ -13,7 +13,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/internal/endurance/place"
+	"github.com/postbox-go/watermill-postbox/proof/endurance/place"
 )
 
 const (

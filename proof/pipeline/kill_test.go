@@ -20,6 +20,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 // childVariable tells this binary to be a process that a test kills, and what to do until then.
@@ -51,7 +52,7 @@ func TestKill_SQLite_G2_G3_G4_F5(t *testing.T) {
 func runKills(t *testing.T, open func(t *testing.T) *testdb.Database, kills int) {
 	t.Helper()
 	const keys = 6
-	uri := testdb.Service(t, testdb.AMQPVariable)
+	uri := testservice.Address(t, testservice.AMQPVariable)
 	w := newWorld(t, rabbitMQ(uri), open)
 	config, err := json.Marshal(childConfig{
 		Dialect: w.producer.Dialect, Driver: w.producer.Driver, Producer: w.producer.DSN, Consumer: w.consumer.DSN,

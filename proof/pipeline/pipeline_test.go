@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 // The stages of a run at which something is closed and started, in parts of all messages.
@@ -25,19 +26,19 @@ type scenario struct {
 // PostgreSQL → RabbitMQ → PostgreSQL, one consuming process at a time, so its queue keeps the order.
 func TestPipeline_RabbitMQ_G1_G2_G3_G4_F2_F16_F17_F21_F24(t *testing.T) {
 	t.Parallel()
-	runScenario(t, scenario{broker: rabbitMQ(testdb.Service(t, testdb.AMQPVariable)), processes: 1})
+	runScenario(t, scenario{broker: rabbitMQ(testservice.Address(t, testservice.AMQPVariable)), processes: 1})
 }
 
 // Copies of one message are handled at the same instant by two processes that share the queues.
 func TestPipeline_RabbitMQ_shared_queues_G4_F6(t *testing.T) {
 	t.Parallel()
-	runScenario(t, scenario{broker: rabbitMQ(testdb.Service(t, testdb.AMQPVariable)), processes: 2, unordered: true})
+	runScenario(t, scenario{broker: rabbitMQ(testservice.Address(t, testservice.AMQPVariable)), processes: 2, unordered: true})
 }
 
 // PostgreSQL → Kafka → PostgreSQL. Partitions move between two processes when one of them closes and comes back.
 func TestPipeline_Kafka_G1_G2_G3_G4_F2_F6_F16_F21_F24_F25(t *testing.T) {
 	t.Parallel()
-	runScenario(t, scenario{broker: apacheKafka(testdb.Service(t, testdb.KafkaVariable)), processes: 2})
+	runScenario(t, scenario{broker: apacheKafka(testservice.Address(t, testservice.KafkaVariable)), processes: 2})
 }
 
 func runScenario(t *testing.T, s scenario) {

@@ -18,6 +18,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 // The features are those of Watermill's own run of the suite on Kafka.
@@ -38,7 +39,7 @@ type apacheKafka struct {
 
 func newKafka(t *testing.T) *apacheKafka {
 	t.Helper()
-	brokers := strings.Split(testdb.Service(t, testdb.KafkaVariable), ",")
+	brokers := strings.Split(testservice.Address(t, testservice.KafkaVariable), ",")
 	publisher, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig(brokers), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, publisher.Close()) })

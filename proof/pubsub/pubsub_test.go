@@ -21,6 +21,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/brokers/amqpbroker"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 // Watermill's own suite, which every Pub/Sub should pass, over outbox, forwarder and a real destination: the
@@ -198,7 +199,7 @@ type rabbit struct {
 
 func newRabbit(t *testing.T) *rabbit {
 	t.Helper()
-	uri := testdb.Service(t, testdb.AMQPVariable)
+	uri := testservice.Address(t, testservice.AMQPVariable)
 	publisher, err := amqpbroker.NewPublisher(amqpbroker.PublisherConfig(uri), nil)
 	require.NoError(t, err)
 	r := &rabbit{uri: uri, shared: publisher, queues: map[string]string{}}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 	"github.com/postbox-go/watermill-postbox/proof/endurance/place"
 	"github.com/postbox-go/watermill-postbox/proof/endurance/soak"
 )
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Too short for a trend: it shows that the whole of it runs, and that every message has its effects once.
 func TestSoak_G2_G4_G9_runs_the_whole_pipeline(t *testing.T) {
 	t.Parallel()
-	testdb.Service(t, place.Variable)
+	testservice.Address(t, place.Variable)
 	var out strings.Builder
 	err := soak.Run(t.Context(), soak.Config{Duration: 2 * time.Second, Interval: 500 * time.Millisecond, Rate: 20, Broker: soak.GoChannel, Out: &out})
 	t.Log(out.String())

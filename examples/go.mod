@@ -2,7 +2,11 @@ module github.com/postbox-go/watermill-postbox/examples
 
 go 1.26.0
 
-replace github.com/postbox-go/watermill-postbox => ..
+replace (
+	github.com/postbox-go/watermill-postbox => ..
+	github.com/postbox-go/watermill-postbox/brokers/amqpbroker => ../brokers/amqpbroker
+	github.com/postbox-go/watermill-postbox/brokers/kafkabroker => ../brokers/kafkabroker
+)
 
 require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
@@ -11,6 +15,8 @@ require (
 	github.com/ThreeDotsLabs/watermill-sql/v3 v3.1.0
 	github.com/lib/pq v1.12.3
 	github.com/postbox-go/watermill-postbox v0.0.0
+	github.com/postbox-go/watermill-postbox/brokers/amqpbroker v0.0.0
+	github.com/postbox-go/watermill-postbox/brokers/kafkabroker v0.0.0
 	github.com/rabbitmq/amqp091-go v1.10.0
 	github.com/robfig/cron/v3 v3.0.1
 	github.com/stretchr/testify v1.12.1

@@ -2,7 +2,11 @@ module github.com/postbox-go/watermill-postbox/proof
 
 go 1.26.0
 
-replace github.com/postbox-go/watermill-postbox => ..
+replace (
+	github.com/postbox-go/watermill-postbox => ..
+	github.com/postbox-go/watermill-postbox/brokers/amqpbroker => ../brokers/amqpbroker
+	github.com/postbox-go/watermill-postbox/brokers/kafkabroker => ../brokers/kafkabroker
+)
 
 require (
 	github.com/IBM/sarama v1.43.3
@@ -16,6 +20,8 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lib/pq v1.12.3
 	github.com/postbox-go/watermill-postbox v0.0.0
+	github.com/postbox-go/watermill-postbox/brokers/amqpbroker v0.0.0
+	github.com/postbox-go/watermill-postbox/brokers/kafkabroker v0.0.0
 	github.com/rabbitmq/amqp091-go v1.10.0
 	github.com/rs/zerolog v1.28.0
 	github.com/stretchr/testify v1.12.1

@@ -4,6 +4,8 @@ go 1.26.0
 
 replace (
 	github.com/postbox-go/watermill-postbox => ../..
+	github.com/postbox-go/watermill-postbox/brokers/amqpbroker => ../../brokers/amqpbroker
+	github.com/postbox-go/watermill-postbox/brokers/kafkabroker => ../../brokers/kafkabroker
 	github.com/postbox-go/watermill-postbox/proof => ..
 )
 

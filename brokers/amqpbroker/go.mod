@@ -1,6 +1,6 @@
 module github.com/postbox-go/watermill-postbox/brokers/amqpbroker
 
-go 1.26.0
+go 1.25.0
 
 replace github.com/postbox-go/watermill-postbox => ../..
 
@@ -11,7 +11,7 @@ require (
 	github.com/rabbitmq/amqp091-go v1.10.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
-	golang.org/x/sync v0.24.0
+	golang.org/x/sync v0.22.0
 )
 
 require (
@@ -25,8 +25,8 @@ require (
 	github.com/mfridman/interpolate v0.0.2 // indirect
 	github.com/oklog/ulid v1.3.1 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
-	github.com/pressly/goose/v3 v3.29.0 // indirect
-	github.com/sethvargo/go-retry v0.5.0 // indirect
+	github.com/pressly/goose/v3 v3.27.0 // indirect
+	github.com/sethvargo/go-retry v0.3.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 )

@@ -6,8 +6,8 @@ BIN ?= $(CURDIR)/bin
 GOLANGCI_LINT_VERSION := 2.15.0
 GOLANGCI_LINT := $(BIN)/golangci-lint
 
-# Modules beside the main one, so that it does not have what they need.
-MODULES := benchmarks proof/publishers
+# Runs a command in each module; a new one needs no entry here.
+EACH_MODULE := scripts/modules each
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-versions test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
@@ -16,7 +16,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## run the quickstart example, on SQLite
-	go run ./examples/quickstart
+	go run -C examples ./quickstart
 
 test: ## run all tests with the race detector, on real databases and brokers
 	scripts/services run -- scripts/go-test $(ARGS)
@@ -25,33 +25,33 @@ test-versions: ## run what meets the database on other versions of PostgreSQL an
 	scripts/test-versions $(ARGS)
 
 test-embedded: ## run the tests that need no services, and say what that leaves out
-	go test $(ARGS) ./...
+	$(EACH_MODULE) go test $(ARGS) ./...
 	@for variable in TEST_POSTGRES_DSN TEST_MYSQL_DSN TEST_AMQP_URI TEST_KAFKA_BROKERS; do \
 		[ -n "$${!variable:-}" ] || echo "left out: tests that need $$variable, which make test sets"; \
 	done
 
 test-short: ## run the quick tests only
-	go test -short $(ARGS) ./...
+	$(EACH_MODULE) go test -short $(ARGS) ./...
 
 fuzz: ## run each fuzz target for FUZZTIME, 10s unless set
 	scripts/fuzz $(FUZZTIME)
 
 crashpoints: ## end processes before and after each statement, broker call and handler of each flow, and judge
-	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && go test -c -o "$$directory/crashpoints" ./internal/crashpoints && \
-		cd internal/crashpoints && POSTBOX_CRASHPOINTS=all ../../scripts/services run -- "$$directory/crashpoints" -test.parallel 8 -test.timeout 60m $(ARGS)
+	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && go test -C proof -c -o "$$directory/crashpoints" ./crashpoints && \
+		cd proof/crashpoints && POSTBOX_CRASHPOINTS=all ../../scripts/services run -- "$$directory/crashpoints" -test.parallel 8 -test.timeout 60m $(ARGS)
 
 torture: ## break all that can break while processes work, and judge: DURATION=3m SEED=1 FAULTS=kill,pause
-	scripts/services run -- go run ./internal/torture \
+	scripts/services run -- go run -C proof ./torture \
 		$(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(if $(FAULTS),-faults $(FAULTS))
 
 safeguards: ## take one safeguard out at a time, and want the tests to fail
-	scripts/services run -- go run ./internal/safeguards $(ARGS)
+	scripts/services run -- go run -C proof ./safeguards $(ARGS)
 
 publishers: ## stop and start the broker of each of Watermill's stock publishers, about 10 minutes; ARGS='-only kafka' for less
 	scripts/services run -- go run -C proof/publishers . $(ARGS)
 
 clusters: ## kill leaders of Kafka on three brokers and of a RabbitMQ quorum queue on three nodes for DURATION each; ARGS='-only kafka' for one
-	scripts/services run -- go run ./internal/endurance clusters $(if $(DURATION),-duration $(DURATION)) $(ARGS)
+	scripts/services run -- go run -C proof ./endurance clusters $(if $(DURATION),-duration $(DURATION)) $(ARGS)
 
 bench: ## measure side by side with peers and floors, about 21 minutes; ARGS='-only inbox' for less
 	scripts/services run -- go run -C benchmarks . $(ARGS)
@@ -63,27 +63,25 @@ bench-curves: ## measure the curves of docs/scaling.md, about 3 minutes
 	go run -C benchmarks . -set curves $(ARGS)
 
 bench-go: ## run the benchmarks of each package on real services, benchstat-ready output
-	scripts/services run -- go test -run '^$$' -bench . -benchmem -p 1 -timeout 60m $(ARGS) ./...
+	scripts/services run -- $(EACH_MODULE) go test -run '^$$' -bench . -benchmem -p 1 -timeout 60m $(ARGS) ./...
 
 soak: ## run the pipeline at a steady RATE for DURATION, a look each INTERVAL; fails where something rises
-	scripts/services run -- go run ./internal/endurance soak $(if $(DURATION),-duration $(DURATION)) $(if $(RATE),-rate $(RATE)) \
+	scripts/services run -- go run -C proof ./endurance soak $(if $(DURATION),-duration $(DURATION)) $(if $(RATE),-rate $(RATE)) \
 		$(if $(INTERVAL),-interval $(INTERVAL)) $(ARGS)
 
 overload: ## offer ten times the capacity for DURATION, a minute unless set, and let it recover; fails where memory grows
-	scripts/services run -- go run ./internal/endurance overload $(if $(DURATION),-duration $(DURATION)) $(ARGS)
+	scripts/services run -- go run -C proof ./endurance overload $(if $(DURATION),-duration $(DURATION)) $(ARGS)
 
 verify: ## check formatting, go vet and go.mod
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
-	go vet ./...
-	go mod tidy -diff
-	@set -e; for module in $(MODULES); do echo "go vet and go mod tidy in $$module"; go vet -C $$module ./...; go mod tidy -C $$module -diff; done
+	$(EACH_MODULE) go vet ./...
+	$(EACH_MODULE) go mod tidy -diff
 
 lint: tools ## run the linters
-	$(GOLANGCI_LINT) run ./...
-	@set -e; for module in $(MODULES); do (cd $$module && $(GOLANGCI_LINT) run ./...); done
+	$(EACH_MODULE) $(GOLANGCI_LINT) run ./...
 
 fmt: tools ## format the code and its imports
-	$(GOLANGCI_LINT) fmt ./...
+	$(EACH_MODULE) $(GOLANGCI_LINT) fmt ./...
 
 tools: ## install the linters into ./bin, unless they are there
 	@[ "$$($(GOLANGCI_LINT) version --short 2>/dev/null)" = "$(GOLANGCI_LINT_VERSION)" ] || \

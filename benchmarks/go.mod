@@ -2,7 +2,11 @@ module github.com/postbox-go/watermill-postbox/benchmarks
 
 go 1.26.0
 
-replace github.com/postbox-go/watermill-postbox => ..
+replace (
+	github.com/postbox-go/watermill-postbox => ..
+	github.com/postbox-go/watermill-postbox/brokers/amqpbroker => ../brokers/amqpbroker
+	github.com/postbox-go/watermill-postbox/brokers/kafkabroker => ../brokers/kafkabroker
+)
 
 require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
@@ -14,6 +18,8 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lib/pq v1.12.3
 	github.com/postbox-go/watermill-postbox v0.0.0
+	github.com/postbox-go/watermill-postbox/brokers/amqpbroker v0.0.0
+	github.com/postbox-go/watermill-postbox/brokers/kafkabroker v0.0.0
 	github.com/riverqueue/river v0.51.1
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.1
 	gonum.org/v1/plot v0.17.0

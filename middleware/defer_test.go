@@ -16,7 +16,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
@@ -89,7 +88,7 @@ func TestDefer_G5_F21_in_a_router_each_message_of_a_topic_is_stored_once_a_queue
 func TestDefer_what_is_captured(t *testing.T) {
 	t.Parallel()
 	capture := func(*message.Message) map[string]string {
-		return map[string]string{kafkabroker.KeyMetadata: "customer 7", "captured": "by the broker", "both": "by the broker"}
+		return map[string]string{postbox.KafkaKey: "customer 7", "captured": "by the broker", "both": "by the broker"}
 	}
 	for name, test := range map[string]struct {
 		config   middleware.DeferConfig

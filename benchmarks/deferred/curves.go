@@ -3,10 +3,9 @@ package deferred
 import (
 	"context"
 
-	"github.com/postbox-go/watermill-postbox/inboxstore"
-
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
 // Keys works off messages in the order of their keys, which are more or less even.

@@ -5,12 +5,11 @@ import (
 	"database/sql"
 	"errors"
 
-	"github.com/postbox-go/watermill-postbox/inboxstore"
-
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
 // concurrent handlers, as many as River's workers.

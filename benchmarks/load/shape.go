@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	postbox "github.com/postbox-go/watermill-postbox"
-
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 

@@ -3,9 +3,8 @@ package relay
 import (
 	"context"
 
-	"github.com/postbox-go/watermill-postbox/forwarder"
-
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
 // A long backlog, of which a million are left after the last turn, and that of a quick run.

@@ -6,10 +6,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/postbox-go/watermill-postbox/brokers/amqpbroker"
-	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
-	"github.com/postbox-go/watermill-postbox/forwarder"
-
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
@@ -17,6 +13,9 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/brokers/amqpbroker"
+	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
 const (

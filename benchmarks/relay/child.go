@@ -14,6 +14,7 @@ import (
 	"time"
 
 	_ "github.com/lib/pq" // driver "postgres"
+
 	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 

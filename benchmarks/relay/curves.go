@@ -4,10 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/postbox-go/watermill-postbox/forwarder"
-
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
 // Lanes drains with one forwarder an outbox of more and more lanes, up to the most that it can have.

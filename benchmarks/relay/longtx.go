@@ -6,11 +6,10 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/postbox-go/watermill-postbox/forwarder"
-
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
 // longTxSeconds are those that messages come under an open transaction.

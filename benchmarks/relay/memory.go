@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/postbox-go/watermill-postbox/forwarder"
-
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
 // Resident is the largest resident memory of a process.

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
 

@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/postbox-go/watermill-postbox/forwarder"
-
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
 // Settings of the tuned contenders, each its best; the page of the floor and of the stand-in is given.

@@ -15,7 +15,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/brokers/amqpbroker"
-	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // amqpURI returns the address of a real RabbitMQ, or skips the test.
 func amqpURI(tb testing.TB) string {
 	tb.Helper()
-	return testdb.Service(tb, testdb.AMQPVariable)
+	return testservice.Address(tb, testservice.AMQPVariable)
 }
 
 // newTopic returns the name of a topic of the test's own. Its exchange and queues are deleted at the end.

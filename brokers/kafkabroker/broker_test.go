@@ -16,7 +16,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
-	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 // kafkaBrokers returns the addresses of a real Kafka, or skips the test.
 func kafkaBrokers(t *testing.T) []string {
 	t.Helper()
-	return strings.Split(testdb.Service(t, testdb.KafkaVariable), ",")
+	return strings.Split(testservice.Address(t, testservice.KafkaVariable), ",")
 }
 
 // newTopic creates a topic of the test's own through SubscribeInitialize, and waits until it has a leader.

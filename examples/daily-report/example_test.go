@@ -12,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 func TestRun_S0_0_5_S0_0_14_N2_on_SQLite_and_GoChannel(t *testing.T) {
@@ -21,10 +22,10 @@ func TestRun_S0_0_5_S0_0_14_N2_on_SQLite_and_GoChannel(t *testing.T) {
 
 func TestRun_S0_0_5_S0_0_14_N2_on_PostgreSQL(t *testing.T) {
 	t.Parallel()
-	for broker, variable := range map[string]string{"rabbitmq": testdb.AMQPVariable, "kafka": testdb.KafkaVariable} {
+	for broker, variable := range map[string]string{"rabbitmq": testservice.AMQPVariable, "kafka": testservice.KafkaVariable} {
 		t.Run(broker, func(t *testing.T) {
 			t.Parallel()
-			address := testdb.Service(t, variable)
+			address := testservice.Address(t, variable)
 			requireReports(t, func() pipes.Settings {
 				return pipes.Settings{
 					Database: "postgres", DSN: testdb.Postgres(t).DSN,

@@ -11,6 +11,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 var small = plan{users: 12, suspects: 4, products: 3, orders: 60}
@@ -22,10 +23,10 @@ func TestRun_S0_0_12_G2_G4_G5_G7_G9_suspects_are_reviewed_once(t *testing.T) {
 		t.Parallel()
 		requireResult(t, pipes.Settings{Database: "sqlite", Broker: "gochannel"})
 	})
-	for broker, variable := range map[string]string{"rabbitmq": testdb.AMQPVariable, "kafka": testdb.KafkaVariable} {
+	for broker, variable := range map[string]string{"rabbitmq": testservice.AMQPVariable, "kafka": testservice.KafkaVariable} {
 		t.Run("postgres and "+broker, func(t *testing.T) {
 			t.Parallel()
-			address := testdb.Service(t, variable)
+			address := testservice.Address(t, variable)
 			requireResult(t, pipes.Settings{
 				Database: "postgres", DSN: testdb.Postgres(t).DSN,
 				Broker: broker, BrokerURL: address, TopicPrefix: "example." + postbox.NewMessageID() + ".",

@@ -10,6 +10,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 func TestRun_S2_2_1_G4_on_SQLite_and_GoChannel(t *testing.T) {
@@ -19,10 +20,10 @@ func TestRun_S2_2_1_G4_on_SQLite_and_GoChannel(t *testing.T) {
 
 func TestRun_S2_2_1_G4_on_PostgreSQL(t *testing.T) {
 	t.Parallel()
-	for broker, variable := range map[string]string{"rabbitmq": testdb.AMQPVariable, "kafka": testdb.KafkaVariable} {
+	for broker, variable := range map[string]string{"rabbitmq": testservice.AMQPVariable, "kafka": testservice.KafkaVariable} {
 		t.Run(broker, func(t *testing.T) {
 			t.Parallel()
-			address := testdb.Service(t, variable)
+			address := testservice.Address(t, variable)
 			requireOneReceipt(t, pipes.Settings{
 				Database: "postgres", DSN: testdb.Postgres(t).DSN,
 				Broker: broker, BrokerURL: address, TopicPrefix: "example." + postbox.NewMessageID() + ".",

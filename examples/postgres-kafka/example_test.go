@@ -7,12 +7,13 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 // The example verifies itself; the second run goes on where the first one ended.
 func TestRun_G2_G3_G4(t *testing.T) {
 	t.Parallel()
-	address := testdb.Service(t, testdb.KafkaVariable)
+	address := testservice.Address(t, testservice.KafkaVariable)
 	database := testdb.Postgres(t)
 	s := settings{database: database.DSN, kafka: address, topic: "example." + postbox.NewMessageID(), orders: 100}
 	require.NoError(t, run(t.Context(), s))

@@ -12,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 var small = plan{users: 10, activities: 100} // SQLite is slow with the race detector
@@ -23,10 +24,10 @@ func TestRun_S0_0_13_G2_G3_G4_G5_G6_G12_activities_are_applied_in_order(t *testi
 		t.Parallel()
 		requireResult(t, pipes.Settings{Database: "sqlite", Broker: "gochannel"})
 	})
-	for broker, variable := range map[string]string{"rabbitmq": testdb.AMQPVariable, "kafka": testdb.KafkaVariable} {
+	for broker, variable := range map[string]string{"rabbitmq": testservice.AMQPVariable, "kafka": testservice.KafkaVariable} {
 		t.Run("postgres and "+broker, func(t *testing.T) {
 			t.Parallel()
-			address := testdb.Service(t, variable)
+			address := testservice.Address(t, variable)
 			requireResult(t, pipes.Settings{
 				Database: "postgres", DSN: testdb.Postgres(t).DSN,
 				Broker: broker, BrokerURL: address, TopicPrefix: "example." + postbox.NewMessageID() + ".",

@@ -28,7 +28,8 @@ func slowStarter(t *testing.T, database *testdb.Database, n int) (d *Drainer, no
 	d, end := newStepped(database.DB, own, 2*n)
 	t.Cleanup(end)
 	d.configured.Workers, d.config.Workers = 0, 0
-	now = new(time.Now())
+	started := time.Now()
+	now = &started
 	d.slowStart.Now = func() time.Time { return *now }
 	require.NoError(t, d.tryOpen(t.Context()))
 	return d, now

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 // ThroughPooler returns a handle on a database on PostgreSQL through PgBouncer in transaction mode, or skips the test. Options are parts
 // of the address. PgBouncer refuses search_path there, so the tables must name the schema of the test, which is returned.
 func (d *Database) ThroughPooler(tb testing.TB, driver, options string) (*sql.DB, postbox.Tables) {
 	tb.Helper()
-	db, err := sql.Open(driver, Service(tb, PgBouncerVariable)+"&"+options)
+	db, err := sql.Open(driver, testservice.Address(tb, testservice.PgBouncerVariable)+"&"+options)
 	require.NoError(tb, err)
 	db.SetMaxOpenConns(16) // more than PgBouncer has to the server
 	tb.Cleanup(func() { _ = db.Close() })

@@ -20,15 +20,7 @@ import (
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-)
-
-// Variables by which scripts/services tells where the servers are.
-const (
-	PostgresVariable  = "TEST_POSTGRES_DSN"
-	PgBouncerVariable = "TEST_PGBOUNCER_DSN"
-	MySQLVariable     = "TEST_MYSQL_DSN"
-	AMQPVariable      = "TEST_AMQP_URI"
-	KafkaVariable     = "TEST_KAFKA_BROKERS"
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
 // Database is an empty database that ends with its test.
@@ -195,7 +187,7 @@ func uniqueName() string {
 
 func postgresDSN(tb testing.TB) string {
 	tb.Helper()
-	dsn, name := Service(tb, PostgresVariable), uniqueName()
+	dsn, name := testservice.Address(tb, testservice.PostgresVariable), uniqueName()
 	admin(tb, "postgres", dsn, "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE")
 	u, err := url.Parse(dsn)
 	require.NoError(tb, err)
@@ -207,7 +199,7 @@ func postgresDSN(tb testing.TB) string {
 
 func mysqlDSN(tb testing.TB) string {
 	tb.Helper()
-	dsn, name := Service(tb, MySQLVariable), uniqueName()
+	dsn, name := testservice.Address(tb, testservice.MySQLVariable), uniqueName()
 	admin(tb, "mysql", dsn, "CREATE DATABASE "+name, "DROP DATABASE "+name)
 	config, err := mysql.ParseDSN(dsn)
 	require.NoError(tb, err)

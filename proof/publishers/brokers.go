@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"github.com/IBM/sarama"
-	postbox "github.com/postbox-go/watermill-postbox"
 
 	"github.com/ThreeDotsLabs/watermill"
 	amqpv2 "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	amqpv3 "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 // partitions of each topic of Kafka: fewer than keys, so that keys share them.

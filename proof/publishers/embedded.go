@@ -10,7 +10,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	natsclient "github.com/nats-io/nats.go"
-	"github.com/postbox-go/watermill-postbox/internal/testcluster"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -18,6 +17,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/proof/testcluster"
 )
 
 // natsStartDeadline is how long NATS may take until it accepts connections.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync"
 
-	postbox "github.com/postbox-go/watermill-postbox"
-
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 // watched counts the calls of a publisher that fail, and collects what they return.

@@ -1,0 +1,30 @@
+// Package testservice tells tests where the services are that scripts/services started. It needs no driver and no client, so the tests of a broker's module that use it
+// need those of no database.
+package testservice
+
+import (
+	"os"
+	"testing"
+)
+
+// Variables by which scripts/services tells where the servers are.
+const (
+	PostgresVariable  = "TEST_POSTGRES_DSN"
+	PgBouncerVariable = "TEST_PGBOUNCER_DSN"
+	MySQLVariable     = "TEST_MYSQL_DSN"
+	AMQPVariable      = "TEST_AMQP_URI"
+	KafkaVariable     = "TEST_KAFKA_BROKERS"
+)
+
+// Address returns what the variable says of a service, or skips the test and says which one is missing.
+func Address(tb testing.TB, variable string) string {
+	tb.Helper()
+	address := os.Getenv(variable)
+	if address == "" {
+		name := map[string]string{
+			PostgresVariable: "PostgreSQL", PgBouncerVariable: "PgBouncer", MySQLVariable: "MariaDB or MySQL", AMQPVariable: "RabbitMQ", KafkaVariable: "Kafka",
+		}[variable]
+		tb.Skipf("%s is missing, %s is not set: make test runs the tests with it, through scripts/services", name, variable)
+	}
+	return address
+}

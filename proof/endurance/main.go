@@ -1,0 +1,85 @@
+// Endurance runs Postbox for long, beyond its capacity, or with brokers whose leaders die, on a real PostgreSQL. It is
+// started by make soak, make overload and make clusters:
+//
+//	make soak DURATION=1h RATE=200 INTERVAL=1m
+//	make overload DURATION=1m
+//	make clusters DURATION=3m
+//
+// package soak says what must not rise, package overload what must be bounded, package trend what rising means, and package
+// clusters what is killed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/proof/endurance/clusters"
+	"github.com/postbox-go/watermill-postbox/proof/endurance/overload"
+	"github.com/postbox-go/watermill-postbox/proof/endurance/soak"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "endurance:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return errors.New("say soak, overload or clusters")
+	}
+	switch args[0] {
+	case "soak":
+		return runSoak(ctx, args[1:])
+	case "overload":
+		return runOverload(ctx, args[1:])
+	case "clusters":
+		return runClusters(ctx, args[1:])
+	default:
+		return fmt.Errorf("%q is neither soak nor overload nor clusters", args[0])
+	}
+}
+
+func runSoak(ctx context.Context, args []string) error {
+	config := soak.Config{Out: os.Stdout}
+	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
+	flags.DurationVar(&config.Duration, "duration", 5*time.Minute, "how long to run")
+	flags.DurationVar(&config.Interval, "interval", 10*time.Second, "how often to look")
+	flags.Float64Var(&config.Rate, "rate", 100, "messages a second")
+	flags.StringVar(&config.Broker, "broker", soak.GoChannel, soak.GoChannel+", or "+soak.Kafka+", whose brokers "+soak.KafkaVariable+" says")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return soak.Run(ctx, config)
+}
+
+func runOverload(ctx context.Context, args []string) error {
+	config := overload.Config{Out: os.Stdout}
+	flags := flag.NewFlagSet("overload", flag.ContinueOnError)
+	flags.DurationVar(&config.Duration, "duration", time.Minute, "how long each overload lasts")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return overload.Run(ctx, config)
+}
+
+func runClusters(ctx context.Context, args []string) error {
+	config := clusters.Config{Out: os.Stdout}
+	flags := flag.NewFlagSet("clusters", flag.ContinueOnError)
+	flags.DurationVar(&config.Duration, "duration", 3*time.Minute, "how long leaders of each broker are killed")
+	flags.StringVar(&config.Only, "only", "", "kafka or rabbitmq; default: one after the other")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return clusters.Run(ctx, config)
+}

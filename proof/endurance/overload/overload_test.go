@@ -1,0 +1,26 @@
+package overload_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/postbox-go/watermill-postbox/internal/testservice"
+	"github.com/postbox-go/watermill-postbox/proof/endurance/overload"
+	"github.com/postbox-go/watermill-postbox/proof/endurance/place"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A short one of what make overload does for a minute each.
+func TestOverload_G2_G3_G4_G8_ten_times_the_capacity_then_recovery(t *testing.T) {
+	t.Parallel()
+	testservice.Address(t, place.Variable)
+	var out strings.Builder
+	err := overload.Run(t.Context(), overload.Config{Duration: 2 * time.Second, Out: &out})
+	t.Log(out.String())
+	require.NoError(t, err)
+}

@@ -1,0 +1,2 @@
+// Package release tests scripts/release-modules on a copy of the repository.
+package release

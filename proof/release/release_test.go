@@ -1,0 +1,154 @@
+package release_test
+
+import (
+	"archive/zip"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const mainModule = "github.com/postbox-go/watermill-postbox"
+
+// version is one that no other run has: Go keeps each version that it has downloaded.
+var version = fmt.Sprintf("v0.0.0-test.%d", time.Now().UnixNano())
+
+// The modules that users import build from the published main module alone, and the others still build in the repository.
+func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
+	if testing.Short() {
+		t.Skip("copies and builds the repository")
+	}
+	repository := copyRepository(t)
+	environment := published(t, repository)
+	run := func(folder, name string, args ...string) string {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), name, args...)
+		command.Dir, command.Env = filepath.Join(repository, folder), environment
+		output, err := command.CombinedOutput()
+		require.NoError(t, err, "%s %v in %s:\n%s", name, args, folder, output)
+		return string(output)
+	}
+	run(".", "scripts/release-modules", version)
+
+	released := strings.Fields(run(".", "scripts/modules", "released"))
+	require.Contains(t, released, "brokers/kafkabroker")
+	require.Contains(t, released, "brokers/amqpbroker")
+	for _, folder := range released {
+		text := read(t, filepath.Join(repository, folder, "go.mod"))
+		require.NotContains(t, text, "replace", folder)
+		if folder == "." {
+			continue
+		}
+		require.Contains(t, text, mainModule+" "+version, folder)
+		require.Contains(t, read(t, filepath.Join(repository, folder, "go.sum")), mainModule+" "+version+" h1:", folder)
+		require.Equal(t, version, strings.TrimSpace(run(folder, "go", "list", "-m", "-f", "{{.Version}}", mainModule)), folder)
+		run(folder, "go", "mod", "tidy", "-diff")
+		run(folder, "go", "build", "./...")
+	}
+
+	for _, folder := range []string{"examples", "proof"} {
+		text := read(t, filepath.Join(repository, folder, "go.mod"))
+		require.Contains(t, text, mainModule+" => ..", folder)
+		run(folder, "go", "list", "-m", "all") // fails where go.mod is not complete
+	}
+}
+
+func TestReleaseModules_wants_a_version(t *testing.T) {
+	t.Parallel()
+	for _, argument := range []string{"", "0.1.0", "v1"} {
+		output, err := exec.CommandContext(t.Context(), "../../scripts/release-modules", argument).CombinedOutput() //nolint:gosec // a script of our own
+		require.Error(t, err, argument)
+		require.Contains(t, string(output), "usage: scripts/release-modules v0.1.0", argument)
+	}
+}
+
+func copyRepository(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, file := range files(t, "../..", false) {
+		content, err := os.ReadFile(filepath.Join("../..", file)) //nolint:gosec // found by this test
+		require.NoError(t, err)
+		info, err := os.Stat(filepath.Join("../..", file))
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Join(folder, filepath.Dir(file)), 0o750))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, file), content, info.Mode())) //nolint:gosec // scripts stay executable
+	}
+	return folder
+}
+
+// published makes a module proxy of files that has the main module in the version, before the proxies that there are, and returns the environment of commands that use it.
+func published(t *testing.T, repository string) []string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), filepath.FromSlash(mainModule), "@v")
+	require.NoError(t, os.MkdirAll(folder, 0o750))
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	write("list", version+"\n")
+	write(version+".info", `{"Version":"`+version+`"}`)
+	write(version+".mod", read(t, filepath.Join(repository, "go.mod")))
+	archive, err := os.Create(filepath.Join(folder, version+".zip")) //nolint:gosec // in a folder of this test
+	require.NoError(t, err)
+	writer := zip.NewWriter(archive)
+	for _, file := range files(t, repository, true) {
+		entry, err := writer.Create(mainModule + "@" + version + "/" + filepath.ToSlash(file))
+		require.NoError(t, err)
+		_, err = entry.Write([]byte(read(t, filepath.Join(repository, file))))
+		require.NoError(t, err)
+	}
+	require.NoError(t, writer.Close())
+	require.NoError(t, archive.Close())
+
+	proxies, err := exec.CommandContext(t.Context(), "go", "env", "GOPROXY").Output()
+	require.NoError(t, err)
+	root := strings.TrimSuffix(folder, filepath.Join(filepath.FromSlash(mainModule), "@v"))
+	t.Cleanup(func() { forget(t) })
+	return append(os.Environ(), "GOPROXY=file://"+filepath.ToSlash(root)+","+strings.TrimSpace(string(proxies)), "GONOSUMDB="+mainModule, "GOFLAGS=-modcacherw")
+}
+
+// forget removes the version from Go's cache of modules.
+func forget(t *testing.T) {
+	t.Helper()
+	output, err := exec.Command("go", "env", "GOMODCACHE").Output() //nolint:noctx // the test's context is over
+	require.NoError(t, err)
+	cache, module := strings.TrimSpace(string(output)), filepath.FromSlash(mainModule)
+	found, err := filepath.Glob(filepath.Join(cache, "cache", "download", module, "@v", version+".*"))
+	require.NoError(t, err)
+	for _, path := range append(found, filepath.Join(cache, module+"@"+version)) {
+		require.NoError(t, os.RemoveAll(path))
+	}
+}
+
+// files returns the paths of all files in a folder, without those of Git and of built tools, and without those of modules inside if only the main one is asked for.
+func files(t *testing.T, root string, mainAlone bool) []string {
+	t.Helper()
+	var found []string
+	require.NoError(t, fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !entry.IsDir() {
+			found = append(found, path)
+			return nil
+		}
+		_, err = os.Stat(filepath.Join(root, path, "go.mod"))
+		if path == ".git" || path == "bin" || mainAlone && path != "." && err == nil {
+			return fs.SkipDir
+		}
+		return nil
+	}))
+	return found
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path) //nolint:gosec // found by this test
+	require.NoError(t, err)
+	return string(text)
+}

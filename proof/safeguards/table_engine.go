@@ -1,0 +1,383 @@
+package main
+
+// ofTheEngine are those of the spool, of its statements, and of what uses it.
+var ofTheEngine = []safeguard{
+	{
+		name: "fencing in the settle", guarantees: "G6, F10",
+		edits: []edit{
+			{
+				file: "internal/dialect/postgres_settled.go",
+				from: "((s.lane, s.token) IN (SELECT l.lane, l.token FROM",
+				to:   "(s.lane IN (SELECT l.lane FROM",
+			},
+			{
+				file: "internal/dialect/postgres.go",
+				from: "AND l.lane = m.lane AND l.token = ?\n  AND ` + seemsDear",
+				to:   "AND l.lane = m.lane AND (l.token = ? OR TRUE)\n  AND ` + seemsDear",
+			},
+			{
+				file: "internal/dialect/sqlite.go",
+				from: "l.lane = s.value ->> 0 AND l.token = s.value ->> 1\n\tWHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
+				to:   "l.lane = s.value ->> 0\n\tWHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
+			},
+		},
+		packages: []string{module + "internal/drain", module + "inboxstore"}, tests: "F10|G6|Model",
+	},
+	{
+		name: "settle by id list", guarantees: "G2, F4",
+		edits: []edit{
+			{
+				file: "internal/dialect/postgres_settled.go",
+				from: "AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{same starts}",
+				to:   "AND m.id <= s.id{same starts}",
+			},
+			{
+				file: "internal/dialect/postgres_settled.go",
+				from: "	LIMIT 1{lock}) AS m",
+				to:   "	{lock}) AS m",
+			},
+			{
+				file: "internal/dialect/postgres.go",
+				from: "WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ?\n  AND l.spool",
+				to:   "WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id <= ? AND m.created_at <= ?\n  AND l.spool",
+			},
+			{
+				file: "internal/dialect/sqlite.go",
+				from: "DELETE FROM {messages} WHERE id IN (\n\tSELECT m.id FROM json_each(?) s\n\tCROSS JOIN {messages} m ON m.id = s.value ->> 2",
+				to:   "DELETE FROM {messages} WHERE id IN (\n\tSELECT m.id FROM json_each(?) s\n\tCROSS JOIN {messages} m ON m.id <= s.value ->> 2",
+			},
+			{
+				file: "internal/dialect/sqlite.go",
+				from: "AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
+				to:   "AND m.created_at <= s.value ->> 3)`,\n\t\tkeepText",
+			},
+		},
+		packages: []string{module + "internal/drain"}, tests: "F4|Model",
+	},
+	{
+		name: "a message whose row is locked is held", guarantees: "G3, G4",
+		edits: []edit{{
+			file: "internal/drain/locked.go",
+			from: "		if locked[e.Message.Ref.ID] {\n			d.hold(e)\n",
+			to:   "		if locked[e.Message.Ref.ID] && e.Held {\n			d.hold(e)\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "Model",
+	},
+	{
+		name: "a message whose row is locked closes its key", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/schedule/hold.go",
+			from: "	q.blocked = true\n	e.keepClosed()\n	if !q.running {\n		s.putBack(q)\n",
+			to:   "	e.keepClosed()\n	if !q.running {\n		s.putBack(q)\n",
+		}},
+		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "TestScheduler_hold|TestDrainer_G3_G4_a_row_that_is_locked",
+	},
+	{
+		name: "a row that is kept is settled again", guarantees: "G3, G4",
+		edits: []edit{{
+			file: "internal/drain/setback.go",
+			from: "			d.rest(ctx, e, errNotRemoved)\n		case",
+			to:   "			d.restAgain(ctx, e)\n		case",
+		}},
+		packages: []string{module + "internal/drain", module + "internal/cleanup"}, tests: "is_kept|ignores|lasting_conflict",
+	},
+	{
+		name: "a message that rests closes its key", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/drain/setback.go",
+			from: "	d.scheduler.Hold(e)\n",
+			to:   "	d.scheduler.Signal()\n",
+		}},
+		packages: []string{module + "internal/drain", module + "internal/cleanup"}, tests: "is_kept|lasting_conflict",
+	},
+	{
+		name: "a kept row is told from a lost one", guarantees: "G6",
+		edits: []edit{{
+			file: "internal/drain/removal.go",
+			from: "d.spool.Statements.StandingWhere(d.id, mine, seen)",
+			to:   "d.spool.Statements.Find(d.id, mine)",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "TestRemoval_tells",
+	},
+	{
+		name: "the end of a handler's goroutine", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/spool/protect.go",
+			from: "	err := ErrGoexit\n",
+			to:   "	var err error\n",
+		}},
+		packages: []string{module + "forwarder"}, tests: "panic_of_the_publisher",
+	},
+	{
+		name: "a worker whose goroutine a handler has ended is succeeded", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/drain/worker.go",
+			from: "		if ended {\n",
+			to:   "		if ended && d == nil {\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "end_of_a_handlers_goroutine",
+	},
+	{
+		name: "late-row search", guarantees: "G3, F4",
+		edits: []edit{
+			{file: "internal/drain/horizon.go", from: "	return h.safe\n", to: "	return h.newest\n"},
+			{file: "internal/drain/sweep.go", from: "return !now.Before(s.next) }", to: "return false && now.IsZero() }"},
+		},
+		packages: []string{module + "internal/drain"}, tests: "F4|Horizon",
+	},
+	{
+		name: "outage is no failure", guarantees: "G7, F13",
+		edits: []edit{{
+			file: "forwarder/relay.go",
+			from: "		return spool.Outcome{Verdict: spool.Postpone, Err: err}\n	case postbox.MessageFault:",
+			to:   "		return spool.OutcomeOf(err)\n	case postbox.MessageFault:",
+		}},
+		packages: []string{module + "forwarder"}, tests: "F13|G7",
+	},
+	{
+		name: "a failed message holds back its key", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/schedule/finish.go",
+			from: "if !e.Outcome.Through() || e.dropped || e.Message.Ref.State == dialect.StateRetrying {",
+			to:   "if e.dropped || e.Message.Ref.State > dialect.StateRetrying {",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "Drainer_.*(G3|N8)|Model",
+	},
+	{
+		name: "a read of uncommitted data is thrown away", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/drain/fetch.go",
+			from: "return found, d.checkSession(ctx, found.unfit)",
+			to:   "return found, nil",
+		}},
+		packages: []string{module + "forwarder"}, tests: "TestForwarder_G1_refuses",
+	},
+	{
+		name: "a wave of a key at a time", guarantees: "G3",
+		edits: []edit{{
+			file: "brokers/kafkabroker/wave.go",
+			from: "		if out.key != \"\" {\n			seen[out.key]++\n		}\n",
+			to:   "",
+		}},
+		packages: []string{module + "brokers/kafkabroker"}, tests: "Batch|Publisher_.*G3",
+	},
+	{
+		name: "nothing is handed out after the lease", guarantees: "G6, F10",
+		edits: []edit{{
+			file: "internal/schedule/scheduler.go",
+			from: "		if s.leaseOver() {\n			s.Signal()",
+			to:   "		if false && s.leaseOver() {\n			s.Signal()",
+		}},
+		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "G6|F10|Lease|Scheduler|Model",
+	},
+	{
+		name: "a row is named by its id and its time", guarantees: "G2, F27",
+		edits: []edit{
+			{
+				file: "internal/dialect/postgres_settled.go",
+				from: "AND m.created_at = s.created_at{same starts}",
+				to:   "{same starts}",
+			},
+			{
+				file: "internal/dialect/sqlite.go",
+				from: "AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
+				to:   "AND m.lane = s.value ->> 0)`,\n\t\tkeepText",
+			},
+		},
+		packages: []string{module + "internal/drain"}, tests: "Guards_spare|goes_back",
+	},
+	{
+		name: "a database that goes back is noticed", guarantees: "G3, F27",
+		edits: []edit{{
+			file: "internal/drain/look.go",
+			from: "found, time.Now()); reason != \"\" {",
+			to:   "found, time.Now()); reason == \"never\" {",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "goes_back|older_token",
+	},
+	{
+		name: "lanes go back when a late transaction ends", guarantees: "G3, F31",
+		edits: []edit{{
+			file: "internal/drain/late.go",
+			from: "	if !some {\n",
+			to:   "	if !some || place >= 0 {\n",
+		}},
+		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "Late|late|transactions_that_end|Model",
+	},
+	{
+		name: "on MariaDB a mark waits until all rows of the writers were free", guarantees: "G3, F4",
+		edits: []edit{{
+			file: "internal/drain/horizon.go",
+			from: "	if len(h.free) == groups {\n",
+			to:   "	if len(h.free) <= groups {\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "transactions_that_end|mariadb",
+	},
+	{
+		name: "a new channel after RabbitMQ has rejected", guarantees: "G2, F13",
+		edits: []edit{{
+			file: "brokers/amqpbroker/sender.go",
+			from: "	s.spent = refused > 0\n",
+			to:   "	s.spent = false\n",
+		}},
+		packages: []string{module + "brokers/amqpbroker"}, tests: "TestChannelOnWhich",
+	},
+	{
+		name: "nothing handed out of an ended subscription", guarantees: "G4, F13",
+		edits: []edit{{
+			file: "brokers/amqpbroker/marshaler.go",
+			from: "		return nil, errEnded\n",
+			to:   "		return message.NewMessage(\"\", nil), nil\n",
+		}},
+		packages: []string{module + "brokers/amqpbroker"}, tests: "TestZeroDelivery",
+	},
+	{
+		name: "done in the lost database is not done in the new one", guarantees: "G2, G4, F27",
+		edits: []edit{{
+			file: "internal/drain/restored.go",
+			from: "	if !d.config.Local {\n",
+			to:   "	if d.config.Local {\n",
+		}},
+		packages: []string{module + "proof/pipeline"}, tests: "done_in_the_lost",
+	},
+	{
+		name: "a copy of the database sends nothing", guarantees: "G2, F28",
+		edits: []edit{{
+			file: "internal/dialect/deployment.go",
+			from: "	case configured:\n",
+			to:   "	case configured, \"production\":\n",
+		}},
+		packages: []string{module + "proof/security"}, tests: "Deployment",
+	},
+	{
+		name: "plans depend on no statistics", guarantees: "G8",
+		edits: []edit{
+			{
+				file: "internal/dialect/postgres_settled.go",
+				from: "ORDER BY m.id` + alongIndex + `\n	LIMIT 1{lock}",
+				to:   "ORDER BY m.id\n	LIMIT 1{lock}",
+			},
+			{
+				file: "internal/dialect/postgres.go",
+				from: "ORDER BY m.id` + alongIndex + ` LIMIT ?) f",
+				to:   "ORDER BY m.id LIMIT ?) f",
+			},
+		},
+		packages: []string{module + "internal/drain"}, tests: "TestPlans_",
+	},
+	{
+		name: "a place is that of a row and a table", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/dialect/postgres_settled.go",
+			from: "FROM r)) IS TRUE\n",
+			to:   "FROM r)) IS NOT NULL\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "TestRemove_spares",
+	},
+	{
+		name: "a start that came back is taken back", guarantees: "G7, F33",
+		edits: []edit{
+			{
+				file: "internal/drain/removal.go",
+				from: "	locked, err := d.takeBackStarts(ctx, left.others(entries))\n",
+				to:   "	locked, err := d.takeBackStarts(ctx, left.others(nil))\n",
+			},
+			{
+				file: "internal/drain/settlement.go",
+				from: "			back = append(back, e)\n",
+				to:   "			through = append(through, e)\n",
+			},
+		},
+		packages: []string{module + "internal/drain"}, tests: "Starts|Suspicion|Model|F5",
+	},
+	{
+		name: "a key that reads left out is read from its beginning", guarantees: "G3, F4",
+		edits: []edit{{
+			file: "internal/drain/removal.go",
+			from: "d.lanes.lower(ref.Lane, 1)",
+			to:   "d.lanes.lower(ref.Lane, ref.ID)",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "late_committer_of_a_key",
+	},
+	{
+		name: "a key stays closed while one of its messages rests", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/schedule/finish.go",
+			from: "e.queue.closedBy--; e.queue.closedBy == 0 {",
+			to:   "e.queue.closedBy--; e.queue.closedBy >= 0 {",
+		}},
+		packages: []string{module + "internal/schedule"}, tests: "TestScheduler_G3_a_key_stays_closed",
+	},
+	{
+		name: "a process that stood still hands out nothing of before", guarantees: "G6, F37",
+		edits: []edit{{
+			file: "internal/schedule/clock.go",
+			from: "	return !now.Add(s.StoodStill(s.aheadBefore, now)).Before(s.deadline)\n",
+			to:   "	return !now.Before(s.deadline)\n",
+		}},
+		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "stood_still",
+	},
+	{
+		name: "what is overdue is let in slowly", guarantees: "G8, F30",
+		edits: []edit{{
+			file: "internal/schedule/slowstart.go",
+			from: "	return min(wanted, s.left)\n",
+			to:   "	return wanted\n",
+		}},
+		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "overdue|SlowStart",
+	},
+	{
+		name: "payloads in flight are bounded in bytes", guarantees: "G8",
+		edits: []edit{{
+			file: "internal/schedule/room.go",
+			from: "	return bytes == 0 || r.most == 0",
+			to:   "	return bytes >= 0 || r.most == 0",
+		}},
+		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "Room|bytes_in_flight",
+	},
+	{
+		name: "a key waits for the dead letter of its head", guarantees: "G3",
+		edits: []edit{{
+			file: "forwarder/relay.go",
+			from: "		held[m.KeyHash] = outcomes[i].Verdict != spool.Done\n",
+			to:   "		held[m.KeyHash] = outcomes[i].Verdict == spool.Retry\n",
+		}},
+		packages: []string{module + "forwarder"}, tests: "TestForwarder_G3|poison",
+	},
+	{
+		name: "a drainer that stops has no share of the lanes", guarantees: "G12",
+		edits: []edit{{
+			file: "internal/drain/lease.go",
+			from: "	case d.stopping:\n",
+			to:   "	case d.stopping && d.members < 0:\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "G12_F24",
+	},
+	{
+		name: "a stop does not wait for handlers for ever", guarantees: "G12",
+		edits: []edit{{
+			file: "internal/drain/drainer_stop.go",
+			from: "		case <-patience.Done():\n			d.tellOfHandlersLeft()\n			return\n",
+			to:   "",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "G12_F24",
+	},
+	{
+		name: "a lane in which a handler still runs is not handed back", guarantees: "G6, G12",
+		edits: []edit{{
+			file: "internal/drain/lease.go",
+			from: "		if !running[number] {\n",
+			to:   "		if !running[number] || d.stopping {\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "G12_F24",
+	},
+	{
+		name: "nothing is published after the close timeout", guarantees: "G12",
+		edits: []edit{{
+			file: "forwarder/relay.go",
+			from: "	if err := ctx.Err(); err != nil {\n		return err\n	}\n	messages := ",
+			to:   "	messages := ",
+		}},
+		packages: []string{module + "forwarder"}, tests: "G12",
+	},
+}

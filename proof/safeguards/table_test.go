@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The sources move on, and the edits with them: each must find its place.
+func TestSafeguards_edits_find_their_places(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for _, s := range safeguards {
+		require.False(t, names[s.name], "%s is there twice", s.name)
+		names[s.name] = true
+		path, err := s.overlay(root, t.TempDir())
+		require.NoError(t, err, s.name)
+		list, err := os.ReadFile(path) //nolint:gosec // written by this test
+		require.NoError(t, err)
+		require.Contains(t, string(list), filepath.Join(root, s.edits[0].file))
+		for _, path := range s.packages {
+			require.DirExists(t, packageFolder(root, path), s.name)
+		}
+	}
+}
+
+func TestEdit_wants_one_place(t *testing.T) {
+	t.Parallel()
+	e := edit{file: "a.go", from: "x", to: "y"}
+	text, err := e.apply("axb")
+	require.NoError(t, err)
+	require.Equal(t, "ayb", text)
+	for _, source := range []string{"", "xx"} {
+		_, err := e.apply(source)
+		require.ErrorContains(t, err, "a.go")
+	}
+}
+
+func TestFailures_names_what_failed_or_did_not_end(t *testing.T) {
+	t.Parallel()
+	failed, err := failures(strings.NewReader(`
+{"Action":"run","Test":"TestB"}
+{"Action":"run","Test":"TestB/sqlite"}
+{"Action":"fail","Test":"TestB/sqlite"}
+{"Action":"fail","Test":"TestB"}
+{"Action":"run","Test":"TestHangs"}
+{"Action":"run","Test":"TestHangs/postgres"}
+{"Action":"pass","Test":"TestHangs/postgres"}
+{"Action":"run","Test":"TestC"}
+{"Action":"pass","Test":"TestC"}
+{"Action":"run","Test":"TestD"}
+{"Action":"skip","Test":"TestD"}
+{"Action":"fail"}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"TestB", "TestHangs"}, failed)
+
+	_, err = failures(strings.NewReader(`{"Action":"fail"}`))
+	require.ErrorContains(t, err, "no test ran")
+}

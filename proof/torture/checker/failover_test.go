@@ -1,0 +1,429 @@
+package checker_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/proof/torture/checker"
+	"github.com/postbox-go/watermill-postbox/proof/torture/history"
+	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
+)
+
+// holdings is what the database of the world has.
+func (w *world) holdings() checker.Holdings {
+	h := checker.Holdings{
+		Intents: map[string]bool{}, Effects: map[checker.Work]bool{}, Stored: map[checker.Work]bool{}, Claims: map[string]bool{},
+	}
+	for _, i := range w.Database.Intents {
+		h.Intents[i.Message] = true
+	}
+	for _, e := range w.Database.Effects {
+		h.Effects[checker.Work{Consumer: e.Consumer, Message: e.Message}] = true
+	}
+	for _, p := range w.Database.Pending {
+		h.Stored[checker.Work{Consumer: p.Queue, Message: p.Message}] = true
+	}
+	for _, l := range w.Database.Letters {
+		h.Stored[checker.Work{Consumer: l.Consumer, Message: l.Message}] = true
+	}
+	return h
+}
+
+// fork is the database that will take over, as it is when it is cut off from the old one.
+type fork struct {
+	since    time.Time
+	database checker.Database
+	turns    map[string]int64
+}
+
+// sever begins the time whose confirmations a failover loses.
+func (w *world) sever() fork {
+	w.next()
+	d := w.Database
+	d.Intents, d.Effects = slices.Clone(d.Intents), slices.Clone(d.Effects)
+	d.Letters, d.Failures = slices.Clone(d.Letters), slices.Clone(d.Failures)
+	d.Pending, d.Kept, d.Leases = slices.Clone(d.Pending), slices.Clone(d.Kept), slices.Clone(d.Leases)
+	return fork{w.now, d, maps.Clone(w.turns)}
+}
+
+// failOver lets the other database take over, and returns the failover.
+func (w *world) failOver(to fork) *checker.Failover {
+	w.now = w.now.Add(time.Second)
+	leases := w.Database.Leases
+	w.Database, w.turns = to.database, to.turns
+	w.Failovers = append(w.Failovers, checker.Failover{
+		Kind: "failover", Since: to.since, Moved: w.now, Has: w.holdings(), Leases: leases,
+	})
+	w.next()
+	return &w.Failovers[len(w.Failovers)-1]
+}
+
+// lossy is a run with a failover that loses all kinds of things, and nothing wrong.
+func lossy() *world {
+	w := busy()
+	// The old primary confirms these before the standby is cut off, and they are in its outbox and queues.
+	w.produce("sent", ledger.Orders, "k", history.Plain, history.Committed)
+	w.send("forwarder-1/1", "sent")
+	w.leave("sent")
+	w.say("worker-1/1", history.Stored, "sent", "auditor")
+	w.wait("auditor", "sent")
+	w.apply("consumer-1/2", "scorer", "sent")
+	w.produce("half", ledger.Orders, "k", history.Plain, history.Committed)
+	w.wait("", "half")
+	w.produce("late", ledger.Receipts, "", history.Plain, history.Committed)
+	w.send("forwarder-1/1", "late")
+	w.leave("late")
+	w.produce("dies", ledger.Receipts, "", history.Poison, history.Committed)
+	w.send("forwarder-1/1", "dies")
+	w.leave("dies")
+	to := w.sever()
+
+	// Lost with the old primary: messages, some of them published; marks; effects; what was stored; letters.
+	w.through("half")
+	w.plain("gone", ledger.Orders, "k")
+	w.produce("unsent", ledger.Orders, "k", history.Plain, history.Committed)
+	w.produce("no answer", ledger.Payments, "k", history.Plain, history.Unknown)
+	w.send("forwarder-1/1", "no answer")
+	w.apply("consumer-1/2", "accountant", "sent")
+	w.apply("consumer-1/2", "auditor", "sent")
+	w.say("worker-1/1", history.Stored, "sent", "reporter")
+	w.apply("consumer-1/2", "postman", "late")
+	w.die("postman", "dies", allowed)
+	w.say("consumer-1/2", history.Duplicate, "dies", "postman")
+	w.hold("lost", 4, 0)
+	w.failOver(to)
+
+	// The new one knows nothing of it: what it has in its outbox goes out again, what it has in a queue is handled again,
+	// and what the brokers still have is handled as if it were new.
+	w.Database.Pending = nil
+	w.send("forwarder-2/1", "half")
+	w.leave("half")
+	w.apply("consumer-1/2", "auditor", "sent")
+	w.plain("new", ledger.Orders, "k")
+	w.say("forwarder-1/1", history.Sending, "gone", "") // from its memory, before it has noticed
+	w.apply("consumer-1/2", "postman", "gone>receipts")
+	w.applied("half")                             // from the broker, out of their turns
+	w.apply("consumer-1/2", "accountant", "sent") // as this one
+	return w
+}
+
+func TestCheck_excuses_what_the_new_primary_never_had(t *testing.T) {
+	t.Parallel()
+	report := checker.Check(lossy().end())
+	require.Empty(t, report.Violations, report.String())
+	require.Equal(t, 1, report.Counts.Failovers)
+	require.Equal(t, 5, report.Counts.LostIntents, "gone, unsent, and what was emitted for gone, half and sent: %s", report)
+	require.Equal(t, 3, report.Counts.LostWorks, "sent at the reporter, late and dies")
+	lost := checker.LostWorks(lossy().end())
+	require.True(t, lost("reporter", "sent"))
+	require.False(t, lost("auditor", "sent"), "the new primary had it")
+	require.False(t, lost("scorer", "sent"), "it was confirmed before")
+	require.False(t, lost("reporter", "unsent"), "it was not confirmed at all")
+}
+
+// A message was dead, and a copy of it a duplicate; then it was requeued, and applied in the database that was lost. What was confirmed of it before is no sign
+// that the new one had its effect. Without a failover, or with a letter that was never requeued, it is lost.
+func TestCheck_excuses_what_was_requeued_and_lost_with_the_old_primary(t *testing.T) {
+	t.Parallel()
+	for name, requeued := range map[string]bool{"requeued": true, "not requeued": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := busy()
+			w.Database.Letters = w.letter() // an operator has resolved it
+			if requeued {
+				w.requeue()
+			}
+			to := w.sever()
+			w.reportApplied()
+			w.failOver(to)
+			e := w.end()
+			slices.SortStableFunc(e.Records, func(a, b history.Record) int { return strings.Compare(a.Process, b.Process) }) // as they are read
+			report := checker.Check(e)
+			require.Equal(t, requeued, report.OK(), report.String())
+		})
+	}
+}
+
+// A letter that was requeued, and applied, in the old primary alone is one in the new primary still. There it may not vanish.
+func TestCheck_excuses_no_letter_that_the_new_primary_has(t *testing.T) {
+	t.Parallel()
+	for name, kept := range map[string]bool{"kept": true, "lost": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := busy()
+			without := w.letter()
+			to := w.sever()
+			w.requeue()
+			w.reportApplied()
+			failover := w.failOver(to)
+			require.True(t, failover.Has.Stored[checker.Work{Consumer: "postman", Message: "m"}])
+			if !kept {
+				w.Database.Letters = without
+			}
+			report := checker.Check(w.end())
+			require.Equal(t, kept, report.OK(), report.String())
+			if !kept {
+				require.Contains(t, report.String(), "is lost to postman: no effect, no dead letter")
+			}
+			require.False(t, checker.LostWorks(w.end())("postman", "m"))
+		})
+	}
+}
+
+func TestCheck_a_process_that_was_asleep_writes_down_late_what_the_old_primary_confirmed(t *testing.T) {
+	t.Parallel()
+	for name, lull := range map[string]checker.Trouble{
+		"asleep":               {Process: "consumer-1", Sleeps: true},
+		"another was asleep":   {Process: "consumer-2", Sleeps: true},
+		"it was not asleep":    {Process: "consumer-1", Database: true},
+		"it was awake by then": {Process: "consumer-1", Sleeps: true, To: began},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := busy()
+			w.produce("m", ledger.Receipts, "", history.Plain, history.Committed)
+			w.send("forwarder-1/1", "m")
+			w.leave("m")
+			w.failOver(w.sever())
+			w.say("consumer-1/2", history.Saw, "m", "postman")
+			w.say("consumer-1/2", history.Applied, "m", "postman")
+			lull.From = w.now.Add(-time.Second)
+			if lull.To.IsZero() {
+				lull.To = w.now
+			}
+			w.Troubles = append(w.Troubles, lull)
+			report := checker.Check(w.end())
+			require.Equal(t, name == "asleep", report.OK(), report.String())
+		})
+	}
+}
+
+func TestHoldings_Follows_finds_what_a_failover_may_not_lose(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.plain("a", ledger.Receipts, "")
+	before := w.holdings()
+	w.plain("b", ledger.Receipts, "")
+	require.NoError(t, w.holdings().Follows(before))
+	require.ErrorContains(t, before.Follows(w.holdings()), " b")
+	without := w.holdings()
+	delete(without.Effects, checker.Work{Consumer: "postman", Message: "a"})
+	require.ErrorContains(t, without.Follows(before), "the effect of a")
+}
+
+// after begins a run with a failover, and goes on with a database of which the damage may take something away.
+func after(damage func(w *world)) func(w *world) {
+	return func(w *world) {
+		*w = *lossy()
+		damage(w)
+	}
+}
+
+// during lets something happen between the last time that the standby had and the failover.
+func during(prepare, happen, then func(w *world)) func(w *world) {
+	return func(w *world) {
+		prepare(w)
+		to := w.sever()
+		happen(w)
+		w.failOver(to)
+		then(w)
+	}
+}
+
+// waiting is a message that is committed and waits in the outbox.
+func waiting(w *world) {
+	w.produce("m", ledger.Receipts, "", history.Plain, history.Committed)
+	w.wait("", "m")
+}
+
+// underway is a message that is published, and no consumer has it.
+func underway(w *world) {
+	w.produce("m", ledger.Orders, "k", history.Plain, history.Committed)
+	w.send("forwarder-1/1", "m")
+	w.leave("m")
+}
+
+func lossless(w *world) { w.Failovers[len(w.Failovers)-1].Lossless = true }
+
+// inQueue is underway at all consumers but one, which has stored it.
+func inQueue(w *world) {
+	underway(w)
+	w.applied("m", "auditor")
+	w.say("worker-1/1", history.Stored, "m", "auditor")
+	w.wait("auditor", "m")
+}
+
+// damagesByFailover are what no failover excuses.
+var damagesByFailover = []broken{
+	{"A1 a message that the new primary has is deleted unsent", during(waiting, func(*world) {}, func(w *world) {
+		w.Database.Pending = nil
+		w.leave("m")
+	}), says("nothing lost", "published")},
+	{"A1 a message that the new primary has confirmed is deleted unsent", after(func(w *world) {
+		w.produce("m", ledger.Receipts, "", history.Plain, history.Committed)
+		w.leave("m")
+	}), says("nothing lost", "published")},
+	{"A1 a message that the new primary has confirmed is not there", after(func(w *world) {
+		w.say("producer-1/1", history.Intended, "m", "")
+		w.say("producer-1/1", history.Committed, "m", "")
+	}), says("committed is there")},
+	{"A1 a message that was confirmed before the standby was cut off is not there", during(func(w *world) {
+		w.say("producer-1/1", history.Intended, "m", "")
+		w.say("producer-1/1", history.Committed, "m", "")
+	}, func(*world) {}, func(*world) {}), says("committed is there")},
+	{"A1 a message that the new primary had is not there", func(w *world) {
+		w.say("producer-1/1", history.Intended, "m", "")
+		to := w.sever()
+		w.say("producer-1/1", history.Committed, "m", "")
+		w.failOver(to).Has.Intents["m"] = true
+	}, says("committed is there")},
+	{
+		"A1 a synchronous failover loses a message", during(func(*world) {}, plainOrder, lossless),
+		says("committed is there", "nothing from nothing", "applied has its effect", "stored is kept"),
+	},
+	{"A1 a synchronous failover loses an effect", during(inQueue, func(w *world) {
+		w.apply("consumer-1/2", "auditor", "m")
+		w.Database.Pending = nil
+	}, lossless), says("applied has its effect", "caught up")},
+	{"A1 the cache of claims answers for a claim that is gone", during(underway, func(w *world) {
+		w.applied("m")
+	}, func(w *world) {
+		for _, consumer := range []string{"auditor", "scorer", "reporter"} {
+			w.apply("consumer-1/2", consumer, "m")
+		}
+		w.say("consumer-1/2", history.Duplicate, "m", "accountant")
+	}), says("nothing lost")},
+	{"A1 a message is let go as a duplicate of nothing before a failover", during(underway, func(w *world) {
+		w.applied("m", "accountant")
+		w.say("consumer-1/2", history.Duplicate, "m", "accountant")
+	}, func(w *world) {
+		w.applied("m", "accountant")
+	}), says("nothing lost")},
+	{"A1 a message that the new primary had in a queue is lost", during(inQueue, func(w *world) {
+		w.apply("consumer-1/2", "auditor", "m")
+	}, func(w *world) {
+		w.Database.Pending = nil
+	}), says("nothing lost", "stored is kept")},
+	{"A1 a message whose claim the new primary had is lost", during(underway, func(w *world) {
+		w.applied("m", "auditor")
+		w.say("worker-1/1", history.Stored, "m", "auditor")
+	}, func(w *world) {
+		w.Failovers[0].Has.Claims[claim("auditor", "m")] = true
+		w.applied("m", "auditor")
+	}), says("nothing lost", "stored is kept")},
+	{"A1 a message that nobody had before the failover is lost to a consumer", after(func(w *world) {
+		w.plain("m", ledger.Orders, "k", "accountant")
+	}), says("nothing lost")},
+	{"A1 a message that no process has confirmed is lost to a consumer", during(underway, func(w *world) {
+		w.applied("m", "accountant")
+		w.say("consumer-1/2", history.Saw, "m", "accountant")
+	}, func(w *world) {
+		w.applied("m", "accountant")
+	}), says("nothing lost")},
+	{"A1 an effect twice, since the failover lost one of its claims only", during(underway, func(*world) {}, func(w *world) {
+		w.applied("m")
+		w.apply("consumer-1/2", "scorer", "m")
+	}), says("effect once")},
+	{"A1 effects of a key that no failover has lost are out of order", after(func(w *world) {
+		two(w, history.Plain, "auditor")
+		w.apply("consumer-1/1", "auditor", "b")
+		w.apply("consumer-1/1", "auditor", "a")
+		w.plain("c", ledger.Orders, "k")
+	}), says("order of effects")},
+	{"A1 publications of the new primary's messages are out of order", after(func(w *world) {
+		w.produce("a", ledger.Orders, "k", history.Plain, history.Committed)
+		w.produce("b", ledger.Orders, "k", history.Plain, history.Committed)
+		w.send("forwarder-1/1", "b")
+		w.through("a")
+		w.through("b")
+	}), says("order of publications")},
+	{"A1 a message that was rolled back is published around a failover", during(func(*world) {}, func(w *world) {
+		w.produce("m", ledger.Payments, "", history.Plain, history.RolledBack)
+		w.send("forwarder-1/1", "m")
+	}, func(*world) {}), says("nothing from nothing")},
+	{"A1 a process publishes for ever what it had in memory", during(func(*world) {}, func(w *world) {
+		w.produce("m", ledger.Payments, "", history.Plain, history.Committed)
+	}, func(w *world) {
+		w.now = w.now.Add(30 * time.Second)
+		w.send("forwarder-1/1", "m")
+	}), says("nothing from nothing")},
+	{"A1 a token that the old primary had given out is given to another", during(func(*world) {}, func(w *world) {
+		w.hold("old", 4, 0)
+	}, func(w *world) {
+		w.hold("new", 4, 0)
+	}), says("one holder a token")},
+}
+
+// loseTransaction is a run whose connection is cut, and counts as an attempt that is recorded as such.
+func loseTransaction(w *world, text string) {
+	w.produce("m", ledger.Receipts, "", history.Plain, history.Committed)
+	w.through("m", "postman")
+	w.fail("consumer-1/1", "postman", "m", "", 0)
+	w.count(w.subjectOf("postman", "m"), 1)
+	w.Database.Failures[len(w.Database.Failures)-1].Error = text
+	w.apply("consumer-1/1", "postman", "m")
+}
+
+func TestCheck_a_cut_connection_counts_as_an_attempt_only_where_a_fault_touched_the_process(t *testing.T) {
+	t.Parallel()
+	const text = "the handler lost its transaction: the connection was lost, and the database is there: EOF"
+	cut := checker.Trouble{Kind: "cut", Process: "consumer-1", Database: true}
+	for name, c := range map[string]struct {
+		trouble  checker.Trouble
+		ago      time.Duration
+		recorded string
+		allowed  bool
+	}{
+		"its wire was cut":             {cut, 0, text, true},
+		"recorded as something else":   {cut, 0, "planned", false},
+		"long before":                  {cut, time.Minute, text, false},
+		"another's wire was cut":       {checker.Trouble{Process: "consumer-2", Database: true}, 0, text, false},
+		"its wire to a broker was cut": {checker.Trouble{Process: "consumer-1"}, 0, text, false},
+		"all connections were ended":   {checker.Trouble{Kind: "terminate", Database: true}, 0, text, true},
+		"it was asleep, not cut off":   {checker.Trouble{Process: "consumer-1", Sleeps: true}, 0, text, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := busy()
+			c.trouble.From = w.now.Add(-c.ago)
+			c.trouble.To = c.trouble.From.Add(100 * time.Millisecond)
+			w.Troubles = append(w.Troubles, c.trouble)
+			loseTransaction(w, c.recorded)
+			report := checker.Check(w.end())
+			require.Equal(t, c.allowed, report.OK(), report.String())
+			if !c.allowed {
+				require.Equal(t, map[string]int{"only failures count": 1}, report.Total)
+			}
+		})
+	}
+}
+
+// letter makes a message "m", which dies at the postman before a copy of it is a duplicate. It returns the letters without that one.
+func (w *world) letter() []checker.Letter {
+	w.produce("m", ledger.Receipts, "", history.Poison, history.Committed)
+	w.send("forwarder-1/1", "m")
+	w.leave("m")
+	others := slices.Clone(w.Database.Letters)
+	w.die("postman", "m", allowed)
+	w.say("consumer-1/2", history.Duplicate, "m", "postman")
+	return others
+}
+
+// requeue lets an operator send the message of [world.letter] again.
+func (w *world) requeue() {
+	for _, what := range []history.Kind{history.Healed, history.Requeueing, history.Requeued} {
+		w.say("operator-1/1", what, "m", "postman")
+	}
+	w.send("forwarder-1/1", "m")
+}
+
+// reportApplied lets the postman say that it applied that message. The database that is judged never had the effect.
+func (w *world) reportApplied() {
+	w.say("consumer-1/2", history.Saw, "m", "postman")
+	w.say("consumer-1/2", history.Applied, "m", "postman")
+}

@@ -1,0 +1,85 @@
+package role
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/brokers/amqpbroker"
+	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/proof/torture/history"
+	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
+)
+
+// forward drains the outbox to both brokers.
+func (p *process) forward(ctx context.Context) error {
+	to, err := insist(ctx, p.publishers)
+	if err != nil {
+		return nil // told to stop before it could start
+	}
+	defer func() { _ = to.Close() }()
+	fwd, err := forwarder.New(p.db, noting{to, p.history}, forwarder.Config{
+		Dialect: postbox.PostgreSQL, ListenDSN: p.Database, Lease: Lease, BatchSize: 8, PageSize: 200,
+		Classify: postbox.Classifiers(classifyNowhere, kafkabroker.Classify, amqpbroker.Classify),
+		Retry:    soon(ledger.OutboxAttempts), ProbeMax: ProbeMax,
+	}, p.logger)
+	if err != nil {
+		return err
+	}
+	return fwd.Run(ctx)
+}
+
+// errNowhere is what becomes of messages to [ledger.Nowhere].
+var errNowhere = errors.New("this topic leads nowhere")
+
+func classifyNowhere(err error) postbox.ErrorClass {
+	if errors.Is(err, errNowhere) {
+		return postbox.MessageFault
+	}
+	return postbox.Unclassified
+}
+
+// errAnswerLost is the answer of a broker that never came.
+var errAnswerLost = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("the broker's answer is lost, on purpose")}
+
+// noting writes down what is sent, and loses some answers of the broker.
+type noting struct {
+	message.Publisher
+
+	history *history.Writer
+}
+
+// Publish implements message.Publisher.
+func (n noting) Publish(topic string, messages ...*message.Message) error {
+	if err := n.note(history.Sending, messages); err != nil {
+		return err
+	}
+	if topic == ledger.Nowhere {
+		return errNowhere
+	}
+	if err := n.Publisher.Publish(topic, messages...); err != nil {
+		return err
+	}
+	if err := n.note(history.Sent, messages); err != nil {
+		return err
+	}
+	if chance(300) {
+		return errAnswerLost
+	}
+	return nil
+}
+
+func (n noting) note(kind history.Kind, messages []*message.Message) error {
+	for _, msg := range messages {
+		intent, err := readMessage(msg)
+		if err != nil {
+			return err
+		}
+		n.history.Write(record(kind, intent, ""))
+	}
+	return nil
+}

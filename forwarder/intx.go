@@ -27,6 +27,10 @@ import (
 //   - has committed, as in a hook of [postbox.AfterCommit], or
 //   - was taken out of ctx by [postbox.ContextWithTx] with a nil transaction.
 //
+// The context that fn gets is for fn, and for goroutines for which fn waits. When fn has returned, InTx and Publish with that context return an error that is
+// [postbox.ErrNoTransaction], until the transaction has committed. If fn returns while another goroutine is in a call of InTx, of Publish or of an inbox with that
+// context, InTx rolls back the whole transaction, also one that somebody else began, and returns an error that says so. Do not use tx after fn has returned.
+//
 // An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any error, for
 // the caller to run InTx again. If ctx ends before the commit begins, InTx rolls back, and on every database its error is that of ctx
 // ([context.Canceled] or [context.DeadlineExceeded]). When the answer to the commit is lost, the error is
@@ -52,15 +56,20 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 		return fmt.Errorf("begin transaction: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
+	scope := txscope.Hooked(ctx, tx).With(options)
 	ended := false
 	defer func() {
 		if !ended { // fn panicked
+			_ = scope.Return()
 			_ = tx.Rollback()
 		}
 	}()
-	scope := txscope.Hooked(ctx, tx).With(options)
 	err = fn(scope.Context(ctx), tx)
 	ended = true
+	outlived := scope.Return()
+	if err == nil {
+		err = outlived
+	}
 	if err == nil {
 		err = commit(ctx, conn, tx)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // Executor runs statements: a *sql.Tx, or whatever wraps one.
@@ -86,6 +87,11 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 		return nil
 	}
 	ctx := messages[0].Context()
+	scope := txscope.From(ctx)
+	if err := scope.Begin(); err != nil {
+		return fmt.Errorf("publish to topic %.300q: %w: %w", topic, postbox.ErrNoTransaction, err)
+	}
+	defer scope.End()
 	tx, inTx := postbox.TxFromContext(ctx)
 	for _, msg := range messages[1:] {
 		if other, _ := postbox.TxFromContext(msg.Context()); other != tx {

@@ -60,8 +60,12 @@ func (g *group) run(ctx context.Context, scope *txscope.Scope, me *member, fn fu
 	}
 	done = true
 	if !g.exec(live, release) {
-		// Our fn passed over that the transaction had ended under it, and what it did then may be there: not again.
-		return false, fmt.Errorf("commit: %w", g.broken)
+		// Our fn passed over that the transaction had ended under it, and what it did then may be there: not again. If the savepoint is still there, so is the transaction.
+		err := g.broken
+		if _, backErr := g.tx.ExecContext(live, rollback); isGone(backErr) {
+			err = spool.Ended(err)
+		}
+		return false, fmt.Errorf("commit: %w", err)
 	}
 	g.waiting = append(g.waiting, me)
 	return true, nil

@@ -63,7 +63,7 @@ func NewGroupCommit(db *sql.DB, dialect postbox.Dialect) (*GroupCommit, error) {
 // nothing else. After a crash either all of those who shared it are there or none.
 //
 // fn sees what those before it in the group wrote, which is committed together with its own. It must end soon, since
-// others wait for it, and leave it to InTx to end the transaction. If it ends the transaction itself, it gets an error. Those before it return if that was a
+// others wait for it, and leave it to InTx to end the transaction. If it ends the transaction itself and returns nil, the error is [postbox.ErrCommitUnknown]. Those before it return if that was a
 // commit, and otherwise run again.
 //
 // Whoever waits for its turn leaves when ctx ends. When fn has run, InTx returns after the others of the group and the commit,

@@ -34,7 +34,7 @@ import (
 // An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any error, for
 // the caller to run InTx again. If ctx ends before the commit begins, InTx rolls back, and on every database its error is that of ctx
 // ([context.Canceled] or [context.DeadlineExceeded]). When the answer to the commit is lost, the error is
-// [postbox.ErrCommitUnknown]. So it is if fn has ended the transaction by a statement, or has passed over the error of a deadlock, in which MySQL and
+// [postbox.ErrCommitUnknown]. So it is if fn returns nil after it has ended the transaction, by a statement or a method of tx, or has passed over the error of a deadlock, in which MySQL and
 // MariaDB roll back: what fn executed afterwards is committed. A driver that is wrapped by another one may hide that.
 func InTx(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	return InTxWith(ctx, db, nil, fn)
@@ -93,8 +93,8 @@ func commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
 		if err == nil {
 			err = spool.Commit(ctx, conn, tx)
 		}
-		if errors.Is(err, sql.ErrTxDone) { // the driver has rolled back
-			err = cmp.Or(ctx.Err(), err)
+		if errors.Is(err, sql.ErrTxDone) { // the driver has rolled back, or the function has called Commit or Rollback
+			err = cmp.Or(ctx.Err(), spool.Ended(err))
 		}
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
@@ -38,6 +39,10 @@ func beganElsewhere(tx *sql.Tx, db *sql.DB) bool {
 	return field.IsValid() && field.Type() == reflect.TypeFor[*sql.DB]() && field.Pointer() != reflect.ValueOf(db).Pointer()
 }
 
+// isGone says whether an error of going back to a savepoint means that this is not there: the function has ended the transaction. If the connection was lost, the database
+// has rolled back.
+func isGone(err error) bool { return errors.Is(err, sql.ErrTxDone) || dialect.Coded(err) }
+
 // savepoints numbers savepoints: one may stand within another one.
 var savepoints atomic.Int64
 
@@ -57,13 +62,16 @@ func within(ctx context.Context, tx *sql.Tx, fn func(ctx context.Context, tx *sq
 		return fmt.Errorf("begin in the transaction of the context: %w", err)
 	}
 	released := false
-	back := func(err error) error {
+	rollBack := func() error {
 		released = true
-		_, backErr := tx.ExecContext(live, rollback)
-		if backErr == nil {
-			_, backErr = tx.ExecContext(live, release)
+		_, err := tx.ExecContext(live, rollback)
+		if err == nil {
+			_, err = tx.ExecContext(live, release)
 		}
-		if backErr != nil && !errors.Is(backErr, sql.ErrTxDone) {
+		return err
+	}
+	back := func(err error) error {
+		if backErr := rollBack(); backErr != nil && !errors.Is(backErr, sql.ErrTxDone) {
 			return errors.Join(err, fmt.Errorf("roll back: %w", backErr))
 		}
 		return err
@@ -86,7 +94,12 @@ func within(ctx context.Context, tx *sql.Tx, fn func(ctx context.Context, tx *sq
 		return back(fmt.Errorf("commit: %w", err))
 	}
 	if _, err := tx.ExecContext(live, release); err != nil {
-		return back(fmt.Errorf("commit: %w", err))
+		if backErr := rollBack(); isGone(backErr) {
+			err = cmp.Or(ctx.Err(), spool.Ended(err))
+		} else if backErr != nil {
+			err = errors.Join(err, fmt.Errorf("roll back: %w", backErr))
+		}
+		return fmt.Errorf("commit: %w", err)
 	}
 	released = true
 	scope.Committed()

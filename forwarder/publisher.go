@@ -83,6 +83,9 @@ func NewPublisher(db *sql.DB, config PublisherConfig, logger watermill.LoggerAda
 // stored with it in its metadata; the message itself stays as it is. Delays set with Watermill's components/delay, on the message or with delay.WithContext,
 // are obeyed, by the database's clock. A message that can never be stored, such as one with a topic or an id that is too long, is a
 // [postbox.PermanentError]. After an error of the database the transaction must be rolled back.
+//
+// A transaction that began on another *sql.DB than that of the publisher must be in the same database: in each call Publish then looks the outbox up by name, with one statement more,
+// and returns an error if the outbox is not there under the same number.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -172,6 +175,11 @@ func (p *Publisher) write(ctx context.Context, db Executor, topic string, messag
 	}
 	p.register.Do(func() { p.registerApart(ctx) })
 	p.finder.Look() //nolint:contextcheck // the search goes on after this call
+	if tx, ok := db.(*sql.Tx); ok && beganElsewhere(tx, p.db) {
+		if err := p.spool.CheckIn(ctx, tx); err != nil {
+			return fmt.Errorf("publish to topic %.300q: %w", topic, err)
+		}
+	}
 	return dialect.HintAtPooler(p.spool.Append(ctx, db, p.run, drafts))
 }
 

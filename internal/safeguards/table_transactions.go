@@ -88,6 +88,15 @@ var ofTransactions = []safeguard{
 		packages: []string{module + "forwarder"}, tests: "InTx|GroupCommit",
 	},
 	{
+		name: "a publisher writes to no other database", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/spool/registration.go",
+			from: "	case err == nil && id == known:\n",
+			to:   "	case err == nil && id != known, errors.Is(err, sql.ErrNoRows), err == nil:\n",
+		}},
+		packages: []string{module + "forwarder"}, tests: "TestPublisher_G1_refuses",
+	},
+	{
 		name: "a transaction of another database is left alone", guarantees: "G1",
 		edits: []edit{{
 			file: "forwarder/within.go",

@@ -22,9 +22,16 @@ func TestBind_G1_refuses_what_is_no_transaction(t *testing.T) {
 		conn, err := database.DB.Conn(t.Context())
 		require.NoError(t, err)
 		for _, executor := range []forwarder.Executor{
-			database.DB, struct{ *sql.DB }{database.DB}, &struct{ *sql.DB }{database.DB},
-			conn, struct{ *sql.Conn }{conn}, &struct{ *sql.Conn }{conn},
-			nil, (*sql.Tx)(nil), struct{ *sql.Tx }{}, &struct{ *sql.Tx }{}, (*struct{ *sql.Tx })(nil), struct{ forwarder.Executor }{},
+			database.DB,
+			struct{ *sql.DB }{database.DB},
+			&struct{ *sql.DB }{database.DB},
+			conn,
+			struct{ *sql.Conn }{conn},
+			&struct{ *sql.Conn }{conn},
+			nil, (*sql.Tx)(nil),
+			struct{ *sql.Tx }{},
+			&struct{ *sql.Tx }{}, (*struct{ *sql.Tx })(nil),
+			struct{ forwarder.Executor }{},
 		} {
 			err := publisher.Bind(executor).Publish("topic", newMessage("1", ""))
 			require.ErrorIs(t, err, postbox.ErrNoTransaction)

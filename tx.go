@@ -34,12 +34,12 @@ func ContextWithHooks(ctx context.Context, tx *sql.Tx) (hooked context.Context, 
 
 // TxFromContext returns the transaction that the context carries: one put there by [ContextWithTx], by
 // forwarder.InTx, by an inbox, or by the subscriber of watermill-sql v3; that of v4 with
-// middleware.SubscriberTx. A transaction of Postbox that has committed, and one of [ContextWithHooks] whose function was called, is not
-// carried any more: a hook of [AfterCommit] that uses the context of before is outside it.
+// middleware.SubscriberTx. A transaction of Postbox is not carried any more when the function of forwarder.InTx, or the handler of the inbox, that got the context
+// has returned: a hook of [AfterCommit] and a goroutine that the function left behind are outside it. Nor is one of [ContextWithHooks] whose function was called.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	if scope := txscope.From(ctx); scope != nil {
-		tx := scope.Live()
-		return tx, tx != nil
+		tx, err := scope.Live()
+		return tx, err == nil && tx != nil
 	}
 	return wmsql.TxFromContext(ctx)
 }

@@ -11,6 +11,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // group is a transaction that members of a [GroupCommit] use in turns, each in its own goroutine. The one whose turn it
@@ -29,7 +30,7 @@ type group struct {
 const savepoint = "postbox_group"
 
 // run takes a turn: it runs fn, and lets the next one go on. If it says that we wait, we hear what became of the group.
-func (g *group) run(ctx context.Context, me *member, fn func(ctx context.Context, tx *sql.Tx) error) (waits bool, err error) {
+func (g *group) run(ctx context.Context, scope *txscope.Scope, me *member, fn func(ctx context.Context, tx *sql.Tx) error) (waits bool, err error) {
 	live := context.WithoutCancel(ctx) // a statement that is interrupted rolls back the whole transaction
 	defer g.handOn(live)               // also when fn panics
 	if err := ctx.Err(); err != nil {
@@ -42,11 +43,16 @@ func (g *group) run(ctx context.Context, me *member, fn func(ctx context.Context
 	}
 	done := false
 	defer func() {
-		if !done {
+		if outlived := scope.Return(); outlived != nil { // the others of the group run again, each by itself: this transaction has been rolled back
+			g.broken = outlived
+		} else if !done {
 			_ = g.exec(live, rollback) && g.exec(live, release)
 		}
 	}()
 	if err := fn(ctx, g.tx); err != nil {
+		return false, err
+	}
+	if err := scope.Return(); err != nil {
 		return false, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -54,8 +60,12 @@ func (g *group) run(ctx context.Context, me *member, fn func(ctx context.Context
 	}
 	done = true
 	if !g.exec(live, release) {
-		// Our fn passed over that the transaction had ended under it, and what it did then may be there: not again.
-		return false, fmt.Errorf("commit: %w", g.broken)
+		// Our fn passed over that the transaction had ended under it, and what it did then may be there: not again. If the savepoint is still there, so is the transaction.
+		err := g.broken
+		if _, backErr := g.tx.ExecContext(live, rollback); isGone(backErr) {
+			err = spool.Ended(err)
+		}
+		return false, fmt.Errorf("commit: %w", err)
 	}
 	g.waiting = append(g.waiting, me)
 	return true, nil

@@ -195,6 +195,7 @@ func TestGroupCommit_G1_a_function_that_ends_the_transaction_itself(t *testing.T
 			})
 			require.NoError(t, b.errors["a"])
 			require.Error(t, b.errors["ends"])
+			require.Equal(t, name != "COMMIT, and fails", errors.Is(b.errors["ends"], postbox.ErrCommitUnknown), b.errors["ends"])
 			require.NoError(t, b.errors["b"])
 			want := []string{"first", "a", "b"}
 			if test.committed {
@@ -227,6 +228,7 @@ func TestGroupCommit_G1_whoever_leaves_a_statement_open_takes_nobody_along(t *te
 				b.enter(t.Context(), 2, "b", nil)
 			})
 			require.Error(t, b.errors["careless"])
+			require.NotErrorIs(t, b.errors["careless"], postbox.ErrCommitUnknown, "the group was rolled back")
 			require.NoError(t, b.errors["a"])
 			require.NoError(t, b.errors["b"])
 			require.ElementsMatch(t, []string{"first", "a", "b"}, query(t, b.DB, "SELECT name FROM business"))

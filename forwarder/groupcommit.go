@@ -63,7 +63,7 @@ func NewGroupCommit(db *sql.DB, dialect postbox.Dialect) (*GroupCommit, error) {
 // nothing else. After a crash either all of those who shared it are there or none.
 //
 // fn sees what those before it in the group wrote, which is committed together with its own. It must end soon, since
-// others wait for it, and leave it to InTx to end the transaction. If it ends the transaction itself, it gets an error. Those before it return if that was a
+// others wait for it, and leave it to InTx to end the transaction. If it ends the transaction itself and returns nil, the error is [postbox.ErrCommitUnknown]. Those before it return if that was a
 // commit, and otherwise run again.
 //
 // Whoever waits for its turn leaves when ctx ends. When fn has run, InTx returns after the others of the group and the commit,
@@ -71,9 +71,12 @@ func NewGroupCommit(db *sql.DB, dialect postbox.Dialect) (*GroupCommit, error) {
 //
 // Where ctx carries a transaction already, fn runs in a savepoint of that one, as in the function [InTx].
 //
+// The context and the tx that fn gets are for fn alone. After fn has returned, tx may be in use by another function, whose writes a goroutine that fn left behind would change: with the
+// context it cannot, since InTx and Publish refuse it.
+//
 // fn may run a second time, then by itself, where the group was rolled back: because the context of another
-// one ended within a statement, or the database refused the commit, as it does for a foreign key that is checked at the
-// end. Else it runs once, and its errors are its own.
+// one ended within a statement, another one returned while InTx or Publish still worked with its context, or the database refused the commit, as it does for a foreign key
+// that is checked at the end. Else it runs once, and its errors are its own.
 func (c *GroupCommit) InTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	if c == nil || fn == nil {
 		return errors.New("group commit: the GroupCommit or the function is nil")
@@ -89,7 +92,7 @@ func (c *GroupCommit) InTx(ctx context.Context, fn func(ctx context.Context, tx 
 		return fmt.Errorf("begin transaction: %w", err)
 	}
 	scope := txscope.Hooked(ctx, g.tx)
-	if waits, err := g.run(scope.Context(ctx), me, fn); !waits {
+	if waits, err := g.run(scope.Context(ctx), scope, me, fn); !waits {
 		return err
 	}
 	end := <-me.ended

@@ -27,10 +27,14 @@ import (
 //   - has committed, as in a hook of [postbox.AfterCommit], or
 //   - was taken out of ctx by [postbox.ContextWithTx] with a nil transaction.
 //
+// The context that fn gets is for fn, and for goroutines for which fn waits. When fn has returned, InTx and Publish with that context return an error that is
+// [postbox.ErrNoTransaction], until the transaction has committed. If fn returns while another goroutine is in a call of InTx, of Publish or of an inbox with that
+// context, InTx rolls back the whole transaction, also one that somebody else began, and returns an error that says so. Do not use tx after fn has returned.
+//
 // An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any error, for
 // the caller to run InTx again. If ctx ends before the commit begins, InTx rolls back, and on every database its error is that of ctx
 // ([context.Canceled] or [context.DeadlineExceeded]). When the answer to the commit is lost, the error is
-// [postbox.ErrCommitUnknown]. So it is if fn has ended the transaction by a statement, or has passed over the error of a deadlock, in which MySQL and
+// [postbox.ErrCommitUnknown]. So it is if fn returns nil after it has ended the transaction, by a statement or a method of tx, or has passed over the error of a deadlock, in which MySQL and
 // MariaDB roll back: what fn executed afterwards is committed. A driver that is wrapped by another one may hide that.
 func InTx(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	return InTxWith(ctx, db, nil, fn)
@@ -52,15 +56,20 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 		return fmt.Errorf("begin transaction: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
+	scope := txscope.Hooked(ctx, tx).With(options)
 	ended := false
 	defer func() {
 		if !ended { // fn panicked
+			_ = scope.Return()
 			_ = tx.Rollback()
 		}
 	}()
-	scope := txscope.Hooked(ctx, tx).With(options)
 	err = fn(scope.Context(ctx), tx)
 	ended = true
+	outlived := scope.Return()
+	if err == nil {
+		err = outlived
+	}
 	if err == nil {
 		err = commit(ctx, conn, tx)
 	}
@@ -84,8 +93,8 @@ func commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
 		if err == nil {
 			err = spool.Commit(ctx, conn, tx)
 		}
-		if errors.Is(err, sql.ErrTxDone) { // the driver has rolled back
-			err = cmp.Or(ctx.Err(), err)
+		if errors.Is(err, sql.ErrTxDone) { // the driver has rolled back, or the function has called Commit or Rollback
+			err = cmp.Or(ctx.Err(), spool.Ended(err))
 		}
 	}
 	if err != nil {

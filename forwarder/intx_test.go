@@ -106,16 +106,34 @@ func passOverDeadlock(t *testing.T, database *testdb.Database, db *sql.DB, after
 func TestInTx_G1_a_function_that_ends_its_transaction_gets_an_error(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		for _, statement := range []string{"COMMIT", "ROLLBACK"} {
+		for name, end := range endings() {
 			for _, db := range []*sql.DB{database.DB, database.OpenWrapped(t)} {
-				err := forwarder.InTx(t.Context(), db, func(ctx context.Context, tx *sql.Tx) error {
-					_, err := tx.ExecContext(ctx, statement)
-					return err
-				})
-				require.ErrorIs(t, err, postbox.ErrCommitUnknown)
+				require.ErrorIs(t, forwarder.InTx(t.Context(), db, end), postbox.ErrCommitUnknown, name)
+			}
+			for _, db := range []*sql.DB{database.DB, database.OpenWrapped(t)} {
+				require.ErrorIs(t, forwarder.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
+					require.ErrorIs(t, forwarder.InTx(ctx, db, end), postbox.ErrCommitUnknown, name)
+					return nil
+				}), postbox.ErrCommitUnknown, name)
 			}
 		}
 	})
+}
+
+// endings are functions that end their transaction.
+func endings() map[string]inTxFunc {
+	execute := func(statement string) inTxFunc {
+		return func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, statement)
+			return err
+		}
+	}
+	return map[string]inTxFunc{
+		"Commit()":   func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
+		"Rollback()": func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
+		"COMMIT":     execute("COMMIT"),
+		"ROLLBACK":   execute("ROLLBACK"),
+	}
 }
 
 // The last statement has changed rows or not, is prepared or not, or failed without an end of the transaction.

@@ -13,17 +13,31 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// A *sql.DB where the transaction should be: each message would be committed by itself, whatever becomes of the business data.
-func TestBind_G1_refuses_a_pool_of_connections(t *testing.T) {
+// A *sql.DB or a *sql.Conn where the transaction should be: each message would be committed by itself, whatever becomes of the business data.
+func TestBind_G1_refuses_what_is_no_transaction(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
 		publisher := publisherFor(t, database, nil)
-		for _, pool := range []forwarder.Executor{database.DB, struct{ *sql.DB }{database.DB}, &struct{ *sql.DB }{database.DB}, nil} {
-			err := publisher.Bind(pool).Publish("topic", newMessage("1", ""))
+		conn, err := database.DB.Conn(t.Context())
+		require.NoError(t, err)
+		for _, executor := range []forwarder.Executor{
+			database.DB,
+			struct{ *sql.DB }{database.DB},
+			&struct{ *sql.DB }{database.DB},
+			conn,
+			struct{ *sql.Conn }{conn},
+			&struct{ *sql.Conn }{conn},
+			nil, (*sql.Tx)(nil),
+			struct{ *sql.Tx }{},
+			&struct{ *sql.Tx }{}, (*struct{ *sql.Tx })(nil),
+			struct{ forwarder.Executor }{},
+		} {
+			err := publisher.Bind(executor).Publish("topic", newMessage("1", ""))
 			require.ErrorIs(t, err, postbox.ErrNoTransaction)
 			require.ErrorContains(t, err, "AllowAutocommit")
 		}
+		require.NoError(t, conn.Close())
 		require.Zero(t, pending(t, database))
 	})
 }

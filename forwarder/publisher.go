@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // Executor runs statements: a *sql.Tx, or whatever wraps one.
@@ -81,11 +83,19 @@ func NewPublisher(db *sql.DB, config PublisherConfig, logger watermill.LoggerAda
 // stored with it in its metadata; the message itself stays as it is. Delays set with Watermill's components/delay, on the message or with delay.WithContext,
 // are obeyed, by the database's clock. A message that can never be stored, such as one with a topic or an id that is too long, is a
 // [postbox.PermanentError]. After an error of the database the transaction must be rolled back.
+//
+// A transaction that began on another *sql.DB than that of the publisher must be in the same database: in each call Publish then looks the outbox up by name, with one statement more,
+// and returns an error if the outbox is not there under the same number.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if len(messages) == 0 {
 		return nil
 	}
 	ctx := messages[0].Context()
+	scope := txscope.From(ctx)
+	if err := scope.Begin(); err != nil {
+		return fmt.Errorf("publish to topic %.300q: %w: %w", topic, postbox.ErrNoTransaction, err)
+	}
+	defer scope.End()
 	tx, inTx := postbox.TxFromContext(ctx)
 	for _, msg := range messages[1:] {
 		if other, _ := postbox.TxFromContext(msg.Context()); other != tx {
@@ -131,8 +141,9 @@ func (p *Publisher) autocommit(ctx context.Context, topic string, messages []*me
 }
 
 // Bind returns a publisher that writes through tx, whatever the context says. It is for code that hands
-// transactions around by itself, and costs nothing to make. With a *sql.DB, or something that embeds one, Publish returns
-// [postbox.ErrNoTransaction]: each statement would be committed by itself.
+// transactions around by itself, and costs nothing to make. With a *sql.DB or a *sql.Conn, or something that embeds one, Publish returns
+// [postbox.ErrNoTransaction]: each statement would be committed by itself. So it does with nil. If you begin transactions by a statement, such as BEGIN on a *sql.Conn,
+// pass a type of your own that has the three methods and does not embed the connection.
 func (p *Publisher) Bind(tx Executor) message.Publisher { return boundPublisher{p: p, tx: tx} }
 
 // Announce wakes the forwarders. Call it after a commit that [InTx] did not make; without it they find the
@@ -164,6 +175,11 @@ func (p *Publisher) write(ctx context.Context, db Executor, topic string, messag
 	}
 	p.register.Do(func() { p.registerApart(ctx) })
 	p.finder.Look() //nolint:contextcheck // the search goes on after this call
+	if tx, ok := db.(*sql.Tx); ok && beganElsewhere(tx, p.db) {
+		if err := p.spool.CheckIn(ctx, tx); err != nil {
+			return fmt.Errorf("publish to topic %.300q: %w", topic, err)
+		}
+	}
 	return dialect.HintAtPooler(p.spool.Append(ctx, db, p.run, drafts))
 }
 
@@ -203,8 +219,8 @@ func (b boundPublisher) Publish(topic string, messages ...*message.Message) erro
 	if len(messages) == 0 {
 		return nil
 	}
-	if _, isPool := b.tx.(interface{ Stats() sql.DBStats }); isPool || b.tx == nil {
-		return fmt.Errorf("publish to topic %.300q: %w: Bind was given %T: give it the transaction that shall commit the message, "+
+	if !mayBeTx(b.tx) {
+		return fmt.Errorf("publish to topic %.300q: %w: Bind was given %T, which is no transaction, or nil: give it the transaction that shall commit the message, "+
 			"or, for a message without one, set AllowAutocommit and publish through the Publisher itself", topic, postbox.ErrNoTransaction, b.tx)
 	}
 	if err := b.p.write(messages[0].Context(), b.tx, topic, messages); err != nil {
@@ -212,6 +228,35 @@ func (b boundPublisher) Publish(topic string, messages ...*message.Message) erro
 	}
 	b.p.spool.Ring()
 	return nil
+}
+
+// mayBeTx says whether an executor can be a transaction. A *sql.DB, a *sql.Conn, a nil pointer and a struct with one of these in the place of an embedded executor
+// cannot.
+func mayBeTx(executor Executor) bool {
+	if tx, ok := executor.(*sql.Tx); ok {
+		return tx != nil
+	}
+	_, isPool := executor.(interface{ Stats() sql.DBStats })
+	_, isConn := executor.(interface{ Raw(func(any) error) error })
+	if isPool || isConn || given.Nil(executor) {
+		return false
+	}
+	return !embedsNil(reflect.Indirect(reflect.ValueOf(executor)))
+}
+
+// embedsNil says whether a value is a struct that embeds an executor, which is nil: each call would panic.
+func embedsNil(wrapper reflect.Value) bool {
+	if wrapper.Kind() != reflect.Struct {
+		return false
+	}
+	for i := range wrapper.NumField() {
+		field := wrapper.Field(i)
+		nilable := field.Kind() == reflect.Pointer || field.Kind() == reflect.Interface
+		if wrapper.Type().Field(i).Anonymous && nilable && field.IsNil() && field.Type().Implements(reflect.TypeFor[Executor]()) {
+			return true
+		}
+	}
+	return false
 }
 
 // Close does nothing: the transaction and the publisher belong to others.

@@ -3,6 +3,7 @@ package forwarder_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -113,6 +114,38 @@ func TestPublisher_takes_a_transaction_of_another_handle(t *testing.T) {
 		}
 		require.Equal(t, 40, pending(t, database))
 	})
+}
+
+// The number of its outbox is that of another one there.
+func TestPublisher_G1_refuses_a_transaction_of_another_database(t *testing.T) {
+	t.Parallel()
+	named := func(name string) func(*forwarder.PublisherConfig) {
+		return func(c *forwarder.PublisherConfig) { c.Outbox = name }
+	}
+	for name, open := range map[string]func(*testing.T) *testdb.Database{"sqlite": testdb.SQLite, "postgres-pq": testdb.Postgres, "mariadb": testdb.MySQL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			orders, billing, bare := open(t).Migrate(t), open(t).Migrate(t), open(t)
+			publisher := publisherFor(t, orders, named("orders"))
+			inTx(t, orders.DB, publisher, "topic", newMessage("1", ""))
+			inTx(t, billing.DB, publisherFor(t, billing, named("billing")), "topic", newMessage("1", ""))
+			eventually(t, func() bool { // the outbox is known when another transaction has looked
+				err := forwarder.InTx(t.Context(), billing.DB, func(ctx context.Context, tx *sql.Tx) error {
+					msg := newMessage("2", "")
+					msg.SetContext(ctx)
+					return errors.Join(publisher.Publish("topic", msg), publisher.Bind(tx).Publish("topic", newMessage("2", "")), errBroker)
+				})
+				return strings.Contains(err.Error(), "not in the same database")
+			}, "it is refused")
+			inTx(t, orders.Open(t), publisher, "topic", newMessage("3", ""))
+			err := forwarder.InTx(t.Context(), bare.DB, func(_ context.Context, tx *sql.Tx) error {
+				return publisher.Bind(tx).Publish("topic", newMessage("4", ""))
+			})
+			require.ErrorContains(t, err, "not in the same database", "no tables are there")
+			require.Equal(t, 1, pending(t, billing))
+			require.Equal(t, 2, pending(t, orders))
+		})
+	}
 }
 
 func TestPublisher_bound_to_a_transaction(t *testing.T) {

@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,12 +11,16 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // carried returns the transaction in ctx in which somebody works who wants one on db with these options, or nil if there is none. A second one beside
 // it would not be atomic with it, and where each handler holds a connection and waits for another one, none is left.
 func carried(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, error) {
+	if _, err := txscope.From(ctx).Live(); err != nil {
+		return nil, fmt.Errorf("in transaction: %w: %w", postbox.ErrNoTransaction, err)
+	}
 	tx, found := postbox.TxFromContext(ctx)
 	if !found || beganElsewhere(tx, db) {
 		return nil, nil
@@ -34,9 +39,9 @@ func beganElsewhere(tx *sql.Tx, db *sql.DB) bool {
 	return field.IsValid() && field.Type() == reflect.TypeFor[*sql.DB]() && field.Pointer() != reflect.ValueOf(db).Pointer()
 }
 
-// errBeside is returned to the second of two functions that want to work in one transaction at the same time.
-var errBeside = errors.New("another function of InTx works in the transaction of the context, and two at a time would undo each other's writes: call one after the " +
-	"other; within a function, use the context that it gets; or have a transaction of its own beside this one, with a context from postbox.ContextWithTx(ctx, nil)")
+// isGone says whether an error of going back to a savepoint means that this is not there: the function has ended the transaction. If the connection was lost, the database
+// has rolled back.
+func isGone(err error) bool { return errors.Is(err, sql.ErrTxDone) || dialect.Coded(err) }
 
 // savepoints numbers savepoints: one may stand within another one.
 var savepoints atomic.Int64
@@ -48,35 +53,39 @@ func within(ctx context.Context, tx *sql.Tx, fn func(ctx context.Context, tx *sq
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("begin in the transaction of the context: %w", err)
 	}
-	around := txscope.From(ctx)
-	if !around.Enter() {
-		return fmt.Errorf("begin in the transaction of the context: %w", errBeside)
+	scope, err := txscope.Within(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("begin in the transaction of the context: %w", err)
 	}
-	defer around.Leave()
+	defer scope.Leave()
 	if _, err := tx.ExecContext(live, set); err != nil {
 		return fmt.Errorf("begin in the transaction of the context: %w", err)
 	}
 	released := false
-	back := func(err error) error {
+	rollBack := func() error {
 		released = true
-		_, backErr := tx.ExecContext(live, rollback)
-		if backErr == nil {
-			_, backErr = tx.ExecContext(live, release)
+		_, err := tx.ExecContext(live, rollback)
+		if err == nil {
+			_, err = tx.ExecContext(live, release)
 		}
-		if backErr != nil && !errors.Is(backErr, sql.ErrTxDone) {
+		return err
+	}
+	back := func(err error) error {
+		if backErr := rollBack(); backErr != nil && !errors.Is(backErr, sql.ErrTxDone) {
 			return errors.Join(err, fmt.Errorf("roll back: %w", backErr))
 		}
 		return err
 	}
 	defer func() {
 		if !released { // fn panicked
+			_ = scope.Return()
 			_ = back(nil)
 		}
 	}()
-	scope := txscope.Within(ctx, tx)
-	err := fn(scope.Context(ctx), tx)
+	err = fn(scope.Context(ctx), tx)
+	outlived := scope.Return()
 	if err == nil { // an error that a function around a handler has swallowed
-		err = scope.Failure()
+		err = cmp.Or(scope.Failure(), outlived)
 	}
 	if err != nil {
 		return back(err)
@@ -85,7 +94,12 @@ func within(ctx context.Context, tx *sql.Tx, fn func(ctx context.Context, tx *sq
 		return back(fmt.Errorf("commit: %w", err))
 	}
 	if _, err := tx.ExecContext(live, release); err != nil {
-		return back(fmt.Errorf("commit: %w", err))
+		if backErr := rollBack(); isGone(backErr) {
+			err = cmp.Or(ctx.Err(), spool.Ended(err))
+		} else if backErr != nil {
+			err = errors.Join(err, fmt.Errorf("roll back: %w", backErr))
+		}
+		return fmt.Errorf("commit: %w", err)
 	}
 	released = true
 	scope.Committed()

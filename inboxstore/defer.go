@@ -12,6 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // Defer stores a message in a queue, once, for a [Subscriber] to handle later: the claim of the key and the message
@@ -38,6 +39,9 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 		return false, fmt.Errorf("inbox: defer message: %w", err)
 	}
 	s.clean()
+	if _, err := txscope.From(ctx).Live(); err != nil {
+		return false, fmt.Errorf("inbox: defer message: %w: %w", postbox.ErrNoTransaction, err)
+	}
 	claim := key.bytes()
 	tx, joins := postbox.TxFromContext(ctx)
 	if !joins {

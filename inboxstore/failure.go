@@ -11,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
 // recordTimeout bounds the writing of a failure or a dead letter, which does not depend on the delivery's context.
@@ -84,6 +85,11 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 
 // write runs fn in the context's transaction, or in one of its own that outlives the context.
 func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	scope := txscope.From(ctx)
+	if err := scope.Begin(); err != nil {
+		return fmt.Errorf("%w: %w", postbox.ErrNoTransaction, err)
+	}
+	defer scope.End()
 	if tx, ok := postbox.TxFromContext(ctx); ok {
 		return fn(ctx, tx)
 	}

@@ -1,6 +1,7 @@
 package inboxstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -39,7 +40,12 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 	s.clean()
 	claim, handle := key.bytes(), fn
 	fn = func(ctx context.Context) error { return usererror.Checked(handle(ctx)) }
-	if scope := txscope.From(ctx); scope.Holds(s.statements.Claim, claim) {
+	scope := txscope.From(ctx)
+	if err := scope.Begin(); err != nil {
+		return false, fmt.Errorf("inbox: %w: %w", postbox.ErrNoTransaction, err)
+	}
+	defer scope.End()
+	if scope.Holds(s.statements.Claim, claim) {
 		err := fn(ctx)
 		scope.Fail(err)
 		return err == nil, err
@@ -165,6 +171,11 @@ var savepoints atomic.Int64
 // join claims and runs fn in a savepoint of a transaction that belongs to somebody else.
 func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx context.Context) error) (fresh bool, err error) {
 	set, rollback, release := dialect.Savepoint(fmt.Sprintf("postbox_%d", savepoints.Add(1)))
+	scope, err := txscope.Within(ctx, tx)
+	if err != nil {
+		return false, fmt.Errorf("inbox: %w", err)
+	}
+	defer scope.Leave()
 	if _, err := tx.ExecContext(ctx, set); err != nil {
 		return false, fmt.Errorf("inbox: set savepoint: %w", err)
 	}
@@ -180,6 +191,7 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 	}
 	defer func() {
 		if !ended { // fn panicked
+			_ = scope.Return()
 			_ = back()
 		}
 	}()
@@ -187,12 +199,12 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 	if err != nil {
 		return false, errors.Join(s.claimError(err), back())
 	}
-	scope := txscope.Within(ctx, tx)
 	if claimed > 0 {
 		scope.Hold(s.statements.Claim, claim)
 		err := fn(scope.Context(ctx))
+		outlived := scope.Return()
 		if err == nil { // an error that a function around the handler has swallowed
-			err = scope.Failure()
+			err = cmp.Or(scope.Failure(), outlived)
 		}
 		if err != nil {
 			return false, s.failedWithin(err, back())

@@ -130,11 +130,16 @@ type transaction struct {
 
 // handle runs the handler, and makes sure that its transaction is still the one that began, and can be committed.
 func (t transaction) handle(hooked context.Context, w work) error {
+	scope := txscope.From(hooked)
+	defer func() { _ = scope.Return() }() // also after a panic
 	err := w.handle(hooked, t.intact)
+	outlived := scope.Return()
 	if err == nil { // an error that a function around the handler has swallowed stands in the scope
-		err = txscope.From(hooked).Failure()
+		err = scope.Failure()
 	}
 	switch {
+	case err == nil && outlived != nil:
+		return &HandlerError{Err: outlived}
 	case errors.Is(err, errStopping), isChecked(err):
 		return err
 	case err != nil:

@@ -58,6 +58,31 @@ func (s *Spool) OpenIn(ctx context.Context, tx Executor) (int64, error) {
 	return id, s.checkLanes(lanes)
 }
 
+// ErrElsewhere is returned for a transaction of another database.
+var ErrElsewhere = errors.New("the transaction began on another *sql.DB than that of the publisher, and is not in the same database: " +
+	"publish through a publisher of the transaction's database")
+
+// CheckIn returns [ErrElsewhere] where tx, which began on another handle, does not see the spool under the id that is known. An insert with that id would go to
+// whatever spool has it there. It is a statement, so ask only about another handle.
+func (s *Spool) CheckIn(ctx context.Context, tx *sql.Tx) error {
+	known := s.ID()
+	if known == 0 {
+		return nil // OpenIn asks by name
+	}
+	id, _, err := s.Find(ctx, tx, s.Statements.FindSpool)
+	if errors.Is(err, sql.ErrNoRows) { // or the transaction is older than the spool
+		id, _, err = s.Find(ctx, tx, s.Statements.FindNewSpool)
+	}
+	switch {
+	case err == nil && id == known:
+		return nil
+	case err == nil || errors.Is(err, sql.ErrNoRows) || dialect.LacksTable(err):
+		return fmt.Errorf("spool %q: %w", s.name, ErrElsewhere)
+	default:
+		return s.OpenError(err)
+	}
+}
+
 // findCommitted returns the id of a spool that is registered, and remembers it, or [sql.ErrNoRows]. It does not see what others have not committed, whatever
 // isolation level the server gives to a statement by itself.
 func (s *Spool) findCommitted(ctx context.Context, db *sql.DB) (id int64, err error) {

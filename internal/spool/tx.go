@@ -91,8 +91,11 @@ func ignoreDone(err error) error {
 }
 
 // errEnded is returned where a transaction is not there any more when it is to be committed.
-var errEnded = errors.New("the transaction had ended before: a statement was COMMIT or ROLLBACK, or the database rolled back by itself, as MySQL and MariaDB do " +
-	"in a deadlock, and the function did not return that error; what it executed afterwards is committed")
+var errEnded = errors.New("the transaction had ended before: the function called Commit or Rollback, a statement was COMMIT or ROLLBACK, or the database rolled back by itself, as " +
+	"MySQL and MariaDB do in a deadlock, and the function did not return that error; what it executed afterwards is committed")
+
+// Ended returns the [postbox.ErrCommitUnknown] of a transaction, or a savepoint, that is not there any more when it is to be committed, with the error that shows it.
+func Ended(err error) error { return fmt.Errorf("%w: %w: %w", postbox.ErrCommitUnknown, errEnded, err) }
 
 // Intact returns [postbox.ErrCommitUnknown] where the transaction on conn has ended although the function that had it returned no error. On MySQL and
 // MariaDB it costs a statement, unless the last one of the function has changed rows. A driver that does not tell hides it.
@@ -116,7 +119,7 @@ func Commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
 	err := tx.Commit()
 	switch {
 	case dialect.NothingToCommit(err):
-		return fmt.Errorf("%w: %w: %w", postbox.ErrCommitUnknown, errEnded, err)
+		return Ended(err)
 	case err == nil || errors.Is(err, sql.ErrTxDone) || dialect.RolledBack(err):
 		return err
 	}

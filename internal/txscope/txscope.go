@@ -6,27 +6,52 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
+	"sync"
 	"sync/atomic"
 )
 
 type key struct{}
 
-// Scope is that of one transaction, or of one savepoint of it. Like the transaction, it is used by one goroutine at a time.
+// Scope is that of one transaction, or of one savepoint of it. Its function works in it until [Scope.Return]. A goroutine that the function has left behind may
+// still have the context afterwards, so the scope then lets nothing begin, and says whether something is still at work.
 type Scope struct {
 	Tx *sql.Tx
 
-	committed atomic.Bool // the transaction, as far as its owner has said so
-	entered   atomic.Bool // a function works in a savepoint of this scope
-	outer     *Scope      // which takes the hooks of a savepoint when that is released
-	hooked    bool
-	hooks     []func()
-	first     [1]func()       // most transactions have one hook, which needs no allocation
-	until     <-chan struct{} // of the context that the transaction began with, where there are hooks
-	failed    atomic.Pointer[error]
-	held      claim
-
+	outer   *Scope // that of the transaction or savepoint around a savepoint; nil for a transaction
+	state   atomic.Int32
+	hooked  bool
+	until   <-chan struct{} // of the context that the transaction began with, where there are hooks
+	failed  atomic.Pointer[error]
+	held    claim
 	options *sql.TxOptions // with which the transaction began, nil if that is not known
+
+	mu       sync.Mutex // guards what follows, and changes of state
+	hooks    []func()
+	first    [1]func() // most transactions have one hook, which needs no allocation
+	inner    bool      // a function works in a savepoint of this scope
+	calls    int       // calls under way that write in this scope without a savepoint
+	outlived bool      // there were such calls, or such a function, when the function of this scope returned
 }
+
+// The states of a scope.
+const (
+	open      int32 = iota
+	returned        // its function has returned
+	committed       // the transaction is committed, as far as its owner has said so
+)
+
+var (
+	// ErrReturned is returned for work in a scope whose function has returned.
+	ErrReturned = errors.New("the function of InTx, or the handler of an inbox, that this context belongs to has returned: wait for its goroutines before it returns, " +
+		"or let them have a transaction of their own, with a context from postbox.ContextWithTx(ctx, nil)")
+	// ErrBeside is returned to the second of two functions that want to work in savepoints of one scope at the same time.
+	ErrBeside = errors.New("another function of InTx works in the transaction of the context, and two at a time would undo each other's writes: call one after the " +
+		"other; within a function, use the context that it gets; or have a transaction of its own beside this one, with a context from postbox.ContextWithTx(ctx, nil)")
+	// ErrOutlived is returned for a function that has returned too early.
+	ErrOutlived = errors.New("the function has returned while InTx, Publish or an inbox still worked with its context in another goroutine, so the whole transaction is " +
+		"rolled back: wait for that goroutine before you return")
+)
 
 // claim is the key of the message that an inbox handles in a scope, and the claims among which it is one.
 type claim struct {
@@ -51,25 +76,85 @@ func (s *Scope) With(options *sql.TxOptions) *Scope {
 }
 
 // Live returns the transaction. It is nil if there is none, or if it is known to be committed: a hook may still have the context of the
-// transaction, but it runs after the commit.
-func (s *Scope) Live() *sql.Tx {
-	for outer := s; outer != nil; outer = outer.outer {
-		if outer.committed.Load() {
-			return nil
+// transaction, but it runs after the commit. The error is [ErrReturned] if the function of the scope, or one around it, has returned.
+func (s *Scope) Live() (*sql.Tx, error) {
+	var err error
+	for at := s; at != nil; at = at.outer {
+		switch at.state.Load() {
+		case committed:
+			return nil, nil
+		case returned:
+			err = ErrReturned
 		}
 	}
-	return s.Tx
+	if s == nil || err != nil {
+		return nil, err
+	}
+	return s.Tx, nil
 }
 
-// Enter notes that a function begins to work in a savepoint of the scope, until Leave. It returns false while another function does: ROLLBACK TO SAVEPOINT
-// undoes all later writes of the transaction, and so would undo those of the other function.
-func (s *Scope) Enter() bool { return s == nil || s.entered.CompareAndSwap(false, true) }
-
-// Leave ends what Enter began.
-func (s *Scope) Leave() {
-	if s != nil {
-		s.entered.Store(false)
+// Begin notes that a call begins to write in the scope, until End. It returns [ErrReturned] if it must not.
+func (s *Scope) Begin() error {
+	if s == nil {
+		return nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.Live(); err != nil {
+		return err
+	}
+	s.calls++
+	return nil
+}
+
+// End ends what Begin began.
+func (s *Scope) End() {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.calls--
+	}
+}
+
+// enter notes that a function begins to work in a savepoint of the scope. It returns [ErrBeside] while another function does: ROLLBACK TO SAVEPOINT
+// undoes all later writes of the transaction, and so would undo those of the other function.
+func (s *Scope) enter() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.Live(); err != nil {
+		return err
+	}
+	if s.inner {
+		return ErrBeside
+	}
+	s.inner = true
+	return nil
+}
+
+// Leave ends what [Within] began, when the savepoint is released or rolled back. If the function of the scope was outlived, the functions around it were too: what is
+// still at work may have written to the transaction behind the end of the savepoint.
+func (s *Scope) Leave() {
+	if !s.outlived {
+		s.outer.mu.Lock()
+		defer s.outer.mu.Unlock()
+		s.outer.inner = false
+	}
+}
+
+// Return notes that the function of the scope has returned: nothing can begin in the scope from then on. If something is still at work in it, Return rolls back the whole
+// transaction and returns [ErrOutlived]. Going back to a savepoint is not enough, since what is at work could write behind it; after the end of
+// the transaction, database/sql lets nothing through. The error is [ErrReturned] if a function around it has returned before. It can be called twice.
+func (s *Scope) Return() error {
+	s.mu.Lock()
+	s.state.CompareAndSwap(open, returned)
+	s.outlived = s.outlived || s.inner || s.calls > 0
+	s.mu.Unlock()
+	if s.outlived {
+		_ = s.Tx.Rollback() // that it has ended is as good
+		return ErrOutlived
+	}
+	_, err := s.outer.Live()
+	return err
 }
 
 // Offers says that the transaction is what somebody asks for who wants one with these options: that it began with them, if they ask for anything.
@@ -80,14 +165,17 @@ func (s *Scope) Offers(options *sql.TxOptions) bool {
 	return s != nil && s.options != nil && *s.options == *options
 }
 
-// Within returns the scope of a savepoint of tx, which ctx carries, and whose owner calls Committed when it releases the savepoint. A failure within it
-// is its own, since going back to the savepoint undoes it.
-func Within(ctx context.Context, tx *sql.Tx) *Scope {
-	s := New(tx)
-	if outer := From(ctx); outer != nil && outer.Tx == tx {
-		s.outer, s.hooked, s.until, s.options = outer, outer.hooked, outer.until, outer.options
+// Within returns the scope of a savepoint of tx, which ctx carries. Its owner calls Committed when it has released the savepoint, and in any case Leave. A failure
+// within it is its own, since going back to the savepoint undoes it. The error is [ErrBeside] or [ErrReturned] where no savepoint must be set.
+func Within(ctx context.Context, tx *sql.Tx) (*Scope, error) {
+	outer := From(ctx)
+	if outer == nil || outer.Tx != tx {
+		outer = New(tx) // of a subscriber that puts its transaction into the context by itself
 	}
-	return s
+	if err := outer.enter(); err != nil {
+		return nil, err
+	}
+	return &Scope{Tx: tx, outer: outer, hooked: outer.hooked, until: outer.until, options: outer.options}, nil
 }
 
 // Context returns a context that carries the scope.
@@ -136,16 +224,25 @@ func (s *Scope) AfterCommit(hook func()) bool {
 	if s == nil || !s.hooked {
 		return false
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Load() == committed {
+		return false
+	}
 	s.hooks = append(s.hooks, hook)
 	return true
 }
 
 // Committed runs the hooks. Those of a savepoint, which has been released, now wait for the end of what is around it. If the savepoint is rolled back, they never run.
 func (s *Scope) Committed() {
+	s.mu.Lock()
 	if s.outer == nil {
-		s.committed.Store(true) // before the hooks, which may want a transaction of their own
+		s.state.Store(committed) // before the hooks, which may want a transaction of their own
 	}
-	for _, hook := range s.hooks {
+	hooks := s.hooks
+	s.hooks = nil
+	s.mu.Unlock()
+	for _, hook := range hooks {
 		if s.outer != nil {
 			s.outer.AfterCommit(hook)
 		} else {

@@ -61,27 +61,79 @@ func TestScope_remembers_the_first_failure(t *testing.T) {
 	require.NoError(t, none.Failure())
 }
 
+func within(t *testing.T, ctx context.Context, tx *sql.Tx) *txscope.Scope { //nolint:revive // t is first in each helper of a test
+	t.Helper()
+	scope, err := txscope.Within(ctx, tx)
+	require.NoError(t, err)
+	return scope
+}
+
 func TestScope_of_a_savepoint_hands_its_hooks_on_and_keeps_its_failure(t *testing.T) {
 	t.Parallel()
 	tx, ran := &sql.Tx{}, []string{}
 	outer := txscope.Hooked(t.Context(), tx)
 	ctx := outer.Context(t.Context())
 	require.True(t, outer.AfterCommit(func() { ran = append(ran, "outer") }))
-	inner := txscope.Within(ctx, tx)
+	inner := within(t, ctx, tx)
 	require.True(t, inner.AfterCommit(func() { ran = append(ran, "inner") }))
-	innermost := txscope.Within(inner.Context(ctx), tx)
+	innermost := within(t, inner.Context(ctx), tx)
 	require.True(t, innermost.AfterCommit(func() { ran = append(ran, "innermost") }))
-	undone := txscope.Within(inner.Context(ctx), tx)
+	require.NoError(t, innermost.Return())
+	innermost.Committed()
+	innermost.Leave()
+	undone := within(t, inner.Context(ctx), tx)
 	require.True(t, undone.AfterCommit(func() { t.Error("its savepoint was rolled back") }))
+	undone.Leave()
 	require.True(t, txscope.EndsWith(inner.Context(ctx), tx))
 	inner.Fail(errors.New("undone with the savepoint"))
 	require.NoError(t, outer.Failure())
-	innermost.Committed()
 	inner.Committed()
+	inner.Leave()
 	require.Empty(t, ran)
 	outer.Committed()
 	require.Equal(t, []string{"outer", "inner", "innermost"}, ran)
+	require.False(t, outer.AfterCommit(func() { t.Error("the commit is over") }))
 
-	foreign := txscope.Within(t.Context(), tx)
+	foreign := within(t, t.Context(), tx)
 	require.False(t, foreign.AfterCommit(func() { t.Error("nobody tells of this commit") }))
+}
+
+func TestScope_lets_nothing_begin_after_its_function_has_returned(t *testing.T) {
+	t.Parallel()
+	tx := &sql.Tx{}
+	outer := txscope.Hooked(t.Context(), tx)
+	inner := within(t, outer.Context(t.Context()), tx)
+	_, err := txscope.Within(outer.Context(t.Context()), tx)
+	require.ErrorIs(t, err, txscope.ErrBeside)
+	require.NoError(t, inner.Begin())
+	inner.End()
+	require.NoError(t, inner.Return())
+	require.NoError(t, inner.Return(), "it can be called twice")
+	inner.Leave()
+	refused := func(scope *txscope.Scope) {
+		t.Helper()
+		live, err := scope.Live()
+		require.ErrorIs(t, err, txscope.ErrReturned)
+		require.Nil(t, live)
+		require.ErrorIs(t, scope.Begin(), txscope.ErrReturned)
+		_, err = txscope.Within(scope.Context(t.Context()), tx)
+		require.ErrorIs(t, err, txscope.ErrReturned)
+	}
+	refused(inner)
+
+	again := within(t, outer.Context(t.Context()), tx)
+	require.NoError(t, again.Return())
+	again.Leave()
+	require.NoError(t, outer.Return())
+	refused(outer)
+
+	outer.Committed()
+	for _, scope := range []*txscope.Scope{outer, inner} {
+		live, err := scope.Live()
+		require.NoError(t, err, "a hook may have a transaction of its own")
+		require.Nil(t, live)
+	}
+	var none *txscope.Scope
+	require.NoError(t, none.Begin())
+	none.End()
 }

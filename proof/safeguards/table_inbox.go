@@ -33,8 +33,8 @@ var ofTheInbox = []safeguard{
 		edits: []edit{
 			{
 				file: "inboxstore/transact.go",
-				from: "		err = txscope.From(hooked).Failure()\n",
-				to:   "		_ = txscope.From(hooked).Failure()\n",
+				from: "		err = scope.Failure()\n",
+				to:   "		_ = scope.Failure()\n",
 			},
 			{file: "inboxstore/delivery.go", from: "		return txscope.From(inner).Failure()\n", to: "		_ = txscope.From(inner)\n		return nil\n"},
 		},

@@ -54,11 +54,47 @@ var ofTransactions = []safeguard{
 	{
 		name: "one function at a time in a savepoint", guarantees: "G1",
 		edits: []edit{{
-			file: "forwarder/within.go",
-			from: "	if !around.Enter() {",
-			to:   "	if !around.Enter() && ctx == nil {",
+			file: "internal/txscope/txscope.go",
+			from: "	if s.inner {\n",
+			to:   "	if s.inner && s.Tx == nil {\n",
 		}},
 		packages: []string{module + "forwarder"}, tests: "InTx",
+	},
+	{
+		name: "a scope ends with its function", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/txscope/txscope.go",
+			from: "	s.state.CompareAndSwap(open, returned)\n",
+			to:   "	s.state.CompareAndSwap(open, open)\n",
+		}},
+		packages: []string{module + "forwarder"}, tests: "InTx|GroupCommit",
+	},
+	{
+		name: "a function that returns too early rolls back", guarantees: "G1 G4",
+		edits: []edit{{
+			file: "internal/txscope/txscope.go",
+			from: "	s.outlived = s.outlived || s.inner || s.calls > 0\n",
+			to:   "	s.outlived = s.outlived && (s.inner || s.calls > 0)\n",
+		}},
+		packages: []string{module + "forwarder", module + "inboxstore"}, tests: "InTx|GroupCommit|TestStore_G4",
+	},
+	{
+		name: "a function that returns too early ends the whole transaction", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/txscope/txscope.go",
+			from: "		_ = s.Tx.Rollback() // that it has ended is as good\n",
+			to:   "",
+		}},
+		packages: []string{module + "forwarder"}, tests: "InTx|GroupCommit",
+	},
+	{
+		name: "a publisher writes to no other database", guarantees: "G1",
+		edits: []edit{{
+			file: "internal/spool/registration.go",
+			from: "	case err == nil && id == known:\n",
+			to:   "	case err == nil && id != known, errors.Is(err, sql.ErrNoRows), err == nil:\n",
+		}},
+		packages: []string{module + "forwarder"}, tests: "TestPublisher_G1_refuses",
 	},
 	{
 		name: "a transaction of another database is left alone", guarantees: "G1",
@@ -73,8 +109,8 @@ var ofTransactions = []safeguard{
 		name: "a committed transaction is left alone", guarantees: "G1",
 		edits: []edit{{
 			file: "internal/txscope/txscope.go",
-			from: "		s.committed.Store(true)",
-			to:   "		s.committed.Store(false)",
+			from: "		s.state.Store(committed)",
+			to:   "		s.state.Store(returned)",
 		}},
 		packages: []string{module + "forwarder"}, tests: "InTx",
 	},

@@ -1,0 +1,269 @@
+package forwarder_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// straggler is a call in a goroutine that a function has left behind.
+type straggler struct {
+	begun    chan struct{}
+	returned chan struct{} // closed when the function that left it behind has returned
+	err      chan error
+}
+
+func newStraggler() *straggler {
+	return &straggler{begun: make(chan struct{}), returned: make(chan struct{}), err: make(chan error, 1)}
+}
+
+// inTx begins InTx in a goroutine, returns when that has written one row, and lets it write a second one when its caller has returned.
+func (s *straggler) inTx(ctx context.Context, database *testdb.Database) {
+	go func() {
+		s.err <- forwarder.InTx(ctx, database.DB, writing(database, "debit", func(ctx context.Context, tx *sql.Tx) error {
+			close(s.begun)
+			<-s.returned
+			return writing(database, "credit", nil)(context.WithoutCancel(ctx), tx)
+		}))
+	}()
+	<-s.begun
+}
+
+// end lets the second half go on, and returns the error of the call.
+func (s *straggler) end() error {
+	close(s.returned)
+	return <-s.err
+}
+
+func requireNoNames(t *testing.T, database *testdb.Database) {
+	t.Helper()
+	require.Empty(t, query(t, database.DB, "SELECT name FROM business"))
+}
+
+func TestInTx_G1_a_function_that_returns_before_one_within_it_is_rolled_back(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
+		s := newStraggler()
+		err := forwarder.InTx(t.Context(), database.DB, writing(database, "outer", func(ctx context.Context, _ *sql.Tx) error {
+			s.inTx(ctx, database)
+			return nil
+		}))
+		inner := s.end()
+		require.ErrorContains(t, err, "wait for that goroutine before you return")
+		require.NotErrorIs(t, err, postbox.ErrCommitUnknown)
+		require.Error(t, inner)
+		requireNoNames(t, database)
+
+		// A function around them that passes over the error cannot commit half of the innermost one either.
+		s = newStraggler()
+		err = forwarder.InTx(t.Context(), database.DB, writing(database, "outer", func(ctx context.Context, _ *sql.Tx) error {
+			middle := forwarder.InTx(ctx, database.DB, writing(database, "middle", func(ctx context.Context, _ *sql.Tx) error {
+				s.inTx(ctx, database)
+				return nil
+			}))
+			inner = s.end()
+			require.ErrorContains(t, middle, "wait for that goroutine before you return")
+			return nil
+		}))
+		require.Error(t, err)
+		require.Error(t, inner)
+		requireNoNames(t, database)
+	})
+}
+
+// Postbox does not commit this transaction, so it has to keep its owner from doing that.
+func TestInTx_G1_a_transaction_of_the_user_is_rolled_back_if_a_function_within_it_returns_too_early(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
+		tx, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		s := newStraggler()
+		err = forwarder.InTx(postbox.ContextWithTx(t.Context(), tx), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			s.inTx(ctx, database)
+			return nil
+		})
+		inner := s.end()
+		require.ErrorContains(t, err, "wait for that goroutine before you return")
+		require.Error(t, inner)
+		require.ErrorIs(t, tx.Commit(), sql.ErrTxDone)
+		requireNoNames(t, database)
+	})
+}
+
+// Publish is stopped between its check of the context and its INSERT.
+func TestInTx_G1_a_function_that_returns_before_a_call_of_Publish_is_rolled_back(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
+		s := newStraggler()
+		publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) {
+			c.OrderingKey = func(string, *message.Message) string {
+				close(s.begun)
+				<-s.returned
+				return ""
+			}
+		})
+		err := forwarder.InTx(t.Context(), database.DB, writing(database, "outer", func(ctx context.Context, _ *sql.Tx) error {
+			msg := newMessage("1", "")
+			msg.SetContext(ctx)
+			go func() { s.err <- publisher.Publish("topic", msg) }()
+			<-s.begun
+			return nil
+		}))
+		require.Error(t, s.end())
+		require.ErrorContains(t, err, "wait for that goroutine before you return")
+		requireNoNames(t, database)
+		require.Zero(t, pending(t, database))
+	})
+}
+
+func TestInTx_the_context_of_a_function_that_has_returned_carries_no_transaction(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
+		publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.AllowAutocommit = true })
+		refused := func(ctx context.Context) {
+			t.Helper()
+			err := forwarder.InTx(ctx, database.DB, writing(database, "left behind", nil))
+			require.ErrorIs(t, err, postbox.ErrNoTransaction)
+			require.ErrorContains(t, err, "has returned")
+			require.ErrorContains(t, err, "postbox.ContextWithTx(ctx, nil)")
+			msg := newMessage("left behind", "")
+			msg.SetContext(ctx)
+			err = publisher.Publish("topic", msg)
+			require.ErrorIs(t, err, postbox.ErrNoTransaction)
+			require.ErrorContains(t, err, "has returned")
+			_, carried := postbox.TxFromContext(ctx)
+			require.False(t, carried)
+		}
+		var outer, nested context.Context
+		require.NoError(t, forwarder.InTx(t.Context(), database.DB, writing(database, "a", func(ctx context.Context, _ *sql.Tx) error {
+			for _, fails := range []error{nil, errBroker} {
+				require.ErrorIs(t, forwarder.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
+					nested = ctx
+					return fails
+				}), fails)
+				refused(nested)
+			}
+			return nil
+		})))
+		require.ErrorIs(t, forwarder.InTx(t.Context(), database.DB, writing(database, "rolled back", func(ctx context.Context, _ *sql.Tx) error {
+			outer = ctx
+			return errBroker
+		})), errBroker)
+		refused(outer)
+		require.Panics(t, func() {
+			_ = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
+				outer = ctx
+				panic("oh")
+			})
+		})
+		refused(outer)
+		require.NoError(t, forwarder.InTx(postbox.ContextWithTx(outer, nil), database.DB, writing(database, "b", nil)), "as the error says")
+		require.Equal(t, []string{"a", "b"}, query(t, database.DB, "SELECT name FROM business ORDER BY name"))
+		require.Zero(t, pending(t, database))
+	})
+}
+
+// What the savepoint of the next member would take with it, or add to the commit, is not the next member's.
+func TestGroupCommit_G1_what_a_function_leaves_behind_cannot_touch_the_turns_of_others(t *testing.T) {
+	t.Parallel()
+	b := newGroupBench(t)
+	publisher := publisherFor(t, b.Database, nil)
+	publish := func(ctx context.Context, id string) error {
+		msg := newMessage(id, "")
+		msg.SetContext(ctx)
+		return publisher.Publish("topic", msg)
+	}
+	var left [3]context.Context
+	leaving := func(i int, err error) inTxFunc {
+		return func(ctx context.Context, _ *sql.Tx) error {
+			left[i] = ctx
+			return err
+		}
+	}
+	b.behind(nil, func() {
+		b.enter(t.Context(), 0, "a", leaving(0, nil))
+		b.enter(t.Context(), 1, "fails", leaving(1, errBroker))
+		b.enter(t.Context(), 2, "b", func(ctx context.Context, tx *sql.Tx) error {
+			for _, of := range left[:2] {
+				opened, wrote, failed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+				go func() {
+					defer close(opened)
+					failed <- forwarder.InTx(of, b.DB, func(context.Context, *sql.Tx) error {
+						opened <- struct{}{}
+						<-wrote
+						return errBroker
+					})
+				}()
+				<-opened
+				if err := publish(ctx, "b"); err != nil {
+					return err
+				}
+				close(wrote)
+				require.ErrorContains(t, <-failed, "has returned")
+				require.ErrorIs(t, publish(of, "left behind"), postbox.ErrNoTransaction)
+			}
+			return nil
+		})
+		b.enter(t.Context(), 3, "c", nil)
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		require.NoError(t, b.errors[name])
+	}
+	require.Equal(t, "first a b c", b.names())
+	require.Equal(t, []string{"b", "b"}, query(t, b.DB, "SELECT CAST(message_id AS TEXT) FROM postbox_messages"))
+	require.Len(t, b.txs, 5, "each ran once")
+}
+
+// It is inside, so nothing can keep it from writing but the end of the transaction. The others are not at fault, and run again.
+func TestGroupCommit_G1_a_function_that_returns_before_one_within_it_takes_nobody_along(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func() error{
+		"returns": func() error { return nil },
+		"fails":   func() error { return errBroker },
+		"panics":  func() error { panic("oh") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newGroupBench(t)
+			s := newStraggler()
+			var once, ended bool
+			b.behind(nil, func() {
+				b.enter(t.Context(), 0, "a", nil)
+				b.enter(t.Context(), 1, "too early", func(ctx context.Context, _ *sql.Tx) error {
+					require.False(t, once, "it does not run again")
+					once = true
+					s.inTx(ctx, b.Database)
+					return then()
+				})
+				b.enter(t.Context(), 2, "b", func(context.Context, *sql.Tx) error {
+					if !ended {
+						ended = true
+						require.Error(t, s.end())
+					}
+					return nil
+				})
+			})
+			require.Error(t, b.errors["too early"])
+			if name == "returns" {
+				require.ErrorContains(t, b.errors["too early"], "wait for that goroutine before you return")
+			}
+			require.NoError(t, b.errors["a"])
+			require.NoError(t, b.errors["b"])
+			require.ElementsMatch(t, []string{"first", "a", "b"}, query(t, b.DB, "SELECT name FROM business"))
+		})
+	}
+}

@@ -22,6 +22,7 @@ import (
 //     seen from the root of the project or from the folder of the document. A * or a <name> stands for any name.
 //   - A file or folder without a slash before its name is in the root, in the folder of the document, or in the folder
 //     that the same line named last. If the line named no folder before it, the file may be anywhere.
+//   - In a command with -C folder, later files and folders may be in that folder.
 //   - Any other word with a slash is a file or folder too, or a part of an import path or module that the sources name.
 //   - `pkg.Name`, `pkg.Type.Member`, `Type.Member` and `Field.Member`: the sources declare or use it. `pkg.Method` may leave
 //     out the type. A name of a package that is not ours is not looked up.
@@ -32,6 +33,10 @@ import (
 // A name that breaks a rule and is right all the same stands in this list, with the reason, and nowhere else.
 var excusedNames = map[string]string{
 	"./bin":                "made by make tools",
+
+	"brokers/kafkabroker/v0.1.0": "a tag",
+	"brokers/amqpbroker/v0.1.0":  "a tag",
+
 	"components/metrics":   "a package of Watermill, which no source here imports",
 	"Subsystem":            "a field of that package",
 	"Producer.Partitioner": "a setting of sarama",
@@ -203,14 +208,17 @@ func (l *lineOf) check(span string) map[string]string {
 		}
 		return problems
 	}
-	rest := span
-	for _, word := range words {
+	rest, from := span, ""
+	for i, word := range words {
 		word = strings.Trim(word, shellLetters)
+		if i > 0 && words[i-1] == "-C" {
+			from = word
+		}
 		if !l.isPath(word) {
 			continue
 		}
 		rest = strings.ReplaceAll(rest, word, "")
-		if !l.pathExists(word) {
+		if !l.pathExists(word) && (from == "" || !l.pathExists(path.Join(from, word))) {
 			problems[word] = "there is no such file, folder or module"
 		}
 	}

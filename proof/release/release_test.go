@@ -28,7 +28,7 @@ func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 	environment := published(t, repository)
 	run := func(folder, name string, args ...string) string {
 		t.Helper()
-		command := exec.CommandContext(t.Context(), name, args...)
+		command := exec.CommandContext(t.Context(), name, args...) //nolint:gosec // commands of this test
 		command.Dir, command.Env = filepath.Join(repository, folder), environment
 		output, err := command.CombinedOutput()
 		require.NoError(t, err, "%s %v in %s:\n%s", name, args, folder, output)

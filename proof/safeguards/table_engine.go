@@ -77,7 +77,7 @@ var ofTheEngine = []safeguard{
 		edits: []edit{{
 			file: "internal/drain/setback.go",
 			from: "			d.rest(ctx, e, errNotRemoved)\n		case",
-			to:   "			d.restAgain(ctx, e)\n		case",
+			to:   "			d.restAgain(ctx, e, errNotRemoved)\n		case",
 		}},
 		packages: []string{module + "internal/drain", module + "internal/cleanup"}, tests: "is_kept|ignores|lasting_conflict",
 	},
@@ -377,6 +377,10 @@ var ofTheEngine = []safeguard{
 			file: "forwarder/relay.go",
 			from: "	if err := ctx.Err(); err != nil {\n		return err\n	}\n	messages := ",
 			to:   "	messages := ",
+		}, {
+			file: "forwarder/relay.go",
+			from: "r.reload(ctx, m)",
+			to:   "r.reload(context.WithoutCancel(ctx), m)",
 		}},
 		packages: []string{module + "forwarder"}, tests: "G12",
 	},

@@ -21,7 +21,7 @@ func main() {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(*port), kfake.AllowAutoTopicCreation())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kfake cannot start:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:gocritic // the process ends, and the signals with it
 	}
 	fmt.Println("kfake serves", cluster.ListenAddrs())
 	<-ctx.Done()

@@ -32,7 +32,7 @@ import (
 //
 // A name that breaks a rule and is right all the same stands in this list, with the reason, and nowhere else.
 var excusedNames = map[string]string{
-	"./bin":                "made by make tools",
+	"./bin": "made by make tools",
 
 	"brokers/kafkabroker/v0.1.0": "a tag",
 	"brokers/amqpbroker/v0.1.0":  "a tag",

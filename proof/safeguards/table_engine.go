@@ -130,7 +130,7 @@ var ofTheEngine = []safeguard{
 		edits: []edit{{
 			file: "forwarder/relay.go",
 			from: "		return spool.Outcome{Verdict: spool.Postpone, Err: err}\n	case postbox.MessageFault:",
-			to:   "		return spool.OutcomeOf(err)\n	case postbox.MessageFault:",
+			to:   "		return drain.OutcomeOf(err)\n	case postbox.MessageFault:",
 		}},
 		packages: []string{module + "forwarder"}, tests: "F13|G7",
 	},

@@ -34,7 +34,7 @@ var ofRefusals = []safeguard{
 		edits: []edit{{
 			file: "internal/drain/worker.go",
 			from: "Uncounted: !locked}",
-			to:   "uncounted: false}",
+			to:   "Uncounted: false}",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "start_cannot_be_counted",
 	},

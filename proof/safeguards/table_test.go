@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +26,30 @@ func TestSafeguards_edits_find_their_places(t *testing.T) {
 		require.Contains(t, string(list), filepath.Join(root, s.edits[0].file))
 		for _, path := range s.packages {
 			require.DirExists(t, packageFolder(root, path), s.name)
+		}
+	}
+}
+
+// An edit whose place is found may still not build, when what it names has moved.
+func TestSafeguards_edits_build(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a package for each safeguard")
+	}
+	t.Parallel()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	for _, s := range safeguards {
+		path, err := s.overlay(root, t.TempDir())
+		require.NoError(t, err, s.name)
+		folders := map[string]bool{}
+		for _, e := range s.edits {
+			folders[filepath.Dir(e.file)] = true
+		}
+		for folder := range folders {
+			build := exec.CommandContext(t.Context(), "go", "build", "-overlay", path, ".") //nolint:gosec // the paths are this test's
+			build.Dir = filepath.Join(root, folder)
+			output, err := build.CombinedOutput()
+			require.NoError(t, err, "%s: %s", s.name, output)
 		}
 	}
 }

@@ -8,10 +8,6 @@ var ofTransactions = []safeguard{
 			file: "forwarder/group.go",
 			from: "			_ = g.exec(live, rollback) && g.exec(live, release)\n",
 			to:   "			g.exec(live, release)\n",
-		}, {
-			file: "forwarder/group.go",
-			from: "	set, rollback, release := dialect.Savepoint",
-			to:   "	set, _, release := dialect.Savepoint",
 		}},
 		packages: []string{module + "forwarder"}, tests: "GroupCommit",
 	},

@@ -130,7 +130,7 @@ func (q *queue) outcome(ctx context.Context, call circuit.Call, stored *spool.Me
 }
 
 // doubtful decides whether an error is an attempt that may also come from an outage. open says that it is not, for now: see
-// [spool.Circuits.Failed].
+// [circuit.Circuits.Failed].
 func (q *queue) doubtful(call circuit.Call, stored *spool.Message, doubt doubtError) (outcome spool.Outcome, open bool) {
 	about := watermill.LogFields{"message_uuid": stored.MessageID, "err": doubt.Error()}
 	if !doubt.exhausted {

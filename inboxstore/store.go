@@ -79,7 +79,7 @@ func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closeIngests()
 		s.stopClean()
-		s.cleaning.Do(func() {}) // who begins to clean has begun by now, and nobody does later
+		s.cleaning.Do(func() {}) // a cleanup that begins has begun by now, and none begins later
 		s.cleaner.Wait()
 		if s.prepared != nil {
 			s.prepared.Close()

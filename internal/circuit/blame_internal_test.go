@@ -34,7 +34,7 @@ type exchange struct {
 	dead    map[string]time.Duration
 	accused map[string]time.Duration                      // when its first attempt was counted
 	waits   map[string]int                                // failures in a row that did not count
-	feed    func() (next time.Duration, m *spool.Message) // what comes in, and when
+	feed    func() (next time.Duration, m *spool.Message) // the next message, and the time until the one after it
 }
 
 type timed struct {

@@ -211,7 +211,7 @@ func TestCleaner_walk_wraps_around(t *testing.T) {
 		config := cleanerConfig()
 		config.Claims = 10 * time.Second // a walk starts every 200 ms
 		b.clean(database.DB, "one", config)
-		b.Eventually(func() bool { return b.rows()[0] == 0 }, "also what stands before the cursor is found")
+		b.Eventually(func() bool { return b.rows()[0] == 0 }, "rows before the cursor are found, too")
 	})
 }
 

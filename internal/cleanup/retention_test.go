@@ -99,7 +99,7 @@ func TestCleaner_F18_each_spool_has_a_retention_of_its_own(t *testing.T) {
 		for name, want := range left {
 			b.Eventually(func() bool { return b.of("history", ids[name]) == want }, "history: "+name)
 		}
-		b.Eventually(func() bool { return b.of("history", gone) == 0 }, "nobody says that it is kept")
+		b.Eventually(func() bool { return b.of("history", gone) == 0 }, "no setting keeps the history of a spool that is gone")
 		for name, id := range ids { // and so it stays
 			require.Equal(t, left[name], b.of("history", id))
 		}

@@ -11,7 +11,7 @@ import (
 
 // Handler handles a batch of messages of one topic and returns one outcome for each, in the same order.
 // Messages of one key stand in the batch in their order; after one that did not succeed, the later ones of its
-// key must not be handled and are [Postpone]d.
+// key must not be handled and have the verdict [spool.Postpone].
 type Handler interface {
 	Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome
 	// Excluded lists the topics for which nothing shall be read now. Whoever postpones a message excludes its
@@ -42,7 +42,7 @@ const (
 )
 
 // Config bounds a drainer. Its owner has set and checked every field; what operators have stored for the spool, its
-// [Settings], goes before it.
+// [spool.Settings], goes before it.
 type Config struct {
 	Holder      string        // unique to this drainer, not only to its process
 	Process     string        // what failure records name
@@ -60,7 +60,7 @@ type Config struct {
 	Unordered   bool             // messages of one key need not wait for each other
 	Exclusive   bool             // one drainer at a time has all lanes
 	Gather      *schedule.Gather // when a batch is handed out; nil: at once
-	// Unprepared says that no statement is prepared, see [Prepared].
+	// Unprepared says that no statement is prepared, see [spool.Prepared].
 	Unprepared bool
 	// Local says that handlers may write to this database. Their writes are lost with it, so a message is done only on the server on which it was handled.
 	Local   bool

@@ -82,7 +82,7 @@ func (w *world) settleTurn(m *modelMessage, t turn) {
 		m.state, m.due = dialect.StateRetrying, false
 	case spool.Retry, spool.Dead:
 		m.crashed = t.message.Doomed != nil
-		fewer := m.starts < t.message.AllStarts() // it came back to whoever had the lane before
+		fewer := m.starts < t.message.AllStarts() // it came back to the process that had the lane before
 		m.starts -= t.message.Started
 		over := t.outcome.Verdict == spool.Dead || t.outcome.Final
 		last := m.attempts+t.message.Starts+1 >= w.settings.Retry.Attempts

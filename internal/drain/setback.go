@@ -24,7 +24,7 @@ import (
 // So the pause doubles with each setback in a row, and after some of them that is said once in the log and noted among the failures of the
 // message, where operators see it. No attempt is counted: the message is not to blame.
 //
-// A message with the verdict [Again] is handled again. It waits in the database, as every message does that failed, so that reads leave out what
+// A message with the verdict [spool.Again] is handled again. It waits in the database, as every message does that failed, so that reads leave out what
 // stands behind it, or rests in memory where its row cannot be changed either. A message with another outcome has been handled, or published, and
 // is not handled again: it rests in memory, with its key closed, until that outcome is written.
 

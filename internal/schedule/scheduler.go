@@ -18,7 +18,7 @@ type Scheduler struct {
 	mu       sync.Mutex
 	work     *sync.Cond
 	messages map[int64]*Entry // all of them, by id, but for
-	outlived map[*Entry]bool  // those that were handed out before the database went back: see restored.go
+	outlived map[*Entry]bool  // those that were handed out before the database went back: see package drain, restored.go
 	keys     map[int64]*queue // by hash of the key
 	topics   map[string]*topicQueue
 	turns    []*topicQueue // topics with something to do, the next one first
@@ -37,7 +37,7 @@ type Scheduler struct {
 	alarm          *time.Timer // rings when a message that gathers others is due
 	deadline       time.Time   // nothing is handed out after it: the leases may be over
 	stopped        bool
-	// Ahead reads how far the wall clock is ahead, see standstill.go; aheadBefore is what it was when the leases were renewed.
+	// Ahead reads how far the wall clock is ahead, see package drain, standstill.go; aheadBefore is what it was when the leases were renewed.
 	Ahead       func(now time.Time) time.Duration
 	aheadBefore time.Duration
 
@@ -56,21 +56,21 @@ type Entry struct {
 	alone bool
 	// dropped: its lane was given up or lost while it was handled, and then its outcome is not written.
 	dropped bool
-	// Opens: its key is closed until it is settled.
+	// Opens says that the key of the message is closed until the message is settled.
 	Opens bool
-	// Refused: what was to be written of it changed nothing, and it is read anew. kept: the same, though its row is there and its lane is held,
-	// and it is written later.
+	// Refused says that writing the outcome changed nothing, so the message is read anew. Kept says the same of a message whose row is there and whose lane is
+	// held: its outcome is written later.
 	Refused, Kept bool
-	// Until is the end of its pause after a setback, see setback.go.
+	// Until is the end of the pause after a setback, see package drain, setback.go.
 	Until time.Time
-	// Held: its row was locked when it was to be settled; announced: that was logged. See locked.go.
+	// Held says that the row was locked when the outcome had to be written, and Announced that this was logged: see package drain, locked.go.
 	Held, Announced bool
-	// Hidden: reads leave out all messages of its key.
+	// Hidden says that reads leave out all messages of the key.
 	Hidden bool
-	// Begun is when its batch was handed out, if it is the first of it. stuck: it has not come back for so long that another worker has taken the place of its own.
+	// Begun is when its batch was handed out, if the message is the first of it. stuck is set when the batch has not come back for so long that another worker has taken the place of its own.
 	Begun time.Time
 	stuck bool
-	// Bytes is what loading it takes of the scheduler's room while it is handled.
+	// Bytes is how much of the scheduler's room the payload takes while the message is handled.
 	Bytes int
 }
 

@@ -28,16 +28,16 @@ type Message struct {
 	Loaded bool
 	// Broken says why the stored form could not be decoded.
 	Broken error
-	// Suspect: it may have brought down the process that held its lane before. started is 1 when that it is
-	// being handled has been counted. doomed: it has been too often.
-	// counted: its start has been counted, so it is no suspect any more should it come back.
+	// Suspect is set where the process that held the lane before may have been handling the message when it ended. Started is 1 once this start has been
+	// recorded. Doomed is set when too many starts never came back. Counted is set when the start has been recorded: a message that then comes back has
+	// brought down no process.
 	Suspect bool
 	Started int
 	Doomed  error
 	Counted bool
-	// Apart: it is handled by itself, since its end was refused.
+	// Apart is set for a message that is handled by itself, since its end was refused.
 	Apart bool
-	// Spool is where it stands, and whether it is kept when it is done. For guarded see [Guarded].
+	// Spool is where the message is stored. Keep says that it goes to the history when it is done. For Guarded see the function [Guarded].
 	Spool   *Spool
 	Keep    bool
 	Guarded bool

@@ -17,7 +17,7 @@ var ErrLost = errors.New("the message is in other hands")
 // Settle removes messages in the transaction that their handler has written in, as its last statement. Either all are
 // removed, and the transaction is their done-mark, or the error is [ErrLost] and it must be rolled back. They must be
 // of one spool, and not be handled any more. It may wait for the lock of another transaction: on MariaDB that is a conflict after a second,
-// elsewhere the caller bounds it, see [LockPatience].
+// elsewhere the caller bounds it, see drain.LockPatience.
 func Settle(ctx context.Context, tx *sql.Tx, exec Exec, messages []*Message) error {
 	if len(messages) == 0 {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // Config says how an outbox is drained.
@@ -149,7 +150,7 @@ func (c Config) Validate() error {
 	if c.Lease < minLease {
 		problems = append(problems, fmt.Errorf("Lease: %s is less than %s, which a slow moment of the database may last", c.Lease, minLease))
 	}
-	if c.ListenDSN != "" && c.Dialect != postbox.PostgreSQL {
+	if c.ListenDSN != "" && !dialect.Kind(c.Dialect).Can().Listens {
 		problems = append(problems, fmt.Errorf("ListenDSN: only PostgreSQL has LISTEN, the dialect is %s", c.Dialect))
 	}
 	for i, source := range c.Sources {

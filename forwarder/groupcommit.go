@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
@@ -45,15 +46,15 @@ type outcome struct {
 
 // NewGroupCommit returns a GroupCommit for an SQLite database. Other databases share commits by themselves, and would get
 // slower: for them it returns an error.
-func NewGroupCommit(db *sql.DB, dialect postbox.Dialect) (*GroupCommit, error) {
+func NewGroupCommit(db *sql.DB, kind postbox.Dialect) (*GroupCommit, error) {
 	if db == nil {
 		return nil, errors.New("group commit: the database is nil")
 	}
-	if err := dialect.Validate(); err != nil {
+	if err := kind.Validate(); err != nil {
 		return nil, fmt.Errorf("group commit: %w", err)
 	}
-	if dialect != postbox.SQLite {
-		return nil, fmt.Errorf("group commit: %s shares commits by itself: use forwarder.InTx", dialect)
+	if !dialect.Kind(kind).Can().OneWriter {
+		return nil, fmt.Errorf("group commit: %s shares commits by itself: use forwarder.InTx", kind)
 	}
 	return &GroupCommit{db: db}, nil
 }

@@ -188,10 +188,10 @@ const registerPatience = time.Second
 
 // registerApart registers the outbox on another connection than that of the transaction, which would keep the new row locked until
 // it ends, and everybody else who publishes would wait. Where no connection is free, as in a pool of one, or where this fails, the
-// transaction does it after all. SQLite has one writer, and it is the transaction.
+// transaction does it after all. Where one transaction writes at a time, it is the one that publishes.
 func (p *Publisher) registerApart(ctx context.Context) {
 	pool := p.db.Stats()
-	if p.config.Dialect == postbox.SQLite || pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections {
+	if dialect.Kind(p.config.Dialect).Can().OneWriter || pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, registerPatience)

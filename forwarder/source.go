@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -86,7 +87,7 @@ const (
 	maxSourceName = 255
 )
 
-// defaultTables tells where watermill-sql keeps a topic.
+// defaultTables tells where watermill-sql keeps a topic. It is empty where watermill-sql has no schema for the database.
 func defaultTables(dialect postbox.Dialect, topic string) (messages, offsets string) {
 	switch dialect {
 	case postbox.PostgreSQL:
@@ -114,9 +115,9 @@ func (s *Source) setDefaults(dialect postbox.Dialect) {
 var sourceTopic = regexp.MustCompile(`^[A-Za-z0-9\-$:._]+$`)
 
 // Validate returns all that is wrong with the source, for the dialect of its forwarder.
-func (s Source) Validate(dialect postbox.Dialect) error {
-	if dialect == postbox.SQLite {
-		return errors.New("watermill-sql has no schema for SQLite that could be read, so there is nothing to take over: use PostgreSQL or MySQL, or leave sources out")
+func (s Source) Validate(kind postbox.Dialect) error {
+	if table, _ := defaultTables(kind, s.Topic); table == "" {
+		return fmt.Errorf("watermill-sql has no schema for %s that could be read, so there is nothing to take over: use PostgreSQL or MySQL, or leave sources out", dialect.Kind(kind).Can().Name)
 	}
 	var problems []error
 	if !sourceTopic.MatchString(s.Topic) {

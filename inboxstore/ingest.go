@@ -121,7 +121,7 @@ func (in *ingest) close() {
 
 // most is maxCommits, but where writers take turns.
 func (in *ingest) most() int {
-	if in.inbox.statements.Kind == dialect.SQLite {
+	if in.inbox.statements.Kind.Can().OneWriter {
 		return 1
 	}
 	return maxCommits

@@ -16,8 +16,8 @@ import (
 func (s *Store) mend(live context.Context, conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(live), askTimeout)
 	defer cancel()
-	if s.statements.Kind == dialect.SQLite {
-		_, _ = conn.ExecContext(ctx, "PRAGMA query_only = 0")
+	if s.statements.MakeWritable != "" {
+		_, _ = conn.ExecContext(ctx, s.statements.MakeWritable)
 		return
 	}
 	_, err := conn.ExecContext(ctx, s.statements.TryWrite)

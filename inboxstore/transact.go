@@ -213,7 +213,7 @@ func (t transaction) late() error {
 // failed tells a handler that failed from one under which the database did, or may have.
 func (t transaction) failed(err error) error {
 	kind := t.store.statements.Kind
-	elsewhere := kind == dialect.PostgreSQL && dialect.TxStatusOf(t.conn) == dialect.TxOpen // here, an error would have ended that
+	elsewhere := kind.Can().ErrorsEndTransactions && dialect.TxStatusOf(t.conn) == dialect.TxOpen // here, an error would have ended that
 	rollbackErr := t.tx.Rollback()
 	lost := t.lost(err, rollbackErr)
 	switch away := kind.Classify(err) == dialect.Unavailable; {
@@ -234,14 +234,14 @@ func (t transaction) disconnected(err, rollbackErr error) error {
 	return &brokenError{err: errors.Join(err, rollbackErr), lost: true, evident: evident}
 }
 
-// lost says whether the error of a rollback, which followed another error, tells of a connection that was lost. If disk or memory is full, SQLite
-// rolls back by itself, and then there is nothing left to roll back.
+// lost says whether the error of a rollback, which followed another error, tells of a connection that was lost. If disk or memory is full, a database may
+// roll back by itself, and then there is nothing left to roll back.
 func (t transaction) lost(err, rollbackErr error) bool {
 	if rollbackErr == nil || errors.Is(rollbackErr, sql.ErrTxDone) {
 		return false
 	}
 	kind := t.store.statements.Kind
-	return kind != dialect.SQLite || !kind.Exhausted(err)
+	return !kind.Can().RollsBackWhenFull || !kind.Exhausted(err)
 }
 
 // unsettled tells why the last statement failed.

@@ -169,9 +169,8 @@ func (s *Statements) checkKind(found Kind) error {
 	if found == s.Kind {
 		return nil
 	}
-	names := map[Kind]string{PostgreSQL: "PostgreSQL", MySQL: "MySQL", SQLite: "SQLite"}
 	return fmt.Errorf("%w: Dialect is postbox.%s, and this database is %s: set Dialect to postbox.%s",
-		ErrUnfit, names[s.Kind], names[found], names[found])
+		ErrUnfit, s.Kind.Can().Name, found.Can().Name, found.Can().Name)
 }
 
 // reasons explain what Unfit, UnfitTables and the meta row of a fetch return.

@@ -167,3 +167,11 @@ func TestStatements_of_any_number_of_rows_have_few_texts_on_sqlite(t *testing.T)
 	}
 	require.Len(t, texts, 8, "of 8, 4, 2 and 1 rows or claims")
 }
+
+// A database that is added without an entry would silently be one that can do nothing, and has no name.
+func TestCapabilities_each_kind_has_a_name(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []dialect.Kind{dialect.PostgreSQL, dialect.MySQL, dialect.SQLite} {
+		require.NotEmpty(t, kind.Can().Name, kind)
+	}
+}

@@ -55,6 +55,7 @@ DELETE FROM {history} WHERE (id, done_at) IN (
 	s.BeginAgain = `BEGIN`
 	s.Unfit = `SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_timeout`
 	s.BesideWriter = `PRAGMA wal_checkpoint(PASSIVE)`
+	s.MakeWritable = `PRAGMA query_only = 0`
 	s.DatabaseFile = `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`
 	s.MaxAppend = 100 // no limit of SQLite's: others get their turn to write
 

@@ -166,6 +166,9 @@ type Statements struct {
 	Uptime string // → µs for which the server has been up, which server it is; empty where the database is a file
 	// TryWrite changes nothing, and fails where the server is read-only.
 	TryWrite string
+	// MakeWritable, if not empty, makes a session writable that a statement has made read-only, where its connection must not be given up: on SQLite it
+	// may hold the whole database in memory.
+	MakeWritable string
 	// BeginAgain fails within a transaction, and begins one where there is none; empty where the drivers tell, see TxStatusOf.
 	BeginAgain string
 
@@ -192,7 +195,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.Spools, &s.LiveMembers, &s.CountSpools, &s.Account, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.SetSettings,
 		&s.PauseKey, &s.ResumeKey, &s.PausedKeys, &s.ParkedOfKey, &s.PendingMessage, &s.PendingMessages, &s.DoneMessage, &s.DoneMessages,
 		&s.LockMessage, &s.SetDue, &s.BuryWaiting, &s.RemoveMessage, &s.KeepHistory,
-		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.BeginAgain, &s.Notify,
+		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.Notify,
 	} {
 		f(text)
 	}

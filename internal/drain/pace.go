@@ -2,8 +2,6 @@ package drain
 
 import (
 	"time"
-
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // How many times as long as a look at all lanes took a drainer rests from it: where commits always give a reason for the
@@ -34,7 +32,7 @@ func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 }
 
 func (d *Drainer) restShare() int {
-	if d.spool.Statements.Kind == dialect.SQLite {
+	if d.spool.Statements.Kind.Can().OneWriter {
 		return restShareOneWriter
 	}
 	return restShare

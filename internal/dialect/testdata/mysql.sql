@@ -432,6 +432,9 @@ WHERE VARIABLE_NAME = 'Uptime'
 -- TryWrite
 UPDATE postbox_spools SET version = version WHERE 1 = 0
 
+-- MakeWritable
+
+
 -- BeginAgain
 
 

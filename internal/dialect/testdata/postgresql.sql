@@ -471,6 +471,9 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
 -- TryWrite
 UPDATE postbox_spools SET version = version WHERE 1 = 0
 
+-- MakeWritable
+
+
 -- BeginAgain
 
 

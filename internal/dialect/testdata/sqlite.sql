@@ -430,6 +430,9 @@ postbox_version
 -- TryWrite
 UPDATE postbox_spools SET version = version WHERE 1 = 0
 
+-- MakeWritable
+PRAGMA query_only = 0
+
 -- BeginAgain
 BEGIN
 

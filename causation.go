@@ -22,7 +22,7 @@ func (h Hop) String() string { return url.PathEscape(h.Module) + "/" + url.PathE
 // the handler to the publisher in a context, and from process to process in metadata.
 //
 // middleware.Causation makes one for each message that it sees. Make one yourself where a chain begins, with the
-// id of an HTTP request as its CorrelationID. It is a value: whoever has got one must not change its Path, and may
+// id of an HTTP request as its CorrelationID. It is a value: code that has got one must not change its Path, and may
 // use it concurrently.
 type Causation struct {
 	// CorrelationID is that of the message handled: all of a chain has the same.
@@ -102,7 +102,7 @@ func encodePath(path []Hop) string {
 }
 
 // decodePath reads what encodePath wrote, or somebody else in the same format. What it cannot read stays out of its
-// errors, since whoever wrote the metadata may have written anything.
+// errors, since the metadata may hold anything.
 func decodePath(text string) ([]Hop, error) {
 	if text == "" {
 		return nil, nil

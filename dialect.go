@@ -6,7 +6,7 @@ import (
 )
 
 // Dialect names the kind of database that Postbox keeps its tables in.
-// It decides the SQL text and nothing else: drivers are chosen by whoever opens the *sql.DB.
+// It decides the SQL text and nothing else: the driver is chosen by the code that opens the *sql.DB.
 type Dialect string
 
 const (

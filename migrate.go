@@ -178,7 +178,7 @@ func (l migrationLock) run(ctx context.Context, conn *sql.Conn, statement string
 func (l migrationLock) name() string { return "postbox migrate " + l.statements.VersionTable }
 
 // WriteMigrations prints the migrations after version from, in order, as plain SQL: for people who have a
-// migration tool of their own. Whoever uses it does not call [Migrate].
+// migration tool of their own. Users of such a tool do not call [Migrate].
 func WriteMigrations(w io.Writer, config MigrateConfig, from int64) error {
 	statements, err := config.statements()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // ContextWithTx returns a context that carries tx. A Publisher writes its messages through it, and an
 // inbox joins it in a savepoint instead of opening a transaction of its own.
 //
-// Whoever calls it ends the transaction. Wake-ups are then left to polling, since nobody tells Postbox of
+// The caller ends the transaction. Wake-ups are then left to polling, since Postbox does not hear of
 // the commit; forwarder.InTx does both.
 //
 // With a nil tx the context carries no transaction, even if ctx does: a Publisher returns [ErrNoTransaction], and an inbox or

@@ -26,7 +26,7 @@
 //     with, on its own topic and with its own id: the consumer handles it, and the inboxes of all others recognise
 //     it as a duplicate. Consumers without an inbox get it a second time.
 //
-// What operators do in a hurry is safe: a letter is requeued, resolved or deleted once, whoever else tries the same
+// It is safe to act in a hurry: a letter is requeued, resolved or deleted once, even if several operators try the same
 // at the same moment gets [ErrNotFound] or [ErrResolved]. Requeueing is one transaction, so a crash leaves either
 // the letter or the message, and never both.
 //

@@ -24,7 +24,7 @@ import (
 // like, also in one process: they share the lanes of the outbox, each message is published by one of them.
 //
 // It publishes each message at least once. It crashes harmlessly: what was published and not yet noted is
-// published again, by whoever gets the lanes after the lease. It needs a pool of two connections to do
+// published again, by the process that gets the lanes after the lease. It needs a pool of two connections to do
 // everything without waiting, and works with one. It keeps its statements prepared unless DisablePreparedStatements is set.
 type Forwarder struct {
 	config     Config

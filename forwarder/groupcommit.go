@@ -67,7 +67,7 @@ func NewGroupCommit(db *sql.DB, kind postbox.Dialect) (*GroupCommit, error) {
 // others wait for it, and leave it to InTx to end the transaction. If it ends the transaction itself and returns nil, the error is [postbox.ErrCommitUnknown]. Those before it return if that was a
 // commit, and otherwise run again.
 //
-// Whoever waits for its turn leaves when ctx ends. When fn has run, InTx returns after the others of the group and the commit,
+// A function that waits for its turn leaves when ctx ends. When fn has run, InTx returns after the others of the group and the commit,
 // whatever becomes of ctx.
 //
 // Where ctx carries a transaction already, fn runs in a savepoint of that one, as in the function [InTx].
@@ -175,7 +175,7 @@ func (c *GroupCommit) turn(g *group) bool {
 	return c.hand(g)
 }
 
-// hand is turn for whoever has the lock.
+// hand is turn for a caller that has the lock.
 func (c *GroupCommit) hand(g *group) bool {
 	if len(c.line) == 0 {
 		return false

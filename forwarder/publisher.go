@@ -108,7 +108,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 			return err
 		}
 		if !postbox.AfterCommit(ctx, p.announce) {
-			p.spool.Ring() // the commit is near: look more often
+			p.spool.Wake() // the commit is near: look more often
 		}
 		return nil
 	case p.config.AllowAutocommit:
@@ -226,7 +226,7 @@ func (b boundPublisher) Publish(topic string, messages ...*message.Message) erro
 	if err := b.p.write(messages[0].Context(), b.tx, topic, messages); err != nil {
 		return err
 	}
-	b.p.spool.Ring()
+	b.p.spool.Wake()
 	return nil
 }
 

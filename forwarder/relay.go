@@ -174,7 +174,7 @@ func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Messag
 	}
 	messages := make([]*message.Message, len(batch))
 	for i, m := range batch {
-		// The outbox has waited, and whoever stores the message next shall not wait again.
+		// The outbox has waited. A store behind the broker must not wait again.
 		delete(m.Metadata, delay.DelayedForKey)
 		delete(m.Metadata, delay.DelayedUntilKey)
 		messages[i] = message.NewMessage(m.MessageID, m.Payload)

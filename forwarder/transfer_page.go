@@ -185,7 +185,7 @@ func (p *page) bury(ctx context.Context, dead deadRow) error {
 		payload, metadata, spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err))))
 }
 
-// remove deletes what was read, all of it or nothing: whoever deletes a row has it.
+// remove deletes the rows that were read, all or none: the process that deletes a row owns its message.
 func (p *page) remove(ctx context.Context) error {
 	ids := make([]dialect.SourceRow, len(p.rows))
 	for i, row := range p.rows {

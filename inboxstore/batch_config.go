@@ -35,7 +35,7 @@ type BatchConfig struct {
 	// TimeZone of the schedule. Defaults to UTC.
 	TimeZone *time.Location
 	// PerKey makes batches of messages with the same ordering key; a message without one is a batch by itself. It needs
-	// an age or a schedule, lest keys with few messages fill the memory for ever. Otherwise a batch is over the whole
+	// an age or a schedule, so that keys with few messages do not fill the memory for ever. Otherwise a batch is over the whole
 	// queue, and one process at a time works it off, so that batches are as large as they can be.
 	PerKey bool
 

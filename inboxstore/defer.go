@@ -102,7 +102,7 @@ func (s *Store) deferInTx(ctx context.Context, tx *sql.Tx, in *ingest, claim []b
 		return in.spool.Append(ctx, tx, s.appendInTx, []spool.Draft{draft})
 	})
 	if fresh && !postbox.AfterCommit(ctx, in.announcer.Announce) {
-		in.spool.Ring() // the commit is near: look more often
+		in.spool.Wake() // the commit is near: look more often
 	}
 	return fresh, dialect.HintAtPooler(err)
 }
@@ -123,7 +123,7 @@ func (s *Store) queue(name string) *spool.Spool {
 	return s.spoolOf(name)
 }
 
-// spoolOf is queue for whoever holds the lock.
+// spoolOf is queue for a caller that holds the lock.
 func (s *Store) spoolOf(name string) *spool.Spool {
 	if s.queues[name] == nil {
 		s.queues[name] = spool.New(s.statements, spool.QueuePrefix+name, s.config.Lanes)

@@ -16,7 +16,7 @@ import (
 // nobody's context: that of one delivery must not end the commit of others.
 const ingestTimeout = 30 * time.Second
 
-// ingest is where the messages of one queue come in. Whoever comes while a commit is under way waits in line, and the
+// ingest is where the messages of one queue come in. A delivery that arrives while a commit is under way waits in line, and the
 // next commit takes all of them: as in the group commit of a database, there is no timer, and who is alone does not
 // wait. When many wait, a second commit begins beside the first, so that the server works while the disk does; it leaves
 // alone the keys that are in the first, whose messages keep the order in which they came. Each queue has a line of its own,
@@ -49,7 +49,7 @@ const secondCommit = 28
 type entrant struct {
 	spool.Arrival
 	isCopy bool         // of one that is in the same commit
-	stored chan outcome // has room for the one outcome, so nobody waits for whoever left
+	stored chan outcome // has room for the one outcome, so the committer never waits for a delivery that has left
 }
 
 type outcome struct {

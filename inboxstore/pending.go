@@ -16,7 +16,7 @@ var ErrNoTables = spool.ErrNoTables
 // ClaimRetention returns how long the store remembers what was handled; not positive means for ever.
 func (s *Store) ClaimRetention() time.Duration { return s.config.ClaimRetention }
 
-// PendingQueues lists the queues that have messages, by their names. Whoever handles queues can find out with it whether
+// PendingQueues lists the queues that have messages, by their names. A process that handles queues can find out with it whether
 // one is forgotten.
 func (s *Store) PendingQueues(ctx context.Context) ([]string, error) {
 	rows, err := s.db.QueryContext(ctx, s.statements.PendingSpools, spool.QueuePrefix+"%")

@@ -102,7 +102,7 @@ type QueueConfig struct {
 	// Transactional gives the handler a transaction, which [postbox.TxFromContext] finds in the message's context. What
 	// it writes there, the messages it publishes through an outbox, and the end of the message commit together, so the
 	// message has its effect once. Without it a message is handled at least once. A pool needs a connection for each
-	// handler at work, and one more, lest the lease cannot be renewed while they all work; with fewer it still is
+	// handler at work, and one more, to renew the lease while they all work; with fewer it still is
 	// correct: a message whose lease was lost is rolled back, and handled again.
 	Transactional bool
 	// MicroBatch is how many messages are handled in one transaction, one after the other, to share its commit. When

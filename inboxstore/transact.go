@@ -100,7 +100,7 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 		return err
 	}
 	handled = false
-	_ = conn.Close() // what waits for the commit may need a connection, and this may be the only one
+	_ = conn.Close() // a hook that runs after the commit may need a connection, and this may be the only one
 	scope.Committed()
 	return nil
 }

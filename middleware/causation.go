@@ -19,7 +19,7 @@ const eventName = "name"
 
 // CausationConfig says how a module stands in causation paths, and how long they may get.
 type CausationConfig struct {
-	// Module is the name of whoever handles. Required; the same for all handlers of a module.
+	// Module is the name of the module that handles the message. Required; the same for all handlers of a module.
 	Module string
 	// EventType names what a message is. Defaults to its metadata "name", which Watermill's CQRS marshalers set, and
 	// without it to the topic that the message came from, which for a deferred one is not that of the handler.

@@ -183,7 +183,7 @@ func (s *Store) next(queue string) (next *entry, due time.Time) {
 	return nil, due
 }
 
-// settleAnswered settles what was acked or nacked, so that whoever looks next sees it.
+// settleAnswered settles the messages that were acked or nacked, so that the next reader sees it.
 func (s *Store) settleAnswered() {
 	for queue, entries := range s.queues {
 		for _, e := range slices.Clone(entries) {

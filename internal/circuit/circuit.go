@@ -7,7 +7,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Defaults for whoever does not let its users choose.
+// Defaults for owners that do not let their users choose.
 const (
 	// FailuresInRow is for [Config.FailuresInRow].
 	FailuresInRow = 5
@@ -76,7 +76,7 @@ type Call struct {
 }
 
 // Begin says whether something may be published to the topic now. [Circuits.Succeeded], [Circuits.Away] and [Circuits.Failed] take in
-// what became of a call that is allowed. Whoever begins one defers [Circuits.End].
+// what became of a call that is allowed. The code that begins a call defers [Circuits.End].
 func (c *Circuits) Begin(topic string) (call Call, allowed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,22 +22,22 @@ const (
 	letterBatch = 100
 	// historyBatch is the limit for messages that are done: they may be as large, but there are many more.
 	historyBatch = 500
-	// givenUp is for how long a process leaves a chore that it may not do to others.
+	// givenUp is for how long a process leaves a task that it may not do to others.
 	givenUp = time.Hour
-	// leaveTimeout bounds how long a stopping cleaner finishes a step, and then tries to hand its chores back: they
+	// leaveTimeout bounds how long a stopping cleaner finishes a step, and then tries to hand its tasks back: they
 	// end by themselves.
 	leaveTimeout = 5 * time.Second
 )
 
 // Config says what a cleaner deletes. Its owner has checked every field.
 type Config struct {
-	Interval time.Duration // between two looks that find little, two renewals, two tries to get a chore; default 30 s
-	Lease    time.Duration // how long a silent process keeps a chore; default three intervals
+	Interval time.Duration // between two looks that find little, two renewals, two tries to get a task; default 30 s
+	Lease    time.Duration // how long a silent process keeps a task; default three intervals
 	Batch    int           // rows a statement; default 1000
 
 	// How long to keep rows, counted from the death, the failed attempt, the claim; 0: this cleaner leaves them alone;
-	// negative: they are kept. Unlike the processes' other settings these should be equal everywhere: who has the chore
-	// decides. For the dead letters of a spool the retention of its [spool.Settings] goes before.
+	// negative: they are kept. Unlike the processes' other settings these should be equal everywhere: who has the task
+	// decides. For the dead letters of a spool the retention of its [Settings] goes before.
 	DeadLetters time.Duration
 	Failures    time.Duration
 	Claims      time.Duration
@@ -59,7 +59,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Cleaner deletes what is older than its retention. One process at a time does each chore, in bounded statements
+// Cleaner deletes what is older than its retention. One process at a time does each task, in bounded statements
 // and one connection; the others stand by. It works beside the drain loops and not in their idle moments, so a
 // busy spool is cleaned too.
 //
@@ -73,8 +73,8 @@ type Cleaner struct {
 	logger     watermill.LoggerAdapter
 
 	// The rest belongs to the goroutine of Run.
-	chores []*chore
-	fit    bool // that the database can be used has been seen
+	tasks []*task
+	fit   bool // that the database can be used has been seen
 }
 
 // New returns a cleaner, which does nothing until Run. The holder is unique to it.
@@ -101,13 +101,13 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 }
 
 func (c *Cleaner) add(name string, work work) {
-	c.chores = append(c.chores, &chore{name: name, work: work})
+	c.tasks = append(c.tasks, &task{name: name, work: work})
 }
 
-// Run cleans until ctx ends, and then hands its chores to the others. A database that is away, or has no tables
+// Run cleans until ctx ends, and then hands its tasks to the others. A database that is away, or has no tables
 // yet, is tried again at each interval.
 func (c *Cleaner) Run(ctx context.Context) {
-	if len(c.chores) == 0 {
+	if len(c.tasks) == 0 {
 		return
 	}
 	defer c.leave(ctx)
@@ -119,48 +119,48 @@ func (c *Cleaner) Run(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		for _, chore := range c.chores { // one step each, so that none waits for another one's backlog
-			c.turn(ctx, chore)
+		for _, task := range c.tasks { // one step each, so that none waits for another one's backlog
+			c.turn(ctx, task)
 		}
 		timer.Reset(c.wait())
 	}
 }
 
-// Round does a step of each chore now, due or not, for those who do not wait for [Cleaner.Run]. It reports whether all of them worked.
+// Round does a step of each task now, due or not, for those who do not wait for [Cleaner.Run]. It reports whether all of them worked.
 func (c *Cleaner) Round(ctx context.Context) bool {
 	worked := true
-	for _, chore := range c.chores {
-		chore.stepAt = time.Time{}
-		c.turn(ctx, chore)
-		worked = worked && !chore.failing
+	for _, task := range c.tasks {
+		task.stepAt = time.Time{}
+		c.turn(ctx, task)
+		worked = worked && !task.failing
 	}
 	return worked
 }
 
-// turn keeps the lease of a chore and does a step of it, whatever of the two is due.
-func (c *Cleaner) turn(live context.Context, chore *chore) {
-	if time.Now().Before(chore.next()) {
+// turn keeps the lease of a task and does a step of it, whatever of the two is due.
+func (c *Cleaner) turn(live context.Context, task *task) {
+	if time.Now().Before(task.next()) {
 		return
 	}
 	ctx, cancel := finishing(live)
 	defer cancel()
 	err := c.checkFit(ctx)
-	if err == nil && !time.Now().Before(chore.holdAt) {
-		err = c.hold(ctx, chore)
+	if err == nil && !time.Now().Before(task.holdAt) {
+		err = c.hold(ctx, task)
 	}
-	if err == nil && chore.held && !time.Now().Before(chore.stepAt) {
-		err = c.step(ctx, chore)
+	if err == nil && task.held && !time.Now().Before(task.stepAt) {
+		err = c.step(ctx, task)
 	}
 	if errors.Is(err, errLeft) {
-		c.giveUp(ctx, chore)
-		c.logger.Debug("Postbox leaves a chore to other processes: "+err.Error(), watermill.LogFields{"chore": chore.name})
+		c.giveUp(ctx, task)
+		c.logger.Debug("Postbox leaves a maintenance task to other processes: "+err.Error(), watermill.LogFields{"task": task.name})
 		return
 	}
 	if err != nil {
-		chore.held = false // or not: the next try to take it tells
-		chore.holdAt = time.Now().Add(c.config.Interval)
+		task.held = false // or not: the next try to take it tells
+		task.holdAt = time.Now().Add(c.config.Interval)
 	}
-	c.report(chore, err)
+	c.report(task, err)
 }
 
 // checkFit keeps a cleaner from writing to a database that cannot be used. A session that does not commit by itself would keep rows locked.
@@ -174,7 +174,7 @@ func (c *Cleaner) checkFit(ctx context.Context) error {
 }
 
 // finishing returns a context for a step, which may go on a while when the cleaner stops. A statement that is cut off
-// may still be on its way to the server, and one that takes a chore would arrive after the one that hands it back.
+// may still be on its way to the server, and one that takes a task would arrive after the one that hands it back.
 func finishing(live context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(live), spool.StatementTimeout)
 	release := context.AfterFunc(live, func() {
@@ -188,25 +188,25 @@ func finishing(live context.Context) (context.Context, context.CancelFunc) {
 }
 
 // report logs the first error of a row of them.
-func (c *Cleaner) report(chore *chore, err error) {
-	fields := watermill.LogFields{"chore": chore.name}
+func (c *Cleaner) report(task *task, err error) {
+	fields := watermill.LogFields{"task": task.name}
 	err = dialect.HintAtPooler(dialect.HideAddress(err))
 	switch {
-	case err == nil && chore.failing:
+	case err == nil && task.failing:
 		c.logger.Info("Postbox cleans up again", fields)
-	case err != nil && chore.failing:
+	case err != nil && task.failing:
 		c.logger.Debug("Postbox cannot clean up: "+err.Error(), fields)
 	case err != nil:
 		c.logger.Error("Postbox cannot clean up and goes on trying", err, fields)
 	}
-	chore.failing = err != nil
+	task.failing = err != nil
 }
 
 // wait returns how long there is nothing to do.
 func (c *Cleaner) wait() time.Duration {
-	next := c.chores[0].next()
-	for _, chore := range c.chores[1:] {
-		if at := chore.next(); at.Before(next) {
+	next := c.tasks[0].next()
+	for _, task := range c.tasks[1:] {
+		if at := task.next(); at.Before(next) {
 			next = at
 		}
 	}
@@ -217,27 +217,27 @@ func (c *Cleaner) wait() time.Duration {
 func (c *Cleaner) leave(ended context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ended), leaveTimeout)
 	defer cancel()
-	for _, chore := range c.chores {
-		if chore.taken {
-			c.handBack(ctx, chore)
+	for _, task := range c.tasks {
+		if task.taken {
+			c.handBack(ctx, task)
 		}
 	}
 }
 
-func (c *Cleaner) handBack(ctx context.Context, chore *chore) {
-	if _, err := c.db.ExecContext(ctx, c.statements.LeaveChore, chore.name, c.holder); err != nil {
-		c.logger.Debug("Postbox could not hand back a chore, its lease ends by itself: "+err.Error(),
-			watermill.LogFields{"chore": chore.name})
+func (c *Cleaner) handBack(ctx context.Context, task *task) {
+	if _, err := c.db.ExecContext(ctx, c.statements.LeaveChore, task.name, c.holder); err != nil {
+		c.logger.Debug("Postbox could not hand back a task, its lease ends by itself: "+err.Error(),
+			watermill.LogFields{"task": task.name})
 	}
 }
 
-// errLeft wraps the error of a chore that this process may not do, and others may.
+// errLeft wraps the error of a task that this process may not do, and others may.
 var errLeft = errors.New("this process cannot do it")
 
-// giveUp hands back such a chore, and takes part in it again much later.
-func (c *Cleaner) giveUp(ctx context.Context, chore *chore) {
-	c.handBack(ctx, chore)
-	chore.held, chore.taken, chore.holdAt = false, false, time.Now().Add(givenUp)
+// giveUp hands back such a task, and takes part in it again much later.
+func (c *Cleaner) giveUp(ctx context.Context, task *task) {
+	c.handBack(ctx, task)
+	task.held, task.taken, task.holdAt = false, false, time.Now().Add(givenUp)
 }
 
 // delete runs one bounded delete and returns how many rows it removed.
@@ -250,7 +250,7 @@ func (c *Cleaner) delete(ctx context.Context, text string, args ...any) (removed
 	return removed, err
 }
 
-// failed wraps an error of a chore.
-func (ch *chore) failed(what string, err error) error {
-	return spool.Wrap(fmt.Sprintf("%s chore %q", what, ch.name), err)
+// failed wraps an error of a task.
+func (ch *task) failed(what string, err error) error {
+	return spool.Wrap(fmt.Sprintf("%s task %q", what, ch.name), err)
 }

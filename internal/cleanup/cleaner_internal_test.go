@@ -10,16 +10,16 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// A statement that was cut off may reach the server later, after the one that hands the chore back.
+// A statement that was cut off may reach the server later, after the one that hands the task back.
 func TestCleaner_F24_stopping_lets_the_running_statement_end(t *testing.T) {
 	t.Parallel()
 	cleaner := &Cleaner{logger: watermill.NopLogger{}, fit: true}
 	cleaner.config.setDefaults()
 	started, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	live, stop := context.WithCancel(t.Context())
-	go cleaner.turn(live, &chore{
+	go cleaner.turn(live, &task{
 		held: true, holdAt: time.Now().Add(time.Hour),
-		work: func(ctx context.Context, _ *Cleaner, _ *chore) (int, time.Duration, error) {
+		work: func(ctx context.Context, _ *Cleaner, _ *task) (int, time.Duration, error) {
 			close(started)
 			<-goOn
 			ended <- ctx.Err()

@@ -99,8 +99,8 @@ func (b *bench) rows() [3]int {
 // left says whether each table has so many rows left.
 func (b *bench) left(n int) bool { return b.rows() == [3]int{n, n, n} }
 
-// choresOf counts the chores of a holder.
-func (b *bench) choresOf(holder string) int {
+// tasksOf counts the tasks of a holder.
+func (b *bench) tasksOf(holder string) int {
 	b.T.Helper()
 	return b.Database.Count(b.T, "SELECT COUNT(*) FROM postbox_chores WHERE holder = ? AND expires_at > ?",
 		holder, time.Now().UnixMicro())
@@ -123,12 +123,12 @@ func TestCleaner_G8_F18_old_rows_go_in_bounded_statements_and_young_ones_stay(t 
 		for _, entry := range log.At(watermill.DebugLogLevel) {
 			if rows, ok := entry.Fields["rows"].(int); ok {
 				require.LessOrEqual(t, rows, batch)
-				removed[entry.Fields["chore"]] += rows
+				removed[entry.Fields["task"]] += rows
 			}
 		}
 		require.Equal(t, map[any]int{"claims": 37, "failures": 37, "dead letters": 37}, removed)
 		require.Empty(t, log.At(watermill.ErrorLogLevel))
-		require.Zero(t, b.choresOf("one"), "its chores are handed back")
+		require.Zero(t, b.tasksOf("one"), "its tasks are handed back")
 	})
 }
 
@@ -164,7 +164,7 @@ func TestCleaner_F18_one_process_at_a_time(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		stop, _ := b.clean(database.DB, "one", cleanerConfig())
-		b.Eventually(func() bool { return b.choresOf("one") == 3 }, "the first takes all chores")
+		b.Eventually(func() bool { return b.tasksOf("one") == 3 }, "the first takes all tasks")
 		shorter := cleanerConfig()
 		shorter.DeadLetters, shorter.Failures = middle/2, middle/2
 		shorter.Claims = 10 * time.Second // a walk starts every 200 ms: the first may begin where the other one ended
@@ -174,11 +174,11 @@ func TestCleaner_F18_one_process_at_a_time(t *testing.T) {
 		for round := range 5 { // each takes many intervals of both
 			b.fill(2*batch, old+time.Duration(round))
 			b.Eventually(func() bool { return b.rows()[1] == 2*batch && b.rows()[2] == 2*batch }, "the first works")
-			require.Equal(t, 3, b.choresOf("one"))
+			require.Equal(t, 3, b.tasksOf("one"))
 		}
 		stop()
 		b.Eventually(func() bool { return b.left(0) }, "the second goes on at once")
-		require.Equal(t, 3, b.choresOf("two"))
+		require.Equal(t, 3, b.tasksOf("two"))
 	})
 }
 
@@ -187,12 +187,12 @@ func TestCleaner_F18_goes_on_when_the_holder_was_killed(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		b.fill(3*batch, old)
-		for _, chore := range []string{"dead letters", "failures", "claims"} {
+		for _, task := range []string{"dead letters", "failures", "claims"} {
 			database.Exec(t, "INSERT INTO postbox_chores (name, holder, expires_at, progress) VALUES (?, 'killed', ?, ?)",
-				chore, time.Now().Add(time.Second).UnixMicro(), []byte("015"))
+				task, time.Now().Add(time.Second).UnixMicro(), []byte("015"))
 		}
 		_, log := b.clean(database.DB, "heir", cleanerConfig())
-		b.Eventually(func() bool { return b.choresOf("heir") == 3 }, "the leases run out")
+		b.Eventually(func() bool { return b.tasksOf("heir") == 3 }, "the leases run out")
 		b.Eventually(func() bool {
 			return b.rows()[1] == 0 && b.rows()[2] == 0 && b.rows()[0] <= 15
 		}, "it goes on")
@@ -222,13 +222,13 @@ func TestCleaner_losing_a_lease_unnoticed_is_harmless(t *testing.T) {
 		config := cleanerConfig()
 		config.Claims = 10 * time.Second
 		stop, log := b.clean(database.DB, "one", config)
-		b.Eventually(func() bool { return b.choresOf("one") == 3 }, "it has the chores")
+		b.Eventually(func() bool { return b.tasksOf("one") == 3 }, "it has the tasks")
 		// Somebody else has them now, and has got far.
 		database.Exec(t, "UPDATE postbox_chores SET holder = 'two', expires_at = ?, progress = ?",
 			time.Now().Add(time.Hour).UnixMicro(), []byte("far"))
 		b.fill(3*batch, old)
 		stop()
-		require.Equal(t, 3, b.choresOf("two"), "it hands back what is its own, and no more")
+		require.Equal(t, 3, b.tasksOf("two"), "it hands back what is its own, and no more")
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_chores WHERE name = 'claims' AND progress = ?", []byte("far")))
 		require.Empty(t, log.At(watermill.ErrorLogLevel))
 	})
@@ -259,7 +259,7 @@ func TestCleaner_waits_for_the_tables(t *testing.T) {
 		_, log := b.clean(database.DB, "one", config)
 		b.Eventually(func() bool { return len(log.At(watermill.DebugLogLevel)) > 3 }, "it tries again")
 		failed := log.At(watermill.ErrorLogLevel)
-		require.Len(t, failed, 3, "each chore says it once")
+		require.Len(t, failed, 3, "each task says it once")
 		if database.Dialect != postbox.SQLite { // which has no code for it
 			require.ErrorContains(t, failed[0].Err, "postbox.Migrate")
 		}
@@ -285,7 +285,7 @@ func TestCleaner_says_that_the_database_cannot_be_used_and_tries_again(t *testin
 	stop, log := b.clean(db, "one", cleanerConfig())
 	b.Eventually(func() bool { return len(log.At(watermill.DebugLogLevel)) > 6 }, "it tries again")
 	failed := log.At(watermill.ErrorLogLevel)
-	require.Len(t, failed, 3, "each chore says it once")
+	require.Len(t, failed, 3, "each task says it once")
 	require.ErrorIs(t, failed[0].Err, dialect.ErrUnfit)
 	require.True(t, b.left(batch), "nothing is deleted")
 

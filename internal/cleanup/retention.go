@@ -58,7 +58,7 @@ func historyPurge(next, purgeOf string, batch int) *spoolPurge {
 }
 
 // work does a step: the rows of the next spool, as many as one statement may delete. There is no pause within a round.
-func (p *spoolPurge) work(ctx context.Context, c *Cleaner, ch *chore) (removed int, pause time.Duration, err error) {
+func (p *spoolPurge) work(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error) {
 	if !p.begun {
 		p.begun, p.after, p.full = true, 0, false
 		if p.others != nil {
@@ -83,7 +83,7 @@ func (p *spoolPurge) work(ctx context.Context, c *Cleaner, ch *chore) (removed i
 	p.after = id.Int64
 	settings, err := spool.DecodeSettings(text)
 	if err != nil { // an operator wanted something else than the default: better keep too much
-		c.logger.Debug(fmt.Sprintf("Postbox deletes nothing of spool %d: %s", p.after, err), watermill.LogFields{"chore": ch.name})
+		c.logger.Debug(fmt.Sprintf("Postbox deletes nothing of spool %d: %s", p.after, err), watermill.LogFields{"task": ch.name})
 		return 0, 0, nil
 	}
 	keep, limited := p.keep(settings, time.Duration(history)*time.Microsecond)

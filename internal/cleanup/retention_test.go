@@ -125,7 +125,7 @@ func TestCleaner_F18_operators_are_obeyed_where_processes_keep_dead_letters(t *t
 		config.DeadLetters = -1
 		b.clean(database.DB, "one", config)
 		b.Eventually(func() bool { return b.of("dead_letters", shorter) == 3 }, "what an operator says")
-		b.Eventually(func() bool { return b.of("history", shorter) == 0 }, "another chore has been round")
+		b.Eventually(func() bool { return b.of("history", shorter) == 0 }, "another task has been round")
 		require.Equal(t, 3, b.of("dead_letters", kept))
 		require.Equal(t, 9, b.rows()[2])
 	})
@@ -146,7 +146,7 @@ func TestCleaner_F18_goes_round_without_a_pause_while_there_is_more(t *testing.T
 		b.Eventually(func() bool { return b.rows()[2] == 0 && b.of("history", first)+b.of("history", second) == 0 }, "all is gone")
 		var steps []int
 		for _, entry := range log.At(watermill.DebugLogLevel) {
-			if rows, ok := entry.Fields["rows"].(int); ok && entry.Fields["chore"] == "history" {
+			if rows, ok := entry.Fields["rows"].(int); ok && entry.Fields["task"] == "history" {
 				steps = append(steps, rows)
 			}
 		}

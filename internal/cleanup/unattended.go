@@ -42,7 +42,7 @@ func newWatch(after time.Duration) *watch {
 }
 
 // work looks at the next spool. There is no pause within a round.
-func (w *watch) work(ctx context.Context, c *Cleaner, _ *chore) (removed int, pause time.Duration, err error) {
+func (w *watch) work(ctx context.Context, c *Cleaner, _ *task) (removed int, pause time.Duration, err error) {
 	var id sql.NullInt64
 	var name sql.NullString
 	var unattended bool

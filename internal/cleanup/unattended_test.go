@@ -105,7 +105,7 @@ func TestCleaner_leaves_the_search_to_others_where_its_role_may_not_read(t *test
 		b.Append(database.DB, enginetest.Draft("1", ""))
 		database.Exec(t, "ALTER TABLE postbox_members RENAME COLUMN expires_at TO hidden") // which is refused in the same way
 		_, log := b.clean(database.DB, "cleaner", watchConfig(time.Millisecond))
-		b.Eventually(func() bool { return log.Said("leaves a chore to other processes") == 1 }, "it gives up")
+		b.Eventually(func() bool { return log.Said("leaves a maintenance task to other processes") == 1 }, "it gives up")
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_chores WHERE name = 'unattended' AND expires_at = 0"), "another one can have it at once")
 		require.Empty(t, log.At(watermill.ErrorLogLevel))
 	})

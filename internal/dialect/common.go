@@ -69,7 +69,7 @@ WHERE s.id = ?`,
 SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?`,
 
 		// The old number of attempts is part of the condition: run twice, it changes it once. Starts may have become fewer since the
-		// message was read, when it came back to whoever had its lane before, but not more.
+		// message was read, when it came back to the process that had its lane before, but not more.
 		Retry: `
 UPDATE {messages} SET state = 2, available_at = {now} + ?, attempts = attempts + ?, starts = starts - ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
@@ -102,7 +102,7 @@ UPDATE {messages} SET starts = starts + ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
-		// It asks for no token: a message that came back has not ended its process, whoever has its lane by now. Run twice it may take
+		// It asks for no token: a message that came back has not ended its process, and that holds whichever process has its lane by now. Run twice it may take
 		// back the start of another process, which costs the crash guard one start.
 		TakeBackStart: `
 UPDATE {messages} SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0`,
@@ -200,7 +200,7 @@ WHERE spool = (SELECT id FROM {spools} WHERE name = ?) AND expires_at > {now}`,
 		FindClaim: `
 SELECT 1 FROM {claims} WHERE claim_key = ?`,
 
-		// Whoever comes second waits for the transaction of the first.
+		// A second claim waits for the transaction of the first.
 		LockClaim: `
 INSERT INTO {claims} (claim_key, claimed_at) VALUES (?, {now})
 {on conflict (claim_key)} claimed_at = 0`,

@@ -39,7 +39,7 @@ func (s *Statements) CheckDeployment(ctx context.Context, db interface {
 		return fmt.Errorf("%w: tables %q have no name and the configuration names %q: call postbox.Migrate with this name once",
 			ErrDeployment, s.Names.Table("*"), configured)
 	default:
-		return fmt.Errorf("%w: tables %q are those of %q and the configuration names %q: if this is a copy of that database, it must not send what waits there; "+
+		return fmt.Errorf("%w: tables %q are those of %q and the configuration names %q: if this is a copy of that database, it must not send the messages that wait there; "+
 			"docs/security.md says how to take a copy over, and otherwise set Tables.Deployment to %q",
 			ErrDeployment, s.Names.Table("*"), stored, configured, stored)
 	}

@@ -27,7 +27,7 @@ func (s *Statements) Ingest(spool int64, claims [][]byte, rows []Row) Ingest {
 	return s.lists.ingest(spool, claims, rows)
 }
 
-// claimHead and claimRow claim keys on MySQL and SQLite; whoever claims one that an open transaction has claimed waits
+// claimHead and claimRow claim keys on MySQL and SQLite; a statement that claims one that an open transaction has claimed waits
 // for that to end. claimedHead reads by the primary key.
 const (
 	claimHead   = `{insert ignore} INTO {claims} (claim_key, claimed_at) VALUES `

@@ -53,7 +53,7 @@ DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at L
 
 	s.MigrateLock = `SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)`
 	s.MigrateUnlock = `SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)`
-	// Under REPEATABLE READ a delete locks the gaps around what it finds and waits for whoever inserts there, and
+	// Under REPEATABLE READ a delete locks the gaps around what it finds and waits for transactions that insert there, and
 	// then producers wait for the delete: one long transaction would hold up everybody.
 	s.Isolation, s.Isolate = sql.LevelReadCommitted, true
 	// A DELETE must not ask when the table was made: MariaDB 10.11 crashes on a DELETE that reads its catalog.
@@ -157,7 +157,7 @@ SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGIN
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`,
-		// The lane stands in a query of its own, lest its row be locked too, or skipped while its lease is renewed.
+		// The lane stands in a query of its own: else its row would be locked too, or skipped while its lease is renewed.
 		lockText: `
 SELECT m.id FROM ` + started + `
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id

@@ -96,7 +96,7 @@ SELECT ` + pendingColumns + `, m.payload, m.metadata
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane}`
 
-	// Whoever settles the message waits for the transaction that has locked it, or the other way round.
+	// A drainer that settles the message waits for the transaction that has locked it, or the other way round.
 	s.LockMessage = `
 SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END
 FROM {messages} m

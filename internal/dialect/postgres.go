@@ -35,7 +35,7 @@ ON CONFLICT DO NOTHING`
 INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
 ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at`
 
-	// SKIP LOCKED: whoever is about to take a lane gets it, the others look for another one.
+	// SKIP LOCKED: the process that is about to take a lane gets it, and the others look for another one.
 	s.Acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
                    token = GREATEST(token, {now}) + ?::bigint, holder = ?, expires_at = {now} + ?

@@ -26,7 +26,7 @@ FROM (SELECT ?::bytea AS bytes) AS b,
 // spool of its first argument.
 //
 // PostgreSQL takes a number from a sequence before it gives the transaction an id. The condition on the id is
-// checked first, so whoever has a number has an id too: the horizon of a drain depends on it.
+// checked first, so a transaction that has a number has an id too: the watermark of a drain depends on it.
 func insertRows(table, from, condition string) string {
 	return `
 INSERT INTO ` + table + ` (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)

@@ -9,7 +9,7 @@ import (
 // is in one of the two, by its state, so most statements name {messages} and mean both. Those that many messages go through
 // at the first attempt name the table they mean: ONLY {messages} is that of the ready ones.
 
-// moveToWaiting moves a message that waits for another attempt for the first time to those that wait. Whoever waits for its row meanwhile finds
+// moveToWaiting moves a message that waits for another attempt for the first time to those that wait. A transaction that waits for its row meanwhile finds
 // that it is gone.
 const moveToWaiting = `
 WITH t AS (SELECT ?::bigint AS delay, ?::integer AS attempts, ?::integer AS started),

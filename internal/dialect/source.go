@@ -7,7 +7,7 @@ import (
 )
 
 // SourceStatements read a table written by watermill-sql v3 or v4, and delete from it what was taken over. Its table
-// names are put in as they are: whoever configures them writes SQL.
+// names are put in as they are: the configuration is trusted like SQL text.
 type SourceStatements struct {
 	Columns  string // → no row: its columns are those of the table of messages
 	Register string // name: enters the source in {sources}

@@ -71,7 +71,7 @@ type Statements struct {
 	// attempts so far, least and most starts, token.
 	StandsToRetry string
 	SeekStrays    string // spool → 1 where there is something for MoveStrays, else 0
-	MoveStrays    string // spool → as MoveToWaiting: moves what waits among the ready messages; empty where all have one table
+	MoveStrays    string // spool → as MoveToWaiting: moves waiting messages that stand among the ready ones; empty where all have one table
 	Writers       string // → low 32 bits of the id of each open transaction that may have written to the ready messages; empty where the database does not tell
 	// FreeWriters returns which rows of {writers} no transaction has locked, of [WriterGroups]; empty where the database knows of no such rows.
 	FreeWriters  string

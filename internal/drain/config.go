@@ -14,7 +14,7 @@ import (
 // key must not be handled and have the verdict [spool.Postpone].
 type Handler interface {
 	Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome
-	// Excluded lists the topics for which nothing shall be read now. Whoever postpones a message excludes its
+	// Excluded lists the topics for which nothing shall be read now. A handler that postpones a message excludes its
 	// topic, or it comes again at once, and calls [Drainer.Rescan] when that is over.
 	Excluded() []string
 }

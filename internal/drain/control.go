@@ -48,9 +48,9 @@ type control struct {
 	checkedAt  time.Time
 }
 
-// obey looks, at least once in [controlInterval], whether operators have said something new, and does it: a pause lets
-// what runs end and hands out nothing more. What waits in memory is forgotten, since another pause may concern it.
-func (d *Drainer) obey(ctx context.Context) error {
+// applySettings looks, at least once in [controlInterval], whether operators have said something new, and does it: a pause lets
+// running batches end and hands out nothing more. Messages that wait in memory are dropped, since another pause may concern them.
+func (d *Drainer) applySettings(ctx context.Context) error {
 	if time.Now().Before(d.controlDue()) {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (d *Drainer) obey(ctx context.Context) error {
 	for _, m := range d.scheduler.DropAll() {
 		d.lanes.unload(m)
 	}
-	d.resize() // after what waits is forgotten, lest more workers take it
+	d.resize() // after the waiting messages are dropped, so that new workers do not take them
 	d.lanes.rewind()
 	d.pollAt, d.pause = time.Time{}, d.config.PollMin
 	return nil
@@ -95,8 +95,8 @@ func (d *Drainer) controlDue() time.Time {
 	return due
 }
 
-// heard notes the version that a read of messages has brought along.
-func (d *Drainer) heard(version int64) {
+// observeVersion notes the version that a read of messages has brought along.
+func (d *Drainer) observeVersion(version int64) {
 	if version == d.control.version {
 		d.control.checkedAt = time.Now()
 		return

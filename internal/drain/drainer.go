@@ -34,7 +34,7 @@ type Drainer struct {
 	prepared  *spool.Prepared
 	reads     []string // those that are prepared, the last one used last
 	lanes     *laneSet
-	horizon   horizon
+	watermark watermark
 	sweeping  sweep
 	past      past
 	reopen    bool  // the database went back, and the spool is to be found anew
@@ -62,7 +62,7 @@ type Drainer struct {
 	free         int
 	given        int64 // the database's counter of ids, by the last read; see page
 	full         bool  // the memory is: nothing is read until something is settled
-	large        bool  // most payloads are: see portion.go
+	large        bool  // most payloads are: see pagesize.go
 	stopping     bool
 
 	rescan    chan struct{}
@@ -97,7 +97,7 @@ func (d *Drainer) Rescan() {
 }
 
 // Wake makes the drainer look for new messages now.
-func (d *Drainer) Wake() { d.spool.Ring() }
+func (d *Drainer) Wake() { d.spool.Wake() }
 
 // InFlight returns how many messages of each topic are being handled by this drainer.
 func (d *Drainer) InFlight() map[string]int { return d.scheduler.InFlight() }
@@ -106,8 +106,8 @@ func (d *Drainer) InFlight() map[string]int { return d.scheduler.InFlight() }
 // within the configured time with a live context, settles them and hands its lanes back. It fails where the
 // spool cannot be opened for a reason that waiting does not cure.
 func (d *Drainer) Run(ctx context.Context) error {
-	rings, silence := d.spool.Listen()
-	defer silence()
+	wakeUps, stop := d.spool.Listen()
+	defer stop()
 	defer d.prepared.Close()
 	defer d.removal.running.Wait()
 
@@ -133,8 +133,8 @@ func (d *Drainer) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-d.scheduler.Changed:
-		case <-rings:
-			d.rung()
+		case <-wakeUps:
+			d.wakeSoon()
 		case <-d.rescan:
 			d.pollAt = time.Time{}
 		}
@@ -203,7 +203,7 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	if _, err := d.db.ExecContext(ctx, d.spool.Statements.DropMembers, id); err != nil {
 		return fmt.Errorf("forget old members of spool %q: %w", d.spool.Name(), err)
 	}
-	if keep := d.configured.History.Microseconds(); keep > 0 { // for whoever has the chore to clean up
+	if keep := d.configured.History.Microseconds(); keep > 0 { // for the process that has the task of the cleanup
 		if _, err := d.db.ExecContext(ctx, d.spool.Statements.KeepHistory, keep, id, keep); err != nil {
 			return fmt.Errorf("note the history of spool %q: %w", d.spool.Name(), err)
 		}
@@ -236,16 +236,16 @@ func (d *Drainer) step(live context.Context) {
 		return
 	}
 	if err == nil {
-		err = d.obey(ctx)
+		err = d.applySettings(ctx)
 	}
 	if err == nil {
-		err = d.clearSuspicion(ctx)
+		err = d.clearSuspects(ctx)
 	}
 	if err == nil {
 		err = d.releaseLeaving(ctx)
 	}
 	if err == nil {
-		err = d.look(ctx)
+		err = d.poll(ctx)
 	}
 	if err == nil {
 		d.permit()
@@ -253,7 +253,7 @@ func (d *Drainer) step(live context.Context) {
 	}
 	if isConfiguration(err) {
 		d.fatal = err
-		d.scheduler.Signal() // wakes the loop
+		d.scheduler.Signal() // a caller that waits for the loop
 		return
 	}
 	if err != nil {
@@ -284,7 +284,7 @@ func (d *Drainer) wait() time.Duration {
 		return max(time.Until(d.hinderedUntil()), 0)
 	case d.full || d.control.paused || d.renewAt.Before(next):
 		next = d.renewAt
-	case len(d.lanes.hungry()) > 0:
+	case len(d.lanes.hasMore()) > 0:
 		return 0
 	}
 	if check := d.controlDue(); check.Before(next) {

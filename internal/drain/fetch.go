@@ -21,7 +21,7 @@ type page struct {
 	last     map[int]int64 // highest id of them
 	waited   int           // messages that waited for their time
 	newest   int64
-	// transactions of the read's snapshot, the lowest one that runs, and a mark after it: see horizon
+	// transactions of the read's snapshot, the lowest one that runs, and a mark after it: see watermark
 	running             []int64
 	lowest, next, given int64
 	// lanes that nobody holds, and members that are alive

@@ -17,8 +17,8 @@ func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
 		return &spool.Message{HasKey: true, Ref: dialect.Ref{State: state, Lane: lane, ID: id}}
 	}
 	for name, c := range map[string]struct {
-		given  int64
-		hungry []int
+		given   int64
+		hasMore []int
 	}{
 		"it reached the end":  {upTo, nil},
 		"there may be others": {upTo + 1, []int{0, 1}},
@@ -28,7 +28,7 @@ func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
 			lanes := newLaneSet()
 			params := dialect.FetchParams{UpTo: upTo, PerLane: 1}
 			for number := range 2 {
-				lanes.held[number] = &lane{number: number, hint: before}
+				lanes.held[number] = &lane{number: number, cursor: before}
 				params.Cursors = append(params.Cursors, dialect.Cursor{Lane: number, After: before})
 			}
 			found := &page{perLane: map[int]int{}, last: map[int]int64{}, given: c.given}
@@ -41,9 +41,9 @@ func TestPage_up_to_an_id_is_complete_up_to_there(t *testing.T) {
 			d := &Drainer{lanes: lanes}
 			d.remember(params, found, safe)
 			require.Len(t, found.messages, ready+1)
-			require.Equal(t, c.hungry, lanes.hungry())
+			require.Equal(t, c.hasMore, lanes.hasMore())
 			for number, l := range lanes.held {
-				require.Equal(t, int64(upTo), l.hint, "lane %d", number)
+				require.Equal(t, int64(upTo), l.cursor, "lane %d", number)
 			}
 		})
 	}
@@ -55,20 +55,20 @@ func TestReadTogether_begins_at_the_lowest_cursor(t *testing.T) {
 	t.Parallel()
 	const lowest, limit = 10, 100
 	for name, c := range map[string]struct {
-		readsUpTo, hungry bool
-		given             int64
-		upTo              int64
+		readsUpTo, hasMore bool
+		given              int64
+		upTo               int64
 	}{
 		"it reaches the end":           {readsUpTo: true, given: lowest + limit, upTo: lowest + limit},
 		"more ids were given":          {readsUpTo: true, given: lowest + limit + 1},
 		"the counter is not known":     {readsUpTo: true},
-		"a lane has more to be read":   {readsUpTo: true, hungry: true, given: lowest + limit},
+		"a lane has more to be read":   {readsUpTo: true, hasMore: true, given: lowest + limit},
 		"the database has no such way": {given: lowest + limit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := &Drainer{lanes: newLaneSet(), given: c.given, spool: &spool.Spool{Statements: &dialect.Statements{ReadsUpTo: c.readsUpTo}}}
-			d.lanes.held[0] = &lane{hungry: c.hungry}
+			d.lanes.held[0] = &lane{hasMore: c.hasMore}
 			from := map[int]int64{0: 30, 1: lowest, 2: 20}
 			begins := map[int]int64{0: 30, 1: lowest, 2: 20}
 			if c.upTo > 0 {

@@ -9,11 +9,11 @@ import (
 type lane struct {
 	number int
 	token  int64
-	// hint is the id from which on the lane is read: nothing that may be handled stands at or below it.
-	hint int64
-	// hungry lanes gave as much as was asked for and have more.
-	hungry bool
-	// suspect is the lane's mark in the database, see suspicion.go; suspects are the messages that are still to be
+	// cursor is the id from which on the lane is read: nothing that may be handled stands at or below it.
+	cursor int64
+	// hasMore lanes gave as much as was asked for and have more.
+	hasMore bool
+	// suspect is the lane's mark in the database, see crashguard.go; suspects are the messages that are still to be
 	// treated as such when they are read, and loaded those that were and are in memory.
 	suspect          bool
 	suspects, loaded int
@@ -22,7 +22,7 @@ type lane struct {
 }
 
 // lower makes sure that the message with this id is read again.
-func (l *lane) lower(id int64) { l.hint = min(l.hint, id-1) }
+func (l *lane) lower(id int64) { l.cursor = min(l.cursor, id-1) }
 
 // laneSet is the lanes of a drainer. It belongs to the drainer's goroutine.
 type laneSet struct {
@@ -34,8 +34,8 @@ func newLaneSet() *laneSet { return &laneSet{held: map[int]*lane{}} }
 // numbers returns the lanes that are not leaving, in order.
 func (s *laneSet) numbers() []int { return s.staying(func(*lane) bool { return true }) }
 
-// hungry returns those of them that have more than was read. A drainer asks at each step.
-func (s *laneSet) hungry() []int { return s.staying(func(l *lane) bool { return l.hungry }) }
+// hasMore returns those of them that have more than was read. A drainer asks at each step.
+func (s *laneSet) hasMore() []int { return s.staying(func(l *lane) bool { return l.hasMore }) }
 
 func (s *laneSet) staying(wanted func(l *lane) bool) []int {
 	var numbers []int
@@ -86,7 +86,7 @@ func (s *laneSet) surplus(share int, kept map[int]bool) []int {
 // stay keeps a lane that was leaving. What was forgotten of it is read again, and so many of it are treated as suspects
 // where it has the mark.
 func (l *lane) stay(suspects int) {
-	l.leaving, l.hint = false, 0
+	l.leaving, l.cursor = false, 0
 	if l.suspect {
 		l.suspects = suspects
 	}
@@ -101,7 +101,7 @@ func (s *laneSet) lower(number int, id int64) {
 // rewind lets each lane be read from its beginning next time.
 func (s *laneSet) rewind() {
 	for _, l := range s.held {
-		l.hint = 0
+		l.cursor = 0
 	}
 }
 

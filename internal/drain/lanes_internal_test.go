@@ -26,16 +26,16 @@ func TestLaneSet_suspects_are_what_the_holder_before_can_have_begun(t *testing.T
 	for _, m := range []*spool.Message{first, second, third} {
 		set.load(m)
 	}
-	require.True(t, first.Suspect)
-	require.True(t, second.Suspect)
-	require.False(t, third.Suspect, "a drainer has no more messages in memory")
+	require.True(t, first.Exposed)
+	require.True(t, second.Exposed)
+	require.False(t, third.Exposed, "nobody holds more in memory")
 	set.unload(third)
 	set.unload(second) // left where it is: it is a suspect when it is read again
 	require.Equal(t, 1, set.held[1].suspects)
 	require.Equal(t, 1, set.held[1].loaded)
 	again := ofLane(2, 3)
 	set.load(again)
-	require.True(t, again.Suspect)
+	require.True(t, again.Exposed)
 	set.settled(first)
 	set.settled(again)
 	require.Zero(t, set.held[1].loaded)
@@ -46,8 +46,8 @@ func TestLaneSet_message_of_an_earlier_token_counts_for_nothing(t *testing.T) {
 	set := held(2)
 	m := ofLane(1, 2)
 	set.load(m)
-	require.False(t, m.Suspect)
-	m.Suspect = true
+	require.False(t, m.Exposed)
+	m.Exposed = true
 	set.settled(m)
 	set.unload(m)
 	require.Equal(t, 2, set.held[1].suspects)

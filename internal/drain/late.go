@@ -9,7 +9,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// late are the open transactions that have written messages below the horizon, each with the place from which on its messages
+// late are the open transactions that have written messages below the watermark, each with the place from which on its messages
 // may stand. Reads go on beyond. When a read's snapshot shows that one of them has ended, that read may have met a
 // message that was written after the late ones were committed, and has not met the late ones: it is thrown away, and
 // the lanes go back to the place.
@@ -68,7 +68,7 @@ func (l *late) ended(running []int64, now time.Time) (place int64, some bool) {
 
 // goBack takes lanes back where a late transaction has ended. It reports true for a read that began beyond its messages.
 func (d *Drainer) goBack(params dialect.FetchParams, found *page) bool {
-	place, some := d.horizon.late.ended(found.running, time.Now())
+	place, some := d.watermark.late.ended(found.running, time.Now())
 	if !some {
 		return false
 	}
@@ -83,7 +83,7 @@ func (d *Drainer) goBack(params dialect.FetchParams, found *page) bool {
 // stays pending, and the read that follows will tell if the database is away.
 func (d *Drainer) findWriters(ctx context.Context) {
 	statements, started := d.spool.Statements, time.Now()
-	if statements.Writers+statements.FreeWriters == "" || !d.horizon.wantsWriters(started) {
+	if statements.Writers+statements.FreeWriters == "" || !d.watermark.wantsWriters(started) {
 		return
 	}
 	var err error
@@ -98,12 +98,12 @@ func (d *Drainer) findWriters(ctx context.Context) {
 	took := now.Sub(started)
 	switch {
 	case err != nil:
-		d.horizon.asked(now, took)
+		d.watermark.asked(now, took)
 		d.logger.Debug("Postbox could not ask which transactions have written: "+err.Error(), nil)
 	case statements.Writers != "":
-		d.horizon.answer(writers, now, took)
+		d.watermark.answer(writers, now, took)
 	default:
-		d.horizon.answerFree(free, dialect.WriterGroups, now, took)
+		d.watermark.answerFree(free, dialect.WriterGroups, now, took)
 	}
 }
 

@@ -62,7 +62,7 @@ func (w *lateWorld) tick() int {
 
 // step lets the drainer read, as if time had passed or not, and handles all that it hands out.
 func (w *lateWorld) step(random *rand.Rand) {
-	h := &w.d.horizon
+	h := &w.d.watermark
 	w.d.pollAt, w.d.sweeping.next = time.Time{}, time.Now().Add(time.Hour)
 	if random.IntN(3) > 0 {
 		h.setAt, h.askAt, h.markAt = time.Now().Add(-time.Hour), time.Time{}, time.Now().Add(-time.Hour)
@@ -263,7 +263,7 @@ func TestDrainer_G3_open_transaction_makes_no_read_dearer(t *testing.T) {
 				}
 				w.pass(messages)
 				require.Eventually(t, func() bool { return w.blocks() < most }, time.Minute, time.Millisecond,
-					"the horizon moves on while the transaction is open")
+					"the watermark moves on while the transaction is open")
 				require.NoError(t, tx.Commit())
 				require.Eventually(t, func() bool {
 					w.stepOn()
@@ -275,7 +275,7 @@ func TestDrainer_G3_open_transaction_makes_no_read_dearer(t *testing.T) {
 }
 
 // On MariaDB an open snapshot keeps the index entries of all that goes through, which reads that began at 0 passed over, each time.
-// What holds the horizon back is a transaction that has stored messages itself, and no other.
+// What holds the watermark back is a transaction that has stored messages itself, and no other.
 func TestDrainer_G3_open_snapshot_holds_back_no_horizon_on_mariadb(t *testing.T) {
 	t.Parallel()
 	const messages = 1000
@@ -283,7 +283,7 @@ func TestDrainer_G3_open_snapshot_holds_back_no_horizon_on_mariadb(t *testing.T)
 	w := newLateWorld(t, database)
 	hints := func() int64 {
 		w.stepOn()
-		hints := []int64{w.d.lanes.held[0].hint, w.d.lanes.held[1].hint}
+		hints := []int64{w.d.lanes.held[0].cursor, w.d.lanes.held[1].cursor}
 		return slices.Min(hints)
 	}
 	w.pass(messages)
@@ -295,7 +295,7 @@ func TestDrainer_G3_open_snapshot_holds_back_no_horizon_on_mariadb(t *testing.T)
 	w.pass(messages)
 	newest := func() int64 {
 		require.Eventually(t, func() bool { w.stepOn(); return len(w.handled) == w.written }, time.Minute, time.Millisecond)
-		return w.d.horizon.newest
+		return w.d.watermark.newest
 	}
 	last := newest()
 	require.Eventually(t, func() bool { return hints() >= last }, time.Minute, time.Millisecond, "reads begin behind all that went through")

@@ -64,7 +64,7 @@ func (d *Drainer) enroll(ctx context.Context) error {
 	return nil
 }
 
-// giveAway drops what waits in the lanes beyond the share of this drainer. They are handed back as soon as nothing of theirs is in memory.
+// giveAway drops the waiting messages of the lanes beyond the share of this drainer. These lanes are handed back as soon as none of their messages is in memory.
 func (d *Drainer) giveAway() {
 	share := d.share()
 	if d.config.Exclusive && d.lanes.held[0] == nil {
@@ -259,7 +259,7 @@ func (d *Drainer) leave(ctx context.Context) error {
 
 // invite lets the other members look for free lanes now.
 func (d *Drainer) invite(ctx context.Context) error {
-	d.spool.Ring()
+	d.spool.Wake()
 	return d.spool.Notify(ctx, d.db)
 }
 

@@ -104,7 +104,7 @@ func (d *Drainer) heldUp(limited context.Context, err error) bool {
 }
 
 // addBehind adds to the locked messages those that stand behind one of them and have failed too. Written before it they would wait in
-// the database without the one that they wait for, and whoever has the lane next could begin with them.
+// the database without the one that they wait for, and the next holder of the lane could begin with them.
 func addBehind(locked map[int64]bool, entries []*schedule.Entry) {
 	first := map[int64]int64{} // by key
 	for _, e := range entries {

@@ -64,7 +64,7 @@ func TestLaneSet_surplus_keeps_lanes_with_held_messages(t *testing.T) {
 	require.Equal(t, []int{2, 3}, set.surplus(2, nil))
 	require.Equal(t, []int{1, 2}, set.surplus(2, map[int]bool{3: true}))
 	require.Equal(t, []int{1}, set.surplus(0, map[int]bool{0: true, 2: true, 3: true}))
-	set.held[1].leaving, set.held[1].hint = true, 9
+	set.held[1].leaving, set.held[1].cursor = true, 9
 	set.held[1].stay(5)
 	require.Equal(t, &lane{number: 1}, set.held[1])
 }

@@ -57,7 +57,7 @@ type modelLogger struct {
 }
 
 func (l *modelLogger) Error(msg string, err error, _ watermill.LogFields) {
-	expected := errors.Is(err, spool.ErrRowLocked) || errors.Is(err, errCrowded) // the model locks rows, and its pages are small
+	expected := errors.Is(err, spool.ErrRowLocked) || errors.Is(err, errMemoryFull) // the model locks rows, and its pages are small
 	if msg != "Postbox moved a message to the dead letters" && !expected {
 		l.err = fmt.Errorf("%s: %w", msg, err)
 	}
@@ -131,9 +131,9 @@ func (p *modelProcess) step() {
 	}
 	p.due(&p.d.renewAt, "renew")
 	p.due(&p.d.pollAt, "poll", "poll")
-	p.due(&p.d.horizon.markAt, "mark", "mark", "mark")
-	p.due(&p.d.horizon.setAt, "patience", "patience")
-	p.due(&p.d.horizon.askAt, "ask", "ask", "ask")
+	p.due(&p.d.watermark.markAt, "mark", "mark", "mark")
+	p.due(&p.d.watermark.setAt, "patience", "patience")
+	p.due(&p.d.watermark.askAt, "ask", "ask", "ask")
 	p.due(&p.d.held.tryAt, "locks")
 	p.due(&p.d.control.checkedAt, "obey") // the time of the last look
 	if rapid.IntRange(0, 9).Draw(p.T, "sweep") == 0 {
@@ -180,7 +180,7 @@ func (p *modelProcess) take() {
 	}
 	for i, e := range batch {
 		p.mayRun(p, batch[:i], e, lanes)
-		require.True(p, len(batch) == 1 || !e.Message.Accused(), "who was accused runs alone")
+		require.True(p, len(batch) == 1 || !e.Message.Suspect(), "who was accused runs alone")
 	}
 	finished := make(chan []spool.Outcome, 1)
 	go func() {
@@ -215,7 +215,7 @@ func (p *modelProcess) countStart(m *modelMessage, message *spool.Message, handl
 	doomed := message.Starts > 1 && failed >= p.settings.Retry.Attempts
 	require.Equal(p, doomed, message.Doomed != nil, m.name)
 	require.False(p, doomed && handled, "%s has used up its attempts and is handled", m.name)
-	suspect := message.Suspect || message.Accused()
+	suspect := message.Exposed || message.Suspect()
 	if handled { // of a batch, the rest is put back as soon as one cannot be started
 		require.Equal(p, suspect && !doomed, message.Started == 1, "%s: its start is counted if it is suspect", m.name)
 	}

@@ -68,7 +68,7 @@ func TestModel_F4_G2_G3_G4_G6_G9_on_PostgreSQL(t *testing.T) {
 	rapid.Check(t, m.run)
 }
 
-// On MariaDB too, where the horizon is found by other means.
+// On MariaDB too, where the watermark is found by other means.
 func TestModel_F4_G2_G3_G4_G6_G9_on_MariaDB(t *testing.T) {
 	t.Parallel()
 	bounded := bound()

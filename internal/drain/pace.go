@@ -38,8 +38,8 @@ func (d *Drainer) restShare() int {
 	return restShare
 }
 
-// rung makes the next look come at once, or as soon as the drainer has rested from the last one.
-func (d *Drainer) rung() {
+// wakeSoon makes the next look come at once, or as soon as the drainer has rested from the last one.
+func (d *Drainer) wakeSoon() {
 	d.pause = d.config.PollMin
 	if d.rested.Before(d.pollAt) {
 		d.pollAt = d.rested

@@ -27,7 +27,7 @@ func TestPace_looks_that_are_called_for_take_a_third_of_the_time(t *testing.T) {
 		started := now
 		now = now.Add(10 * time.Millisecond)
 		d.plan(true, true, started, now)
-		d.rung() // by a commit during the look
+		d.wakeSoon() // by a commit during the look
 		now = d.pollAt
 		looks++
 	}
@@ -41,14 +41,14 @@ func TestPace_who_has_rested_looks_at_once(t *testing.T) {
 	now := time.Now()
 	d.plan(true, false, now, now.Add(time.Millisecond))
 	require.Equal(t, now.Add(801*time.Millisecond), d.pollAt, "it found nothing")
-	d.rung()
+	d.wakeSoon()
 	require.Equal(t, now.Add(3*time.Millisecond), d.pollAt)
 	require.Equal(t, d.config.PollMin, d.pause)
 
 	for range 2 {
 		d.plan(true, true, now, now.Add(time.Minute)) // the database hardly answers
 	}
-	d.rung()
+	d.wakeSoon()
 	require.Equal(t, now.Add(time.Minute+d.config.PollMax), d.pollAt, "that is the most")
 }
 
@@ -57,10 +57,10 @@ func TestPace_one_slow_look_is_no_reason_for_a_long_rest(t *testing.T) {
 	d := paced(dialect.PostgreSQL, time.Millisecond)
 	now := time.Now()
 	d.plan(true, false, now, now.Add(100*time.Millisecond))
-	d.rung()
+	d.wakeSoon()
 	require.Equal(t, now.Add(102*time.Millisecond), d.pollAt)
 	d.plan(true, false, now, now.Add(time.Millisecond))
-	d.rung()
+	d.wakeSoon()
 	require.Equal(t, now.Add(3*time.Millisecond), d.pollAt)
 }
 
@@ -69,6 +69,6 @@ func TestPace_where_there_is_one_writer_looks_are_rarer(t *testing.T) {
 	d := paced(dialect.SQLite, time.Millisecond)
 	now := time.Now()
 	d.plan(true, true, now, now.Add(time.Millisecond))
-	d.rung()
+	d.wakeSoon()
 	require.Equal(t, now.Add(11*time.Millisecond), d.pollAt)
 }

@@ -32,7 +32,7 @@ func (p *patience) inVain() { p.limit = min(2*p.limit, mostPatience) }
 // reset is for when a row was locked, or when the database is fast again.
 func (p *patience) reset() { p.limit = p.least }
 
-// learnServer asks whether the server gives up by itself what waits for a lock, and whether it tells a removal that its transaction has ended.
+// learnServer asks whether the server gives up a statement by itself that waits for a lock, and whether it tells a removal that its transaction has ended.
 func (d *Drainer) learnServer(ctx context.Context) error {
 	text := d.spool.Statements.IsMariaDB
 	if text == "" {

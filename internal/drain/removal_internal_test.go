@@ -38,13 +38,13 @@ func TestForget_reads_again_what_a_retried_message_has_given_free(t *testing.T) 
 			t.Parallel()
 			d := &Drainer{lanes: held(0), scheduler: schedule.New(1, nil)}
 			d.config.Retry, d.config.Head = postbox.RetryProfile{Attempts: 3}, c.head
-			d.lanes.held[1].hint = read
+			d.lanes.held[1].cursor = read
 			retried := ofLane(7, 3)
 			retried.Ref.State, retried.Attempts = dialect.StateRetrying, c.attempts
 			entry := schedule.NewEntry(retried)
 			entry.Outcome = c.outcome
 			d.forget([]*schedule.Entry{entry})
-			require.Equal(t, c.from, d.lanes.held[1].hint)
+			require.Equal(t, c.from, d.lanes.held[1].cursor)
 		})
 	}
 }

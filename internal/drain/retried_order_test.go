@@ -68,12 +68,12 @@ func TestDrainer_G3_what_waited_behind_a_retried_message_goes_before_what_came_l
 		b.start(database.DB, handler, c)
 		b.Eventually(func() bool { return handler.tried("1") == 1 }, "the first one fails")
 		b.Append(database.DB, draft("2", "key"))
-		const reads = 4 // what the drainer reads meanwhile moves its horizon past the second one
+		const reads = 4 // what the drainer reads meanwhile moves its watermark past the second one
 		for n := range reads {
 			other := fmt.Sprintf("other %d", n)
 			b.Append(database.DB, draft(other, "other"))
 			b.Eventually(func() bool { return slices.Contains(handler.ids(), other) }, "the drainer reads")
-			<-time.After(30 * time.Millisecond) // longer than the interval between two marks of the horizon
+			<-time.After(30 * time.Millisecond) // longer than the interval between two marks of the watermark
 		}
 		b.Eventually(func() bool { return b.Pending() == 0 }, "all is settled")
 		ofKey := slices.DeleteFunc(handler.ids(), func(id string) bool { return len(id) > 1 })

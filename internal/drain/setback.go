@@ -87,7 +87,7 @@ func (s *setbacks) add(m *spool.Message, now time.Time) (inARow int, pause time.
 	if doublings := inARow - 1; doublings < 32 {
 		pause = min(setbackPause<<doublings, setbackMost)
 	}
-	return inARow, pause/2 + rand.N(pause/2) //nolint:gosec // jitter, lest those that met meet again, needs no secrecy
+	return inARow, pause/2 + rand.N(pause/2) //nolint:gosec // jitter, so that messages that met do not meet again, needs no secrecy
 }
 
 // name says whether the log shall name a message: once, and not more than some at a time.
@@ -160,19 +160,19 @@ func (d *Drainer) overcome(entries []*schedule.Entry) {
 	}
 }
 
-// errCrowded is why a drainer reads nothing.
-var errCrowded = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, the database refuses to remove them, or PoisonOutbox does not take them")
+// errMemoryFull is why a drainer reads nothing.
+var errMemoryFull = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, the database refuses to remove them, or PoisonOutbox does not take them")
 
-// tellOfCrowd logs that messages which cannot be settled leave no room to read others, and repeats it after a while if that lasts. Being full of other
+// logFullMemory logs that messages which cannot be settled leave no room to read others, and repeats it after a while if that lasts. Being full of other
 // messages is usual under load, and no reason to log.
-func (d *Drainer) tellOfCrowd(page int) {
+func (d *Drainer) logFullMemory(page int) {
 	resting, held := len(d.setbacks.resting), len(d.held.entries)
 	_, full := roomBeside(resting-min(resting, page)+held, page)
 	if !full || time.Since(d.setbacks.toldOfCrowd) < crowdRepeated {
 		return
 	}
 	d.setbacks.toldOfCrowd = time.Now()
-	d.logger.Error("Postbox reads no more messages", errCrowded, watermill.LogFields{"spool": d.spool.Name(), "messages": resting + held})
+	d.logger.Error("Postbox reads no more messages", errMemoryFull, watermill.LogFields{"spool": d.spool.Name(), "messages": resting + held})
 }
 
 // isConflict says whether an error is that of a conflict with others, which may be over at any time.
@@ -219,7 +219,7 @@ func (d *Drainer) restAgain(ctx context.Context, e *schedule.Entry, reason error
 // rest lets a message rest that has finished and could not be settled, with its key closed. The end of a stop does not wait for it.
 func (d *Drainer) rest(ctx context.Context, e *schedule.Entry, reason error) {
 	if errors.Is(reason, spool.ErrLost) { // or its row does not go: should the lane be lost, that is learned now
-		d.lookAgain()
+		d.pollAgain()
 		reason = errNotRemoved
 	}
 	if e.Until.IsZero() {

@@ -19,9 +19,9 @@ import (
 
 func byID(a, b *schedule.Entry) int { return cmp.Compare(a.Message.Ref.ID, b.Message.Ref.ID) }
 
-// lookAgain is for when something could not be settled: a lane was lost, or an answer was, and this is the second try.
+// pollAgain is for when something could not be settled: a lane was lost, or an answer was, and this is the second try.
 // What the messages are now must be known before later ones of their keys go on.
-func (d *Drainer) lookAgain() {
+func (d *Drainer) pollAgain() {
 	d.lanes.rewind()
 	d.renewAt = time.Time{}
 }
@@ -29,7 +29,7 @@ func (d *Drainer) lookAgain() {
 // refused is for a message that could not be settled and may be another's by now.
 func (d *Drainer) refused(e *schedule.Entry) {
 	e.Refused = true
-	d.lookAgain()
+	d.pollAgain()
 }
 
 // execIsolated executes a statement that must not wait for rows that it does not concern, see [dialect.Statements.Isolate].
@@ -194,7 +194,7 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error
 	query := d.spool.Statements.Remove(d.id, []dialect.Ref{m.Ref})
 	removed, err := spool.Affected(tx.ExecContext(ctx, query.Text, query.Args...))
 	if d.config.Buried != nil && errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil {
-		err = untoldError{fmt.Errorf("tell of the death of message %d: whoever was told has ended the transaction: %w", m.Ref.ID, err)}
+		err = untoldError{fmt.Errorf("tell of the death of message %d: the hook that was told of it has ended the transaction: %w", m.Ref.ID, err)}
 	}
 	if err == nil && removed == 0 {
 		err = spool.ErrLost

@@ -29,5 +29,5 @@ func (d *Drainer) wakeUp(ctx context.Context) error {
 		"spool": d.spool.Name(), "duration": still.String(),
 	})
 	d.control.checkedAt = time.Time{}
-	return d.obey(ctx)
+	return d.applySettings(ctx)
 }

@@ -35,7 +35,7 @@ type start struct {
 // countStart counts the start of a suspect before it is handed out. It reports false where the lane was lost, or where a trigger of the user
 // keeps the row as it is.
 func (d *Drainer) countStart(ctx context.Context, m *spool.Message) (bool, error) {
-	if !m.Suspect && !m.Accused() {
+	if !m.Exposed && !m.Suspect() {
 		return true, nil
 	}
 	s := &start{message: m}
@@ -50,7 +50,7 @@ func (d *Drainer) countStart(ctx context.Context, m *spool.Message) (bool, error
 	return s.counted, s.err
 }
 
-// countInTurn returns when somebody has counted s, or tried to: whoever has the turn first counts for all in line.
+// countInTurn returns when s has been counted, or the try has failed: the worker that has the turn first counts for all in line.
 func (d *Drainer) countInTurn(ctx context.Context, s *start) {
 	d.starts.mu.Lock()
 	d.starts.line = append(d.starts.line, s)

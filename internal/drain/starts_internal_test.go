@@ -48,7 +48,7 @@ func newCounter(t *testing.T, database *testdb.Database) *counter {
 	require.NoError(t, err)
 	require.Len(t, found.messages, counted)
 	for _, m := range found.messages {
-		m.Suspect, m.Spool = true, own
+		m.Exposed, m.Spool = true, own
 	}
 	c.suspects = found.messages
 	return c

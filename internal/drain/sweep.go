@@ -121,9 +121,9 @@ func (d *Drainer) sweepParams(lanes []int) (params dialect.SweepParams, upTo, hi
 		Held: d.hiddenKeys(),
 	}
 	for _, number := range lanes {
-		hint := d.lanes.held[number].hint
-		if highest = max(highest, hint); hint > s.after {
-			params.Ranges = append(params.Ranges, dialect.Range{Lane: number, After: s.after, UpTo: min(hint, upTo)})
+		cursor := d.lanes.held[number].cursor
+		if highest = max(highest, cursor); cursor > s.after {
+			params.Ranges = append(params.Ranges, dialect.Range{Lane: number, After: s.after, UpTo: min(cursor, upTo)})
 		}
 	}
 	params.Known = d.scheduler.Between(s.after, upTo)

@@ -80,7 +80,7 @@ func TestSweep_tells_a_busy_pool_from_a_slow_statement(t *testing.T) {
 		defer end()
 		require.NoError(t, d.tryOpen(t.Context()))
 		d.step(t.Context())
-		d.lanes.held[0].hint = 1000 // there is something to sweep
+		d.lanes.held[0].cursor = 1000 // there is something to sweep
 		reported := func() string {
 			log := &sweepLog{}
 			d.logger, d.sweeping = log, sweep{}
@@ -154,7 +154,7 @@ func TestDrainer_goes_on_reading_while_no_sweep_can_finish_on_postgres(t *testin
 	}
 	d.sweeping.next = time.Now().Add(time.Hour)
 	write("before")
-	require.Eventually(t, func() bool { return read("before") && d.lanes.held[0].hint >= entries }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return read("before") && d.lanes.held[0].cursor >= entries }, time.Minute, time.Millisecond)
 
 	_, err = db.ExecContext(t.Context(), "SET statement_timeout = 15")
 	require.NoError(t, err)

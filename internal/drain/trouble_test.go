@@ -107,7 +107,7 @@ func TestDrainer_says_once_that_its_reads_fail(t *testing.T) {
 		for range 20 {
 			tried := log.Said("Postbox is hindered: ")
 			b.Eventually(func() bool {
-				b.Spool.Ring() // as one who has written does
+				b.Spool.Wake() // as one who has written does
 				return log.Said("Postbox is hindered: ") > tried
 			}, "it is tried again")
 		}

@@ -77,7 +77,7 @@ func fill(outcomes []spool.Outcome, with spool.Outcome) {
 }
 
 // handle gives the handler what is fit for it. A message that cannot be decoded is dead at once, with its stored
-// form kept; one that is gone was settled by whoever took the lane.
+// form kept; one that is gone was settled by the process that took the lane.
 func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
 	fit := make([]*spool.Message, 0, len(batch))
 	closed := map[int64]bool{} // keys of which a message is dead, which is not written yet

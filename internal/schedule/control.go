@@ -11,7 +11,7 @@ import (
 
 // What the drainer says to its scheduler beside messages, and what it asks of it.
 
-// DropAll forgets what waits, in all lanes, and returns it.
+// DropAll drops the waiting messages of all lanes, and returns them.
 func (s *Scheduler) DropAll() (dropped []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,7 +60,7 @@ func (s *Scheduler) rest(q *queue) {
 	}
 }
 
-// putBack puts back what waits in a queue: it comes again behind the message that has closed the key.
+// putBack puts back the waiting messages of a queue. They come again behind the message that has closed the key.
 func (s *Scheduler) putBack(q *queue) {
 	for _, waiting := range q.entries {
 		waiting.Outcome = spool.Outcome{Verdict: spool.Postpone}
@@ -100,7 +100,7 @@ func (s *Scheduler) Signal() {
 	}
 }
 
-// TakeFinished returns what is to be settled. Whoever takes it settles it, however often that needs trying.
+// TakeFinished returns the messages that have to be settled. The caller settles them, however often it must try.
 func (s *Scheduler) TakeFinished() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *Scheduler) Settled(entries []*Entry) {
 			}
 		}
 		if e.alone {
-			s.acquitted()
+			s.cleared()
 		}
 	}
 	s.wake()

@@ -66,14 +66,14 @@ func (s *Scheduler) sweepReady(t *topicQueue) {
 	})
 }
 
-// takeAlone takes a message that must run alone, if there is one: that had a setback, or is accused and its like does not run.
+// takeAlone takes a message that must run alone, if there is one: that had a setback, or is a suspect and its like does not run.
 func (s *Scheduler) takeAlone(t *topicQueue) []*Entry {
 	for _, q := range t.ready {
 		switch head := q.entries[0]; {
-		case head.Message.Accused() && !s.accused:
-			s.accused = true
+		case head.Message.Suspect() && !s.suspectRuns:
+			s.suspectRuns = true
 			return q.alone()
-		case head.Message.Apart && !head.Message.Accused() && s.fits(nil, head):
+		case head.Message.Apart && !head.Message.Suspect() && s.fits(nil, head):
 			q.entries = q.entries[1:]
 			return []*Entry{head}
 		}
@@ -88,7 +88,7 @@ func (s *Scheduler) complete(queues []*queue, now time.Time) []*Entry {
 	for _, q := range queues {
 		for _, e := range q.entries {
 			ripe := !e.Message.Due.IsZero() && !e.Message.Due.After(now)
-			if e.Message.Accused() || e.Message.Apart || (s.gather.OnlyDue && !ripe) {
+			if e.Message.Suspect() || e.Message.Apart || (s.gather.OnlyDue && !ripe) {
 				break // and what is behind it
 			}
 			due = due || ripe

@@ -101,7 +101,7 @@ func TestGather_per_key(t *testing.T) {
 	require.Equal(t, []int64{7}, ids(s.batchAt(9)), "the first key still runs")
 }
 
-func TestGather_message_that_was_accused_is_no_part_of_a_batch(t *testing.T) {
+func TestGather_message_that_was_suspect_is_no_part_of_a_batch(t *testing.T) {
 	t.Parallel()
 	for _, perKey := range []bool{false, true} {
 		s := gathering(Gather{PerKey: perKey})

@@ -1,12 +1,12 @@
 package schedule
 
-// Hold closes the key of a message that has been handled and cannot be settled for a while. What waits of the key is put back.
+// Hold closes the key of a message that has been handled and cannot be settled for a while. Waiting messages of the key are put back.
 func (s *Scheduler) Hold(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.alone {
 		e.alone = false
-		s.acquitted()
+		s.cleared()
 		s.wake()
 	}
 	if e.Opens { // it may have been another queue of the key that it kept closed

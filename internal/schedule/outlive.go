@@ -18,7 +18,7 @@ func (s *Scheduler) Replaced(found []*spool.Message) int64 {
 	return 0
 }
 
-// Outlive forgets what waits, in all lanes, and returns it. What was handed out ends as it ends, beside messages that may
+// Outlive drops the waiting messages of all lanes, and returns them. Messages that were handed out end as they end, beside messages that may
 // have the same ids, and its keys are closed until that is settled.
 func (s *Scheduler) Outlive() (dropped []*spool.Message) {
 	s.mu.Lock()

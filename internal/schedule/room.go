@@ -97,19 +97,19 @@ func (s *Scheduler) largeBatch() (batch []*Entry) {
 	var topic string
 	for size := 0; len(batch) < s.batchSize && s.largeFits(); {
 		head := s.room.waiting[0].entries[0].Message
-		if len(batch) > 0 && (head.Topic != topic || head.Accused() || !goesWith(batch, s.room.waiting[0].entries[0], size) || s.room.taken+weight(batch)+head.Size > s.room.most) {
+		if len(batch) > 0 && (head.Topic != topic || head.Suspect() || !goesWith(batch, s.room.waiting[0].entries[0], size) || s.room.taken+weight(batch)+head.Size > s.room.most) {
 			break
 		}
 		q := s.takeAside()
-		if head.Accused() && s.accused {
+		if head.Suspect() && s.suspectRuns {
 			q.offered = true
-			s.accusedWaiting = append(s.accusedWaiting, q)
+			s.suspectsWaiting = append(s.suspectsWaiting, q)
 			continue
 		}
 		topic, size = head.Topic, size+head.Size
 		q.running = true
-		if head.Accused() {
-			s.accused = true
+		if head.Suspect() {
+			s.suspectRuns = true
 			batch = q.alone()
 			break
 		}

@@ -88,7 +88,7 @@ func TestRoom_lost_lane_and_late_committer(t *testing.T) {
 }
 
 // A suspect that was started before waits for room like others, and runs beside no other such message.
-func TestRoom_accused_messages_wait_for_room_too(t *testing.T) {
+func TestRoom_suspect_messages_wait_for_room_too(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
 	s.Bound(10)

@@ -31,13 +31,13 @@ type Scheduler struct {
 	spares   int // workers that were added for them, and stay
 	paused   bool
 	perLane  map[int]int
-	// accused: a message that may bring the process down runs; those like it wait.
-	accused        bool
-	accusedWaiting []*queue
-	alarm          *time.Timer // rings when a message that gathers others is due
-	deadline       time.Time   // nothing is handed out after it: the leases may be over
-	stopped        bool
-	// Ahead reads how far the wall clock is ahead, see package drain, standstill.go; aheadBefore is what it was when the leases were renewed.
+	// suspectRuns: a message that may bring the process down runs; those like it wait.
+	suspectRuns     bool
+	suspectsWaiting []*queue
+	alarm           *time.Timer // rings when a message that gathers others is due
+	deadline        time.Time   // nothing is handed out after it: the leases may be over
+	stopped         bool
+	// Ahead reads how far the wall clock is ahead, see standstill.go; aheadBefore is what it was when the leases were renewed.
 	Ahead       func(now time.Time) time.Duration
 	aheadBefore time.Duration
 
@@ -187,8 +187,8 @@ func (s *Scheduler) topic(name string) *topicQueue {
 	return t
 }
 
-// wake wakes a worker if there may be something for it. Whoever takes a batch wakes the next one, so no more are woken
-// than find something, and whoever ends one looks for the next itself. Where batches are gathered, all look.
+// wake wakes a worker if there may be something for it. A worker that takes a batch wakes the next worker, so no more are woken
+// than find something. A worker that ends a batch looks for the next one itself. Where batches are gathered, all look.
 func (s *Scheduler) wake() {
 	switch {
 	case s.gather != nil:
@@ -277,9 +277,9 @@ func (s *Scheduler) batch() []*Entry {
 			s.room.waiting = append(s.room.waiting, q)
 			continue
 		}
-		if len(q.entries) > 0 && q.entries[0].Message.Accused() && q.entries[0].Message.Topic == t.name {
+		if len(q.entries) > 0 && q.entries[0].Message.Suspect() && q.entries[0].Message.Topic == t.name {
 			if batch == nil {
-				batch = s.accusedBatch(t)
+				batch = s.suspectBatch(t)
 			}
 			if batch != nil {
 				break
@@ -292,7 +292,7 @@ func (s *Scheduler) batch() []*Entry {
 			s.close(q)
 			continue
 		}
-		for len(q.entries) > 0 && len(batch) < s.batchSize && q.entries[0].Message.Topic == t.name && !q.entries[0].Message.Accused() {
+		for len(q.entries) > 0 && len(batch) < s.batchSize && q.entries[0].Message.Topic == t.name && !q.entries[0].Message.Suspect() {
 			if len(batch) > 0 && !goesWith(batch, q.entries[0], size) || !s.fits(batch, q.entries[0]) {
 				break
 			}

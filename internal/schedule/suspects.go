@@ -1,15 +1,15 @@
 package schedule
 
-// accusedBatch takes the head of the topic's first queue by itself, or, while another such message runs, puts the
+// suspectBatch takes the head of the topic's first queue by itself, or, while another such message runs, puts the
 // queue aside.
-func (s *Scheduler) accusedBatch(t *topicQueue) []*Entry {
+func (s *Scheduler) suspectBatch(t *topicQueue) []*Entry {
 	q := t.ready[0]
 	t.ready = t.ready[1:]
-	if s.accused {
-		s.accusedWaiting = append(s.accusedWaiting, q)
+	if s.suspectRuns {
+		s.suspectsWaiting = append(s.suspectsWaiting, q)
 		return nil
 	}
-	s.accused = true
+	s.suspectRuns = true
 	q.offered, q.running = false, true
 	return q.alone()
 }
@@ -22,12 +22,12 @@ func (q *queue) alone() []*Entry {
 	return []*Entry{head}
 }
 
-// acquitted lets the next message of its kind run. That is when the one before is settled: if the next one brought the
+// cleared lets the next message of its kind run. That is when the one before is settled: if the next one brought the
 // process down while the outcome is not written, an innocent would have been started without one again.
-func (s *Scheduler) acquitted() {
-	s.accused = false
-	waiting := s.accusedWaiting
-	s.accusedWaiting = nil
+func (s *Scheduler) cleared() {
+	s.suspectRuns = false
+	waiting := s.suspectsWaiting
+	s.suspectsWaiting = nil
 	for _, q := range waiting {
 		q.offered = false
 		if len(q.entries) == 0 {

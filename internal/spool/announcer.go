@@ -13,7 +13,7 @@ import (
 // cluster while it commits, so a few a second is what a process may spend; polling covers the rest.
 const notifyInterval = 250 * time.Millisecond
 
-// Announcer tells drainers that messages were committed: those of this process by a bell, those of others by
+// Announcer tells drainers that messages were committed: those of this process by a wake-up, those of others by
 // NOTIFY where the database has it. It is safe for concurrent use.
 type Announcer struct {
 	spool  *Spool
@@ -28,14 +28,14 @@ type Announcer struct {
 	done    sync.WaitGroup
 }
 
-// NewAnnouncer returns an announcer for a spool. A nil db means bells only.
+// NewAnnouncer returns an announcer for a spool. A nil db wakes those of this process only.
 func NewAnnouncer(spool *Spool, db *sql.DB, logger watermill.LoggerAdapter) *Announcer {
 	return &Announcer{spool: spool, db: db, logger: logger, stop: make(chan struct{})}
 }
 
 // Announce is called after a commit. It does not wait for the database.
 func (a *Announcer) Announce() {
-	ring(a.spool.bell)
+	a.spool.Wake()
 	if a.db == nil || a.spool.Statements.Notify == "" {
 		return
 	}
@@ -84,10 +84,10 @@ func (a *Announcer) Close() {
 	a.done.Wait()
 }
 
-// Announce wakes the drainers of the spool once: for whoever commits now and then and has no [Announcer]. It waits
+// Announce wakes the drainers of the spool once. It is for code that commits now and then and has no [Announcer]. It waits
 // for the database. An error loses nothing, since drainers poll.
 func (s *Spool) Announce(ctx context.Context, db *sql.DB) error {
-	ring(s.bell)
+	s.Wake()
 	return s.Notify(ctx, db)
 }
 

@@ -28,10 +28,10 @@ type Message struct {
 	Loaded bool
 	// Broken says why the stored form could not be decoded.
 	Broken error
-	// Suspect is set where the process that held the lane before may have been handling the message when it ended. Started is 1 once this start has been
-	// recorded. Doomed is set when too many starts never came back. Counted is set when the start has been recorded: a message that then comes back has
-	// brought down no process.
-	Suspect bool
+	// Exposed: the process that held its lane before may have been handling it when it crashed. started is 1 when that it is
+	// being handled has been counted. doomed: it has been too often.
+	// counted: its start has been counted, so it is no suspect any more should it come back.
+	Exposed bool
 	Started int
 	Doomed  error
 	Counted bool
@@ -72,11 +72,11 @@ func (m *Message) ToLoad() int {
 	return m.Size
 }
 
-// Accused says that the message has been started and did not come back.
-func (m *Message) Accused() bool { return m.Starts > 0 }
+// Suspect says that the message has been started and did not come back.
+func (m *Message) Suspect() bool { return m.Starts > 0 }
 
 // AllStarts is how often the message has been started, this time included, unless one of them has come back since it was
-// read: to whoever had the lane before, and lost it while the handler was busy. What the number condemns is then read again.
+// read: to the process that had the lane before, and lost it while the handler was busy. A message that this number would end is then read again.
 func (m *Message) AllStarts() int { return m.Starts + m.Started }
 
 // Identity names a message among all that its database has had: a database that goes back to an earlier state gives out ids again, but not with the

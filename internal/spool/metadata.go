@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Metadata is stored as JSON, readable for whoever looks into the table. JSON cannot carry bytes that are not
+// Metadata is stored as JSON, readable for people who look into the table. JSON cannot carry bytes that are not
 // UTF-8, and Watermill allows them: then each word is written in base64, after this mark, which no JSON starts with.
 const base64Mark = 0x00
 

@@ -32,7 +32,7 @@ func NewPrepared(db *sql.DB) *Prepared {
 }
 
 // Get returns the prepared statement, preparing it when it is new. It takes a connection from the pool, so it
-// must not be called by whoever holds one.
+// must not be called by code that holds one.
 func (p *Prepared) Get(ctx context.Context, text string) (*sql.Stmt, error) {
 	if stmt := p.lookup(text); stmt != nil {
 		return stmt, nil

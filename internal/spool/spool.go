@@ -35,7 +35,7 @@ type Spool struct {
 	Statements *dialect.Statements
 	name       string
 	lanes      int
-	bell       string
+	wakeUp     string // key of the wake-ups in this process
 
 	mu   sync.Mutex
 	id   int64 // 0 until known to be committed, see registration.go
@@ -88,12 +88,12 @@ func NameText(name string) string {
 func New(statements *dialect.Statements, name string, lanes int) *Spool {
 	return &Spool{
 		Statements: statements, name: name, lanes: lanes,
-		bell: string(statements.Kind) + " " + statements.Names.Table("messages") + " " + name,
+		wakeUp: string(statements.Kind) + " " + statements.Names.Table("messages") + " " + name,
 	}
 }
 
 // Is says whether the other spool, if it is in the same database, is this one.
-func (s *Spool) Is(other *Spool) bool { return s.bell == other.bell }
+func (s *Spool) Is(other *Spool) bool { return s.wakeUp == other.wakeUp }
 
 // Name returns the name of the spool.
 func (s *Spool) Name() string { return s.name }

@@ -12,7 +12,7 @@ import (
 
 // ErrLost is returned where a message is not this drainer's to settle any more: somebody else has its lane, or has
 // settled it.
-var ErrLost = errors.New("the message is in other hands")
+var ErrLost = errors.New("the lease of the message's lane was lost, or another process has settled the message")
 
 // Settle removes messages in the transaction that their handler has written in, as its last statement. Either all are
 // removed, and the transaction is their done-mark, or the error is [ErrLost] and it must be rolled back. They must be
@@ -101,7 +101,7 @@ func refsOfMessages(messages []*Message) []dialect.Ref {
 
 // Hold keeps others from taking the lanes of messages until the transaction ends, however long their handlers take, where nothing can renew
 // the leases meanwhile: the pool has no other connection. It is the first statement of the transaction. The error is [ErrLost] where a
-// lane is in other hands already. Messages must be of one spool.
+// lane has another holder already. Messages must be of one spool.
 func Hold(ctx context.Context, tx *sql.Tx, messages []*Message) error {
 	held := map[int]bool{}
 	for _, m := range messages {

@@ -1,4 +1,4 @@
-// Package txscope is what a context carries of a transaction: the transaction, what waits for its commit, how long it lasts,
+// Package txscope is what a context carries of a transaction: the transaction, the hooks that wait for its commit, how long it lasts,
 // and whether a handler has failed in it. Users reach it by functions of the root package.
 package txscope
 

@@ -120,7 +120,7 @@ var ofTheEngine = []safeguard{
 	{
 		name: "late-row search", guarantees: "G3, F4",
 		edits: []edit{
-			{file: "internal/drain/horizon.go", from: "	return h.safe\n", to: "	return h.newest\n"},
+			{file: "internal/drain/watermark.go", from: "	return h.safe\n", to: "	return h.newest\n"},
 			{file: "internal/drain/sweep.go", from: "return !now.Before(s.next) }", to: "return false && now.IsZero() }"},
 		},
 		packages: []string{module + "internal/drain"}, tests: "F4|Horizon",
@@ -189,7 +189,7 @@ var ofTheEngine = []safeguard{
 	{
 		name: "a database that goes back is noticed", guarantees: "G3, F27",
 		edits: []edit{{
-			file: "internal/drain/look.go",
+			file: "internal/drain/poll.go",
 			from: "found, time.Now()); reason != \"\" {",
 			to:   "found, time.Now()); reason == \"never\" {",
 		}},
@@ -207,7 +207,7 @@ var ofTheEngine = []safeguard{
 	{
 		name: "on MariaDB a mark waits until all rows of the writers were free", guarantees: "G3, F4",
 		edits: []edit{{
-			file: "internal/drain/horizon.go",
+			file: "internal/drain/watermark.go",
 			from: "	if len(h.free) == groups {\n",
 			to:   "	if len(h.free) <= groups {\n",
 		}},
@@ -288,7 +288,7 @@ var ofTheEngine = []safeguard{
 				to:   "			through = append(through, e)\n",
 			},
 		},
-		packages: []string{module + "internal/drain"}, tests: "Starts|Suspicion|Model|F5",
+		packages: []string{module + "internal/drain"}, tests: "Starts|CrashGuard|Model|F5",
 	},
 	{
 		name: "a key that reads left out is read from its beginning", guarantees: "G3, F4",

@@ -148,8 +148,8 @@ var ofTheInbox = []safeguard{
 		name: "SQLite ends a transaction by itself on a full disk", guarantees: "G7",
 		edits: []edit{{
 			file: "inboxstore/transact.go",
-			from: "	return kind != dialect.SQLite || !kind.Exhausted(err)\n",
-			to:   "	return kind != dialect.SQLite || !kind.Exhausted(err) || true\n",
+			from: "	return !kind.Can().RollsBackWhenFull || !kind.Exhausted(err)\n",
+			to:   "	return !kind.Can().RollsBackWhenFull || !kind.Exhausted(err) || true\n",
 		}},
 		packages: []string{module + "inboxstore"}, tests: "TestStore_G7_a_full_file",
 	},

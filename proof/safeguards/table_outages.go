@@ -113,11 +113,11 @@ var ofOutages = []safeguard{
 	{
 		name: "the horizon passes transactions that have not written", guarantees: "G3, F31",
 		edits: []edit{{
-			file: "internal/drain/horizon.go",
+			file: "internal/drain/watermark.go",
 			from: "		unrelated := h.writers != nil && !h",
 			to:   "		unrelated := h.writers != nil && len(h.writers) < 0 && !h",
 		}},
-		packages: []string{module + "internal/drain"}, tests: "Horizon",
+		packages: []string{module + "internal/drain"}, tests: "Watermark",
 	},
 	{
 		name: "a probe that tells nothing makes room for another", guarantees: "G7, F13",

@@ -7,19 +7,19 @@ import (
 // largeShare is what a page of large payloads has of the messages, and how many times as large they may be.
 const largeShare = 4
 
-// portion is how much one read asks for. Payloads that are larger than its inline bytes do not come along and are
+// pageSize is how much one read asks for. Payloads that are larger than its inline bytes do not come along and are
 // loaded one by one, each by a statement of its own.
-type portion struct {
+type pageSize struct {
 	messages, inline int
 }
 
-// portion returns what to ask for, so that a page has the same bytes at most whatever its messages are like.
-func (d *Drainer) portion() portion {
+// pageSize returns what to ask for, so that a page has the same bytes at most whatever its messages are like.
+func (d *Drainer) pageSize() pageSize {
 	inline := d.inline()
 	if d.large {
-		return portion{messages: d.config.PageSize / largeShare, inline: inline * largeShare}
+		return pageSize{messages: d.config.PageSize / largeShare, inline: inline * largeShare}
 	}
-	return portion{messages: d.config.PageSize, inline: inline}
+	return pageSize{messages: d.config.PageSize, inline: inline}
 }
 
 // inline is the largest payload that comes with a page of the usual length. A page has at most half of what may be in flight.
@@ -30,10 +30,10 @@ func (d *Drainer) inline() int {
 	return min(d.config.InlineBytes, d.config.MaxBytes/(2*max(d.config.PageSize, 1)))
 }
 
-// suit makes the next pages small ones of large payloads, where that spares most of the messages that were found a
+// adaptPageSize makes the next pages small ones of large payloads, where that spares most of the messages that were found a
 // statement. Fewer are in memory then, so there must still be enough for all workers, and for a batch: one that is
 // gathered may need all that fit.
-func (d *Drainer) suit(found []*spool.Message) {
+func (d *Drainer) adaptPageSize(found []*spool.Message) {
 	if len(found) == 0 {
 		return
 	}

@@ -28,12 +28,12 @@ func TestDrainer_speaks_of_a_crowd_only_if_it_leaves_no_room(t *testing.T) {
 			d := &Drainer{spool: &spool.Spool{}, logger: logger, full: true}
 			d.setbacks.resting, d.held.entries = make([]*schedule.Entry, c.resting), make([]*schedule.Entry, c.held)
 			for range 3 { // it is said once
-				d.tellOfCrowd(page)
+				d.logFullMemory(page)
 			}
 			logged := logger.Captured()[watermill.ErrorLogLevel]
 			require.Len(t, logged, c.told)
 			for _, message := range logged {
-				require.ErrorIs(t, message.Err, errCrowded)
+				require.ErrorIs(t, message.Err, errMemoryFull)
 			}
 		})
 	}

@@ -17,22 +17,22 @@ func roomBeside(inMemory, page int) (room int, full bool) {
 	return room, room < (page+1)/2
 }
 
-// look fetches when there is room and it is time.
-func (d *Drainer) look(ctx context.Context) error {
+// poll fetches when there is room and it is time.
+func (d *Drainer) poll(ctx context.Context) error {
 	size, _ := d.scheduler.Size()
-	page := d.portion().messages
+	page := d.pageSize().messages
 	leaving := min(d.removal.underWay, page) + min(len(d.setbacks.resting), page)
 	room, full := roomBeside(size-leaving, page)
-	lanes := d.lanes.hungry()
+	lanes := d.lanes.hasMore()
 	everything := !time.Now().Before(d.pollAt) || len(lanes) == 0
 	d.full = full
-	d.tellOfCrowd(page)
+	d.logFullMemory(page)
 	if d.control.paused {
 		d.readyOnce.Do(func() { close(d.ready) })
 		return nil
 	}
 	if d.full {
-		return d.lookForRetries(ctx, room+page)
+		return d.pollRetries(ctx, room+page)
 	}
 	if everything && time.Now().Before(d.pollAt) {
 		return nil
@@ -40,8 +40,8 @@ func (d *Drainer) look(ctx context.Context) error {
 	if everything {
 		lanes = d.lanes.numbers()
 	}
-	if d.horizon.blank() {
-		if err := d.orient(ctx); err != nil || d.reopen {
+	if d.watermark.unset() {
+		if err := d.markFirst(ctx); err != nil || d.reopen {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func (d *Drainer) look(ctx context.Context) error {
 	started := time.Now()
 	limit := min(room, page) // so that the next page is read while this one is handled
 	params := d.params(lanes, limit)
-	params.Mark = d.horizon.wantsMark(started)
+	params.Mark = d.watermark.wantsMark(started)
 	if everything {
 		params.Due = d.slowStart.Allow(limit)
 	}
@@ -69,9 +69,9 @@ func (d *Drainer) look(ctx context.Context) error {
 	return nil
 }
 
-// orient sets a mark before the first read. That read then knows how much of what it passes over is final, so the next one
+// markFirst sets a mark before the first read. That read then knows how much of what it passes over is final, so the next one
 // does not pass over it again: it may be all that waits behind a message that is tried again.
-func (d *Drainer) orient(ctx context.Context) error {
+func (d *Drainer) markFirst(ctx context.Context) error {
 	params := d.params(nil, 0)
 	params.Mark = true
 	found, err := d.fetch(ctx, params)
@@ -82,9 +82,9 @@ func (d *Drainer) orient(ctx context.Context) error {
 	return nil
 }
 
-// lookForRetries is for batches that are gathered: those that are not complete may fill the memory for long, and what
+// pollRetries is for batches that are gathered: those that are not complete may fill the memory for long, and what
 // waits for another attempt shall not wait for them.
-func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
+func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 	if d.config.Gather == nil || room <= 0 || time.Now().Before(d.pollAt) {
 		return nil
 	}
@@ -103,16 +103,16 @@ func (d *Drainer) lookForRetries(ctx context.Context, room int) error {
 	return nil
 }
 
-// params is what every read of these lanes asks for, each from its hint on, and at most so many ready messages.
+// params is what every read of these lanes asks for, each from its cursor on, and at most so many ready messages.
 func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	params := dialect.FetchParams{
-		Spool: d.id, Inline: d.portion().inline, Excluded: d.handler.Excluded(),
+		Spool: d.id, Inline: d.pageSize().inline, Excluded: d.handler.Excluded(),
 		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys, Held: d.hiddenKeys(),
 	}
 	d.readAgain(params.Excluded)
 	from := make(map[int]int64, len(lanes))
 	for _, number := range lanes {
-		from[number] = d.lanes.held[number].hint
+		from[number] = d.lanes.held[number].cursor
 	}
 	if limit > 0 {
 		params.PerLane = max(limit/max(len(lanes), 1), 1)
@@ -128,7 +128,7 @@ func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 // readTogether lets the read of all lanes begin at the lowest of their hints, and returns the id up to which it goes. That is worth it where it
 // passes no more ids than the read may find messages, and so little waits that it reaches the highest id. Otherwise it returns 0.
 func (d *Drainer) readTogether(from map[int]int64, limit int) int64 {
-	if !d.spool.Statements.ReadsUpTo || len(from) == 0 || d.given == 0 || len(d.lanes.hungry()) > 0 {
+	if !d.spool.Statements.ReadsUpTo || len(from) == 0 || d.given == 0 || len(d.lanes.hasMore()) > 0 {
 		return 0
 	}
 	lowest := slices.Min(slices.Collect(maps.Values(from)))
@@ -159,21 +159,21 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 		d.startOver(reason, lost)
 		return false
 	}
-	d.heard(found.version)
+	d.observeVersion(found.version)
 	if found.version != d.control.version {
 		return true
 	}
 	d.passedOver = params.Excluded
 	now := time.Now()
-	safe := d.horizon.observe(found.running, found.newest, len(found.messages), now)
+	safe := d.watermark.observe(found.running, found.newest, len(found.messages), now)
 	if params.Mark {
-		d.horizon.set(found.next, d.marked(found), found.running, now)
+		d.watermark.set(found.next, d.marked(found), found.running, now)
 	}
 	if d.goBack(params, found) {
 		return false
 	}
 	d.slowStart.Found(params.Due, found.waited)
-	d.suit(found.messages)
+	d.adaptPageSize(found.messages)
 	found.leaveEarly(params)
 	for _, m := range found.messages {
 		d.prepareToLoad(m, found.now)
@@ -205,11 +205,11 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 	for _, cursor := range params.Cursors {
 		l := d.lanes.held[cursor.Lane]
 		upTo, more := found.complete(cursor.Lane, params)
-		l.hungry = more
+		l.hasMore = more
 		if !more {
 			l.suspects = 0 // what the one before had read, this one has read too
 		}
-		l.hint = max(cursor.After, min(safe, upTo))
+		l.cursor = max(cursor.After, min(safe, upTo))
 	}
 }
 

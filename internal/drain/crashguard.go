@@ -8,12 +8,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A message that brings its process down would do so again and again, since no outcome of it is ever written. So
-// whoever takes a lane whose holder did not hand it back suspects what that one may have begun, as much as a drainer
-// holds in memory: it counts the start of each such message before it hands it out, and takes the count back when the
-// message comes back, whatever its outcome. Who has been started and has not come back is tried by itself, beside no other such
-// message, so that the innocent, which ran beside the culprit once, are soon through; and when attempts and starts are
-// all that it has, it is dead. As long as nothing crashes, nothing of this is written.
+// The crash guard. A message that crashes its process would do so again and again, since its outcome is never written. So when a process takes a lane that the
+// holder before did not hand back, it treats the first messages of the lane as exposed: as many as a drainer holds in memory. It records the start of each of
+// them before it hands it out, and takes the record back when the message comes back, whatever its outcome. A message whose start is recorded and which has not
+// come back is a suspect. Suspects run one at a time, so messages that merely ran beside the culprit are soon cleared. A message whose attempts and starts are
+// used up is dead. As long as no process crashes, nothing of this is written.
 
 // errCrashed is what the failure record says of such a message.
 var errCrashed = errors.New("each process that handled the message ended without an outcome")
@@ -21,7 +20,7 @@ var errCrashed = errors.New("each process that handled the message ended without
 // load notes a message that is about to be loaded, and whether it is a suspect.
 func (s *laneSet) load(m *spool.Message) {
 	if l := s.of(m); l != nil && l.suspects > 0 {
-		m.Suspect = true
+		m.Exposed = true
 		l.suspects--
 		l.loaded++
 	}
@@ -29,7 +28,7 @@ func (s *laneSet) load(m *spool.Message) {
 
 // unload takes load back: the message will be read again.
 func (s *laneSet) unload(m *spool.Message) {
-	if l := s.of(m); l != nil && m.Suspect {
+	if l := s.of(m); l != nil && m.Exposed {
 		l.suspects++
 		l.loaded--
 	}
@@ -37,7 +36,7 @@ func (s *laneSet) unload(m *spool.Message) {
 
 // settled notes that a message is through.
 func (s *laneSet) settled(m *spool.Message) {
-	if l := s.of(m); l != nil && m.Suspect {
+	if l := s.of(m); l != nil && m.Exposed {
 		l.loaded--
 	}
 }
@@ -50,8 +49,8 @@ func (s *laneSet) of(m *spool.Message) *lane {
 	return nil
 }
 
-// clearSuspicion takes the mark from lanes whose suspects are all through.
-func (d *Drainer) clearSuspicion(ctx context.Context) error {
+// clearSuspects takes the mark from lanes whose suspects are all through.
+func (d *Drainer) clearSuspects(ctx context.Context) error {
 	for _, l := range d.lanes.held {
 		if !l.suspect || l.suspects > 0 || l.loaded > 0 {
 			continue

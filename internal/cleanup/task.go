@@ -19,8 +19,8 @@ const (
 	walksPerRetention = 50
 )
 
-// chore is one kind of cleanup, and what this process knows about it.
-type chore struct {
+// task is one kind of cleanup, and what this process knows about it.
+type task struct {
 	name string
 	work work
 
@@ -33,20 +33,20 @@ type chore struct {
 	stepAt  time.Time // when the work goes on
 }
 
-// work does one step of a chore: a bounded piece. It returns how many rows are gone, and after which pause it goes
+// work does one step of a task: a bounded piece. It returns how many rows are gone, and after which pause it goes
 // on.
-type work func(ctx context.Context, c *Cleaner, ch *chore) (removed int, pause time.Duration, err error)
+type work func(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error)
 
-// next is when the chore wants its next turn.
-func (ch *chore) next() time.Time {
+// next is when the task wants its next turn.
+func (ch *task) next() time.Time {
 	if ch.held && ch.stepAt.Before(ch.holdAt) {
 		return ch.stepAt
 	}
 	return ch.holdAt
 }
 
-// hold takes the chore, or renews the lease, and goes on where the last process stopped.
-func (c *Cleaner) hold(ctx context.Context, ch *chore) error {
+// hold takes the task, or renews the lease, and goes on where the last process stopped.
+func (c *Cleaner) hold(ctx context.Context, ch *task) error {
 	if !ch.added {
 		if _, err := c.db.ExecContext(ctx, c.statements.AddChore, ch.name); err != nil {
 			return ch.failed("add", err)
@@ -72,21 +72,21 @@ func (c *Cleaner) hold(ctx context.Context, ch *chore) error {
 }
 
 // step does the next piece of the work.
-func (c *Cleaner) step(ctx context.Context, ch *chore) error {
+func (c *Cleaner) step(ctx context.Context, ch *task) error {
 	removed, pause, err := ch.work(ctx, c, ch)
 	if err != nil {
 		return ch.failed("do", err)
 	}
 	ch.stepAt = time.Now().Add(pause)
 	if removed > 0 {
-		c.logger.Debug("Postbox deleted what was kept long enough", watermill.LogFields{"chore": ch.name, "rows": removed})
+		c.logger.Debug("Postbox deleted what was kept long enough", watermill.LogFields{"task": ch.name, "rows": removed})
 	}
 	return nil
 }
 
 // purge returns the work of a statement that finds the oldest rows by an index.
 func purge(text string, retention time.Duration, batch int) work {
-	return func(ctx context.Context, c *Cleaner, _ *chore) (int, time.Duration, error) {
+	return func(ctx context.Context, c *Cleaner, _ *task) (int, time.Duration, error) {
 		removed, err := c.delete(ctx, text, retention.Microseconds(), batch)
 		if removed >= batch {
 			return removed, 0, err
@@ -99,7 +99,7 @@ func purge(text string, retention time.Duration, batch int) work {
 // their primary key is walked page by page, round and round.
 func walkClaims(retention time.Duration, batch int) work {
 	keep := retention.Microseconds()
-	return func(ctx context.Context, c *Cleaner, ch *chore) (removed int, pause time.Duration, err error) {
+	return func(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error) {
 		started := time.Now()
 		after := append([]byte{}, ch.cursor...) // not nil: nothing comes after NULL
 		var last []byte
@@ -128,8 +128,8 @@ func walkClaims(retention time.Duration, batch int) work {
 	}
 }
 
-// save keeps the cursor for the next process, unless the chore is in other hands already.
-func (c *Cleaner) save(ctx context.Context, ch *chore, cursor []byte) error {
+// save keeps the cursor for the next process, unless another process has taken the task.
+func (c *Cleaner) save(ctx context.Context, ch *task, cursor []byte) error {
 	if bytes.Equal(ch.cursor, cursor) {
 		return nil
 	}

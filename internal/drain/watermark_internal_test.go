@@ -12,7 +12,7 @@ import (
 )
 
 // The first read of a drainer knows what is final, so the second begins behind what the first has passed over.
-func TestHorizon_has_a_mark_before_the_first_read(t *testing.T) {
+func TestWatermark_has_a_mark_before_the_first_read(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	own := newOutbox(t, database, 1)
@@ -26,7 +26,7 @@ func TestHorizon_has_a_mark_before_the_first_read(t *testing.T) {
 	database.MoveWaiting(t)
 	last := database.Count(t, "SELECT MAX(id) FROM postbox_messages")
 
-	// A transaction of any database of the server holds the horizon back, so of other tests too: what counts is a first step in
+	// A transaction of any database of the server holds the watermark back, so of other tests too: what counts is a first step in
 	// whose two reads none was open.
 	require.Eventually(t, func() bool { return hintAfterOneStep(t, database.DB, own) == last }, time.Minute, time.Millisecond)
 }
@@ -42,14 +42,14 @@ func hintAfterOneStep(t *testing.T, db *sql.DB, own *spool.Spool) int {
 	}
 	d.step(t.Context())
 	if l := d.lanes.held[0]; l != nil {
-		return int(l.hint)
+		return int(l.cursor)
 	}
 	return 0
 }
 
-func TestHorizon_moves_when_those_that_ran_have_ended(t *testing.T) {
+func TestWatermark_moves_when_those_that_ran_have_ended(t *testing.T) {
 	t.Parallel()
-	var h horizon
+	var h watermark
 	now := time.Now()
 	require.Zero(t, h.observe(nil, 7, 1, now))
 	h.set(105, 0, nil, now) // transactions before 105 may hold ids up to 7
@@ -62,9 +62,9 @@ func TestHorizon_moves_when_those_that_ran_have_ended(t *testing.T) {
 }
 
 // What was given before the mark is final as soon as all that ran have ended, also what nobody has read yet.
-func TestHorizon_is_ahead_of_what_was_read(t *testing.T) {
+func TestWatermark_is_ahead_of_what_was_read(t *testing.T) {
 	t.Parallel()
-	var h horizon
+	var h watermark
 	now := time.Now()
 	h.observe(nil, 500, 500, now)
 	h.set(105, 50_000, nil, now)
@@ -74,9 +74,9 @@ func TestHorizon_is_ahead_of_what_was_read(t *testing.T) {
 	require.True(t, h.wantsMark(now))
 }
 
-func TestHorizon_wants_a_mark_when_there_is_something_new(t *testing.T) {
+func TestWatermark_wants_a_mark_when_there_is_something_new(t *testing.T) {
 	t.Parallel()
-	var h horizon
+	var h watermark
 	now := time.Now()
 	require.False(t, h.wantsMark(now), "nothing was seen")
 	h.observe(nil, 7, 1, now)
@@ -92,9 +92,9 @@ func TestHorizon_wants_a_mark_when_there_is_something_new(t *testing.T) {
 	require.True(t, h.wantsMark(now), "much was read")
 }
 
-func TestHorizon_of_a_database_with_one_writer_and_of_one_without_horizon(t *testing.T) {
+func TestWatermark_of_a_database_with_one_writer_and_of_one_without_horizon(t *testing.T) {
 	t.Parallel()
-	var one, none horizon
+	var one, none watermark
 	now := time.Now()
 	one.observe([]int64{1}, 5, 1, now)
 	one.set(0, 0, []int64{1}, now)
@@ -105,9 +105,9 @@ func TestHorizon_of_a_database_with_one_writer_and_of_one_without_horizon(t *tes
 }
 
 // Without its lock at the time of the question, and running after it: both must hold.
-func TestHorizon_passes_a_transaction_that_had_not_written(t *testing.T) {
+func TestWatermark_passes_a_transaction_that_had_not_written(t *testing.T) {
 	t.Parallel()
-	var h horizon
+	var h watermark
 	now := time.Now()
 	h.observe([]int64{100}, 7, 1, now)
 	h.set(105, 0, []int64{100}, now)
@@ -131,9 +131,9 @@ func TestHorizon_passes_a_transaction_that_had_not_written(t *testing.T) {
 	require.True(t, h.wantsWriters(later.Add(askInterval)), "a transaction that was passed before is not a short one")
 }
 
-func TestHorizon_watches_a_transaction_that_has_written(t *testing.T) {
+func TestWatermark_watches_a_transaction_that_has_written(t *testing.T) {
 	t.Parallel()
-	var h horizon
+	var h watermark
 	now := time.Now()
 	h.observe(nil, 7, 1, now)
 	h.set(105, 0, nil, now)
@@ -153,7 +153,7 @@ func TestHorizon_watches_a_transaction_that_has_written(t *testing.T) {
 	require.EqualValues(t, 30, h.observe([]int64{106}, 30, 1, later))
 	place, some := h.late.ended([]int64{107}, later)
 	require.True(t, some)
-	require.EqualValues(t, 7, place, "where the horizon was when it was passed")
+	require.EqualValues(t, 7, place, "where the watermark was when it was passed")
 }
 
 // Each late transaction that ends costs a read, so there is more patience where many last long, and less when they are gone.

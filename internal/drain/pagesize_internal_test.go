@@ -26,17 +26,17 @@ func sized(sizes ...int) []*spool.Message {
 func TestPortion_large_payloads_are_read_in_small_pages_of_the_same_bytes(t *testing.T) {
 	t.Parallel()
 	d := portioned()
-	usual := portion{messages: 400, inline: 1000}
-	require.Equal(t, usual, d.portion())
+	usual := pageSize{messages: 400, inline: 1000}
+	require.Equal(t, usual, d.pageSize())
 
-	d.suit(sized(10, 1001, 4000))
-	require.Equal(t, portion{messages: 100, inline: 4000}, d.portion())
-	d.suit(nil)
-	require.Equal(t, portion{messages: 100, inline: 4000}, d.portion(), "nothing found says nothing")
-	d.suit(sized(10, 1000, 4000))
-	require.Equal(t, usual, d.portion(), "as many messages as that have no large payload")
-	d.suit(sized(4001, 4001, 4001))
-	require.Equal(t, usual, d.portion(), "these would not come along either way")
+	d.adaptPageSize(sized(10, 1001, 4000))
+	require.Equal(t, pageSize{messages: 100, inline: 4000}, d.pageSize())
+	d.adaptPageSize(nil)
+	require.Equal(t, pageSize{messages: 100, inline: 4000}, d.pageSize(), "nothing found says nothing")
+	d.adaptPageSize(sized(10, 1000, 4000))
+	require.Equal(t, usual, d.pageSize(), "as many messages as that have no large payload")
+	d.adaptPageSize(sized(4001, 4001, 4001))
+	require.Equal(t, usual, d.pageSize(), "these would not come along either way")
 }
 
 func TestPortion_a_small_page_has_enough_for_workers_and_batches(t *testing.T) {
@@ -48,7 +48,7 @@ func TestPortion_a_small_page_has_enough_for_workers_and_batches(t *testing.T) {
 	} {
 		d := portioned()
 		change(&d.config)
-		d.suit(sized(2000, 2000))
-		require.Equal(t, 400, d.portion().messages, name)
+		d.adaptPageSize(sized(2000, 2000))
+		require.Equal(t, 400, d.pageSize().messages, name)
 	}
 }

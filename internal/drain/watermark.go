@@ -10,26 +10,26 @@ import (
 // would handle it first. Reading from the beginning each time is safe and slow: the index is full of entries of
 // deleted messages, and PostgreSQL keeps them for as long as any transaction is open.
 //
-// horizon finds the id below which nothing can appear any more. Now and then a read sets a mark: the highest id
+// watermark finds the id below which nothing can appear any more. Now and then a read sets a mark: the highest id
 // given to a message so far, and a transaction that starts after that. A transaction that took an id up to the mark
 // had its own number by then (postgres_rows.go sees to that), which is lower. A read in whose snapshot all
 // transactions before the mark have ended sees the messages that they left, and from then on the mark is final.
 // A mark is far ahead of a drain that has a backlog before it, which then reads each message once.
 //
-// Nothing ever waits for the horizon, and no transaction holds it back for long:
+// Nothing ever waits for the watermark, and no transaction holds it back for long:
 //
 //   - An unrelated transaction, of any database of the server, is told by its locks. INSERT locks the table until the
 //     transaction ends. A transaction that has no such lock after the mark was set has no id up to the mark. It counts
 //     only if it is still running in a later snapshot: one that ends gives up its lock and its number one after the other.
 //   - A transaction that does have the lock is passed as well, after some patience, and watched: see late.go.
 //
-// On SQLite writers take turns and each read is a horizon.
+// On SQLite writers take turns and each read is a watermark.
 //
 // MariaDB does not tell which transactions run. There each one that stores messages holds one of a few rows by a shared lock, from before it
-// takes ids until it ends. Once each of the rows has been found free after the mark, whoever had an id up to it has ended. The
-// mark is the highest id seen. A transaction that stays open after it stored messages does hold back the horizon; no other does.
-// On MySQL, and on a cluster whose nodes do not see each other's locks, there is no horizon and reads start at 0.
-type horizon struct {
+// takes ids until it ends. Once each of the rows has been found free after the mark, each transaction that had an id up to it has ended. The
+// mark is the highest id seen. A transaction that stays open after it stored messages does hold back the watermark; no other does.
+// On MySQL, and on a cluster whose nodes do not see each other's locks, there is no watermark and reads start at 0.
+type watermark struct {
 	pending bool
 	next    int64 // the transaction of the mark
 	mark    int64 // highest id given by then
@@ -68,17 +68,17 @@ const (
 	askShare    = 20
 )
 
-// blank says that there was no mark yet.
-func (h *horizon) blank() bool { return h.markAt.IsZero() }
+// unset says that there was no mark yet.
+func (h *watermark) unset() bool { return h.markAt.IsZero() }
 
 // wantsMark says whether the next read shall set a mark: not while nothing new comes.
-func (h *horizon) wantsMark(now time.Time) bool {
+func (h *watermark) wantsMark(now time.Time) bool {
 	return !h.pending && h.newest > h.mark && (h.read >= markMessages || !now.Before(h.markAt))
 }
 
 // set sets the mark of the read that was observed last. A database with one writer does not tell what it has given: there
 // it is what was seen.
-func (h *horizon) set(next, given int64, running []int64, now time.Time) {
+func (h *watermark) set(next, given int64, running []int64, now time.Time) {
 	h.pending, h.next, h.mark, h.read, h.markAt = true, next, max(given, h.newest), 0, now.Add(markInterval)
 	h.setAt, h.writers, h.free = now, nil, nil
 	h.running = h.concerned(running)
@@ -89,7 +89,7 @@ func (h *horizon) set(next, given int64, running []int64, now time.Time) {
 
 // observe takes in a read of so many messages, in whose snapshot these transactions were running, and returns the id up to
 // which nothing can appear after it, but for the late ones.
-func (h *horizon) observe(running []int64, newest int64, messages int, now time.Time) (safe int64) {
+func (h *watermark) observe(running []int64, newest int64, messages int, now time.Time) (safe int64) {
 	h.read += messages
 	if h.pending {
 		h.running = h.concerned(running)
@@ -106,7 +106,7 @@ func (h *horizon) observe(running []int64, newest int64, messages int, now time.
 }
 
 // concerned returns those of the running transactions that may have left messages up to the mark and are not watched.
-func (h *horizon) concerned(running []int64) []int64 {
+func (h *watermark) concerned(running []int64) []int64 {
 	var concerned []int64
 	for _, transaction := range running {
 		unrelated := h.writers != nil && !h.writers[uint32(transaction)] //nolint:gosec // the low bits are meant
@@ -119,7 +119,7 @@ func (h *horizon) concerned(running []int64) []int64 {
 
 // wantsWriters says whether the database shall be asked which transactions have written: not while only short ones run.
 // The first mark has no time to lose, since until it is final each read starts at the beginning.
-func (h *horizon) wantsWriters(now time.Time) bool {
+func (h *watermark) wantsWriters(now time.Time) bool {
 	if !h.pending || h.writers != nil || len(h.running) == 0 || now.Before(h.askAt) {
 		return false
 	}
@@ -131,13 +131,13 @@ func (h *horizon) wantsWriters(now time.Time) bool {
 }
 
 // answer takes in which transactions have written. The question was asked after the mark was set.
-func (h *horizon) answer(writers map[uint32]bool, now time.Time, took time.Duration) {
+func (h *watermark) answer(writers map[uint32]bool, now time.Time, took time.Duration) {
 	h.writers = writers
 	h.asked(now, took)
 }
 
 // answerFree takes in which of so many rows no transaction holds. When each was free once, none of before the mark has written.
-func (h *horizon) answerFree(free map[int64]bool, groups int, now time.Time, took time.Duration) {
+func (h *watermark) answerFree(free map[int64]bool, groups int, now time.Time, took time.Duration) {
 	if h.free == nil {
 		h.free = map[int64]bool{}
 	}
@@ -149,6 +149,6 @@ func (h *horizon) answerFree(free map[int64]bool, groups int, now time.Time, too
 }
 
 // asked plans the next question.
-func (h *horizon) asked(now time.Time, took time.Duration) {
+func (h *watermark) asked(now time.Time, took time.Duration) {
 	h.askAt = now.Add(max(askInterval, askShare*took))
 }

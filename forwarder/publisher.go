@@ -176,7 +176,7 @@ func (p *Publisher) write(ctx context.Context, db Executor, topic string, messag
 	p.register.Do(func() { p.registerApart(ctx) })
 	p.finder.Look() //nolint:contextcheck // the search goes on after this call
 	if tx, ok := db.(*sql.Tx); ok && beganElsewhere(tx, p.db) {
-		if err := p.spool.CheckIn(ctx, tx); err != nil {
+		if err := p.spool.CheckIn(ctx, p.db, tx); err != nil {
 			return fmt.Errorf("publish to topic %.300q: %w", topic, err)
 		}
 	}

@@ -21,15 +21,15 @@ SELECT COALESCE((SELECT name FROM {deployment} WHERE id = 1), '')`,
 {insert ignore} INTO {deployment} (id, name) VALUES (1, ?) {or ignore}`,
 
 		RegisterSpool: `
-{insert ignore} INTO {spools} (name, lanes) VALUES (?, ?) {or ignore}`,
+{insert ignore} INTO {spools} (name, lanes, identity) VALUES (?, ?, ?) {or ignore}`,
 
 		FindSpool: `
-SELECT id, lanes FROM {spools} WHERE name = ?`,
+SELECT id, lanes, identity FROM {spools} WHERE name = ?`,
 
 		// Under REPEATABLE READ MySQL shows a row that is newer than the transaction to a locking read alone. The
 		// lock is the one that RegisterSpool took when it found the row.
 		FindNewSpool: `
-SELECT id, lanes FROM {spools} WHERE name = ? {lock in share mode}`,
+SELECT id, lanes, identity FROM {spools} WHERE name = ? {lock in share mode}`,
 
 		SpoolByID: `
 SELECT name, lanes FROM {spools} WHERE id = ?`,

@@ -35,9 +35,9 @@ type Statements struct {
 	Deployment     string // → the name that is stored, empty where there is none
 	NameDeployment string // name: stores it, unless there is one
 
-	RegisterSpool string // name, lanes
-	FindSpool     string // name → id, lanes
-	FindNewSpool  string // name → id, lanes, also where it was registered after the transaction began
+	RegisterSpool string // name, lanes, identity
+	FindSpool     string // name → id, lanes, identity
+	FindNewSpool  string // name → id, lanes, identity, also where it was registered after the transaction began
 	SpoolByID     string // id → name, lanes
 	PendingSpools string // pattern of names → name of each that has messages
 	FillLanes     string // spool, lanes

@@ -133,11 +133,11 @@ func (d *Drainer) openAgain(ctx context.Context) error {
 	if !d.reopen {
 		return nil
 	}
-	id, lanes, err := d.spool.Find(ctx, d.db, d.spool.Statements.FindSpool)
+	found, err := d.spool.Find(ctx, d.db, d.spool.Statements.FindSpool)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return d.spool.OpenError(err)
 	}
-	if err != nil || id != d.id || lanes != d.spool.Lanes() {
+	if err != nil || found.ID != d.id || found.Lanes != d.spool.Lanes() {
 		d.spool.Forget()
 	}
 	if err := d.tryOpen(ctx); err != nil {

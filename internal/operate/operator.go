@@ -161,11 +161,9 @@ func (o *Operator) change(ctx context.Context, name, what string, do func(tx *sq
 
 // find returns a spool as it is stored.
 func (o *Operator) find(ctx context.Context, name string) (*spool.Spool, error) {
-	var id int64
-	var lanes int
-	err := o.db.QueryRowContext(ctx, o.statements.FindSpool, name).Scan(&id, &lanes)
+	found, err := spool.New(o.statements, name, 0).Find(ctx, o.db, o.statements.FindSpool)
 	if err == nil {
-		return spool.Registered(o.statements, name, lanes, id), nil
+		return spool.Registered(o.statements, name, found), nil
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return nil, err

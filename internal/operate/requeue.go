@@ -139,13 +139,12 @@ func (l *DeadLetter) draft() (spool.Draft, error) {
 
 // spoolOf returns the spool through which the letter goes again.
 func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (*spool.Spool, error) {
-	id, name := letter.SpoolID, l.outbox
-	var lanes int
+	found, name := spool.Found{ID: letter.SpoolID}, l.outbox
 	var err error
-	if id == 0 { // it came from a broker to an inbox, and goes there again
-		err = tx.QueryRowContext(ctx, l.statements.FindSpool, name).Scan(&id, &lanes)
+	if found.ID == 0 { // it came from a broker to an inbox, and goes there again
+		found, err = spool.New(l.statements, name, 0).Find(ctx, tx, l.statements.FindSpool)
 	} else {
-		err = tx.QueryRowContext(ctx, l.statements.SpoolByID, id).Scan(&name, &lanes)
+		err = tx.QueryRowContext(ctx, l.statements.SpoolByID, found.ID).Scan(&name, &found.Lanes)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, l.noSpool(letter)
@@ -155,10 +154,10 @@ func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.spools[id]
-	if known == nil || known.Name() != name || known.Lanes() != lanes {
-		known = spool.Registered(l.statements, name, lanes, id) // this transaction registers none, so it is committed
-		l.spools[id] = known
+	known := l.spools[found.ID]
+	if known == nil || known.Name() != name || known.Lanes() != found.Lanes {
+		known = spool.Registered(l.statements, name, found) // this transaction registers none, so it is committed
+		l.spools[found.ID] = known
 	}
 	return known, nil
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
@@ -26,15 +28,16 @@ func (s *Spool) Open(ctx context.Context, db *sql.DB) (int64, error) {
 	if !errors.Is(err, sql.ErrNoRows) {
 		return id, err
 	}
+	var found Found
 	err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) error {
-		id, err = s.OpenIn(ctx, tx)
+		found, err = s.register(ctx, tx)
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
-	s.remember(id)
-	return id, nil
+	s.remember(found)
+	return found.ID, nil
 }
 
 // OpenIn is [Spool.Open] in a transaction of somebody else. Unless the id is known already, it is valid in this transaction alone.
@@ -42,39 +45,49 @@ func (s *Spool) OpenIn(ctx context.Context, tx Executor) (int64, error) {
 	if id := s.ID(); id != 0 {
 		return id, nil
 	}
+	found, err := s.register(ctx, tx)
+	return found.ID, err
+}
+
+// register finds the spool in a transaction, or inserts it.
+func (s *Spool) register(ctx context.Context, tx Executor) (Found, error) {
 	if err := CheckName(s.name); err != nil {
-		return 0, s.OpenError(err)
+		return Found{}, s.OpenError(err)
 	}
-	id, lanes, err := s.Find(ctx, tx, s.Statements.FindSpool)
+	found, err := s.Find(ctx, tx, s.Statements.FindSpool)
 	if errors.Is(err, sql.ErrNoRows) {
-		if _, err := tx.ExecContext(ctx, s.Statements.RegisterSpool, s.name, s.lanes); err != nil {
-			return 0, fmt.Errorf("register spool %q: %w", s.name, err)
+		if _, err := tx.ExecContext(ctx, s.Statements.RegisterSpool, s.name, s.lanes, postbox.NewMessageID()); err != nil {
+			return Found{}, fmt.Errorf("register spool %q: %w", s.name, err)
 		}
-		id, lanes, err = s.Find(ctx, tx, s.Statements.FindNewSpool)
+		found, err = s.Find(ctx, tx, s.Statements.FindNewSpool)
 	}
 	if err != nil {
-		return 0, s.OpenError(err)
+		return Found{}, s.OpenError(err)
 	}
-	return id, s.checkLanes(lanes)
+	return found, s.checkLanes(found.Lanes)
 }
 
 // ErrElsewhere is returned for a transaction of another database.
 var ErrElsewhere = errors.New("the transaction began on another *sql.DB than that of the publisher, and is not in the same database: " +
 	"publish through a publisher of the transaction's database")
 
-// CheckIn returns [ErrElsewhere] where tx, which began on another handle, does not see the spool under the id that is known. An insert with that id would go to
-// whatever spool has it there. It is a statement, so ask only about another handle.
-func (s *Spool) CheckIn(ctx context.Context, tx *sql.Tx) error {
-	known := s.ID()
-	if known == 0 {
-		return nil // OpenIn asks by name
+// CheckIn returns [ErrElsewhere] where tx, which began on another handle than own, does not see the spool under the id and the identity that own has. An insert
+// with that id would go to whatever spool has it there. It is a statement, or two until the spool is known, so ask only about another handle.
+func (s *Spool) CheckIn(ctx context.Context, own *sql.DB, tx *sql.Tx) error {
+	if s.ID() == 0 {
+		limited, cancel := context.WithTimeout(ctx, ownPatience)
+		defer cancel()
+		if _, err := s.findCommitted(limited, own); err != nil {
+			return nil // own has no such spool yet, or no connection for us: there is nothing to compare with
+		}
 	}
-	id, _, err := s.Find(ctx, tx, s.Statements.FindSpool)
+	known := s.known()
+	found, err := s.Find(ctx, tx, s.Statements.FindSpool)
 	if errors.Is(err, sql.ErrNoRows) { // or the transaction is older than the spool
-		id, _, err = s.Find(ctx, tx, s.Statements.FindNewSpool)
+		found, err = s.Find(ctx, tx, s.Statements.FindNewSpool)
 	}
 	switch {
-	case err == nil && id == known:
+	case err == nil && found.ID == known.ID && found.Identity == known.Identity:
 		return nil
 	case err == nil || errors.Is(err, sql.ErrNoRows) || dialect.LacksTable(err):
 		return fmt.Errorf("spool %q: %w", s.name, ErrElsewhere)
@@ -82,6 +95,9 @@ func (s *Spool) CheckIn(ctx context.Context, tx *sql.Tx) error {
 		return s.OpenError(err)
 	}
 }
+
+// ownPatience bounds how long CheckIn waits for a connection of the publisher's own pool.
+const ownPatience = time.Second
 
 // findCommitted returns the id of a spool that is registered, and remembers it, or [sql.ErrNoRows]. It does not see what others have not committed, whatever
 // isolation level the server gives to a statement by itself.
@@ -92,14 +108,14 @@ func (s *Spool) findCommitted(ctx context.Context, db *sql.DB) (id int64, err er
 	if err := CheckName(s.name); err != nil {
 		return 0, s.OpenError(err)
 	}
-	var lanes int
+	var found Found
 	if s.Statements.Isolate {
 		err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) (err error) {
-			id, lanes, err = s.Find(ctx, tx, s.Statements.FindSpool)
+			found, err = s.Find(ctx, tx, s.Statements.FindSpool)
 			return err
 		})
 	} else {
-		id, lanes, err = s.Find(ctx, db, s.Statements.FindSpool)
+		found, err = s.Find(ctx, db, s.Statements.FindSpool)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, sql.ErrNoRows
@@ -107,17 +123,26 @@ func (s *Spool) findCommitted(ctx context.Context, db *sql.DB) (id int64, err er
 	if err != nil {
 		return 0, s.OpenError(err)
 	}
-	if err := s.checkLanes(lanes); err != nil {
+	if err := s.checkLanes(found.Lanes); err != nil {
 		return 0, err
 	}
-	s.remember(id)
-	return id, nil
+	s.remember(found)
+	return found.ID, nil
 }
 
-// Find asks for the spool by its name, with a statement that returns its id and its number of lanes.
-func (s *Spool) Find(ctx context.Context, db Executor, query string) (id int64, lanes int, err error) {
-	err = db.QueryRowContext(ctx, query, s.name).Scan(&id, &lanes)
-	return id, lanes, err
+// Found is a spool as it is stored.
+type Found struct {
+	ID    int64
+	Lanes int
+	// Identity is drawn by lot when a spool is registered. Spools of two databases may have the same name and the same id, but not the same identity, unless one
+	// database is a copy of the other. It is empty where an older version of Postbox has registered the spool since the migration.
+	Identity string
+}
+
+// Find asks for the spool by its name, with one of the statements for it.
+func (s *Spool) Find(ctx context.Context, db Executor, query string) (found Found, err error) {
+	err = db.QueryRowContext(ctx, query, s.name).Scan(&found.ID, &found.Lanes, &found.Identity)
+	return found, err
 }
 
 func (s *Spool) checkLanes(stored int) error {
@@ -136,19 +161,22 @@ func (s *Spool) OpenError(err error) error {
 	return fmt.Errorf("open spool %q: %w", s.name, dialect.HideAddress(err))
 }
 
-// remember keeps an id that is known to be committed.
-func (s *Spool) remember(id int64) {
+// remember keeps a spool that is known to be committed.
+func (s *Spool) remember(found Found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.id = id
+	s.stored = found
+}
+
+// known returns what is remembered.
+func (s *Spool) known() Found {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stored
 }
 
 // ID returns the id under which the spool is stored, or 0 while it is not known to be committed.
-func (s *Spool) ID() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.id
-}
+func (s *Spool) ID() int64 { return s.known().ID }
 
 // Finder looks for a spool that others have registered until it is known to be committed. It serves those who store messages only in transactions of
 // others, and so would have to ask for the id in each of them. It is safe for concurrent use.
@@ -201,15 +229,11 @@ func (f *Finder) Close() {
 }
 
 // Forget lets the next call of Open look for the spool again.
-func (s *Spool) Forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.id = 0
-}
+func (s *Spool) Forget() { s.remember(Found{}) }
 
-// Registered describes a spool that is known to be committed under this id.
-func Registered(statements *dialect.Statements, name string, lanes int, id int64) *Spool {
-	s := New(statements, name, lanes)
-	s.remember(id)
+// Registered describes a spool that is known to be committed.
+func Registered(statements *dialect.Statements, name string, found Found) *Spool {
+	s := New(statements, name, found.Lanes)
+	s.remember(found)
 	return s
 }

@@ -37,9 +37,9 @@ type Spool struct {
 	lanes      int
 	wakeUp     string // key of the wake-ups in this process
 
-	mu   sync.Mutex
-	id   int64 // 0 until known to be committed, see registration.go
-	turn int   // next lane for a message without a key
+	mu     sync.Mutex
+	stored Found // empty until known to be committed, see registration.go
+	turn   int   // next lane for a message without a key
 }
 
 // ErrNoTables is returned where the tables are missing.

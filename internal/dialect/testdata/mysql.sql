@@ -15,13 +15,13 @@ SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
 INSERT IGNORE INTO postbox_deployment (id, name) VALUES (1, ?) 
 
 -- RegisterSpool
-INSERT IGNORE INTO postbox_spools (name, lanes) VALUES (?, ?) 
+INSERT IGNORE INTO postbox_spools (name, lanes, identity) VALUES (?, ?, ?) 
 
 -- FindSpool
-SELECT id, lanes FROM postbox_spools WHERE name = ?
+SELECT id, lanes, identity FROM postbox_spools WHERE name = ?
 
 -- FindNewSpool
-SELECT id, lanes FROM postbox_spools WHERE name = ? LOCK IN SHARE MODE
+SELECT id, lanes, identity FROM postbox_spools WHERE name = ? LOCK IN SHARE MODE
 
 -- SpoolByID
 SELECT name, lanes FROM postbox_spools WHERE id = ?

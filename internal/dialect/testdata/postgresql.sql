@@ -14,13 +14,13 @@ SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
 INSERT INTO postbox_deployment (id, name) VALUES (1, $1) ON CONFLICT DO NOTHING
 
 -- RegisterSpool
-INSERT INTO postbox_spools (name, lanes) VALUES ($1, $2) ON CONFLICT DO NOTHING
+INSERT INTO postbox_spools (name, lanes, identity) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
 
 -- FindSpool
-SELECT id, lanes FROM postbox_spools WHERE name = $1
+SELECT id, lanes, identity FROM postbox_spools WHERE name = $1
 
 -- FindNewSpool
-SELECT id, lanes FROM postbox_spools WHERE name = $1
+SELECT id, lanes, identity FROM postbox_spools WHERE name = $1
 
 -- SpoolByID
 SELECT name, lanes FROM postbox_spools WHERE id = $1

@@ -87,8 +87,8 @@ var ofTransactions = []safeguard{
 		name: "a publisher writes to no other database", guarantees: "G1",
 		edits: []edit{{
 			file: "internal/spool/registration.go",
-			from: "	case err == nil && id == known:\n",
-			to:   "	case err == nil && id != known, errors.Is(err, sql.ErrNoRows), err == nil:\n",
+			from: "	case err == nil && found.ID == known.ID && found.Identity == known.Identity:\n",
+			to:   "	case err == nil && found.ID == known.ID:\n",
 		}},
 		packages: []string{module + "forwarder"}, tests: "TestPublisher_G1_refuses",
 	},

@@ -37,7 +37,7 @@ type Config struct {
 
 	// How long to keep rows, counted from the death, the failed attempt, the claim; 0: this cleaner leaves them alone;
 	// negative: they are kept. Unlike the processes' other settings these should be equal everywhere: who has the task
-	// decides. For the dead letters of a spool the retention of its [Settings] goes before.
+	// decides. For the dead letters of a spool the retention of its [spool.Settings] goes before.
 	DeadLetters time.Duration
 	Failures    time.Duration
 	Claims      time.Duration

@@ -253,7 +253,7 @@ func (d *Drainer) step(live context.Context) {
 	}
 	if isConfiguration(err) {
 		d.fatal = err
-		d.scheduler.Signal() // a caller that waits for the loop
+		d.scheduler.Signal() // wakes the loop
 		return
 	}
 	if err != nil {

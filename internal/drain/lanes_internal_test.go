@@ -28,7 +28,7 @@ func TestLaneSet_suspects_are_what_the_holder_before_can_have_begun(t *testing.T
 	}
 	require.True(t, first.Exposed)
 	require.True(t, second.Exposed)
-	require.False(t, third.Exposed, "nobody holds more in memory")
+	require.False(t, third.Exposed, "a drainer has no more messages in memory")
 	set.unload(third)
 	set.unload(second) // left where it is: it is a suspect when it is read again
 	require.Equal(t, 1, set.held[1].suspects)

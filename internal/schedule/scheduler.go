@@ -37,7 +37,7 @@ type Scheduler struct {
 	alarm           *time.Timer // rings when a message that gathers others is due
 	deadline        time.Time   // nothing is handed out after it: the leases may be over
 	stopped         bool
-	// Ahead reads how far the wall clock is ahead, see standstill.go; aheadBefore is what it was when the leases were renewed.
+	// Ahead reads how far the wall clock is ahead, see package drain, standstill.go; aheadBefore is what it was when the leases were renewed.
 	Ahead       func(now time.Time) time.Duration
 	aheadBefore time.Duration
 

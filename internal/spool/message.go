@@ -28,9 +28,9 @@ type Message struct {
 	Loaded bool
 	// Broken says why the stored form could not be decoded.
 	Broken error
-	// Exposed: the process that held its lane before may have been handling it when it crashed. started is 1 when that it is
-	// being handled has been counted. doomed: it has been too often.
-	// counted: its start has been counted, so it is no suspect any more should it come back.
+	// Exposed is set where the process that held the lane before may have been handling the message when it ended. Started is 1 once this start has been
+	// recorded. Doomed is set when too many starts never came back. Counted is set when the start has been recorded: a message that then comes back has
+	// brought down no process.
 	Exposed bool
 	Started int
 	Doomed  error

@@ -114,8 +114,9 @@ SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)`
 w AS (` + insertRows("{waiting}", claimed, ofWaiting) + `)`)
 
 	// A mark costs a transaction id. The end of a snapshot is no substitute: it is one above the last transaction
-	// that ended, and many that run may have started beyond. The sequence is read first, since the row that the id
-	// depends on is its own.
+	// that ended, and many that run may have started beyond. The sequence is read first, since the id depends on what
+	// it says. It is asked by the function, which waits for a nextval that is under way. A SELECT from the sequence does
+	// not, and that nextval may have set it to the end of the ids that it writes to the log ahead.
 	//
 	// A clock in a sub-select is read once, and so bounds the scan of its index; read for each row it would only
 	// filter. One index descent a lane; the planner may not turn it into a scan of the whole table.
@@ -142,9 +143,9 @@ UNION ALL (
 	ORDER BY m.available_at, m.id` + alongIndex + ` LIMIT ?)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
-       CASE WHEN a.last_value IS NOT NULL AND ?::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
-       ` + spoolVersion + `, ` + postgresIncarnation + `, pg_current_snapshot()::text::bytea, NULL, {now}, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
-FROM {messages}_id_seq a`
+       CASE WHEN a.given >= 0 AND ?::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
+       ` + spoolVersion + `, ` + postgresIncarnation + `, pg_current_snapshot()::text::bytea, NULL, {now}, a.given, NULL, NULL
+FROM (SELECT COALESCE(pg_sequence_last_value('{messages}_id_seq'::regclass), 0) AS given OFFSET 0) a`
 
 	remove := inPlace(found(place), `DELETE FROM {messages} m`, `id, state`)
 

@@ -27,6 +27,7 @@ type page struct {
 	// lanes that nobody holds, and members that are alive
 	free, members int
 	version       int64     // of what operators say
+	whole         bool      // the meta row, which is the last one, was read
 	unfit         string    // why this session cannot be used
 	incarnation   string    // of the database
 	now           time.Time // by the database's clock
@@ -55,8 +56,14 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), err)
 	}
+	if !found.whole {
+		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), errCutShort)
+	}
 	return found, d.checkSession(ctx, found.unfit)
 }
+
+// errCutShort is an error, since a page without its end would look like a database that went back.
+var errCutShort = errors.New("the result of the read ended before its last row: look for what stands between Postbox and its database, such as a pooler")
 
 // checkSession returns [dialect.ErrUnfit] if the session of a read cannot be used, and sees to it that the next read has another one.
 func (d *Drainer) checkSession(ctx context.Context, unfit string) error {
@@ -83,6 +90,7 @@ func (d *Drainer) keepReads(used string) {
 // add takes in a row.
 func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 	if row.state == dialect.StateMeta {
+		p.whole = true
 		p.lowest, p.next, p.given, p.free, p.members = row.id, row.hash.Int64, row.size, int(row.lane), int(row.attempts)
 		p.version, p.now, p.incarnation = row.starts, time.UnixMicro(row.createdAt), string(row.topic)
 		p.unfit = string(row.key)

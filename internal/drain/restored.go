@@ -60,7 +60,7 @@ func (d *Drainer) wentBack(found *page, now time.Time) (reason string, lost bool
 	}
 	another := found.incarnation != p.latest
 	p.incarnations[found.incarnation], p.latest = now, found.incarnation
-	older := found.lowest < p.lowest || found.given < p.given
+	before := *p
 	p.lowest, p.given = found.lowest, found.given
 	switch {
 	case found.version == unknownVersion:
@@ -69,8 +69,10 @@ func (d *Drainer) wentBack(found *page, now time.Time) (reason string, lost bool
 		return "what operators said last is not in it any more", true
 	case !first && another && (!met || now.Sub(last) > clusterInterval):
 		return "it was restarted, or another server has taken its place", false
-	case older:
-		return "it counts its messages or transactions from a lower number again", true
+	case found.given < before.given:
+		return fmt.Sprintf("it has given its messages %d ids, and had given %d before", found.given, before.given), true
+	case found.lowest < before.lowest:
+		return fmt.Sprintf("its oldest transaction is %d, and was %d before", found.lowest, before.lowest), true
 	}
 	if id := d.scheduler.Replaced(found.messages); id != 0 && found.version == d.control.version {
 		return fmt.Sprintf("another message has the id %d", id), true

@@ -95,8 +95,9 @@ func (d *Drainer) sweep(ctx context.Context, lanes []int) {
 		d.sweeping.stepped(upTo, highest, now, now.Sub(started))
 		return
 	}
+	first := !d.sweeping.failed // a step that took long once is no news: the next one is smaller
 	d.sweeping.stopped(time.Now())
-	if d.sweeping.reported || d.spool.Statements.Kind.Classify(err) == dialect.Unavailable {
+	if first || d.sweeping.reported || d.spool.Statements.Kind.Classify(err) == dialect.Unavailable {
 		return
 	}
 	d.sweeping.reported = true

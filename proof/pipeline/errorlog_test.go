@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 
@@ -17,10 +18,10 @@ type errorLog struct {
 
 func (l *errorLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
 
-func (l *errorLog) Error(msg string, _ error, _ watermill.LogFields) {
+func (l *errorLog) Error(msg string, err error, fields watermill.LogFields) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lines = append(l.lines, msg)
+	l.lines = append(l.lines, fmt.Sprintf("%s: %v %v", msg, err, fields))
 }
 
 // with returns the errors that contain a text.

@@ -645,9 +645,9 @@ UNION ALL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $16)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.last_value IS NOT NULL AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
-FROM postbox_messages_id_seq a
+       CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), 0) AS given OFFSET 0) a
 
 -- Fetch, one lane, unordered, paused keys
 WITH stuck AS MATERIALIZED (
@@ -686,9 +686,9 @@ UNION ALL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $16)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.last_value IS NOT NULL AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
-FROM postbox_messages_id_seq a
+       CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), 0) AS given OFFSET 0) a
 
 -- Fetch, one lane, excluded topics
 WITH stuck AS MATERIALIZED (
@@ -737,9 +737,9 @@ UNION ALL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $16)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.last_value IS NOT NULL AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
-FROM postbox_messages_id_seq a
+       CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), 0) AS given OFFSET 0) a
 
 -- Fetch, one lane, held keys
 WITH stuck AS MATERIALIZED (
@@ -790,9 +790,9 @@ UNION ALL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $18)
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $19 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
-       CASE WHEN a.last_value IS NOT NULL AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $22), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN a.is_called THEN a.last_value ELSE 0 END, NULL, NULL
-FROM postbox_messages_id_seq a
+       CASE WHEN a.given >= 0 AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
+       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $22), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), 0) AS given OFFSET 0) a
 
 -- Sweep, held keys
 WITH stuck AS MATERIALIZED (

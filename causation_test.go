@@ -127,8 +127,7 @@ func TestCausation_travels_in_a_context(t *testing.T) {
 func published(t *testing.T, config forwarder.PublisherConfig, publish func(ctx context.Context, p *forwarder.Publisher, tx *sql.Tx) error) ([]string, error) {
 	t.Helper()
 	database := testdb.SQLite(t).Migrate(t)
-	config.Dialect = database.Dialect
-	publisher, err := forwarder.NewPublisher(database.DB, config, nil)
+	publisher, err := forwarder.NewPublisher(database.Postbox(), config, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = publisher.Close() })
 	err = forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, tx *sql.Tx) error { return publish(ctx, publisher, tx) })

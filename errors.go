@@ -18,7 +18,7 @@ var (
 	// have taken effect or not. Look for its effect before doing it again.
 	ErrCommitUnknown = errors.New("the outcome of the commit is unknown")
 	// ErrDeployment is returned where tables belong to another deployment than the configuration says, as those of a copied
-	// database do. See [Tables] and docs/security.md.
+	// database do. See [Database] and docs/security.md.
 	ErrDeployment = dialect.ErrDeployment
 )
 

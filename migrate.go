@@ -14,57 +14,43 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// MigrateConfig says what to migrate.
-type MigrateConfig struct {
-	// Dialect of the database. Required.
-	Dialect Dialect
-	// Tables says where the tables are. The zero value is the default place.
-	Tables Tables
-	// Version to stop at, for those who roll out step by step. Defaults to the newest.
-	Version int64
-}
+// newestVersion of the tables is that of the last migration.
+const newestVersion = 0
 
-func (c MigrateConfig) statements() (*dialect.Statements, error) {
-	if err := c.Dialect.Validate(); err != nil {
-		return nil, err
-	}
-	names, err := dialect.NewNames(c.Tables.Schema, c.Tables.Prefix, c.Tables.Deployment)
-	if err != nil {
-		return nil, err
-	}
-	return dialect.New(dialect.Kind(c.Dialect), names)
-}
-
-// Migrate brings the tables to the newest version, or to config.Version, from whatever earlier version is there.
+// Migrate brings the tables to the newest version from whatever earlier version is there.
 //
 // Any number of processes may call it at once: each migration is done by one of them, the others wait for it and find nothing left to
 // do. On PostgreSQL and SQLite each migration is one transaction. MySQL commits each statement by itself, so a
 // migration cut short there is run again from its start, which its statements allow. It needs one
-// connection, and the right to create tables where there is something to do. It returns an error where config.Dialect is not that of the database, and where Postbox could not keep its
+// connection, and the right to create tables where there is something to do. It returns an error where db.Dialect is not that of the database, and where Postbox could not keep its
 // promises with how the database is opened or set: see docs/databases.md.
 //
 // On PostgreSQL it waits for another transaction, such as that of a producer, for half a second at most, since all who use the table would wait behind it. It
 // tries again a second later, and returns an error after ten minutes.
-func Migrate(ctx context.Context, db *sql.DB, config MigrateConfig) (err error) {
+func Migrate(ctx context.Context, db Database) error { return MigrateTo(ctx, db, newestVersion) }
+
+// MigrateTo is [Migrate] up to a version, for those who roll out step by step. Versions are the numbers that [WriteMigrations] prints; 0 is the newest.
+// It does not go back to an earlier one.
+func MigrateTo(ctx context.Context, db Database, version int64) (err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
-	statements, err := config.statements()
+	statements, err := db.statements()
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if db == nil {
-		return errors.New("migrate: the database is nil")
+	if db.DB == nil {
+		return errors.New("migrate: the database is nil: set DB")
 	}
 	files, err := statements.Migrations()
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if err := statements.CheckDriver(db); err != nil {
+	if err := statements.CheckDriver(db.DB); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if err := statements.CheckServer(ctx, db); err != nil {
+	if err := statements.CheckServer(ctx, db.DB); err != nil {
 		return fmt.Errorf("migrate: %w", dialect.HideAddress(err))
 	}
-	err = persist(ctx, statements.Kind, func() error { return migrate(ctx, db, statements, files, config.Version) })
+	err = persist(ctx, statements.Kind, func() error { return migrate(ctx, db.DB, statements, files, version) })
 	if err != nil {
 		return fmt.Errorf("migrate tables %s: %w", statements.Names.Table("*"), dialect.HideAddress(err))
 	}
@@ -91,7 +77,7 @@ func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, fi
 	if err != nil {
 		return err
 	}
-	if version > 0 {
+	if version != newestVersion {
 		_, err = provider.UpTo(ctx, version)
 	} else {
 		_, err = provider.Up(ctx)
@@ -178,9 +164,9 @@ func (l migrationLock) run(ctx context.Context, conn *sql.Conn, statement string
 func (l migrationLock) name() string { return "postbox migrate " + l.statements.VersionTable }
 
 // WriteMigrations prints the migrations after version from, in order, as plain SQL: for people who have a
-// migration tool of their own. Users of such a tool do not call [Migrate].
-func WriteMigrations(w io.Writer, config MigrateConfig, from int64) error {
-	statements, err := config.statements()
+// migration tool of their own. Users of such a tool do not call [Migrate]. It needs no connection: db.DB may be nil.
+func WriteMigrations(w io.Writer, db Database, from int64) error {
+	statements, err := db.statements()
 	if err != nil {
 		return fmt.Errorf("write migrations: %w", err)
 	}
@@ -197,7 +183,7 @@ func WriteMigrations(w io.Writer, config MigrateConfig, from int64) error {
 		if err != nil {
 			return fmt.Errorf("write migrations: %w", err)
 		}
-		if version <= from || (config.Version > 0 && version > config.Version) {
+		if version <= from {
 			continue
 		}
 		text, err := fs.ReadFile(files, entry.Name())

@@ -25,10 +25,10 @@ func TestMigrate_refuses_the_wrong_dialect_and_names_the_right_one(t *testing.T)
 				if dialect == database.Dialect {
 					continue
 				}
-				err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: dialect})
+				err := postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: dialect})
 				require.ErrorContains(t, err, "this database is "+names[database.Dialect]+": set Dialect to postbox."+names[database.Dialect])
 			}
-			require.NoError(t, postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: database.Dialect}))
+			require.NoError(t, postbox.Migrate(ctx, database.On(db)))
 		}
 	})
 }
@@ -46,7 +46,7 @@ func TestMigrate_refuses_a_file_of_SQLite_on_which_transactions_would_fail(t *te
 			db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "shop.db")+test.options)
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = db.Close() })
-			err = postbox.Migrate(t.Context(), db, postbox.MigrateConfig{Dialect: postbox.SQLite})
+			err = postbox.Migrate(t.Context(), postbox.Database{DB: db, Dialect: postbox.SQLite})
 			if test.want == "" {
 				require.NoError(t, err)
 				return
@@ -64,7 +64,7 @@ func TestMigrate_refuses_sessions_whose_statements_do_not_stay(t *testing.T) {
 		"autocommit=0":                        "autocommit = 0",
 		"tx_isolation=%27READ-UNCOMMITTED%27": "READ UNCOMMITTED",
 	} {
-		err := postbox.Migrate(t.Context(), database.OpenWith(t, options), postbox.MigrateConfig{Dialect: postbox.MySQL})
+		err := postbox.Migrate(t.Context(), postbox.Database{DB: database.OpenWith(t, options), Dialect: postbox.MySQL})
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -73,9 +73,9 @@ func TestMigrate_refuses_sessions_whose_statements_do_not_stay(t *testing.T) {
 func TestMigrate_twice_with_a_capital_in_the_prefix(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		config := postbox.MigrateConfig{Dialect: database.Dialect, Tables: postbox.Tables{Prefix: "Shop_"}}
+		shop := postbox.Database{DB: database.DB, Dialect: database.Dialect, Prefix: "Shop_"}
 		for range 2 {
-			require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+			require.NoError(t, postbox.Migrate(t.Context(), shop))
 		}
 		require.Equal(t, newest(database), database.Count(t, "SELECT MAX(version_id) FROM Shop_version"))
 	})
@@ -87,9 +87,9 @@ func TestMigrate_into_a_schema_that_needs_quotes(t *testing.T) {
 	for _, schema := range []string{"Shop_" + postbox.NewMessageID()[:8], "user"} {
 		database.Exec(t, `CREATE SCHEMA IF NOT EXISTS "`+schema+`"`)
 		t.Cleanup(func() { _, _ = database.DB.Exec(`DROP SCHEMA "` + schema + `" CASCADE`) }) //nolint:noctx // the test's context is over
-		config := postbox.MigrateConfig{Dialect: database.Dialect, Tables: postbox.Tables{Schema: schema}}
+		shop := postbox.Database{DB: database.DB, Dialect: database.Dialect, Schema: schema}
 		for range 2 {
-			require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+			require.NoError(t, postbox.Migrate(t.Context(), shop))
 		}
 		require.Zero(t, database.Count(t, `SELECT COUNT(*) FROM "`+schema+`".postbox_messages`))
 	}

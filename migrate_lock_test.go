@@ -37,7 +37,7 @@ func migrateBehind(t *testing.T, database *testdb.Database, session int) (ended 
 	t.Helper()
 	ended = make(chan error, 1)
 	go func() {
-		ended <- postbox.Migrate(context.WithoutCancel(t.Context()), database.Open(t), postbox.MigrateConfig{Dialect: database.Dialect})
+		ended <- postbox.Migrate(context.WithoutCancel(t.Context()), database.On(database.Open(t)))
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -49,7 +49,7 @@ func migrateBehind(t *testing.T, database *testdb.Database, session int) (ended 
 
 func migratedBeforeWaiting(t *testing.T, database *testdb.Database) {
 	t.Helper()
-	require.NoError(t, postbox.Migrate(t.Context(), database.DB, postbox.MigrateConfig{Dialect: database.Dialect, Version: beforeWaiting}))
+	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), beforeWaiting))
 }
 
 // A migration that waits for a table keeps all others from it who come after it, so it waits for a short time only, again and again.
@@ -118,6 +118,6 @@ func TestMigrate_ends_with_its_context_while_another_transaction_is_in_its_way(t
 	inTheWay(t, database, insertReady)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	err := postbox.Migrate(ctx, database.DB, postbox.MigrateConfig{Dialect: database.Dialect})
+	err := postbox.Migrate(ctx, database.Postbox())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

@@ -46,7 +46,7 @@ func TestMigrate_F23_many_starters_at_once(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range handles {
 			wg.Go(func() {
-				errs[i] = postbox.Migrate(t.Context(), handles[i], postbox.MigrateConfig{Dialect: database.Dialect})
+				errs[i] = postbox.Migrate(t.Context(), database.On(handles[i]))
 			})
 		}
 		wg.Wait()
@@ -64,8 +64,7 @@ func TestMigrate_F23_from_every_earlier_version(t *testing.T) {
 		testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 			theirs := versions(database.Dialect)
 			version := theirs[min(i, len(theirs)-1)]
-			config := postbox.MigrateConfig{Dialect: database.Dialect, Version: int64(version)}
-			require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+			require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), int64(version)))
 			require.Equal(t, version, database.Count(t, "SELECT MAX(version_id) FROM postbox_version"))
 			database.Exec(t, "INSERT INTO postbox_spools (name, lanes) VALUES ('kept', 4)")
 
@@ -81,8 +80,7 @@ func TestMigrate_F23_from_every_earlier_version(t *testing.T) {
 func TestMigrate_G1_moves_what_waits(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
-	config := postbox.MigrateConfig{Dialect: database.Dialect, Version: beforeWaiting}
-	require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), beforeWaiting))
 	for state := range 3 {
 		database.Exec(t, `INSERT INTO postbox_messages (spool, lane, state, available_at, created_at, topic, message_id, payload, metadata)
 			VALUES (1, 0, ?, 0, 0, 'orders', ?, '', '{}')`, state, []byte{byte(state)})
@@ -100,7 +98,7 @@ func TestMigrate_G1_moves_what_waits(t *testing.T) {
 func TestMigrate_G2_nothing_ready_stands_among_what_waits(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
-	require.NoError(t, postbox.Migrate(t.Context(), database.DB, postbox.MigrateConfig{Dialect: database.Dialect, Version: beforeCheck}))
+	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), beforeCheck))
 	for state := range 2 {
 		database.Exec(t, `INSERT INTO postbox_waiting (spool, lane, state, available_at, created_at, topic, message_id, payload, metadata)
 			VALUES (1, 0, ?, 0, 0, 'orders', '', '', '{}')`, state)
@@ -116,8 +114,7 @@ func TestMigrate_G2_nothing_ready_stands_among_what_waits(t *testing.T) {
 func TestMigrate_G9_history_keeps_its_entries_under_a_new_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		config := postbox.MigrateConfig{Dialect: database.Dialect, Version: 9}
-		require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+		require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), 9))
 		insert := func(id, createdAt int) error {
 			_, err := database.DB.ExecContext(t.Context(), database.Bind(`INSERT INTO postbox_history
 				(id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts)
@@ -139,8 +136,7 @@ func TestMigrate_G9_history_keeps_its_entries_under_a_new_key(t *testing.T) {
 func TestMigrate_F23_half_applied(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)
-	config := postbox.MigrateConfig{Dialect: database.Dialect, Version: 1}
-	require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), 1))
 	database.Exec(t, "CREATE TABLE postbox_failures LIKE postbox_lanes")
 	database.Exec(t, "DROP TABLE postbox_failures")
 	database.Exec(t, "DELETE FROM postbox_version WHERE version_id = 0") // killed before it was inserted
@@ -162,8 +158,8 @@ func TestMigrate_two_modules_in_one_database(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		for _, prefix := range []string{"orders_", "payments_"} {
-			config := postbox.MigrateConfig{Dialect: database.Dialect, Tables: postbox.Tables{Prefix: prefix}}
-			require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+			module := postbox.Database{DB: database.DB, Dialect: database.Dialect, Prefix: prefix}
+			require.NoError(t, postbox.Migrate(t.Context(), module))
 			require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM "+prefix+"messages"))
 		}
 	})
@@ -175,9 +171,9 @@ func TestMigrate_into_a_schema(t *testing.T) {
 	schema := "s_" + strings.ToLower(strings.ReplaceAll(postbox.NewMessageID(), "-", ""))[:24]
 	database.Exec(t, "CREATE SCHEMA "+schema)
 	t.Cleanup(func() { _, _ = database.DB.Exec("DROP SCHEMA " + schema + " CASCADE") }) //nolint:noctx // the test's context is over
-	config := postbox.MigrateConfig{Dialect: postbox.PostgreSQL, Tables: postbox.Tables{Schema: schema, Prefix: "pb_"}}
-	require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
-	require.NoError(t, postbox.Migrate(t.Context(), database.DB, config))
+	elsewhere := postbox.Database{DB: database.DB, Dialect: postbox.PostgreSQL, Schema: schema, Prefix: "pb_"}
+	require.NoError(t, postbox.Migrate(t.Context(), elsewhere))
+	require.NoError(t, postbox.Migrate(t.Context(), elsewhere))
 	require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM "+schema+".pb_messages"))
 }
 
@@ -185,8 +181,8 @@ func TestWriteMigrations_prints_what_runs_by_itself(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		var text strings.Builder
-		config := postbox.MigrateConfig{Dialect: database.Dialect, Tables: postbox.Tables{Prefix: "mine_"}}
-		require.NoError(t, postbox.WriteMigrations(&text, config, 0))
+		mine := postbox.Database{Dialect: database.Dialect, Prefix: "mine_"}
+		require.NoError(t, postbox.WriteMigrations(&text, mine, 0))
 		require.NotContains(t, text.String(), "goose")
 		for statement := range strings.SplitSeq(withoutComments(text.String()), ";") {
 			if strings.TrimSpace(statement) != "" {
@@ -196,7 +192,7 @@ func TestWriteMigrations_prints_what_runs_by_itself(t *testing.T) {
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM mine_claims"))
 
 		var rest strings.Builder
-		require.NoError(t, postbox.WriteMigrations(&rest, config, 2))
+		require.NoError(t, postbox.WriteMigrations(&rest, mine, 2))
 		require.NotContains(t, rest.String(), "mine_messages (")
 		require.Contains(t, rest.String(), "mine_claims (")
 	})
@@ -215,19 +211,20 @@ func withoutComments(text string) string {
 func TestMigrate_bad_input_says_what_to_do(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		config postbox.MigrateConfig
-		want   string
+		db   postbox.Database
+		want string
 	}{
-		"no dialect":      {postbox.MigrateConfig{}, "dialect is missing"},
-		"unknown dialect": {postbox.MigrateConfig{Dialect: "oracle"}, `dialect "oracle" is unknown`},
-		"bad prefix":      {postbox.MigrateConfig{Dialect: postbox.SQLite, Tables: postbox.Tables{Prefix: "a; DROP"}}, "table prefix"},
-		"schema":          {postbox.MigrateConfig{Dialect: postbox.SQLite, Tables: postbox.Tables{Schema: "x"}}, `Tables.Schema "x": SQLite has no schemas`},
-		"schema on MySQL": {postbox.MigrateConfig{Dialect: postbox.MySQL, Tables: postbox.Tables{Schema: "x"}}, `Tables.Schema "x": MySQL and MariaDB have no schemas`},
+		"no dialect":      {postbox.Database{}, "dialect is missing"},
+		"unknown dialect": {postbox.Database{Dialect: "oracle"}, `dialect "oracle" is unknown`},
+		"bad prefix":      {postbox.Database{Dialect: postbox.SQLite, Prefix: "a; DROP"}, "table prefix"},
+		"schema":          {postbox.Database{Dialect: postbox.SQLite, Schema: "x"}, `Schema "x": SQLite has no schemas`},
+		"schema on MySQL": {postbox.Database{Dialect: postbox.MySQL, Schema: "x"}, `Schema "x": MySQL and MariaDB have no schemas`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.ErrorContains(t, postbox.Migrate(t.Context(), nil, test.config), test.want)
-			require.ErrorContains(t, postbox.WriteMigrations(io.Discard, test.config, 0), test.want)
+			require.ErrorContains(t, postbox.Migrate(t.Context(), test.db), test.want)
+			require.ErrorContains(t, postbox.WriteMigrations(io.Discard, test.db, 0), test.want)
 		})
 	}
+	require.EqualError(t, postbox.Migrate(t.Context(), postbox.Database{Dialect: postbox.SQLite}), "migrate: the database is nil: set DB")
 }

@@ -28,9 +28,9 @@ type OrderPlaced struct {
 
 // Produce: the business row and the message are one commit.
 func Example_produce() {
-	db, done := exampleDatabase("CREATE TABLE orders (id TEXT)")
+	db, database, done := exampleDatabase("CREATE TABLE orders (id TEXT)")
 	defer done()
-	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
+	outbox, err := forwarder.NewPublisher(database, forwarder.PublisherConfig{}, nil)
 	check(err)
 	defer outbox.Close()
 	bus, err := cqrs.NewEventBusWithConfig(outbox, cqrs.EventBusConfig{
@@ -54,19 +54,19 @@ func Example_produce() {
 
 // Relay: from the outbox to any Watermill publisher.
 func Example_relay() {
-	db, done := exampleDatabase("")
+	_, database, done := exampleDatabase("")
 	defer done()
 	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
 	ctx, stop := context.WithCancel(context.Background())
 	received, err := broker.Subscribe(ctx, "orders")
 	check(err)
-	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite, AllowAutocommit: true}, nil)
+	outbox, err := forwarder.NewPublisher(database, forwarder.PublisherConfig{AllowAutocommit: true}, nil)
 	check(err)
 	defer outbox.Close()
 	check(outbox.Publish("orders", message.NewMessage("1", []byte("hello"))))
 	logger := watermill.NopLogger{}
 
-	fwd, err := forwarder.New(db, broker, forwarder.Config{Dialect: postbox.SQLite}, logger)
+	fwd, err := forwarder.New(database, broker, forwarder.Config{}, logger)
 	check(err)
 	go fwd.Run(ctx)
 
@@ -80,14 +80,14 @@ func Example_relay() {
 
 // Consume once: a middleware on a router that you have.
 func Example_consumeOnce() {
-	db, done := exampleDatabase("CREATE TABLE payments (order_id TEXT)")
+	db, database, done := exampleDatabase("CREATE TABLE payments (order_id TEXT)")
 	defer done()
 	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
 	logger := watermill.NopLogger{}
 	router, err := message.NewRouter(message.RouterConfig{}, logger)
 	check(err)
 
-	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.SQLite}, logger)
+	store, err := inboxstore.New(database, inboxstore.Config{}, logger)
 	check(err)
 	defer store.Close()
 	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{}, logger)
@@ -111,13 +111,13 @@ func Example_consumeOnce() {
 
 // Consume later: store and ack now, handle from the inbox with the same kind of handler.
 func Example_consumeLater() {
-	db, done := exampleDatabase("")
+	_, database, done := exampleDatabase("")
 	defer done()
 	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
 	logger := watermill.NopLogger{}
 	router, err := message.NewRouter(message.RouterConfig{}, logger)
 	check(err)
-	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.SQLite}, logger)
+	store, err := inboxstore.New(database, inboxstore.Config{}, logger)
 	check(err)
 	defer store.Close()
 	checked := make(chan string)
@@ -138,7 +138,7 @@ func Example_consumeLater() {
 }
 
 // exampleDatabase opens a new SQLite file with the tables of Postbox.
-func exampleDatabase(schema string) (db *sql.DB, done func()) {
+func exampleDatabase(schema string) (db *sql.DB, database postbox.Database, done func()) {
 	dir, err := os.MkdirTemp("", "postbox")
 	check(err)
 	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "example.db")+
@@ -146,10 +146,11 @@ func exampleDatabase(schema string) (db *sql.DB, done func()) {
 	check(err)
 	db.SetMaxOpenConns(1)
 	ctx := context.Background()
-	check(postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}))
+	database = postbox.Database{DB: db, Dialect: postbox.SQLite}
+	check(postbox.Migrate(ctx, database))
 	_, err = db.ExecContext(ctx, schema)
 	check(err)
-	return db, func() { _ = db.Close(); _ = os.RemoveAll(dir) }
+	return db, database, func() { _ = db.Close(); _ = os.RemoveAll(dir) }
 }
 
 func count(db *sql.DB, table string) (n int) {

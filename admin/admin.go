@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -18,12 +17,8 @@ import (
 // DefaultOutbox is the name of the outbox that [Admin.Stats] counts unless [Config.Outbox] says otherwise.
 const DefaultOutbox = "outbox"
 
-// Config says where the tables are.
+// Config of an Admin. The zero value has all defaults.
 type Config struct {
-	// Dialect of the database. Required.
-	Dialect postbox.Dialect
-	// Tables says where the tables are. The zero value is the default place.
-	Tables postbox.Tables
 	// Outbox is the name of the outbox that [Admin.Stats] counts, and through which messages that died in an inbox are
 	// published again. The dead letters of all outboxes and inboxes with the same tables can be listed, and those of
 	// other outboxes requeued, whatever stands here. Defaults to "outbox".
@@ -34,12 +29,6 @@ func (c *Config) setDefaults() {
 	if c.Outbox == "" {
 		c.Outbox = DefaultOutbox
 	}
-}
-
-// Validate returns all that is wrong with the configuration.
-func (c Config) Validate() error {
-	_, err := spool.StatementsFor(c.Dialect, c.Tables)
-	return err
 }
 
 // Admin inspects the tables of Postbox, deals with dead letters, and tells outboxes and queues what to do. It is safe for
@@ -55,12 +44,9 @@ type Admin struct {
 
 // New returns an Admin on the database, which it does not contact yet. The logger hears of each thing that was done; nil
 // means none.
-func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Admin, error) {
-	if db == nil {
-		return nil, errors.New("admin: db is nil")
-	}
+func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*Admin, error) {
 	config.setDefaults()
-	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
+	statements, err := spool.StatementsIn(db)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -68,9 +54,9 @@ func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Admin, err
 		logger = watermill.NopLogger{}
 	}
 	return &Admin{
-		db: db, config: config, statements: statements, logger: logger,
-		letters:  operate.NewLetters(db, statements, config.Outbox, logger),
-		operator: operate.NewOperator(db, statements, logger),
+		db: db.DB, config: config, statements: statements, logger: logger,
+		letters:  operate.NewLetters(db.DB, statements, config.Outbox, logger),
+		operator: operate.NewOperator(db.DB, statements, logger),
 	}, nil
 }
 

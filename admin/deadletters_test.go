@@ -159,7 +159,7 @@ func TestAdmin_without_tables_says_what_to_do(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		database := open(t)
-		a, err := admin.New(database.DB, admin.Config{Dialect: database.Dialect}, nil)
+		a, err := admin.New(database.Postbox(), admin.Config{}, nil)
 		require.NoError(t, err)
 		_, err = a.Stats(t.Context())
 		require.ErrorContains(t, err, "postbox.Migrate")
@@ -174,12 +174,12 @@ func TestAdmin_without_tables_says_what_to_do(t *testing.T) {
 func TestNew_says_what_is_wrong(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	_, err := admin.New(nil, admin.Config{Dialect: postbox.SQLite}, nil)
-	require.ErrorContains(t, err, "db is nil")
-	_, err = admin.New(database.DB, admin.Config{Tables: postbox.Tables{Prefix: "no spaces"}}, nil)
+	_, err := admin.New(postbox.Database{Dialect: postbox.SQLite}, admin.Config{}, nil)
+	require.ErrorContains(t, err, "the database is nil")
+	_, err = admin.New(postbox.Database{DB: database.DB, Prefix: "no spaces"}, admin.Config{}, nil)
 	require.ErrorContains(t, err, "dialect is missing")
 	require.ErrorContains(t, err, "prefix")
-	_, err = admin.New(database.DB, admin.Config{Dialect: postbox.MySQL, Tables: postbox.Tables{Schema: "other", Prefix: "no spaces"}}, nil)
-	require.ErrorContains(t, err, `Tables.Schema "other": MySQL and MariaDB have no schemas`)
+	_, err = admin.New(postbox.Database{DB: database.DB, Dialect: postbox.MySQL, Schema: "other", Prefix: "no spaces"}, admin.Config{}, nil)
+	require.ErrorContains(t, err, `Schema "other": MySQL and MariaDB have no schemas`)
 	require.ErrorContains(t, err, "prefix")
 }

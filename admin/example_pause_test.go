@@ -36,10 +36,10 @@ func pauseQueue(ctx context.Context) error {
 	}
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1) // SQLite has one writer, and this database ends with its connection
-	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}); err != nil {
+	if err := postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: postbox.SQLite}); err != nil {
 		return err
 	}
-	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.SQLite}, nil)
+	store, err := inboxstore.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, inboxstore.Config{}, nil)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func pauseQueue(ctx context.Context) error {
 		}
 	}
 
-	operator, err := admin.New(db, admin.Config{Dialect: postbox.SQLite}, nil)
+	operator, err := admin.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, admin.Config{}, nil)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func dealWithDeadLetters(ctx context.Context) error {
 	}
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1) // SQLite has one writer, and this database ends with its connection
-	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}); err != nil {
+	if err := postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: postbox.SQLite}); err != nil {
 		return err
 	}
 	// Stands for a forwarder and a broker that refuses the messages.
@@ -41,7 +41,7 @@ func dealWithDeadLetters(ctx context.Context) error {
 		return err
 	}
 
-	operator, err := admin.New(db, admin.Config{Dialect: postbox.SQLite}, nil)
+	operator, err := admin.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, admin.Config{}, nil)
 	if err != nil {
 		return err
 	}

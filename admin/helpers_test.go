@@ -57,7 +57,7 @@ func newBench(t *testing.T, database *testdb.Database) *bench {
 // operator returns another one, as another process would have it.
 func (b *bench) operator(database *testdb.Database) *admin.Admin {
 	b.Helper()
-	a, err := admin.New(database.DB, admin.Config{Dialect: database.Dialect, Outbox: b.outbox.Name()}, nil)
+	a, err := admin.New(database.Postbox(), admin.Config{Outbox: b.outbox.Name()}, nil)
 	require.NoError(b, err)
 	return a
 }

@@ -143,7 +143,7 @@ func TestAdmin_says_that_the_tables_are_missing(t *testing.T) {
 		if database.Dialect == postbox.SQLite {
 			return // which has no code for it
 		}
-		a, err := admin.New(database.DB, admin.Config{Dialect: database.Dialect}, nil)
+		a, err := admin.New(database.Postbox(), admin.Config{}, nil)
 		require.NoError(t, err)
 		for name, err := range everything(t.Context(), a, admin.Outbox("outbox")) {
 			require.ErrorContains(t, err, "postbox.Migrate", name)
@@ -156,22 +156,23 @@ func TestAdmin_says_that_the_tables_are_missing(t *testing.T) {
 func TestAdmin_G10_W15_everything_with_a_prefix_and_a_schema(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		tables := postbox.Tables{Prefix: "shop_"}
+		shop := postbox.Database{Dialect: database.Dialect, Prefix: "shop_"}
 		if database.Dialect == postbox.PostgreSQL {
-			require.NoError(t, database.DB.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&tables.Schema))
+			require.NoError(t, database.DB.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&shop.Schema))
 			require.NoError(t, database.DB.Close())
 			database.DSN = withoutSearchPath(t, database.DSN)
 			database.DB = database.Open(t)
 		}
 		database.DB.SetMaxOpenConns(1)
-		require.NoError(t, postbox.Migrate(t.Context(), database.DB, postbox.MigrateConfig{Dialect: database.Dialect, Tables: tables}))
-		statements, err := spool.StatementsFor(database.Dialect, tables)
+		shop.DB = database.DB
+		require.NoError(t, postbox.Migrate(t.Context(), shop))
+		statements, err := spool.StatementsIn(shop)
 		require.NoError(t, err)
 		later := draft("1", "orders", "key")
 		later.Delay = time.Hour
 		require.NoError(t, spool.New(statements, "outbox", lanes).Append(t.Context(), database.DB, spool.Run, []spool.Draft{later}))
 
-		a, err := admin.New(database.DB, admin.Config{Dialect: database.Dialect, Tables: tables}, nil)
+		a, err := admin.New(shop, admin.Config{}, nil)
 		require.NoError(t, err)
 		messages, err := a.Messages(t.Context(), admin.MessageFilter{Target: admin.Outbox("outbox")})
 		require.NoError(t, err)

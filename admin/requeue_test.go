@@ -82,7 +82,7 @@ func TestRequeue_leaves_alone_what_cannot_be_requeued(t *testing.T) {
 		b.bury()
 		b.exec(database.Bind("UPDATE postbox_dead_letters SET metadata = ? WHERE message_id = ?"), []byte("{"), []byte("broken"))
 
-		operator, err := admin.New(database.DB, admin.Config{Dialect: database.Dialect, Outbox: "never made"}, nil)
+		operator, err := admin.New(database.Postbox(), admin.Config{Outbox: "never made"}, nil)
 		require.NoError(t, err)
 		for id, reason := range map[string]string{
 			"no outbox": `no outbox "never made"`, "lost outbox": "4711", "broken": "metadata",

@@ -23,8 +23,8 @@ func TestSetQueue_F18_is_obeyed_by_those_who_clean_up(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T, database *testdb.Database){
 		"forwarder": func(t *testing.T, database *testdb.Database) {
 			broker := gochannel.NewGoChannel(gochannel.Config{}, nil)
-			fwd, err := forwarder.New(database.DB, broker, forwarder.Config{
-				Dialect: database.Dialect, Outbox: "cleaned up", DeadLetterRetention: -1,
+			fwd, err := forwarder.New(database.Postbox(), broker, forwarder.Config{
+				Outbox: "cleaned up", DeadLetterRetention: -1,
 			}, nil)
 			require.NoError(t, err)
 			done := make(chan error, 1)
@@ -36,7 +36,7 @@ func TestSetQueue_F18_is_obeyed_by_those_who_clean_up(t *testing.T) {
 			})
 		},
 		"store": func(t *testing.T, database *testdb.Database) {
-			store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect, DeadLetterRetention: -1}, nil)
+			store, err := inboxstore.New(database.Postbox(), inboxstore.Config{DeadLetterRetention: -1}, nil)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, store.Close()) })
 			_, err = store.Defer(t.Context(), "q", inboxstore.Key{Consumer: "c", Topic: "t", MessageID: "1"}, message.NewMessage("1", nil))

@@ -35,7 +35,7 @@ func benchmarkRelay(b *testing.B, database *testdb.Database, keyed, crashed bool
 		crash(b, database)
 	}
 	sink := &countingPublisher{want: int64(b.N), reached: make(chan struct{})}
-	fwd, err := forwarder.New(database.DB, sink, forwarder.Config{Dialect: database.Dialect}, nil)
+	fwd, err := forwarder.New(database.Postbox(), sink, forwarder.Config{}, nil)
 	require.NoError(b, err)
 	ended := make(chan error, 1)
 	b.ReportAllocs()
@@ -61,7 +61,7 @@ func crash(b *testing.B, database *testdb.Database) {
 func preload(b *testing.B, database *testdb.Database, n int, keyed bool) {
 	b.Helper()
 	const page, keys = 1000, 1000
-	publisher, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect}, nil)
+	publisher, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
 	require.NoError(b, err)
 	payload := make([]byte, 256)
 	for start := 0; start < n; start += page {
@@ -101,9 +101,9 @@ func (p *countingPublisher) Close() error { return nil }
 func BenchmarkGroupCommit(b *testing.B) {
 	database := testdb.SQLiteBenchmark(b)
 	database.Migrate(b)
-	publisher, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect}, nil)
+	publisher, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
 	require.NoError(b, err)
-	groups, err := forwarder.NewGroupCommit(database.DB, database.Dialect)
+	groups, err := forwarder.NewGroupCommit(database.Postbox())
 	require.NoError(b, err)
 	payload := make([]byte, 256)
 	publish := func(ctx context.Context, _ *sql.Tx) error {
@@ -136,7 +136,7 @@ func BenchmarkGroupCommit(b *testing.B) {
 func BenchmarkPublish(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
 		database.Migrate(b)
-		publisher, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect}, nil)
+		publisher, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
 		require.NoError(b, err)
 		payload := make([]byte, 256)
 		b.ReportAllocs()

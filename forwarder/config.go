@@ -12,12 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Config says how an outbox is drained.
+// Config says how an outbox is drained. The zero value has all defaults.
 type Config struct {
-	// Dialect of the database. Required.
-	Dialect postbox.Dialect
-	// Tables says where the tables are. The zero value is the default place.
-	Tables postbox.Tables
 	// Outbox is the name of the outbox. Defaults to "outbox".
 	Outbox string
 	// Lanes is the number of shards by ordering key; see [PublisherConfig]. Defaults to 32.
@@ -73,9 +69,6 @@ type Config struct {
 	// Sources are tables of other outboxes to take messages from.
 	Sources []Source
 
-	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode: see docs/poolers.md.
-	DisablePreparedStatements bool
-
 	// Router, if set, runs the forwarder: it starts and stops with it. If the forwarder cannot run, for example since it is configured with another number of lanes than
 	// the stored one, Run of the router returns the error. If the forwarder cannot go on later, it logs the error and closes the router.
 	Router *message.Router
@@ -90,7 +83,7 @@ type Config struct {
 	CloseTimeout time.Duration
 }
 
-func (c *Config) setDefaults() {
+func (c *Config) setDefaults(kind postbox.Dialect) {
 	c.Outbox = cmp.Or(c.Outbox, DefaultOutbox)
 	c.Lanes = cmp.Or(c.Lanes, DefaultLanes)
 	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
@@ -114,13 +107,13 @@ func (c *Config) setDefaults() {
 		c.Classify = postbox.Classifiers(c.Classify, postbox.ClassifyNetwork)
 	}
 	for i := range c.Sources {
-		c.Sources[i].setDefaults(c.Dialect)
+		c.Sources[i].setDefaults(kind)
 	}
 }
 
-// Validate returns all that is wrong with the configuration.
-func (c Config) Validate() error {
-	problems := []error{validateOutbox(c.Dialect, c.Tables, c.Outbox, c.Lanes)}
+// validate returns all that is wrong with the configuration for a database of that kind.
+func (c Config) validate(kind postbox.Dialect) error {
+	problems := []error{validateOutbox(c.Outbox, c.Lanes)}
 	for name, n := range map[string]int{
 		"Concurrency": c.Concurrency, "BatchSize": c.BatchSize, "PageSize": c.PageSize,
 		"MaxBytesInFlight": c.MaxBytesInFlight,
@@ -150,11 +143,11 @@ func (c Config) Validate() error {
 	if c.Lease < minLease {
 		problems = append(problems, fmt.Errorf("Lease: %s is less than %s, which a slow moment of the database may last", c.Lease, minLease))
 	}
-	if c.ListenDSN != "" && !dialect.Kind(c.Dialect).Can().Listens {
-		problems = append(problems, fmt.Errorf("ListenDSN: only PostgreSQL has LISTEN, the dialect is %s", c.Dialect))
+	if c.ListenDSN != "" && !dialect.Kind(kind).Can().Listens {
+		problems = append(problems, fmt.Errorf("ListenDSN: only PostgreSQL has LISTEN, the dialect is %s", kind))
 	}
 	for i, source := range c.Sources {
-		if err := source.Validate(c.Dialect); err != nil {
+		if err := source.validate(kind); err != nil {
 			problems = append(problems, fmt.Errorf("Sources[%d]: %w", i, err))
 		}
 	}

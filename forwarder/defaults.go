@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -33,8 +32,7 @@ const (
 )
 
 // validateOutbox checks what a publisher and a forwarder of one outbox have in common.
-func validateOutbox(d postbox.Dialect, tables postbox.Tables, outbox string, lanes int) error {
-	_, err := spool.StatementsFor(d, tables)
+func validateOutbox(outbox string, lanes int) (err error) {
 	if len(outbox) > maxOutboxName {
 		err = errors.Join(err, fmt.Errorf("outbox %.60q: the name has more than %d bytes", outbox, maxOutboxName))
 	}

@@ -26,12 +26,12 @@ func Example() {
 	broker := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	received, err := broker.Subscribe(ctx, "orders")
 	must(err)
-	fwd, err := forwarder.New(db, broker, forwarder.Config{Dialect: postbox.SQLite}, nil)
+	fwd, err := forwarder.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, broker, forwarder.Config{}, nil)
 	must(err)
 	ended := make(chan error, 1)
 	go func() { ended <- fwd.Run(ctx) }()
 
-	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
+	outbox, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.SQLite}, forwarder.PublisherConfig{}, nil)
 	must(err)
 	defer func() { _ = outbox.Close() }()
 	for _, order := range []string{"refused", "accepted"} {
@@ -66,10 +66,10 @@ func ExampleGroupCommit() {
 	db, remove := openShop(ctx)
 	defer remove()
 
-	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
+	outbox, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.SQLite}, forwarder.PublisherConfig{}, nil)
 	must(err)
 	defer func() { _ = outbox.Close() }()
-	groups, err := forwarder.NewGroupCommit(db, postbox.SQLite)
+	groups, err := forwarder.NewGroupCommit(postbox.Database{DB: db, Dialect: postbox.SQLite})
 	must(err)
 	var placed, refused atomic.Int64
 	var customers sync.WaitGroup
@@ -108,7 +108,7 @@ func openShop(ctx context.Context) (db *sql.DB, remove func()) {
 	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate")
 	must(err)
 	db.SetMaxOpenConns(1)
-	must(postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}))
+	must(postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: postbox.SQLite}))
 	return db, func() {
 		_ = db.Close()
 		_ = os.RemoveAll(dir)

@@ -28,12 +28,12 @@ func TestForwarder_refuses_the_wrong_dialect_and_names_the_right_one(t *testing.
 			if dialect == database.Dialect {
 				continue
 			}
-			_, err := forwarder.New(database.DB, &broker{}, forwarder.Config{Dialect: dialect}, nil)
+			_, err := forwarder.New(postbox.Database{DB: database.DB, Dialect: dialect}, &broker{}, forwarder.Config{}, nil)
 			require.ErrorContains(t, err, want)
-			_, err = forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: dialect}, nil)
+			_, err = forwarder.NewPublisher(postbox.Database{DB: database.DB, Dialect: dialect}, forwarder.PublisherConfig{}, nil)
 			require.ErrorContains(t, err, want)
 
-			fwd, err := forwarder.New(database.OpenWrapped(t), &broker{}, forwarder.Config{Dialect: dialect}, nil)
+			fwd, err := forwarder.New(postbox.Database{DB: database.OpenWrapped(t), Dialect: dialect}, &broker{}, forwarder.Config{}, nil)
 			require.NoError(t, err, "the driver is not known")
 			require.ErrorContains(t, runBriefly(t, fwd), want)
 		}
@@ -66,15 +66,15 @@ func refusesSessions(t *testing.T, options, want, change string) {
 	t.Helper()
 	database := testdb.MySQL(t).Migrate(t)
 	to := &broker{}
-	fwd, err := forwarder.New(database.OpenWith(t, options), to, forwarder.Config{Dialect: postbox.MySQL, Lanes: 8}, nil)
+	fwd, err := forwarder.New(postbox.Database{DB: database.OpenWith(t, options), Dialect: postbox.MySQL}, to, forwarder.Config{Lanes: 8}, nil)
 	require.NoError(t, err)
 	require.ErrorContains(t, runBriefly(t, fwd), want)
 
 	logger := &errorLog{text: want}
 	db := database.Open(t)
 	db.SetMaxOpenConns(1)
-	config := forwarder.Config{Dialect: postbox.MySQL, Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}
-	fwd, err = forwarder.New(db, to, config, logger)
+	config := forwarder.Config{Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}
+	fwd, err = forwarder.New(database.On(db), to, config, logger)
 	require.NoError(t, err)
 	run(t, fwd)
 	<-fwd.Running()
@@ -118,8 +118,8 @@ func TestForwarder_G1_goes_on_beside_one_session_that_cannot_be_used(t *testing.
 			spoil()
 			require.Equal(t, 2, db.Stats().Idle)
 			to := &broker{}
-			config := forwarder.Config{Dialect: postbox.MySQL, Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}
-			fwd, err := forwarder.New(db, to, config, nil)
+			config := forwarder.Config{Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond}
+			fwd, err := forwarder.New(database.On(db), to, config, nil)
 			require.NoError(t, err)
 			run(t, fwd) // which fails the test if it ends with an error
 			publisher := publisherFor(t, database, nil)
@@ -149,11 +149,11 @@ func TestForwarder_takes_a_driver_of_which_nothing_is_known(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	db := database.OpenUnknown(t)
-	require.NoError(t, postbox.Migrate(t.Context(), db, postbox.MigrateConfig{Dialect: postbox.SQLite}))
+	require.NoError(t, postbox.Migrate(t.Context(), postbox.Database{DB: db, Dialect: postbox.SQLite}))
 	to := &broker{}
-	fwd, err := forwarder.New(db, to, forwarder.Config{Dialect: postbox.SQLite}, nil)
+	fwd, err := forwarder.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, to, forwarder.Config{}, nil)
 	require.NoError(t, err)
-	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
+	publisher, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.SQLite}, forwarder.PublisherConfig{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, publisher.Close()) })
 	run(t, fwd)
@@ -183,7 +183,7 @@ func TestForwarder_G3_refuses_a_sequence_that_gives_ids_in_advance(t *testing.T)
 	t.Parallel()
 	database := testdb.Postgres(t).Migrate(t)
 	database.Exec(t, "ALTER SEQUENCE postbox_messages_id_seq CACHE 20")
-	fwd, err := forwarder.New(database.DB, &broker{}, forwarder.Config{Dialect: postbox.PostgreSQL, Lanes: 8}, nil)
+	fwd, err := forwarder.New(postbox.Database{DB: database.DB, Dialect: postbox.PostgreSQL}, &broker{}, forwarder.Config{Lanes: 8}, nil)
 	require.NoError(t, err)
 	err = runBriefly(t, fwd)
 	require.ErrorContains(t, err, "ALTER SEQUENCE postbox_messages_id_seq CACHE 1, then restart all producers")

@@ -46,21 +46,18 @@ type Forwarder struct {
 
 // New returns a forwarder from the outbox in db to the publisher, which stays open when the forwarder closes. A
 // nil logger logs nothing. With config.Router it is added to that router, and starts with it.
-func New(db *sql.DB, publisher message.Publisher, config Config, logger watermill.LoggerAdapter) (*Forwarder, error) {
-	if db == nil || given.Nil(publisher) {
-		return nil, errors.New("forwarder: the database or the publisher is nil")
+func New(db postbox.Database, publisher message.Publisher, config Config, logger watermill.LoggerAdapter) (*Forwarder, error) {
+	if given.Nil(publisher) {
+		return nil, errors.New("forwarder: the publisher is nil")
 	}
 	config.Sources = append([]Source(nil), config.Sources...) // setDefaults must not write into the caller's
-	config.setDefaults()
-	if err := config.Validate(); err != nil {
-		return nil, fmt.Errorf("forwarder: invalid config: %w", err)
-	}
-	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
-	if err != nil {
+	config.setDefaults(db.Dialect)
+	statements, err := spool.StatementsIn(db)
+	if err := errors.Join(err, config.validate(db.Dialect)); err != nil {
 		return nil, fmt.Errorf("forwarder: %w", err)
 	}
 	outbox := spool.New(statements, config.Outbox, config.Lanes)
-	if writesTo(publisher, db, outbox) {
+	if writesTo(publisher, db.DB, outbox) {
 		return nil, fmt.Errorf("forwarder: the publisher writes to the outbox %q, from which this forwarder reads, so each message would go round for ever: "+
 			"use the publisher of your broker", config.Outbox)
 	}
@@ -69,11 +66,11 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 	}
 	logger = logger.With(watermill.LogFields{"forwarder": config.Name})
 	f := &Forwarder{
-		config: config, db: db, statements: statements, logger: logger,
+		config: config, db: db.DB, statements: statements, logger: logger,
 		spool: outbox, ended: make(chan struct{}), hangAfter: hangAfter, hangLook: hangLook,
 	}
 	f.relay = &relay{publisher: publisher, classify: spool.Classified(config.Classify, logger), logger: logger}
-	f.drainer = drain.New(db, f.spool, f.relay, f.drainerConfig(), logger)
+	f.drainer = drain.New(db.DB, f.spool, f.relay, f.drainerConfig(db.DisablePreparedStatements), logger)
 	f.relay.reload = f.drainer.Reload
 	f.relay.circuits = circuit.New(circuit.Config{
 		FailuresInRow: config.FailuresInRow, ProbeMin: config.ProbeMin, ProbeMax: config.ProbeMax,
@@ -87,7 +84,7 @@ func New(db *sql.DB, publisher message.Publisher, config Config, logger watermil
 	return f, nil
 }
 
-func (f *Forwarder) drainerConfig() drain.Config {
+func (f *Forwarder) drainerConfig(unprepared bool) drain.Config {
 	process := spool.ProcessName()
 	return drain.Config{
 		Holder: process + " " + postbox.NewMessageID(), Process: process,
@@ -96,7 +93,7 @@ func (f *Forwarder) drainerConfig() drain.Config {
 		PollMin: f.config.PollMin, PollMax: f.config.PollMax,
 		Lease: f.config.Lease, Renew: f.config.Lease / drain.LeaseRenewals,
 		Retry: f.config.Retry,
-		Close: f.config.CloseTimeout, Unprepared: f.config.DisablePreparedStatements,
+		Close: f.config.CloseTimeout, Unprepared: unprepared,
 	}
 }
 
@@ -163,7 +160,7 @@ func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 			}
 		})
 	}
-	cleaner := cleanup.New(f.db, f.statements, f.drainerConfig().Holder, cleanup.Config{
+	cleaner := cleanup.New(f.db, f.statements, spool.ProcessName()+" "+postbox.NewMessageID(), cleanup.Config{
 		DeadLetters: f.config.DeadLetterRetention, Failures: f.config.DeadLetterRetention, History: true,
 		Unattended: cleanup.UnattendedAfter,
 	}, f.logger)

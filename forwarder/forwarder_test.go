@@ -346,7 +346,7 @@ func TestForwarder_in_a_router(t *testing.T) {
 	}
 	fwd := forwarderFor(t, database, to, with(""))
 	forwarderFor(t, database, to, with("second"))
-	_, err = forwarder.New(database.DB, to, forwarder.Config{Dialect: database.Dialect, Lanes: 8, Router: router}, nil)
+	_, err = forwarder.New(database.Postbox(), to, forwarder.Config{Lanes: 8, Router: router}, nil)
 	require.ErrorContains(t, err, "set Config.Name")
 	require.ErrorContains(t, fwd.Run(t.Context()), "router")
 
@@ -393,14 +393,14 @@ func TestForwarder_F24_F1_close_under_load(t *testing.T) {
 func TestForwarder_bad_input_says_what_to_do(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	_, err := forwarder.New(database.DB, &broker{}, forwarder.Config{
-		Dialect: postbox.SQLite, Lanes: -1, Concurrency: -1, Lease: time.Millisecond, PollMin: time.Minute, PollMax: time.Second,
+	_, err := forwarder.New(postbox.Database{DB: database.DB, Dialect: postbox.SQLite}, &broker{}, forwarder.Config{
+		Lanes: -1, Concurrency: -1, Lease: time.Millisecond, PollMin: time.Minute, PollMax: time.Second,
 		ListenDSN: "postgres://",
 	}, nil)
 	for _, want := range []string{"lanes: -1", "Concurrency: -1", "Lease: 1ms", "Poll: ", "ListenDSN"} {
 		require.ErrorContains(t, err, want)
 	}
-	_, err = forwarder.New(nil, nil, forwarder.Config{}, nil)
+	_, err = forwarder.New(postbox.Database{DB: nil}, nil, forwarder.Config{}, nil)
 	require.Error(t, err)
 
 	fwd := forwarderFor(t, database, &broker{}, nil)

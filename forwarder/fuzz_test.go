@@ -115,7 +115,7 @@ func FuzzSource_topic(f *testing.F) {
 		for dialect, quote := range map[postbox.Dialect]string{postbox.PostgreSQL: `"`, postbox.MySQL: "`"} {
 			source := Source{Topic: topic}
 			source.setDefaults(dialect)
-			if source.Validate(dialect) != nil {
+			if source.validate(dialect) != nil {
 				continue
 			}
 			for _, table := range []string{source.Table, source.OffsetsTable} {
@@ -133,7 +133,7 @@ func FuzzPublisher_draft(f *testing.F) {
 	f.Add("\x00", "", []byte(nil), "", "\xff")
 	f.Add("orders", "\x00", []byte("\xff"), "_watermill_delayed_for", "1h")
 	f.Fuzz(func(t *testing.T, topic, id string, payload []byte, key, value string) {
-		config := PublisherConfig{Dialect: postbox.SQLite}
+		config := PublisherConfig{}
 		config.setDefaults()
 		msg := message.NewMessage(id, payload)
 		msg.Metadata.Set(key, value)

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
@@ -46,17 +46,15 @@ type outcome struct {
 
 // NewGroupCommit returns a GroupCommit for an SQLite database. Other databases share commits by themselves, and would get
 // slower: for them it returns an error.
-func NewGroupCommit(db *sql.DB, kind postbox.Dialect) (*GroupCommit, error) {
-	if db == nil {
-		return nil, errors.New("group commit: the database is nil")
-	}
-	if err := kind.Validate(); err != nil {
+func NewGroupCommit(db postbox.Database) (*GroupCommit, error) {
+	statements, err := spool.StatementsIn(db)
+	if err != nil {
 		return nil, fmt.Errorf("group commit: %w", err)
 	}
-	if !dialect.Kind(kind).Can().OneWriter {
-		return nil, fmt.Errorf("group commit: %s shares commits by itself: use forwarder.InTx", kind)
+	if !statements.Kind.Can().OneWriter {
+		return nil, fmt.Errorf("group commit: %s shares commits by itself: use forwarder.InTx", db.Dialect)
 	}
-	return &GroupCommit{db: db}, nil
+	return &GroupCommit{db: db.DB}, nil
 }
 
 // InTx runs fn in a transaction, as the function [InTx] does, and returns after its commit. The transaction is shared,

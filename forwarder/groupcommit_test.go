@@ -33,7 +33,7 @@ func newGroupBench(t *testing.T) *groupBench {
 	t.Helper()
 	b := &groupBench{Database: testdb.SQLite(t).Migrate(t), t: t, errors: map[string]error{}}
 	b.Exec(t, "CREATE TABLE business (name TEXT NOT NULL)")
-	groups, err := forwarder.NewGroupCommit(b.DB, postbox.SQLite)
+	groups, err := forwarder.NewGroupCommit(postbox.Database{DB: b.DB, Dialect: postbox.SQLite})
 	require.NoError(t, err)
 	b.groups = groups
 	return b
@@ -220,11 +220,11 @@ func TestNewGroupCommit_refuses_what_shares_commits_by_itself(t *testing.T) {
 		postbox.MySQL:      "group commit: mysql shares commits by itself: use forwarder.InTx",
 		"":                 "group commit: dialect is missing: use postbox.PostgreSQL, postbox.MySQL or postbox.SQLite",
 	} {
-		_, err := forwarder.NewGroupCommit(db, dialect)
+		_, err := forwarder.NewGroupCommit(postbox.Database{DB: db, Dialect: dialect})
 		require.EqualError(t, err, want)
 	}
-	_, err := forwarder.NewGroupCommit(nil, postbox.SQLite)
-	require.EqualError(t, err, "group commit: the database is nil")
+	_, err := forwarder.NewGroupCommit(postbox.Database{Dialect: postbox.SQLite})
+	require.EqualError(t, err, "group commit: the database is nil: set DB of the postbox.Database")
 }
 
 // Many at a time, some of which fail or are in a hurry: what returned nil is there, what returned an error is not.

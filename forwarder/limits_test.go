@@ -77,8 +77,8 @@ func TestPublisher_what_not_every_database_can_store_is_a_permanent_error_that_s
 func TestOutbox_name_that_ends_with_a_space_is_refused(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	_, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect, Outbox: "ob "}, nil)
+	_, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{Outbox: "ob "}, nil)
 	require.ErrorContains(t, err, "does not end with a space")
-	_, err = forwarder.New(database.DB, &broker{}, forwarder.Config{Dialect: database.Dialect, Outbox: "ob "}, nil)
+	_, err = forwarder.New(database.Postbox(), &broker{}, forwarder.Config{Outbox: "ob "}, nil)
 	require.ErrorContains(t, err, "does not end with a space")
 }

@@ -47,7 +47,7 @@ func TestForwarder_refuses_the_publisher_of_its_own_outbox(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	own := publisherFor(t, database, nil)
-	config := forwarder.Config{Dialect: database.Dialect, Lanes: 8}
+	config := forwarder.Config{Lanes: 8}
 	tx, err := database.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
@@ -63,20 +63,20 @@ func TestForwarder_refuses_the_publisher_of_its_own_outbox(t *testing.T) {
 		own, forwarder.KeepOpen(own), forwarder.KeepOpen(forwarder.KeepOpen(own)), own.Bind(tx),
 		decorate(own), decorate(decorate(own)), decorate(forwarder.KeepOpen(own)), forwarder.KeepOpen(decorate(own)),
 	} {
-		_, err := forwarder.New(database.DB, publisher, config, nil)
+		_, err := forwarder.New(database.Postbox(), publisher, config, nil)
 		require.ErrorContains(t, err, "use the publisher of your broker")
 	}
-	sameTables := config
-	sameTables.Tables.Prefix = "postbox_" // the default
-	_, err = forwarder.New(database.DB, own, sameTables, nil)
+	sameTables := database.Postbox()
+	sameTables.Prefix = "postbox_" // the default
+	_, err = forwarder.New(sameTables, own, config, nil)
 	require.Error(t, err)
 
 	elsewhere := config
 	elsewhere.Outbox = "another"
-	_, err = forwarder.New(database.DB, own, elsewhere, nil)
+	_, err = forwarder.New(database.Postbox(), own, elsewhere, nil)
 	require.NoError(t, err, "from one outbox to another there is no circle")
-	_, err = forwarder.New(database.DB, decorate(own), elsewhere, nil)
+	_, err = forwarder.New(database.Postbox(), decorate(own), elsewhere, nil)
 	require.NoError(t, err)
-	_, err = forwarder.New(testdb.SQLite(t).DB, forwarder.KeepOpen(own), config, nil)
+	_, err = forwarder.New(testdb.SQLite(t).Postbox(), forwarder.KeepOpen(own), config, nil)
 	require.NoError(t, err, "nor from one database to another")
 }

@@ -36,42 +36,37 @@ type Executor interface {
 // registers the outbox on another one if the pool has one free. After a crash the messages are
 // there if the transaction had committed.
 type Publisher struct {
-	config    PublisherConfig
-	db        *sql.DB
-	spool     *spool.Spool
-	finder    *spool.Finder
-	prepared  *spool.Prepared
-	announcer *spool.Announcer
-	announce  func() // that of the announcer: made once, since each transaction registers it
-	register  sync.Once
-	closed    atomic.Bool
+	config     PublisherConfig
+	db         *sql.DB
+	unprepared bool
+	spool      *spool.Spool
+	finder     *spool.Finder
+	prepared   *spool.Prepared
+	announcer  *spool.Announcer
+	announce   func() // that of the announcer: made once, since each transaction registers it
+	register   sync.Once
+	closed     atomic.Bool
 }
 
 // NewPublisher returns a publisher for the outbox in db. A nil logger logs nothing.
-func NewPublisher(db *sql.DB, config PublisherConfig, logger watermill.LoggerAdapter) (*Publisher, error) {
-	if db == nil {
-		return nil, errors.New("outbox publisher: the database is nil")
-	}
+func NewPublisher(db postbox.Database, config PublisherConfig, logger watermill.LoggerAdapter) (*Publisher, error) {
 	config.setDefaults()
-	if err := config.Validate(); err != nil {
-		return nil, fmt.Errorf("outbox publisher: invalid config: %w", err)
-	}
-	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
-	if err != nil {
+	statements, err := spool.StatementsIn(db)
+	if err := errors.Join(err, config.validate()); err != nil {
 		return nil, fmt.Errorf("outbox publisher: %w", err)
 	}
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	outbox := spool.New(statements, config.Outbox, config.Lanes)
-	notifyThrough := db
+	notifyThrough := db.DB
 	if config.DisableNotify {
 		notifyThrough = nil
 	}
 	announcer := spool.NewAnnouncer(outbox, notifyThrough, logger)
 	return &Publisher{
-		config: config, db: db, spool: outbox, finder: spool.NewFinder(outbox, db),
-		prepared: spool.NewPrepared(db), announcer: announcer, announce: announcer.Announce,
+		config: config, db: db.DB, unprepared: db.DisablePreparedStatements, spool: outbox, finder: spool.NewFinder(outbox, db.DB),
+		prepared: spool.NewPrepared(db.DB), announcer: announcer, announce: announcer.Announce,
 	}, nil
 }
 
@@ -133,7 +128,7 @@ func (p *Publisher) autocommit(ctx context.Context, topic string, messages []*me
 			postbox.AfterCommit(ctx, p.announce)
 			return p.write(ctx, tx, topic, messages)
 		})
-		if dialect.Kind(p.config.Dialect).Classify(err) != dialect.Conflict {
+		if p.spool.Statements.Kind.Classify(err) != dialect.Conflict {
 			break
 		}
 	}
@@ -191,7 +186,7 @@ const registerPatience = time.Second
 // transaction does it after all. Where one transaction writes at a time, it is the one that publishes.
 func (p *Publisher) registerApart(ctx context.Context) {
 	pool := p.db.Stats()
-	if dialect.Kind(p.config.Dialect).Can().OneWriter || pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections {
+	if p.spool.Statements.Kind.Can().OneWriter || pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, registerPatience)
@@ -201,7 +196,7 @@ func (p *Publisher) registerApart(ctx context.Context) {
 
 // run executes an insert, prepared where that is possible.
 func (p *Publisher) run(ctx context.Context, db spool.Executor, query dialect.Query) error {
-	if tx, ok := db.(*sql.Tx); ok && !p.config.DisablePreparedStatements {
+	if tx, ok := db.(*sql.Tx); ok && !p.unprepared {
 		_, err := p.prepared.InTx(ctx, tx, query)
 		return err
 	}

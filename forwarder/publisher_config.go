@@ -10,12 +10,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// PublisherConfig says how messages are written to the outbox.
+// PublisherConfig says how messages are written to the outbox. The zero value has all defaults.
 type PublisherConfig struct {
-	// Dialect of the database. Required.
-	Dialect postbox.Dialect
-	// Tables says where the tables are. The zero value is the default place.
-	Tables postbox.Tables
 	// Outbox is the name of the outbox; a database can have several. Defaults to "outbox".
 	Outbox string
 	// Lanes is the number of shards by ordering key, and so the most processes that can share the outbox. It is
@@ -32,9 +28,6 @@ type PublisherConfig struct {
 	// AllowAutocommit lets a message without a transaction in its context be committed by itself. By default
 	// that is [postbox.ErrNoTransaction], because it is most often a forgotten context.
 	AllowAutocommit bool
-	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode: see docs/poolers.md. Without prepared
-	// statements lib/pq needs a second round trip unless its option binary_parameters=yes is set.
-	DisablePreparedStatements bool
 	// DisableNotify leaves it to polling to wake the forwarders of other processes on PostgreSQL, and saves up to
 	// four NOTIFYs a second.
 	DisableNotify bool
@@ -49,9 +42,9 @@ func (c *PublisherConfig) setDefaults() {
 	}
 }
 
-// Validate returns all that is wrong with the configuration.
-func (c PublisherConfig) Validate() error {
-	err := validateOutbox(c.Dialect, c.Tables, c.Outbox, c.Lanes)
+// validate returns all that is wrong with the configuration.
+func (c PublisherConfig) validate() error {
+	err := validateOutbox(c.Outbox, c.Lanes)
 	if c.MaxPayload < 0 {
 		err = errors.Join(err, fmt.Errorf("max payload: %d bytes is negative", c.MaxPayload))
 	}

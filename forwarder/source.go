@@ -114,8 +114,8 @@ func (s *Source) setDefaults(dialect postbox.Dialect) {
 // sourceTopic admits what watermill-sql admits: a topic becomes a part of SQL text.
 var sourceTopic = regexp.MustCompile(`^[A-Za-z0-9\-$:._]+$`)
 
-// Validate returns all that is wrong with the source, for the dialect of its forwarder.
-func (s Source) Validate(kind postbox.Dialect) error {
+// validate returns all that is wrong with the source, for the dialect of its forwarder.
+func (s Source) validate(kind postbox.Dialect) error {
 	if table, _ := defaultTables(kind, s.Topic); table == "" {
 		return fmt.Errorf("watermill-sql has no schema for %s that could be read, so there is nothing to take over: use PostgreSQL or MySQL, or leave sources out", dialect.Kind(kind).Can().Name)
 	}

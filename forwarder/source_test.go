@@ -25,17 +25,17 @@ func TestSource_defaults(t *testing.T) {
 		Topic: "events", Table: `"watermill_events"`, OffsetsTable: `"watermill_offsets_events"`, Destination: "events",
 		PageSize: 2000, PollMin: 5 * time.Millisecond, PollMax: time.Second,
 	}, source)
-	require.NoError(t, source.Validate(postbox.PostgreSQL))
+	require.NoError(t, source.validate(postbox.PostgreSQL))
 
 	enveloped := Source{Topic: "events", Envelope: true}
 	enveloped.setDefaults(postbox.MySQL)
 	require.Equal(t, "`watermill_events`", enveloped.Table)
 	require.Equal(t, "`watermill_offsets_events`", enveloped.OffsetsTable)
 	require.Empty(t, enveloped.Destination, "the envelope names it")
-	require.NoError(t, enveloped.Validate(postbox.MySQL))
+	require.NoError(t, enveloped.validate(postbox.MySQL))
 }
 
-func TestSource_Validate_names_each_problem(t *testing.T) {
+func TestSource_validate_names_each_problem(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		dialect postbox.Dialect
@@ -54,7 +54,7 @@ func TestSource_Validate_names_each_problem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.source.setDefaults(test.dialect)
-			require.ErrorContains(t, test.source.Validate(test.dialect), test.want)
+			require.ErrorContains(t, test.source.validate(test.dialect), test.want)
 		})
 	}
 }

@@ -48,7 +48,7 @@ func newOldWorld(t *testing.T, database *testdb.Database) *oldWorld {
 		binary = func(string) string { return "LONGBLOB" }
 	}
 	w.useSchema(binary)
-	statements, err := spool.StatementsFor(database.Dialect, postbox.Tables{})
+	statements, err := spool.StatementsIn(database.Postbox())
 	require.NoError(t, err)
 	w.statements = statements
 	return w
@@ -108,7 +108,7 @@ func (w *oldWorld) transfer(db *sql.DB, logger watermill.LoggerAdapter) *transfe
 	w.t.Helper()
 	source := w.source
 	source.setDefaults(w.database.Dialect)
-	require.NoError(w.t, source.Validate(w.database.Dialect))
+	require.NoError(w.t, source.validate(w.database.Dialect))
 	if logger == nil {
 		logger = watermill.NopLogger{}
 	}

@@ -307,7 +307,7 @@ func TestTransfer_wakes_the_drainer(t *testing.T) {
 	w.initialize()
 	w.publish(w.database.DB, ids("m", 0, 100)...)
 	published := &oldBroker{}
-	fwd, err := New(w.database.DB, published, Config{Dialect: w.database.Dialect, Sources: []Source{w.source}}, nil)
+	fwd, err := New(w.database.Postbox(), published, Config{Sources: []Source{w.source}}, nil)
 	require.NoError(t, err)
 	var running sync.WaitGroup
 	running.Go(func() {

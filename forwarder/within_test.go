@@ -155,10 +155,10 @@ func TestInTx_nothing_given_is_an_error(t *testing.T) {
 	database := testdb.SQLite(t)
 	require.ErrorContains(t, forwarder.InTx(t.Context(), nil, func(context.Context, *sql.Tx) error { return nil }), "the database or the function is nil")
 	require.ErrorContains(t, forwarder.InTx(t.Context(), database.DB, nil), "the database or the function is nil")
-	groups, err := forwarder.NewGroupCommit(database.DB, database.Dialect)
+	groups, err := forwarder.NewGroupCommit(database.Postbox())
 	require.NoError(t, err)
 	require.ErrorContains(t, groups.InTx(t.Context(), nil), "the function is nil")
-	_, err = forwarder.New(database.DB, (*forwarder.Publisher)(nil), forwarder.Config{Dialect: database.Dialect}, nil)
+	_, err = forwarder.New(database.Postbox(), (*forwarder.Publisher)(nil), forwarder.Config{}, nil)
 	require.ErrorContains(t, err, "is nil")
 }
 

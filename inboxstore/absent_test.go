@@ -17,7 +17,7 @@ import (
 func TestStore_before_the_migrations_says_what_to_call(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+		store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = store.Close() })
 		key := inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: "1"}

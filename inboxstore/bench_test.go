@@ -20,7 +20,7 @@ import (
 func BenchmarkDefer(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
 		database.Migrate(b)
-		store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+		store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 		require.NoError(b, err)
 		defer func() { require.NoError(b, store.Close()) }()
 		payload := make([]byte, 500)
@@ -57,7 +57,7 @@ func BenchmarkDefer(b *testing.B) {
 func BenchmarkOnce(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
 		database.Migrate(b)
-		store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+		store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 		require.NoError(b, err)
 		defer func() { require.NoError(b, store.Close()) }()
 		once := func(ctx context.Context, id string) {
@@ -95,7 +95,7 @@ func BenchmarkQueue(b *testing.B) {
 
 func benchmarkQueue(b *testing.B, database *testdb.Database, queue string, config inboxstore.QueueConfig) {
 	b.Helper()
-	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(b, err)
 	var storing errgroup.Group
 	storing.SetLimit(256) // they share commits

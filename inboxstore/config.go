@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -21,13 +20,8 @@ const (
 	DefaultMaxPayload          = 16 << 20
 )
 
-// Config says where and how long a store remembers.
+// Config says how long a store remembers, and what it takes. The zero value has all defaults.
 type Config struct {
-	// Dialect of the database. Required.
-	Dialect postbox.Dialect
-	// Tables says where the tables are. The zero value is the default place.
-	Tables postbox.Tables
-
 	// ClaimRetention is how long a handled message is remembered, and so the longest time after which a
 	// redelivery is still known as one: keep it above the longest that your broker may take, and above what you
 	// may ever replay. Defaults to 7 days; negative keeps claims for ever.
@@ -53,9 +47,6 @@ type Config struct {
 	// lease has run out. A [Subscriber] does not wait for such a handler, but Watermill's router does, up to its own
 	// time-out. It is also how long calls of [QueueConfig].OnDead may go on after Close. Defaults to 30 s.
 	CloseTimeout time.Duration
-	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode: see docs/poolers.md. It holds for the
-	// subscribers and batches of the store as well.
-	DisablePreparedStatements bool
 	// DisableNotify leaves it to polling to wake the subscribers of other processes on PostgreSQL when a message was
 	// deferred, and saves up to four NOTIFYs a second and queue.
 	DisableNotify bool
@@ -70,9 +61,8 @@ func (c *Config) setDefaults() {
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, DefaultCloseTimeout)
 }
 
-// Validate returns all that is wrong with the configuration.
-func (c Config) Validate() error {
-	_, err := spool.StatementsFor(c.Dialect, c.Tables)
+// validate returns all that is wrong with the configuration.
+func (c Config) validate() (err error) {
 	if c.Lanes < 1 || c.Lanes > spool.MaxLanes {
 		err = errors.Join(err, fmt.Errorf("Lanes: %d is not between 1 and %d", c.Lanes, spool.MaxLanes))
 	}

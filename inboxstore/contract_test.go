@@ -51,7 +51,7 @@ func another(t *testing.T, like *testdb.Database) *testdb.Database {
 func contractHarness(t *testing.T, database *testdb.Database) storetest.Harness {
 	t.Helper()
 	withEffects(t, database)
-	operator, err := admin.New(database.DB, admin.Config{Dialect: database.Dialect}, nil)
+	operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
 	require.NoError(t, err)
 	return storetest.Harness{
 		Handle: contractHandle(t, database, database.DB),

@@ -213,7 +213,7 @@ func TestDefer_G8_too_large_says_what_to_do(t *testing.T) {
 	msg.Payload = msg.Payload[:89]
 	_, err = store.Defer(t.Context(), "q", deferKey("1"), msg)
 	require.NoError(t, err)
-	_, err = inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect, MaxPayload: -1}, nil)
+	_, err = inboxstore.New(database.Postbox(), inboxstore.Config{MaxPayload: -1}, nil)
 	require.ErrorContains(t, err, "MaxPayload")
 }
 

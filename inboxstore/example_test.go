@@ -21,11 +21,11 @@ func Example() {
 	must(err)
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1)
-	must(postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}))
+	must(postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: postbox.SQLite}))
 	_, err = db.ExecContext(ctx, "CREATE TABLE payments (order_id TEXT)")
 	must(err)
 
-	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.SQLite}, nil)
+	store, err := inboxstore.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, inboxstore.Config{}, nil)
 	must(err)
 	defer func() { _ = store.Close() }()
 	key := inboxstore.Key{Consumer: "payments", Topic: "orders", MessageID: "1"}

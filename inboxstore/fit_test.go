@@ -25,10 +25,10 @@ func TestStore_refuses_the_wrong_dialect_and_names_the_right_one(t *testing.T) {
 			if dialect == database.Dialect {
 				continue
 			}
-			_, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: dialect}, nil)
+			_, err := inboxstore.New(postbox.Database{DB: database.DB, Dialect: dialect}, inboxstore.Config{}, nil)
 			require.ErrorContains(t, err, want)
 
-			store, err := inboxstore.New(database.OpenWrapped(t), inboxstore.Config{Dialect: dialect}, nil)
+			store, err := inboxstore.New(postbox.Database{DB: database.OpenWrapped(t), Dialect: dialect}, inboxstore.Config{}, nil)
 			require.NoError(t, err, "the driver is not known")
 			refuses(t, store, want)
 			require.NoError(t, store.Close())
@@ -40,7 +40,7 @@ func TestStore_refuses_the_wrong_dialect_and_names_the_right_one(t *testing.T) {
 func TestStore_G5_refuses_sessions_that_do_not_commit_by_themselves(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t).Migrate(t)
-	store, err := inboxstore.New(database.OpenWith(t, "autocommit=0"), inboxstore.Config{Dialect: postbox.MySQL}, nil)
+	store, err := inboxstore.New(postbox.Database{DB: database.OpenWith(t, "autocommit=0"), Dialect: postbox.MySQL}, inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	refuses(t, store, "autocommit = 0")
 	require.NoError(t, store.Close())
@@ -61,7 +61,7 @@ func refuses(t *testing.T, store *inboxstore.Store, want string) {
 func TestStore_errors_quote_little(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
-	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: postbox.SQLite, MaxPayload: 1}, nil)
+	store, err := inboxstore.New(postbox.Database{DB: database.DB, Dialect: postbox.SQLite}, inboxstore.Config{MaxPayload: 1}, nil)
 	require.NoError(t, err)
 	long := strings.Repeat("x", 1<<20)
 	_, err = store.Defer(t.Context(), "queue", inboxstore.Key{Consumer: "c", Topic: "orders", MessageID: long}, message.NewMessage(long, []byte("ten bytes!")))

@@ -99,7 +99,11 @@ func TestIngest_who_is_alone_is_committed_at_once(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		db, appends := counted(t, database.Migrate(t))
 		for _, unprepared := range []bool{false, true} {
-			store := storeFor(t, database, db, func(c *inboxstore.Config) { c.DisablePreparedStatements = unprepared })
+			open := database.On(db)
+			open.DisablePreparedStatements = unprepared
+			store, err := inboxstore.New(open, inboxstore.Config{CacheSize: -1}, nil)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, store.Close()) })
 			for i := range int64(20) {
 				before := appends.all.Load()
 				fresh, err := deferred(t.Context(), store, fmt.Sprint(unprepared, i))

@@ -27,11 +27,11 @@ var (
 
 func storeFor(t *testing.T, database *testdb.Database, db *sql.DB, change func(*inboxstore.Config)) *inboxstore.Store {
 	t.Helper()
-	config := inboxstore.Config{Dialect: database.Dialect, CacheSize: -1}
+	config := inboxstore.Config{CacheSize: -1}
 	if change != nil {
 		change(&config)
 	}
-	store, err := inboxstore.New(db, config, nil)
+	store, err := inboxstore.New(database.On(db), config, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	return store
@@ -403,11 +403,11 @@ func TestStore_G4_cache_does_not_answer_for_a_claim_that_is_gone(t *testing.T) {
 
 func TestNew_bad_input_says_what_to_do(t *testing.T) {
 	t.Parallel()
-	_, err := inboxstore.New(testdb.SQLite(t).DB, inboxstore.Config{CloseTimeout: -1}, nil)
+	_, err := inboxstore.New(postbox.Database{DB: testdb.SQLite(t).DB}, inboxstore.Config{CloseTimeout: -1}, nil)
 	require.ErrorContains(t, err, "dialect is missing")
 	require.ErrorContains(t, err, "CloseTimeout")
-	_, err = inboxstore.New(testdb.SQLite(t).DB, inboxstore.Config{Dialect: postbox.MySQL, Tables: postbox.Tables{Schema: "other"}}, nil)
-	require.ErrorContains(t, err, `Tables.Schema "other": MySQL and MariaDB have no schemas`)
-	_, err = inboxstore.New(nil, inboxstore.Config{}, nil)
+	_, err = inboxstore.New(postbox.Database{DB: testdb.SQLite(t).DB, Dialect: postbox.MySQL, Schema: "other"}, inboxstore.Config{}, nil)
+	require.ErrorContains(t, err, `Schema "other": MySQL and MariaDB have no schemas`)
+	_, err = inboxstore.New(postbox.Database{DB: nil}, inboxstore.Config{}, nil)
 	require.Error(t, err)
 }

@@ -210,6 +210,6 @@ func (c QueueConfig) drainer(store *Store) drain.Config {
 		PollMin: c.PollMin, PollMax: c.PollMax, Lease: c.Lease, Renew: c.Lease / drain.LeaseRenewals,
 		Retry: c.Retry, Head: drain.HeadPolicy(c.Head), Unordered: c.Mode == Single, History: c.History,
 		Close: store.config.CloseTimeout, Local: true,
-		Unprepared: store.config.DisablePreparedStatements,
+		Unprepared: store.prepared == nil,
 	}
 }

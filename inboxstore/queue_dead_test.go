@@ -192,7 +192,7 @@ func TestQueue_PoisonOutbox_publishes_with_the_keys_of_Watermill_or_buries_nothi
 func (b *queueBench) published() *message.Message {
 	b.t.Helper()
 	out := make(sink, 1)
-	fwd, err := forwarder.New(b.db, out, forwarder.Config{Dialect: b.Dialect}, nil)
+	fwd, err := forwarder.New(b.On(b.db), out, forwarder.Config{}, nil)
 	require.NoError(b.t, err)
 	done := make(chan error, 1)
 	go func() { done <- fwd.Run(context.Background()) }()

@@ -133,7 +133,7 @@ func TestQueue_G7_a_PoisonOutbox_that_does_not_return_is_asked_again(t *testing.
 				b := newQueueBench(t, database)
 				b.put("1")
 				var calls atomic.Int32
-				outbox, err := forwarder.NewPublisher(b.db, forwarder.PublisherConfig{Dialect: b.Dialect, OrderingKey: func(string, *message.Message) string {
+				outbox, err := forwarder.NewPublisher(b.On(b.db), forwarder.PublisherConfig{OrderingKey: func(string, *message.Message) string {
 					if calls.Add(1) == 1 {
 						leave()
 					}

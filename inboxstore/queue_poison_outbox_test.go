@@ -58,7 +58,7 @@ func TestQueue_G3_G7_a_dead_letter_that_PoisonOutbox_refuses_holds_up_only_its_k
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				b := newQueueBench(t, another(t, database))
-				small, err := forwarder.NewPublisher(b.db, forwarder.PublisherConfig{Dialect: b.Dialect, MaxPayload: 10}, nil)
+				small, err := forwarder.NewPublisher(b.On(b.db), forwarder.PublisherConfig{MaxPayload: 10}, nil)
 				require.NoError(t, err)
 				t.Cleanup(func() { _ = small.Close() })
 				outbox := &unwilling{Publisher: b.outbox(), refuse: refuse(small)}

@@ -21,7 +21,7 @@ func transactional(c *inboxstore.QueueConfig) { c.Transactional = true }
 
 func (b *queueBench) outbox() message.Publisher {
 	b.t.Helper()
-	publisher, err := forwarder.NewPublisher(b.db, forwarder.PublisherConfig{Dialect: b.Dialect}, nil)
+	publisher, err := forwarder.NewPublisher(b.On(b.db), forwarder.PublisherConfig{}, nil)
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { require.NoError(b.t, publisher.Close()) })
 	return publisher

@@ -22,7 +22,7 @@ type Store struct {
 	config     Config
 	db         *sql.DB
 	statements *dialect.Statements
-	prepared   *spool.Prepared
+	prepared   *spool.Prepared // nil behind a pooler
 	remembered remembered
 	server     atomic.Pointer[string] // which it was when it was last asked
 	fit        atomic.Bool            // that the database can be used has been seen
@@ -46,28 +46,22 @@ type Store struct {
 
 // New returns a store in db, whose tables [postbox.Migrate] has made. A nil logger logs nothing. Cleanup starts
 // with the first message; Close ends it.
-func New(db *sql.DB, config Config, logger watermill.LoggerAdapter) (*Store, error) {
-	if db == nil {
-		return nil, errors.New("inbox store: the database is nil")
-	}
+func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*Store, error) {
 	config.setDefaults()
-	if err := config.Validate(); err != nil {
-		return nil, fmt.Errorf("inbox store: invalid config: %w", err)
-	}
-	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
-	if err != nil {
+	statements, err := spool.StatementsIn(db)
+	if err := errors.Join(err, config.validate()); err != nil {
 		return nil, fmt.Errorf("inbox store: %w", err)
 	}
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	s := &Store{
-		config: config, db: db, statements: statements, process: spool.ProcessName(), logger: logger,
-		remembered: remember(config.CacheSize), slots: slotsOf(db),
+		config: config, db: db.DB, statements: statements, process: spool.ProcessName(), logger: logger,
+		remembered: remember(config.CacheSize), slots: slotsOf(db.DB),
 		queues: map[string]*spool.Spool{}, ingests: map[string]*ingest{},
 	}
-	if !config.DisablePreparedStatements {
-		s.prepared = spool.NewPrepared(db)
+	if !db.DisablePreparedStatements {
+		s.prepared = spool.NewPrepared(db.DB)
 	}
 	s.cleanup, s.stopClean = context.WithCancel(context.Background())
 	return s, nil

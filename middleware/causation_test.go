@@ -33,8 +33,8 @@ func newMonolith(t *testing.T, database *testdb.Database) *monolith {
 		c.Consumer, c.Topic, c.PublishTopic = "", "", ""
 		m.outbox = c.Outbox
 	})
-	config := forwarder.Config{Dialect: database.Dialect, PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}
-	fwd, err := forwarder.New(database.DB, m.channel, config, nil)
+	config := forwarder.Config{PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}
+	fwd, err := forwarder.New(database.Postbox(), m.channel, config, nil)
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- fwd.Run(context.Background()) }()

@@ -24,7 +24,7 @@ func TestInbox_two_handlers_with_one_consumer_are_logged_once(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		inboxFor(t, database, nil) // which makes the tables
 		logger := watermill.NewCaptureLogger()
-		store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, logger)
+		store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, logger)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = store.Close() })
 		channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)

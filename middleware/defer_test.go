@@ -59,7 +59,7 @@ func deferWith(t *testing.T, store middleware.DeferStore, config middleware.Defe
 func TestDefer_G5_F21_in_a_router_each_message_of_a_topic_is_stored_once_a_queue(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		store, err := inboxstore.New(database.Migrate(t).DB, inboxstore.Config{Dialect: database.Dialect, CacheSize: -1}, nil)
+		store, err := inboxstore.New(database.On(database.Migrate(t).DB), inboxstore.Config{CacheSize: -1}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, store.Close()) })
 		channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)

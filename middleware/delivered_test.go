@@ -54,7 +54,7 @@ func TestInbox_dead_letter_holds_the_message_as_it_was_delivered(t *testing.T) {
 			return nil, postbox.Permanent(errHandler)
 		})
 		require.NoError(t, err)
-		operator, err := admin.New(database.DB, admin.Config{Dialect: database.Dialect}, nil)
+		operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
 		require.NoError(t, err)
 		letters, err := operator.DeadLetters(t.Context(), admin.Filter{})
 		require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestInbox_each_run_after_a_conflict_gets_the_message_as_it_was_delivered(t 
 		t.Parallel()
 		database := testdb.SQLite(t)
 		inboxFor(t, database, nil)
-		store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+		store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = store.Close() })
 		inbox, err := middleware.NewInbox(conflicting{store}, middleware.InboxConfig{Consumer: "billing", Topic: "orders"}, nil)
@@ -127,8 +127,8 @@ func TestInbox_each_run_after_a_conflict_gets_the_message_as_it_was_delivered(t 
 		database := testdb.Postgres(t)
 		inboxFor(t, database, nil)
 		database.Exec(t, "INSERT INTO effects VALUES ('0')")
-		store, err := inboxstore.New(database.DB, inboxstore.Config{
-			Dialect: database.Dialect, TxOptions: &sql.TxOptions{Isolation: sql.LevelRepeatableRead},
+		store, err := inboxstore.New(database.Postbox(), inboxstore.Config{
+			TxOptions: &sql.TxOptions{Isolation: sql.LevelRepeatableRead},
 		}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = store.Close() })

@@ -34,7 +34,7 @@ func newGuardBench(t *testing.T, database *testdb.Database) *guardBench {
 	database.Exec(t, "CREATE TABLE effects (id VARCHAR(100))")
 	looking := *database
 	looking.DB = database.Open(t)
-	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	return &guardBench{Database: &looking, t: t, store: store}

@@ -27,10 +27,10 @@ func inboxFor(t *testing.T, database *testdb.Database, change func(*middleware.I
 	t.Helper()
 	database.Migrate(t)
 	database.Exec(t, "CREATE TABLE effects (id VARCHAR(100))")
-	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	publisher, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect}, nil)
+	publisher, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = publisher.Close() })
 	config := middleware.InboxConfig{

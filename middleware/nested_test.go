@@ -88,7 +88,7 @@ func TestInbox_within_one_of_another_consumer_has_its_own_claim(t *testing.T) {
 
 func innerInbox(t *testing.T, database *testdb.Database) *middleware.Inbox {
 	t.Helper()
-	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Consumer: "inner", Topic: "orders"}, nil)

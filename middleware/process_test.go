@@ -23,10 +23,10 @@ func TestProcess_G4_returned_messages_commit_with_the_end_of_the_message(t *test
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
 		database.Exec(t, "CREATE TABLE effects (id VARCHAR(100))")
-		store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+		store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = store.Close() })
-		outbox, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect}, nil)
+		outbox, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = outbox.Close() })
 		subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{

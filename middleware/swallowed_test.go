@@ -159,7 +159,7 @@ func TestInbox_says_nothing_of_a_swallowed_error_in_a_queue_that_tries_again(t *
 // An error that is not the handler's loses the message just the same.
 func TestInbox_says_that_an_error_of_its_store_was_swallowed(t *testing.T) {
 	t.Parallel()
-	store, err := inboxstore.New(testdb.SQLite(t).DB, inboxstore.Config{Dialect: postbox.SQLite}, nil) // without tables
+	store, err := inboxstore.New(postbox.Database{DB: testdb.SQLite(t).DB, Dialect: postbox.SQLite}, inboxstore.Config{}, nil) // without tables
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	logger := &errorLog{}

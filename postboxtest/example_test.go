@@ -23,10 +23,10 @@ func Example() {
 			t.Fatal(err)
 		}
 		db.SetMaxOpenConns(1)
-		if err := postbox.Migrate(t.Context(), db, postbox.MigrateConfig{Dialect: postbox.SQLite}); err != nil {
+		if err := postbox.Migrate(t.Context(), postbox.Database{DB: db, Dialect: postbox.SQLite}); err != nil {
 			t.Fatal(err)
 		}
-		kit := postboxtest.New(t, db, postboxtest.Config{Dialect: postbox.SQLite})
+		kit := postboxtest.New(t, postbox.Database{DB: db, Dialect: postbox.SQLite}, postboxtest.Config{})
 
 		placeOrder(t.Context(), db)
 		if events := kit.Published("orders"); len(events) != 1 {

@@ -25,12 +25,8 @@ const (
 	glance = 2 * time.Millisecond
 )
 
-// Config says where the tables are. The zero value of a field but Dialect is the default place.
+// Config says which outbox and queues the kit works off. The zero value has all defaults.
 type Config struct {
-	// Dialect of the database. Required.
-	Dialect postbox.Dialect
-	// Tables says where the tables are.
-	Tables postbox.Tables
 	// Outbox is the name of the outbox. Defaults to "outbox".
 	Outbox string
 	// Lanes is the number of lanes of the outbox and of the queues. Defaults to 32.
@@ -41,7 +37,7 @@ type Config struct {
 // safe for concurrent use.
 type Kit struct {
 	tb         testing.TB
-	db         *sql.DB
+	db         postbox.Database
 	config     Config
 	statements *dialect.Statements
 	store      *inboxstore.Store
@@ -51,7 +47,7 @@ type Kit struct {
 }
 
 // New returns a kit on the test's database, whose tables [postbox.Migrate] has made.
-func New(tb testing.TB, db *sql.DB, config Config) *Kit {
+func New(tb testing.TB, db postbox.Database, config Config) *Kit {
 	tb.Helper()
 	if config.Outbox == "" {
 		config.Outbox = forwarder.DefaultOutbox
@@ -59,11 +55,11 @@ func New(tb testing.TB, db *sql.DB, config Config) *Kit {
 	if config.Lanes == 0 {
 		config.Lanes = forwarder.DefaultLanes
 	}
-	statements, err := spool.StatementsIn(db, config.Dialect, config.Tables)
+	statements, err := spool.StatementsIn(db)
 	if err != nil {
 		tb.Fatalf("postboxtest: %s", err)
 	}
-	store, err := inboxstore.New(db, inboxstore.Config{Dialect: config.Dialect, Tables: config.Tables, Lanes: config.Lanes}, nil)
+	store, err := inboxstore.New(db, inboxstore.Config{Lanes: config.Lanes}, nil)
 	if err != nil {
 		tb.Fatalf("postboxtest: %s", err)
 	}
@@ -76,7 +72,7 @@ func New(tb testing.TB, db *sql.DB, config Config) *Kit {
 func (k *Kit) Published(topic string) []*message.Message {
 	k.tb.Helper()
 	f, err := forwarder.New(k.db, collector{k}, forwarder.Config{
-		Dialect: k.config.Dialect, Tables: k.config.Tables, Outbox: k.config.Outbox, Lanes: k.config.Lanes, Concurrency: 1,
+		Outbox: k.config.Outbox, Lanes: k.config.Lanes, Concurrency: 1,
 		DeadLetterRetention: -1,
 	}, nil)
 	if err != nil {
@@ -155,7 +151,7 @@ func (k *Kit) WaitIdle(queue string) {
 func (k *Kit) Advance(d time.Duration) {
 	k.tb.Helper()
 	ctx := context.Background()
-	err := spool.InTx(ctx, k.db, k.statements, func(tx *sql.Tx) error {
+	err := spool.InTx(ctx, k.db.DB, k.statements, func(tx *sql.Tx) error {
 		if err := k.advanceFailures(ctx, tx, d); err != nil {
 			return err
 		}
@@ -200,7 +196,7 @@ func (k *Kit) advanceFailures(ctx context.Context, tx *sql.Tx, d time.Duration) 
 // DeadLetters returns the dead letters that nobody has resolved, whole, at most 1000.
 func (k *Kit) DeadLetters() []admin.DeadLetter {
 	k.tb.Helper()
-	operator, err := admin.New(k.db, admin.Config{Dialect: k.config.Dialect, Tables: k.config.Tables, Outbox: k.config.Outbox}, nil)
+	operator, err := admin.New(k.db, admin.Config{Outbox: k.config.Outbox}, nil)
 	if err != nil {
 		k.tb.Fatalf("postboxtest: %s", err)
 	}
@@ -239,7 +235,7 @@ func (k *Kit) idle(ctx context.Context, name string, unordered bool) {
 	pause := time.NewTicker(glance)
 	defer pause.Stop()
 	for {
-		busy, err := watched.Runnable(ctx, k.db, unordered)
+		busy, err := watched.Runnable(ctx, k.db.DB, unordered)
 		switch {
 		case err != nil:
 			k.tb.Fatalf("postboxtest: %s", err)

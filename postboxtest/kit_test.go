@@ -23,7 +23,7 @@ import (
 
 func kitFor(t *testing.T, database *testdb.Database) *postboxtest.Kit {
 	t.Helper()
-	return postboxtest.New(t, database.Migrate(t).DB, postboxtest.Config{Dialect: database.Dialect})
+	return postboxtest.New(t, database.On(database.Migrate(t).DB), postboxtest.Config{})
 }
 
 func ids(messages []*message.Message) []string {
@@ -38,7 +38,7 @@ func TestKit_W12_published_and_advance(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		kit := kitFor(t, database)
-		publisher, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect}, nil)
+		publisher, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = publisher.Close() })
 		later := message.NewMessage("later", nil)
@@ -68,7 +68,7 @@ func TestKit_W12_drain_a_queue_and_let_time_pass(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		kit := kitFor(t, database)
-		store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+		store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = store.Close() })
 		for i := range 6 {
@@ -107,7 +107,7 @@ func TestKit_single_mode_goes_past_what_waits(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	kit := kitFor(t, database)
-	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	for i := range 3 {

@@ -29,7 +29,7 @@ func TestRouter_name_clashes_are_errors_not_panics(t *testing.T) {
 	_, err = s.router.AddDeferredHandler("orders", "orders", s.broker, "", noop, router.DeferredConfig{})
 	require.ErrorContains(t, err, `the router has a handler "orders" already`)
 	for i, expected := range []string{"", "the router has a handler"} {
-		_, err := s.router.AddForwarder(s.database.DB, s.broker, forwarder.Config{Dialect: s.database.Dialect})
+		_, err := s.router.AddForwarder(s.database.Postbox(), s.broker, forwarder.Config{})
 		if i == 0 {
 			require.NoError(t, err)
 		} else {
@@ -120,7 +120,7 @@ func TestRouter_S0_0_11_missing_handler_for_a_stored_queue(t *testing.T) {
 func TestRouter_missing_tables_are_an_error_at_start(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	r, err := router.New(nil, router.Config{Store: store}, nil)
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestRouter_missing_tables_are_an_error_at_start(t *testing.T) {
 func TestRouter_F9_claims_are_kept_for_longer_than_a_redelivery_takes(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect, ClaimRetention: time.Hour}, nil)
+	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{ClaimRetention: time.Hour}, nil)
 	require.NoError(t, err)
 	_, err = router.New(nil, router.Config{Store: store, LongestRedelivery: 2 * time.Hour}, nil)
 	require.ErrorContains(t, err, "may come again after 2h0m0s, and the store forgets them after 1h0m0s: set inboxstore.Config.ClaimRetention")

@@ -30,12 +30,12 @@ func Example() {
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1)
 	ctx := context.Background()
-	must(postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}))
+	must(postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: postbox.SQLite}))
 	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
-	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.SQLite}, nil)
+	store, err := inboxstore.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, inboxstore.Config{}, nil)
 	must(err)
 	defer func() { _ = store.Close() }()
-	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
+	outbox, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.SQLite}, forwarder.PublisherConfig{}, nil)
 	must(err)
 	defer func() { _ = outbox.Close() }()
 
@@ -45,7 +45,7 @@ func Example() {
 		return []*message.Message{message.NewMessage(postbox.NewMessageID(), []byte("order "+msg.UUID+" is fine"))}, nil
 	}, router.DeferredConfig{})
 	must(err)
-	_, err = r.AddForwarder(db, broker, forwarder.Config{Dialect: postbox.SQLite})
+	_, err = r.AddForwarder(postbox.Database{DB: db, Dialect: postbox.SQLite}, broker, forwarder.Config{})
 	must(err)
 	checked := make(chan string, 2)
 	_, err = r.AddInboxHandler("shipping", "checks", broker, "", func(msg *message.Message) ([]*message.Message, error) {

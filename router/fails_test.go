@@ -23,7 +23,7 @@ func TestRouter_run_returns_the_error_of_a_part_that_cannot_run(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		s := newService(t, database, nil)
-		autocommit, err := forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect, AllowAutocommit: true}, nil)
+		autocommit, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{AllowAutocommit: true}, nil)
 		require.NoError(t, err)
 		defer func() { _ = autocommit.Close() }()
 		require.NoError(t, autocommit.Publish("orders", message.NewMessage("1", nil)))
@@ -31,7 +31,7 @@ func TestRouter_run_returns_the_error_of_a_part_that_cannot_run(t *testing.T) {
 			_, err = s.store.Defer(t.Context(), queue, inboxstore.Key{MessageID: queue}, message.NewMessage("1", nil))
 			require.NoError(t, err)
 		}
-		other, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect, Lanes: 16}, nil)
+		other, err := inboxstore.New(database.Postbox(), inboxstore.Config{Lanes: 16}, nil)
 		require.NoError(t, err)
 		defer func() { _ = other.Close() }()
 		const lanes = "stored with 32 lanes and configured with 16"
@@ -41,11 +41,11 @@ func TestRouter_run_returns_the_error_of_a_part_that_cannot_run(t *testing.T) {
 			want string
 		}{
 			"forwarder with other lanes": {func(r *router.Router) error {
-				_, err := r.AddForwarder(database.DB, s.broker, forwarder.Config{Dialect: database.Dialect, Lanes: 16})
+				_, err := r.AddForwarder(database.Postbox(), s.broker, forwarder.Config{Lanes: 16})
 				return err
 			}, lanes},
 			"forwarder without tables": {func(r *router.Router) error {
-				_, err := r.AddForwarder(database.DB, s.broker, forwarder.Config{Dialect: database.Dialect, Tables: postbox.Tables{Prefix: "other_"}})
+				_, err := r.AddForwarder(postbox.Database{DB: database.DB, Dialect: database.Dialect, Prefix: "other_"}, s.broker, forwarder.Config{})
 				return err
 			}, "call postbox.Migrate first"},
 			"queue with other lanes": {func(r *router.Router) error {
@@ -82,11 +82,11 @@ func TestRouter_run_of_a_Watermill_router_returns_the_error_of_a_part_that_canno
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) { // without tables
 		for name, add := range map[string]func(r *message.Router, broker *gochannel.GoChannel) error{
 			"forwarder": func(r *message.Router, broker *gochannel.GoChannel) error {
-				_, err := forwarder.New(database.DB, broker, forwarder.Config{Dialect: database.Dialect, Router: r}, nil)
+				_, err := forwarder.New(database.Postbox(), broker, forwarder.Config{Router: r}, nil)
 				return err
 			},
 			"queue": func(r *message.Router, _ *gochannel.GoChannel) error {
-				store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+				store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 				if err != nil {
 					return err
 				}

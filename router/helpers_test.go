@@ -40,10 +40,10 @@ func newService(t *testing.T, database *testdb.Database, change func(*router.Con
 	}
 	t.Cleanup(func() { _ = s.broker.Close() })
 	var err error
-	s.outbox, err = forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect}, nil)
+	s.outbox, err = forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.outbox.Close() })
-	s.store, err = inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	s.store, err = inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.store.Close() })
 	config := router.Config{Store: s.store, Outbox: s.outbox, Module: "shop"}

@@ -3,7 +3,6 @@ package router
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
@@ -193,7 +193,7 @@ func (r *Router) AddDeferral(
 }
 
 // AddForwarder adds a forwarder from the outbox in db to the publisher, which stays open when the router closes.
-func (r *Router) AddForwarder(db *sql.DB, publisher message.Publisher, config forwarder.Config) (*forwarder.Forwarder, error) {
+func (r *Router) AddForwarder(db postbox.Database, publisher message.Publisher, config forwarder.Config) (*forwarder.Forwarder, error) {
 	config.Router = r.router
 	return forwarder.New(db, publisher, config, r.logger)
 }

@@ -44,7 +44,7 @@ func TestRouter_G4_one_of_everything(t *testing.T) {
 			Size: messages, QueueConfig: inboxstore.QueueConfig{Transactional: true},
 		}})
 		require.NoError(t, err)
-		_, err = s.router.AddForwarder(database.DB, s.broker, forwarder.Config{Dialect: database.Dialect})
+		_, err = s.router.AddForwarder(database.Postbox(), s.broker, forwarder.Config{})
 		require.NoError(t, err)
 		var mu sync.Mutex
 		receipts := map[string]string{}

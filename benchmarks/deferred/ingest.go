@@ -36,7 +36,7 @@ func oursIngest(ctx context.Context, stage *measure.Stage) error {
 	if err := fillOurs(ctx, stage.Setup, 0); err != nil {
 		return err
 	}
-	inbox, err := inboxstore.New(stage.DB, inboxstore.Config{Dialect: postbox.PostgreSQL}, nil)
+	inbox, err := inboxstore.New(postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, inboxstore.Config{}, nil)
 	if err != nil {
 		return err
 	}

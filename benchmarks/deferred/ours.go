@@ -27,7 +27,7 @@ const fillers = 256
 
 // fillOurs makes the tables and stores n messages.
 func fillOurs(ctx context.Context, db *sql.DB, n int) error {
-	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
+	if err := postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: postbox.PostgreSQL}); err != nil {
 		return err
 	}
 	if _, err := db.ExecContext(ctx, createAccounts); err != nil {
@@ -38,7 +38,7 @@ func fillOurs(ctx context.Context, db *sql.DB, n int) error {
 
 // store defers the messages, each once.
 func store(ctx context.Context, db *sql.DB, list []*message.Message) error {
-	inbox, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.PostgreSQL, DisableNotify: true}, nil)
+	inbox, err := inboxstore.New(postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, inboxstore.Config{DisableNotify: true}, nil)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func work(ctx context.Context, stage *measure.Stage, n int, config inboxstore.Qu
 	if err := stage.Start(ctx); err != nil {
 		return err
 	}
-	inbox, err := inboxstore.New(stage.DB, inboxstore.Config{Dialect: postbox.PostgreSQL}, nil)
+	inbox, err := inboxstore.New(postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, inboxstore.Config{}, nil)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ type transactor func(ctx context.Context, fn func(ctx context.Context, tx *sql.T
 
 // sharedCommits lets orders that are placed at the same time share a commit.
 func sharedCommits(db *sql.DB) (transactor, error) {
-	groups, err := forwarder.NewGroupCommit(db, postbox.SQLite)
+	groups, err := forwarder.NewGroupCommit(postbox.Database{DB: db, Dialect: postbox.SQLite})
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func ours(commits func(db *sql.DB) (transactor, error)) func(ctx context.Context
 }
 
 func pipelineOurs(ctx context.Context, stage *measure.Stage, db *sql.DB, transact transactor) error {
-	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite}); err != nil {
+	if err := postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: postbox.SQLite}); err != nil {
 		return err
 	}
 	list := all(stage)
@@ -53,13 +53,13 @@ func pipelineOurs(ctx context.Context, stage *measure.Stage, db *sql.DB, transac
 		return err
 	}
 	through := newBroker()
-	fwd, err := forwarder.New(db, through, forwarder.Config{Dialect: postbox.SQLite}, nil)
+	fwd, err := forwarder.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, through, forwarder.Config{}, nil)
 	if err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- fwd.Run(ctx) }()
-	inbox, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.SQLite}, nil)
+	inbox, err := inboxstore.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, inboxstore.Config{}, nil)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func pipelineOurs(ctx context.Context, stage *measure.Stage, db *sql.DB, transac
 }
 
 func produceOurs(ctx context.Context, db *sql.DB, transact transactor, list []*message.Message) error {
-	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, nil)
+	publisher, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.SQLite}, forwarder.PublisherConfig{}, nil)
 	if err != nil {
 		return err
 	}

@@ -67,13 +67,13 @@ func anAccount() int64 { return 1 + rand.Int64N(accounts) } //nolint:gosec // no
 
 func oursOnce(style style) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		if err := postbox.Migrate(ctx, stage.Setup, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
+		if err := postbox.Migrate(ctx, postbox.Database{DB: stage.Setup, Dialect: postbox.PostgreSQL}); err != nil {
 			return err
 		}
 		if err := create(ctx, stage.Setup, createAccounts); err != nil {
 			return err
 		}
-		store, err := inboxstore.New(stage.DB, inboxstore.Config{Dialect: postbox.PostgreSQL}, nil)
+		store, err := inboxstore.New(postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, inboxstore.Config{}, nil)
 		if err != nil {
 			return err
 		}

@@ -42,13 +42,13 @@ func Write() measure.Scenario {
 
 // oursWrite writes n messages of a shape, so many clients at a time.
 func oursWrite(ctx context.Context, stage *measure.Stage, shape load.Shape, clients, n int) error {
-	if err := postbox.Migrate(ctx, stage.Setup, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
+	if err := postbox.Migrate(ctx, postbox.Database{DB: stage.Setup, Dialect: postbox.PostgreSQL}); err != nil {
 		return err
 	}
 	if err := create(ctx, stage.Setup, createOrders); err != nil {
 		return err
 	}
-	publisher, err := forwarder.NewPublisher(stage.DB, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL}, nil)
+	publisher, err := forwarder.NewPublisher(postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, forwarder.PublisherConfig{}, nil)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func writeByHand(ctx context.Context, stage *measure.Stage) error {
 
 // writeOurRow inserts by hand what ours inserts, into the same table, as if nobody drained it.
 func writeOurRow(ctx context.Context, stage *measure.Stage) error {
-	if err := postbox.Migrate(ctx, stage.Setup, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
+	if err := postbox.Migrate(ctx, postbox.Database{DB: stage.Setup, Dialect: postbox.PostgreSQL}); err != nil {
 		return err
 	}
 	return writeRows(ctx, stage, insertOurRow, func(msg *message.Message, metadata []byte) []any {

@@ -67,7 +67,7 @@ func idle(ctx context.Context, stage *measure.Stage, start func() (stop func() e
 }
 
 func idleWorker(ctx context.Context, stage *measure.Stage) (stop func() error, err error) {
-	store, err := inboxstore.New(stage.DB, inboxstore.Config{Dialect: postbox.PostgreSQL}, nil)
+	store, err := inboxstore.New(postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, inboxstore.Config{}, nil)
 	if err != nil {
 		return nil, err
 	}

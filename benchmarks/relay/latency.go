@@ -41,7 +41,7 @@ func oursLatency(ctx context.Context, stage *measure.Stage) error {
 // oursPaced commits messages at a pace for so many seconds into an outbox that is empty at first, and takes the time
 // until each is published by a forwarder with default settings.
 func oursPaced(ctx context.Context, stage *measure.Stage, db *sql.DB, dialect postbox.Dialect, seconds int, at pace) error {
-	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: dialect}); err != nil {
+	if err := postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: dialect}); err != nil {
 		return err
 	}
 	watch := newStopwatch(seconds * at.perSecond)
@@ -50,7 +50,7 @@ func oursPaced(ctx context.Context, stage *measure.Stage, db *sql.DB, dialect po
 		return err
 	}
 	<-fwd.Running()
-	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: dialect}, nil)
+	publisher, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: dialect}, forwarder.PublisherConfig{}, nil)
 	if err != nil {
 		return err
 	}

@@ -52,11 +52,11 @@ func fillOurs(ctx context.Context, db *sql.DB, n int) error {
 
 // fillShaped does so with messages of a shape, in an outbox with so many lanes; 0 is the default.
 func fillShaped(ctx context.Context, db *sql.DB, shape load.Shape, n, lanes int) error {
-	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
+	if err := postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: postbox.PostgreSQL}); err != nil {
 		return err
 	}
-	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{
-		Dialect: postbox.PostgreSQL, Lanes: lanes, AllowAutocommit: true, DisableNotify: true,
+	publisher, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, forwarder.PublisherConfig{
+		Lanes: lanes, AllowAutocommit: true, DisableNotify: true,
 	}, nil)
 	if err != nil {
 		return err
@@ -74,8 +74,7 @@ func startOurs(ctx context.Context, db *sql.DB, to message.Publisher, config for
 func startOn(
 	ctx context.Context, db *sql.DB, dialect postbox.Dialect, to message.Publisher, config forwarder.Config,
 ) (*forwarder.Forwarder, <-chan error, error) {
-	config.Dialect = dialect
-	fwd, err := forwarder.New(db, to, config, nil)
+	fwd, err := forwarder.New(postbox.Database{DB: db, Dialect: dialect}, to, config, nil)
 	if err != nil {
 		return nil, nil, err
 	}

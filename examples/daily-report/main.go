@@ -57,7 +57,7 @@ func run(ctx context.Context, out io.Writer, s settings) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.Open(ctx, inTables)
+	p, err := s.Open(ctx, prefix)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func run(ctx context.Context, out io.Writer, s settings) error {
 	if _, err := p.DB.ExecContext(ctx, tables); err != nil {
 		return fmt.Errorf("make tables: %w", err)
 	}
-	operator, err := admin.New(p.DB, admin.Config{Dialect: p.Dialect, Tables: inTables}, p.Logger)
+	operator, err := admin.New(p.Tables(prefix), admin.Config{}, p.Logger)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func run(ctx context.Context, out io.Writer, s settings) error {
 	return shop.verify(ctx)
 }
 
-// inTables has its own prefix, so that the example can share a database with anything.
-var inTables = postbox.Tables{Prefix: "daily_report_"}
+// prefix of the tables, so that the example can share a database with anything.
+const prefix = "daily_report_"
 
 const (
 	salesTopic = "sales"
@@ -107,7 +107,7 @@ type service struct {
 
 // startService starts what would be a process of its own.
 func (a *app) startService(ctx context.Context) (*service, error) {
-	store, err := inboxstore.New(a.DB, inboxstore.Config{Dialect: a.Dialect, Tables: inTables}, a.Logger)
+	store, err := inboxstore.New(a.Tables(prefix), inboxstore.Config{}, a.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +140,8 @@ func (a *app) startService(ctx context.Context) (*service, error) {
 	}
 	// The forwarder takes sales from the tills' outbox to the broker. It starts after the subscription and ends before
 	// it, since a GoChannel forgets what finds no subscriber; with RabbitMQ or Kafka it could run wherever the tills are.
-	fwd, err := forwarder.New(a.DB, a.post, forwarder.Config{
-		Dialect: a.Dialect, Tables: inTables, Classify: a.Classify, BatchSize: a.BatchSize,
+	fwd, err := forwarder.New(a.Tables(prefix), a.post, forwarder.Config{
+		Classify: a.Classify, BatchSize: a.BatchSize,
 	}, a.Logger)
 	if err != nil {
 		return nil, err

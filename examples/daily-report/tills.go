@@ -23,7 +23,7 @@ type sale struct {
 // sell sells so many things. One sale is wrong: a refund that a till has booked as a sale, with a negative amount. Nobody
 // notices until the report is made.
 func (a *app) sell(ctx context.Context, number int) error {
-	outbox, err := forwarder.NewPublisher(a.DB, forwarder.PublisherConfig{Dialect: a.Dialect, Tables: inTables}, a.Logger)
+	outbox, err := forwarder.NewPublisher(a.Tables(prefix), forwarder.PublisherConfig{}, a.Logger)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func requireResult(t *testing.T, settings pipes.Settings) {
 func TestVerify_sees_what_goes_wrong(t *testing.T) {
 	t.Parallel()
 	p, err := pipes.Settings{Database: "sqlite", Broker: "gochannel"}.
-		Open(t.Context(), tablesOf("users"), tablesOf("products"), tablesOf("orders"))
+		Open(t.Context(), prefixOf("users"), prefixOf("products"), prefixOf("orders"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
 	s, err := newShop(p)

@@ -59,7 +59,7 @@ type shop struct {
 func run(ctx context.Context, out io.Writer, settings pipes.Settings, p plan) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	open, err := settings.Open(ctx, tablesOf("users"), tablesOf("products"), tablesOf("orders"))
+	open, err := settings.Open(ctx, prefixOf("users"), prefixOf("products"), prefixOf("orders"))
 	if err != nil {
 		return err
 	}

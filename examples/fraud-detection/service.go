@@ -19,9 +19,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
-// tablesOf a service have a prefix of their own. The services share a database and look at nobody else's tables; each
+// prefixOf the tables of a service. The services share a database, and each looks at its own tables only: it
 // could move to a database of its own.
-func tablesOf(service string) postbox.Tables { return postbox.Tables{Prefix: "fraud_" + service + "_"} }
+func prefixOf(service string) string { return "fraud_" + service + "_" }
 
 // briefly is the pause between attempts: the usual seconds are long for a demo.
 var briefly = postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 50 * time.Millisecond}
@@ -42,28 +42,28 @@ type service struct {
 }
 
 func newService(p *pipes.Pipes, name string, bus *noisyBus) (s *service, err error) {
-	own := tablesOf(name)
+	own := p.Tables(prefixOf(name))
 	s = &service{name: name, db: p.DB, pipes: p, bus: bus, ended: make(chan error, 1)}
 	// Events are published to the outbox, in the transaction of the change that they tell of.
-	if s.outbox, err = forwarder.NewPublisher(p.DB, forwarder.PublisherConfig{Dialect: p.Dialect, Tables: own}, p.Logger); err != nil {
+	if s.outbox, err = forwarder.NewPublisher(own, forwarder.PublisherConfig{}, p.Logger); err != nil {
 		return nil, err
 	}
 	// The forwarder takes them to the broker.
-	s.forwarder, err = forwarder.New(p.DB, bus, forwarder.Config{
-		Dialect: p.Dialect, Tables: own, Classify: p.Classify, BatchSize: p.BatchSize,
+	s.forwarder, err = forwarder.New(own, bus, forwarder.Config{
+		Classify: p.Classify, BatchSize: p.BatchSize,
 	}, p.Logger)
 	if err != nil {
 		return nil, err
 	}
 	// The store remembers which events were handled, and has the queues of those that wait.
-	if s.store, err = inboxstore.New(p.DB, inboxstore.Config{Dialect: p.Dialect, Tables: own}, p.Logger); err != nil {
+	if s.store, err = inboxstore.New(own, inboxstore.Config{}, p.Logger); err != nil {
 		return nil, err
 	}
 	if s.router, err = router.New(nil, router.Config{Store: s.store, Outbox: s.outbox}, p.Logger); err != nil {
 		return nil, err
 	}
 	s.router.Router().AddMiddleware(bus.countDelivery)
-	s.admin, err = admin.New(p.DB, admin.Config{Dialect: p.Dialect, Tables: own}, p.Logger)
+	s.admin, err = admin.New(own, admin.Config{}, p.Logger)
 	return s, err
 }
 

@@ -24,7 +24,7 @@ type consumer struct {
 func (a app) startConsumer(ctx context.Context) (*consumer, error) {
 	c := &consumer{ended: make(chan error, 1)}
 	var err error
-	if c.store, err = inboxstore.New(a.db, inboxstore.Config{Dialect: postbox.PostgreSQL, Tables: inTables}, a.logger); err != nil {
+	if c.store, err = inboxstore.New(a.tables, inboxstore.Config{}, a.logger); err != nil {
 		return nil, err
 	}
 	inbox, err := middleware.NewInbox(c.store, middleware.InboxConfig{}, a.logger)

@@ -48,13 +48,11 @@ const (
 	oldOrders, newOrders = 300, 100
 )
 
-// inTables has its own prefix, so that the example can share a database with anything.
-var inTables = postbox.Tables{Prefix: "migration_example_"}
-
 // app is what does not change: the database, a broker, and somebody who listens to it. The broker is a GoChannel,
 // so that the example needs nothing but PostgreSQL; examples/quickstart tells what to mind with it.
 type app struct {
 	db     *sql.DB
+	tables postbox.Database // those of Postbox
 	broker *gochannel.GoChannel
 	logger watermill.LoggerAdapter
 }
@@ -75,10 +73,12 @@ func run(ctx context.Context, database string) error {
 		return fmt.Errorf("make tables: %w", err)
 	}
 	// Step 1 of the adoption: the tables of Postbox, beside the old ones.
-	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL, Tables: inTables}); err != nil {
+	// They have their own prefix, so that the example can share a database with anything.
+	own := postbox.Database{DB: db, Dialect: postbox.PostgreSQL, Prefix: "migration_example_"}
+	if err := postbox.Migrate(ctx, own); err != nil {
 		return err
 	}
-	a := app{db: db, logger: logger, broker: gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, logger)}
+	a := app{db: db, tables: own, logger: logger, broker: gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, logger)}
 	consumer, err := a.startConsumer(ctx)
 	if err != nil {
 		return err
@@ -107,8 +107,7 @@ func (a app) migrate(ctx context.Context) error {
 
 	// Step 2: Postbox's forwarder takes the place of the old daemon. Its source is the old table, whose rows it moves to
 	// the outbox. KeyFrom tells which events must stay in order; without it, that is all of a topic.
-	fwd, err := forwarder.New(a.db, a.broker, forwarder.Config{
-		Dialect: postbox.PostgreSQL, Tables: inTables,
+	fwd, err := forwarder.New(a.tables, a.broker, forwarder.Config{
 		Sources: []forwarder.Source{{
 			Topic: oldTopic, Envelope: true,
 			KeyFrom: func(_ string, msg *message.Message) string { return msg.Metadata.Get(customerKey) },
@@ -136,8 +135,7 @@ func (a app) changeProducers(ctx context.Context, oldProducer func() error) erro
 	fmt.Printf("the old producer has ended after %d orders; the new one starts\n", oldOrders)
 
 	// Step 3: producers publish to the outbox. There is no envelope, and one publisher serves all transactions.
-	outbox, err := forwarder.NewPublisher(a.db, forwarder.PublisherConfig{
-		Dialect: postbox.PostgreSQL, Tables: inTables,
+	outbox, err := forwarder.NewPublisher(a.tables, forwarder.PublisherConfig{
 		OrderingKey: func(_ string, msg *message.Message) string { return msg.Metadata.Get(customerKey) },
 	}, a.logger)
 	if err != nil {

@@ -31,8 +31,8 @@ func (b *bank) tell(ctx context.Context, commands int) (err error) {
 	}
 	// The forwarder takes commands and receipts from the outbox to the broker. It starts after the subscriptions and ends
 	// before them, since a GoChannel forgets what finds no subscriber; with RabbitMQ or Kafka it could run anywhere.
-	fwd, err := forwarder.New(b.DB, b.post, forwarder.Config{
-		Dialect: b.Dialect, Tables: inTables, Classify: b.Classify, BatchSize: b.BatchSize, Retry: soon,
+	fwd, err := forwarder.New(b.Tables(prefix), b.post, forwarder.Config{
+		Classify: b.Classify, BatchSize: b.BatchSize, Retry: soon,
 	}, b.Logger)
 	if err != nil {
 		return err

@@ -52,7 +52,7 @@ func run(ctx context.Context, out io.Writer, s settings) error {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	p, err := s.Open(ctx, inTables)
+	p, err := s.Open(ctx, prefix)
 	if err != nil {
 		return err
 	}
@@ -60,11 +60,11 @@ func run(ctx context.Context, out io.Writer, s settings) error {
 	if _, err := p.DB.ExecContext(ctx, tables); err != nil {
 		return fmt.Errorf("make tables: %w", err)
 	}
-	operator, err := admin.New(p.DB, admin.Config{Dialect: p.Dialect, Tables: inTables}, p.Logger)
+	operator, err := admin.New(p.Tables(prefix), admin.Config{}, p.Logger)
 	if err != nil {
 		return err
 	}
-	publisher, err := forwarder.NewPublisher(p.DB, forwarder.PublisherConfig{Dialect: p.Dialect, Tables: inTables}, p.Logger)
+	publisher, err := forwarder.NewPublisher(p.Tables(prefix), forwarder.PublisherConfig{}, p.Logger)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func run(ctx context.Context, out io.Writer, s settings) error {
 	return b.verify(ctx)
 }
 
-// inTables has its own prefix, so that the example can share a database with anything.
-var inTables = postbox.Tables{Prefix: "payments_"}
+// prefix of the tables, so that the example can share a database with anything.
+const prefix = "payments_"
 
 const (
 	commandsTopic = "payments.commands"
@@ -180,7 +180,7 @@ type service struct {
 }
 
 func (b *bank) start(ctx context.Context, as role) (*service, error) {
-	store, err := inboxstore.New(b.DB, inboxstore.Config{Dialect: b.Dialect, Tables: inTables}, b.Logger)
+	store, err := inboxstore.New(b.Tables(prefix), inboxstore.Config{}, b.Logger)
 	if err != nil {
 		return nil, err
 	}

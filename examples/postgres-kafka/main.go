@@ -62,9 +62,6 @@ type orderPlaced struct {
 	Customer string `json:"customer"`
 }
 
-// inTables has its own prefix, so that the example can share a database with anything.
-var inTables = postbox.Tables{Prefix: "kafka_example_"}
-
 func run(ctx context.Context, s settings) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
@@ -77,7 +74,9 @@ func run(ctx context.Context, s settings) error {
 	}
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(10)
-	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL, Tables: inTables}); err != nil {
+	// The tables have their own prefix, so that the example can share a database with anything.
+	database := postbox.Database{DB: db, Dialect: postbox.PostgreSQL, Prefix: "kafka_example_"}
+	if err := postbox.Migrate(ctx, database); err != nil {
 		return err
 	}
 	if _, err := db.ExecContext(ctx, tables); err != nil {
@@ -96,7 +95,7 @@ func run(ctx context.Context, s settings) error {
 	}
 
 	// Into the outbox, a table, goes what placeOrder publishes.
-	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL, Tables: inTables}, logger)
+	outbox, err := forwarder.NewPublisher(database, forwarder.PublisherConfig{}, logger)
 	if err != nil {
 		return err
 	}
@@ -115,16 +114,15 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	sent, seen := &sendsSomeTwice{Publisher: publisher}, &deliveries{}
-	_, err = forwarder.New(db, sent, forwarder.Config{
-		Dialect: postbox.PostgreSQL, Tables: inTables, ListenDSN: s.database,
-		Classify: kafkabroker.Classify, BatchSize: 100, Router: router,
+	_, err = forwarder.New(database, sent, forwarder.Config{
+		ListenDSN: s.database, Classify: kafkabroker.Classify, BatchSize: 100, Router: router,
 	}, logger)
 	if err != nil {
 		return err
 	}
 
 	// From Kafka through the inbox to the handler.
-	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.PostgreSQL, Tables: inTables}, logger)
+	store, err := inboxstore.New(database, inboxstore.Config{}, logger)
 	if err != nil {
 		return err
 	}

@@ -61,9 +61,6 @@ type orderPlaced struct {
 	Customer string `json:"customer"`
 }
 
-// inTables has its own prefix, so that the example can share a database with anything.
-var inTables = postbox.Tables{Prefix: "rabbitmq_example_"}
-
 func run(ctx context.Context, s settings) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
@@ -76,7 +73,9 @@ func run(ctx context.Context, s settings) error {
 	}
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(10)
-	if err := postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL, Tables: inTables}); err != nil {
+	// The tables have their own prefix, so that the example can share a database with anything.
+	database := postbox.Database{DB: db, Dialect: postbox.PostgreSQL, Prefix: "rabbitmq_example_"}
+	if err := postbox.Migrate(ctx, database); err != nil {
 		return err
 	}
 	if _, err := db.ExecContext(ctx, tables); err != nil {
@@ -90,7 +89,7 @@ func run(ctx context.Context, s settings) error {
 	}
 
 	// Into the outbox, a table, goes what placeOrder publishes.
-	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL, Tables: inTables}, logger)
+	outbox, err := forwarder.NewPublisher(database, forwarder.PublisherConfig{}, logger)
 	if err != nil {
 		return err
 	}
@@ -108,9 +107,8 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	sent, seen := &sendsSomeTwice{Publisher: publisher}, &deliveries{}
-	_, err = forwarder.New(db, sent, forwarder.Config{
-		Dialect: postbox.PostgreSQL, Tables: inTables, ListenDSN: s.database,
-		Classify: amqpbroker.Classify, BatchSize: 100, Router: router,
+	_, err = forwarder.New(database, sent, forwarder.Config{
+		ListenDSN: s.database, Classify: amqpbroker.Classify, BatchSize: 100, Router: router,
 	}, logger)
 	if err != nil {
 		return err
@@ -121,7 +119,7 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.PostgreSQL, Tables: inTables}, logger)
+	store, err := inboxstore.New(database, inboxstore.Config{}, logger)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func customer(n int) string { return fmt.Sprintf("customer %02d", n+1) }
 // waitForEmptyOutbox returns when all events are handled: an event stays in the outbox until then, and those that
 // its handling makes are there before it goes.
 func waitForEmptyOutbox(ctx context.Context, db *sql.DB) error {
-	inspect, err := admin.New(db, admin.Config{Dialect: postbox.SQLite}, nil)
+	inspect, err := admin.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, admin.Config{}, nil)
 	if err != nil {
 		return err
 	}

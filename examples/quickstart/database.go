@@ -41,7 +41,7 @@ func openDatabase(ctx context.Context, file string) (*sql.DB, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1) // SQLite has one writer: waiting for the connection is cheaper than waiting for its lock
-	err = postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: postbox.SQLite})
+	err = postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: postbox.SQLite})
 	if err == nil {
 		_, err = db.ExecContext(ctx, tables+sabotageTables)
 	}

@@ -132,7 +132,7 @@ func newEvent(ctx context.Context, order orderEvent) (*message.Message, error) {
 // runShop wires the modules, and returns when as many orders as planned are placed and all events are handled.
 func runShop(ctx context.Context, db *sql.DB, p plan, logger watermill.LoggerAdapter) error {
 	// Modules publish to the outbox, which is a table, in the transaction of the change that the event tells of.
-	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.SQLite}, logger)
+	outbox, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.SQLite}, forwarder.PublisherConfig{}, logger)
 	if err != nil {
 		return err
 	}
@@ -143,14 +143,14 @@ func runShop(ctx context.Context, db *sql.DB, p plan, logger watermill.LoggerAda
 	// is how long the next process waits after a crash; the usual 15 seconds are long for a demo.
 	bus := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, logger)
 	sabotage := saboteur{db: db, oneIn: p.OneIn}
-	fwd, err := forwarder.New(db, sabotage.sendSomeTwice(bus), forwarder.Config{Dialect: postbox.SQLite, Lease: time.Second}, logger)
+	fwd, err := forwarder.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, sabotage.sendSomeTwice(bus), forwarder.Config{Lease: time.Second}, logger)
 	if err != nil {
 		return err
 	}
 
 	// The inbox runs a handler in a transaction, together with a note that the event has been handled and with the
 	// events that the handler returns. Where that note is found, the handler does not run.
-	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.SQLite}, logger)
+	store, err := inboxstore.New(postbox.Database{DB: db, Dialect: postbox.SQLite}, inboxstore.Config{}, logger)
 	if err != nil {
 		return err
 	}

@@ -51,10 +51,10 @@ func requireResult(t *testing.T, settings pipes.Settings) {
 // The example is worth something only if it sees what goes wrong.
 func TestVerify_sees_what_goes_wrong(t *testing.T) {
 	t.Parallel()
-	p, err := pipes.Settings{Database: "sqlite", Broker: "gochannel"}.Open(t.Context(), inTables)
+	p, err := pipes.Settings{Database: "sqlite", Broker: "gochannel"}.Open(t.Context(), prefix)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
-	operator, err := admin.New(p.DB, admin.Config{Dialect: p.Dialect, Tables: inTables}, nil)
+	operator, err := admin.New(p.Tables(prefix), admin.Config{}, nil)
 	require.NoError(t, err)
 	d := &demo{pipes: p, admin: operator, bus: &noisyBus{}, mishap: newMishap(1)}
 	_, err = p.DB.ExecContext(t.Context(), tables+`

@@ -19,7 +19,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
 	"github.com/postbox-go/watermill-postbox/forwarder"
@@ -28,8 +27,8 @@ import (
 // plan says how much happens.
 type plan struct{ users, activities int }
 
-// inTables has its own prefix, so that the example can share a database with anything.
-var inTables = postbox.Tables{Prefix: "rewards_"}
+// prefix of the tables, so that the example can share a database with anything.
+const prefix = "rewards_"
 
 func main() {
 	var p plan
@@ -61,7 +60,7 @@ type demo struct {
 func run(ctx context.Context, out io.Writer, settings pipes.Settings, p plan) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	open, err := settings.Open(ctx, inTables)
+	open, err := settings.Open(ctx, prefix)
 	if err != nil {
 		return err
 	}
@@ -71,20 +70,20 @@ func run(ctx context.Context, out io.Writer, settings pipes.Settings, p plan) (e
 	}
 
 	// The shop publishes to the outbox, which is a table. The forwarder takes events from there to the broker.
-	outbox, err := forwarder.NewPublisher(open.DB, forwarder.PublisherConfig{Dialect: open.Dialect, Tables: inTables}, open.Logger)
+	outbox, err := forwarder.NewPublisher(open.Tables(prefix), forwarder.PublisherConfig{}, open.Logger)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, outbox.Close()) }()
 	bus := &noisyBus{Publisher: open.Publisher}
-	fwd, err := forwarder.New(open.DB, bus, forwarder.Config{
-		Dialect: open.Dialect, Tables: inTables, Classify: open.Classify, BatchSize: open.BatchSize,
+	fwd, err := forwarder.New(open.Tables(prefix), bus, forwarder.Config{
+		Classify: open.Classify, BatchSize: open.BatchSize,
 	}, open.Logger)
 	if err != nil {
 		return err
 	}
 
-	operator, err := admin.New(open.DB, admin.Config{Dialect: open.Dialect, Tables: inTables}, open.Logger)
+	operator, err := admin.New(open.Tables(prefix), admin.Config{}, open.Logger)
 	if err != nil {
 		return err
 	}

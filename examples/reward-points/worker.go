@@ -35,7 +35,7 @@ const pointsQueue = "points"
 // startWorker returns a worker that works.
 func startWorker(ctx context.Context, name string, p *pipes.Pipes, bus *noisyBus, mishap *mishap) (w *worker, err error) {
 	w = &worker{name: name, mishap: mishap, ended: make(chan error, 1)}
-	if w.store, err = inboxstore.New(p.DB, inboxstore.Config{Dialect: p.Dialect, Tables: inTables}, p.Logger); err != nil {
+	if w.store, err = inboxstore.New(p.Tables(prefix), inboxstore.Config{}, p.Logger); err != nil {
 		return nil, err
 	}
 	if w.router, err = router.New(nil, router.Config{Store: w.store}, p.Logger); err != nil {

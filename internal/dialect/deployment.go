@@ -40,7 +40,7 @@ func (s *Statements) CheckDeployment(ctx context.Context, db interface {
 			ErrDeployment, s.Names.Table("*"), configured)
 	default:
 		return fmt.Errorf("%w: tables %q are those of %q and the configuration names %q: if this is a copy of that database, it must not send the messages that wait there; "+
-			"docs/security.md says how to take a copy over, and otherwise set Tables.Deployment to %q",
+			"docs/security.md says how to take a copy over, and otherwise set Deployment to %q",
 			ErrDeployment, s.Names.Table("*"), stored, configured, stored)
 	}
 }

@@ -7,7 +7,10 @@
 // time can change what they mean.
 package dialect
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Kind names a database.
 type Kind string
@@ -185,6 +188,27 @@ type lists interface {
 	lockStarts(spool int64, started []Started) Query
 	countStarts(spool int64, started []Started) Query
 	release(spool int64, holder string, lanes []int) Query
+}
+
+// Check returns an error unless the kind is one of those above.
+func (k Kind) Check() error {
+	switch k {
+	case PostgreSQL, MySQL, SQLite:
+		return nil
+	case "":
+		return errors.New("dialect is missing: use postbox.PostgreSQL, postbox.MySQL or postbox.SQLite")
+	default:
+		return fmt.Errorf("dialect %.60q is unknown: use postbox.PostgreSQL, postbox.MySQL or postbox.SQLite", string(k))
+	}
+}
+
+// For checks what a user says of a database, and returns the statements for it. The error names all that is wrong.
+func For(kind Kind, schema, prefix, deployment string) (*Statements, error) {
+	names, err := NewNames(schema, prefix, deployment)
+	if err := errors.Join(kind.Check(), err, kind.CheckSchema(schema)); err != nil {
+		return nil, err
+	}
+	return New(kind, names)
 }
 
 // New returns the statements for a kind of database and the names of its tables.

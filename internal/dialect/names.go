@@ -51,9 +51,9 @@ func (k Kind) CheckSchema(schema string) error {
 	case schema == "":
 		return nil
 	case k == MySQL:
-		return fmt.Errorf("Tables.Schema %.60q: MySQL and MariaDB have no schemas inside a database: leave it empty, and use Tables.Prefix", schema)
+		return fmt.Errorf("Schema %.60q: MySQL and MariaDB have no schemas inside a database: leave it empty, and use Prefix", schema)
 	case k == SQLite:
-		return fmt.Errorf("Tables.Schema %.60q: SQLite has no schemas: leave it empty, and use Tables.Prefix", schema)
+		return fmt.Errorf("Schema %.60q: SQLite has no schemas: leave it empty, and use Prefix", schema)
 	default:
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 func newOutbox(t *testing.T, database *testdb.Database, lanes int) *spool.Spool {
 	t.Helper()
 	database.Migrate(t)
-	statements, err := spool.StatementsFor(database.Dialect, postbox.Tables{})
+	statements, err := spool.StatementsIn(database.Postbox())
 	require.NoError(t, err)
 	return spool.New(statements, "outbox", lanes)
 }

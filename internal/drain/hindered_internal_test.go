@@ -11,7 +11,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -20,7 +19,7 @@ import (
 
 func TestDrainer_pauses_double_while_its_steps_are_hindered(t *testing.T) {
 	t.Parallel()
-	statements, err := spool.StatementsFor(postbox.SQLite, postbox.Tables{})
+	statements, err := dialect.For(dialect.SQLite, "", "", "")
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		renewAt time.Time
@@ -55,7 +54,7 @@ func TestDrainer_pauses_double_while_its_steps_are_hindered(t *testing.T) {
 // What is wrong is said at once and by its name, and a conflict when it lasts. Whatever it is, the leases are renewed in time.
 func TestDrainer_says_what_hinders_it(t *testing.T) {
 	t.Parallel()
-	statements, err := spool.StatementsFor(postbox.PostgreSQL, postbox.Tables{})
+	statements, err := dialect.For(dialect.PostgreSQL, "", "", "")
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		err        error

@@ -33,7 +33,7 @@ type model struct {
 
 func newModel(t *testing.T, database *testdb.Database) *model {
 	t.Helper()
-	statements, err := spool.StatementsFor(database.Dialect, postbox.Tables{})
+	statements, err := spool.StatementsIn(database.Postbox())
 	require.NoError(t, err)
 	database.Migrate(t)
 	database.Exec(t, "CREATE TABLE effects (message_id VARCHAR(40) NOT NULL)")

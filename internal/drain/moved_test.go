@@ -7,7 +7,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -36,7 +35,7 @@ func TestOperator_G2_a_message_whose_dead_letter_is_not_stored_stays(t *testing.
 		b := newBench(t, database)
 		b.Append(database.DB, draft("one", "k"))
 		end := b.ignore("INSERT", "postbox_dead_letters", "NEW.topic = 'orders'")
-		statements, err := spool.StatementsFor(database.Dialect, postbox.Tables{})
+		statements, err := spool.StatementsIn(database.Postbox())
 		require.NoError(t, err)
 		operator := operate.NewOperator(database.DB, statements, watermill.NopLogger{})
 		id := int64(database.Count(t, "SELECT id FROM postbox_messages"))

@@ -40,9 +40,7 @@ func NewBench(t *testing.T, database *testdb.Database) *Bench {
 // NewUnmigratedBench returns a bench on a database as it is.
 func NewUnmigratedBench(t *testing.T, database *testdb.Database) *Bench {
 	t.Helper()
-	names, err := dialect.NewNames("", "", "")
-	require.NoError(t, err)
-	statements, err := dialect.New(dialect.Kind(database.Dialect), names)
+	statements, err := spool.StatementsIn(database.Postbox())
 	require.NoError(t, err)
 	return &Bench{T: t, Database: database, Statements: statements, Spool: spool.New(statements, "outbox"+t.Name(), Lanes)}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
-// ThroughPooler returns a handle on a database on PostgreSQL through PgBouncer in transaction mode, or skips the test. Options are parts
-// of the address. PgBouncer refuses search_path there, so the tables must name the schema of the test, which is returned.
-func (d *Database) ThroughPooler(tb testing.TB, driver, options string) (*sql.DB, postbox.Tables) {
+// ThroughPooler returns a database on PostgreSQL through PgBouncer in transaction mode, or skips the test. Options are parts
+// of the address. PgBouncer refuses search_path there, so the schema of the test is named.
+func (d *Database) ThroughPooler(tb testing.TB, driver, options string) postbox.Database {
 	tb.Helper()
 	db, err := sql.Open(driver, testservice.Address(tb, testservice.PgBouncerVariable)+"&"+options)
 	require.NoError(tb, err)
@@ -21,5 +21,5 @@ func (d *Database) ThroughPooler(tb testing.TB, driver, options string) (*sql.DB
 	tb.Cleanup(func() { _ = db.Close() })
 	direct, err := url.Parse(d.DSN)
 	require.NoError(tb, err)
-	return db, postbox.Tables{Schema: direct.Query().Get("search_path")}
+	return postbox.Database{DB: db, Dialect: d.Dialect, Schema: direct.Query().Get("search_path")}
 }

@@ -103,6 +103,14 @@ func (b backend) open(tb testing.TB) *Database {
 	return database
 }
 
+// Postbox returns what tells Postbox of the database.
+func (d *Database) Postbox() postbox.Database { return d.On(d.DB) }
+
+// On is [Database.Postbox] for another handle on the same database.
+func (d *Database) On(db *sql.DB) postbox.Database {
+	return postbox.Database{DB: db, Dialect: d.Dialect}
+}
+
 // Open returns another handle on the same database, as another process would have it.
 func (d *Database) Open(tb testing.TB) *sql.DB {
 	tb.Helper()
@@ -132,7 +140,7 @@ func (d *Database) OpenWith(tb testing.TB, options string) *sql.DB {
 // Migrate creates the tables of Postbox.
 func (d *Database) Migrate(tb testing.TB) *Database {
 	tb.Helper()
-	require.NoError(tb, postbox.Migrate(tb.Context(), d.DB, postbox.MigrateConfig{Dialect: d.Dialect}))
+	require.NoError(tb, postbox.Migrate(tb.Context(), postbox.Database{DB: d.DB, Dialect: d.Dialect}))
 	return d
 }
 

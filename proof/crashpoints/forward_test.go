@@ -26,7 +26,7 @@ var retry = postbox.RetryProfile{Attempts: attempts, Base: time.Microsecond, Cap
 
 // forward works off the outbox.
 func (p *process) forward(ctx context.Context, config forwarder.Config) error {
-	config.Dialect, config.Lanes, config.Concurrency = p.w.database.Dialect, lanes, 2
+	config.Lanes, config.Concurrency = lanes, 2
 	config.PollMin, config.PollMax, config.ProbeMin, config.ProbeMax = pollMin, pollMax, pollMin, pollMax
 	config.Retry, config.DeadLetterRetention = retry, -1
 	config.Classify = func(err error) postbox.ErrorClass {
@@ -35,7 +35,7 @@ func (p *process) forward(ctx context.Context, config forwarder.Config) error {
 		}
 		return postbox.Unclassified
 	}
-	f, err := forwarder.New(p.db, broker{p}, config, nil)
+	f, err := forwarder.New(p.w.database.On(p.db), broker{p}, config, nil)
 	if err != nil {
 		return err
 	}

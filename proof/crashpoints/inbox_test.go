@@ -20,8 +20,8 @@ const (
 )
 
 func (p *process) store() (*inboxstore.Store, error) {
-	return inboxstore.New(p.db, inboxstore.Config{
-		Dialect: p.w.database.Dialect, Lanes: lanes, ClaimRetention: -1, DeadLetterRetention: -1,
+	return inboxstore.New(p.w.database.On(p.db), inboxstore.Config{
+		Lanes: lanes, ClaimRetention: -1, DeadLetterRetention: -1,
 	}, nil)
 }
 

@@ -15,7 +15,7 @@ func migrate(times int, version int64) func(ctx context.Context, p *process) err
 	return func(ctx context.Context, p *process) error {
 		for range times {
 			err := insist(ctx, func() error {
-				return postbox.Migrate(ctx, p.db, postbox.MigrateConfig{Dialect: p.w.database.Dialect, Version: version})
+				return postbox.MigrateTo(ctx, p.w.database.On(p.db), version)
 			})
 			if err != nil {
 				return err

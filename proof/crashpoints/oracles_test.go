@@ -66,7 +66,7 @@ func (c *check) pending(spool string, want ...string) {
 // letters returns the open dead letters.
 func (c *check) letters() map[string]admin.DeadLetter {
 	c.Helper()
-	operator, err := admin.New(c.w.database.DB, admin.Config{Dialect: c.w.database.Dialect}, nil)
+	operator, err := admin.New(c.w.database.Postbox(), admin.Config{}, nil)
 	c.require().NoError(err)
 	found, err := operator.DeadLetters(c.Context(), admin.Filter{})
 	c.require().NoError(err)
@@ -137,7 +137,7 @@ func (c *check) runs(want map[string]int, underWay int) {
 // account: so many messages were written, and each is pending, done or dead.
 func (c *check) account(target admin.Target, want admin.Account) {
 	c.Helper()
-	operator, err := admin.New(c.w.database.DB, admin.Config{Dialect: c.w.database.Dialect}, nil)
+	operator, err := admin.New(c.w.database.Postbox(), admin.Config{}, nil)
 	c.require().NoError(err)
 	got, err := operator.Account(c.Context(), target)
 	c.require().NoError(err)

@@ -18,7 +18,7 @@ const outboxName = forwarder.DefaultOutbox
 const lanes = 2
 
 func (p *process) outbox() (*forwarder.Publisher, error) {
-	return forwarder.NewPublisher(p.db, forwarder.PublisherConfig{Dialect: p.w.database.Dialect, Lanes: lanes}, nil)
+	return forwarder.NewPublisher(p.w.database.On(p.db), forwarder.PublisherConfig{Lanes: lanes}, nil)
 }
 
 const orders = 3
@@ -104,7 +104,7 @@ func placeOrdersTogether(ctx context.Context, p *process) error {
 		return err
 	}
 	defer func() { _ = outbox.Close() }()
-	groups, err := forwarder.NewGroupCommit(p.db, p.w.database.Dialect)
+	groups, err := forwarder.NewGroupCommit(p.w.database.On(p.db))
 	if err != nil {
 		return err
 	}
@@ -137,8 +137,8 @@ func (w *waiting) Done() <-chan struct{} {
 
 // publishAutocommit publishes two messages at once.
 func publishAutocommit(_ context.Context, p *process) error {
-	outbox, err := forwarder.NewPublisher(p.db, forwarder.PublisherConfig{
-		Dialect: p.w.database.Dialect, Lanes: lanes, AllowAutocommit: true,
+	outbox, err := forwarder.NewPublisher(p.w.database.On(p.db), forwarder.PublisherConfig{
+		Lanes: lanes, AllowAutocommit: true,
 	}, nil)
 	if err != nil {
 		return err

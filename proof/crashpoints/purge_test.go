@@ -59,7 +59,7 @@ var littered = []string{countClaims, countFailures, countLetters, countHistory}
 
 // purge cleans up until nothing old is left.
 func purge(ctx context.Context, p *process) error {
-	statements, err := spool.StatementsFor(p.w.database.Dialect, postbox.Tables{})
+	statements, err := spool.StatementsIn(p.w.database.Postbox())
 	if err != nil {
 		return err
 	}

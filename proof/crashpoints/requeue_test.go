@@ -14,7 +14,7 @@ import (
 )
 
 func (p *process) operator() (*admin.Admin, error) {
-	return admin.New(p.db, admin.Config{Dialect: p.w.database.Dialect}, nil)
+	return admin.New(p.w.database.On(p.db), admin.Config{}, nil)
 }
 
 // insist repeats what an operator does until it is done, or nothing is left to do.

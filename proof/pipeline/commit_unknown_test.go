@@ -53,7 +53,7 @@ func (how loss) rows() int {
 func TestCommitUnknown_F26_G1_InTx_says_so(t *testing.T) {
 	t.Parallel()
 	eachLoss(t, func(t *testing.T, direct, wired *testdb.Database, w *wire, how loss) {
-		outbox, err := forwarder.NewPublisher(wired.DB, forwarder.PublisherConfig{Dialect: wired.Dialect}, nil)
+		outbox, err := forwarder.NewPublisher(wired.Postbox(), forwarder.PublisherConfig{}, nil)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, outbox.Close()) }()
 
@@ -77,10 +77,10 @@ func TestCommitUnknown_F26_G1_InTx_says_so(t *testing.T) {
 func TestCommitUnknown_F26_G4_G7_inbox_finds_out(t *testing.T) {
 	t.Parallel()
 	eachLoss(t, func(t *testing.T, direct, wired *testdb.Database, w *wire, how loss) {
-		store, err := inboxstore.New(wired.DB, inboxstore.Config{Dialect: wired.Dialect}, nil)
+		store, err := inboxstore.New(wired.Postbox(), inboxstore.Config{}, nil)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, store.Close()) }()
-		outbox, err := forwarder.NewPublisher(wired.DB, forwarder.PublisherConfig{Dialect: wired.Dialect}, nil)
+		outbox, err := forwarder.NewPublisher(wired.Postbox(), forwarder.PublisherConfig{}, nil)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, outbox.Close()) }()
 		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{

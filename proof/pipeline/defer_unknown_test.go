@@ -22,7 +22,7 @@ func TestCommitUnknown_F26_G2_G5_deferred_message_is_stored_once(t *testing.T) {
 			direct := testdb.MySQL(t).Migrate(t)
 			wired, w := throughWire(t, direct)
 			wired.DB.SetMaxOpenConns(1)
-			store, err := inboxstore.New(wired.DB, inboxstore.Config{Dialect: wired.Dialect, CacheSize: -1}, nil)
+			store, err := inboxstore.New(wired.Postbox(), inboxstore.Config{CacheSize: -1}, nil)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, store.Close()) }()
 			deliver := func(id string) error {

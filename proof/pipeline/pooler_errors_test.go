@@ -25,11 +25,12 @@ func TestPooler_an_option_that_PgBouncer_refuses_says_what_to_do(t *testing.T) {
 	t.Parallel()
 	direct := testdb.Postgres(t)
 	for name, driver := range pooled {
-		db, _ := direct.ThroughPooler(t, driver.driver, "search_path=public")
-		err := postbox.Migrate(t.Context(), db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL})
+		db := direct.ThroughPooler(t, driver.driver, "search_path=public")
+		db.Schema = ""
+		err := postbox.Migrate(t.Context(), db)
 		require.ErrorContains(t, err, "search_path", name)
 		require.ErrorContains(t, err, "docs/poolers.md", name)
-		err = forwarder.InTx(t.Context(), db, func(context.Context, *sql.Tx) error { return nil })
+		err = forwarder.InTx(t.Context(), db.DB, func(context.Context, *sql.Tx) error { return nil })
 		require.ErrorContains(t, err, "docs/poolers.md", name)
 	}
 }
@@ -38,18 +39,18 @@ func TestPooler_an_option_that_PgBouncer_refuses_says_what_to_do(t *testing.T) {
 func TestPooler_an_error_of_a_driver_that_prepares_says_what_to_do(t *testing.T) {
 	t.Parallel()
 	direct := testdb.Postgres(t)
-	db, tables := direct.ThroughPooler(t, "pgx", "default_query_exec_mode=cache_statement")
-	require.NoError(t, postbox.Migrate(t.Context(), direct.DB, postbox.MigrateConfig{Dialect: postbox.PostgreSQL, Tables: tables}))
-	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL, Tables: tables}, nil)
+	db := direct.ThroughPooler(t, "pgx", "default_query_exec_mode=cache_statement")
+	direct.Migrate(t)
+	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, publisher.Close()) })
 	logger := &errorLog{}
-	store, err := inboxstore.New(db, inboxstore.Config{Dialect: postbox.PostgreSQL, Tables: tables}, nil)
+	store, err := inboxstore.New(db, inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	operator, err := admin.New(db, admin.Config{Dialect: postbox.PostgreSQL, Tables: tables}, nil)
+	operator, err := admin.New(db, admin.Config{}, nil)
 	require.NoError(t, err)
-	fwd, err := forwarder.New(db, refusing{}, forwarder.Config{Dialect: postbox.PostgreSQL, Tables: tables}, logger)
+	fwd, err := forwarder.New(db, refusing{}, forwarder.Config{}, logger)
 	require.NoError(t, err)
 	inBackground(t, fwd.Run, fwd.Close)
 
@@ -58,7 +59,7 @@ func TestPooler_an_error_of_a_driver_that_prepares_says_what_to_do(t *testing.T)
 	}
 	for part, use := range map[string]func(ctx context.Context) error{
 		"publisher": func(ctx context.Context) error {
-			return forwarder.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
+			return forwarder.InTx(ctx, db.DB, func(ctx context.Context, _ *sql.Tx) error {
 				msg := message.NewMessage(watermill.NewUUID(), nil)
 				msg.SetContext(ctx)
 				return publisher.Publish("orders", msg)

@@ -35,8 +35,7 @@ const poisonous = "poisonous"
 // behindPooler is a service all of whose statements go through PgBouncer.
 type behindPooler struct {
 	direct    *testdb.Database
-	db        *sql.DB
-	tables    postbox.Tables
+	db        postbox.Database
 	publisher *forwarder.Publisher
 	store     *inboxstore.Store
 	inbox     *middleware.Inbox
@@ -71,7 +70,7 @@ func (b *behindPooler) effect(ctx context.Context, by string, msg *message.Messa
 		return postbox.Permanent(errors.New("poison"))
 	}
 	tx, _ := postbox.TxFromContext(ctx)
-	_, err := tx.ExecContext(ctx, `INSERT INTO "`+b.tables.Schema+`".effects VALUES ($1, $2)`, by, msg.UUID) //nolint:gosec // the schema of this test
+	_, err := tx.ExecContext(ctx, `INSERT INTO "`+b.db.Schema+`".effects VALUES ($1, $2)`, by, msg.UUID) //nolint:gosec // the schema of this test
 	return err
 }
 
@@ -111,14 +110,15 @@ func newBehindPooler(t *testing.T, driver, options string) *behindPooler {
 	b.direct.Exec(t, "CREATE TABLE effects (by_whom TEXT NOT NULL, message TEXT NOT NULL)")
 	b.direct.Exec(t, `CREATE TABLE watermill_orders ("offset" BIGSERIAL, uuid VARCHAR(36) NOT NULL, created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
 		payload JSON, metadata JSON, transaction_id XID8 NOT NULL, PRIMARY KEY (transaction_id, "offset"))`) // as watermill-sql v3 does it
-	b.db, b.tables = b.direct.ThroughPooler(t, driver, options)
+	b.db = b.direct.ThroughPooler(t, driver, options)
+	b.db.DisablePreparedStatements = true
 	b.migrate(t)
 
 	var err error
-	b.publisher, err = forwarder.NewPublisher(b.db, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL, Tables: b.tables, DisablePreparedStatements: true}, nil)
+	b.publisher, err = forwarder.NewPublisher(b.db, forwarder.PublisherConfig{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.publisher.Close()) })
-	b.store, err = inboxstore.New(b.db, inboxstore.Config{Dialect: postbox.PostgreSQL, Tables: b.tables, DisablePreparedStatements: true}, b.logger)
+	b.store, err = inboxstore.New(b.db, inboxstore.Config{}, b.logger)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.store.Close()) })
 	b.inbox, err = middleware.NewInbox(b.store, middleware.InboxConfig{Consumer: "inbox", Topic: "orders"}, b.logger)
@@ -132,22 +132,22 @@ func (b *behindPooler) migrate(t *testing.T) {
 	var starters sync.WaitGroup
 	for range 6 {
 		starters.Go(func() {
-			if err := postbox.Migrate(t.Context(), b.db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL, Tables: b.tables}); err != nil {
+			if err := postbox.Migrate(t.Context(), b.db); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	starters.Wait()
-	require.NoError(t, postbox.Migrate(t.Context(), b.direct.DB, postbox.MigrateConfig{Dialect: postbox.PostgreSQL, Tables: b.tables}), "nothing is locked")
+	b.direct.Migrate(t) // nothing is locked
 }
 
 // run forwards, and handles what is in the queues, until the test ends.
 func (b *behindPooler) run(t *testing.T) {
 	t.Helper()
 	fwd, err := forwarder.New(b.db, b, forwarder.Config{
-		Dialect: postbox.PostgreSQL, Tables: b.tables, Concurrency: 4, DisablePreparedStatements: true,
+		Concurrency: 4,
 		Sources: []forwarder.Source{{
-			Topic: "orders", Table: `"` + b.tables.Schema + `".watermill_orders`, OffsetsTable: `"` + b.tables.Schema + `".watermill_offsets_orders`,
+			Topic: "orders", Table: `"` + b.db.Schema + `".watermill_orders`, OffsetsTable: `"` + b.db.Schema + `".watermill_offsets_orders`,
 		}},
 	}, b.logger)
 	require.NoError(t, err)
@@ -192,7 +192,7 @@ func (b *behindPooler) run(t *testing.T) {
 
 func (b *behindPooler) publish(t *testing.T, id string) {
 	t.Helper()
-	err := forwarder.InTx(t.Context(), b.db, func(ctx context.Context, _ *sql.Tx) error {
+	err := forwarder.InTx(t.Context(), b.db.DB, func(ctx context.Context, _ *sql.Tx) error {
 		msg := message.NewMessage(id, []byte("{}"))
 		msg.SetContext(ctx)
 		return b.publisher.Publish("orders", msg)
@@ -213,7 +213,7 @@ func (b *behindPooler) applied(t *testing.T, effects int) {
 // requeuePoisonous lets an operator find the dead letter and requeue it.
 func (b *behindPooler) requeuePoisonous(t *testing.T) {
 	t.Helper()
-	operator, err := admin.New(b.db, admin.Config{Dialect: postbox.PostgreSQL, Tables: b.tables}, nil)
+	operator, err := admin.New(b.db, admin.Config{}, nil)
 	require.NoError(t, err)
 	var letters []admin.DeadLetter
 	require.Eventually(t, func() bool {

@@ -51,7 +51,7 @@ func handledBeforeAndSettledAfter(t *testing.T, database *testdb.Database, fork,
 	t.Helper()
 	database.Migrate(t)
 	database.Exec(t, "CREATE TABLE effects (message_id VARCHAR(40) NOT NULL)")
-	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	queued := inboxstore.Key{Consumer: "queue", Topic: "orders", MessageID: "m"}

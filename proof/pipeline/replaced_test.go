@@ -66,9 +66,9 @@ func newShop(t *testing.T, database *testdb.Database) *shop {
 	}
 	s.Exec(t, "CREATE TABLE effects (id "+id+", message_id VARCHAR(40) NOT NULL, ordering_key VARCHAR(20) NOT NULL)")
 	var err error
-	s.outbox, err = forwarder.NewPublisher(s.DB, forwarder.PublisherConfig{Dialect: s.Dialect}, nil)
+	s.outbox, err = forwarder.NewPublisher(s.Postbox(), forwarder.PublisherConfig{}, nil)
 	require.NoError(t, err)
-	s.inbox, err = inboxstore.New(s.DB, inboxstore.Config{Dialect: s.Dialect}, nil)
+	s.inbox, err = inboxstore.New(s.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, s.inbox.Close())
@@ -248,7 +248,7 @@ type replacement struct {
 // live lets the shop work, replaces its database, and judges by what the new one has.
 func (s *shop) live(t *testing.T, r replacement) {
 	t.Helper()
-	fwd, err := forwarder.New(s.DB, s, forwarder.Config{Dialect: s.Dialect, PollMax: 100 * time.Millisecond}, nil)
+	fwd, err := forwarder.New(s.Postbox(), s, forwarder.Config{PollMax: 100 * time.Millisecond}, nil)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

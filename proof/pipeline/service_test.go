@@ -37,10 +37,10 @@ type service struct {
 func newService(w *world, db *sql.DB, logger watermill.LoggerAdapter) (*service, error) {
 	s := &service{world: w, logger: logger, faults: &faults{attempts: map[string]int{}}}
 	var err error
-	if s.store, err = inboxstore.New(db, inboxstore.Config{Dialect: w.consumer.Dialect}, logger); err != nil {
+	if s.store, err = inboxstore.New(w.consumer.On(db), inboxstore.Config{}, logger); err != nil {
 		return nil, err
 	}
-	if s.outbox, err = forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: w.consumer.Dialect}, logger); err != nil {
+	if s.outbox, err = forwarder.NewPublisher(w.consumer.On(db), forwarder.PublisherConfig{}, logger); err != nil {
 		return nil, err
 	}
 	s.inbox, err = middleware.NewInbox(s.store, middleware.InboxConfig{
@@ -172,8 +172,8 @@ func startRelay(b broker, database *testdb.Database, db *sql.DB, decorate messag
 			return nil, err
 		}
 	}
-	r.forwarder, err = forwarder.New(db, to, forwarder.Config{
-		Dialect: database.Dialect, Classify: b.classify, BatchSize: b.batchSize, Lease: time.Second,
+	r.forwarder, err = forwarder.New(database.On(db), to, forwarder.Config{
+		Classify: b.classify, BatchSize: b.batchSize, Lease: time.Second,
 		PollMax: 50 * time.Millisecond, Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: 10 * time.Millisecond},
 		ProbeMin: time.Millisecond, ProbeMax: 20 * time.Millisecond,
 	}, logger)

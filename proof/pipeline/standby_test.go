@@ -37,7 +37,7 @@ func onStandby(t *testing.T, p *testcluster.Postgres, database *testdb.Database)
 	database.Migrate(t)
 	database.Exec(t, "CREATE TABLE effects (message_id VARCHAR(40) NOT NULL)")
 	logger := &errorLog{}
-	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, logger)
+	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, logger)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	put := func(id string) error {

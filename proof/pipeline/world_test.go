@@ -70,10 +70,10 @@ func newWorld(t *testing.T, b broker, open func(t *testing.T) *testdb.Database) 
 	w.db = w.producer.Open(t)
 	var err error
 	if w.producer.Dialect == postbox.SQLite {
-		w.groups, err = forwarder.NewGroupCommit(w.db, w.producer.Dialect)
+		w.groups, err = forwarder.NewGroupCommit(w.producer.On(w.db))
 		require.NoError(t, err)
 	}
-	w.outbox, err = forwarder.NewPublisher(w.db, forwarder.PublisherConfig{Dialect: w.producer.Dialect}, nil)
+	w.outbox, err = forwarder.NewPublisher(w.producer.On(w.db), forwarder.PublisherConfig{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, w.outbox.Close())

@@ -107,8 +107,8 @@ func (t *trial) forward(ctx context.Context) (stop func() error, err error) {
 		return nil, err
 	}
 	t.watched = newWatched(publisher)
-	fwd, err := forwarder.New(t.place.DB, t.watched, forwarder.Config{
-		Dialect: postbox.PostgreSQL, ProbeMin: probeMin, ProbeMax: probeMax,
+	fwd, err := forwarder.New(postbox.Database{DB: t.place.DB, Dialect: postbox.PostgreSQL}, t.watched, forwarder.Config{
+		ProbeMin: probeMin, ProbeMax: probeMax,
 		Retry: postbox.RetryProfile{Attempts: attempts, Base: retryBase, Cap: retryCap},
 	}, t.logger)
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *trial) forward(ctx context.Context) (stop func() error, err error) {
 	finished := make(chan error, 1)
 	go func() { finished <- fwd.Run(ctx) }()
 	t.finished = finished
-	if t.outbox, err = forwarder.NewPublisher(t.place.DB, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL}, t.logger); err != nil {
+	if t.outbox, err = forwarder.NewPublisher(postbox.Database{DB: t.place.DB, Dialect: postbox.PostgreSQL}, forwarder.PublisherConfig{}, t.logger); err != nil {
 		return nil, errors.Join(err, fwd.Close(), publisher.Close())
 	}
 	return func() error { return errors.Join(fwd.Close(), <-finished, t.outbox.Close(), publisher.Close()) }, nil

@@ -19,11 +19,11 @@ const patience = 20 * time.Second
 
 func publisherFor(t *testing.T, database *testdb.Database, change func(*forwarder.PublisherConfig)) *forwarder.Publisher {
 	t.Helper()
-	config := forwarder.PublisherConfig{Dialect: database.Dialect, Lanes: 8}
+	config := forwarder.PublisherConfig{Lanes: 8}
 	if change != nil {
 		change(&config)
 	}
-	publisher, err := forwarder.NewPublisher(database.DB, config, nil)
+	publisher, err := forwarder.NewPublisher(database.Postbox(), config, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = publisher.Close() })
 	return publisher
@@ -33,12 +33,12 @@ func publisherFor(t *testing.T, database *testdb.Database, change func(*forwarde
 func runForwarder(t *testing.T, database *testdb.Database, to message.Publisher, change func(*forwarder.Config)) {
 	t.Helper()
 	config := forwarder.Config{
-		Dialect: database.Dialect, Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond,
+		Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond,
 		Retry:    postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 20 * time.Millisecond},
 		ProbeMin: 5 * time.Millisecond, ProbeMax: 20 * time.Millisecond, Lease: 3 * time.Second,
 	}
 	change(&config)
-	fwd, err := forwarder.New(database.DB, to, config, nil)
+	fwd, err := forwarder.New(database.Postbox(), to, config, nil)
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- fwd.Run(context.Background()) }()

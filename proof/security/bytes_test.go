@@ -71,13 +71,13 @@ func newWire(t *testing.T, database *testdb.Database) *wire {
 	t.Helper()
 	w := &wire{ctx: t.Context(), published: make(chan *message.Message)}
 	var err error
-	w.publisher, err = forwarder.NewPublisher(database.DB, forwarder.PublisherConfig{Dialect: database.Dialect, AllowAutocommit: true}, nil)
+	w.publisher, err = forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{AllowAutocommit: true}, nil)
 	require.NoError(t, err)
-	w.store, err = inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	w.store, err = inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(t, err)
-	w.admin, err = admin.New(database.DB, admin.Config{Dialect: database.Dialect}, nil)
+	w.admin, err = admin.New(database.Postbox(), admin.Config{}, nil)
 	require.NoError(t, err)
-	fwd, err := forwarder.New(database.DB, messages(w.published), forwarder.Config{Dialect: database.Dialect}, nil)
+	fwd, err := forwarder.New(database.Postbox(), messages(w.published), forwarder.Config{}, nil)
 	require.NoError(t, err)
 	subscriber, err := inboxstore.NewSubscriber(w.store, inboxstore.QueueConfig{}, nil)
 	require.NoError(t, err)

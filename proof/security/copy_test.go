@@ -20,14 +20,14 @@ func TestDeployment_a_copy_sends_nothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		production := &deployment{
-			Database: database, tables: postbox.Tables{Deployment: "production"}, logger: newCapture(), sent: new(atomic.Int64),
+			Database: database, name: "production", logger: newCapture(), sent: new(atomic.Int64),
 		}
 		require.NoError(t, production.migrate(t))
 		require.NoError(t, production.migrate(t), "again")
 		production.publish(t)
 		for _, name := range []string{"staging", "", "Production"} {
 			staging := *production
-			staging.tables.Deployment = name
+			staging.name = name
 			staging.refused(t)
 		}
 		require.Equal(t, 2, database.Count(t, storedMessages), "all is there")
@@ -35,7 +35,7 @@ func TestDeployment_a_copy_sends_nothing(t *testing.T) {
 		production.works(t)
 
 		taken := *production
-		taken.tables.Deployment, taken.sent = "staging", new(atomic.Int64)
+		taken.name, taken.sent = "staging", new(atomic.Int64)
 		require.ErrorIs(t, taken.migrate(t), postbox.ErrDeployment)
 		database.Exec(t, "UPDATE postbox_deployment SET name = 'staging'") // as docs/security.md says
 		require.NoError(t, taken.migrate(t))
@@ -53,7 +53,7 @@ func TestDeployment_tables_without_a_name(t *testing.T) {
 		require.NoError(t, d.migrate(t))
 		d.publish(t)
 		d.works(t)
-		d.tables.Deployment = "production"
+		d.name = "production"
 		d.publish(t)
 		d.refused(t)
 		require.NoError(t, d.migrate(t))
@@ -64,19 +64,23 @@ func TestDeployment_tables_without_a_name(t *testing.T) {
 // deployment is the processes of one, or of what thinks it is.
 type deployment struct {
 	*testdb.Database
-	tables postbox.Tables
+	name   string
 	logger capture
 	sent   *atomic.Int64
 }
 
+func (d *deployment) tables() postbox.Database {
+	return postbox.Database{DB: d.DB, Dialect: d.Dialect, Deployment: d.name}
+}
+
 func (d *deployment) migrate(t *testing.T) error {
 	t.Helper()
-	return postbox.Migrate(t.Context(), d.DB, postbox.MigrateConfig{Dialect: d.Dialect, Tables: d.tables})
+	return postbox.Migrate(t.Context(), d.tables())
 }
 
 func (d *deployment) store(t *testing.T) *inboxstore.Store {
 	t.Helper()
-	store, err := inboxstore.New(d.DB, inboxstore.Config{Dialect: d.Dialect, Tables: d.tables, CacheSize: -1}, d.logger)
+	store, err := inboxstore.New(d.tables(), inboxstore.Config{CacheSize: -1}, d.logger)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	return store
@@ -85,7 +89,7 @@ func (d *deployment) store(t *testing.T) *inboxstore.Store {
 // publish stores a message in the outbox and one in a queue.
 func (d *deployment) publish(t *testing.T) {
 	t.Helper()
-	publisher, err := forwarder.NewPublisher(d.DB, forwarder.PublisherConfig{Dialect: d.Dialect, Tables: d.tables, AllowAutocommit: true}, d.logger)
+	publisher, err := forwarder.NewPublisher(d.tables(), forwarder.PublisherConfig{AllowAutocommit: true}, d.logger)
 	require.NoError(t, err)
 	require.NoError(t, publisher.Publish("orders", message.NewMessage(postbox.NewMessageID(), nil)))
 	require.NoError(t, publisher.Close())
@@ -104,7 +108,7 @@ func (d *deployment) Close() error { return nil }
 
 func (d *deployment) forwarder(t *testing.T) *forwarder.Forwarder {
 	t.Helper()
-	fwd, err := forwarder.New(d.DB, d, forwarder.Config{Dialect: d.Dialect, Tables: d.tables}, d.logger)
+	fwd, err := forwarder.New(d.tables(), d, forwarder.Config{}, d.logger)
 	require.NoError(t, err)
 	return fwd
 }

@@ -82,7 +82,7 @@ func impatient() postbox.RetryProfile {
 
 func (f *flows) publisher(t *testing.T, outbox string) *forwarder.Publisher {
 	t.Helper()
-	publisher, err := forwarder.NewPublisher(f.DB, forwarder.PublisherConfig{Dialect: f.Dialect, Outbox: outbox, AllowAutocommit: true}, f.logger)
+	publisher, err := forwarder.NewPublisher(f.Postbox(), forwarder.PublisherConfig{Outbox: outbox, AllowAutocommit: true}, f.logger)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = publisher.Close() })
 	return publisher
@@ -92,8 +92,8 @@ func (f *flows) publisher(t *testing.T, outbox string) *forwarder.Publisher {
 func (f *flows) forward(t *testing.T, outbox string, dead int, sources ...forwarder.Source) {
 	t.Helper()
 	f.dead += dead
-	fwd, err := forwarder.New(f.DB, &moody{}, forwarder.Config{
-		Dialect: f.Dialect, Outbox: outbox, Retry: impatient(), ProbeMin: time.Millisecond, Sources: sources,
+	fwd, err := forwarder.New(f.Postbox(), &moody{}, forwarder.Config{
+		Outbox: outbox, Retry: impatient(), ProbeMin: time.Millisecond, Sources: sources,
 		OutageLimit: time.Millisecond, // each failure counts after it: nothing else gets through that could prove the broker to work
 	}, f.logger)
 	require.NoError(t, err)
@@ -221,7 +221,7 @@ func (f *flows) inbox(t *testing.T) {
 
 func (f *flows) store(t *testing.T) *inboxstore.Store {
 	t.Helper()
-	store, err := inboxstore.New(f.DB, inboxstore.Config{Dialect: f.Dialect}, f.logger)
+	store, err := inboxstore.New(f.Postbox(), inboxstore.Config{}, f.logger)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	return store
@@ -282,7 +282,7 @@ func (f *flows) queue(t *testing.T) {
 // operator deals with what is dead.
 func (f *flows) operator(t *testing.T) {
 	t.Helper()
-	a, err := admin.New(f.DB, admin.Config{Dialect: f.Dialect}, f.logger)
+	a, err := admin.New(f.Postbox(), admin.Config{}, f.logger)
 	require.NoError(t, err)
 	letters, err := a.DeadLetters(t.Context(), admin.Filter{})
 	require.NoError(t, err)

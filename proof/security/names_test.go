@@ -33,7 +33,7 @@ func TestNames_are_no_SQL(t *testing.T) {
 		database.Exec(t, createOrders)
 		database.Exec(t, insertOrder, "victim")
 		tables := database.Count(t, listTables(database))
-		store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect, CacheSize: -1}, nil)
+		store, err := inboxstore.New(database.Postbox(), inboxstore.Config{CacheSize: -1}, nil)
 		require.NoError(t, err)
 		n := &names{Database: database, store: store}
 		for i, name := range hostile {
@@ -58,22 +58,22 @@ type names struct {
 // places tries a name as prefix and as schema of the tables.
 func (n *names) places(t *testing.T, name string) {
 	t.Helper()
-	for _, tables := range []postbox.Tables{{Prefix: name}, {Schema: name}} {
+	for _, tables := range []postbox.Database{{DB: n.DB, Dialect: n.Dialect, Prefix: name}, {DB: n.DB, Dialect: n.Dialect, Schema: name}} {
 		if name == "_" || name == "NULL" {
 			continue // as good as any
 		}
-		require.Error(t, postbox.Migrate(t.Context(), n.DB, postbox.MigrateConfig{Dialect: n.Dialect, Tables: tables}), name)
-		_, err := forwarder.NewPublisher(n.DB, forwarder.PublisherConfig{Dialect: n.Dialect, Tables: tables}, nil)
+		require.Error(t, postbox.Migrate(t.Context(), tables), name)
+		_, err := forwarder.NewPublisher(tables, forwarder.PublisherConfig{}, nil)
 		require.Error(t, err, name)
-		_, err = inboxstore.New(n.DB, inboxstore.Config{Dialect: n.Dialect, Tables: tables}, nil)
+		_, err = inboxstore.New(tables, inboxstore.Config{}, nil)
 		require.Error(t, err, name)
-		_, err = admin.New(n.DB, admin.Config{Dialect: n.Dialect, Tables: tables}, nil)
+		_, err = admin.New(tables, admin.Config{}, nil)
 		require.Error(t, err, name)
 	}
 }
 
 func (n *names) publisher(outbox string) (*forwarder.Publisher, error) {
-	return forwarder.NewPublisher(n.DB, forwarder.PublisherConfig{Dialect: n.Dialect, Outbox: outbox, AllowAutocommit: true}, nil)
+	return forwarder.NewPublisher(n.Postbox(), forwarder.PublisherConfig{Outbox: outbox, AllowAutocommit: true}, nil)
 }
 
 // outboxes writes to an outbox of that name, whose forwarder also listens for it, and hears of it under the same name.
@@ -85,7 +85,7 @@ func (n *names) outboxes(t *testing.T, name string) {
 		listen = n.DSN
 	}
 	received := make(chan string, 1)
-	fwd, sameErr := forwarder.New(n.DB, topics(received), forwarder.Config{Dialect: n.Dialect, Outbox: name, ListenDSN: listen}, nil)
+	fwd, sameErr := forwarder.New(n.Postbox(), topics(received), forwarder.Config{Outbox: name, ListenDSN: listen}, nil)
 	require.Equal(t, err == nil, sameErr == nil, "%q: %v, %v", name, err, sameErr)
 	if err != nil {
 		return
@@ -134,7 +134,7 @@ func (n *names) topicsAndKeys(t *testing.T, name string, i int) {
 
 func (n *names) admin(t *testing.T) *admin.Admin {
 	t.Helper()
-	a, err := admin.New(n.DB, admin.Config{Dialect: n.Dialect}, nil)
+	a, err := admin.New(n.Postbox(), admin.Config{}, nil)
 	require.NoError(t, err)
 	return a
 }

@@ -55,7 +55,7 @@ func (p *play) migrate(t *testing.T) {
 	t.Helper()
 	db := p.migrator(t)
 	for range 2 { // the second finds nothing to do
-		require.NoError(t, postbox.Migrate(t.Context(), db, postbox.MigrateConfig{Dialect: p.database.Dialect}))
+		require.NoError(t, postbox.Migrate(t.Context(), p.database.On(db)))
 	}
 	p.refused(t, db, intrude, deleteOrders)
 }
@@ -64,8 +64,8 @@ func (p *play) migrate(t *testing.T) {
 func (p *play) forward(t *testing.T, answer error, dead int) {
 	t.Helper()
 	db := p.as(t, "", "forwarder", "forwarder")
-	fwd, err := forwarder.New(db, sink{answer}, forwarder.Config{
-		Dialect: p.database.Dialect, Retry: postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond},
+	fwd, err := forwarder.New(p.database.On(db), sink{answer}, forwarder.Config{
+		Retry:       postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond},
 		OutageLimit: time.Millisecond, // each failure counts after it: nothing else gets through that could prove the broker to work
 	}, p.logger)
 	require.NoError(t, err)
@@ -81,8 +81,8 @@ func (p *play) takeOver(t *testing.T) {
 	old := newOldTable(t, p.database)
 	require.NoError(t, old.Publish("events", message.NewMessage("old", nil)))
 	db := p.as(t, "", "sources", "forwarder", "sources")
-	fwd, err := forwarder.New(db, sink{}, forwarder.Config{
-		Dialect: p.database.Dialect, Sources: []forwarder.Source{{Topic: "events", PollMin: time.Millisecond}},
+	fwd, err := forwarder.New(p.database.On(db), sink{}, forwarder.Config{
+		Sources: []forwarder.Source{{Topic: "events", PollMin: time.Millisecond}},
 	}, p.logger)
 	require.NoError(t, err)
 	p.during(t, fwd.Run, fwd.Running(), fwd.Close, func() bool {
@@ -125,7 +125,7 @@ func (p *play) produce(t *testing.T) {
 	p.refused(t, db, readMessages, readTopics, changeMessages, deleteMessages, readClaims, deleteClaims, readDead, readFailures, readHistory,
 		readLanes, stealLanes, addSpool, pauseSpools, createTable, dropTable, countOrders)
 
-	unknown, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: p.database.Dialect, Outbox: "another", AllowAutocommit: true}, p.logger)
+	unknown, err := forwarder.NewPublisher(p.database.On(db), forwarder.PublisherConfig{Outbox: "another", AllowAutocommit: true}, p.logger)
 	require.NoError(t, err)
 	require.ErrorContains(t, unknown.Publish("orders", message.NewMessage("2", nil)), `register spool "another"`)
 	require.NoError(t, unknown.Close())
@@ -133,7 +133,7 @@ func (p *play) produce(t *testing.T) {
 
 func (p *play) outbox(t *testing.T, db *sql.DB) *forwarder.Publisher {
 	t.Helper()
-	outbox, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: p.database.Dialect, AllowAutocommit: true}, p.logger)
+	outbox, err := forwarder.NewPublisher(p.database.On(db), forwarder.PublisherConfig{AllowAutocommit: true}, p.logger)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = outbox.Close() })
 	return outbox
@@ -141,7 +141,7 @@ func (p *play) outbox(t *testing.T, db *sql.DB) *forwarder.Publisher {
 
 func (p *play) store(t *testing.T, db *sql.DB) *inboxstore.Store {
 	t.Helper()
-	store, err := inboxstore.New(db, inboxstore.Config{Dialect: p.database.Dialect, CacheSize: -1}, p.logger)
+	store, err := inboxstore.New(p.database.On(db), inboxstore.Config{CacheSize: -1}, p.logger)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	return store
@@ -252,7 +252,7 @@ func (p *play) operate(t *testing.T) {
 	t.Helper()
 	db := p.as(t, "", "operator", "operator")
 	ctx, outbox := t.Context(), admin.Outbox(admin.DefaultOutbox)
-	a, err := admin.New(db, admin.Config{Dialect: p.database.Dialect}, p.logger)
+	a, err := admin.New(p.database.On(db), admin.Config{}, p.logger)
 	require.NoError(t, err)
 
 	queues, err := a.Queues(ctx)

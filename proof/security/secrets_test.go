@@ -141,16 +141,16 @@ func everywhere(t *testing.T, db *sql.DB, dialect postbox.Dialect, listen string
 		require.Error(t, err)
 		texts = append(texts, err.Error())
 	}
-	failing(postbox.Migrate(ctx, db, postbox.MigrateConfig{Dialect: dialect}))
+	failing(postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: dialect}))
 	failing(forwarder.InTx(ctx, db, func(context.Context, *sql.Tx) error { return nil }))
 
-	publisher, err := forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: dialect, AllowAutocommit: true}, logger)
+	publisher, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: dialect}, forwarder.PublisherConfig{AllowAutocommit: true}, logger)
 	require.NoError(t, err)
 	failing(publisher.Publish("orders", message.NewMessage("1", nil)))
 	publisher.Announce()
 	require.NoError(t, publisher.Close())
 
-	fwd, err := forwarder.New(db, sink{}, forwarder.Config{Dialect: dialect, ListenDSN: listen}, logger)
+	fwd, err := forwarder.New(postbox.Database{DB: db, Dialect: dialect}, sink{}, forwarder.Config{ListenDSN: listen}, logger)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- fwd.Run(ctx) }()
@@ -161,7 +161,7 @@ func everywhere(t *testing.T, db *sql.DB, dialect postbox.Dialect, listen string
 	require.NoError(t, fwd.Close())
 	require.NoError(t, <-ended)
 
-	store, err := inboxstore.New(db, inboxstore.Config{Dialect: dialect}, logger)
+	store, err := inboxstore.New(postbox.Database{DB: db, Dialect: dialect}, inboxstore.Config{}, logger)
 	require.NoError(t, err)
 	key := inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: "1"}
 	_, err = store.Once(ctx, key, func(context.Context) error { return nil })
@@ -175,7 +175,7 @@ func everywhere(t *testing.T, db *sql.DB, dialect postbox.Dialect, listen string
 	failing(err)
 	require.NoError(t, store.Close())
 
-	a, err := admin.New(db, admin.Config{Dialect: dialect}, logger)
+	a, err := admin.New(postbox.Database{DB: db, Dialect: dialect}, admin.Config{}, logger)
 	require.NoError(t, err)
 	_, err = a.Queues(ctx)
 	failing(err)

@@ -3,7 +3,7 @@
 //
 //	settings := pipes.Flags()
 //	flag.Parse()
-//	p, err := settings.Open(ctx, tables)
+//	p, err := settings.Open(ctx, prefix)
 //	defer p.Close()
 //
 // It is for the examples: a program of yours knows its database and its broker.
@@ -80,15 +80,15 @@ type broker interface {
 	subscriber(group string, topics []string) (message.Subscriber, error)
 }
 
-// Open opens both, and makes the tables of Postbox in the database.
-func (s Settings) Open(ctx context.Context, tables ...postbox.Tables) (*Pipes, error) {
+// Open opens both, and makes the tables of Postbox in the database, with each of the prefixes.
+func (s Settings) Open(ctx context.Context, prefixes ...string) (*Pipes, error) {
 	p := &Pipes{Logger: watermill.NopLogger{}, prefix: s.TopicPrefix}
 	if s.Verbose {
 		p.Logger = watermill.NewSlogLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	}
 	err := p.openDatabase(s)
 	if err == nil {
-		err = p.migrate(ctx, tables)
+		err = p.migrate(ctx, prefixes)
 	}
 	if err == nil {
 		err = p.openBroker(s)
@@ -99,16 +99,18 @@ func (s Settings) Open(ctx context.Context, tables ...postbox.Tables) (*Pipes, e
 	return p, nil
 }
 
-func (p *Pipes) migrate(ctx context.Context, tables []postbox.Tables) error {
-	if len(tables) == 0 {
-		tables = []postbox.Tables{{}}
-	}
-	for _, t := range tables {
-		if err := postbox.Migrate(ctx, p.DB, postbox.MigrateConfig{Dialect: p.Dialect, Tables: t}); err != nil {
+func (p *Pipes) migrate(ctx context.Context, prefixes []string) error {
+	for _, prefix := range prefixes {
+		if err := postbox.Migrate(ctx, p.Tables(prefix)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Tables are those of Postbox with a prefix.
+func (p *Pipes) Tables(prefix string) postbox.Database {
+	return postbox.Database{DB: p.DB, Dialect: p.Dialect, Prefix: prefix}
 }
 
 // NewSubscriber returns a subscriber of the broker. Subscribers of the same group share the messages, each group gets

@@ -59,17 +59,17 @@ func startFlow(ctx context.Context, where *place.Place, to *broker, topic string
 
 func (f *flow) assemble() (err error) {
 	db := f.where.DB
-	if f.outbox, err = forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL}, nil); err != nil {
+	if f.outbox, err = forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, forwarder.PublisherConfig{}, nil); err != nil {
 		return err
 	}
-	if f.store, err = inboxstore.New(db, inboxstore.Config{Dialect: postbox.PostgreSQL}, nil); err != nil {
+	if f.store, err = inboxstore.New(postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, inboxstore.Config{}, nil); err != nil {
 		return err
 	}
 	if f.router, err = router.New(nil, router.Config{Store: f.store, Outbox: f.outbox}, nil); err != nil {
 		return err
 	}
-	if _, err = f.router.AddForwarder(db, f.to.publisher, forwarder.Config{
-		Dialect: postbox.PostgreSQL, Classify: f.to.classify, BatchSize: batchSize, ProbeMax: probeMax,
+	if _, err = f.router.AddForwarder(postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, f.to.publisher, forwarder.Config{
+		Classify: f.to.classify, BatchSize: batchSize, ProbeMax: probeMax,
 	}); err != nil {
 		return err
 	}

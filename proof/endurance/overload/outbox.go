@@ -37,11 +37,12 @@ func startOutbox(where *place.Place, s scenario, g *gate) (*outbox, error) {
 		next: make([]int64, s.keys), turn: make([]int, s.writers), sink: &sink{gate: g, order: order{last: map[string]int64{}}},
 	}
 	var err error
-	if o.publisher, err = forwarder.NewPublisher(where.DB, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL}, nil); err != nil {
+	db := postbox.Database{DB: where.DB, Dialect: postbox.PostgreSQL}
+	if o.publisher, err = forwarder.NewPublisher(db, forwarder.PublisherConfig{}, nil); err != nil {
 		return nil, err
 	}
-	config := forwarder.Config{Dialect: postbox.PostgreSQL, Concurrency: s.workers, PageSize: s.page, BatchSize: s.batch}
-	if o.forwarder, err = forwarder.New(where.DB, o.sink, config, nil); err != nil {
+	config := forwarder.Config{Concurrency: s.workers, PageSize: s.page, BatchSize: s.batch}
+	if o.forwarder, err = forwarder.New(db, o.sink, config, nil); err != nil {
 		return nil, err
 	}
 	go func() { o.ended <- o.forwarder.Run(context.Background()) }()

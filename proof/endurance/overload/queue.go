@@ -34,7 +34,7 @@ type queue struct {
 func startQueue(where *place.Place, s scenario, g *gate) (*queue, error) {
 	q := &queue{where: where, ended: make(chan error, 1), filling: place.Filling(s.payload), stored: make([]int64, s.keys)}
 	var err error
-	if q.store, err = inboxstore.New(where.DB, inboxstore.Config{Dialect: postbox.PostgreSQL}, nil); err != nil {
+	if q.store, err = inboxstore.New(postbox.Database{DB: where.DB, Dialect: postbox.PostgreSQL}, inboxstore.Config{}, nil); err != nil {
 		return nil, err
 	}
 	q.worker, err = inboxstore.NewSubscriber(q.store, inboxstore.QueueConfig{Transactional: true, Concurrency: s.workers, PageSize: s.page}, nil)

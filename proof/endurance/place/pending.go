@@ -17,7 +17,7 @@ type Pending struct {
 
 // Pending asks what operators ask. It reads each pending message.
 func (p *Place) Pending(ctx context.Context) (Pending, error) {
-	operator, err := admin.New(p.watch, admin.Config{Dialect: postbox.PostgreSQL}, nil)
+	operator, err := admin.New(postbox.Database{DB: p.watch, Dialect: postbox.PostgreSQL}, admin.Config{}, nil)
 	if err != nil {
 		return Pending{}, err
 	}

@@ -74,7 +74,7 @@ func (p *Place) create(ctx context.Context, dsn string, connections int) error {
 	p.DB.SetMaxOpenConns(connections)
 	p.DB.SetMaxIdleConns(connections)
 	p.DB.SetConnMaxIdleTime(idleTime)
-	if err := postbox.Migrate(ctx, p.DB, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
+	if err := postbox.Migrate(ctx, postbox.Database{DB: p.DB, Dialect: postbox.PostgreSQL}); err != nil {
 		return err
 	}
 	_, err = p.DB.ExecContext(ctx, business)

@@ -66,18 +66,18 @@ func startFlow(ctx context.Context, config Config, where *place.Place) (*flow, e
 }
 
 func (f *flow) assemble(db *sql.DB) (err error) {
-	if f.outbox, err = forwarder.NewPublisher(db, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL}, nil); err != nil {
+	if f.outbox, err = forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, forwarder.PublisherConfig{}, nil); err != nil {
 		return err
 	}
-	f.store, err = inboxstore.New(db, inboxstore.Config{Dialect: postbox.PostgreSQL, ClaimRetention: claimRetention}, nil)
+	f.store, err = inboxstore.New(postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, inboxstore.Config{ClaimRetention: claimRetention}, nil)
 	if err != nil {
 		return err
 	}
 	if f.router, err = router.New(nil, router.Config{Store: f.store, Outbox: f.outbox}, nil); err != nil {
 		return err
 	}
-	if _, err = f.router.AddForwarder(db, f.broker.publisher, forwarder.Config{
-		Dialect: postbox.PostgreSQL, Classify: f.broker.classify, BatchSize: f.broker.batchSize,
+	if _, err = f.router.AddForwarder(postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, f.broker.publisher, forwarder.Config{
+		Classify: f.broker.classify, BatchSize: f.broker.batchSize,
 	}); err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func bench(t *testing.T, database *testdb.Database) (*middleware.Inbox, message.
 	t.Helper()
 	database.Migrate(t)
 	database.Exec(t, "CREATE TABLE effects (id VARCHAR(100))")
-	store, err := inboxstore.New(database.DB, inboxstore.Config{Dialect: database.Dialect}, nil)
+	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{}, nil)

@@ -32,7 +32,7 @@ func leave(t *testing.T) *remains {
 	t.Helper()
 	r := &remains{Database: testdb.Postgres(t).Migrate(t), t: t}
 	require.NoError(t, ledger.Create(t.Context(), r.DB))
-	store, err := inboxstore.New(r.DB, inboxstore.Config{Dialect: r.Dialect}, nil)
+	store, err := inboxstore.New(r.Postbox(), inboxstore.Config{}, nil)
 	require.NoError(t, err)
 	r.store = store
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
@@ -48,7 +48,7 @@ func (r *remains) message(id string) *message.Message {
 // produce commits the messages with their intents.
 func (r *remains) produce(ids ...string) {
 	r.t.Helper()
-	publisher, err := forwarder.NewPublisher(r.DB, forwarder.PublisherConfig{Dialect: r.Dialect}, nil)
+	publisher, err := forwarder.NewPublisher(r.Postbox(), forwarder.PublisherConfig{}, nil)
 	require.NoError(r.t, err)
 	err = forwarder.InTx(r.t.Context(), r.DB, func(ctx context.Context, tx *sql.Tx) error {
 		for _, id := range ids {
@@ -102,7 +102,7 @@ func TestReadDatabase_finds_what_Postbox_left(t *testing.T) {
 	}
 	r.Exec(t, "UPDATE postbox_messages SET state = 2 WHERE topic = 'auditor'") // what is ready cannot be buried
 	r.MoveWaiting(t)
-	operator, err := admin.New(r.DB, admin.Config{Dialect: r.Dialect}, nil)
+	operator, err := admin.New(r.Postbox(), admin.Config{}, nil)
 	require.NoError(t, err)
 	first, err := operator.Messages(t.Context(), admin.MessageFilter{Target: admin.Queue("auditor")})
 	require.NoError(t, err)

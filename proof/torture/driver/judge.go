@@ -40,7 +40,7 @@ func (r *run) heal(ctx context.Context) (time.Duration, error) {
 		stopping.Go(func() { r.relieve(p) })
 	}
 	stopping.Wait()
-	operator, err := admin.New(r.db, admin.Config{Dialect: postbox.PostgreSQL}, nil)
+	operator, err := admin.New(postbox.Database{DB: r.db, Dialect: postbox.PostgreSQL}, admin.Config{}, nil)
 	if err != nil {
 		return 0, err
 	}

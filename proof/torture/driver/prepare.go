@@ -84,7 +84,7 @@ func (r *run) prepareDatabase(ctx context.Context) error {
 	if r.db, err = sql.Open("postgres", r.database); err != nil {
 		return err
 	}
-	if err := postbox.Migrate(ctx, r.db, postbox.MigrateConfig{Dialect: postbox.PostgreSQL}); err != nil {
+	if err := postbox.Migrate(ctx, postbox.Database{DB: r.db, Dialect: postbox.PostgreSQL}); err != nil {
 		return err
 	}
 	if err := ledger.Create(ctx, r.db); err != nil {
@@ -150,7 +150,7 @@ func (r *run) configure(as role.Role, number int) (role.Config, error) {
 
 // account lets the outbox keep what it publishes, once there is an outbox.
 func (r *run) account(ctx context.Context) error {
-	operator, err := admin.New(r.db, admin.Config{Dialect: postbox.PostgreSQL}, nil)
+	operator, err := admin.New(postbox.Database{DB: r.db, Dialect: postbox.PostgreSQL}, admin.Config{}, nil)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (r *run) progress(ctx context.Context) error {
 
 // counts adds up the outbox and all queues, and the letters of inboxes.
 func (r *run) counts(ctx context.Context) (pending, dead int, err error) {
-	operator, err := admin.New(r.db, admin.Config{Dialect: postbox.PostgreSQL}, nil)
+	operator, err := admin.New(postbox.Database{DB: r.db, Dialect: postbox.PostgreSQL}, admin.Config{}, nil)
 	if err != nil {
 		return 0, 0, err
 	}

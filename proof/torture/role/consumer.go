@@ -42,11 +42,11 @@ type service struct {
 func (p *process) newService() (*service, error) {
 	s := &service{process: p}
 	var err error
-	s.store, err = inboxstore.New(p.db, inboxstore.Config{Dialect: postbox.PostgreSQL, ClaimRetention: claimRetention}, p.logger)
+	s.store, err = inboxstore.New(postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL}, inboxstore.Config{ClaimRetention: claimRetention}, p.logger)
 	if err != nil {
 		return nil, err
 	}
-	s.outbox, err = forwarder.NewPublisher(p.db, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL}, p.logger)
+	s.outbox, err = forwarder.NewPublisher(postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL}, forwarder.PublisherConfig{}, p.logger)
 	if err != nil {
 		return nil, err
 	}

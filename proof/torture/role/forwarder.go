@@ -22,8 +22,8 @@ func (p *process) forward(ctx context.Context) error {
 		return nil // told to stop before it could start
 	}
 	defer func() { _ = to.Close() }()
-	fwd, err := forwarder.New(p.db, noting{to, p.history}, forwarder.Config{
-		Dialect: postbox.PostgreSQL, ListenDSN: p.Database, Lease: Lease, BatchSize: 8, PageSize: 200,
+	fwd, err := forwarder.New(postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL}, noting{to, p.history}, forwarder.Config{
+		ListenDSN: p.Database, Lease: Lease, BatchSize: 8, PageSize: 200,
 		Classify: postbox.Classifiers(classifyNowhere, kafkabroker.Classify, amqpbroker.Classify),
 		Retry:    soon(ledger.OutboxAttempts), ProbeMax: ProbeMax,
 	}, p.logger)

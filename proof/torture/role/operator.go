@@ -24,7 +24,7 @@ const (
 
 // operate is an operator who is never satisfied: counts, requeues, pauses and resumes, sets and sets back.
 func (p *process) operate(ctx context.Context) error {
-	operator, err := admin.New(p.db, admin.Config{Dialect: postbox.PostgreSQL}, p.logger)
+	operator, err := admin.New(postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL}, admin.Config{}, p.logger)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func chance(oneIn int) bool { return rand.IntN(oneIn) == 0 } //nolint:gosec // a
 
 // produce writes messages at a steady rate.
 func (p *process) produce(ctx context.Context) error {
-	publisher, err := forwarder.NewPublisher(p.db, forwarder.PublisherConfig{Dialect: postbox.PostgreSQL}, p.logger)
+	publisher, err := forwarder.NewPublisher(postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL}, forwarder.PublisherConfig{}, p.logger)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func TestBind_G1_refuses_what_is_no_transaction(t *testing.T) {
 		publisher := publisherFor(t, database, nil)
 		conn, err := database.DB.Conn(t.Context())
 		require.NoError(t, err)
-		for _, executor := range []forwarder.Executor{
+		for _, executor := range []postbox.Executor{
 			database.DB,
 			struct{ *sql.DB }{database.DB},
 			&struct{ *sql.DB }{database.DB},
@@ -31,7 +31,7 @@ func TestBind_G1_refuses_what_is_no_transaction(t *testing.T) {
 			nil, (*sql.Tx)(nil),
 			struct{ *sql.Tx }{},
 			&struct{ *sql.Tx }{}, (*struct{ *sql.Tx })(nil),
-			struct{ forwarder.Executor }{},
+			struct{ postbox.Executor }{},
 		} {
 			err := publisher.Bind(executor).Publish("topic", newMessage("1", ""))
 			require.ErrorIs(t, err, postbox.ErrNoTransaction)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,13 +18,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
-
-// Executor runs statements: a *sql.Tx, or whatever wraps one.
-type Executor interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
 
 // Publisher writes messages to the outbox, through the transaction in each message's context. One long-lived
 // Publisher serves a whole process, and it makes Watermill's CQRS buses transactional, since they hand the
@@ -87,6 +79,9 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	}
 	ctx := messages[0].Context()
 	scope := txscope.From(ctx)
+	if scope.Other() != nil {
+		return p.publishInOther(ctx, topic, messages)
+	}
 	if err := scope.Begin(); err != nil {
 		return fmt.Errorf("publish to topic %.300q: %w: %w", topic, postbox.ErrNoTransaction, err)
 	}
@@ -94,7 +89,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	tx, inTx := postbox.TxFromContext(ctx)
 	for _, msg := range messages[1:] {
 		if other, _ := postbox.TxFromContext(msg.Context()); other != tx {
-			return fmt.Errorf("publish to topic %.300q: the messages carry different transactions, publish them one by one", topic)
+			return fmt.Errorf("publish to topic %.300q: %w", topic, errDifferent)
 		}
 	}
 	switch {
@@ -113,6 +108,8 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 			topic, postbox.ErrNoTransaction)
 	}
 }
+
+var errDifferent = errors.New("the messages carry different transactions, publish them one by one")
 
 // PublishesInTx says that it does: see [postbox.TransactionalPublisher].
 func (p *Publisher) PublishesInTx() bool { return p != nil }
@@ -135,12 +132,6 @@ func (p *Publisher) autocommit(ctx context.Context, topic string, messages []*me
 	return err
 }
 
-// Bind returns a publisher that writes through tx, whatever the context says. It is for code that hands
-// transactions around by itself, and costs nothing to make. With a *sql.DB or a *sql.Conn, or something that embeds one, Publish returns
-// [postbox.ErrNoTransaction]: each statement would be committed by itself. So it does with nil. If you begin transactions by a statement, such as BEGIN on a *sql.Conn,
-// pass a type of your own that has the three methods and does not embed the connection.
-func (p *Publisher) Bind(tx Executor) message.Publisher { return boundPublisher{p: p, tx: tx} }
-
 // Announce wakes the forwarders. Call it after a commit that [InTx] did not make; without it they find the
 // messages at their next look. It does not wait for anything.
 func (p *Publisher) Announce() { p.announcer.Announce() }
@@ -156,7 +147,7 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-func (p *Publisher) write(ctx context.Context, db Executor, topic string, messages []*message.Message) error {
+func (p *Publisher) write(ctx context.Context, db postbox.Executor, topic string, messages []*message.Message) error {
 	if p.closed.Load() {
 		return fmt.Errorf("publish to topic %.300q: outbox publisher: %w", topic, postbox.ErrClosed)
 	}
@@ -170,10 +161,8 @@ func (p *Publisher) write(ctx context.Context, db Executor, topic string, messag
 	}
 	p.register.Do(func() { p.registerApart(ctx) })
 	p.finder.Look() //nolint:contextcheck // the search goes on after this call
-	if tx, ok := db.(*sql.Tx); ok && beganElsewhere(tx, p.db) {
-		if err := p.spool.CheckIn(ctx, p.db, tx); err != nil {
-			return fmt.Errorf("publish to topic %.300q: %w", topic, err)
-		}
+	if err := p.prepareFor(ctx, db); err != nil {
+		return fmt.Errorf("publish to topic %.300q: %w", topic, err)
 	}
 	return dialect.HintAtPooler(p.spool.Append(ctx, db, p.run, drafts))
 }
@@ -202,60 +191,6 @@ func (p *Publisher) run(ctx context.Context, db spool.Executor, query dialect.Qu
 	}
 	return spool.Run(ctx, db, query)
 }
-
-// boundPublisher writes through one transaction.
-type boundPublisher struct {
-	p  *Publisher
-	tx Executor
-}
-
-// Publish writes the messages through the transaction.
-func (b boundPublisher) Publish(topic string, messages ...*message.Message) error {
-	if len(messages) == 0 {
-		return nil
-	}
-	if !mayBeTx(b.tx) {
-		return fmt.Errorf("publish to topic %.300q: %w: Bind was given %T, which is no transaction, or nil: give it the transaction that shall commit the message, "+
-			"or, for a message without one, set AllowAutocommit and publish through the Publisher itself", topic, postbox.ErrNoTransaction, b.tx)
-	}
-	if err := b.p.write(messages[0].Context(), b.tx, topic, messages); err != nil {
-		return err
-	}
-	b.p.spool.Wake()
-	return nil
-}
-
-// mayBeTx says whether an executor can be a transaction. A *sql.DB, a *sql.Conn, a nil pointer and a struct with one of these in the place of an embedded executor
-// cannot.
-func mayBeTx(executor Executor) bool {
-	if tx, ok := executor.(*sql.Tx); ok {
-		return tx != nil
-	}
-	_, isPool := executor.(interface{ Stats() sql.DBStats })
-	_, isConn := executor.(interface{ Raw(func(any) error) error })
-	if isPool || isConn || given.Nil(executor) {
-		return false
-	}
-	return !embedsNil(reflect.Indirect(reflect.ValueOf(executor)))
-}
-
-// embedsNil says whether a value is a struct that embeds an executor, which is nil: each call would panic.
-func embedsNil(wrapper reflect.Value) bool {
-	if wrapper.Kind() != reflect.Struct {
-		return false
-	}
-	for i := range wrapper.NumField() {
-		field := wrapper.Field(i)
-		nilable := field.Kind() == reflect.Pointer || field.Kind() == reflect.Interface
-		if wrapper.Type().Field(i).Anonymous && nilable && field.IsNil() && field.Type().Implements(reflect.TypeFor[Executor]()) {
-			return true
-		}
-	}
-	return false
-}
-
-// Close does nothing: the transaction and the publisher belong to others.
-func (b boundPublisher) Close() error { return nil }
 
 // KeepOpen returns the publisher with a Close that does nothing. A router closes the publisher of a handler
 // as soon as that handler ends, also when others still use it.

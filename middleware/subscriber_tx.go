@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -48,12 +47,7 @@ func SubscriberTx[T any](find func(ctx context.Context) (tx T, found bool)) mess
 
 // standardTx returns the transaction of database/sql that another one is, or wraps.
 func standardTx(found any) (*sql.Tx, error) {
-	tx, ok := found.(*sql.Tx)
-	if wrapper := reflect.Indirect(reflect.ValueOf(found)); !ok && wrapper.Kind() == reflect.Struct {
-		if field := wrapper.FieldByName("Tx"); field.IsValid() && field.CanInterface() {
-			tx, _ = field.Interface().(*sql.Tx)
-		}
-	}
+	tx, _ := txscope.Standard(found)
 	if tx == nil {
 		return nil, fmt.Errorf("the subscriber's transaction is a %T, and Postbox can only work in one of database/sql: "+
 			"give the subscriber a *sql.DB, or leave middleware.SubscriberTx out and set InboxConfig.OwnTransaction", found)

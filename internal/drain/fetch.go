@@ -143,9 +143,14 @@ func (d *Drainer) Reload(ctx context.Context, m *spool.Message) (bool, error) {
 	return d.loadPayload(ctx, d.db, m)
 }
 
+// rowQuerier reads one row: a *sql.DB or a *sql.Tx.
+type rowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // loadPayload reads what fetch left out because of its size, or what was unloaded since. It reports false where the
 // message is gone.
-func (d *Drainer) loadPayload(ctx context.Context, db spool.Executor, m *spool.Message) (bool, error) {
+func (d *Drainer) loadPayload(ctx context.Context, db rowQuerier, m *spool.Message) (bool, error) {
 	var payload, metadata []byte
 	err := db.QueryRowContext(ctx, d.spool.Statements.LoadPayload, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt).
 		Scan(&payload, &metadata)

@@ -140,8 +140,13 @@ func (l *Letters) Delete(ctx context.Context, id int64) error {
 	return nil
 }
 
+// rowQuerier reads one row: a *sql.DB or a *sql.Tx.
+type rowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // read returns a dead letter with payload and metadata.
-func (l *Letters) read(ctx context.Context, db spool.Executor, id int64) (*DeadLetter, error) {
+func (l *Letters) read(ctx context.Context, db rowQuerier, id int64) (*DeadLetter, error) {
 	letter := &DeadLetter{}
 	var metadata []byte
 	err := letter.scan(db.QueryRowContext(ctx, l.statements.DeadLetter, id).Scan, &letter.Payload, &metadata)
@@ -156,7 +161,7 @@ func (l *Letters) read(ctx context.Context, db spool.Executor, id int64) (*DeadL
 }
 
 // taken tells why a statement found no open dead letter with this id.
-func (l *Letters) taken(ctx context.Context, db spool.Executor, id int64) error {
+func (l *Letters) taken(ctx context.Context, db rowQuerier, id int64) error {
 	_, err := l.read(ctx, db, id)
 	if err != nil {
 		return err

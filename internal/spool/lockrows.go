@@ -37,7 +37,7 @@ func (s *Spool) Impatiently(exec Exec) Exec {
 }
 
 // SelectIDs returns the ids that a query finds.
-func SelectIDs(ctx context.Context, db Executor, query dialect.Query) (map[int64]bool, error) {
+func SelectIDs(ctx context.Context, db Querier, query dialect.Query) (map[int64]bool, error) {
 	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -24,7 +25,7 @@ var ErrLanes = errors.New("number of lanes differs from the stored one")
 // [ErrName] where the name cannot be stored, and with [ErrLanes] where the spool is stored with another number of lanes:
 // the same key would live in two of them.
 func (s *Spool) Open(ctx context.Context, db *sql.DB) (int64, error) {
-	id, err := s.findCommitted(ctx, db)
+	id, err := s.FindCommitted(ctx, db)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return id, err
 	}
@@ -40,17 +41,25 @@ func (s *Spool) Open(ctx context.Context, db *sql.DB) (int64, error) {
 	return found.ID, nil
 }
 
-// OpenIn is [Spool.Open] in a transaction of somebody else. Unless the id is known already, it is valid in this transaction alone.
+// OpenIn is [Spool.Open] in a transaction of somebody else. Unless the id is known already, it is valid in this transaction alone. The error is [ErrUnknown] if
+// it is not known, and the transaction cannot be asked.
 func (s *Spool) OpenIn(ctx context.Context, tx Executor) (int64, error) {
 	if id := s.ID(); id != 0 {
 		return id, nil
 	}
-	found, err := s.register(ctx, tx)
+	querier, asks := tx.(Querier)
+	if !asks {
+		return 0, fmt.Errorf("spool %q: %w", s.name, ErrUnknown)
+	}
+	found, err := s.register(ctx, querier)
 	return found.ID, err
 }
 
+// ErrUnknown is returned where the number of a spool is not known and cannot be asked for.
+var ErrUnknown = errors.New("its number in the database is not known yet, and the transaction can only execute statements, not ask for it")
+
 // register finds the spool in a transaction, or inserts it.
-func (s *Spool) register(ctx context.Context, tx Executor) (Found, error) {
+func (s *Spool) register(ctx context.Context, tx Querier) (Found, error) {
 	if err := CheckName(s.name); err != nil {
 		return Found{}, s.OpenError(err)
 	}
@@ -77,7 +86,7 @@ func (s *Spool) CheckIn(ctx context.Context, own *sql.DB, tx *sql.Tx) error {
 	if s.ID() == 0 {
 		limited, cancel := context.WithTimeout(ctx, ownPatience)
 		defer cancel()
-		if _, err := s.findCommitted(limited, own); err != nil {
+		if _, err := s.FindCommitted(limited, own); err != nil {
 			return nil // own has no such spool yet, or no connection for us: there is nothing to compare with
 		}
 	}
@@ -99,9 +108,9 @@ func (s *Spool) CheckIn(ctx context.Context, own *sql.DB, tx *sql.Tx) error {
 // ownPatience bounds how long CheckIn waits for a connection of the publisher's own pool.
 const ownPatience = time.Second
 
-// findCommitted returns the id of a spool that is registered, and remembers it, or [sql.ErrNoRows]. It does not see what others have not committed, whatever
+// FindCommitted returns the id of a spool that is registered, and remembers it, or [sql.ErrNoRows]. It does not see what others have not committed, whatever
 // isolation level the server gives to a statement by itself.
-func (s *Spool) findCommitted(ctx context.Context, db *sql.DB) (id int64, err error) {
+func (s *Spool) FindCommitted(ctx context.Context, db *sql.DB) (id int64, err error) {
 	if id := s.ID(); id != 0 {
 		return id, nil
 	}
@@ -140,9 +149,19 @@ type Found struct {
 }
 
 // Find asks for the spool by its name, with one of the statements for it.
-func (s *Spool) Find(ctx context.Context, db Executor, query string) (found Found, err error) {
-	err = db.QueryRowContext(ctx, query, s.name).Scan(&found.ID, &found.Lanes, &found.Identity)
-	return found, err
+func (s *Spool) Find(ctx context.Context, db Querier, query string) (found Found, err error) {
+	rows, err := db.QueryContext(ctx, query, s.name)
+	if err != nil {
+		return Found{}, err
+	}
+	defer func() { _ = rows.Close() }()
+	if !rows.Next() {
+		return Found{}, cmp.Or(rows.Err(), sql.ErrNoRows)
+	}
+	if err := rows.Scan(&found.ID, &found.Lanes, &found.Identity); err != nil {
+		return Found{}, err
+	}
+	return found, rows.Close()
 }
 
 func (s *Spool) checkLanes(stored int) error {
@@ -213,7 +232,7 @@ func (f *Finder) Look() {
 	f.done.Go(func() {
 		ctx, cancel := context.WithTimeout(f.life, StatementTimeout)
 		defer cancel()
-		_, _ = f.spool.findCommitted(ctx, f.db)
+		_, _ = f.spool.FindCommitted(ctx, f.db)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.looking = false

@@ -23,11 +23,13 @@ const MaxLanes = dialect.MaxLanes
 // QueuePrefix starts the names of the spools that are queues of an inbox, to keep them apart from outboxes.
 const QueuePrefix = "inbox "
 
-// Executor runs statements: a *sql.DB, *sql.Tx or *sql.Conn.
-type Executor interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+// Executor executes statements, and that is all that storing a message needs once the spool is known: see [postbox.Executor].
+type Executor = postbox.Executor
+
+// Querier also reads: a *sql.DB, *sql.Tx or *sql.Conn, and what stands for one in another library.
+type Querier interface {
+	Executor
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // Spool is a named spool of one database. It is safe for concurrent use.

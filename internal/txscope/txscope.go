@@ -18,7 +18,8 @@ type key struct{}
 type Scope struct {
 	Tx *sql.Tx
 
-	outer   *Scope // that of the transaction or savepoint around a savepoint; nil for a transaction
+	other   Executor // a transaction of another library, where Tx is nil, see other.go
+	outer   *Scope   // that of the transaction or savepoint around a savepoint; nil for a transaction
 	state   atomic.Int32
 	hooked  bool
 	until   <-chan struct{} // of the context that the transaction began with, where there are hooks
@@ -76,7 +77,8 @@ func (s *Scope) With(options *sql.TxOptions) *Scope {
 }
 
 // Live returns the transaction. It is nil if there is none, or if it is known to be committed: a hook may still have the context of the
-// transaction, but it runs after the commit. The error is [ErrReturned] if the function of the scope, or one around it, has returned.
+// transaction, but it runs after the commit. The error is [ErrReturned] if the function of the scope, or one around it, has returned, and [ErrOther] for a
+// transaction of another library.
 func (s *Scope) Live() (*sql.Tx, error) {
 	var err error
 	for at := s; at != nil; at = at.outer {
@@ -87,8 +89,11 @@ func (s *Scope) Live() (*sql.Tx, error) {
 			err = ErrReturned
 		}
 	}
-	if s == nil || err != nil {
+	switch {
+	case s == nil || err != nil:
 		return nil, err
+	case s.other != nil:
+		return nil, ErrOther
 	}
 	return s.Tx, nil
 }

@@ -1,0 +1,128 @@
+package forwarder
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"reflect"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
+)
+
+// Bind returns a publisher that writes through tx, whatever the context says. It is for code that hands
+// transactions around by itself, and costs nothing to make. The transaction may be one of another library: see [postbox.Executor].
+//
+// With a *sql.DB or a *sql.Conn, or something that embeds one, Publish returns
+// [postbox.ErrNoTransaction]: each statement would be committed by itself. So it does with nil. If you begin transactions by a statement, such as BEGIN on a *sql.Conn,
+// pass postbox.ExecFunc(conn.ExecContext).
+//
+// A transaction of another library must be in the database of the publisher: where it is no *sql.Tx, and embeds none, that cannot be checked.
+func (p *Publisher) Bind(tx postbox.Executor) message.Publisher { return boundPublisher{p: p, tx: tx} }
+
+// boundPublisher writes through one transaction.
+type boundPublisher struct {
+	p  *Publisher
+	tx postbox.Executor
+}
+
+// Publish writes the messages through the transaction.
+func (b boundPublisher) Publish(topic string, messages ...*message.Message) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	return b.p.publishThrough(messages[0].Context(), b.tx, topic, messages)
+}
+
+// Close does nothing: the transaction and the publisher belong to others.
+func (b boundPublisher) Close() error { return nil }
+
+// publishInOther writes messages whose contexts carry a transaction of another library, which must be the same one.
+func (p *Publisher) publishInOther(ctx context.Context, topic string, messages []*message.Message) error {
+	tx := txscope.From(ctx).Other()
+	for _, msg := range messages[1:] {
+		if !same(tx, txscope.From(msg.Context()).Other()) {
+			return fmt.Errorf("publish to topic %.300q: %w", topic, errDifferent)
+		}
+	}
+	return p.publishThrough(ctx, tx, topic, messages)
+}
+
+// same says whether two executors are the same. Those that Go cannot compare are not known to be.
+func same(a, b postbox.Executor) bool {
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && a == b
+}
+
+// publishThrough writes the messages through a transaction whose commit Postbox does not hear of.
+func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, topic string, messages []*message.Message) error {
+	through := tx
+	if standard, is := txscope.Standard(tx); is && standard != nil {
+		through = standard
+	} else if is || !mayBeTx(tx) {
+		return fmt.Errorf("publish to topic %.300q: %w: a %T is no transaction, or it is nil: give Bind or postbox.ContextWithTx the transaction that shall commit the message, "+
+			"or, for a message without one, set AllowAutocommit and publish through the Publisher itself", topic, postbox.ErrNoTransaction, tx)
+	}
+	if err := p.write(ctx, through, topic, messages); err != nil {
+		return err
+	}
+	p.spool.Wake() // the commit is near: look more often
+	return nil
+}
+
+// prepareFor checks that a transaction is in the database of the publisher, as far as that can be known, and sees to it that the number of the outbox is known
+// where the transaction cannot be asked for it.
+func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
+	if tx, standard := db.(*sql.Tx); standard {
+		if beganElsewhere(tx, p.db) {
+			return p.spool.CheckIn(ctx, p.db, tx)
+		}
+		return nil
+	}
+	if _, asks := db.(spool.Querier); asks || p.spool.ID() != 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, registerPatience)
+	defer cancel()
+	find := p.spool.Open
+	if p.spool.Statements.Kind.Can().OneWriter { // which is that transaction, so nobody else can register the outbox
+		find = p.spool.FindCommitted
+	}
+	if _, err := find(ctx, p.db); err != nil {
+		return fmt.Errorf("%w: %w: let the publisher's *sql.DB have a free connection, and start the outbox's forwarder before", spool.ErrUnknown, err)
+	}
+	return nil
+}
+
+// mayBeTx says whether an executor of another library can be a transaction. A pool, a connection, a nil pointer and a struct with one of these in the place of an embedded executor
+// cannot.
+func mayBeTx(executor postbox.Executor) bool {
+	if given.Nil(executor) {
+		return false
+	}
+	_, isPool := executor.(interface{ Stats() sql.DBStats })
+	_, isConn := executor.(interface{ Raw(func(any) error) error })
+	begins := reflect.ValueOf(executor).MethodByName("BeginTx").IsValid() // as pools of other libraries do
+	if isPool || isConn || begins {
+		return false
+	}
+	return !embedsNil(reflect.Indirect(reflect.ValueOf(executor)))
+}
+
+// embedsNil says whether a value is a struct that embeds an executor, which is nil: each call would panic.
+func embedsNil(wrapper reflect.Value) bool {
+	if wrapper.Kind() != reflect.Struct {
+		return false
+	}
+	for i := range wrapper.NumField() {
+		field := wrapper.Field(i)
+		nilable := field.Kind() == reflect.Pointer || field.Kind() == reflect.Interface
+		if wrapper.Type().Field(i).Anonymous && nilable && field.IsNil() && field.Type().Implements(reflect.TypeFor[postbox.Executor]()) {
+			return true
+		}
+	}
+	return false
+}

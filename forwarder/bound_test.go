@@ -1,0 +1,89 @@
+package forwarder_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// A transaction of another library can only execute statements: it is bound, or travels in a context, and commits or rolls back what was published.
+func TestPublisher_G1_publishes_in_a_transaction_that_only_executes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		stored := 6
+		if database.Dialect == postbox.SQLite { // only the transaction could register the outbox
+			inTx(t, database.DB, publisherFor(t, database, nil), "topic", newMessage("before", ""))
+			stored++
+		}
+		publisher := publisherFor(t, database, nil)
+		for name, end := range map[string]func(*sql.Tx) error{"1": (*sql.Tx).Rollback, "2": (*sql.Tx).Commit, "3": (*sql.Tx).Commit} {
+			tx, err := database.Open(t).BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			only := postbox.ExecFunc(tx.ExecContext)
+			require.NoError(t, publisher.Bind(only).Publish("topic", newMessage("bound "+name, "")))
+			ctx := postbox.ContextWithTx(t.Context(), only)
+			first, second := newMessage("first "+name, ""), newMessage("second "+name, "")
+			first.SetContext(ctx)
+			second.SetContext(ctx)
+			require.NoError(t, publisher.Publish("topic", first, second))
+			require.NoError(t, end(tx))
+		}
+		require.Equal(t, stored, pending(t, database))
+	})
+}
+
+func TestContextWithTx_of_another_library_carries_nothing_that_InTx_can_work_in(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	tx, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	ctx := postbox.ContextWithTx(t.Context(), postbox.ExecFunc(tx.ExecContext))
+	_, found := postbox.TxFromContext(ctx)
+	require.False(t, found)
+	require.False(t, postbox.AfterCommit(ctx, func() { t.Error("nobody hears of this commit") }))
+	err = forwarder.InTx(ctx, database.DB, func(context.Context, *sql.Tx) error { t.Error("it ran"); return nil })
+	require.ErrorIs(t, err, postbox.ErrNoTransaction)
+	require.ErrorContains(t, err, "a transaction of another library")
+
+	for name, tx := range map[string]postbox.Executor{"pool": database.DB, "nil": (*sql.Tx)(nil), "no function": postbox.ExecFunc[sql.Result](nil)} {
+		msg := newMessage("1", "")
+		msg.SetContext(postbox.ContextWithTx(t.Context(), tx))
+		require.ErrorIs(t, publisherFor(t, database, nil).Publish("topic", msg), postbox.ErrNoTransaction, name)
+	}
+	_, found = postbox.TxFromContext(postbox.ContextWithTx(ctx, &struct{ *sql.Tx }{tx}))
+	require.True(t, found, "a struct that embeds a transaction of database/sql")
+}
+
+// The number of the outbox has to be asked for, and neither the transaction nor the pool can do that.
+func TestPublisher_says_what_to_do_where_the_outbox_cannot_be_asked_for(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	database.DB.SetMaxOpenConns(1)
+	tx, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	publisher := publisherFor(t, database, nil)
+	err = publisher.Bind(postbox.ExecFunc(tx.ExecContext)).Publish("topic", newMessage("1", ""))
+	require.ErrorContains(t, err, "let the publisher's *sql.DB have a free connection")
+	require.NoError(t, tx.Rollback())
+	require.Zero(t, pending(t, database))
+}
+
+func TestPublisher_messages_of_different_transactions_are_refused(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	tx, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	first, second := newMessage("1", ""), newMessage("2", "")
+	first.SetContext(postbox.ContextWithTx(t.Context(), postbox.ExecFunc(tx.ExecContext)))
+	second.SetContext(postbox.ContextWithTx(t.Context(), tx))
+	require.ErrorContains(t, publisherFor(t, database, nil).Publish("topic", first, second), "different transactions")
+}

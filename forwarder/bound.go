@@ -45,7 +45,7 @@ func (b boundPublisher) Close() error { return nil }
 func (p *Publisher) publishInOther(ctx context.Context, topic string, messages []*message.Message) error {
 	tx := txscope.From(ctx).Other()
 	for _, msg := range messages[1:] {
-		if !same(tx, txscope.From(msg.Context()).Other()) {
+		if !same(tx, txscope.From(msg.Context()).Other()) { //nolint:contextcheck // a message brings its own
 			return fmt.Errorf("publish to topic %.300q: %w", topic, errDifferent)
 		}
 	}

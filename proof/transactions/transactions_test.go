@@ -121,8 +121,10 @@ func gormTransaction(t *testing.T, database *testdb.Database, prepare bool) tran
 	tx := db.WithContext(t.Context()).Begin()
 	require.NoError(t, tx.Error)
 	return transaction{
-		tx:       tx.Statement.ConnPool,
-		insert:   func(_ context.Context, text string) error { return tx.Exec("INSERT INTO business VALUES (?)", text).Error },
+		tx: tx.Statement.ConnPool,
+		insert: func(_ context.Context, text string) error {
+			return tx.Exec("INSERT INTO business VALUES (?)", text).Error
+		},
 		commit:   func() error { return tx.Commit().Error },
 		rollback: func() error { return tx.Rollback().Error },
 	}

@@ -31,13 +31,13 @@ func Example_produce() {
 	db, database, done := exampleDatabase("CREATE TABLE orders (id TEXT)")
 	defer done()
 	outbox, err := forwarder.NewPublisher(database, forwarder.PublisherConfig{}, nil)
-	check(err)
+	must(err)
 	defer outbox.Close()
 	bus, err := cqrs.NewEventBusWithConfig(outbox, cqrs.EventBusConfig{
 		GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "orders", nil },
 		Marshaler:            cqrs.JSONMarshaler{},
 	})
-	check(err)
+	must(err)
 	ctx := context.Background()
 
 	err = forwarder.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
@@ -46,7 +46,7 @@ func Example_produce() {
 		}
 		return bus.Publish(ctx, OrderPlaced{OrderID: "1"}) // the transaction travels in ctx
 	})
-	check(err)
+	must(err)
 
 	fmt.Println(count(db, "orders"), "order,", count(db, "postbox_messages"), "message")
 	// Output: 1 order, 1 message
@@ -59,22 +59,22 @@ func Example_relay() {
 	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
 	ctx, stop := context.WithCancel(context.Background())
 	received, err := broker.Subscribe(ctx, "orders")
-	check(err)
+	must(err)
 	outbox, err := forwarder.NewPublisher(database, forwarder.PublisherConfig{AllowAutocommit: true}, nil)
-	check(err)
+	must(err)
 	defer outbox.Close()
-	check(outbox.Publish("orders", message.NewMessage("1", []byte("hello"))))
+	must(outbox.Publish("orders", message.NewMessage("1", []byte("hello"))))
 	logger := watermill.NopLogger{}
 
 	fwd, err := forwarder.New(database, broker, forwarder.Config{}, logger)
-	check(err)
+	must(err)
 	go fwd.Run(ctx)
 
 	msg := <-received
 	fmt.Println(string(msg.Payload))
 	msg.Ack()
 	stop()
-	check(fwd.Close())
+	must(fwd.Close())
 	// Output: hello
 }
 
@@ -85,13 +85,13 @@ func Example_consumeOnce() {
 	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
 	logger := watermill.NopLogger{}
 	router, err := message.NewRouter(message.RouterConfig{}, logger)
-	check(err)
+	must(err)
 
 	store, err := inboxstore.New(database, inboxstore.Config{}, logger)
-	check(err)
+	must(err)
 	defer store.Close()
 	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{}, logger)
-	check(err)
+	must(err)
 	handler := router.AddConsumerHandler("payments", "orders", broker, func(msg *message.Message) error {
 		tx, _ := postbox.TxFromContext(msg.Context()) // commits together with the claim of the message
 		_, err := tx.ExecContext(msg.Context(), `INSERT INTO payments VALUES (?)`, string(msg.Payload))
@@ -102,10 +102,10 @@ func Example_consumeOnce() {
 	go router.Run(context.Background())
 	<-router.Running()
 	for range 3 { // the broker delivers it three times
-		check(broker.Publish("orders", message.NewMessage("0190a2d4-1111-7000-8000-000000000001", []byte("order 1"))))
+		must(broker.Publish("orders", message.NewMessage("0190a2d4-1111-7000-8000-000000000001", []byte("order 1"))))
 	}
 	fmt.Println(count(db, "payments"), "payment")
-	check(router.Close())
+	must(router.Close())
 	// Output: 1 payment
 }
 
@@ -116,49 +116,50 @@ func Example_consumeLater() {
 	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
 	logger := watermill.NopLogger{}
 	router, err := message.NewRouter(message.RouterConfig{}, logger)
-	check(err)
+	must(err)
 	store, err := inboxstore.New(database, inboxstore.Config{}, logger)
-	check(err)
+	must(err)
 	defer store.Close()
 	checked := make(chan string)
 	checkFraud := func(msg *message.Message) error { checked <- string(msg.Payload); return nil }
 
 	inboxSubscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{}, logger)
-	check(err)
+	must(err)
 	stored := router.AddConsumerHandler("fraud-store", "orders", broker, func(*message.Message) error { return nil })
 	stored.AddMiddleware(middleware.Defer(store, "fraud")) // acked as soon as it is committed
-	router.AddConsumerHandler("fraud-check", "fraud", inboxSubscriber, checkFraud)
+	check := router.AddConsumerHandler("fraud-check", "fraud", inboxSubscriber, checkFraud)
+	check.AddMiddleware(middleware.Process) // the queue hears why a handler fails
 
 	go router.Run(context.Background())
 	<-router.Running()
-	check(broker.Publish("orders", message.NewMessage("1", []byte("order 1"))))
+	must(broker.Publish("orders", message.NewMessage("1", []byte("order 1"))))
 	fmt.Println("checked", <-checked)
-	check(router.Close())
+	must(router.Close())
 	// Output: checked order 1
 }
 
 // exampleDatabase opens a new SQLite file with the tables of Postbox.
 func exampleDatabase(schema string) (db *sql.DB, database postbox.Database, done func()) {
 	dir, err := os.MkdirTemp("", "postbox")
-	check(err)
+	must(err)
 	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "example.db")+
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_txlock=immediate")
-	check(err)
+	must(err)
 	db.SetMaxOpenConns(1)
 	ctx := context.Background()
 	database = postbox.Database{DB: db, Dialect: postbox.SQLite}
-	check(postbox.Migrate(ctx, database))
+	must(postbox.Migrate(ctx, database))
 	_, err = db.ExecContext(ctx, schema)
-	check(err)
+	must(err)
 	return db, database, func() { _ = db.Close(); _ = os.RemoveAll(dir) }
 }
 
 func count(db *sql.DB, table string) (n int) {
-	check(db.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM "+table).Scan(&n))
+	must(db.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM "+table).Scan(&n))
 	return n
 }
 
-func check(err error) {
+func must(err error) {
 	if err != nil {
 		panic(err)
 	}

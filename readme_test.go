@@ -29,7 +29,7 @@ func TestReadme_snippets_stand_in_compiled_examples(t *testing.T) {
 func withoutIndentation(text string) string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
-		if trimmed := strings.TrimSpace(line); trimmed != "" && trimmed != "check(err)" && !strings.HasPrefix(trimmed, "defer ") {
+		if trimmed := strings.TrimSpace(line); trimmed != "" && trimmed != "must(err)" && !strings.HasPrefix(trimmed, "defer ") {
 			lines = append(lines, trimmed)
 		}
 	}

@@ -14,9 +14,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// DefaultOutbox is the name of the outbox that [Admin.Stats] counts unless [Config.Outbox] says otherwise.
-const DefaultOutbox = "outbox"
-
 // Config of an Admin. The zero value has all defaults.
 type Config struct {
 	// Outbox is the name of the outbox that [Admin.Stats] counts, and through which messages that died in an inbox are
@@ -27,7 +24,7 @@ type Config struct {
 
 func (c *Config) setDefaults() {
 	if c.Outbox == "" {
-		c.Outbox = DefaultOutbox
+		c.Outbox = spool.DefaultOutbox
 	}
 }
 

@@ -4,7 +4,7 @@
 // # Outboxes and queues
 //
 // [Admin.Queues] shows how each of them does. [Admin.Pause] stops one in all processes, [Admin.PauseKey] the messages with
-// one ordering key, and [Admin.SetQueue] changes how fast, how often and how long, without a restart. [Admin.Messages]
+// one ordering key, and [Admin.SetSettings] changes how fast, how often and how long, without a restart. [Admin.Messages]
 // lists what is pending, [Admin.Done] what was handled, where that is kept. [Admin.RunNow], [Admin.Reschedule] and
 // [Admin.Bury] deal with a message that waits: for its time, its next attempt, or an operator. [Admin.Account] tells whether
 // everything that was written is somewhere.
@@ -31,7 +31,7 @@
 // the letter or the message, and never both.
 //
 // Dead letters are kept for the retention that forwarders and inboxes are configured with, by default 30 days, or the one
-// that [Admin.SetQueue] gives an outbox or a queue, also those that nobody resolved: watch [TopicStats.Dead].
+// that [Admin.SetSettings] gives an outbox or a queue, also those that nobody resolved: watch [TopicStats.Dead].
 //
 // The package starts no goroutine and needs one connection at a time.
 package admin

@@ -60,7 +60,7 @@ func pauseQueue(ctx context.Context) error {
 	if err := operator.Pause(ctx, fraud); err != nil {
 		return err
 	}
-	if err := operator.SetQueue(ctx, fraud, admin.Settings{Concurrency: 4, History: 24 * time.Hour}); err != nil {
+	if err := operator.SetSettings(ctx, fraud, admin.Settings{Concurrency: 4, History: 24 * time.Hour}); err != nil {
 		return err
 	}
 	subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{}, nil)

@@ -8,11 +8,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Limits of [Admin.DeadLetters].
-const (
-	DefaultLimit = 100
-	MaxLimit     = 1000
-)
+// MaxLimit is the most entries that a call of [Admin.DeadLetters], [Admin.Messages] or [Admin.Done] returns.
+const MaxLimit = 1000
+
+// defaultLimit is how many they return unless the filter says otherwise.
+const defaultLimit = 100
 
 // Resolved chooses dead letters by whether an operator has resolved them.
 type Resolved int
@@ -80,7 +80,7 @@ func (f Filter) page() dialect.DeadLetterFilter {
 	chosen := f.chosen()
 	chosen.Limit = f.Limit
 	if f.Limit == 0 {
-		chosen.Limit = DefaultLimit
+		chosen.Limit = defaultLimit
 	}
 	return chosen
 }

@@ -15,12 +15,12 @@ func FuzzPlace(f *testing.F) {
 		f.Add(place)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		place, err := Place(text).parse(dialect.StateReady, dialect.StateRetrying)
+		place, err := Cursor(text).parse(dialect.StateReady, dialect.StateRetrying)
 		if err != nil || text == "" {
 			require.Zero(t, place)
 			return
 		}
-		require.Equal(t, Place(text), placeOf(place))
+		require.Equal(t, Cursor(text), cursorOf(place))
 		require.GreaterOrEqual(t, place.State, dialect.StateReady)
 		require.LessOrEqual(t, place.State, dialect.StateRetrying)
 	})
@@ -32,7 +32,7 @@ func FuzzPlace_roundtrip(f *testing.F) {
 	f.Add(1, int64(math.MinInt64), int64(math.MinInt64))
 	f.Fuzz(func(t *testing.T, state int, lane, id int64) {
 		place := dialect.Place{State: state, Lane: lane, ID: id}
-		read, err := placeOf(place).parse(math.MinInt, math.MaxInt)
+		read, err := cursorOf(place).parse(math.MinInt, math.MaxInt)
 		require.NoError(t, err)
 		require.Equal(t, place, read)
 	})

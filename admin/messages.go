@@ -53,8 +53,8 @@ type Message struct {
 	DoneAt time.Time
 	// Size of payload and metadata as they are stored, in bytes.
 	Size int
-	// Place is where it stands in the list: give it to a filter to get what comes after.
-	Place Place
+	// Cursor is where it stands in the list: give it to a filter to get what comes after.
+	Cursor Cursor
 
 	// Payload and Metadata are nil in lists; [Admin.Message] reads them. Metadata stays nil where it cannot be decoded.
 	Payload  message.Payload
@@ -71,8 +71,8 @@ type MessageFilter struct {
 	// Topic, Key and MessageID are compared as a whole.
 	Topic, Key, MessageID string
 
-	// After chooses messages after the one with this [Message.Place], for the next page.
-	After Place
+	// After chooses messages after the one with this [Message.Cursor], for the next page.
+	After Cursor
 	// Limit is the most messages of a page: 100 by default, above 1000 it is an error.
 	Limit int
 }
@@ -99,14 +99,14 @@ type DoneFilter struct {
 	// They are compared with the database's clock.
 	DoneAfter, DoneBefore time.Time
 
-	// After chooses messages after the one with this [Message.Place], for the next page.
-	After Place
+	// After chooses messages after the one with this [Message.Cursor], for the next page.
+	After Cursor
 	// Limit is the most messages of a page: 100 by default, above 1000 it is an error.
 	Limit int
 }
 
 // Done lists the messages of the history that the filter chooses, the latest first. A page shorter than the limit is the
-// last. There is a history where the queue is configured with one, or [Admin.SetQueue] has turned it on.
+// last. There is a history where the queue is configured with one, or [Admin.SetSettings] has turned it on.
 func (a *Admin) Done(ctx context.Context, target Target, filter DoneFilter) ([]Message, error) {
 	chosen, err := filter.chosen()
 	if err != nil {
@@ -176,7 +176,7 @@ func publicMessages(found []*operate.Listed, err error) ([]Message, error) {
 func publicMessage(m *operate.Listed) Message {
 	public := Message{
 		ID: m.Place.ID, Status: status(m), Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Attempts: m.Attempts,
-		CreatedAt: m.CreatedAt, DueAt: m.At, Size: m.Size, Place: placeOf(m.Place), Payload: m.Payload, Metadata: m.Metadata,
+		CreatedAt: m.CreatedAt, DueAt: m.At, Size: m.Size, Cursor: cursorOf(m.Place), Payload: m.Payload, Metadata: m.Metadata,
 	}
 	if public.Status == Done {
 		public.DueAt, public.DoneAt = time.Time{}, m.At

@@ -205,7 +205,7 @@ func (b *bench) pages(filter admin.MessageFilter) []admin.Message {
 		if len(page) < filter.Limit {
 			return all
 		}
-		filter.After = page[len(page)-1].Place
+		filter.After = page[len(page)-1].Cursor
 	}
 }
 
@@ -220,7 +220,7 @@ func TestMessages_pages_through_thousands_with_filters(t *testing.T) {
 		for i := 1; i < len(all); i++ {
 			require.LessOrEqual(t, number[all[i-1].Status], number[all[i].Status], "in the order of the states")
 		}
-		require.Len(t, b.messages(admin.MessageFilter{}), admin.DefaultLimit)
+		require.Len(t, b.messages(admin.MessageFilter{}), 100)
 
 		for name, test := range map[string]struct {
 			filter admin.MessageFilter
@@ -268,7 +268,7 @@ func TestMessages_misses_nothing_that_moves(t *testing.T) {
 			if len(page) < filter.Limit {
 				break
 			}
-			filter.After = page[len(page)-1].Place
+			filter.After = page[len(page)-1].Cursor
 			b.exec("UPDATE postbox_messages SET state = 2, attempts = attempts + 1 WHERE id % 11 = " + strconv.Itoa(len(seen)%11))
 			database.MoveWaiting(t)
 		}
@@ -328,7 +328,7 @@ func TestDone_pages_with_filters_the_latest_first(t *testing.T) {
 				if len(page) < filter.Limit {
 					return all
 				}
-				filter.After = page[len(page)-1].Place
+				filter.After = page[len(page)-1].Cursor
 			}
 		}
 		all := pages(admin.DoneFilter{})

@@ -95,8 +95,8 @@ func TestPause_W14_again_changes_nothing(t *testing.T) {
 			func() error { return b.admin.Resume(t.Context(), b.target) },
 			func() error { return b.admin.PauseKey(t.Context(), b.target, "key") },
 			func() error { return b.admin.ResumeKey(t.Context(), b.target, "key") },
-			func() error { return b.admin.SetQueue(t.Context(), b.target, admin.Settings{Attempts: 7}) },
-			func() error { return b.admin.SetQueue(t.Context(), b.target, admin.Settings{}) },
+			func() error { return b.admin.SetSettings(t.Context(), b.target, admin.Settings{Attempts: 7}) },
+			func() error { return b.admin.SetSettings(t.Context(), b.target, admin.Settings{}) },
 		} {
 			require.NoError(t, say())
 			require.Equal(t, i+1, b.version(), "drainers notice")

@@ -113,8 +113,8 @@ func everything(ctx context.Context, a *admin.Admin, target admin.Target) map[st
 	return map[string]error{
 		"Pause": a.Pause(ctx, target), "Resume": a.Resume(ctx, target),
 		"PauseKey": a.PauseKey(ctx, target, "key"), "ResumeKey": a.ResumeKey(ctx, target, "key"), "PausedKeys": keys,
-		"SetQueue": a.SetQueue(ctx, target, admin.Settings{Attempts: 3}),
-		"Messages": messages, "Done": done, "Message": one, "Account": account, "StatsOf": stats,
+		"SetSettings": a.SetSettings(ctx, target, admin.Settings{Attempts: 3}),
+		"Messages":    messages, "Done": done, "Message": one, "Account": account, "StatsOf": stats,
 		"RunNow": a.RunNow(ctx, target, 1), "Reschedule": a.Reschedule(ctx, target, 1, time.Now()), "Bury": a.Bury(ctx, target, 1, "no"),
 	}
 }

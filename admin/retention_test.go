@@ -18,7 +18,7 @@ import (
 )
 
 // Forwarders and inboxes clean up what operators no longer want, also where they are told to keep dead letters themselves.
-func TestSetQueue_F18_is_obeyed_by_those_who_clean_up(t *testing.T) {
+func TestSetSettings_F18_is_obeyed_by_those_who_clean_up(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T, database *testdb.Database){
 		"forwarder": func(t *testing.T, database *testdb.Database) {
@@ -55,8 +55,8 @@ func TestSetQueue_F18_is_obeyed_by_those_who_clean_up(t *testing.T) {
 				b.buryInbox("of "+name, id)
 			}
 			b.exec("UPDATE postbox_dead_letters SET died_at = 1")
-			require.NoError(t, b.admin.SetQueue(t.Context(), b.target, admin.Settings{Retention: time.Hour, History: time.Hour}))
-			require.NoError(t, b.admin.SetQueue(t.Context(), admin.Outbox("kept"), admin.Settings{History: 100 * 365 * 24 * time.Hour}))
+			require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{Retention: time.Hour, History: time.Hour}))
+			require.NoError(t, b.admin.SetSettings(t.Context(), admin.Outbox("kept"), admin.Settings{History: 100 * 365 * 24 * time.Hour}))
 			start(t, database)
 			b.eventually(func() bool {
 				return b.dead() == 1 && database.Count(t, "SELECT COUNT(*) FROM postbox_history") == 1

@@ -14,10 +14,10 @@ import (
 
 // Bounds of [Settings].
 const (
-	MaxPageSize    = 10_000
-	MaxConcurrency = 10_000
-	MinPollMax     = time.Millisecond
-	MaxPollMax     = time.Hour
+	maxPageSize    = 10_000
+	maxConcurrency = 10_000
+	minPollMax     = time.Millisecond
+	maxPollMax     = time.Hour
 )
 
 // Settings are what operators lay down for an outbox or a queue, for all processes: they go before what the processes
@@ -46,15 +46,15 @@ func (s Settings) Validate() error {
 	for _, count := range []struct {
 		name    string
 		n, most int
-	}{{"PageSize", s.PageSize, MaxPageSize}, {"Concurrency", s.Concurrency, MaxConcurrency}} {
+	}{{"PageSize", s.PageSize, maxPageSize}, {"Concurrency", s.Concurrency, maxConcurrency}} {
 		if count.n < 0 || count.n > count.most {
 			problems = append(problems, fmt.Errorf("%s: %d is not between 1 and %d, nor 0 for what each process is configured with",
 				count.name, count.n, count.most))
 		}
 	}
-	if s.PollMax != 0 && (s.PollMax < MinPollMax || s.PollMax > MaxPollMax) {
+	if s.PollMax != 0 && (s.PollMax < minPollMax || s.PollMax > maxPollMax) {
 		problems = append(problems, fmt.Errorf("PollMax: %s is not between %s and %s, nor 0 for what each process is configured with",
-			s.PollMax, MinPollMax, MaxPollMax))
+			s.PollMax, minPollMax, maxPollMax))
 	}
 	if s.Attempts < postbox.Unlimited {
 		problems = append(problems, fmt.Errorf("Attempts: %d is negative: use postbox.Unlimited, which is %d, to never give up",
@@ -72,10 +72,10 @@ func (s Settings) Validate() error {
 	return errors.Join(problems...)
 }
 
-// SetQueue stores settings for an outbox or a queue, in place of those that were stored: read those with [Admin.Queues]
+// SetSettings stores settings for an outbox or a queue, in place of those that were stored: read those with [Admin.Queues]
 // to change a part of them. Processes notice within a second, and obey from the next message on; more handlers start at
 // once, fewer take effect as handlers end.
-func (a *Admin) SetQueue(ctx context.Context, target Target, settings Settings) error {
+func (a *Admin) SetSettings(ctx context.Context, target Target, settings Settings) error {
 	if err := settings.Validate(); err != nil {
 		return fmt.Errorf("admin: settings for %s: %w", target, err)
 	}

@@ -44,11 +44,11 @@ func TestSettings_say_what_is_wrong_and_what_to_do(t *testing.T) {
 	database := testdb.SQLite(t)
 	b := newBench(t, database)
 	b.outboxID()
-	require.ErrorContains(t, b.admin.SetQueue(t.Context(), b.target, both), b.target.String())
+	require.ErrorContains(t, b.admin.SetSettings(t.Context(), b.target, both), b.target.String())
 	require.Zero(t, b.info().Settings, "nothing is stored")
 }
 
-func TestSetQueue_W14_is_stored_whole_and_replaced_whole(t *testing.T) {
+func TestSetSettings_W14_is_stored_whole_and_replaced_whole(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -56,19 +56,19 @@ func TestSetQueue_W14_is_stored_whole_and_replaced_whole(t *testing.T) {
 		settings := admin.Settings{
 			PageSize: 20, Concurrency: 3, PollMax: 10 * time.Second, Attempts: postbox.Unlimited, History: 7 * 24 * time.Hour, Retention: -1,
 		}
-		require.NoError(t, b.admin.SetQueue(t.Context(), b.target, settings))
+		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, settings))
 		require.Equal(t, settings, b.info().Settings)
-		require.NoError(t, b.admin.SetQueue(t.Context(), b.target, admin.Settings{Attempts: 2}))
+		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{Attempts: 2}))
 		require.Equal(t, admin.Settings{Attempts: 2}, b.info().Settings)
 
 		b.exec("UPDATE postbox_spools SET settings = 'nonsense'")
 		require.Zero(t, b.info().Settings, "the rest of the overview is there")
-		require.NoError(t, b.admin.SetQueue(t.Context(), b.target, admin.Settings{}))
+		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{}))
 		require.Zero(t, b.info().Settings)
 	})
 }
 
-func TestSetQueue_W14_drainers_obey_while_they_run(t *testing.T) {
+func TestSetSettings_W14_drainers_obey_while_they_run(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -90,9 +90,9 @@ func TestSetQueue_W14_drainers_obey_while_they_run(t *testing.T) {
 			b.append(draft(postbox.NewMessageID(), "orders", ""))
 		}
 		b.eventually(func() bool { return running.Load() == 1 }, "one at a time, as configured")
-		require.NoError(t, b.admin.SetQueue(t.Context(), b.target, admin.Settings{Concurrency: 7, History: time.Hour, Attempts: 5}))
+		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{Concurrency: 7, History: time.Hour, Attempts: 5}))
 		require.Eventually(t, func() bool { return running.Load() == 7 }, obeyed, 2*time.Millisecond)
-		require.NoError(t, b.admin.SetQueue(t.Context(), b.target, admin.Settings{Concurrency: 2, History: time.Hour, Attempts: 5}))
+		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{Concurrency: 2, History: time.Hour, Attempts: 5}))
 		require.Eventually(t, func() bool { // as handlers end, fewer begin
 			if running.Load() > 2 {
 				gate <- struct{}{}

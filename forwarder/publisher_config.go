@@ -34,9 +34,9 @@ type PublisherConfig struct {
 }
 
 func (c *PublisherConfig) setDefaults() {
-	c.Outbox = cmp.Or(c.Outbox, DefaultOutbox)
-	c.Lanes = cmp.Or(c.Lanes, DefaultLanes)
-	c.MaxPayload = cmp.Or(c.MaxPayload, DefaultMaxPayload)
+	c.Outbox = cmp.Or(c.Outbox, defaultOutbox)
+	c.Lanes = cmp.Or(c.Lanes, defaultLanes)
+	c.MaxPayload = cmp.Or(c.MaxPayload, defaultMaxPayload)
 	if c.OrderingKey == nil {
 		c.OrderingKey = func(_ string, msg *message.Message) string { return msg.Metadata.Get(postbox.OrderingKey) }
 	}

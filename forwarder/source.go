@@ -106,9 +106,9 @@ func (s *Source) setDefaults(dialect postbox.Dialect) {
 	if !s.Envelope {
 		s.Destination = cmp.Or(s.Destination, s.Topic)
 	}
-	s.PageSize = cmp.Or(s.PageSize, DefaultPageSize)
-	s.PollMin = cmp.Or(s.PollMin, DefaultPollMin)
-	s.PollMax = cmp.Or(s.PollMax, max(DefaultPollMax, s.PollMin))
+	s.PageSize = cmp.Or(s.PageSize, defaultPageSize)
+	s.PollMin = cmp.Or(s.PollMin, defaultPollMin)
+	s.PollMax = cmp.Or(s.PollMax, max(defaultPollMax, s.PollMin))
 }
 
 // sourceTopic admits what watermill-sql admits: a topic becomes a part of SQL text.

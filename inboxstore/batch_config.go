@@ -13,8 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 )
 
-// DefaultBatchSize is the default of Size in [BatchConfig].
-const DefaultBatchSize = 100
+// defaultBatchSize is the default of Size in [BatchConfig].
+const defaultBatchSize = 100
 
 // BatchConfig says when waiting messages are a batch, and how it is handled. With neither an age nor a schedule a batch
 // is handed out when it is full.
@@ -39,18 +39,18 @@ type BatchConfig struct {
 	// queue, and one process at a time works it off, so that batches are as large as they can be.
 	PerKey bool
 
-	// QueueConfig is the rest. Concurrency defaults to 1: one batch after the other. Its Mode and MicroBatch have no
-	// meaning here; within a batch, messages are in the order in which they were stored.
+	// QueueConfig is the rest. Concurrency defaults to 1: one batch after the other. A Mode or a MicroBatch is an error;
+	// within a batch, messages are in the order in which they were stored.
 	QueueConfig QueueConfig
 }
 
 func (c *BatchConfig) setDefaults() {
-	c.Size = cmp.Or(c.Size, DefaultBatchSize)
+	c.Size = cmp.Or(c.Size, defaultBatchSize)
 	if c.TimeZone == nil {
 		c.TimeZone = time.UTC
 	}
 	c.QueueConfig.Concurrency = cmp.Or(c.QueueConfig.Concurrency, 1)
-	c.QueueConfig.PageSize = cmp.Or(c.QueueConfig.PageSize, max(DefaultPageSize, c.Size))
+	c.QueueConfig.PageSize = cmp.Or(c.QueueConfig.PageSize, max(defaultPageSize, c.Size))
 	c.QueueConfig.setDefaults()
 }
 

@@ -13,6 +13,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -32,7 +33,7 @@ func TestBatch_S0_0_10_G12_one_works_and_the_other_takes_over(t *testing.T) {
 			b.await(processes[i].Running(), "a process")
 		}
 		b.eventually(func() bool {
-			return b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder = (SELECT holder FROM postbox_lanes WHERE lane = 0)") == inboxstore.DefaultLanes
+			return b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder = (SELECT holder FROM postbox_lanes WHERE lane = 0)") == spool.DefaultLanes
 		}, "one has all lanes")
 		var first int
 		for i := range 10 {

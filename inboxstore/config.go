@@ -12,12 +12,12 @@ import (
 
 // Defaults of the settings in [Config], which explains them.
 const (
-	DefaultClaimRetention      = 7 * 24 * time.Hour
-	DefaultDeadLetterRetention = 30 * 24 * time.Hour
-	DefaultCacheSize           = 10_000
-	DefaultLanes               = 32
-	DefaultCloseTimeout        = 30 * time.Second
-	DefaultMaxPayload          = 16 << 20
+	defaultClaimRetention      = 7 * 24 * time.Hour
+	defaultDeadLetterRetention = 30 * 24 * time.Hour
+	defaultCacheSize           = 10_000
+	defaultLanes               = spool.DefaultLanes
+	defaultCloseTimeout        = 30 * time.Second
+	defaultMaxPayload          = 16 << 20
 )
 
 // Config says how long a store remembers, and what it takes. The zero value has all defaults.
@@ -53,12 +53,12 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	c.ClaimRetention = cmp.Or(c.ClaimRetention, DefaultClaimRetention)
-	c.DeadLetterRetention = cmp.Or(c.DeadLetterRetention, DefaultDeadLetterRetention)
-	c.CacheSize = cmp.Or(c.CacheSize, DefaultCacheSize)
-	c.Lanes = cmp.Or(c.Lanes, DefaultLanes)
-	c.MaxPayload = cmp.Or(c.MaxPayload, DefaultMaxPayload)
-	c.CloseTimeout = cmp.Or(c.CloseTimeout, DefaultCloseTimeout)
+	c.ClaimRetention = cmp.Or(c.ClaimRetention, defaultClaimRetention)
+	c.DeadLetterRetention = cmp.Or(c.DeadLetterRetention, defaultDeadLetterRetention)
+	c.CacheSize = cmp.Or(c.CacheSize, defaultCacheSize)
+	c.Lanes = cmp.Or(c.Lanes, defaultLanes)
+	c.MaxPayload = cmp.Or(c.MaxPayload, defaultMaxPayload)
+	c.CloseTimeout = cmp.Or(c.CloseTimeout, defaultCloseTimeout)
 }
 
 // validate returns all that is wrong with the configuration.

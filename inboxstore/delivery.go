@@ -1,6 +1,7 @@
 package inboxstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/postbox-go/watermill-postbox/internal/report"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
@@ -17,23 +19,6 @@ import (
 
 // ErrNacked is what the failure record says of a message that was nacked without [Fail].
 var ErrNacked = errors.New("the handler nacked the message")
-
-type reportKey struct{}
-
-// report is where a handler leaves its error.
-type report struct {
-	mu  sync.Mutex
-	err error
-}
-
-func (r *report) take() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err == nil {
-		return ErrNacked
-	}
-	return r.err
-}
 
 // Fail tells the queue that delivered a message why its handler fails: a Nack carries no error. Call it with the
 // message's context before the Nack; the middlewares Process and Guard do so. It reports false where the message
@@ -43,14 +28,12 @@ func (r *report) take() error {
 // err is the attempt's failure.
 func Fail(ctx context.Context, err error) bool {
 	err = usererror.Checked(err)
-	r, ok := ctx.Value(reportKey{}).(*report)
-	if ok {
-		r.mu.Lock()
-		r.err = err
-		r.mu.Unlock()
+	r := report.From(ctx)
+	if r != nil {
+		r.Leave(err)
 	}
 	txscope.From(ctx).Fail(err)
-	return ok
+	return r != nil
 }
 
 // delivery is the handler of a queue's spool: it hands messages out and waits for their acks.
@@ -58,6 +41,7 @@ type delivery struct {
 	queue    *queue
 	messages chan *message.Message
 	stopping <-chan struct{} // from then on nobody takes messages
+	unheard  sync.Once       // it is said that the handler's errors are not heard
 }
 
 func newDelivery(ctx context.Context, store *Store, name string, config QueueConfig, logger watermill.LoggerAdapter) *delivery {
@@ -180,8 +164,8 @@ func (s *Store) transactMessages(
 // the handler's error comes back as it is. In a transaction, a handler that has reported an error has failed, even if the message
 // is acked then: its writes must not be committed.
 func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error {
-	reported := &report{}
-	inner, cancel := context.WithCancel(context.WithValue(inner, reportKey{}, reported)) // Watermill: a message's context ends with its ack
+	inner, reported := report.New(inner)
+	inner, cancel := context.WithCancel(inner) // Watermill: a message's context ends with its ack
 	defer cancel()
 	msg, end, err := d.offer(inner, stored)
 	if err != nil {
@@ -190,13 +174,28 @@ func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error
 	defer end()
 	select {
 	case <-msg.Acked():
+		d.checkHeard(msg, reported)
 		return txscope.From(inner).Failure()
 	case <-msg.Nacked():
-		return reported.take()
+		d.checkHeard(msg, reported)
+		return cmp.Or(reported.Err(), ErrNacked)
 	case <-ctx.Done():
 		return errStopping
 	}
 }
+
+// checkHeard says once where the handler of a router has no middleware that tells the queue its error. Those who take messages from the channel themselves
+// have no handler, and may know what they do.
+func (d *delivery) checkHeard(msg *message.Message, reported *report.Report) {
+	if handler := message.HandlerNameFromCtx(msg.Context()); handler != "" && !reported.Heard() {
+		d.unheard.Do(func() {
+			d.queue.logger.Error("Postbox does not hear why a handler fails", errUnheard, watermill.LogFields{"handler": handler})
+		})
+	}
+}
+
+var errUnheard = errors.New("the handler of this queue has no middleware.Process, and a Nack carries no error, so postbox.Permanent and postbox.RetryAfter have no effect, " +
+	"and the record of a failure does not say why: call handler.AddMiddleware(middleware.Process), or add the handler by package router")
 
 // offerShare is the part of a handler's time that may be over when a message is taken.
 const offerShare = 20

@@ -17,15 +17,15 @@ import (
 
 // Defaults of the settings in [QueueConfig], which explains them.
 const (
-	DefaultConcurrency      = 16
-	DefaultMaxAttempts      = 15
-	DefaultPageSize         = 2000
-	DefaultMaxBytesInFlight = 64 << 20
-	DefaultPollMin          = 5 * time.Millisecond
-	DefaultPollMax          = time.Second
-	DefaultLease            = 15 * time.Second
-	DefaultProbeMin         = 100 * time.Millisecond
-	DefaultProbeMax         = 30 * time.Second
+	defaultConcurrency      = 16
+	defaultMaxAttempts      = 15
+	defaultPageSize         = 2000
+	defaultMaxBytesInFlight = 64 << 20
+	defaultPollMin          = 5 * time.Millisecond
+	defaultPollMax          = time.Second
+	defaultLease            = 15 * time.Second
+	defaultProbeMin         = 100 * time.Millisecond
+	defaultProbeMax         = 30 * time.Second
 )
 
 // Mode says what the messages of a queue have to do with each other.
@@ -72,7 +72,7 @@ type DeadParams struct {
 	Attempts int
 }
 
-// QueueConfig says how a queue is worked off. Operators can change some of it for all processes, see admin.SetQueue.
+// QueueConfig says how a queue is worked off. Operators can change some of it for all processes, see admin.SetSettings.
 type QueueConfig struct {
 	// Mode is [Sequential] unless it is set to [Single].
 	Mode Mode
@@ -141,17 +141,17 @@ type QueueConfig struct {
 }
 
 func (c *QueueConfig) setDefaults() {
-	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
+	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
 	c.MicroBatch = cmp.Or(c.MicroBatch, 1)
 	c.Transactional = c.Transactional || c.MicroBatch > 1
-	c.PageSize = cmp.Or(c.PageSize, max(DefaultPageSize, c.MicroBatch))
-	c.MaxBytesInFlight = cmp.Or(c.MaxBytesInFlight, DefaultMaxBytesInFlight)
-	c.PollMin = cmp.Or(c.PollMin, DefaultPollMin)
-	c.PollMax = cmp.Or(c.PollMax, max(DefaultPollMax, c.PollMin))
-	c.Lease = cmp.Or(c.Lease, DefaultLease)
-	c.Retry = c.Retry.WithDefaults(DefaultMaxAttempts)
-	c.ProbeMin = cmp.Or(c.ProbeMin, DefaultProbeMin)
-	c.ProbeMax = cmp.Or(c.ProbeMax, max(DefaultProbeMax, c.ProbeMin))
+	c.PageSize = cmp.Or(c.PageSize, max(defaultPageSize, c.MicroBatch))
+	c.MaxBytesInFlight = cmp.Or(c.MaxBytesInFlight, defaultMaxBytesInFlight)
+	c.PollMin = cmp.Or(c.PollMin, defaultPollMin)
+	c.PollMax = cmp.Or(c.PollMax, max(defaultPollMax, c.PollMin))
+	c.Lease = cmp.Or(c.Lease, defaultLease)
+	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
+	c.ProbeMin = cmp.Or(c.ProbeMin, defaultProbeMin)
+	c.ProbeMax = cmp.Or(c.ProbeMax, max(defaultProbeMax, c.ProbeMin))
 	if c.Rule == nil {
 		c.Rule = func(p RuleParams) error { return p.Err }
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -203,7 +205,7 @@ func (b *queueBench) route(subscriber message.Subscriber, handle message.NoPubli
 	b.t.Helper()
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	require.NoError(b.t, err)
-	router.AddConsumerHandler("handler", "q", subscriber, handle).AddMiddleware(middleware.Process{}.Middleware)
+	router.AddConsumerHandler("handler", "q", subscriber, handle).AddMiddleware(middleware.Process)
 	done := make(chan error, 1)
 	go func() { done <- router.Run(context.Background()) }()
 	b.t.Cleanup(func() {
@@ -212,6 +214,59 @@ func (b *queueBench) route(subscriber message.Subscriber, handle message.NoPubli
 	})
 	<-router.Running()
 	return router
+}
+
+// A handler of a router whose error nobody tells the queue: a Nack has none.
+func TestQueue_says_that_it_does_not_hear_the_error_of_a_handler(t *testing.T) {
+	t.Parallel()
+	for name, wrap := range map[string]message.HandlerMiddleware{"without": nil, "with": middleware.Process} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newQueueBench(t, testdb.SQLite(t))
+			b.put("1", "2")
+			logger := &unheardLog{}
+			subscriber, err := inboxstore.NewSubscriber(b.store, quick(nil), logger)
+			require.NoError(t, err)
+			router, err := message.NewRouter(message.RouterConfig{}, nil)
+			require.NoError(t, err)
+			handler := router.AddConsumerHandler("handler", "q", subscriber, func(msg *message.Message) error {
+				if msg.UUID == "1" {
+					return postbox.Permanent(errHandler)
+				}
+				return nil
+			})
+			if wrap != nil {
+				handler.AddMiddleware(wrap)
+			}
+			done := make(chan error, 1)
+			go func() { done <- router.Run(context.Background()) }()
+			b.drained()
+			require.NoError(t, router.Close())
+			require.NoError(t, <-done)
+			if wrap != nil {
+				require.Empty(t, logger.errs.Load())
+				require.Equal(t, []string{"1"}, b.list("SELECT attempts FROM postbox_dead_letters"))
+				return
+			}
+			require.EqualValues(t, 1, logger.errs.Load(), "once, though a message was handled and another one failed three times")
+			require.Equal(t, []string{"3"}, b.list("SELECT attempts FROM postbox_dead_letters"), "the queue does not know that the error is permanent")
+		})
+	}
+}
+
+// unheardLog counts the lines about errors that a queue does not hear.
+type unheardLog struct {
+	watermill.NopLogger
+
+	errs atomic.Int64
+}
+
+func (l *unheardLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
+
+func (l *unheardLog) Error(msg string, err error, fields watermill.LogFields) {
+	if msg == "Postbox does not hear why a handler fails" && fields["handler"] == "handler" && strings.Contains(err.Error(), "middleware.Process") {
+		l.errs.Add(1)
+	}
 }
 
 func TestQueue_S0_0_7_nack_without_a_reason(t *testing.T) {

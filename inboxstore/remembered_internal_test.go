@@ -14,7 +14,7 @@ func claimOf(id string) []byte { return Key{Consumer: "billing", MessageID: id}.
 
 func TestRemembered_has_whole_claims_of_any_length(t *testing.T) {
 	t.Parallel()
-	r := remember(DefaultCacheSize)
+	r := remember(defaultCacheSize)
 	for _, id := range []string{uuid.NewString(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "1", strings.Repeat("i", maxTextID), strings.Repeat("i", maxTextID+1)} {
 		require.False(t, r.has(claimOf(id)))
 		r.add(claimOf(id))
@@ -29,8 +29,8 @@ func TestRemembered_has_whole_claims_of_any_length(t *testing.T) {
 
 func TestRemembered_forgets_the_oldest(t *testing.T) {
 	t.Parallel()
-	r := remember(DefaultCacheSize)
-	claims := make([][]byte, 3*DefaultCacheSize)
+	r := remember(defaultCacheSize)
+	claims := make([][]byte, 3*defaultCacheSize)
 	for i := range claims { // the same ones each time: which part of the cache they come into is their luck
 		claims[i] = claimOf(uuid.NewSHA1(uuid.Nil, []byte(strconv.Itoa(i))).String())
 		r.add(claims[i])
@@ -43,15 +43,15 @@ func TestRemembered_forgets_the_oldest(t *testing.T) {
 		}
 		return found
 	}
-	latest := claims[len(claims)-DefaultCacheSize:]
-	require.Greater(t, count(latest), DefaultCacheSize*9/10, "about as many as were asked for")
-	require.Less(t, count(claims), DefaultCacheSize*5/4, "and not many more")
-	require.Zero(t, count(claims[:DefaultCacheSize]))
+	latest := claims[len(claims)-defaultCacheSize:]
+	require.Greater(t, count(latest), defaultCacheSize*9/10, "about as many as were asked for")
+	require.Less(t, count(claims), defaultCacheSize*5/4, "and not many more")
+	require.Zero(t, count(claims[:defaultCacheSize]))
 }
 
 // BenchmarkRemembered remembers new claims, and reports what all of them take in memory.
 func BenchmarkRemembered(b *testing.B) {
-	for _, size := range []int{DefaultCacheSize, 10 * DefaultCacheSize} {
+	for _, size := range []int{defaultCacheSize, 10 * defaultCacheSize} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			claims := make([][]byte, 3*size)
 			for i := range claims {

@@ -81,7 +81,7 @@ func TestProcess_G7_an_open_CircuitBreaker_that_Classify_knows_counts_no_attempt
 				return postbox.Unclassified
 			}
 		}), func(msg *message.Message) error { return b.write(msg.Context(), msg.UUID) }).
-			AddMiddleware(middleware.Process{}.Middleware, breaker)
+			AddMiddleware(middleware.Process, breaker)
 	})
 	b.eventually(func() bool { return b.effects("1")+b.effects("2")+b.effects("3") == 3 }, "the queue goes on")
 	require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE attempt > 0"))

@@ -11,8 +11,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// DefaultMaxHops is the default of MaxHops in [CausationConfig].
-const DefaultMaxHops = 32
+// defaultMaxHops is the default of MaxHops in [CausationConfig].
+const defaultMaxHops = 32
 
 // eventName is the metadata key under which the marshalers of Watermill's CQRS component name a type.
 const eventName = "name"
@@ -36,7 +36,7 @@ func (c *CausationConfig) setDefaults() {
 			return cmp.Or(msg.Metadata.Get(eventName), msg.Metadata.Get(postbox.SourceTopic), message.SubscribeTopicFromCtx(msg.Context()))
 		}
 	}
-	c.MaxHops = cmp.Or(c.MaxHops, DefaultMaxHops)
+	c.MaxHops = cmp.Or(c.MaxHops, defaultMaxHops)
 }
 
 // Validate returns all that is wrong with the configuration.

@@ -164,7 +164,7 @@ func TestCausation_S3_3_2_loop_ends_dead_with_the_path_as_its_reason(t *testing.
 func TestCausation_limit_counts_hops_and_keeps_the_handler_from_running(t *testing.T) {
 	t.Parallel()
 	for limit, config := range map[int]middleware.CausationConfig{
-		1: {Module: "me", MaxHops: 1}, 3: {Module: "me", MaxHops: 3}, middleware.DefaultMaxHops: {Module: "me"},
+		1: {Module: "me", MaxHops: 1}, 3: {Module: "me", MaxHops: 3}, 32: {Module: "me"},
 	} {
 		runs := 0
 		h := causationFor(t, config).Middleware(func(*message.Message) ([]*message.Message, error) {

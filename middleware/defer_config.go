@@ -10,8 +10,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// DefaultDeferPause is the default of Retry.Cap in [DeferConfig]: a database that is back should not wait for long.
-const DefaultDeferPause = 10 * time.Second
+// defaultDeferPause is the default of Retry.Cap in [DeferConfig]: a database that is back should not wait for long.
+const defaultDeferPause = 10 * time.Second
 
 // DeferConfig says how messages that go to a queue are told apart, and what is stored with them.
 type DeferConfig struct {
@@ -20,7 +20,7 @@ type DeferConfig struct {
 	// MessageID returns the id of a message, "" when it has none. Defaults to its UUID.
 	MessageID func(msg *message.Message) string
 	// WithoutID names a message that has no id. Defaults to [RefuseWithoutID].
-	WithoutID NameWithoutID
+	WithoutID func(msg *message.Message) (string, error)
 
 	// Capture returns what the broker knows of a message and the message does not carry, such as kafkabroker.Capture:
 	// it is stored in the metadata, where that has no value of its own. Defaults to nothing.
@@ -46,8 +46,8 @@ func (c *DeferConfig) setDefaults() {
 	if c.Capture == nil {
 		c.Capture = func(*message.Message) map[string]string { return nil }
 	}
-	c.Retry.Cap = cmp.Or(c.Retry.Cap, max(DefaultDeferPause, c.Retry.Base))
-	c.Retry = c.Retry.WithDefaults(DefaultMaxAttempts)
+	c.Retry.Cap = cmp.Or(c.Retry.Cap, max(defaultDeferPause, c.Retry.Base))
+	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
 }
 
 // Validate returns all that is wrong with the configuration.

@@ -73,7 +73,7 @@ func TestInbox_a_handler_that_ends_its_goroutine_is_counted_once_in_nested_inbox
 					runtime.Goexit()
 				}
 				return nil
-			}).AddMiddleware(b.inbox("outer"), b.inbox("inner"), middleware.Process{}.Middleware, middleware.Guard)
+			}).AddMiddleware(b.inbox("outer"), b.inbox("inner"), middleware.Process, middleware.Guard)
 		})
 		require.NoError(t, broker.Publish("orders", message.NewMessage("1", nil)))
 		require.Equal(t, 1, b.effects("1"))
@@ -87,14 +87,14 @@ func TestProcess_G3_a_handler_that_ends_its_goroutine_holds_up_no_queue(t *testi
 	t.Parallel()
 	for name, chain := range map[string]func(b *guardBench) []message.HandlerMiddleware{
 		"Process": func(*guardBench) []message.HandlerMiddleware {
-			return []message.HandlerMiddleware{middleware.Process{}.Middleware}
+			return []message.HandlerMiddleware{middleware.Process}
 		},
 		"Guard": func(*guardBench) []message.HandlerMiddleware { return []message.HandlerMiddleware{middleware.Guard} },
 		"Process and Guard": func(*guardBench) []message.HandlerMiddleware {
-			return []message.HandlerMiddleware{middleware.Process{}.Middleware, middleware.Guard}
+			return []message.HandlerMiddleware{middleware.Process, middleware.Guard}
 		},
 		"Process, inbox and Guard": func(b *guardBench) []message.HandlerMiddleware {
-			return []message.HandlerMiddleware{middleware.Process{}.Middleware, b.inbox("inbox"), middleware.Guard}
+			return []message.HandlerMiddleware{middleware.Process, b.inbox("inbox"), middleware.Guard}
 		},
 	} {
 		for mode, change := range map[string]func(*inboxstore.QueueConfig){

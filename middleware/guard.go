@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/report"
 )
 
 // Guard is the innermost middleware of a handler that writes in the transaction of an inbox or of a queue: once the handler has
@@ -22,6 +23,7 @@ import (
 func Guard(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) (produced []*message.Message, err error) {
 		ctx := msg.Context() // the handler may set another one
+		report.From(ctx).Listen()
 		returned := false
 		defer unreturned(ctx, msg, &returned)
 		produced, err = h(msg)
@@ -34,6 +36,7 @@ func Guard(h message.HandlerFunc) message.HandlerFunc {
 // CommandProcessorConfig. There AckCommandHandlingErrors drops the error of a handler before any middleware sees it.
 func GuardCommands(params cqrs.CommandProcessorOnHandleParams) error {
 	ctx := params.Message.Context()
+	report.From(ctx).Listen()
 	returned := false
 	defer unreturned(ctx, params.Message, &returned)
 	err := params.Handler.Handle(ctx, params.Command)

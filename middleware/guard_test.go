@@ -135,8 +135,8 @@ func TestGuard_G4_queue_never_commits_what_a_failed_handler_wrote(t *testing.T) 
 		b := newGuardBench(t, database)
 		for name, eater := range errorEaters(t) {
 			for place, chain := range map[string][]message.HandlerMiddleware{
-				"outside": {eater, middleware.Process{}.Middleware},
-				"inside":  {middleware.Process{}.Middleware, eater, middleware.Guard},
+				"outside": {eater, middleware.Process},
+				"inside":  {middleware.Process, eater, middleware.Guard},
 				"alone":   {eater, middleware.Guard},
 			} {
 				queue, before := name+" "+place, b.failures()

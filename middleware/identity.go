@@ -20,7 +20,7 @@ func RefuseWithoutID(*message.Message) (string, error) { return "", ErrNoMessage
 
 // BrokerCoordinates names the message by where the broker keeps it, for example topic, partition and offset of
 // Kafka as kafkabroker.Coordinates tells them. A producer that sends twice makes two messages of it.
-func BrokerCoordinates(coordinates func(msg *message.Message) (string, bool)) NameWithoutID {
+func BrokerCoordinates(coordinates func(msg *message.Message) (string, bool)) func(msg *message.Message) (string, error) {
 	return func(msg *message.Message) (string, error) {
 		if name, ok := coordinates(msg); ok && name != "" {
 			return name, nil

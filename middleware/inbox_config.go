@@ -10,8 +10,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/given"
 )
 
-// DefaultMaxAttempts is the default of Retry.Attempts in [InboxConfig].
-const DefaultMaxAttempts = 15
+// defaultMaxAttempts is the default of Retry.Attempts in [InboxConfig].
+const defaultMaxAttempts = 15
 
 // InboxConfig says how an inbox tells messages apart and what it does with failures.
 type InboxConfig struct {
@@ -23,7 +23,7 @@ type InboxConfig struct {
 	// MessageID returns the id of a message, "" when it has none. Defaults to its UUID.
 	MessageID func(msg *message.Message) string
 	// WithoutID names a message that has no id. Defaults to [RefuseWithoutID].
-	WithoutID NameWithoutID
+	WithoutID func(msg *message.Message) (string, error)
 
 	// Outbox takes the messages that the handler returns, through the transaction in their context: a
 	// forwarder.Publisher, or another [postbox.TransactionalPublisher]. Without it, a handler that returns messages fails.
@@ -49,7 +49,7 @@ func (c *InboxConfig) setDefaults() {
 	if c.WithoutID == nil {
 		c.WithoutID = RefuseWithoutID
 	}
-	c.Retry = c.Retry.WithDefaults(DefaultMaxAttempts)
+	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
 }
 
 // Validate returns all that is wrong with the configuration.

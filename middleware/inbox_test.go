@@ -179,7 +179,7 @@ func TestInbox_F3_message_without_id(t *testing.T) {
 	t.Parallel()
 	coordinates := func(msg *message.Message) (string, bool) { return msg.Metadata.Get("offset"), true }
 	for name, test := range map[string]struct {
-		policy  middleware.NameWithoutID
+		policy  func(*message.Message) (string, error)
 		effects int
 	}{
 		"refused by default": {nil, 0},

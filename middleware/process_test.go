@@ -1,7 +1,6 @@
 package middleware_test
 
 import (
-	"database/sql"
 	"testing"
 	"time"
 
@@ -40,7 +39,9 @@ func TestProcess_G4_returned_messages_commit_with_the_end_of_the_message(t *test
 		require.NoError(t, err)
 
 		failures := 0
-		process := middleware.Process{Outbox: outbox, PublishTopic: "receipts"}.Middleware(handler(func() error {
+		emitting, err := middleware.ProcessWith(middleware.ProcessConfig{Outbox: outbox, PublishTopic: "receipts"})
+		require.NoError(t, err)
+		process := emitting(handler(func() error {
 			if failures++; failures <= 2 {
 				return errHandler
 			}
@@ -66,16 +67,15 @@ func TestProcess_G4_returned_messages_commit_with_the_end_of_the_message(t *test
 	})
 }
 
-func TestProcess_in_a_transaction_refuses_an_outbox_that_is_a_brokers_publisher(t *testing.T) {
+func TestProcess_refuses_an_outbox_that_is_a_brokers_publisher(t *testing.T) {
 	t.Parallel()
-	process := middleware.Process{Outbox: gochannel.NewGoChannel(gochannel.Config{}, nil), PublishTopic: "receipts"}
-	ran := 0
-	h := process.Middleware(func(*message.Message) ([]*message.Message, error) { ran++; return nil, nil })
-	msg := message.NewMessage("1", nil)
-	_, err := h(msg)
-	require.NoError(t, err, "without a transaction it is as good as any")
-	msg.SetContext(postbox.ContextWithTx(t.Context(), &sql.Tx{}))
-	_, err = h(msg)
+	_, err := middleware.ProcessWith(middleware.ProcessConfig{Outbox: gochannel.NewGoChannel(gochannel.Config{}, nil), PublishTopic: "receipts"})
 	require.ErrorContains(t, err, "Outbox: a *gochannel.GoChannel publishes at once")
-	require.Equal(t, 1, ran)
+	_, err = middleware.ProcessWith(middleware.ProcessConfig{PublishTopic: "receipts"})
+	require.ErrorContains(t, err, "Outbox: is nil")
+
+	_, err = middleware.Process(func(*message.Message) ([]*message.Message, error) {
+		return message.Messages{message.NewMessage("2", nil)}, nil
+	})(message.NewMessage("1", nil))
+	require.ErrorContains(t, err, "configure an Outbox")
 }

@@ -35,7 +35,7 @@ func SubscriberTx[T any](find func(ctx context.Context) (tx T, found bool)) mess
 				err = errors.New("middleware.SubscriberTx stands within an inbox, whose transaction it would hide: add it before the inbox")
 			}
 			if err != nil {
-				pause(ctx, postbox.RetryProfile{}.WithDefaults(DefaultMaxAttempts), 1, err)
+				pause(ctx, postbox.RetryProfile{}.WithDefaults(defaultMaxAttempts), 1, err)
 				return nil, err
 			}
 			defer msg.SetContext(ctx)

@@ -148,7 +148,7 @@ func TestInbox_says_nothing_of_a_swallowed_error_in_a_queue_that_tries_again(t *
 					return err
 				}
 				return errUntil(calls.Add(1), 1)
-			}).AddMiddleware(errorEaters(t)["IgnoreErrors"], middleware.Process{}.Middleware, inbox.Middleware)
+			}).AddMiddleware(errorEaters(t)["IgnoreErrors"], middleware.Process, inbox.Middleware)
 		})
 		b.eventually(func() bool { return b.effects("1") == 1 }, "it is tried again")
 		require.Zero(t, middleware.Watched(inbox))

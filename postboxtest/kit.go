@@ -50,10 +50,10 @@ type Kit struct {
 func New(tb testing.TB, db postbox.Database, config Config) *Kit {
 	tb.Helper()
 	if config.Outbox == "" {
-		config.Outbox = forwarder.DefaultOutbox
+		config.Outbox = spool.DefaultOutbox
 	}
 	if config.Lanes == 0 {
-		config.Lanes = forwarder.DefaultLanes
+		config.Lanes = spool.DefaultLanes
 	}
 	statements, err := spool.StatementsIn(db)
 	if err != nil {
@@ -107,7 +107,7 @@ func (k *Kit) Drain(queue string, config inboxstore.QueueConfig, handler message
 	if err != nil {
 		k.tb.Fatalf("postboxtest: %s", err)
 	}
-	handle := middleware.Process{}.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	handle := middleware.Process(func(msg *message.Message) ([]*message.Message, error) {
 		return nil, handler(msg)
 	})
 	var mu sync.Mutex

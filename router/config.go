@@ -61,15 +61,14 @@ func (c Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// DeferredConfig says how a handler that works later is fed and run.
-type DeferredConfig struct {
+// QueueConfig says how the handler of a queue is fed and run.
+type QueueConfig struct {
 	// Queue that the messages are stored in, which is for good: messages wait there under its name. Defaults to the
 	// name of the handler.
 	Queue string
 	// Defer says how messages are told apart, and what is stored with them.
 	Defer middleware.DeferConfig
-	// QueueConfig says how the queue is worked off. Its Mode is set by the method that adds the handler, and a handler
-	// with a publish topic is always transactional.
+	// QueueConfig says how the queue is worked off. A handler with a publish topic is always transactional.
 	QueueConfig inboxstore.QueueConfig
 }
 

@@ -26,7 +26,7 @@ func TestRouter_name_clashes_are_errors_not_panics(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.router.AddInboxHandler("orders", "orders", s.broker, "", noop, middleware.InboxConfig{})
 	require.ErrorContains(t, err, `the router has a handler "orders" already`)
-	_, err = s.router.AddDeferredHandler("orders", "orders", s.broker, "", noop, router.DeferredConfig{})
+	_, err = s.router.AddQueueHandler("orders", "orders", s.broker, "", noop, router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}})
 	require.ErrorContains(t, err, `the router has a handler "orders" already`)
 	for i, expected := range []string{"", "the router has a handler"} {
 		_, err := s.router.AddForwarder(s.database.Postbox(), s.broker, forwarder.Config{})
@@ -41,9 +41,9 @@ func TestRouter_name_clashes_are_errors_not_panics(t *testing.T) {
 func TestRouter_a_queue_has_one_handler(t *testing.T) {
 	t.Parallel()
 	s := newService(t, testdb.SQLite(t), nil)
-	_, err := s.router.AddDeferredHandler("one", "orders", s.broker, "", noop, router.DeferredConfig{Queue: "fraud"})
+	_, err := s.router.AddQueueHandler("one", "orders", s.broker, "", noop, router.QueueConfig{Queue: "fraud"})
 	require.NoError(t, err)
-	_, err = s.router.AddSequentialHandler("two", "users", s.broker, "", noop, router.DeferredConfig{Queue: "fraud"})
+	_, err = s.router.AddQueueHandler("two", "users", s.broker, "", noop, router.QueueConfig{Queue: "fraud"})
 	require.ErrorContains(t, err, "use AddDeferral for a second topic")
 	_, err = s.router.AddBatchHandler("three", "users", s.broker, func(context.Context, []*message.Message) error { return nil },
 		router.BatchConfig{Queue: "fraud"})
@@ -99,7 +99,7 @@ func TestRouter_S0_0_11_missing_handler_for_a_stored_queue(t *testing.T) {
 			require.NoError(t, err)
 		}
 		add := func(r *router.Router) {
-			_, err := r.AddDeferredHandler("fraud", "orders", s.broker, "", noop, router.DeferredConfig{})
+			_, err := r.AddQueueHandler("fraud", "orders", s.broker, "", noop, router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}})
 			require.NoError(t, err)
 		}
 		add(s.router)
@@ -153,7 +153,7 @@ func TestRouter_bad_wiring_says_what_to_do(t *testing.T) {
 	}
 	_, err = s.router.AddBatchHandler("many", "orders", s.broker, nil, router.BatchConfig{})
 	require.ErrorContains(t, err, "is nil")
-	_, err = s.router.AddDeferredHandler("later", "orders", s.broker, "", noop, router.DeferredConfig{
+	_, err = s.router.AddQueueHandler("later", "orders", s.broker, "", noop, router.QueueConfig{
 		QueueConfig: inboxstore.QueueConfig{Concurrency: -1},
 	})
 	require.ErrorContains(t, err, "Concurrency")

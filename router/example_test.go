@@ -41,9 +41,9 @@ func Example() {
 
 	r, err := router.New(nil, router.Config{Store: store, Outbox: outbox, Module: "fraud"}, nil)
 	must(err)
-	_, err = r.AddDeferredHandler("fraud", "orders", broker, "checks", func(msg *message.Message) ([]*message.Message, error) {
+	_, err = r.AddQueueHandler("fraud", "orders", broker, "checks", func(msg *message.Message) ([]*message.Message, error) {
 		return []*message.Message{message.NewMessage(postbox.NewMessageID(), []byte("order "+msg.UUID+" is fine"))}, nil
-	}, router.DeferredConfig{})
+	}, router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}})
 	must(err)
 	_, err = r.AddForwarder(postbox.Database{DB: db, Dialect: postbox.SQLite}, broker, forwarder.Config{})
 	must(err)

@@ -49,7 +49,7 @@ func TestRouter_run_returns_the_error_of_a_part_that_cannot_run(t *testing.T) {
 				return err
 			}, "call postbox.Migrate first"},
 			"queue with other lanes": {func(r *router.Router) error {
-				_, err := r.AddDeferredHandler("queue", "orders", s.broker, "", noop, router.DeferredConfig{})
+				_, err := r.AddQueueHandler("queue", "orders", s.broker, "", noop, router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}})
 				return err
 			}, lanes},
 			"batch with other lanes": {func(r *router.Router) error {

@@ -106,26 +106,11 @@ func (r *Router) AddInboxHandler(
 	return added, nil
 }
 
-// AddDeferredHandler adds a handler whose messages are stored and acked at once, and handled later, each by itself and
-// in no order: [inboxstore.Single].
-func (r *Router) AddDeferredHandler(
-	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config DeferredConfig,
-) (*message.Handler, error) {
-	config.QueueConfig.Mode = inboxstore.Single
-	return r.addDeferred(name, topic, subscriber, publishTopic, handler, config)
-}
-
-// AddSequentialHandler adds a handler whose messages are stored and acked at once, and handled later, those of an
-// ordering key one at a time and in their order: [inboxstore.Sequential].
-func (r *Router) AddSequentialHandler(
-	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config DeferredConfig,
-) (*message.Handler, error) {
-	config.QueueConfig.Mode = inboxstore.Sequential
-	return r.addDeferred(name, topic, subscriber, publishTopic, handler, config)
-}
-
-func (r *Router) addDeferred(
-	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config DeferredConfig,
+// AddQueueHandler adds a handler whose messages are stored and acked at once, and handled later: those of an ordering key one at a time and in their order, or, with
+// the mode [inboxstore.Single], each by itself and in no order. The messages that it returns go to publishTopic through the outbox, in its transaction; "" for a handler that
+// returns none.
+func (r *Router) AddQueueHandler(
+	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config QueueConfig,
 ) (*message.Handler, error) {
 	if config.Queue == "" {
 		config.Queue = name
@@ -135,19 +120,25 @@ func (r *Router) addDeferred(
 	}
 	own, err := inboxstore.NewSubscriber(r.config.Store, config.QueueConfig, r.logger)
 	if err != nil {
-		return nil, fmt.Errorf("add deferred handler %q: %w", name, err)
+		return nil, fmt.Errorf("add queue handler %q: %w", name, err)
+	}
+	process := message.HandlerMiddleware(middleware.Process)
+	if r.config.Outbox != nil {
+		if process, err = middleware.ProcessWith(middleware.ProcessConfig{Outbox: r.config.Outbox, PublishTopic: publishTopic}); err != nil {
+			return nil, fmt.Errorf("add queue handler %q: %w", name, err)
+		}
 	}
 	if err := r.claim(config.Queue); err != nil {
-		return nil, fmt.Errorf("add deferred handler %q: %w", name, err)
+		return nil, fmt.Errorf("add queue handler %q: %w", name, err)
 	}
 	if err := r.AddDeferral(storeName(name), topic, subscriber, config.Queue, config.Defer); err != nil {
-		return nil, fmt.Errorf("add deferred handler %q: %w", name, err)
+		return nil, fmt.Errorf("add queue handler %q: %w", name, err)
 	}
 	added, err := r.add(name, config.Queue, own, publishTopic, handler)
 	if err != nil {
-		return nil, fmt.Errorf("add deferred handler %q: %w", name, err)
+		return nil, fmt.Errorf("add queue handler %q: %w", name, err)
 	}
-	added.AddMiddleware(middleware.Process{Outbox: r.config.Outbox, PublishTopic: publishTopic}.Middleware)
+	added.AddMiddleware(process)
 	r.trace(added)
 	return added, nil
 }

@@ -29,9 +29,9 @@ func TestRouter_G4_one_of_everything(t *testing.T) {
 		const messages = 10
 		_, err := s.router.AddInboxHandler("now", "orders", s.broker, "receipts", s.effect("now"), middleware.InboxConfig{})
 		require.NoError(t, err)
-		_, err = s.router.AddDeferredHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.DeferredConfig{})
+		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}})
 		require.NoError(t, err)
-		_, err = s.router.AddSequentialHandler("in order", "orders", s.broker, "receipts", s.effect("in order"), router.DeferredConfig{})
+		_, err = s.router.AddQueueHandler("in order", "orders", s.broker, "receipts", s.effect("in order"), router.QueueConfig{})
 		require.NoError(t, err)
 		_, err = s.router.AddBatchHandler("many", "orders", s.broker, func(ctx context.Context, batch []*message.Message) error {
 			for _, msg := range batch {
@@ -86,7 +86,7 @@ func TestRouter_S0_0_7_failures_of_deferred_handlers_are_recorded(t *testing.T) 
 	database := testdb.SQLite(t)
 	s := newService(t, database, nil)
 	attempts := 0
-	_, err := s.router.AddSequentialHandler("later", "orders", s.broker, "", func(*message.Message) ([]*message.Message, error) {
+	_, err := s.router.AddQueueHandler("later", "orders", s.broker, "", func(*message.Message) ([]*message.Message, error) {
 		attempts++
 		switch attempts {
 		case 1:
@@ -96,7 +96,7 @@ func TestRouter_S0_0_7_failures_of_deferred_handlers_are_recorded(t *testing.T) 
 		default:
 			return nil, postbox.Permanent(errors.New("no such account"))
 		}
-	}, router.DeferredConfig{QueueConfig: inboxstore.QueueConfig{Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond}}})
+	}, router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond}}})
 	require.NoError(t, err)
 	s.run()
 	require.NoError(t, s.broker.Publish("orders", message.NewMessage("1", nil)))
@@ -134,8 +134,8 @@ func TestRouter_middleware_of_a_handler_works_in_its_transaction(t *testing.T) {
 func TestRouter_two_topics_share_a_queue(t *testing.T) {
 	t.Parallel()
 	s := newService(t, testdb.SQLite(t), nil)
-	_, err := s.router.AddDeferredHandler("fraud", "orders", s.broker, "", s.effect("fraud"), router.DeferredConfig{
-		QueueConfig: inboxstore.QueueConfig{Transactional: true, Rule: func(inboxstore.RuleParams) error { return nil }},
+	_, err := s.router.AddQueueHandler("fraud", "orders", s.broker, "", s.effect("fraud"), router.QueueConfig{
+		QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single, Transactional: true, Rule: func(inboxstore.RuleParams) error { return nil }},
 	})
 	require.NoError(t, err)
 	require.NoError(t, s.router.AddDeferral("fraud_users", "users", s.broker, "fraud", middleware.DeferConfig{}))
@@ -159,7 +159,7 @@ func TestRouter_an_inbox_for_the_whole_router_loses_nothing(t *testing.T) {
 		s.router.Router().AddMiddleware(inbox.Middleware)
 		_, err = s.router.AddInboxHandler("now", "orders", s.broker, "receipts", s.effect("now"), middleware.InboxConfig{})
 		require.NoError(t, err)
-		_, err = s.router.AddDeferredHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.DeferredConfig{})
+		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}})
 		require.NoError(t, err)
 		stop := s.run()
 		const messages = 20

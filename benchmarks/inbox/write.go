@@ -16,6 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // writers are the clients that write at a time.
@@ -127,7 +128,7 @@ func writeOurRow(ctx context.Context, stage *measure.Stage) error {
 	return writeRows(ctx, stage, insertOurRow, func(msg *message.Message, metadata []byte) []any {
 		key := []byte(msg.Metadata.Get(postbox.OrderingKey))
 		hash := crc32.ChecksumIEEE(key)
-		return []any{hash % forwarder.DefaultLanes, hash, load.Topic, []byte(msg.UUID), key, []byte(msg.Payload), metadata}
+		return []any{hash % spool.DefaultLanes, hash, load.Topic, []byte(msg.UUID), key, []byte(msg.Payload), metadata}
 	})
 }
 

@@ -38,7 +38,7 @@ type broker struct {
 // Kafka drains into Kafka, acks of all replicas.
 func Kafka() measure.Scenario {
 	stock := func(address string) (message.Publisher, error) {
-		return kafka.NewPublisher(kafkabroker.PublisherConfig(strings.Split(address, ",")), watermill.NopLogger{})
+		return kafka.NewPublisher(kafkabroker.DefaultPublisherConfig(strings.Split(address, ",")), watermill.NopLogger{})
 	}
 	return broker{
 		name: "relay-kafka", variable: "TEST_KAFKA_BROKERS",
@@ -50,7 +50,7 @@ func Kafka() measure.Scenario {
 			return errors.Join(first.Publish(load.Topic, load.Messages(0, 1)...), first.Close())
 		},
 		ours: func(address string) (message.Publisher, error) {
-			return kafkabroker.NewPublisher(kafkabroker.PublisherConfig(strings.Split(address, ",")), nil)
+			return kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(strings.Split(address, ",")), nil)
 		},
 		stock:  stock,
 		config: forwarder.Config{Classify: kafkabroker.Classify, BatchSize: brokerBatch},
@@ -62,13 +62,13 @@ func RabbitMQ() measure.Scenario {
 	return broker{
 		name: "relay-rabbitmq", variable: "TEST_AMQP_URI",
 		prepare: func(address string) error {
-			return amqpbroker.EnsureTopology(amqpbroker.QueueConfig(address), load.Topic)
+			return amqpbroker.EnsureTopology(amqpbroker.DefaultQueueConfig(address), load.Topic)
 		},
 		ours: func(address string) (message.Publisher, error) {
-			return amqpbroker.NewPublisher(amqpbroker.QueueConfig(address), nil)
+			return amqpbroker.NewPublisher(amqpbroker.DefaultQueueConfig(address), nil)
 		},
 		stock: func(address string) (message.Publisher, error) {
-			return amqp.NewPublisher(amqpbroker.QueueConfig(address), watermill.NopLogger{})
+			return amqp.NewPublisher(amqpbroker.DefaultQueueConfig(address), watermill.NopLogger{})
 		},
 		config: forwarder.Config{Classify: amqpbroker.Classify, BatchSize: brokerBatch},
 	}.scenario()

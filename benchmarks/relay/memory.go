@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
-	"github.com/postbox-go/watermill-postbox/forwarder"
 )
 
 // Resident is the largest resident memory of a process.
@@ -28,7 +27,7 @@ func Memory() measure.Scenario {
 			if err := stage.Start(ctx); err != nil {
 				return err
 			}
-			process, err := startChild(ctx, stage.DSN, 0, forwarder.DefaultConcurrency)
+			process, err := startChild(ctx, stage.DSN, 0, 0)
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // ours fills an outbox with n messages and drains it with a forwarder.
@@ -47,7 +48,7 @@ func drainOurs(to *sink, config forwarder.Config) measure.Run {
 
 // fillOurs makes the tables and writes n messages.
 func fillOurs(ctx context.Context, db *sql.DB, n int) error {
-	return fillShaped(ctx, db, load.Usual(), n, forwarder.DefaultLanes)
+	return fillShaped(ctx, db, load.Usual(), n, spool.DefaultLanes)
 }
 
 // fillShaped does so with messages of a shape, in an outbox with so many lanes; 0 is the default.

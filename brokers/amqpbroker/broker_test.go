@@ -68,7 +68,7 @@ func newPublisher(tb testing.TB, config amqp.Config) *amqpbroker.Publisher {
 // ensureQueue declares the work queue of a topic.
 func ensureQueue(tb testing.TB, topic string) {
 	tb.Helper()
-	require.NoError(tb, amqpbroker.EnsureTopology(amqpbroker.QueueConfig(amqpURI(tb)), topic))
+	require.NoError(tb, amqpbroker.EnsureTopology(amqpbroker.DefaultQueueConfig(amqpURI(tb)), topic))
 }
 
 func subscribe(t *testing.T, config amqp.Config, topic string) <-chan *message.Message {

@@ -6,30 +6,30 @@ import "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 // back to the head of the queue, but behind what was fetched already.
 const orderedPrefetch = 1
 
-// PublisherConfig returns the configuration of a publisher for an outbox, for publish and subscribe: each
+// DefaultPublisherConfig returns the configuration of a publisher for an outbox, for publish and subscribe: each
 // topic is a durable fanout exchange, and each group of consumers has a durable queue bound to it. Give it to
 // [NewPublisher]; watermill-amqp's own publisher takes it too. The package comment explains each setting.
 //
 // The result may be changed; every call returns a new one.
-func PublisherConfig(uri string) amqp.Config {
+func DefaultPublisherConfig(uri string) amqp.Config {
 	return safe(amqp.NewDurablePubSubConfig(uri, nil))
 }
 
-// SubscriberConfig returns the configuration of an amqp.Subscriber in front of an inbox, for publish and
+// DefaultSubscriberConfig returns the configuration of an amqp.Subscriber in front of an inbox, for publish and
 // subscribe. The queue of a topic is named topic_group; all processes with the same group share it. It is
 // also what [EnsureTopology] needs. The package comment explains each setting.
 //
 // The result may be changed; every call returns a new one.
-func SubscriberConfig(uri, group string) amqp.Config {
+func DefaultSubscriberConfig(uri, group string) amqp.Config {
 	return safe(amqp.NewDurablePubSubConfig(uri, amqp.GenerateQueueNameTopicNameWithSuffix(group)))
 }
 
-// QueueConfig returns the configuration of both publisher and subscriber of a work queue: each topic is a
+// DefaultQueueConfig returns the configuration of both publisher and subscriber of a work queue: each topic is a
 // durable queue of that name, reached through the default exchange, and each message goes to one of its
 // consumers. The package comment explains each setting.
 //
 // The result may be changed; every call returns a new one.
-func QueueConfig(uri string) amqp.Config {
+func DefaultQueueConfig(uri string) amqp.Config {
 	return safe(amqp.NewDurableQueueConfig(uri))
 }
 

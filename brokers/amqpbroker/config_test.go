@@ -14,15 +14,15 @@ const nowhere = "amqp://guest:secret@127.0.0.1:1/" //nolint:gosec // nobody list
 
 func TestConfigs(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, amqpbroker.PublisherConfig(nowhere).ValidatePublisher())
-	require.NoError(t, amqpbroker.SubscriberConfig(nowhere, group).ValidateSubscriber())
-	require.NoError(t, amqpbroker.QueueConfig(nowhere).ValidatePublisher())
-	require.NoError(t, amqpbroker.QueueConfig(nowhere).ValidateSubscriber())
+	require.NoError(t, amqpbroker.DefaultPublisherConfig(nowhere).ValidatePublisher())
+	require.NoError(t, amqpbroker.DefaultSubscriberConfig(nowhere, group).ValidateSubscriber())
+	require.NoError(t, amqpbroker.DefaultQueueConfig(nowhere).ValidatePublisher())
+	require.NoError(t, amqpbroker.DefaultQueueConfig(nowhere).ValidateSubscriber())
 
 	for name, config := range map[string]amqp.Config{
-		"publisher":  amqpbroker.PublisherConfig(nowhere),
-		"subscriber": amqpbroker.SubscriberConfig(nowhere, group),
-		"queue":      amqpbroker.QueueConfig(nowhere),
+		"publisher":  amqpbroker.DefaultPublisherConfig(nowhere),
+		"subscriber": amqpbroker.DefaultSubscriberConfig(nowhere, group),
+		"queue":      amqpbroker.DefaultQueueConfig(nowhere),
 	} {
 		require.True(t, config.Publish.ConfirmDelivery, name)
 		require.True(t, config.Publish.Mandatory, name)
@@ -33,8 +33,8 @@ func TestConfigs(t *testing.T) {
 		require.True(t, config.Queue.Durable, name)
 		require.IsType(t, amqpbroker.Marshaler{}, config.Marshaler, name)
 	}
-	require.Equal(t, "orders_billing", amqpbroker.SubscriberConfig(nowhere, "billing").Queue.GenerateName("orders"))
-	require.True(t, amqpbroker.PublisherConfig(nowhere).Exchange.Durable)
+	require.Equal(t, "orders_billing", amqpbroker.DefaultSubscriberConfig(nowhere, "billing").Queue.GenerateName("orders"))
+	require.True(t, amqpbroker.DefaultPublisherConfig(nowhere).Exchange.Durable)
 }
 
 func TestNewPublisherRefusesWhatLosesMessages(t *testing.T) {
@@ -50,7 +50,7 @@ func TestNewPublisherRefusesWhatLosesMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			config := amqpbroker.PublisherConfig(nowhere)
+			config := amqpbroker.DefaultPublisherConfig(nowhere)
 			change(&config)
 			_, err := amqpbroker.NewPublisher(config, nil)
 			require.ErrorContains(t, err, name)

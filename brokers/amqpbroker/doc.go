@@ -12,13 +12,13 @@
 //
 // RabbitMQ drops what reaches no queue. Declare the destinations before the forwarder starts:
 //
-//	err := amqpbroker.EnsureTopology(amqpbroker.SubscriberConfig(uri, "billing"), "orders", "payments")
+//	err := amqpbroker.EnsureTopology(amqpbroker.DefaultSubscriberConfig(uri, "billing"), "orders", "payments")
 //
 // # Publisher
 //
-//	publisher, err := amqpbroker.NewPublisher(amqpbroker.PublisherConfig(uri), logger)
+//	publisher, err := amqpbroker.NewPublisher(amqpbroker.DefaultPublisherConfig(uri), logger)
 //
-// [PublisherConfig] is for publish and subscribe, [QueueConfig] for work queues.
+// [DefaultPublisherConfig] is for publish and subscribe, [DefaultQueueConfig] for work queues.
 //
 //	Setting                        Value        Why
 //	Publish.ConfirmDelivery        true         Publish returns when RabbitMQ has the message, on disk where the queue is durable
@@ -41,7 +41,7 @@
 //
 // # Subscriber
 //
-//	subscriber, err := amqp.NewSubscriber(amqpbroker.SubscriberConfig(uri, "billing"), logger)
+//	subscriber, err := amqp.NewSubscriber(amqpbroker.DefaultSubscriberConfig(uri, "billing"), logger)
 //
 //	Setting                        Value        Why
 //	Queue.GenerateName             topic_group  every group of consumers has a queue of its own and gets every message

@@ -9,8 +9,8 @@ import (
 )
 
 // What a forwarder publishes through, for any number of groups of consumers.
-func ExamplePublisherConfig() {
-	config := amqpbroker.PublisherConfig("amqp://guest:guest@localhost:5672/")
+func ExampleDefaultPublisherConfig() {
+	config := amqpbroker.DefaultPublisherConfig("amqp://guest:guest@localhost:5672/")
 
 	fmt.Println("exchange:", config.Exchange.GenerateName("orders"), config.Exchange.Type)
 	fmt.Println("wait for the confirm:", config.Publish.ConfirmDelivery)
@@ -22,8 +22,8 @@ func ExamplePublisherConfig() {
 }
 
 // What an inbox listens to.
-func ExampleSubscriberConfig() {
-	config := amqpbroker.SubscriberConfig("amqp://guest:guest@localhost:5672/", "billing")
+func ExampleDefaultSubscriberConfig() {
+	config := amqpbroker.DefaultSubscriberConfig("amqp://guest:guest@localhost:5672/", "billing")
 
 	fmt.Println("queue:", config.Queue.GenerateName("orders"))
 	fmt.Println("fetched ahead:", config.Consume.Qos.PrefetchCount)
@@ -38,7 +38,7 @@ func ExampleSubscriberConfig() {
 
 // The publisher of a work queue. It connects with the first message, so a service starts without RabbitMQ.
 func ExampleNewPublisher() {
-	config := amqpbroker.QueueConfig("amqp://guest:guest@localhost:5672/")
+	config := amqpbroker.DefaultQueueConfig("amqp://guest:guest@localhost:5672/")
 	publisher, err := amqpbroker.NewPublisher(config, nil)
 	if err != nil {
 		fmt.Println(err)

@@ -18,7 +18,7 @@ func TestLostConnectionIsAnOutageThatEnds(t *testing.T) {
 	topic := newTopic(t)
 	ensureQueue(t, topic)
 	connection := newProxy(t)
-	publisher := newPublisher(t, amqpbroker.QueueConfig(connection.uri))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(connection.uri))
 	require.NoError(t, publisher.Publish(topic, numbered(1, "")...))
 
 	connection.setDown(true)
@@ -38,7 +38,7 @@ func TestConnectionLostUnderLoad(t *testing.T) {
 	topic := newTopic(t)
 	ensureQueue(t, topic)
 	connection := newProxy(t)
-	publisher := newPublisher(t, amqpbroker.QueueConfig(connection.uri))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(connection.uri))
 
 	const publishers, calls = 8, 60
 	var running sync.WaitGroup
@@ -80,7 +80,7 @@ func TestConnectionLostUnderLoad(t *testing.T) {
 	require.Positive(t, lost)
 	require.Len(t, confirmed, publishers*calls*3)
 
-	messages := subscribe(t, amqpbroker.QueueConfig(amqpURI(t)), topic)
+	messages := subscribe(t, amqpbroker.DefaultQueueConfig(amqpURI(t)), topic)
 	for len(confirmed) > 0 {
 		delete(confirmed, receive(t, messages, 1)[0].UUID)
 	}
@@ -91,7 +91,7 @@ func TestSilentBrokerIsAnOutage(t *testing.T) {
 	topic := newTopic(t)
 	ensureQueue(t, topic)
 	connection := newProxy(t)
-	publisher := newPublisher(t, amqpbroker.QueueConfig(connection.uri))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(connection.uri))
 	publisher.SetConfirmTimeout(200 * time.Millisecond)
 	require.NoError(t, publisher.Publish(topic, numbered(1, "")...))
 
@@ -110,7 +110,7 @@ func TestContextOfTheMessageEndsTheWait(t *testing.T) {
 	topic := newTopic(t)
 	ensureQueue(t, topic)
 	connection := newProxy(t)
-	publisher := newPublisher(t, amqpbroker.QueueConfig(connection.uri))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(connection.uri))
 	publisher.SetConfirmTimeout(time.Second) // also bounds how long an unused channel is waited for
 	require.NoError(t, publisher.Publish(topic, numbered(1, "")...))
 
@@ -136,7 +136,7 @@ func TestBrokerThatTakesNothingIsAnOutage(t *testing.T) {
 	topic := newTopic(t)
 	ensureQueue(t, topic)
 	connection := newProxy(t)
-	publisher := newPublisher(t, amqpbroker.QueueConfig(connection.uri))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(connection.uri))
 	require.NoError(t, publisher.Publish(topic, numbered(1, "")...))
 
 	blocked := []byte{1, 0, 0, 0, 0, 0, 8, 0, 10, 0, 60, 3, 'l', 'o', 'w', 0xCE}
@@ -162,7 +162,7 @@ func TestCloseDoesNotWaitForASilentBroker(t *testing.T) {
 	topic := newTopic(t)
 	ensureQueue(t, topic)
 	connection := newProxy(t)
-	publisher := newPublisher(t, amqpbroker.QueueConfig(connection.uri))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(connection.uri))
 	require.NoError(t, publisher.Publish(topic, numbered(1, "")...))
 	connection.setDeaf(true)
 	start := time.Now()

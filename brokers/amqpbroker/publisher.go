@@ -53,8 +53,8 @@ type Publisher struct {
 
 var _ message.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a publisher with that configuration, usually one of [PublisherConfig] or
-// [QueueConfig]. It does not connect yet. A nil logger is allowed.
+// NewPublisher returns a publisher with that configuration, usually one of [DefaultPublisherConfig] or
+// [DefaultQueueConfig]. It does not connect yet. A nil logger is allowed.
 //
 // It refuses what would lose messages or what it replaces: Publish.ConfirmDelivery must be on; Transactional,
 // Immediate and ChannelPoolSize must be off. It keeps up to 64 idle channels instead of a pool. The setting

@@ -16,7 +16,7 @@ func BenchmarkPublish(b *testing.B) {
 		b.Run(strconv.Itoa(size)+" a call", func(b *testing.B) {
 			topic := newTopic(b)
 			ensureQueue(b, topic)
-			publisher := newPublisher(b, amqpbroker.QueueConfig(amqpURI(b)))
+			publisher := newPublisher(b, amqpbroker.DefaultQueueConfig(amqpURI(b)))
 			batch := numbered(size, "")
 			require.NoError(b, publisher.Publish(topic, batch...))
 			for b.Loop() {
@@ -33,7 +33,7 @@ func BenchmarkPublish(b *testing.B) {
 func BenchmarkPublishConcurrently(b *testing.B) {
 	topic := newTopic(b)
 	ensureQueue(b, topic)
-	publisher := newPublisher(b, amqpbroker.QueueConfig(amqpURI(b)))
+	publisher := newPublisher(b, amqpbroker.DefaultQueueConfig(amqpURI(b)))
 	b.SetParallelism(64 / runtime.GOMAXPROCS(0))
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

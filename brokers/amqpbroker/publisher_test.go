@@ -16,11 +16,11 @@ import (
 func TestPubSubRoundTrip(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
-	config := amqpbroker.SubscriberConfig(amqpURI(t), group)
+	config := amqpbroker.DefaultSubscriberConfig(amqpURI(t), group)
 	require.NoError(t, amqpbroker.EnsureTopology(config, topic))
 	sent := numbered(1, "customer-7")[0]
 	sent.Metadata.Set("naïve", "\x00\xff")
-	require.NoError(t, newPublisher(t, amqpbroker.PublisherConfig(amqpURI(t))).Publish(topic, sent))
+	require.NoError(t, newPublisher(t, amqpbroker.DefaultPublisherConfig(amqpURI(t))).Publish(topic, sent))
 
 	got := receive(t, subscribe(t, config, topic), 1)[0]
 	require.True(t, sent.Equals(got), "%v", got)
@@ -41,7 +41,7 @@ func TestOrderIsKept(t *testing.T) {
 			t.Parallel()
 			topic := newTopic(t)
 			ensureQueue(t, topic)
-			config := amqpbroker.QueueConfig(amqpURI(t))
+			config := amqpbroker.DefaultQueueConfig(amqpURI(t))
 			require.NoError(t, newPublisher(t, config).Publish(topic, numbered(test.count, test.key)...))
 			for i, got := range receive(t, subscribe(t, config, topic), test.count) {
 				require.Equal(t, strconv.Itoa(i), string(got.Payload))
@@ -55,7 +55,7 @@ func TestPublishedMeansConfirmed(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
 	ensureQueue(t, topic)
-	publisher := newPublisher(t, amqpbroker.QueueConfig(amqpURI(t)))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(amqpURI(t)))
 	total := 0
 	for _, count := range []int{1, 0, 128, 129, 500} {
 		require.NoError(t, publisher.Publish(topic, numbered(count, "")...))
@@ -68,7 +68,7 @@ func TestConcurrentPublishAndClose(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
 	ensureQueue(t, topic)
-	publisher := newPublisher(t, amqpbroker.QueueConfig(amqpURI(t)))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(amqpURI(t)))
 	require.NoError(t, publisher.Publish(topic, numbered(1, "")...))
 
 	const publishers, calls = 100, 5 // more than there are idle channels
@@ -101,7 +101,7 @@ func TestConcurrentPublishAndClose(t *testing.T) {
 
 func TestPublishAfterClose(t *testing.T) {
 	t.Parallel()
-	publisher := newPublisher(t, amqpbroker.QueueConfig(nowhere))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(nowhere))
 	require.NoError(t, publisher.Close())
 	require.NoError(t, publisher.Close())
 	err := publisher.Publish("topic", message.NewMessage("id", nil))
@@ -111,7 +111,7 @@ func TestPublishAfterClose(t *testing.T) {
 
 func TestServiceStartsWithoutBroker(t *testing.T) {
 	t.Parallel()
-	publisher := newPublisher(t, amqpbroker.QueueConfig(nowhere))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(nowhere))
 	require.NoError(t, publisher.Publish("topic"), "nothing to publish needs no broker")
 	err := publisher.Publish("topic", message.NewMessage("id", nil))
 	require.ErrorIs(t, err, amqpbroker.ErrNotConnected)

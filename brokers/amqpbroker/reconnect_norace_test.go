@@ -17,9 +17,9 @@ func TestSubscriberReconnects(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
 	connection := newProxy(t)
-	config := amqpbroker.SubscriberConfig(connection.uri, group)
+	config := amqpbroker.DefaultSubscriberConfig(connection.uri, group)
 	messages := subscribe(t, config, topic)
-	publisher := newPublisher(t, amqpbroker.PublisherConfig(amqpURI(t)))
+	publisher := newPublisher(t, amqpbroker.DefaultPublisherConfig(amqpURI(t)))
 	for range 3 {
 		sent := numbered(1, "")[0]
 		require.NoError(t, publisher.Publish(topic, sent))

@@ -24,7 +24,7 @@ func requireRefused(t *testing.T, err error) {
 func TestMessageThatAMQPCannotCarryIsRefused(t *testing.T) {
 	t.Parallel()
 	withProperty := func(change func(*amqp091.Publishing)) amqp.Config {
-		config := amqpbroker.QueueConfig(nowhere)
+		config := amqpbroker.DefaultQueueConfig(nowhere)
 		config.Marshaler = amqpbroker.Marshaler{DefaultMarshaler: amqp.DefaultMarshaler{
 			PostprocessPublishing: func(p amqp091.Publishing) amqp091.Publishing {
 				change(&p)
@@ -39,9 +39,9 @@ func TestMessageThatAMQPCannotCarryIsRefused(t *testing.T) {
 		topic  string
 		key    string
 	}{
-		"metadata key":   {amqpbroker.QueueConfig(nowhere), "topic", long},
-		"queue name":     {amqpbroker.QueueConfig(nowhere), long, "key"},
-		"exchange name":  {amqpbroker.PublisherConfig(nowhere), long, "key"},
+		"metadata key":   {amqpbroker.DefaultQueueConfig(nowhere), "topic", long},
+		"queue name":     {amqpbroker.DefaultQueueConfig(nowhere), long, "key"},
+		"exchange name":  {amqpbroker.DefaultPublisherConfig(nowhere), long, "key"},
 		"correlation id": {withProperty(func(p *amqp091.Publishing) { p.CorrelationId = long }), "topic", "key"},
 		"header's type":  {withProperty(func(p *amqp091.Publishing) { p.Headers["odd"] = struct{}{} }), "topic", "key"},
 	} {
@@ -64,7 +64,7 @@ func (brokenMarshaler) Marshal(*message.Message) (amqp091.Publishing, error) {
 
 func TestMessageThatCannotBeMarshalledIsRefused(t *testing.T) {
 	t.Parallel()
-	config := amqpbroker.QueueConfig(nowhere)
+	config := amqpbroker.DefaultQueueConfig(nowhere)
 	config.Marshaler = brokenMarshaler{}
 	err := newPublisher(t, config).Publish("topic", message.NewMessage("id", nil))
 	requireRefused(t, err)
@@ -77,8 +77,8 @@ func TestLongestNamesArrive(t *testing.T) {
 	ensureQueue(t, topic)
 	sent := message.NewMessage("id", nil)
 	sent.Metadata.Set(strings.Repeat("x", 255), "value")
-	require.NoError(t, newPublisher(t, amqpbroker.QueueConfig(amqpURI(t))).Publish(topic, sent))
-	require.True(t, sent.Equals(receive(t, subscribe(t, amqpbroker.QueueConfig(amqpURI(t)), topic), 1)[0]))
+	require.NoError(t, newPublisher(t, amqpbroker.DefaultQueueConfig(amqpURI(t))).Publish(topic, sent))
+	require.True(t, sent.Equals(receive(t, subscribe(t, amqpbroker.DefaultQueueConfig(amqpURI(t)), topic), 1)[0]))
 }
 
 // A frame above the agreed size would cost everybody the connection. The largest metadata that is let through
@@ -87,7 +87,7 @@ func TestMetadataMustFitIntoAFrame(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
 	ensureQueue(t, topic)
-	publisher := newPublisher(t, amqpbroker.QueueConfig(amqpURI(t)))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(amqpURI(t)))
 	withMetadata := func(size int) *message.Message {
 		msg := message.NewMessage("id", nil)
 		msg.Metadata.Set("key", strings.Repeat("v", size))
@@ -115,7 +115,7 @@ func TestMessageThatRabbitMQRefuses(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
 	ensureQueue(t, topic)
-	config := amqpbroker.QueueConfig(amqpURI(t))
+	config := amqpbroker.DefaultQueueConfig(amqpURI(t))
 	config.Marshaler = amqpbroker.Marshaler{DefaultMarshaler: amqp.DefaultMarshaler{
 		PostprocessPublishing: func(p amqp091.Publishing) amqp091.Publishing {
 			p.Expiration, _ = p.Headers["expiration"].(string)

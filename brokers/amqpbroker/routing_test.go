@@ -23,11 +23,11 @@ func requireUnroutable(t *testing.T, err error) {
 func TestF17ExchangeWithoutQueueIsUnroutable(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
-	publisher := newPublisher(t, amqpbroker.PublisherConfig(amqpURI(t)))
+	publisher := newPublisher(t, amqpbroker.DefaultPublisherConfig(amqpURI(t)))
 	requireUnroutable(t, publisher.Publish(topic, numbered(3, "")...))
 	requireUnroutable(t, publisher.Publish(topic, numbered(1, "")...))
 
-	subscriberConfig := amqpbroker.SubscriberConfig(amqpURI(t), group)
+	subscriberConfig := amqpbroker.DefaultSubscriberConfig(amqpURI(t), group)
 	require.NoError(t, amqpbroker.EnsureTopology(subscriberConfig, topic))
 	sent := numbered(2, "")
 	require.NoError(t, publisher.Publish(topic, sent...))
@@ -40,7 +40,7 @@ func TestF17ExchangeWithoutQueueIsUnroutable(t *testing.T) {
 func TestF17UndeclaredQueueIsUnroutable(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
-	publisher := newPublisher(t, amqpbroker.QueueConfig(amqpURI(t)))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(amqpURI(t)))
 	requireUnroutable(t, publisher.Publish(topic, numbered(1, "")...))
 
 	ensureQueue(t, topic)
@@ -53,7 +53,7 @@ func TestF17QueueDeletedMeanwhileIsUnroutable(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
 	ensureQueue(t, topic)
-	publisher := newPublisher(t, amqpbroker.QueueConfig(amqpURI(t)))
+	publisher := newPublisher(t, amqpbroker.DefaultQueueConfig(amqpURI(t)))
 	require.NoError(t, publisher.Publish(topic, numbered(1, "")...))
 
 	_, err := openChannel(t, amqpURI(t)).QueueDelete(topic, false, false, false)
@@ -64,9 +64,9 @@ func TestF17QueueDeletedMeanwhileIsUnroutable(t *testing.T) {
 func TestDeletedExchangeIsUnroutableAndDeclaredAgain(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
-	config := amqpbroker.SubscriberConfig(amqpURI(t), group)
+	config := amqpbroker.DefaultSubscriberConfig(amqpURI(t), group)
 	require.NoError(t, amqpbroker.EnsureTopology(config, topic))
-	publisher := newPublisher(t, amqpbroker.PublisherConfig(amqpURI(t)))
+	publisher := newPublisher(t, amqpbroker.DefaultPublisherConfig(amqpURI(t)))
 	require.NoError(t, publisher.Publish(topic, numbered(1, "")...))
 
 	require.NoError(t, openChannel(t, amqpURI(t)).ExchangeDelete(topic, false, false))
@@ -81,13 +81,13 @@ func TestExchangeOfAnotherKindIsAnOutage(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
 	require.NoError(t, openChannel(t, amqpURI(t)).ExchangeDeclare(topic, amqp091.ExchangeTopic, true, false, false, false, nil))
-	publisher := newPublisher(t, amqpbroker.PublisherConfig(amqpURI(t)))
+	publisher := newPublisher(t, amqpbroker.DefaultPublisherConfig(amqpURI(t)))
 	requireUnroutable(t, publisher.Publish(topic, numbered(1, "")...))
 }
 
 func TestWithoutMandatoryAnEventMayHaveNoListeners(t *testing.T) {
 	t.Parallel()
-	config := amqpbroker.PublisherConfig(amqpURI(t))
+	config := amqpbroker.DefaultPublisherConfig(amqpURI(t))
 	config.Publish.Mandatory = false
 	require.NoError(t, newPublisher(t, config).Publish(newTopic(t), numbered(1, "")...))
 }
@@ -95,7 +95,7 @@ func TestWithoutMandatoryAnEventMayHaveNoListeners(t *testing.T) {
 func TestFullQueueIsAnOutage(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
-	config := amqpbroker.QueueConfig(amqpURI(t))
+	config := amqpbroker.DefaultQueueConfig(amqpURI(t))
 	config.Queue.Arguments = amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"}
 	require.NoError(t, amqpbroker.EnsureTopology(config, topic))
 	publisher := newPublisher(t, config)
@@ -115,7 +115,7 @@ func TestFullQueueIsAnOutage(t *testing.T) {
 func TestChannelOnWhichRabbitMQRejectedIsLeft(t *testing.T) {
 	t.Parallel()
 	full, good := newTopic(t), newTopic(t)
-	config := amqpbroker.QueueConfig(amqpURI(t))
+	config := amqpbroker.DefaultQueueConfig(amqpURI(t))
 	ensureQueue(t, good)
 	config.Queue.Arguments = amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"}
 	require.NoError(t, amqpbroker.EnsureTopology(config, full))
@@ -130,7 +130,7 @@ func TestChannelOnWhichRabbitMQRejectedIsLeft(t *testing.T) {
 
 func TestEnsureTopologyNeedsAGroup(t *testing.T) {
 	t.Parallel()
-	require.ErrorContains(t, amqpbroker.EnsureTopology(amqpbroker.PublisherConfig(nowhere), "topic"), "Queue.GenerateName")
+	require.ErrorContains(t, amqpbroker.EnsureTopology(amqpbroker.DefaultPublisherConfig(nowhere), "topic"), "Queue.GenerateName")
 }
 
 func TestEnsureTopologyReportsAMismatch(t *testing.T) {
@@ -138,7 +138,7 @@ func TestEnsureTopologyReportsAMismatch(t *testing.T) {
 	topic := newTopic(t)
 	ensureQueue(t, topic)
 	ensureQueue(t, topic) // once more is no error
-	config := amqpbroker.QueueConfig(amqpURI(t))
+	config := amqpbroker.DefaultQueueConfig(amqpURI(t))
 	config.Queue.Durable = false
 	err := amqpbroker.EnsureTopology(config, topic)
 	var exception *amqp091.Error
@@ -149,5 +149,5 @@ func TestEnsureTopologyReportsAMismatch(t *testing.T) {
 
 func TestEnsureTopologyWithoutBroker(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, postbox.Outage, amqpbroker.Classify(amqpbroker.EnsureTopology(amqpbroker.QueueConfig(nowhere), "topic")))
+	require.Equal(t, postbox.Outage, amqpbroker.Classify(amqpbroker.EnsureTopology(amqpbroker.DefaultQueueConfig(nowhere), "topic")))
 }

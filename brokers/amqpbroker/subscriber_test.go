@@ -17,7 +17,7 @@ import (
 func TestNackedMessageOfAQuorumQueueComesAgain(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
-	config := amqpbroker.QueueConfig(amqpURI(t))
+	config := amqpbroker.DefaultQueueConfig(amqpURI(t))
 	config.Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}
 	require.NoError(t, amqpbroker.EnsureTopology(config, topic))
 	require.NoError(t, newPublisher(t, config).Publish(topic, numbered(1, "k")...))
@@ -40,7 +40,7 @@ func TestNackedMessageOfAQuorumQueueComesAgain(t *testing.T) {
 func TestSubscriptionThatHasEndedHandsOutNothing(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
-	config := amqpbroker.QueueConfig(amqpURI(t))
+	config := amqpbroker.DefaultQueueConfig(amqpURI(t))
 	publisher := newPublisher(t, config)
 	messages := subscribe(t, config, topic)
 	for range 5 {
@@ -57,7 +57,7 @@ func TestDeadLetterIsReadable(t *testing.T) {
 	t.Parallel()
 	from, to := newTopic(t), newTopic(t)
 	ensureQueue(t, to)
-	config := amqpbroker.QueueConfig(amqpURI(t))
+	config := amqpbroker.DefaultQueueConfig(amqpURI(t))
 	config.Consume.NoRequeueOnNack = true
 	config.Queue.Arguments = amqp091.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": to}
 	require.NoError(t, amqpbroker.EnsureTopology(config, from))
@@ -65,7 +65,7 @@ func TestDeadLetterIsReadable(t *testing.T) {
 	require.NoError(t, newPublisher(t, config).Publish(from, sent))
 
 	(<-subscribe(t, config, from)).Nack()
-	got := receive(t, subscribe(t, amqpbroker.QueueConfig(amqpURI(t)), to), 1)[0]
+	got := receive(t, subscribe(t, amqpbroker.DefaultQueueConfig(amqpURI(t)), to), 1)[0]
 	require.Equal(t, sent.UUID, got.UUID)
 	require.Contains(t, got.Metadata.Get("x-death"), `"queue":"`+from+`"`)
 }
@@ -78,7 +78,7 @@ func TestForeignMessage(t *testing.T) {
 		Headers: amqp091.Table{"attempt": int32(2), "tags": []any{"a", "b"}, "none": nil},
 		Body:    []byte("from elsewhere"),
 	}))
-	got := receive(t, subscribe(t, amqpbroker.QueueConfig(amqpURI(t)), topic), 1)[0]
+	got := receive(t, subscribe(t, amqpbroker.DefaultQueueConfig(amqpURI(t)), topic), 1)[0]
 	require.Empty(t, got.UUID)
 	require.Equal(t, message.Metadata{"attempt": "2", "tags": `["a","b"]`, "none": ""}, got.Metadata)
 	require.Equal(t, "from elsewhere", string(got.Payload))
@@ -87,8 +87,8 @@ func TestForeignMessage(t *testing.T) {
 func TestEachGroupGetsEachMessage(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
-	billing := amqpbroker.SubscriberConfig(amqpURI(t), group)
-	fraud := amqpbroker.SubscriberConfig(amqpURI(t), group+"2")
+	billing := amqpbroker.DefaultSubscriberConfig(amqpURI(t), group)
+	fraud := amqpbroker.DefaultSubscriberConfig(amqpURI(t), group+"2")
 	require.NoError(t, amqpbroker.EnsureTopology(billing, topic))
 	require.NoError(t, amqpbroker.EnsureTopology(fraud, topic))
 	t.Cleanup(func() {
@@ -96,7 +96,7 @@ func TestEachGroupGetsEachMessage(t *testing.T) {
 		require.NoError(t, err)
 	})
 	sent := numbered(1, "")[0]
-	require.NoError(t, newPublisher(t, amqpbroker.PublisherConfig(amqpURI(t))).Publish(topic, sent))
+	require.NoError(t, newPublisher(t, amqpbroker.DefaultPublisherConfig(amqpURI(t))).Publish(topic, sent))
 	require.Equal(t, sent.UUID, receive(t, subscribe(t, billing, topic), 1)[0].UUID)
 	require.Equal(t, sent.UUID, receive(t, subscribe(t, fraud, topic), 1)[0].UUID)
 }

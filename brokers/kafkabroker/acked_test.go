@@ -37,7 +37,7 @@ func testAckedMessagesAreThere(t *testing.T, open openPublisher) {
 	connection := &network{dial: func(protocol, address string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(t.Context(), protocol, address)
 	}}
-	config := kafkabroker.PublisherConfig(kafkaBrokers(t))
+	config := kafkabroker.DefaultPublisherConfig(kafkaBrokers(t))
 	config.OverwriteSaramaConfig.Net.Proxy.Enable = true
 	config.OverwriteSaramaConfig.Net.Proxy.Dialer = connection
 	config.OverwriteSaramaConfig.Producer.Retry.Backoff = 20 * time.Millisecond

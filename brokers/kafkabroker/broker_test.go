@@ -34,7 +34,7 @@ func kafkaBrokers(t *testing.T) []string {
 // newTopic creates a topic of the test's own through SubscribeInitialize, and waits until it has a leader.
 func newTopic(t *testing.T, change func(*sarama.TopicDetail)) string {
 	t.Helper()
-	config := kafkabroker.SubscriberConfig(kafkaBrokers(t), "setup")
+	config := kafkabroker.DefaultSubscriberConfig(kafkaBrokers(t), "setup")
 	if change != nil {
 		change(config.InitializeTopicDetails)
 	}
@@ -82,7 +82,7 @@ func (open openPublisher) publisher(t *testing.T, config kafka.PublisherConfig) 
 
 func newPublisher(t *testing.T) *kafkabroker.Publisher {
 	t.Helper()
-	publisher, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig(kafkaBrokers(t)), nil)
+	publisher, err := kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(kafkaBrokers(t)), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, publisher.Close()) })
 	return publisher
@@ -98,7 +98,7 @@ func needsRefusals(t *testing.T) {
 
 func subscribe(t *testing.T, topic string) <-chan *message.Message {
 	t.Helper()
-	subscriber, err := kafka.NewSubscriber(kafkabroker.SubscriberConfig(kafkaBrokers(t), "group-"+topic), nil)
+	subscriber, err := kafka.NewSubscriber(kafkabroker.DefaultSubscriberConfig(kafkaBrokers(t), "group-"+topic), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, subscriber.Close()) })
 	messages, err := subscriber.Subscribe(t.Context(), topic)

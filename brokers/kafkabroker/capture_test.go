@@ -18,7 +18,7 @@ func TestCapture(t *testing.T) {
 	publisher := newPublisher(t)
 	require.NoError(t, publisher.Publish(topic, keyedMessage("customer 7")))
 	require.NoError(t, publisher.Publish(topic, message.NewMessage("uuid", nil)))
-	subscriber, err := kafka.NewSubscriber(kafkabroker.SubscriberConfig(kafkaBrokers(t), "group-"+topic), nil)
+	subscriber, err := kafka.NewSubscriber(kafkabroker.DefaultSubscriberConfig(kafkaBrokers(t), "group-"+topic), nil)
 	require.NoError(t, err)
 	router, err := message.NewRouter(message.RouterConfig{}, nil)
 	require.NoError(t, err)

@@ -25,13 +25,13 @@ const (
 	dialTimeout    = 10 * time.Second
 )
 
-// PublisherConfig returns the configuration of a publisher for an outbox, for [NewPublisher] as for
+// DefaultPublisherConfig returns the configuration of a publisher for an outbox, for [NewPublisher] as for
 // kafka.NewPublisher: a message counts as published once all replicas in sync have it, retries may double
 // messages and do not swap them, and those of one ordering key share a partition. The package comment
 // explains each setting.
 //
 // The result may be changed; every call returns a new one.
-func PublisherConfig(brokers []string) kafka.PublisherConfig {
+func DefaultPublisherConfig(brokers []string) kafka.PublisherConfig {
 	config := sarama.NewConfig()
 	config.ClientID = clientID
 	config.Version = protocolVersion

@@ -10,7 +10,7 @@
 //
 // # Publisher
 //
-//	publisher, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig(brokers), logger)
+//	publisher, err := kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(brokers), logger)
 //
 //	Setting                          Value       Why
 //	Producer.RequiredAcks            WaitForAll  a message counts as sent when every replica in sync has it
@@ -46,7 +46,7 @@
 //
 // # Subscriber
 //
-//	subscriber, err := kafka.NewSubscriber(kafkabroker.SubscriberConfig(brokers, "billing"), logger)
+//	subscriber, err := kafka.NewSubscriber(kafkabroker.DefaultSubscriberConfig(brokers, "billing"), logger)
 //
 //	Setting                          Value       Why
 //	ConsumerGroup                    yours       Kafka keeps what the group has acked; without a group every start reads everything again
@@ -79,6 +79,6 @@
 //
 // # What it does not do
 //
-// It hides nothing: [PublisherConfig] and [SubscriberConfig] return the plain configurations of watermill-kafka,
+// It hides nothing: [DefaultPublisherConfig] and [DefaultSubscriberConfig] return the plain configurations of watermill-kafka,
 // to be changed before they are used. TLS, SASL, compression and client ids are in OverwriteSaramaConfig.
 package kafkabroker

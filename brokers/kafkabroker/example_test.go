@@ -14,8 +14,8 @@ import (
 )
 
 // What a forwarder publishes through.
-func ExamplePublisherConfig() {
-	config := kafkabroker.PublisherConfig([]string{"localhost:9092"})
+func ExampleDefaultPublisherConfig() {
+	config := kafkabroker.DefaultPublisherConfig([]string{"localhost:9092"})
 
 	producer := config.OverwriteSaramaConfig.Producer
 	fmt.Println("all replicas:", producer.RequiredAcks == -1)
@@ -36,8 +36,8 @@ func ExamplePublisherConfig() {
 }
 
 // What an inbox listens to.
-func ExampleSubscriberConfig() {
-	config := kafkabroker.SubscriberConfig([]string{"localhost:9092"}, "billing")
+func ExampleDefaultSubscriberConfig() {
+	config := kafkabroker.DefaultSubscriberConfig([]string{"localhost:9092"}, "billing")
 	config.InitializeTopicDetails.NumPartitions = 24
 
 	subscriber, err := kafka.NewSubscriber(config, nil) // connects with the first Subscribe

@@ -11,7 +11,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// Marshaler returns the marshaler of [PublisherConfig] and [SubscriberConfig]. It writes records as
+// Marshaler returns the marshaler of [DefaultPublisherConfig] and [DefaultSubscriberConfig]. It writes records as
 // kafka.DefaultMarshaler does, UUID and metadata in the headers, and adds the record's key.
 //
 // Publishing, the key is the message's ordering key (metadata partition_key), else its UUID, else a random

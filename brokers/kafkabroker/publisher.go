@@ -37,15 +37,15 @@ type Publisher struct {
 
 var _ message.Publisher = (*Publisher)(nil)
 
-// NewPublisher connects, and returns a publisher with that configuration, usually one of [PublisherConfig]. It
+// NewPublisher connects, and returns a publisher with that configuration, usually one of [DefaultPublisherConfig]. It
 // fails while no broker answers, with an error that [Classify] knows. A nil logger is allowed, and so is a nil
-// OverwriteSaramaConfig, for that of [PublisherConfig].
+// OverwriteSaramaConfig, for that of [DefaultPublisherConfig].
 //
 // It refuses what would lose messages: Producer.Idempotent must be off, RequiredAcks not be NoResponse, and
 // Return.Successes and Return.Errors on.
 func NewPublisher(config kafka.PublisherConfig, logger watermill.LoggerAdapter) (*Publisher, error) {
 	if config.OverwriteSaramaConfig == nil {
-		config.OverwriteSaramaConfig = PublisherConfig(config.Brokers).OverwriteSaramaConfig
+		config.OverwriteSaramaConfig = DefaultPublisherConfig(config.Brokers).OverwriteSaramaConfig
 	}
 	if err := validate(config); err != nil {
 		return nil, fmt.Errorf("invalid config: %w", err)

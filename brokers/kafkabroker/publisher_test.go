@@ -16,16 +16,16 @@ import (
 
 func TestPublisherConfigIsAcceptedByTheClients(t *testing.T) {
 	t.Parallel()
-	config := kafkabroker.PublisherConfig([]string{"localhost:9092"})
+	config := kafkabroker.DefaultPublisherConfig([]string{"localhost:9092"})
 	require.NoError(t, config.Validate())
 	require.NoError(t, config.OverwriteSaramaConfig.Validate())
 }
 
 func TestPublisherConfigIsNewEachTime(t *testing.T) {
 	t.Parallel()
-	changed := kafkabroker.PublisherConfig(nil)
+	changed := kafkabroker.DefaultPublisherConfig(nil)
 	changed.OverwriteSaramaConfig.ClientID = "mine"
-	require.Equal(t, "postbox", kafkabroker.PublisherConfig(nil).OverwriteSaramaConfig.ClientID)
+	require.Equal(t, "postbox", kafkabroker.DefaultPublisherConfig(nil).OverwriteSaramaConfig.ClientID)
 }
 
 func TestS4_4_1_MessagesOfOneKeyStayInOnePartitionAndInOrder(t *testing.T) {
@@ -33,7 +33,7 @@ func TestS4_4_1_MessagesOfOneKeyStayInOnePartitionAndInOrder(t *testing.T) {
 	const keys, each = 8, 10
 	eachPublisher(t, func(t *testing.T, open openPublisher) {
 		topic := newTopic(t, nil)
-		publisher := open.publisher(t, kafkabroker.PublisherConfig(kafkaBrokers(t)))
+		publisher := open.publisher(t, kafkabroker.DefaultPublisherConfig(kafkaBrokers(t)))
 		for n := range each {
 			batch := make([]*message.Message, keys)
 			for k := range keys {
@@ -95,7 +95,7 @@ func TestErrorsOfARealBrokerAreClassified(t *testing.T) {
 
 func testErrorsOfARealBroker(t *testing.T, open openPublisher) {
 	t.Helper()
-	config := kafkabroker.PublisherConfig(kafkaBrokers(t))
+	config := kafkabroker.DefaultPublisherConfig(kafkaBrokers(t))
 	needsRefusals(t)
 
 	t.Run("larger than the producer allows", func(t *testing.T) {
@@ -138,7 +138,7 @@ func testErrorsOfARealBroker(t *testing.T, open openPublisher) {
 func TestNoBrokerIsAnOutage(t *testing.T) {
 	t.Parallel()
 	eachPublisher(t, func(t *testing.T, open openPublisher) {
-		config := kafkabroker.PublisherConfig([]string{"127.0.0.1:1"})
+		config := kafkabroker.DefaultPublisherConfig([]string{"127.0.0.1:1"})
 		config.OverwriteSaramaConfig.Metadata.Retry.Max = 0
 		_, err := open(config)
 		require.ErrorIs(t, err, sarama.ErrOutOfBrokers)
@@ -159,7 +159,7 @@ func TestNewPublisherRefusesWhatLosesMessages(t *testing.T) {
 	} {
 		t.Run(problem, func(t *testing.T) {
 			t.Parallel()
-			config := kafkabroker.PublisherConfig([]string{"127.0.0.1:1"})
+			config := kafkabroker.DefaultPublisherConfig([]string{"127.0.0.1:1"})
 			change(&config)
 			_, err := kafkabroker.NewPublisher(config, nil)
 			require.ErrorContains(t, err, problem)
@@ -207,7 +207,7 @@ func TestNewPublisherHonoursItsConfiguration(t *testing.T) {
 			t.Parallel()
 			topic := newTopic(t, nil)
 			traced := 0
-			config := kafkabroker.PublisherConfig(kafkaBrokers(t))
+			config := kafkabroker.DefaultPublisherConfig(kafkaBrokers(t))
 			config.Tracer = tracer{traced: &traced}
 			test.change(&config)
 			publisher, err := kafkabroker.NewPublisher(config, nil)

@@ -10,7 +10,7 @@ import (
 
 const (
 	// DefaultPartitions is the number of partitions of a topic that SubscribeInitialize creates under
-	// [SubscriberConfig]. Watermill handles one message of a partition at a time, so it bounds how many
+	// [DefaultSubscriberConfig]. Watermill handles one message of a partition at a time, so it bounds how many
 	// messages of a topic all members of a group handle at once. Twelve can be shared out evenly to 2, 3,
 	// 4 or 6 members. Choose well: with more partitions later, keys move to other partitions.
 	DefaultPartitions = 12
@@ -22,7 +22,7 @@ const (
 	reconnectPause = time.Second
 )
 
-// SubscriberConfig returns the configuration of a kafka.Subscriber in front of an inbox: a new group starts
+// DefaultSubscriberConfig returns the configuration of a kafka.Subscriber in front of an inbox: a new group starts
 // at the oldest message, and the record's key becomes the ordering key. The package comment explains each
 // setting.
 //
@@ -31,7 +31,7 @@ const (
 //
 // SubscribeInitialize creates a topic with [DefaultPartitions]; to change that, set NumPartitions in
 // InitializeTopicDetails. The result may be changed; every call returns a new one.
-func SubscriberConfig(brokers []string, group string) kafka.SubscriberConfig {
+func DefaultSubscriberConfig(brokers []string, group string) kafka.SubscriberConfig {
 	config := sarama.NewConfig()
 	config.ClientID = clientID
 	config.Version = protocolVersion

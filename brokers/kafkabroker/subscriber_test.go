@@ -16,7 +16,7 @@ import (
 
 func TestSubscriberConfigIsAcceptedByTheClients(t *testing.T) {
 	t.Parallel()
-	config := kafkabroker.SubscriberConfig([]string{"localhost:9092"}, "group")
+	config := kafkabroker.DefaultSubscriberConfig([]string{"localhost:9092"}, "group")
 	require.NoError(t, config.Validate())
 	require.NoError(t, config.OverwriteSaramaConfig.Validate())
 }
@@ -50,7 +50,7 @@ func TestNackedMessageIsDeliveredAgain(t *testing.T) {
 func TestForeignRecord(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t, nil)
-	producer, err := sarama.NewSyncProducer(kafkaBrokers(t), kafkabroker.PublisherConfig(nil).OverwriteSaramaConfig)
+	producer, err := sarama.NewSyncProducer(kafkaBrokers(t), kafkabroker.DefaultPublisherConfig(nil).OverwriteSaramaConfig)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, producer.Close()) }()
 	partition, offset, err := producer.SendMessage(&sarama.ProducerMessage{
@@ -72,7 +72,7 @@ func TestForeignRecord(t *testing.T) {
 func TestSubscribeInitializeCreatesPartitions(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t, func(detail *sarama.TopicDetail) { detail.NumPartitions = 3 })
-	client, err := sarama.NewClient(kafkaBrokers(t), kafkabroker.PublisherConfig(nil).OverwriteSaramaConfig)
+	client, err := sarama.NewClient(kafkaBrokers(t), kafkabroker.DefaultPublisherConfig(nil).OverwriteSaramaConfig)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, client.Close()) }()
 	partitions, err := client.Partitions(topic)
@@ -91,7 +91,7 @@ func TestStrategiesCanPlanConcurrently(t *testing.T) {
 		"a": {Topics: []string{"topic"}}, "b": {Topics: []string{"topic"}},
 	}
 	topics := map[string][]int32{"topic": {0, 1, 2, 3}}
-	for _, strategy := range kafkabroker.SubscriberConfig(nil, "g").OverwriteSaramaConfig.Consumer.Group.Rebalance.GroupStrategies {
+	for _, strategy := range kafkabroker.DefaultSubscriberConfig(nil, "g").OverwriteSaramaConfig.Consumer.Group.Rebalance.GroupStrategies {
 		var planners sync.WaitGroup
 		for range 4 {
 			planners.Go(func() {
@@ -107,7 +107,7 @@ func TestStrategiesCanPlanConcurrently(t *testing.T) {
 
 func TestStickyKeepsPartitionsWhenAMemberComes(t *testing.T) {
 	t.Parallel()
-	strategy := kafkabroker.SubscriberConfig(nil, "g").OverwriteSaramaConfig.Consumer.Group.Rebalance.GroupStrategies[0]
+	strategy := kafkabroker.DefaultSubscriberConfig(nil, "g").OverwriteSaramaConfig.Consumer.Group.Rebalance.GroupStrategies[0]
 	require.Equal(t, sarama.StickyBalanceStrategyName, strategy.Name())
 	held := map[string][]int32{"topic": {3, 4, 5}}
 	data, err := strategy.AssignmentData("a", held, 1)
@@ -127,7 +127,7 @@ func TestCoordinates(t *testing.T) {
 	for range 2 {
 		require.NoError(t, publisher.Publish(topic, message.NewMessage("", nil)))
 	}
-	subscriber, err := kafka.NewSubscriber(kafkabroker.SubscriberConfig(kafkaBrokers(t), "group-"+topic), nil)
+	subscriber, err := kafka.NewSubscriber(kafkabroker.DefaultSubscriberConfig(kafkaBrokers(t), "group-"+topic), nil)
 	require.NoError(t, err)
 	router, err := message.NewRouter(message.RouterConfig{}, nil)
 	require.NoError(t, err)

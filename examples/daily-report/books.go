@@ -76,7 +76,7 @@ func (a *app) readHistory(ctx context.Context, b books) error {
 		page, err := a.operator.Done(ctx, admin.Queue(queue), filter)
 		for _, msg := range page {
 			b.stored[msg.MessageID], b.done[msg.MessageID] = msg.CreatedAt, msg.DoneAt
-			filter.After = msg.Place
+			filter.After = msg.Cursor
 		}
 		if err != nil || len(page) < filter.Limit {
 			return err

@@ -126,7 +126,7 @@ func (a *app) nextReport(ctx context.Context) (next time.Time, err error) {
 
 // allStored says whether all sales are in the queue, or were there.
 func (a *app) allStored(ctx context.Context) (bool, error) {
-	outbox, err := a.operator.Account(ctx, admin.Outbox(admin.DefaultOutbox))
+	outbox, err := a.operator.Account(ctx, admin.Outbox("outbox"))
 	return outbox.Pending == 0 && a.post.arrived(), err
 }
 

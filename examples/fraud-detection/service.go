@@ -83,7 +83,8 @@ func (s *service) later(queue, topic, publishTopic string, handler message.Handl
 	if err != nil {
 		return err
 	}
-	_, err = s.router.AddDeferredHandler(queue, topic, subscriber, publishTopic, handler, router.DeferredConfig{QueueConfig: config})
+	config.Mode = inboxstore.Single
+	_, err = s.router.AddQueueHandler(queue, topic, subscriber, publishTopic, handler, router.QueueConfig{QueueConfig: config})
 	return err
 }
 

@@ -20,7 +20,7 @@ type totals struct {
 
 // openBooks lets the outbox keep what is published, for a year, and counts what is there before anything happens.
 func (b *bank) openBooks(ctx context.Context) (err error) {
-	if err := b.operator.SetQueue(ctx, outbox, admin.Settings{History: 365 * 24 * time.Hour}); err != nil {
+	if err := b.operator.SetSettings(ctx, outbox, admin.Settings{History: 365 * 24 * time.Hour}); err != nil {
 		return err
 	}
 	if b.totals.opening, err = b.operator.Account(ctx, outbox); err != nil {

@@ -85,7 +85,7 @@ const (
 )
 
 // outbox is where commands and receipts wait for the forwarder.
-var outbox = admin.Outbox(admin.DefaultOutbox)
+var outbox = admin.Outbox("outbox")
 
 // soon has short pauses for a short demo. Left out, they grow from a second to a minute.
 var soon = postbox.RetryProfile{Base: 5 * time.Millisecond, Cap: 50 * time.Millisecond}

@@ -86,7 +86,7 @@ func run(ctx context.Context, s settings) error {
 	// Kafka makes a missing topic with its own defaults, usually one partition: make it first, with twelve. The
 	// partition is chosen by the ordering key, so orders of one customer share one.
 	brokers := strings.Split(s.kafka, ",")
-	subscriber, err := kafka.NewSubscriber(kafkabroker.SubscriberConfig(brokers, "shipping"), logger)
+	subscriber, err := kafka.NewSubscriber(kafkabroker.DefaultSubscriberConfig(brokers, "shipping"), logger)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func run(ctx context.Context, s settings) error {
 	// From the outbox to Kafka. The forwarder lives in the router; a service of its own would do as well. ListenDSN
 	// lets it hear of commits of other processes at once. BatchSize is for this publisher, which sends many messages at
 	// the price of one, and those of one key in their order.
-	publisher, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig(brokers), logger)
+	publisher, err := kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(brokers), logger)
 	if err != nil {
 		return err
 	}

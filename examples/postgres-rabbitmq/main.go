@@ -83,7 +83,7 @@ func run(ctx context.Context, s settings) error {
 	}
 
 	// RabbitMQ drops what reaches no queue, so the queue comes first.
-	listening := amqpbroker.SubscriberConfig(s.rabbitmq, "shipping")
+	listening := amqpbroker.DefaultSubscriberConfig(s.rabbitmq, "shipping")
 	if err := amqpbroker.EnsureTopology(listening, s.topic); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func run(ctx context.Context, s settings) error {
 
 	// From the outbox to RabbitMQ. The forwarder lives in the router; a service of its own would do as well. ListenDSN
 	// lets it hear of commits of other processes at once. RabbitMQ confirms many messages at the price of one.
-	publisher, err := amqpbroker.NewPublisher(amqpbroker.PublisherConfig(s.rabbitmq), logger)
+	publisher, err := amqpbroker.NewPublisher(amqpbroker.DefaultPublisherConfig(s.rabbitmq), logger)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func startWorker(ctx context.Context, name string, p *pipes.Pipes, bus *noisyBus
 	}
 	// Each event is stored in the queue, once, and acked. From there the events of a user, who is their ordering key, are
 	// handled one at a time and in their order, by whichever worker; users do not wait for each other.
-	_, err = w.router.AddSequentialHandler(pointsQueue, activityDone, subscriber, "", w.apply, router.DeferredConfig{
+	_, err = w.router.AddQueueHandler(pointsQueue, activityDone, subscriber, "", w.apply, router.QueueConfig{
 		QueueConfig: inboxstore.QueueConfig{
 			Transactional: true,
 			Concurrency:   4, // users at a time, each with a connection to the database

@@ -8,7 +8,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -26,10 +25,13 @@ type Subscriber struct {
 	running sync.WaitGroup
 }
 
+// defaultMaxAttempts is that of inboxstore.QueueConfig.
+const defaultMaxAttempts = 15
+
 // Subscriber returns a subscriber that tries messages as retry says. The zero profile is the one of
 // inboxstore.Subscriber: 15 attempts, from 1 s to 60 s apart.
 func (s *Store) Subscriber(retry postbox.RetryProfile) (*Subscriber, error) {
-	retry = retry.WithDefaults(inboxstore.DefaultMaxAttempts)
+	retry = retry.WithDefaults(defaultMaxAttempts)
 	if err := retry.Validate(); err != nil {
 		return nil, fmt.Errorf("memstore: invalid retry profile: %w", err)
 	}

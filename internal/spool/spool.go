@@ -20,6 +20,12 @@ const StatementTimeout = 30 * time.Second
 // MaxLanes is the most lanes that a spool can have.
 const MaxLanes = dialect.MaxLanes
 
+// The outbox of a program that names none, and the lanes of a spool whose number nobody configures.
+const (
+	DefaultOutbox = "outbox"
+	DefaultLanes  = 32
+)
+
 // QueuePrefix starts the names of the spools that are queues of an inbox, to keep them apart from outboxes.
 const QueuePrefix = "inbox "
 

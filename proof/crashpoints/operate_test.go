@@ -43,7 +43,7 @@ func control(ctx context.Context, p *process) error {
 		with("now", func(id int64) error { return operator.RunNow(ctx, target, id) }),
 		with("soon", func(id int64) error { return operator.Reschedule(ctx, target, id, time.Unix(1, 0)) }),
 		with("never", func(id int64) error { return operator.Bury(ctx, target, id, "nobody needs it") }),
-		say(func() error { return operator.SetQueue(ctx, target, admin.Settings{History: time.Hour}) }),
+		say(func() error { return operator.SetSettings(ctx, target, admin.Settings{History: time.Hour}) }),
 		say(func() error { return operator.ResumeKey(ctx, target, "k") }),
 		say(func() error { return operator.Resume(ctx, target) }),
 	)

@@ -68,7 +68,11 @@ func (how processing) life(ctx context.Context, p *process) error {
 		return err
 	}
 	defer func() { _ = subscriber.Close() }()
-	handler := middleware.Process{Outbox: outbox, PublishTopic: receipts}.Middleware(p.handler(config.Transactional || config.MicroBatch > 1))
+	emitting, err := middleware.ProcessWith(middleware.ProcessConfig{Outbox: outbox, PublishTopic: receipts})
+	if err != nil {
+		return err
+	}
+	handler := emitting(p.handler(config.Transactional || config.MicroBatch > 1))
 	return p.until(ctx, func(ctx context.Context) error {
 		received, err := subscriber.Subscribe(ctx, queue)
 		if err != nil {

@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // outboxName is the name of the outbox.
-const outboxName = forwarder.DefaultOutbox
+const outboxName = spool.DefaultOutbox
 
 // lanes are few, so that messages which have nothing to do with each other share one.
 const lanes = 2

@@ -37,17 +37,17 @@ func rabbitMQ(uri string) broker {
 	return broker{
 		ensure: func(topic string, groups ...string) error {
 			for _, group := range groups {
-				if err := amqpbroker.EnsureTopology(amqpbroker.SubscriberConfig(uri, group), topic); err != nil {
+				if err := amqpbroker.EnsureTopology(amqpbroker.DefaultSubscriberConfig(uri, group), topic); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 		publisher: func() (message.Publisher, error) {
-			return amqpbroker.NewPublisher(amqpbroker.PublisherConfig(uri), nil)
+			return amqpbroker.NewPublisher(amqpbroker.DefaultPublisherConfig(uri), nil)
 		},
 		subscriber: func(group string) (message.Subscriber, error) {
-			return amqp.NewSubscriber(amqpbroker.SubscriberConfig(uri, group), watermill.NopLogger{})
+			return amqp.NewSubscriber(amqpbroker.DefaultSubscriberConfig(uri, group), watermill.NopLogger{})
 		},
 		classify: amqpbroker.Classify, batchSize: 100,
 		remove: func(t *testing.T, topic string, groups ...string) {
@@ -72,7 +72,7 @@ const kafkaPartitions = 4
 func apacheKafka(addresses string) broker {
 	brokers := strings.Split(addresses, ",")
 	subscriber := func(group string) (*kafka.Subscriber, error) {
-		config := kafkabroker.SubscriberConfig(brokers, group)
+		config := kafkabroker.DefaultSubscriberConfig(brokers, group)
 		config.InitializeTopicDetails.NumPartitions = kafkaPartitions
 		config.NackResendSleep = 10 * time.Millisecond // handlers fail on purpose here
 		return kafka.NewSubscriber(config, nil)
@@ -90,13 +90,13 @@ func apacheKafka(addresses string) broker {
 			return leadersOf(setup, topic)
 		},
 		publisher: func() (message.Publisher, error) {
-			return kafkabroker.NewPublisher(kafkabroker.PublisherConfig(brokers), nil)
+			return kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(brokers), nil)
 		},
 		subscriber: func(group string) (message.Subscriber, error) { return subscriber(group) },
 		classify:   kafkabroker.Classify, batchSize: 100,
 		remove: func(t *testing.T, topic string, _ ...string) {
 			t.Helper()
-			admin, err := sarama.NewClusterAdmin(brokers, kafkabroker.PublisherConfig(brokers).OverwriteSaramaConfig)
+			admin, err := sarama.NewClusterAdmin(brokers, kafkabroker.DefaultPublisherConfig(brokers).OverwriteSaramaConfig)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, admin.Close()) }()
 			require.NoError(t, admin.DeleteTopic(topic))

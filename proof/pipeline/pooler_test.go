@@ -169,7 +169,7 @@ func (b *behindPooler) run(t *testing.T) {
 	require.NoError(t, err)
 	messages, err := subscriber.Subscribe(t.Context(), "single")
 	require.NoError(t, err)
-	process := middleware.Process{}.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	process := middleware.Process(func(msg *message.Message) ([]*message.Message, error) {
 		return nil, b.effect(msg.Context(), "single", msg)
 	})
 	var handlers sync.WaitGroup

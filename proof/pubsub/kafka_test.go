@@ -40,7 +40,7 @@ type apacheKafka struct {
 func newKafka(t *testing.T) *apacheKafka {
 	t.Helper()
 	brokers := strings.Split(testservice.Address(t, testservice.KafkaVariable), ",")
-	publisher, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig(brokers), nil)
+	publisher, err := kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(brokers), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, publisher.Close()) })
 	return &apacheKafka{brokers: brokers, shared: publisher}
@@ -55,7 +55,7 @@ func (k *apacheKafka) classify(err error) postbox.ErrorClass { return kafkabroke
 // or goes, and the suite's tests run side by side.
 func (k *apacheKafka) subscriber(t *testing.T, group string) message.Subscriber {
 	t.Helper()
-	config := kafkabroker.SubscriberConfig(k.brokers, group+"-"+strings.ReplaceAll(t.Name(), "/", "-"))
+	config := kafkabroker.DefaultSubscriberConfig(k.brokers, group+"-"+strings.ReplaceAll(t.Name(), "/", "-"))
 	config.NackResendSleep, config.ReconnectRetrySleep = 10*time.Millisecond, 10*time.Millisecond // the suite nacks a lot
 	subscriber, err := kafka.NewSubscriber(config, nil)
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestForwarder_G2_G3_to_Kafka_buries_the_message_that_is_too_large(t *testin
 	const keys, each, large = 10, 20, 7 // the one that is too large, of each key
 	to := newKafka(t)
 	topic := "test-" + watermill.NewUUID()
-	setup, err := kafka.NewSubscriber(kafkabroker.SubscriberConfig(to.brokers, "group-"+topic), nil)
+	setup, err := kafka.NewSubscriber(kafkabroker.DefaultSubscriberConfig(to.brokers, "group-"+topic), nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, setup.Close()) }()
 	require.NoError(t, setup.SubscribeInitialize(topic))

@@ -200,7 +200,7 @@ type rabbit struct {
 func newRabbit(t *testing.T) *rabbit {
 	t.Helper()
 	uri := testservice.Address(t, testservice.AMQPVariable)
-	publisher, err := amqpbroker.NewPublisher(amqpbroker.PublisherConfig(uri), nil)
+	publisher, err := amqpbroker.NewPublisher(amqpbroker.DefaultPublisherConfig(uri), nil)
 	require.NoError(t, err)
 	r := &rabbit{uri: uri, shared: publisher, queues: map[string]string{}}
 	t.Cleanup(func() {
@@ -216,7 +216,7 @@ func (r *rabbit) classify(err error) postbox.ErrorClass { return amqpbroker.Clas
 
 func (r *rabbit) subscriber(t *testing.T, group string) message.Subscriber {
 	t.Helper()
-	config := amqpbroker.SubscriberConfig(r.uri, group)
+	config := amqpbroker.DefaultSubscriberConfig(r.uri, group)
 	name := config.Queue.GenerateName
 	config.Queue.GenerateName = func(topic string) string {
 		r.mu.Lock()

@@ -191,7 +191,7 @@ func (n *names) consumers(t *testing.T, name string) {
 func (n *names) operators(t *testing.T, name string) {
 	t.Helper()
 	a, ctx, target := n.admin(t), t.Context(), admin.Outbox("names 0")
-	_, err := a.Messages(ctx, admin.MessageFilter{Target: target, After: admin.Place(name)})
+	_, err := a.Messages(ctx, admin.MessageFilter{Target: target, After: admin.Cursor(name)})
 	require.Error(t, err, name)
 	require.Error(t, a.Pause(ctx, admin.Outbox("missing "+name)), name)
 	require.Error(t, a.PauseKey(ctx, admin.Queue("missing "+name), name), name)

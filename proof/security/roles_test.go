@@ -16,6 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
@@ -251,7 +252,7 @@ func messageIn(ctx context.Context, id string) *message.Message {
 func (p *play) operate(t *testing.T) {
 	t.Helper()
 	db := p.as(t, "", "operator", "operator")
-	ctx, outbox := t.Context(), admin.Outbox(admin.DefaultOutbox)
+	ctx, outbox := t.Context(), admin.Outbox(spool.DefaultOutbox)
 	a, err := admin.New(p.database.On(db), admin.Config{}, p.logger)
 	require.NoError(t, err)
 
@@ -271,7 +272,7 @@ func (p *play) operate(t *testing.T) {
 	_, err = a.PausedKeys(ctx, outbox)
 	require.NoError(t, err)
 	require.NoError(t, a.ResumeKey(ctx, outbox, "customer"))
-	require.NoError(t, a.SetQueue(ctx, outbox, admin.Settings{PageSize: 10}))
+	require.NoError(t, a.SetSettings(ctx, outbox, admin.Settings{PageSize: 10}))
 
 	letters, err := a.DeadLetters(ctx, admin.Filter{})
 	require.NoError(t, err)

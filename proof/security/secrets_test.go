@@ -214,13 +214,13 @@ func TestErrors_hold_no_passwords_of_RabbitMQ(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			logger := newCapture()
-			publisher, err := amqpbroker.NewPublisher(amqpbroker.PublisherConfig(uri), logger)
+			publisher, err := amqpbroker.NewPublisher(amqpbroker.DefaultPublisherConfig(uri), logger)
 			if err == nil {
 				err = publisher.Publish("orders", message.NewMessage("1", nil))
 				require.NoError(t, publisher.Close())
 			}
 			require.Error(t, err)
-			topologyErr := amqpbroker.EnsureTopology(amqpbroker.SubscriberConfig(uri, "billing"), "orders")
+			topologyErr := amqpbroker.EnsureTopology(amqpbroker.DefaultSubscriberConfig(uri, "billing"), "orders")
 			require.Error(t, topologyErr)
 			clean(t, err.Error(), topologyErr.Error(), logger.everything())
 		})
@@ -229,7 +229,7 @@ func TestErrors_hold_no_passwords_of_RabbitMQ(t *testing.T) {
 
 func TestErrors_hold_no_passwords_of_Kafka(t *testing.T) {
 	t.Parallel()
-	config := kafkabroker.PublisherConfig([]string{"127.0.0.1:1"})
+	config := kafkabroker.DefaultPublisherConfig([]string{"127.0.0.1:1"})
 	config.OverwriteSaramaConfig.Net.SASL.Enable = true
 	config.OverwriteSaramaConfig.Net.SASL.Mechanism = sarama.SASLTypePlaintext
 	config.OverwriteSaramaConfig.Net.SASL.User = "app"

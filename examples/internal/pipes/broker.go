@@ -26,11 +26,11 @@ func (p *Pipes) openBroker(s Settings) error {
 		publisher, p.broker = bus, bus
 	case "rabbitmq":
 		uri := fromEnvironment(s.BrokerURL, "amqp://guest:guest@localhost:5672/", "AMQP_URI", "TEST_AMQP_URI")
-		publisher, err = amqpbroker.NewPublisher(amqpbroker.PublisherConfig(uri), p.Logger)
+		publisher, err = amqpbroker.NewPublisher(amqpbroker.DefaultPublisherConfig(uri), p.Logger)
 		p.broker, p.Classify, p.BatchSize = rabbitmq{uri, p.Logger}, amqpbroker.Classify, 100
 	case "kafka":
 		brokers := strings.Split(fromEnvironment(s.BrokerURL, "localhost:9092", "KAFKA_BROKERS", "TEST_KAFKA_BROKERS"), ",")
-		publisher, err = kafkabroker.NewPublisher(kafkabroker.PublisherConfig(brokers), p.Logger)
+		publisher, err = kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(brokers), p.Logger)
 		p.broker, p.Classify, p.BatchSize = apacheKafka{brokers, p.Logger}, kafkabroker.Classify, 100
 	default:
 		err = fmt.Errorf("broker %q is none of gochannel, rabbitmq and kafka", s.Broker)
@@ -49,7 +49,7 @@ type rabbitmq struct {
 }
 
 func (r rabbitmq) subscriber(group string, topics []string) (message.Subscriber, error) {
-	config := amqpbroker.SubscriberConfig(r.uri, group)
+	config := amqpbroker.DefaultSubscriberConfig(r.uri, group)
 	// RabbitMQ hands the messages of a queue to its consumers in turn, and two of them may store two messages of one
 	// key in the wrong order. So one consumer gets all, and another one takes over when that is gone.
 	config.Queue.Arguments = amqp091.Table{"x-single-active-consumer": true}
@@ -69,7 +69,7 @@ type apacheKafka struct {
 const partitions = 4
 
 func (k apacheKafka) subscriber(group string, topics []string) (message.Subscriber, error) {
-	config := kafkabroker.SubscriberConfig(k.brokers, group)
+	config := kafkabroker.DefaultSubscriberConfig(k.brokers, group)
 	config.InitializeTopicDetails.NumPartitions = partitions
 	subscriber, err := kafka.NewSubscriber(config, k.logger)
 	if err != nil {

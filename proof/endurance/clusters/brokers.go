@@ -54,7 +54,7 @@ func openKafka(ctx context.Context, topic string) (_ *broker, err error) {
 			err = errors.Join(err, cluster.Close())
 		}
 	}()
-	config := kafkabroker.SubscriberConfig(cluster.Addresses(), consumer)
+	config := kafkabroker.DefaultSubscriberConfig(cluster.Addresses(), consumer)
 	config.InitializeTopicDetails.NumPartitions = partitions // of three copies, two of them in sync: the cluster's default
 	subscriber, err := kafka.NewSubscriber(config, watermill.NopLogger{})
 	if err != nil {
@@ -63,7 +63,7 @@ func openKafka(ctx context.Context, topic string) (_ *broker, err error) {
 	if err := subscriber.SubscribeInitialize(topic); err != nil {
 		return nil, err
 	}
-	publisher, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig(cluster.Addresses()), nil)
+	publisher, err := kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(cluster.Addresses()), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func openRabbitMQ(ctx context.Context, topic string) (_ *broker, err error) {
 		config.Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}
 		return config
 	}
-	subscribed := through(amqpbroker.SubscriberConfig(cluster.URI(), consumer))
+	subscribed := through(amqpbroker.DefaultSubscriberConfig(cluster.URI(), consumer))
 	if err := amqpbroker.EnsureTopology(subscribed, topic); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func openRabbitMQ(ctx context.Context, topic string) (_ *broker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := amqpbroker.NewPublisher(through(amqpbroker.PublisherConfig(cluster.URI())), nil)
+	publisher, err := amqpbroker.NewPublisher(through(amqpbroker.DefaultPublisherConfig(cluster.URI())), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func startQueue(where *place.Place, s scenario, g *gate) (*queue, error) {
 			return err
 		}
 		return place.Apply(msg.Context(), tx, queueName, key, seq)
-	}).AddMiddleware(middleware.Process{}.Middleware)
+	}).AddMiddleware(middleware.Process)
 	go func() { q.ended <- q.router.Run(context.Background()) }()
 	select {
 	case <-q.router.Running():

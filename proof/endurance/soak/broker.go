@@ -70,14 +70,14 @@ func (m member) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 func (m member) Close() error { return nil }
 
 func apacheKafka(addresses []string, topic string) (broker, error) {
-	publisher, err := kafkabroker.NewPublisher(kafkabroker.PublisherConfig(addresses), nil)
+	publisher, err := kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(addresses), nil)
 	if err != nil {
 		return broker{}, err
 	}
 	return broker{
 		publisher: publisher,
 		subscriber: func(consumer string) (message.Subscriber, error) {
-			config := kafkabroker.SubscriberConfig(addresses, consumer)
+			config := kafkabroker.DefaultSubscriberConfig(addresses, consumer)
 			config.InitializeTopicDetails.NumPartitions = partitions
 			subscriber, err := kafka.NewSubscriber(config, nil)
 			if err != nil {

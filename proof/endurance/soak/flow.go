@@ -92,8 +92,8 @@ func (f *flow) assemble(db *sql.DB) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = f.router.AddSequentialHandler(consumers[1], f.topic, later, "", f.apply(consumers[1]),
-		router.DeferredConfig{QueueConfig: inboxstore.QueueConfig{Transactional: true}})
+	_, err = f.router.AddQueueHandler(consumers[1], f.topic, later, "", f.apply(consumers[1]),
+		router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Transactional: true}})
 	return err
 }
 

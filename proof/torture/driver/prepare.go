@@ -14,6 +14,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/proof/torture/history"
 	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
 	"github.com/postbox-go/watermill-postbox/proof/torture/role"
@@ -154,7 +155,7 @@ func (r *run) account(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = operator.SetQueue(ctx, admin.Outbox(admin.DefaultOutbox), admin.Settings{History: role.OutboxHistory})
+	err = operator.SetSettings(ctx, admin.Outbox(spool.DefaultOutbox), admin.Settings{History: role.OutboxHistory})
 	r.keptSince = time.Now() // the database is on this machine, and has the same clock
 	return err
 }

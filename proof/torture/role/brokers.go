@@ -37,7 +37,7 @@ func (c Config) through(config *sarama.Config) {
 const Partitions = 6
 
 func (c Config) kafkaSubscriber(group string) kafka.SubscriberConfig {
-	config := kafkabroker.SubscriberConfig([]string{c.Kafka}, group)
+	config := kafkabroker.DefaultSubscriberConfig([]string{c.Kafka}, group)
 	config.InitializeTopicDetails.NumPartitions = Partitions
 	config.NackResendSleep = kafka.NoSleep // the inbox has paused already
 	c.through(config.OverwriteSaramaConfig)
@@ -56,20 +56,20 @@ func (p *process) subscriber(flow ledger.Flow) (message.Subscriber, error) {
 		}
 		return subscriber, nil
 	}
-	return amqp.NewSubscriber(amqpbroker.SubscriberConfig(p.AMQP, flow.Consumer), p.logger)
+	return amqp.NewSubscriber(amqpbroker.DefaultSubscriberConfig(p.AMQP, flow.Consumer), p.logger)
 }
 
 // publishers of both brokers.
 type publishers struct{ kafka, rabbit message.Publisher }
 
 func (p *process) publishers() (publishers, error) {
-	config := kafkabroker.PublisherConfig([]string{p.Kafka})
+	config := kafkabroker.DefaultPublisherConfig([]string{p.Kafka})
 	p.through(config.OverwriteSaramaConfig)
 	toKafka, err := kafkabroker.NewPublisher(config, p.logger)
 	if err != nil {
 		return publishers{}, err
 	}
-	toRabbit, err := amqpbroker.NewPublisher(amqpbroker.PublisherConfig(p.AMQP), p.logger)
+	toRabbit, err := amqpbroker.NewPublisher(amqpbroker.DefaultPublisherConfig(p.AMQP), p.logger)
 	return publishers{toKafka, toRabbit}, err
 }
 
@@ -91,7 +91,7 @@ func (p publishers) Close() error {
 func (c Config) Prepare() error {
 	for _, flow := range ledger.Flows {
 		if ledger.BrokerOf(flow.Topic) == ledger.RabbitMQ {
-			if err := amqpbroker.EnsureTopology(amqpbroker.SubscriberConfig(c.AMQP, flow.Consumer), flow.Topic); err != nil {
+			if err := amqpbroker.EnsureTopology(amqpbroker.DefaultSubscriberConfig(c.AMQP, flow.Consumer), flow.Topic); err != nil {
 				return err
 			}
 			continue

@@ -11,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/proof/torture/history"
 	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
 )
@@ -44,7 +45,7 @@ func (p *process) operate(ctx context.Context) error {
 
 // Targets are the outbox and all queues.
 func Targets() []admin.Target {
-	targets := []admin.Target{admin.Outbox(admin.DefaultOutbox)}
+	targets := []admin.Target{admin.Outbox(spool.DefaultOutbox)}
 	for _, flow := range ledger.Flows {
 		if flow.Queue() != "" {
 			targets = append(targets, admin.Queue(flow.Queue()))
@@ -124,10 +125,10 @@ func (p *process) set(ctx context.Context, operator *admin.Admin) error {
 		PageSize: 20 + rand.IntN(200), Concurrency: 1 + rand.IntN(20), //nolint:gosec // any will do
 		PollMax: time.Second,
 	}
-	if target == admin.Outbox(admin.DefaultOutbox) {
+	if target == admin.Outbox(spool.DefaultOutbox) {
 		settings.History = OutboxHistory
 	}
-	return operator.SetQueue(ctx, target, settings)
+	return operator.SetSettings(ctx, target, settings)
 }
 
 // OutboxHistory is how long the outbox keeps what it has published: for the whole run, so that everything that was
@@ -165,7 +166,7 @@ func (p *process) requeue(ctx context.Context, operator *admin.Admin) error {
 
 // ConsumerOf says whose letter it is: the topic of a message in a queue is the queue's name.
 func ConsumerOf(letter admin.DeadLetter) string {
-	if letter.Consumer != "" || letter.Outbox == admin.DefaultOutbox {
+	if letter.Consumer != "" || letter.Outbox == spool.DefaultOutbox {
 		return letter.Consumer
 	}
 	return letter.Topic

@@ -38,11 +38,11 @@ func (p *process) work(ctx context.Context) error {
 				Defer: storing, Batch: inboxstore.BatchConfig{Size: batchSize, Age: batchAge, QueueConfig: queue},
 			})
 		case ledger.Claimed:
-			_, err = s.AddSequentialHandler(flow.Consumer, flow.Topic, subscriber, flow.Emits, p.handleOnce(flow, s.store),
-				router.DeferredConfig{Defer: storing, QueueConfig: queue})
+			_, err = s.AddQueueHandler(flow.Consumer, flow.Topic, subscriber, flow.Emits, p.handleOnce(flow, s.store),
+				router.QueueConfig{Defer: storing, QueueConfig: queue})
 		default:
-			_, err = s.AddSequentialHandler(flow.Consumer, flow.Topic, subscriber, flow.Emits, p.handle(flow),
-				router.DeferredConfig{Defer: storing, QueueConfig: queue})
+			_, err = s.AddQueueHandler(flow.Consumer, flow.Topic, subscriber, flow.Emits, p.handle(flow),
+				router.QueueConfig{Defer: storing, QueueConfig: queue})
 		}
 		return err
 	})

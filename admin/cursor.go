@@ -6,21 +6,21 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Place is where a message stands in a list. It is a short word of digits, fit for an address of a web page, and means
+// Cursor is where a message stands in a list. It is a short word of digits, fit for an address of a web page, and means
 // something to the list that it came from only. The zero value is the beginning.
-type Place string
+type Cursor string
 
 const placeFormat = "%d-%d-%d"
 
-func placeOf(p dialect.Place) Place { return Place(fmt.Sprintf(placeFormat, p.State, p.Lane, p.ID)) }
+func cursorOf(p dialect.Place) Cursor { return Cursor(fmt.Sprintf(placeFormat, p.State, p.Lane, p.ID)) }
 
 // parse reads a place in a list of messages from one state to another.
-func (p Place) parse(least, most int) (place dialect.Place, err error) {
+func (p Cursor) parse(least, most int) (place dialect.Place, err error) {
 	if p == "" {
 		return place, nil
 	}
 	_, err = fmt.Sscanf(string(p), placeFormat, &place.State, &place.Lane, &place.ID)
-	if err != nil || placeOf(place) != p || place.State < least || place.State > most {
+	if err != nil || cursorOf(place) != p || place.State < least || place.State > most {
 		return dialect.Place{}, fmt.Errorf("after: %.60q is no place in this list", p)
 	}
 	return place, nil
@@ -30,7 +30,7 @@ func (p Place) parse(least, most int) (place dialect.Place, err error) {
 func pageLimit(limit int) (int, error) {
 	switch {
 	case limit == 0:
-		return DefaultLimit, nil
+		return defaultLimit, nil
 	case limit < 0:
 		return 0, fmt.Errorf("limit: %d is negative", limit)
 	case limit > MaxLimit:

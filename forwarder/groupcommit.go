@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
@@ -47,12 +48,11 @@ type outcome struct {
 // NewGroupCommit returns a GroupCommit for an SQLite database. Other databases share commits by themselves, and would get
 // slower: for them it returns an error.
 func NewGroupCommit(db postbox.Database) (*GroupCommit, error) {
-	statements, err := spool.StatementsIn(db)
-	if err != nil {
-		return nil, fmt.Errorf("group commit: %w", err)
-	}
-	if !statements.Kind.Can().OneWriter {
+	if kind := dialect.Kind(db.Dialect); kind.Check() == nil && !kind.Can().OneWriter {
 		return nil, fmt.Errorf("group commit: %s shares commits by itself: use forwarder.InTx", db.Dialect)
+	}
+	if _, err := spool.StatementsIn(db); err != nil {
+		return nil, fmt.Errorf("group commit: %w", err)
 	}
 	return &GroupCommit{db: db.DB}, nil
 }

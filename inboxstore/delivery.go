@@ -174,10 +174,10 @@ func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error
 	defer end()
 	select {
 	case <-msg.Acked():
-		d.checkHeard(msg, reported)
+		d.checkHeard(msg.Context(), reported) //nolint:contextcheck // the router has put the handler's name there
 		return txscope.From(inner).Failure()
 	case <-msg.Nacked():
-		d.checkHeard(msg, reported)
+		d.checkHeard(msg.Context(), reported) //nolint:contextcheck // the router has put the handler's name there
 		return cmp.Or(reported.Err(), ErrNacked)
 	case <-ctx.Done():
 		return errStopping
@@ -186,8 +186,8 @@ func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error
 
 // checkHeard says once where the handler of a router has no middleware that tells the queue its error. Those who take messages from the channel themselves
 // have no handler, and may know what they do.
-func (d *delivery) checkHeard(msg *message.Message, reported *report.Report) {
-	if handler := message.HandlerNameFromCtx(msg.Context()); handler != "" && !reported.Heard() {
+func (d *delivery) checkHeard(ctx context.Context, reported *report.Report) {
+	if handler := message.HandlerNameFromCtx(ctx); handler != "" && !reported.Heard() {
 		d.unheard.Do(func() {
 			d.queue.logger.Error("Postbox does not hear why a handler fails", errUnheard, watermill.LogFields{"handler": handler})
 		})

@@ -10,7 +10,7 @@ GOLANGCI_LINT := $(BIN)/golangci-lint
 EACH_MODULE := scripts/modules each
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-versions test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
+.PHONY: help demo test proof test-versions test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,8 +18,11 @@ help: ## list the targets
 demo: ## run the quickstart example, on SQLite
 	go run -C examples ./quickstart
 
-test: ## run all tests with the race detector, on real databases and brokers
-	scripts/services run -- scripts/go-test $(ARGS)
+test: ## run the tests with the race detector, on real databases and brokers
+	scripts/services run -- scripts/go-test test $(ARGS)
+
+proof: ## run the long proofs: several processes, crash points, safeguards, a short torture run
+	scripts/services run -- scripts/go-test proof $(ARGS)
 
 test-versions: ## run what meets the database on other versions of PostgreSQL and MariaDB; ARGS='postgres-18.0.0' for one
 	scripts/test-versions $(ARGS)

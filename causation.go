@@ -101,7 +101,7 @@ func encodePath(path []Hop) string {
 	return string(text)
 }
 
-// decodePath reads what encodePath wrote, or somebody else in the same format. What it cannot read stays out of its
+// decodePath reads what encodePath wrote, or another program in the same format. What it cannot read stays out of its
 // errors, since the metadata may hold anything.
 func decodePath(text string) ([]Hop, error) {
 	if text == "" {

@@ -78,7 +78,7 @@ func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 }
 
 // AfterCommit runs hook after the context's transaction has committed, and says whether it will: it does
-// not where nobody collects hooks. A transaction is used by one goroutine at a time, and so is this.
+// not where no owner of the transaction collects hooks. A transaction is used by one goroutine at a time, and so is this.
 func AfterCommit(ctx context.Context, hook func()) bool {
 	return txscope.From(ctx).AfterCommit(hook)
 }

@@ -72,7 +72,7 @@ type TopicStats struct {
 	Failing int
 	// Parked is those that have used up their attempts and wait for an operator, which an outbox has none of.
 	Parked int
-	// Dead is the number of dead letters of the outbox that nobody has resolved.
+	// Dead is the number of dead letters of the outbox that no operator has resolved.
 	Dead int
 	// DeadInbox is the number of unresolved dead letters of all inboxes with the same tables, for messages of this
 	// topic: one for each consumer that could not handle a message.
@@ -82,7 +82,7 @@ type TopicStats struct {
 }
 
 // Stats counts the messages of the outbox by topic, in the order of the topics. A topic without messages and dead
-// letters is not there; an outbox that nobody has written to yet has none.
+// letters is not there; an outbox without a message yet has none.
 //
 // Pending and Dead are of one moment, so what is pending, dead and published adds up to what was written. It
 // reads each pending message and each dead letter: call it a few times a minute, not a few times a second.

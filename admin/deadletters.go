@@ -38,7 +38,7 @@ type DeadLetter struct {
 	// Error is the last attempt's.
 	Error string
 
-	// ResolvedAt is when an operator resolved the letter, zero if nobody has, and Resolution is the reason given.
+	// ResolvedAt is when an operator resolved the letter, zero if none has, and Resolution is the reason given.
 	ResolvedAt time.Time
 	Resolution string
 
@@ -132,7 +132,7 @@ func (a *Admin) RequeueAll(ctx context.Context, filter Filter) (int, error) {
 }
 
 // Resolve marks a dead letter as dealt with and keeps it, with the reason, for its retention. The reason is
-// required, and cut off at 4096 bytes. It fails with [ErrNotFound], or [ErrResolved] when somebody was faster, whose
+// required, and cut off at 4096 bytes. It fails with [ErrNotFound], or [ErrResolved] when another operator was faster, whose
 // reason stays then. A resolved letter cannot be requeued.
 func (a *Admin) Resolve(ctx context.Context, id int64, reason string) error {
 	if strings.TrimSpace(reason) == "" {

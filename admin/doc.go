@@ -31,7 +31,7 @@
 // the letter or the message, and never both.
 //
 // Dead letters are kept for the retention that forwarders and inboxes are configured with, by default 30 days, or the one
-// that [Admin.SetSettings] gives an outbox or a queue, also those that nobody resolved: watch [TopicStats.Dead].
+// that [Admin.SetSettings] gives an outbox or a queue, also those that are not resolved: watch [TopicStats.Dead].
 //
 // The package starts no goroutine and needs one connection at a time.
 package admin

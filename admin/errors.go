@@ -9,7 +9,7 @@ import (
 
 var (
 	// ErrNotFound is returned where there is no dead letter with that id: there never was one, or it has been
-	// requeued or deleted, maybe by somebody else at the same moment. The same goes for messages, which are handled
+	// requeued or deleted, maybe by another operator at the same moment. The same goes for messages, which are handled
 	// besides. It is returned too where there is no outbox or queue of a name; then the error says which there are.
 	ErrNotFound = operate.ErrNotFound
 	// ErrResolved is returned where a dead letter is resolved already and so can be neither resolved nor requeued.

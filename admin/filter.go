@@ -18,15 +18,15 @@ const defaultLimit = 100
 type Resolved int
 
 const (
-	// ResolvedNo chooses those that nobody has resolved. It is the zero value.
+	// ResolvedNo chooses those that no operator has resolved. It is the zero value.
 	ResolvedNo = Resolved(dialect.ResolvedNo)
-	// ResolvedYes chooses those that somebody has resolved.
+	// ResolvedYes chooses those that an operator has resolved.
 	ResolvedYes = Resolved(dialect.ResolvedYes)
 	// ResolvedAny chooses both.
 	ResolvedAny = Resolved(dialect.ResolvedAny)
 )
 
-// Filter chooses dead letters: those for which all that is set holds. The zero value chooses all that nobody has
+// Filter chooses dead letters: those for which all that is set holds. The zero value chooses all that no operator has
 // resolved.
 type Filter struct {
 	// Topic of the message.
@@ -38,7 +38,7 @@ type Filter struct {
 	// DiedAfter and DiedBefore bound the time of death: the first is part of the span, the second is not. They are
 	// compared with the database's clock.
 	DiedAfter, DiedBefore time.Time
-	// Resolved chooses by whether an operator has resolved the letter. Defaults to those that nobody has.
+	// Resolved chooses by whether an operator has resolved the letter. Defaults to those that are not resolved.
 	Resolved Resolved
 
 	// After chooses letters with higher ids, for the next page.

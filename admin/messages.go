@@ -21,7 +21,7 @@ type Status string
 const (
 	// Ready is a message that is handled as soon as possible, and may be in a handler now.
 	Ready Status = "READY"
-	// Scheduled is one that waits for the time that its producer, or an operator, asked for. It holds nobody back. From
+	// Scheduled is one that waits for the time that its producer, or an operator, asked for. It holds no other message back. From
 	// that time on it is handled as soon as possible.
 	Scheduled Status = "SCHEDULED"
 	// Retrying is one that failed and waits for its next attempt, or is in it. Later messages of its key wait for it.

@@ -31,7 +31,7 @@ type QueueInfo struct {
 	Failing int
 	// Parked is those that have used up their attempts and wait for an operator, with their keys behind them.
 	Parked int
-	// Dead is the number of dead letters that nobody has resolved.
+	// Dead is the number of dead letters that no operator has resolved.
 	Dead int
 	// Done is the number of messages in the history: 0 where none is kept.
 	Done int
@@ -97,7 +97,7 @@ type Account struct {
 	Pending int
 	// Done is the number of messages in the history.
 	Done int
-	// Dead is the number of dead letters that nobody has resolved, and Resolved that of the others.
+	// Dead is the number of dead letters that no operator has resolved, and Resolved that of the others.
 	Dead, Resolved int
 }
 

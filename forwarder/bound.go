@@ -88,7 +88,7 @@ func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
 	ctx, cancel := context.WithTimeout(ctx, registerPatience)
 	defer cancel()
 	find := p.spool.Open
-	if p.spool.Statements.Kind.Can().OneWriter { // which is that transaction, so nobody else can register the outbox
+	if p.spool.Statements.Kind.Can().OneWriter { // which is that transaction, so no other connection can register the outbox
 		find = p.spool.FindCommitted
 	}
 	if _, err := find(ctx, p.db); err != nil {

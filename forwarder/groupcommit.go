@@ -20,7 +20,7 @@ const maxGroup = 100
 
 // GroupCommit lets transactions on SQLite share commits. SQLite has one writer, so transactions run one after the other,
 // and each would wait for the disk by itself. With GroupCommit, those that come while a commit is under way run in
-// the next one, in the order in which they came, at most 100 of them. There is no timer, and who is alone waits for nobody.
+// the next one, in the order in which they came, at most 100 of them. There is no timer, and a function that is alone does not wait.
 // Servers do the like by themselves: group commit is as old as DeWitt and others, "Implementation techniques for main
 // memory database systems", 1984.
 //
@@ -30,7 +30,7 @@ type GroupCommit struct {
 
 	mu   sync.Mutex
 	line []*member // not yet in a group
-	led  bool      // somebody begins a group, or is in one
+	led  bool      // a function begins a group, or is in one
 }
 
 // member is a call of [GroupCommit.InTx].
@@ -166,7 +166,7 @@ func (c *GroupCommit) next() {
 	c.led = c.hand(nil)
 }
 
-// turn gives the first in line its turn in a group. It says whether somebody was there.
+// turn gives the first in line its turn in a group. It says whether there was one.
 func (c *GroupCommit) turn(g *group) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,7 +29,7 @@ import (
 //
 // The context that fn gets is for fn, and for goroutines for which fn waits. When fn has returned, InTx and Publish with that context return an error that is
 // [postbox.ErrNoTransaction], until the transaction has committed. If fn returns while another goroutine is in a call of InTx, of Publish or of an inbox with that
-// context, InTx rolls back the whole transaction, also one that somebody else began, and returns an error that says so. Do not use tx after fn has returned.
+// context, InTx rolls back the whole transaction, also one that another function began, and returns an error that says so. Do not use tx after fn has returned.
 //
 // An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any error, for
 // the caller to run InTx again. If ctx ends before the commit begins, InTx rolls back, and on every database its error is that of ctx

@@ -17,7 +17,7 @@ func (f *Forwarder) addTo(router *message.Router) error {
 	return nil
 }
 
-// routed is a forwarder that its router runs, and nobody else.
+// routed is a forwarder that only its router runs.
 type routed struct{ f *Forwarder }
 
 // Check returns the error with which Run would end at once.

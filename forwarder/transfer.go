@@ -15,7 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// transferTimeout bounds one transaction: far more than one takes, and an end when a connection hangs or somebody
+// transferTimeout bounds one transaction: far more than one takes, and an end when a connection hangs or another transaction
 // locks the table.
 const transferTimeout = 30 * time.Second
 
@@ -199,7 +199,7 @@ func (t *transfer) register(ctx context.Context) error {
 type groupState int
 
 const (
-	noTable groupState = iota // nobody ever subscribed
+	noTable groupState = iota // no subscriber was ever there
 	noGroup
 	hasGroup
 )

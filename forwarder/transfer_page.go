@@ -17,7 +17,7 @@ const maxPageBytes = 16 << 20
 var errRestored = errors.New("the position of the consumer group lies in the future, as after a restore from a dump")
 
 // errContended is why a page is given up: rows of it went away between the read and the delete.
-var errContended = errors.New("somebody else deletes rows of the table")
+var errContended = errors.New("another process deletes rows of the table")
 
 // page is one transaction of a transfer.
 type page struct {
@@ -26,7 +26,7 @@ type page struct {
 	group    groupState
 	position position // before, and after run, after
 
-	busy     bool // somebody else is at it: nothing was done
+	busy     bool // another process takes over this source: nothing was done
 	held     bool // and that is the old daemon
 	restored bool // our own position was dropped
 	cut      bool // the read ended before the rows did

@@ -15,7 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// carried returns the transaction in ctx in which somebody works who wants one on db with these options, or nil if there is none. A second one beside
+// carried returns the transaction in ctx that serves a caller who wants one on db with these options, or nil if there is none. A second one beside
 // it would not be atomic with it, and where each handler holds a connection and waits for another one, none is left.
 func carried(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, error) {
 	if _, err := txscope.From(ctx).Live(); err != nil {

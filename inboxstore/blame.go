@@ -216,7 +216,7 @@ func (s *Store) meet(ctx context.Context, conn *sql.Conn) {
 	}
 }
 
-// doubts remembers the messages under which a connection was lost, nobody knows why. The zero value is ready to use.
+// doubts remembers the messages under which a connection was lost for an unknown reason. The zero value is ready to use.
 type doubts struct {
 	mu   sync.Mutex
 	seen map[string]struct{}

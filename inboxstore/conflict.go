@@ -23,7 +23,7 @@ func (s *Store) untilNoConflict(ctx context.Context, run func() error) error {
 	return err
 }
 
-// conflictError is a conflict that comes out of [Store.Once]. It is no [HandlerError], so nobody counts it.
+// conflictError is a conflict that comes out of [Store.Once]. It is no [HandlerError], so it is not counted.
 type conflictError struct{ err error }
 
 // Error returns the text of the error.

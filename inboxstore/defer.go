@@ -29,7 +29,7 @@ import (
 // those that came with it. When ctx ends, Defer returns at once. Then, and after every other error, the message may
 // have been stored nevertheless, if its commit had begun: deliver it again, and what was stored is a duplicate. That
 // goes for a crash too. Messages that no other delivery could store either, too large ones, or with an id or an ordering key that is too long, or with a delay that
-// nobody can read, are a [postbox.PermanentError]. After [Store.Close] it is [postbox.ErrClosed].
+// cannot be read, are a [postbox.PermanentError]. After [Store.Close] it is [postbox.ErrClosed].
 //
 // Where ctx carries a transaction, the message is stored in a savepoint of that one, which its owner commits, and
 // shares nothing. Defer is safe for concurrent use, as far as a transaction is.
@@ -95,7 +95,7 @@ func (s *Store) draft(queue string, key Key, msg *message.Message) (spool.Draft,
 	return draft, draft.SetDelay(msg.Metadata)
 }
 
-// deferInTx claims and stores in a savepoint of a transaction that belongs to somebody else.
+// deferInTx claims and stores in a savepoint of a transaction that the store did not begin.
 func (s *Store) deferInTx(ctx context.Context, tx *sql.Tx, in *ingest, claim []byte, draft spool.Draft) (fresh bool, err error) {
 	in.finder.Look() //nolint:contextcheck // the search goes on after this call
 	fresh, err = s.join(ctx, tx, claim, func(ctx context.Context) error {

@@ -40,7 +40,7 @@ func Fail(ctx context.Context, err error) bool {
 type delivery struct {
 	queue    *queue
 	messages chan *message.Message
-	stopping <-chan struct{} // from then on nobody takes messages
+	stopping <-chan struct{} // from then on no handler takes messages
 	unheard  sync.Once       // it is said that the handler's errors are not heard
 }
 
@@ -70,7 +70,7 @@ func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.O
 }
 
 // together delivers a part of a batch in one transaction. It returns the messages that have no outcome yet: where the handler failed, and
-// nobody knows for which of them.
+// it is not known for which of them.
 func (d *delivery) together(ctx context.Context, p *progress, part []int) (left []int) {
 	if len(part) == 0 {
 		return nil
@@ -121,7 +121,7 @@ func (d *delivery) one(ctx context.Context, stored *spool.Message) spool.Outcome
 }
 
 // transact delivers messages in one transaction, whose last statement removes them: their done-mark, and the guard
-// against whoever handles them too.
+// against another process that handles them too.
 func (d *delivery) transact(ctx context.Context, batch []*spool.Message) error {
 	return d.queue.store.transactMessages(ctx, batch, func(inTx context.Context, intact func() error) error {
 		for i, stored := range batch {
@@ -160,7 +160,7 @@ func (s *Store) transactMessages(
 	})
 }
 
-// hand gives a message to whoever reads the channel, with a context on top of inner, and waits for its end. What is
+// hand gives a message to the reader of the channel, with a context on top of inner, and waits for its end. What is
 // the handler's error comes back as it is. In a transaction, a handler that has reported an error has failed, even if the message
 // is acked then: its writes must not be committed.
 func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error {
@@ -200,7 +200,7 @@ var errUnheard = errors.New("the handler of this queue has no middleware.Process
 // offerShare is the part of a handler's time that may be over when a message is taken.
 const offerShare = 20
 
-// offer waits for somebody to take the message. A handler's time begins there, so a message that nobody takes is
+// offer waits until a handler takes the message. The handler's time begins there, so a message that none takes is
 // offered again with a later deadline. The function that it returns ends what was begun.
 func (d *delivery) offer(inner context.Context, stored *spool.Message) (*message.Message, context.CancelFunc, error) {
 	timeout := d.queue.config.HandlerTimeout

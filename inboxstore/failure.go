@@ -19,7 +19,7 @@ const recordTimeout = 30 * time.Second
 
 // RecordFailure notes that the handler failed, and returns how often it has by now, in all processes. It is a
 // transaction of its own, after the handler's was rolled back, and copies that fail at the same instant are counted one
-// after the other; in a transaction that belongs to somebody else it is written there, since a pool may have no second
+// after the other; in a transaction that the store did not begin it is written there, since a pool may have no second
 // connection.
 func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attempts int, err error) {
 	claim := key.bytes()

@@ -13,7 +13,7 @@ import (
 )
 
 // ingestTimeout bounds a commit, with all that is done to save those in it who are not to blame for an error. It is
-// nobody's context: that of one delivery must not end the commit of others.
+// a context of its own: that of one delivery must not end the commit of others.
 const ingestTimeout = 30 * time.Second
 
 // ingest is where the messages of one queue come in. A delivery that arrives while a commit is under way waits in line, and the
@@ -127,7 +127,7 @@ func (in *ingest) most() int {
 	return maxCommits
 }
 
-// run commits until nobody is in line, or too few for a second commit.
+// run commits until no delivery is in line, or too few for a second commit.
 func (in *ingest) run() {
 	for batch := in.next(nil); len(batch) > 0; batch = in.next(batch) {
 		in.commitInTime(batch)

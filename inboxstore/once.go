@@ -168,7 +168,7 @@ func (s *Store) claimedBefore(ctx context.Context, claim []byte) (bool, error) {
 // savepoints numbers savepoints: an inbox may stand within another one.
 var savepoints atomic.Int64
 
-// join claims and runs fn in a savepoint of a transaction that belongs to somebody else.
+// join claims and runs fn in a savepoint of a transaction that the store did not begin.
 func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx context.Context) error) (fresh bool, err error) {
 	set, rollback, release := dialect.Savepoint(fmt.Sprintf("postbox_%d", savepoints.Add(1)))
 	scope, err := txscope.Within(ctx, tx)

@@ -204,7 +204,7 @@ func (q *queue) faultless(ctx context.Context, call circuit.Call, n int, err err
 	return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
 }
 
-// isDatabase says whether an error is the database's, and nobody else's fault.
+// isDatabase says whether an error is the fault of the database alone.
 func (q *queue) isDatabase(err error) bool {
 	var ofHandler *HandlerError
 	var ofDatabase outageError
@@ -233,5 +233,5 @@ func (q *queue) isOutage(err error) bool {
 	}
 }
 
-// errStopping ends a delivery that nobody takes any more.
+// errStopping ends a delivery that no handler takes any more.
 var errStopping = errors.New("the subscription ends")

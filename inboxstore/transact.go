@@ -105,7 +105,7 @@ func (s *Store) attempt(wait, live context.Context, w work) error {
 	return nil
 }
 
-// settleSoon settles, and gives up the whole transaction where that waits for long: somebody has locked the row of a message, and a worker
+// settleSoon settles, and gives up the whole transaction where that waits for long: another transaction has locked the row of a message, and a worker
 // that waits for as long as that takes could be the only one of its queue.
 func (t transaction) settleSoon(hooked context.Context, w work, giveUp context.CancelCauseFunc) error {
 	if !t.store.statements.LocksRows() {

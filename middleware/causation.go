@@ -63,7 +63,7 @@ func (c CausationConfig) Validate() error {
 // Where the path is at its limit, modules answer each other in a circle: the handler does not run, and the error is
 // a [postbox.PermanentError] that prints the path. So is the error for a path that cannot be read. An inbox, or
 // whatever else handles errors, has to be around it to make a dead letter of the message: add the inbox first and
-// Causation after it. A message without a UUID is nobody's cause, and is seen in the path alone.
+// Causation after it. A message without a UUID cannot be named as a cause, and is seen in the path alone.
 //
 // It keeps no state and costs no round trip; it is safe for concurrent use by any number of handlers.
 type Causation struct {

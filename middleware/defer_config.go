@@ -31,7 +31,7 @@ type DeferConfig struct {
 
 	// Retry says how long the pause is between a failure to store and its nack, since brokers deliver a nacked message
 	// at once: it grows with each failure in a row, of whatever message. The subscription waits meanwhile; in a
-	// transaction of somebody else there is no pause. Attempts are not counted, since there is nowhere to put a message
+	// transaction that Postbox did not begin there is no pause. Attempts are not counted, since there is nowhere to put a message
 	// that cannot be stored. Defaults to pauses from 1 s to 10 s.
 	Retry postbox.RetryProfile
 }

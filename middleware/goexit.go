@@ -50,7 +50,7 @@ func unreturned(ctx context.Context, msg *message.Message, returned *bool) {
 }
 
 // exited records the failure of a handler that ended its goroutine, and acks or nacks the message, which nothing else does then. A dead letter that was written in the
-// transaction of somebody else may be rolled back, so the message is nacked; otherwise it would be a duplicate. If the message is in the hands of an inbox around this one,
+// transaction that the inbox did not begin may be rolled back, so the message is nacked; otherwise it would be a duplicate. If the message is in the hands of an inbox around this one,
 // that one does all of it.
 func (i *Inbox) exited(ctx context.Context, key inboxstore.Key, msg *message.Message) {
 	if insideOf(ctx) == msg {

@@ -15,7 +15,7 @@ var ErrNoMessageID = errors.New("the message has no UUID to tell it from others:
 type NameWithoutID func(msg *message.Message) (string, error)
 
 // RefuseWithoutID refuses the message with [ErrNoMessageID]: the broker will deliver it again and again until
-// somebody decides. This is the default, since any other choice can be wrong.
+// an operator decides. This is the default, since any other choice can be wrong.
 func RefuseWithoutID(*message.Message) (string, error) { return "", ErrNoMessageID }
 
 // BrokerCoordinates names the message by where the broker keeps it, for example topic, partition and offset of

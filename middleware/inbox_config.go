@@ -37,7 +37,7 @@ type InboxConfig struct {
 
 	// Retry says how often a handler that fails runs, in all processes together, until its message is a dead letter
 	// and is acked, and how long the pause is between a failure and its nack, since brokers deliver a nacked message at
-	// once. The subscription waits meanwhile; in a transaction of somebody else there is no pause. Defaults to 15
+	// once. The subscription waits meanwhile; in a transaction that the inbox did not begin there is no pause. Defaults to 15
 	// attempts, from 1 s to 60 s apart.
 	Retry postbox.RetryProfile
 }

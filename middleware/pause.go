@@ -12,7 +12,7 @@ import (
 const latePause = 5 * time.Second
 
 // pause keeps a broker that delivers a nacked message at once from doing so in a hot loop. It ends with ctx, unless that
-// had a deadline, which has passed. The transaction of somebody else is not kept waiting.
+// had a deadline, which has passed. A transaction that the inbox did not begin is not kept waiting.
 func pause(ctx context.Context, profile postbox.RetryProfile, attempts int, cause error) {
 	if _, joined := postbox.TxFromContext(ctx); joined {
 		return

@@ -61,7 +61,7 @@ const watermillSQL = "sql.Subscriber"
 var errUnseenTx = errors.New("the subscriber of watermill-sql consumes in a transaction that Postbox does not see, so what the handler writes there would not commit with the claim: " +
 	"add middleware.SubscriberTx(sql.TxFromContext) before the inbox, or set InboxConfig.OwnTransaction if the handler does not write in it")
 
-// unseenTx returns an error where the subscriber consumes in a transaction that nobody has shown us. If the handler wrote there, a crash between
+// unseenTx returns an error where the subscriber consumes in a transaction that Postbox was not shown. If the handler wrote there, a crash between
 // the two commits would leave a claim without its effect.
 func unseenTx(ctx context.Context) error {
 	if message.SubscriberNameFromCtx(ctx) != watermillSQL {

@@ -193,7 +193,7 @@ func (k *Kit) advanceFailures(ctx context.Context, tx *sql.Tx, d time.Duration) 
 	return nil
 }
 
-// DeadLetters returns the dead letters that nobody has resolved, whole, at most 1000.
+// DeadLetters returns the dead letters that no operator has resolved, whole, at most 1000.
 func (k *Kit) DeadLetters() []admin.DeadLetter {
 	k.tb.Helper()
 	operator, err := admin.New(k.db, admin.Config{Outbox: k.config.Outbox}, nil)

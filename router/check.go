@@ -16,7 +16,7 @@ import (
 // checkTimeout bounds the check at start.
 const checkTimeout = 10 * time.Second
 
-// check returns an error where messages wait that nobody would handle. A database that is away is no reason not to
+// check returns an error where messages wait that no process would handle. A database that is away is no reason not to
 // start: everything waits for it.
 func (r *Router) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)

@@ -32,7 +32,7 @@ type Config struct {
 	// which checks nothing.
 	LongestRedelivery time.Duration
 	// OtherQueues are queues in the same tables whose handlers run in other processes. A queue that has messages and
-	// neither has a handler here nor stands in this list is an error at start, since nobody would handle them.
+	// neither has a handler here nor stands in this list is an error at start, since no process would handle them.
 	OtherQueues []string
 
 	// SharedConsumers allows several inbox handlers of one topic with the same InboxConfig.Consumer, which is else an error. Set it if they do the same, each with a

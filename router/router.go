@@ -38,7 +38,7 @@ type consumer struct{ name, topic string }
 // New returns a Router on an existing Watermill router, or on a new one, with default settings, where that is nil. A nil
 // logger logs nothing.
 //
-// A queue with messages that nobody handles lets the start of the router fail.
+// A queue that has messages and no handler lets the start of the router fail.
 func New(router *message.Router, config Config, logger watermill.LoggerAdapter) (*Router, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("router: invalid config: %w", err)

@@ -30,7 +30,7 @@
 //	Exchange.Durable               true         the exchange survives a restart of RabbitMQ
 //
 // [Publisher] reports a message without a queue as [ErrUnroutable], which [Classify] takes for an outage: the
-// message stays in the outbox and is tried again until somebody declares the queue, no attempt is counted,
+// message stays in the outbox and is tried again until the queue is declared, no attempt is counted,
 // and nothing lands in the dead letters. Where an event may have no listeners, set Publish.Mandatory to false.
 //
 // The stock publisher works with these configurations too, but its "not connected" and "not confirmed" are

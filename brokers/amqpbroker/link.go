@@ -175,7 +175,7 @@ func (l *link) isDeclared(exchange string) bool {
 	return l.declared[exchange]
 }
 
-// forget makes the next publish declare the exchange again: somebody may have deleted it.
+// forget makes the next publish declare the exchange again: an operator may have deleted it.
 func (l *link) forget(exchange string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

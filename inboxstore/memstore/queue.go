@@ -60,7 +60,7 @@ type Pending struct {
 }
 
 // Defer stores a message in a queue, once, for a [Subscriber]. A message without a UUID is stored under the key's
-// message id. Delays set with Watermill's components/delay are obeyed; one that nobody can read is a
+// message id. Delays set with Watermill's components/delay are obeyed; one that cannot be read is a
 // [postbox.PermanentError].
 func (s *Store) Defer(ctx context.Context, queue string, key inboxstore.Key, msg *message.Message) (fresh bool, err error) {
 	if err := spool.CheckQueue(queue); err != nil {
@@ -237,7 +237,7 @@ func (s *Store) endTurn(e *entry) {
 func (s *Store) giveBack(queue string, e *entry, out *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.out == out { // or somebody else has settled it by now, and it may be out again
+	if e.out == out { // or another attempt has settled it by now, and it may be out again
 		s.settle(queue, e)
 	}
 	if e.out == out {

@@ -97,7 +97,7 @@ func (s *Store) once(ctx context.Context, key inboxstore.Key, fn func(ctx contex
 	return true, nil
 }
 
-// claim takes a key, and waits while somebody else has it. It returns nil, and no error, where a claim lasts.
+// claim takes a key, and waits while another delivery has it. It returns nil, and no error, where a claim lasts.
 func (s *Store) claim(ctx context.Context, key inboxstore.Key) (*claim, error) {
 	for {
 		if err := ctx.Err(); err != nil {

@@ -52,9 +52,9 @@ func testSecondClaimWaits(t *testing.T, h Harness) { requireWaits(t, h.Store, h.
 func testClaimsAcrossHandles(t *testing.T, h Harness) {
 	second := h.open(t)
 	requireWaits(t, h.Store, second.Store)
-	requireFresh(t, h.Store, keyOf("mine"), "nobody has claimed it")
+	requireFresh(t, h.Store, keyOf("mine"), "it is not claimed")
 	require.True(t, claimed(t, second.Store, keyOf("mine")))
-	requireFresh(t, second.Store, keyOf("yours"), "nobody has claimed it")
+	requireFresh(t, second.Store, keyOf("yours"), "it is not claimed")
 	require.True(t, claimed(t, h.Store, keyOf("yours")))
 	requireOneOfManyCopies(t, h.Store, second.Store)
 }

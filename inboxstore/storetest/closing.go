@@ -128,7 +128,7 @@ func testAckAfterEnd(t *testing.T, h Harness) {
 	h.requirePending(t, Pending{MessageID: "nacked", Attempts: 1})
 }
 
-// Close of a subscriber is idempotent, closes its channels, and lets nobody subscribe.
+// Close of a subscriber is idempotent, closes its channels, and refuses to subscribe.
 func testCloseSubscriber(t *testing.T, h Harness) {
 	subscriber := h.subscriber(t, briefly())
 	one, err := subscriber.Subscribe(t.Context(), "one")

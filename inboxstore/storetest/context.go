@@ -108,7 +108,7 @@ func testFnIsCancelledInTheEnd(t *testing.T, h Harness) {
 
 // Close is idempotent, also when several call it at a time.
 func testCloseTwice(t *testing.T, h Harness) {
-	requireFresh(t, h.Store, keyOf("1"), "nobody has claimed it")
+	requireFresh(t, h.Store, keyOf("1"), "it is not claimed")
 	ends := make([]chan error, 3)
 	for i := range ends {
 		ends[i] = make(chan error, 1)

@@ -1,4 +1,4 @@
-// Package storetest is the contract of an inbox store as a test suite. Whoever writes a store of their own, in
+// Package storetest is the contract of an inbox store as a test suite. If you write a store of your own, in
 // another database or in memory, calls [Run] from a test; a store that passes can stand behind middleware.Inbox,
 // middleware.Defer and Watermill's router like the one of package inboxstore.
 //

@@ -83,7 +83,7 @@ func testBury(t *testing.T, h Harness) {
 
 // Bury does nothing, and that is no error, where the message was handled, deferred or buried meanwhile.
 func testBuryLeavesWhatWasClaimed(t *testing.T, h Harness) {
-	requireFresh(t, h.Store, keyOf("handled"), "nobody has claimed it")
+	requireFresh(t, h.Store, keyOf("handled"), "it is not claimed")
 	deferred(t, h.Store, "deferred", "")
 	for _, id := range []string{"handled", "deferred"} {
 		require.NoError(t, h.Store.Bury(patient(t), keyOf(id), newMessage(id, ""), 3, errFn))

@@ -32,7 +32,7 @@ func testDeferOnce(t *testing.T, h Harness) {
 	again()
 	require.Empty(t, h.pending(t, queue))
 
-	requireFresh(t, h.Store, keyOf("handled"), "nobody has claimed it")
+	requireFresh(t, h.Store, keyOf("handled"), "it is not claimed")
 	fresh, err := h.Store.Defer(patient(t), queue, keyOf("handled"), newMessage("handled", ""))
 	require.NoError(t, err)
 	require.False(t, fresh, "what was handled is not deferred")
@@ -125,7 +125,7 @@ func testQueuesAreApart(t *testing.T, h Harness) {
 }
 
 // A message with the metadata of Watermill's components/delay is not handed out before its time, and holds back
-// nobody, not even its key. A delay that cannot be read is a permanent error, since no other delivery could be stored.
+// no other message, not even of its key. A delay that cannot be read is a permanent error, since no other delivery could be stored.
 func testDelay(t *testing.T, h Harness) {
 	const pause = 300 * time.Millisecond
 	started := time.Now()
@@ -155,7 +155,7 @@ func testDelay(t *testing.T, h Harness) {
 
 // G2: claims, failures, dead letters and queues are there when the store is opened again.
 func testPersistence(t *testing.T, h Harness) {
-	requireFresh(t, h.Store, keyOf("handled"), "nobody has claimed it")
+	requireFresh(t, h.Store, keyOf("handled"), "it is not claimed")
 	_, err := h.Store.RecordFailure(patient(t), keyOf("failing"), errFn)
 	require.NoError(t, err)
 	require.NoError(t, h.Store.Bury(patient(t), keyOf("dead"), newMessage("dead", ""), 3, errFn))

@@ -145,7 +145,7 @@ func testRetryAfter(t *testing.T, h Harness) {
 	requireQuiet(t, messages, "it came again before its pause was over")
 }
 
-// F14: attempts belong to the message, not to whoever subscribes.
+// F14: attempts belong to the message, not to the subscriber.
 func testAttemptsAcrossSubscriptions(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "key")
 	for range attempts {

@@ -29,7 +29,7 @@ var (
 	errNoSpool    = errors.New("no such spool is registered")
 )
 
-// watch is the search for messages that nobody will handle.
+// watch is the search for messages that no process will handle.
 type watch struct {
 	after time.Duration
 	spool int64          // the last one of this round
@@ -72,16 +72,16 @@ func (w *watch) tell(c *Cleaner, id int64, name sql.NullString) {
 	switch {
 	case !name.Valid:
 		messages, spools := c.statements.Names.Table("messages"), c.statements.Names.Table("spools")
-		c.logger.Error("Postbox has messages of an outbox or a queue that does not exist, and nobody will read them: somebody deleted its row, or the database went "+
+		c.logger.Error("Postbox has messages of an outbox or a queue that does not exist, and no process will read them: its row was deleted, or the database went "+
 			"back to an earlier state while a process wrote to it. Restart the processes that write messages, and then move these: "+
 			fmt.Sprintf("UPDATE %s SET spool = (SELECT id FROM %s WHERE name = '…') WHERE spool = %d", messages, spools, id),
 			errNoSpool, watermill.LogFields{"spool": id})
 	case isQueue:
-		c.logger.Error("Postbox has messages in a queue, "+waited+", and nobody handles them: no process has subscribed to the queue. "+
+		c.logger.Error("Postbox has messages in a queue, "+waited+", which are not handled: no process has subscribed to the queue. "+
 			"Subscribe to it with an inboxstore.Subscriber or run an inboxstore.Batch, or correct the name of the queue where messages are deferred",
 			errUnattended, watermill.LogFields{"queue": queue})
 	default:
-		c.logger.Error("Postbox has messages in an outbox, "+waited+", and nobody publishes them: no forwarder of this outbox runs. "+
+		c.logger.Error("Postbox has messages in an outbox, "+waited+", which are not published: no forwarder of this outbox runs. "+
 			"Run one with its name in forwarder.Config.Outbox, or set PublisherConfig.Outbox to the outbox that your forwarder has",
 			errUnattended, watermill.LogFields{"outbox": name.String})
 	}

@@ -45,11 +45,11 @@ ORDER BY s.name`,
 		Leave: `
 DELETE FROM {members} WHERE spool = ? AND holder = ?`,
 
-		// An hour is far beyond any lease: nobody that silent comes back under the same name.
+		// An hour is far beyond any lease: no process that was silent for so long comes back under the same name.
 		DropMembers: `
 DELETE FROM {members} WHERE spool = ? AND expires_at < {now} - 3600000000`,
 
-		// Renews also a lease that ran out, as long as nobody else took the lane meanwhile.
+		// Renews also a lease that ran out, as long as no other process took the lane meanwhile.
 		Renew: `
 UPDATE {lanes} SET expires_at = {now} + ? WHERE spool = ? AND holder = ?`,
 

@@ -26,7 +26,7 @@ const (
 const (
 	// StateReady may be handled as soon as its turn comes.
 	StateReady = 0
-	// StateScheduled waits for the time its producer asked for; it holds nobody back.
+	// StateScheduled waits for the time its producer asked for; it holds no other message back.
 	StateScheduled = 1
 	// StateRetrying failed and waits for its next attempt; it holds back later messages of its key.
 	StateRetrying = 2
@@ -248,7 +248,7 @@ func (s *Statements) Remove(spool int64, refs []Ref) Query { return s.lists.remo
 func (s *Statements) Keep(spool int64, refs []Ref) Query { return s.lists.keep(spool, refs) }
 
 // Lock locks the rows of messages until the transaction ends, but for those that another transaction has locked, and returns the ids
-// of those that it locked. It waits for nobody.
+// of those that it locked. It does not wait for locks.
 func (s *Statements) Lock(spool int64, refs []Ref) Query { return s.lists.lock(spool, refs) }
 
 // LocksRows says whether transactions lock rows. Otherwise one that writes keeps all others out, and there is no Lock.
@@ -265,7 +265,7 @@ func (s *Statements) Impatiently(query Query) Query {
 }
 
 // LockStarts locks those messages whose lane is held under their token, whose starts are as many as before, and which
-// nobody else has locked. It returns their ids, and waits for nobody: MySQL's server goes on waiting for a lock, and holds
+// no other transaction has locked. It returns their ids, and does not wait for locks: MySQL's server goes on waiting for a lock, and holds
 // those that it has, after a client has given up.
 func (s *Statements) LockStarts(spool int64, started []Started) Query {
 	return s.lists.lockStarts(spool, started)

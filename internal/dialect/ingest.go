@@ -9,11 +9,11 @@ import (
 // Ingest is how messages are stored under claims, once each: by Whole, or, where the database has no such statement
 // and its text is empty, by Claim and Append in one transaction.
 type Ingest struct {
-	// Whole claims the keys and appends the row of each one that nobody had claimed, in their order. It returns the
+	// Whole claims the keys and appends the row of each one that was not claimed before, in their order. It returns the
 	// positions, from 1, of the others.
 	Whole Query
 
-	// Claim claims the keys. Together its queries change as many rows as there were keys that nobody had claimed, and do
+	// Claim claims the keys. Together its queries change as many rows as there were keys that were not claimed before, and do
 	// not tell which.
 	Claim []Query
 	// Append inserts all the rows, in their order.

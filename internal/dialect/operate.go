@@ -11,7 +11,7 @@ const StateDone = 3
 // isParked holds for a message that waits for an operator.
 var isParked = fmt.Sprintf("m.state = 2 AND m.available_at >= %d", int64(ParkedFrom))
 
-// dueAt is since when a message may be handled, or from when. What is ready may be from the beginning, and nobody need have
+// dueAt is since when a message may be handled, or from when. What is ready may be from the beginning, and need not have
 // written that down.
 const dueAt = `CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END`
 

@@ -33,7 +33,7 @@ SELECT COUNT(*) FROM (
 	SELECT 1 FROM ONLY {messages} m WHERE m.spool = ? AND m.state > 0
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) s`
 
-// moveStrays moves messages that wait among the ready ones, where nobody looks for them: somebody changed their state by hand, or
+// moveStrays moves messages that wait among the ready ones, where no process looks for them: their state was changed by hand, or
 // a process did that does not know of {waiting}.
 const moveStrays = `
 WITH m AS (DELETE FROM ONLY {messages} WHERE spool = ? AND state > 0 RETURNING *),

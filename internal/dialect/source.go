@@ -13,14 +13,14 @@ type SourceStatements struct {
 	Register string // name: enters the source in {sources}
 	// Lock locks the source's row of {sources} until the transaction ends, without waiting: one process at a
 	// time takes over.
-	Lock string // name → transaction id, offset, snapshot; no row while somebody else has it or it is missing
+	Lock string // name → transaction id, offset, snapshot; no row while another transaction has it or it is missing
 	Save string // transaction id, offset, name
 	// Groups reads the whole table of offsets, which has a row for each consumer group, up to a limit.
 	Groups   string // group → group, whether it is that one
 	AddGroup string // group: enters it, at the beginning, unless it is there
-	// Fence locks the row of a consumer group, without waiting, so that nobody else consumes in its name until
+	// Fence locks the row of a consumer group, without waiting, so that no other subscriber consumes in its name until
 	// the transaction ends.
-	Fence string // group → offset acked, last processed transaction id, next one to start; no row while somebody else has it
+	Fence string // group → offset acked, last processed transaction id, next one to start; no row while another transaction has it
 
 	reads sourceReads
 }

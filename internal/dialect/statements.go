@@ -47,10 +47,10 @@ type Statements struct {
 	Renew         string // ttl, spool, holder
 	Acquire       string // at least 1, holder, ttl, spool, limit or a list of lanes: the new token is so much later than the old one and the clock
 	Held          string // spool, holder → lane, token, suspect
-	// FreeLanes locks lanes that may be taken, as many as wanted, and skips those that somebody has locked: spool, wanted → lane. Where it
+	// FreeLanes locks lanes that may be taken, as many as wanted, and skips those that another transaction has locked: spool, wanted → lane. Where it
 	// is empty, Acquire does so by itself.
 	FreeLanes string
-	// HoldLane locks a lane until the transaction ends, so that nobody takes it, whatever its lease says: spool, lane, token → 1.
+	// HoldLane locks a lane until the transaction ends, so that no process takes it, whatever its lease says: spool, lane, token → 1.
 	// It is empty where a transaction that writes keeps all others out.
 	HoldLane     string
 	ClearSuspect string // spool, lane, token

@@ -24,7 +24,7 @@ type page struct {
 	// transactions of the read's snapshot, the lowest one that runs, and a mark after it: see watermark
 	running             []int64
 	lowest, next, given int64
-	// lanes that nobody holds, and members that are alive
+	// lanes that no process holds, and members that are alive
 	free, members int
 	version       int64     // of what operators say
 	whole         bool      // the meta row, which is the last one, was read

@@ -19,7 +19,7 @@ import (
 
 // upkeep renews the leases, learns which lanes this drainer holds, and takes or gives lanes so that each member
 // has its fair share. The process may act until the lease time has passed since before the renewal was sent:
-// the database counts from a later moment, so it gives the lanes to nobody earlier.
+// the database counts from a later moment, so it gives the lanes to no other process earlier.
 func (d *Drainer) upkeep(ctx context.Context) error {
 	sent := time.Now()
 	ahead := d.scheduler.Ahead(sent)
@@ -68,7 +68,7 @@ func (d *Drainer) enroll(ctx context.Context) error {
 func (d *Drainer) giveAway() {
 	share := d.share()
 	if d.config.Exclusive && d.lanes.held[0] == nil {
-		share = 0 // somebody else got the first one: let go
+		share = 0 // another process got the first one: let go
 	}
 	leaving := d.lanes.surplus(share, d.held.lanes())
 	if len(leaving) == 0 {
@@ -81,7 +81,7 @@ func (d *Drainer) giveAway() {
 	d.scheduler.Signal()
 }
 
-// moveStrays brings messages to light that wait where nobody looks for them. Where it fails, the drainer is hindered, and renews its leases again
+// moveStrays brings messages to light that wait where no read looks for them. Where it fails, the drainer is hindered, and renews its leases again
 // after each pause until this works too. Meanwhile it reads.
 func (d *Drainer) moveStrays(ctx context.Context) error {
 	statements := d.spool.Statements
@@ -102,7 +102,7 @@ func (d *Drainer) moveStrays(ctx context.Context) error {
 	return nil
 }
 
-// incomplete says that somebody else still has some of the lanes that one drainer shall have all of.
+// incomplete says that another process still has some of the lanes that one drainer shall have all of.
 func (d *Drainer) incomplete() bool {
 	return d.config.Exclusive && len(d.lanes.numbers()) < d.spool.Lanes()
 }
@@ -135,7 +135,7 @@ func (d *Drainer) share() int {
 	}
 }
 
-// unfair says whether lanes should change hands. Where one has all, the others leave alone what is free while somebody
+// unfair says whether lanes should change hands. Where one has all, the others leave alone what is free while another process
 // has the first lane: they would take it and let go of it, again and again.
 func (d *Drainer) unfair() bool {
 	if d.config.Exclusive && d.lanes.held[0] == nil {
@@ -263,7 +263,7 @@ func (d *Drainer) invite(ctx context.Context) error {
 	return d.spool.Notify(ctx, d.db)
 }
 
-// isConfiguration says whether an error stays until somebody changes the configuration or restarts the process.
+// isConfiguration says whether an error stays until the configuration is changed or the process is restarted.
 func isConfiguration(err error) bool {
 	return errors.Is(err, spool.ErrLanes) || errors.Is(err, spool.ErrName) || errors.Is(err, ErrReplaced) || errors.Is(err, dialect.ErrDeployment)
 }

@@ -43,7 +43,7 @@ func (h *heldMessages) take(now time.Time) []*schedule.Entry {
 }
 
 // hiddenKeys returns the hashes of the keys that reads leave out: those that a message keeps closed which is held, or which rests. A read
-// of them would find messages that nobody may have yet, and nothing else in a lane where they are many.
+// of them would find messages that must not be handled yet, and nothing else in a lane where they are many.
 func (d *Drainer) hiddenKeys() (keys []int64) {
 	for _, e := range slices.Concat(d.held.entries, d.setbacks.resting) {
 		if e.Message.HasKey && e.Opens {

@@ -6,7 +6,7 @@ import (
 
 // How many times as long as a look at all lanes took a drainer rests from it: where commits always give a reason for the
 // next look, these take a third of the time, and on a busy database each finds the more the rarer they are. Where there is
-// one writer, on SQLite, a look is time in which nobody writes. One look that took long, such as a sweep, is no reason for a
+// one writer, on SQLite, a look is time in which no other connection writes. One look that took long, such as a sweep, is no reason for a
 // long rest, in which messages would wait: the shorter one of the last two counts.
 const (
 	restShare          = 2

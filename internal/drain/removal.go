@@ -38,7 +38,7 @@ type removed struct {
 
 // leftover is the messages that a removal has not removed, by their ids.
 type leftover struct {
-	missing bool           // some were not there, or not under this token, and nobody knows which
+	missing bool           // some were not there, or not under this token, and it is not known which
 	locked  map[int64]bool // their rows are locked
 	kept    map[int64]bool // the database keeps them without an error
 }
@@ -282,7 +282,7 @@ func (d *Drainer) noteLeft(entries []*schedule.Entry, left leftover) {
 	if !left.missing {
 		return
 	}
-	for _, e := range left.others(entries) { // which of them nobody knows: those that are still there are read again
+	for _, e := range left.others(entries) { // it is not known which of them: those that are still there are read again
 		d.refused(e)
 	}
 }

@@ -180,8 +180,8 @@ func (d *Drainer) isConflict(err error) bool {
 	return errors.Is(err, spool.ErrLost) || d.spool.Statements.Kind.Classify(err) == dialect.Conflict
 }
 
-// isRefusal says whether an error is that of a settlement which may work later, or message by message: a conflict, a dead letter that nobody
-// takes, or what the server says of a statement that it will not run, as for a trigger that raises an error for one message.
+// isRefusal says whether an error is that of a settlement which may work later, or message by message: a conflict, a dead letter that the outbox does not
+// take, or what the server says of a statement that it will not run, as for a trigger that raises an error for one message.
 func (d *Drainer) isRefusal(err error) bool {
 	var untold untoldError
 	return errors.As(err, &untold) || d.isConflict(err) || dialect.Coded(err) && d.spool.Statements.Kind.Classify(err) == dialect.Other

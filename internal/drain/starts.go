@@ -76,8 +76,8 @@ func (d *Drainer) countInTurn(ctx context.Context, s *start) {
 	}
 }
 
-// countTogether counts those that nobody holds up, and returns their ids, or none with an error. The others, such as one
-// whose row the process still has locked that held the lane before, are counted alone: there they hold up nobody.
+// countTogether counts those whose rows are not locked, and returns their ids, or none with an error. The others, such as one
+// whose row the process still has locked that held the lane before, are counted alone: there they hold up no others.
 func (d *Drainer) countTogether(ctx context.Context, line []*start) (counted map[int64]bool, err error) {
 	started := make([]dialect.Started, len(line))
 	for i, s := range line {

@@ -22,7 +22,7 @@ func (d *Drainer) work(ctx context.Context) {
 // batch would cost a forwarder a third of its rate.
 func (d *Drainer) workOn(ctx context.Context, batch []*schedule.Entry) {
 	outcomes := make([]spool.Outcome, len(batch))
-	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // until somebody says more, also in a panic
+	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // unless the handler says more, also in a panic
 	ended := true
 	defer func() {
 		d.stay(outcomes)

@@ -43,7 +43,7 @@ type DeadLetter struct {
 	Attempts  int
 	Error     string
 
-	// ResolvedAt is zero while nobody has resolved the letter.
+	// ResolvedAt is zero while no operator has resolved the letter.
 	ResolvedAt time.Time
 	Resolution string
 
@@ -166,7 +166,7 @@ func (l *Letters) taken(ctx context.Context, db rowQuerier, id int64) error {
 	if err != nil {
 		return err
 	}
-	return ErrLetterResolved // it is there and not open, and nobody opens one again
+	return ErrLetterResolved // it is there and not open, and none is ever opened again
 }
 
 // readFailures returns the latest failures of a subject, oldest first.

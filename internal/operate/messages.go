@@ -61,7 +61,7 @@ func (o *Operator) Bury(ctx context.Context, name string, id int64, reason strin
 	})
 }
 
-// locked is a message that nobody else changes or removes while the transaction lasts.
+// locked is a message that no other transaction changes or removes while this one lasts.
 type locked struct {
 	ref    dialect.Ref
 	parked bool

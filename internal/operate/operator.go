@@ -200,7 +200,7 @@ func (o *Operator) parked(ctx context.Context, tx *sql.Tx, s *spool.Spool, hash,
 	return ids, rows.Err()
 }
 
-// unpark makes a parked message due, unless somebody else was faster.
+// unpark makes a parked message due, unless another operator was faster.
 func (o *Operator) unpark(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) error {
 	found, err := o.lock(ctx, tx, s, id)
 	if errors.Is(err, ErrNotFound) || (err == nil && !found.parked) {

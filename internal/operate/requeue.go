@@ -33,7 +33,7 @@ func (l *Letters) Requeue(ctx context.Context, id int64) error {
 }
 
 // RequeueAll requeues the open letters that the filter chooses, at most so many (0: no limit), and returns their
-// number. Letters that somebody else took meanwhile are passed over; those that cannot be requeued as they are
+// number. Letters that another operator took meanwhile are passed over; those that cannot be requeued as they are
 // too, and make up the error. It leaves letters alone that come after it began: what is requeued may die again.
 func (l *Letters) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilter, most int) (int, error) {
 	if err := l.db.QueryRowContext(ctx, l.statements.LastDeadLetter).Scan(&filter.UpTo); err != nil {
@@ -87,7 +87,7 @@ func (r *requeueing) page(ctx context.Context, letters []*DeadLetter) error {
 		case err == nil:
 			r.count++
 			woken[s] = struct{}{}
-		case errors.Is(err, ErrNotFound), errors.Is(err, ErrLetterResolved): // somebody else was faster
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrLetterResolved): // another operator was faster
 		case errors.Is(err, ErrLetterStuck):
 			if len(r.stuck) < maxStuck {
 				r.stuck = append(r.stuck, err)

@@ -82,7 +82,7 @@ func (s *Scheduler) forget(t *topicQueue) {
 	}
 }
 
-// Await says whether a settlement of what succeeded is under way: nobody needs to be told of more such until it ends.
+// Await says whether a settlement of what succeeded is under way: more such need not be announced until it ends.
 func (s *Scheduler) Await(awaited bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -56,7 +56,7 @@ func CheckTopic(topic string) error {
 	return nil
 }
 
-// Fitting cuts off what is too long of a message id or an ordering key that somebody else has chosen, for a dead letter: its message cannot be refused any more.
+// Fitting cuts off what is too long of a message id or an ordering key that another program has chosen, for a dead letter: its message cannot be refused any more.
 func Fitting(text []byte) []byte { return text[:min(len(text), maxBytes)] }
 
 // SetDelay obeys the metadata of Watermill's components/delay, which has both a duration and a time, whichever of them the user has chosen: the other one is

@@ -69,7 +69,7 @@ func (p *Prepared) Exec(ctx context.Context, db *sql.DB, query dialect.Query) (s
 }
 
 // InTx runs a query in a transaction, prepared if it is by now, and the transaction is one of the same *sql.DB. If not, it is prepared in
-// the background: the transaction may hold the only connection, so nobody can wait for another one.
+// the background: the transaction may hold the only connection, so it must not wait for another one.
 func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
 	if p == nil || query.Once {
 		return tx.ExecContext(ctx, query.Text, query.Args...)
@@ -122,14 +122,14 @@ func (p *Prepared) keep(text string, stmt *sql.Stmt) *sql.Stmt {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if earlier := p.statements[text]; earlier != nil || p.closed {
-		_ = stmt.Close() // somebody else was faster
+		_ = stmt.Close() // another goroutine was faster
 		return earlier
 	}
 	p.statements[text] = stmt
 	return stmt
 }
 
-// Drop closes one statement. Nobody else may be about to use it.
+// Drop closes one statement. No other goroutine may be about to use it.
 func (p *Prepared) Drop(text string) {
 	if p == nil {
 		return

@@ -41,7 +41,7 @@ func (s *Spool) Open(ctx context.Context, db *sql.DB) (int64, error) {
 	return found.ID, nil
 }
 
-// OpenIn is [Spool.Open] in a transaction of somebody else. Unless the id is known already, it is valid in this transaction alone. The error is [ErrUnknown] if
+// OpenIn is [Spool.Open] in a transaction of the user. Unless the id is known already, it is valid in this transaction alone. The error is [ErrUnknown] if
 // it is not known, and the transaction cannot be asked.
 func (s *Spool) OpenIn(ctx context.Context, tx Executor) (int64, error) {
 	if id := s.ID(); id != 0 {

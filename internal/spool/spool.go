@@ -20,7 +20,7 @@ const StatementTimeout = 30 * time.Second
 // MaxLanes is the most lanes that a spool can have.
 const MaxLanes = dialect.MaxLanes
 
-// The outbox of a program that names none, and the lanes of a spool whose number nobody configures.
+// The outbox of a program that names none, and the lanes of a spool whose number is not configured.
 const (
 	DefaultOutbox = "outbox"
 	DefaultLanes  = 32
@@ -82,7 +82,7 @@ func CheckQueue(name string) error {
 	return nil
 }
 
-// NameText makes a name of somebody else's fit for a column of names, for people to read: what is no text in it is
+// NameText makes a name that another program has chosen fit for a column of names, for people to read: what is no text in it is
 // replaced, and the end of a long one cut off.
 func NameText(name string) string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(name, "\uFFFD"), "\x00", "\uFFFD")

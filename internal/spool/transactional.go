@@ -10,7 +10,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// ErrLost is returned where a message is not this drainer's to settle any more: somebody else has its lane, or has
+// ErrLost is returned where a message is not this drainer's to settle any more: another process has its lane, or has
 // settled it.
 var ErrLost = errors.New("the lease of the message's lane was lost, or another process has settled the message")
 

@@ -111,8 +111,8 @@ func Intact(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
 	return nil
 }
 
-// Commit commits a transaction of conn and tells apart, by its error, one that certainly was rolled back from one of
-// which nobody knows: then it is [postbox.ErrCommitUnknown]. It was rolled back if the server says so with a code of
+// Commit commits a transaction of conn and tells apart, by its error, a transaction that certainly was rolled back from one that
+// may have been committed: then it is [postbox.ErrCommitUnknown]. It was rolled back if the server says so with a code of
 // its own, or if the connection lives: then the server did answer, and a driver reports in its own words that it
 // rolled back a transaction in which a statement had failed.
 func Commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {

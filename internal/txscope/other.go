@@ -16,7 +16,7 @@ type Executor interface {
 var ErrOther = errors.New("the context carries a transaction of another library, in which messages can be published, but neither InTx nor an inbox can work: " +
 	"let that library begin its transactions on a *sql.Tx, or take its transaction out of the context with postbox.ContextWithTx(ctx, nil) to have another one beside it")
 
-// Of returns the scope of a transaction that somebody else ends: a [sql.Tx], a struct that embeds one, or a transaction of another library.
+// Of returns the scope of a transaction that its user ends: a [sql.Tx], a struct that embeds one, or a transaction of another library.
 // With nil it is the scope of no transaction.
 func Of(executor Executor) *Scope {
 	if tx, found := Standard(executor); found {

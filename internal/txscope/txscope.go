@@ -60,7 +60,7 @@ type claim struct {
 	key   []byte
 }
 
-// New returns the scope of a transaction that somebody else ends.
+// New returns the scope of a transaction that its user ends.
 func New(tx *sql.Tx) *Scope { return &Scope{Tx: tx} }
 
 // Hooked returns the scope of a transaction that began with ctx, and whose owner calls Committed.
@@ -162,7 +162,7 @@ func (s *Scope) Return() error {
 	return err
 }
 
-// Offers says that the transaction is what somebody asks for who wants one with these options: that it began with them, if they ask for anything.
+// Offers says that the transaction is what a caller asks for who wants one with these options: that it began with them, if they ask for anything.
 func (s *Scope) Offers(options *sql.TxOptions) bool {
 	if options == nil || *options == (sql.TxOptions{}) {
 		return true
@@ -224,7 +224,7 @@ func (s *Scope) Holds(among string, key []byte) bool {
 	return false
 }
 
-// AfterCommit keeps hook for Committed, and says whether somebody will call that.
+// AfterCommit keeps hook for Committed, and says whether that will be called.
 func (s *Scope) AfterCommit(hook func()) bool {
 	if s == nil || !s.hooked {
 		return false

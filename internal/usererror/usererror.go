@@ -11,7 +11,7 @@ import (
 // one, each within the next, and the class of the innermost must not be lost.
 const maxDepth = 10_000
 
-// Checked returns the error of a user's function, or one that says why nobody can look at that: a method of it, or of an error within it, panics.
+// Checked returns the error of a user's function, or one that says why that cannot be looked at: a method of it, or of an error within it, panics.
 // The usual reason is a nil pointer of a concrete type that is returned as an error. Such a panic must come here, under recover, and not later, where
 // it would end the process, or stop a queue.
 func Checked(err error) (checked error) {

@@ -40,6 +40,9 @@ func MigrateTo(ctx context.Context, db Database, version int64) (err error) {
 	if db.DB == nil {
 		return errors.New("migrate: the database is nil: set DB")
 	}
+	if version < newestVersion {
+		return fmt.Errorf("migrate: there is no version %d: use one of those that WriteMigrations prints, or 0 for the newest", version)
+	}
 	files, err := statements.Migrations()
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)

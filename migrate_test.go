@@ -226,5 +226,6 @@ func TestMigrate_bad_input_says_what_to_do(t *testing.T) {
 			require.ErrorContains(t, postbox.WriteMigrations(io.Discard, test.db, 0), test.want)
 		})
 	}
+	require.ErrorContains(t, postbox.MigrateTo(t.Context(), testdb.SQLite(t).Postbox(), -1), "there is no version -1")
 	require.EqualError(t, postbox.Migrate(t.Context(), postbox.Database{Dialect: postbox.SQLite}), "migrate: the database is nil: set DB")
 }

@@ -18,6 +18,9 @@ type Executor interface {
 
 // ExecFunc returns an [Executor] that calls a method of a transaction of another library, and ignores its result: with pgx, postbox.ExecFunc(tx.Exec). The
 // statements are written for database/sql, with the placeholders of the database; an argument may be a driver.Valuer.
+//
+// It must be a method of a transaction, never of a pool, whose every statement commits by itself: Postbox cannot tell one from the other. Call ExecFunc once for a
+// transaction: messages of one call of Publish must carry the same executor.
 func ExecFunc[Result any](exec func(ctx context.Context, query string, args ...any) (Result, error)) Executor {
 	if exec == nil {
 		return nil
@@ -47,7 +50,7 @@ func (f *execFunc) ExecContext(ctx context.Context, query string, args ...any) (
 // The transaction is a *sql.Tx, or a struct that embeds one, as those of sqlx and bun do. Messages can also be published in one of another library, in
 // whatever way it executes a statement (see [Executor]); an inbox and forwarder.InTx cannot work in that, and return [ErrNoTransaction].
 //
-// With nil the context carries no transaction, even if ctx does: a Publisher returns [ErrNoTransaction], and an inbox or
+// With nil, of whatever type, the context carries no transaction, even if ctx does: a Publisher returns [ErrNoTransaction], and an inbox or
 // forwarder.InTx opens one of its own.
 func ContextWithTx(ctx context.Context, tx Executor) context.Context {
 	carried := txscope.Of(tx)

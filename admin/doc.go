@@ -27,7 +27,7 @@
 //     it as a duplicate. Consumers without an inbox get it a second time.
 //
 // It is safe to act in a hurry: a letter is requeued, resolved or deleted once, even if several operators try the same
-// at the same moment gets [ErrNotFound] or [ErrResolved]. Requeueing is one transaction, so a crash leaves either
+// at the same moment. The others get [ErrNotFound] or [ErrResolved]. Requeueing is one transaction, so a crash leaves either
 // the letter or the message, and never both.
 //
 // Dead letters are kept for the retention that forwarders and inboxes are configured with, by default 30 days, or the one

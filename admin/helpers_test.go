@@ -47,7 +47,7 @@ func newBench(t *testing.T, database *testdb.Database) *bench {
 	require.NoError(t, err)
 	statements, err := dialect.New(dialect.Kind(database.Dialect), names)
 	require.NoError(t, err)
-	// A name of its own, since a bell is rung by name for the whole process.
+	// A name of its own, since a wake-up goes by name to the whole process.
 	b := &bench{T: t, database: database, statements: statements, outbox: spool.New(statements, "outbox "+t.Name(), lanes)}
 	b.target = admin.Outbox(b.outbox.Name())
 	b.admin = b.operator(database)

@@ -10,7 +10,7 @@ import (
 // Target names an outbox or a queue of an inbox, by [Outbox] or [Queue]. Targets can be compared.
 type Target struct{ spool string }
 
-// Outbox is the outbox with this name, such as [defaultOutbox].
+// Outbox is the outbox with this name, such as "outbox", the usual one.
 func Outbox(name string) Target { return Target{spool: name} }
 
 // Queue is the queue of deferred messages with this name.

@@ -3,6 +3,7 @@ package forwarder
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -63,7 +64,8 @@ func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, top
 	if standard, is := txscope.Standard(tx); is && standard != nil {
 		through = standard
 	} else if is || !mayBeTx(tx) {
-		return fmt.Errorf("publish to topic %.300q: %w: a %T is no transaction, or it is nil: give Bind or postbox.ContextWithTx the transaction that shall commit the message, "+
+		return fmt.Errorf("publish to topic %.300q: %w: a %T is no transaction, or it is nil (what has a method BeginTx, Stats or Raw is taken for a pool or a connection): "+
+			"give Bind or postbox.ContextWithTx the transaction that shall commit the message, or its method by postbox.ExecFunc, "+
 			"or, for a message without one, set AllowAutocommit and publish through the Publisher itself", topic, postbox.ErrNoTransaction, tx)
 	}
 	if err := p.write(ctx, through, topic, messages); err != nil {
@@ -77,10 +79,7 @@ func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, top
 // where the transaction cannot be asked for it.
 func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
 	if tx, standard := db.(*sql.Tx); standard {
-		if beganElsewhere(tx, p.db) {
-			return p.spool.CheckIn(ctx, p.db, tx)
-		}
-		return nil
+		return p.place.Check(ctx, tx)
 	}
 	if _, asks := db.(spool.Querier); asks || p.spool.ID() != 0 {
 		return nil
@@ -91,10 +90,11 @@ func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
 	if p.spool.Statements.Kind.Can().OneWriter { // which is that transaction, so no other connection can register the outbox
 		find = p.spool.FindCommitted
 	}
-	if _, err := find(ctx, p.db); err != nil {
+	_, err := find(ctx, p.db)
+	if errors.Is(err, sql.ErrNoRows) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w: let the publisher's *sql.DB have a free connection, and start the outbox's forwarder before", spool.ErrUnknown, err)
 	}
-	return nil
+	return err
 }
 
 // mayBeTx says whether an executor of another library can be a transaction. A pool, a connection, a nil pointer and a struct with one of these in the place of an embedded executor

@@ -76,14 +76,68 @@ func TestPublisher_says_what_to_do_where_the_outbox_cannot_be_asked_for(t *testi
 	require.Zero(t, pending(t, database))
 }
 
-func TestPublisher_messages_of_different_transactions_are_refused(t *testing.T) {
+// Also where the first message carries none, and would be committed by itself together with the others.
+func TestPublisher_G1_messages_of_different_transactions_are_refused(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
+	publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.AllowAutocommit = true })
 	tx, err := database.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
-	first, second := newMessage("1", ""), newMessage("2", "")
-	first.SetContext(postbox.ContextWithTx(t.Context(), postbox.ExecFunc(tx.ExecContext)))
-	second.SetContext(postbox.ContextWithTx(t.Context(), tx))
-	require.ErrorContains(t, publisherFor(t, database, nil).Publish("topic", first, second), "different transactions")
+	var returned context.Context
+	other := testdb.SQLite(t).DB
+	require.ErrorIs(t, forwarder.InTx(t.Context(), other, func(ctx context.Context, _ *sql.Tx) error { returned = ctx; return errBroker }), errBroker)
+	contexts := map[string]context.Context{
+		"none":            t.Context(),
+		"another library": postbox.ContextWithTx(t.Context(), postbox.ExecFunc(tx.ExecContext)),
+		"again":           postbox.ContextWithTx(t.Context(), postbox.ExecFunc(tx.ExecContext)),
+		"database/sql":    postbox.ContextWithTx(t.Context(), tx),
+		"a pool":          postbox.ContextWithTx(t.Context(), other),
+		"returned":        returned,
+	}
+	for one, ctx := range contexts {
+		for two, another := range contexts {
+			if one == two {
+				continue
+			}
+			first, second := newMessage("1", ""), newMessage("2", "")
+			first.SetContext(ctx)
+			second.SetContext(another)
+			require.Error(t, publisher.Publish("topic", first, second), "%s, then %s", one, two)
+		}
+	}
+	require.NoError(t, tx.Rollback())
+	require.Zero(t, pending(t, database))
+}
+
+type (
+	// wrapper is what a library makes of a transaction, and unit what a user makes of that.
+	wrapper struct{ *sql.Tx }
+	unit    struct{ *Tx }
+	// Tx is the wrapper under the name that libraries give it.
+	Tx struct{ *sql.Tx }
+)
+
+// A transaction within wrappers is that transaction, and one that is nil within them is none.
+func TestContextWithTx_sees_through_wrappers(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	publisher := publisherFor(t, database, nil)
+	tx, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	for _, wrapped := range []postbox.Executor{tx, wrapper{tx}, &wrapper{tx}, unit{&Tx{tx}}, &unit{&Tx{tx}}} {
+		found, ok := postbox.TxFromContext(postbox.ContextWithTx(t.Context(), wrapped))
+		require.True(t, ok, "%T", wrapped)
+		require.Same(t, tx, found)
+	}
+	for _, empty := range []postbox.Executor{nil, (*sql.Tx)(nil), wrapper{}, &wrapper{}, (*wrapper)(nil), unit{}, unit{&Tx{}}, (*unit)(nil)} {
+		ctx := postbox.ContextWithTx(t.Context(), empty)
+		_, ok := postbox.TxFromContext(ctx)
+		require.False(t, ok, "%T", empty)
+		msg := newMessage("1", "")
+		msg.SetContext(ctx)
+		require.ErrorIs(t, publisher.Publish("topic", msg), postbox.ErrNoTransaction)
+		require.ErrorIs(t, publisher.Bind(empty).Publish("topic", newMessage("1", "")), postbox.ErrNoTransaction)
+	}
 }

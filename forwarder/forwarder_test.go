@@ -324,9 +324,9 @@ func TestForwarder_wakes_up_after_a_commit_in_another_process(t *testing.T) {
 	})
 	run(t, fwd)
 	<-fwd.Running()
-	// Another process has no bell of ours: it announces on the channel.
+	// Another process gets no wake-up of ours: it announces on the channel.
 	inTx(t, database.Open(t), publisherFor(t, database, nil), "topic", newMessage("first", ""))
-	eventually(t, func() bool { return len(to.ids()) == 1 }, "by the bell or LISTEN")
+	eventually(t, func() bool { return len(to.ids()) == 1 }, "by the wake-up or LISTEN")
 	database.Exec(t, `INSERT INTO postbox_messages (spool, lane, state, available_at, created_at, topic, message_id, payload, metadata)
 		SELECT spool, lane, 0, 0, 0, 'topic', 'second', 'x', '{}' FROM postbox_lanes LIMIT 1`)
 	eventually(t, func() bool {

@@ -28,7 +28,7 @@ func TestForwarder_G8_idle_costs_two_statements_a_second(t *testing.T) {
 			t.Cleanup(func() { _ = counted.Close() })
 			fwd := forwarderFor(t, &testdb.Database{DB: counted, Dialect: database.Dialect}, &broker{}, func(c *forwarder.Config) {
 				c.PollMin, c.PollMax, c.Lease = 0, 0, 0 // the defaults
-				c.Outbox = "idle"                       // other tests of this process ring the bell of the usual name
+				c.Outbox = "idle"                       // other tests of this process wake up those of the usual name
 			})
 			run(t, fwd)
 			<-fwd.Running()

@@ -31,6 +31,8 @@ import (
 // [postbox.ErrNoTransaction], until the transaction has committed. If fn returns while another goroutine is in a call of InTx, of Publish or of an inbox with that
 // context, InTx rolls back the whole transaction, also one that another function began, and returns an error that says so. Do not use tx after fn has returned.
 //
+// Where ctx carries a transaction of another library (see [postbox.Executor]), InTx returns [postbox.ErrNoTransaction]: it can work neither in that one nor unnoticed beside it.
+//
 // An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any error, for
 // the caller to run InTx again. If ctx ends before the commit begins, InTx rolls back, and on every database its error is that of ctx
 // ([context.Canceled] or [context.DeadlineExceeded]). When the answer to the commit is lost, the error is

@@ -32,6 +32,7 @@ type Publisher struct {
 	db         *sql.DB
 	unprepared bool
 	spool      *spool.Spool
+	place      *spool.Place
 	finder     *spool.Finder
 	prepared   *spool.Prepared
 	announcer  *spool.Announcer
@@ -57,7 +58,7 @@ func NewPublisher(db postbox.Database, config PublisherConfig, logger watermill.
 	}
 	announcer := spool.NewAnnouncer(outbox, notifyThrough, logger)
 	return &Publisher{
-		config: config, db: db.DB, unprepared: db.DisablePreparedStatements, spool: outbox, finder: spool.NewFinder(outbox, db.DB),
+		config: config, db: db.DB, unprepared: db.DisablePreparedStatements, spool: outbox, place: spool.NewPlace(db.DB, statements), finder: spool.NewFinder(outbox, db.DB),
 		prepared: spool.NewPrepared(db.DB), announcer: announcer, announce: announcer.Announce,
 	}, nil
 }
@@ -71,8 +72,8 @@ func NewPublisher(db postbox.Database, config PublisherConfig, logger watermill.
 // are obeyed, by the database's clock. A message that can never be stored, such as one with a topic or an id that is too long, is a
 // [postbox.PermanentError]. After an error of the database the transaction must be rolled back.
 //
-// A transaction that began on another *sql.DB than that of the publisher must be in the same database: in each call Publish then looks the outbox up by name, with one statement more,
-// and returns an error if the outbox is not there under the same number.
+// A transaction that began on another *sql.DB than that of the publisher must be in the same database: in each call Publish then asks which one it is in, with one statement more,
+// and returns an error if that is another one.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -88,7 +89,8 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	defer scope.End()
 	tx, inTx := postbox.TxFromContext(ctx)
 	for _, msg := range messages[1:] {
-		if other, _ := postbox.TxFromContext(msg.Context()); other != tx {
+		_, err := txscope.From(msg.Context()).Live() // fails for a transaction of another library, and for one that is over
+		if other, _ := postbox.TxFromContext(msg.Context()); err != nil || other != tx {
 			return fmt.Errorf("publish to topic %.300q: %w", topic, errDifferent)
 		}
 	}
@@ -109,7 +111,8 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	}
 }
 
-var errDifferent = errors.New("the messages carry different transactions, publish them one by one")
+var errDifferent = errors.New("the messages carry different transactions, publish them one by one; " +
+	"for one transaction of another library call postbox.ExecFunc once")
 
 // PublishesInTx says that it does: see [postbox.TransactionalPublisher].
 func (p *Publisher) PublishesInTx() bool { return p != nil }

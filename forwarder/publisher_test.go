@@ -141,6 +141,15 @@ func TestPublisher_G1_refuses_a_transaction_of_another_database(t *testing.T) {
 			require.ErrorContains(t, err, "not in the same database", "no tables are there")
 			require.Equal(t, 1, pending(t, billing))
 			require.Equal(t, 2, pending(t, orders))
+
+			unregistered := publisherFor(t, open(t).Migrate(t), nil)
+			for range 2 {
+				err = forwarder.InTx(t.Context(), billing.DB, func(_ context.Context, tx *sql.Tx) error {
+					return unregistered.Bind(tx).Publish("topic", newMessage("5", ""))
+				})
+				require.ErrorContains(t, err, "not in the same database", "its own outbox is not registered yet")
+			}
+			require.Equal(t, 1, pending(t, billing))
 		})
 	}
 }

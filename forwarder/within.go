@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync/atomic"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -22,7 +21,7 @@ func carried(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, 
 		return nil, fmt.Errorf("in transaction: %w: %w", postbox.ErrNoTransaction, err)
 	}
 	tx, found := postbox.TxFromContext(ctx)
-	if !found || beganElsewhere(tx, db) {
+	if !found || spool.BeganElsewhere(tx, db) {
 		return nil, nil
 	}
 	if !txscope.From(ctx).Offers(options) {
@@ -30,13 +29,6 @@ func carried(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, 
 			"or take it out of the context with postbox.ContextWithTx(ctx, nil) to have another one beside it", *options)
 	}
 	return tx, nil
-}
-
-// beganElsewhere says whether a transaction began on another handle than db. A *sql.Tx has its handle, and does not give it to anybody, so that is looked up
-// by reflection; where the field has another name or type one day, the transaction is taken to be one of db.
-func beganElsewhere(tx *sql.Tx, db *sql.DB) bool {
-	field := reflect.ValueOf(tx).Elem().FieldByName("db")
-	return field.IsValid() && field.Type() == reflect.TypeFor[*sql.DB]() && field.Pointer() != reflect.ValueOf(db).Pointer()
 }
 
 // isGone says whether an error of going back to a savepoint means that this is not there: the function has ended the transaction. If the connection was lost, the database

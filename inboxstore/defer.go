@@ -32,7 +32,7 @@ import (
 // cannot be read, are a [postbox.PermanentError]. After [Store.Close] it is [postbox.ErrClosed].
 //
 // Where ctx carries a transaction, the message is stored in a savepoint of that one, which its owner commits, and
-// shares nothing. Defer is safe for concurrent use, as far as a transaction is.
+// shares nothing; where that is one of another library (see [postbox.Executor]), the error is [postbox.ErrNoTransaction]. Defer is safe for concurrent use, as far as a transaction is.
 func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.Message) (fresh bool, err error) {
 	in, err := s.ingest(queue)
 	if err != nil {
@@ -43,7 +43,10 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 		return false, fmt.Errorf("inbox: defer message: %w: %w", postbox.ErrNoTransaction, err)
 	}
 	claim := key.bytes()
-	tx, joins := postbox.TxFromContext(ctx)
+	tx, joins, err := s.carried(ctx)
+	if err != nil {
+		return false, fmt.Errorf("inbox: defer message: %w", err)
+	}
 	if !joins {
 		if err := s.checkFit(ctx); err != nil {
 			return false, err

@@ -174,28 +174,25 @@ func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error
 	defer end()
 	select {
 	case <-msg.Acked():
-		d.checkHeard(msg.Context(), reported) //nolint:contextcheck // the router has put the handler's name there
 		return txscope.From(inner).Failure()
 	case <-msg.Nacked():
-		d.checkHeard(msg.Context(), reported) //nolint:contextcheck // the router has put the handler's name there
+		d.checkHeard(reported)
 		return cmp.Or(reported.Err(), ErrNacked)
 	case <-ctx.Done():
 		return errStopping
 	}
 }
 
-// checkHeard says once where the handler of a router has no middleware that tells the queue its error. Those who take messages from the channel themselves
-// have no handler, and may know what they do.
-func (d *delivery) checkHeard(ctx context.Context, reported *report.Report) {
-	if handler := message.HandlerNameFromCtx(ctx); handler != "" && !reported.Heard() {
-		d.unheard.Do(func() {
-			d.queue.logger.Error("Postbox does not hear why a handler fails", errUnheard, watermill.LogFields{"handler": handler})
-		})
+// checkHeard says once that a message was nacked, and that no middleware would have told the queue why.
+func (d *delivery) checkHeard(reported *report.Report) {
+	if !reported.Heard() {
+		d.unheard.Do(func() { d.queue.logger.Error("Postbox does not hear why a handler fails", errUnheard, nil) })
 	}
 }
 
-var errUnheard = errors.New("the handler of this queue has no middleware.Process, and a Nack carries no error, so postbox.Permanent and postbox.RetryAfter have no effect, " +
-	"and the record of a failure does not say why: call handler.AddMiddleware(middleware.Process), or add the handler by package router")
+var errUnheard = errors.New("a handler of this queue has nacked a message, and a Nack carries no error, so postbox.Permanent and postbox.RetryAfter have no effect, " +
+	"and the record of the failure does not say why: call handler.AddMiddleware(middleware.Process), or add the handler by package router; " +
+	"if you read the subscriber's channel yourself, call inboxstore.Fail before the Nack")
 
 // offerShare is the part of a handler's time that may be over when a message is taken.
 const offerShare = 20

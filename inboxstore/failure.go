@@ -90,7 +90,11 @@ func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx *sql.
 		return fmt.Errorf("%w: %w", postbox.ErrNoTransaction, err)
 	}
 	defer scope.End()
-	if tx, ok := postbox.TxFromContext(ctx); ok {
+	tx, joins, err := s.carried(ctx)
+	if err != nil {
+		return err
+	}
+	if joins {
 		return fn(ctx, tx)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)

@@ -34,7 +34,8 @@ const (
 //
 // Where ctx carries a transaction already, fn runs in a savepoint of that one, which its owner commits. Where that transaction handles the
 // same key already, since two inboxes stand around one handler, fn runs as a part of the outer call, which alone decides: an error
-// comes back as it is.
+// comes back as it is. Where ctx carries a transaction of another library (see [postbox.Executor]), the error is [postbox.ErrNoTransaction]. A
+// transaction that began on another *sql.DB must be in the store's database, or it is an error.
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
 	s.clean()
@@ -51,7 +52,11 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 		return err == nil, err
 	}
 	s.meetHandler(ctx, key)
-	if tx, ok := postbox.TxFromContext(ctx); ok {
+	tx, joins, err := s.carried(ctx)
+	if err != nil {
+		return false, fmt.Errorf("inbox: %w", err)
+	}
+	if joins {
 		return s.join(ctx, tx, claim, fn)
 	}
 	if err := s.checkFit(ctx); err != nil {
@@ -163,6 +168,14 @@ func (s *Store) claimedBefore(ctx context.Context, claim []byte) (bool, error) {
 	defer func() { _ = tx.Rollback() }()
 	claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
 	return claimed == 0, err
+}
+
+// carried returns the transaction that ctx carries, if it carries one. It must be in the store's database: a claim in another one would be found by no other delivery.
+func (s *Store) carried(ctx context.Context) (tx *sql.Tx, joins bool, err error) {
+	if tx, joins = postbox.TxFromContext(ctx); joins {
+		err = s.place.Check(ctx, tx)
+	}
+	return tx, joins, err
 }
 
 // savepoints numbers savepoints: an inbox may stand within another one.

@@ -248,7 +248,7 @@ func TestQueue_says_that_it_does_not_hear_the_error_of_a_handler(t *testing.T) {
 				require.Equal(t, []string{"1"}, b.list("SELECT attempts FROM postbox_dead_letters"))
 				return
 			}
-			require.EqualValues(t, 1, logger.errs.Load(), "once, though a message was handled and another one failed three times")
+			require.EqualValues(t, 1, logger.errs.Load(), "once, though a message failed three times")
 			require.Equal(t, []string{"3"}, b.list("SELECT attempts FROM postbox_dead_letters"), "the queue does not know that the error is permanent")
 		})
 	}
@@ -263,8 +263,8 @@ type unheardLog struct {
 
 func (l *unheardLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
 
-func (l *unheardLog) Error(msg string, err error, fields watermill.LogFields) {
-	if msg == "Postbox does not hear why a handler fails" && fields["handler"] == "handler" && strings.Contains(err.Error(), "middleware.Process") {
+func (l *unheardLog) Error(msg string, err error, _ watermill.LogFields) {
+	if msg == "Postbox does not hear why a handler fails" && strings.Contains(err.Error(), "middleware.Process") {
 		l.errs.Add(1)
 	}
 }

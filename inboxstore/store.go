@@ -21,6 +21,7 @@ import (
 type Store struct {
 	config     Config
 	db         *sql.DB
+	place      *spool.Place
 	statements *dialect.Statements
 	prepared   *spool.Prepared // nil behind a pooler
 	remembered remembered
@@ -56,7 +57,7 @@ func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*S
 		logger = watermill.NopLogger{}
 	}
 	s := &Store{
-		config: config, db: db.DB, statements: statements, process: spool.ProcessName(), logger: logger,
+		config: config, db: db.DB, place: spool.NewPlace(db.DB, statements), statements: statements, process: spool.ProcessName(), logger: logger,
 		remembered: remember(config.CacheSize), slots: slotsOf(db.DB),
 		queues: map[string]*spool.Spool{}, ingests: map[string]*ingest{},
 	}

@@ -11,9 +11,6 @@ import (
 // ErrNoMessageID is returned for a message without an id, unless the config says how to name it.
 var ErrNoMessageID = errors.New("the message has no UUID to tell it from others: set WithoutID, of InboxConfig or DeferConfig, to middleware.BrokerCoordinates or middleware.PayloadHash")
 
-// NameWithoutID names a message that has no UUID.
-type NameWithoutID func(msg *message.Message) (string, error)
-
 // RefuseWithoutID refuses the message with [ErrNoMessageID]: the broker will deliver it again and again until
 // an operator decides. This is the default, since any other choice can be wrong.
 func RefuseWithoutID(*message.Message) (string, error) { return "", ErrNoMessageID }

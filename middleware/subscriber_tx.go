@@ -20,7 +20,7 @@ import (
 // For a handler of package router, add it to the Watermill router before you add the handler. Then the inbox works in a savepoint of the
 // transaction, and [postbox.TxFromContext] returns it.
 //
-// It needs a transaction of database/sql: a *sql.Tx, or a struct with a field Tx of that type, as watermill-sql's is. A message with another one, such as one
+// It needs a transaction of database/sql: a *sql.Tx, or a struct that embeds one, as watermill-sql's does. A message with another one, such as one
 // of pgx, is an error. A message without a transaction passes through. It is safe for concurrent use.
 func SubscriberTx[T any](find func(ctx context.Context) (tx T, found bool)) message.HandlerMiddleware {
 	return func(h message.HandlerFunc) message.HandlerFunc {

@@ -128,6 +128,9 @@ func (r *Router) AddQueueHandler(
 			return nil, fmt.Errorf("add queue handler %q: %w", name, err)
 		}
 	}
+	if err := r.addable(name, subscriber, publishTopic, handler); err != nil { // before anything stays on the router
+		return nil, fmt.Errorf("add queue handler %q: %w", name, err)
+	}
 	if err := r.claim(config.Queue); err != nil {
 		return nil, fmt.Errorf("add queue handler %q: %w", name, err)
 	}
@@ -152,6 +155,9 @@ func (r *Router) AddBatchHandler(
 		config.Queue = name
 	}
 	batch, err := inboxstore.NewBatch(r.config.Store, config.Queue, handler, config.Batch, r.logger)
+	if err == nil {
+		err = lifecycle.Free(r.router, name)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("add batch handler %q: %w", name, err)
 	}
@@ -194,20 +200,25 @@ func (r *Router) AddForwarder(db postbox.Database, publisher message.Publisher, 
 func (r *Router) add(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc,
 ) (*message.Handler, error) {
-	if given.Nil(subscriber) || handler == nil {
-		return nil, fmt.Errorf("handler %q: the subscriber or the handler is nil", name)
-	}
-	if err := lifecycle.Free(r.router, name); err != nil {
+	if err := r.addable(name, subscriber, publishTopic, handler); err != nil {
 		return nil, err
 	}
 	handler = middleware.Guard(handler)
 	if publishTopic == "" {
 		return r.router.AddHandler(name, topic, subscriber, "", unused{}, handler), nil
 	}
-	if r.config.Outbox == nil {
-		return nil, fmt.Errorf("handler %q publishes to topic %.300q: set Config.Outbox", name, publishTopic)
-	}
 	return r.router.AddHandler(name, topic, subscriber, publishTopic, forwarder.KeepOpen(r.config.Outbox), handler), nil
+}
+
+// addable returns an error where add would.
+func (r *Router) addable(name string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc) error {
+	if given.Nil(subscriber) || handler == nil {
+		return fmt.Errorf("handler %q: the subscriber or the handler is nil", name)
+	}
+	if publishTopic != "" && r.config.Outbox == nil {
+		return fmt.Errorf("handler %q publishes to topic %.300q: set Config.Outbox", name, publishTopic)
+	}
+	return lifecycle.Free(r.router, name)
 }
 
 // trace makes a handler extend the causation path, within its transaction.

@@ -20,16 +20,19 @@ SELECT COALESCE((SELECT name FROM {deployment} WHERE id = 1), '')`,
 		NameDeployment: `
 {insert ignore} INTO {deployment} (id, name) VALUES (1, ?) {or ignore}`,
 
+		Identity: `
+SELECT identity FROM {identity} WHERE id = 1`,
+
 		RegisterSpool: `
-{insert ignore} INTO {spools} (name, lanes, identity) VALUES (?, ?, ?) {or ignore}`,
+{insert ignore} INTO {spools} (name, lanes) VALUES (?, ?) {or ignore}`,
 
 		FindSpool: `
-SELECT id, lanes, identity FROM {spools} WHERE name = ?`,
+SELECT id, lanes FROM {spools} WHERE name = ?`,
 
 		// Under REPEATABLE READ MySQL shows a row that is newer than the transaction to a locking read alone. The
 		// lock is the one that RegisterSpool took when it found the row.
 		FindNewSpool: `
-SELECT id, lanes, identity FROM {spools} WHERE name = ? {lock in share mode}`,
+SELECT id, lanes FROM {spools} WHERE name = ? {lock in share mode}`,
 
 		SpoolByID: `
 SELECT name, lanes FROM {spools} WHERE id = ?`,

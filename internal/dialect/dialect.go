@@ -236,7 +236,7 @@ func (s *Statements) Append(spool int64, rows []Row) []Query { return s.lists.ap
 // columns are those of fetchColumns. Exactly one row has state [StateMeta]; there message_id is the
 // snapshot of the read, and id the lowest transaction that runs, or, where the database tells of no snapshot, one that stands for
 // all that run. key_hash is, where the params ask for a mark, a transaction that started after all that this read could have met
-// (see package drain, horizon.go). lane is the number of lanes without a holder, attempts the number of live members of the spool, starts the
+// (see package drain, watermark.go). lane is the number of lanes without a holder, attempts the number of live members of the spool, starts the
 // version of what operators say of it (-1 if the spool is not there), created_at the time, topic the incarnation of the database
 // (see package drain, restored.go), and size, where the database tells it, the highest id that was given to a message before that transaction.
 func (s *Statements) Fetch(p FetchParams) Query { return s.lists.fetch(p) }

@@ -116,7 +116,8 @@ w AS (` + insertRows("{waiting}", claimed, ofWaiting) + `)`)
 	// A mark costs a transaction id. The end of a snapshot is no substitute: it is one above the last transaction
 	// that ended, and many that run may have started beyond. The sequence is read first, since the id depends on what
 	// it says. It is asked by the function, which waits for a nextval that is under way. A SELECT from the sequence does
-	// not, and that nextval may have set it to the end of the ids that it writes to the log ahead.
+	// not, and that nextval may have set it to the end of the ids that it writes to the log ahead. NULL is a sequence that has given
+	// nothing. It is also that without the right to read it, from version 17 on; then the SELECT beside it is an error.
 	//
 	// A clock in a sub-select is read once, and so bounds the scan of its index; read for each row it would only
 	// filter. One index descent a lane; the planner may not turn it into a scan of the whole table.
@@ -145,7 +146,7 @@ UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
        CASE WHEN a.given >= 0 AND ?::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,
        ` + spoolVersion + `, ` + postgresIncarnation + `, pg_current_snapshot()::text::bytea, NULL, {now}, a.given, NULL, NULL
-FROM (SELECT COALESCE(pg_sequence_last_value('{messages}_id_seq'::regclass), 0) AS given OFFSET 0) a`
+FROM (SELECT COALESCE(pg_sequence_last_value('{messages}_id_seq'::regclass), (SELECT 0 * s.last_value FROM {messages}_id_seq s)) AS given OFFSET 0) a`
 
 	remove := inPlace(found(place), `DELETE FROM {messages} m`, `id, state`)
 

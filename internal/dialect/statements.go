@@ -35,9 +35,10 @@ type Statements struct {
 	Deployment     string // → the name that is stored, empty where there is none
 	NameDeployment string // name: stores it, unless there is one
 
-	RegisterSpool string // name, lanes, identity
-	FindSpool     string // name → id, lanes, identity
-	FindNewSpool  string // name → id, lanes, identity, also where it was registered after the transaction began
+	Identity      string // → of these tables
+	RegisterSpool string // name, lanes
+	FindSpool     string // name → id, lanes
+	FindNewSpool  string // name → id, lanes, also where it was registered after the transaction began
 	SpoolByID     string // id → name, lanes
 	PendingSpools string // pattern of names → name of each that has messages
 	FillLanes     string // spool, lanes
@@ -186,7 +187,7 @@ type Statements struct {
 // each calls f with a pointer to every statement text, so that names can be filled in at one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
-		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Deployment, &s.NameDeployment, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.FreeLanes, &s.Acquire, &s.Held, &s.HoldLane, &s.ClearSuspect, &s.Control,
+		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Deployment, &s.NameDeployment, &s.Identity, &s.RegisterSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.FillLanes, &s.Join, &s.Leave, &s.DropMembers, &s.Renew, &s.FreeLanes, &s.Acquire, &s.Held, &s.HoldLane, &s.ClearSuspect, &s.Control,
 		&s.LoadPayload, &s.Retry, &s.MoveToWaiting, &s.StandsToRetry, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.Advance, &s.MessageTimes, &s.MoveFailures, &s.ChangeSpools, &s.CountStart, &s.TakeBackStart, &s.BuryMessage,
 		&s.InsertFailure, &s.LastAttempt, &s.Failures, &s.InsertDeadLetter, &s.BuryRow, &s.DeadLetter, &s.DeadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.Resolve, &s.DeleteDeadLetter, &s.CountMessages, &s.InFlight,

@@ -56,7 +56,7 @@ type Drainer struct {
 	renewedAhead time.Duration
 	pollAt       time.Time
 	pause        time.Duration // between two looks that find nothing
-	rested       time.Time     // when those who ring are obeyed again
+	rested       time.Time     // when wake-ups are obeyed again
 	took         time.Duration // the last look at all lanes
 	members      int
 	free         int

@@ -276,7 +276,7 @@ func TestDrainer_G3_open_transaction_makes_no_read_dearer(t *testing.T) {
 
 // On MariaDB an open snapshot keeps the index entries of all that goes through, which reads that began at 0 passed over, each time.
 // What holds the watermark back is a transaction that has stored messages itself, and no other.
-func TestDrainer_G3_open_snapshot_holds_back_no_horizon_on_mariadb(t *testing.T) {
+func TestDrainer_G3_open_snapshot_holds_back_no_watermark_on_mariadb(t *testing.T) {
 	t.Parallel()
 	const messages = 1000
 	database := testdb.MySQL(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// portioned is a drainer with pages of 400 messages of up to 1,000 bytes.
-func portioned() *Drainer {
+// paged is a drainer with pages of 400 messages of up to 1,000 bytes.
+func paged() *Drainer {
 	return &Drainer{config: Config{PageSize: 400, InlineBytes: 1000, Workers: 64, BatchSize: 100}}
 }
 
@@ -23,9 +23,9 @@ func sized(sizes ...int) []*spool.Message {
 	return messages
 }
 
-func TestPortion_large_payloads_are_read_in_small_pages_of_the_same_bytes(t *testing.T) {
+func TestPageSize_large_payloads_are_read_in_small_pages_of_the_same_bytes(t *testing.T) {
 	t.Parallel()
-	d := portioned()
+	d := paged()
 	usual := pageSize{messages: 400, inline: 1000}
 	require.Equal(t, usual, d.pageSize())
 
@@ -39,14 +39,14 @@ func TestPortion_large_payloads_are_read_in_small_pages_of_the_same_bytes(t *tes
 	require.Equal(t, usual, d.pageSize(), "these would not come along either way")
 }
 
-func TestPortion_a_small_page_has_enough_for_workers_and_batches(t *testing.T) {
+func TestPageSize_a_small_page_has_enough_for_workers_and_batches(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(c *Config){
 		"workers":           func(c *Config) { c.Workers = 101 },
 		"a batch":           func(c *Config) { c.BatchSize = 101 },
 		"a batch over time": func(c *Config) { c.Gather = new(schedule.Gather) },
 	} {
-		d := portioned()
+		d := paged()
 		change(&d.config)
 		d.adaptPageSize(sized(2000, 2000))
 		require.Equal(t, 400, d.pageSize().messages, name)

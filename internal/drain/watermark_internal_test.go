@@ -92,7 +92,7 @@ func TestWatermark_wants_a_mark_when_there_is_something_new(t *testing.T) {
 	require.True(t, h.wantsMark(now), "much was read")
 }
 
-func TestWatermark_of_a_database_with_one_writer_and_of_one_without_horizon(t *testing.T) {
+func TestWatermark_of_a_database_with_one_writer_and_of_one_without_watermark(t *testing.T) {
 	t.Parallel()
 	var one, none watermark
 	now := time.Now()

@@ -17,7 +17,7 @@ func LogText(err error) string {
 // Wrap says what was done, and what to do where the tables are missing.
 func Wrap(what string, err error) error {
 	if dialect.LacksTable(err) {
-		return fmt.Errorf("%s: the tables are not there, call postbox.Migrate first: %w", what, err)
+		return fmt.Errorf("%s: the tables are not there, or not of this version, call postbox.Migrate first: %w", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

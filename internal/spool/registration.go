@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
@@ -65,7 +63,7 @@ func (s *Spool) register(ctx context.Context, tx Querier) (Found, error) {
 	}
 	found, err := s.Find(ctx, tx, s.Statements.FindSpool)
 	if errors.Is(err, sql.ErrNoRows) {
-		if _, err := tx.ExecContext(ctx, s.Statements.RegisterSpool, s.name, s.lanes, postbox.NewMessageID()); err != nil {
+		if _, err := tx.ExecContext(ctx, s.Statements.RegisterSpool, s.name, s.lanes); err != nil {
 			return Found{}, fmt.Errorf("register spool %q: %w", s.name, err)
 		}
 		found, err = s.Find(ctx, tx, s.Statements.FindNewSpool)
@@ -75,38 +73,6 @@ func (s *Spool) register(ctx context.Context, tx Querier) (Found, error) {
 	}
 	return found, s.checkLanes(found.Lanes)
 }
-
-// ErrElsewhere is returned for a transaction of another database.
-var ErrElsewhere = errors.New("the transaction began on another *sql.DB than that of the publisher, and is not in the same database: " +
-	"publish through a publisher of the transaction's database")
-
-// CheckIn returns [ErrElsewhere] where tx, which began on another handle than own, does not see the spool under the id and the identity that own has. An insert
-// with that id would go to whatever spool has it there. It is a statement, or two until the spool is known, so ask only about another handle.
-func (s *Spool) CheckIn(ctx context.Context, own *sql.DB, tx *sql.Tx) error {
-	if s.ID() == 0 {
-		limited, cancel := context.WithTimeout(ctx, ownPatience)
-		defer cancel()
-		if _, err := s.FindCommitted(limited, own); err != nil {
-			return nil // own has no such spool yet, or no connection for us: there is nothing to compare with
-		}
-	}
-	known := s.known()
-	found, err := s.Find(ctx, tx, s.Statements.FindSpool)
-	if errors.Is(err, sql.ErrNoRows) { // or the transaction is older than the spool
-		found, err = s.Find(ctx, tx, s.Statements.FindNewSpool)
-	}
-	switch {
-	case err == nil && found.ID == known.ID && found.Identity == known.Identity:
-		return nil
-	case err == nil || errors.Is(err, sql.ErrNoRows) || dialect.LacksTable(err):
-		return fmt.Errorf("spool %q: %w", s.name, ErrElsewhere)
-	default:
-		return s.OpenError(err)
-	}
-}
-
-// ownPatience bounds how long CheckIn waits for a connection of the publisher's own pool.
-const ownPatience = time.Second
 
 // FindCommitted returns the id of a spool that is registered, and remembers it, or [sql.ErrNoRows]. It does not see what others have not committed, whatever
 // isolation level the server gives to a statement by itself.
@@ -143,9 +109,6 @@ func (s *Spool) FindCommitted(ctx context.Context, db *sql.DB) (id int64, err er
 type Found struct {
 	ID    int64
 	Lanes int
-	// Identity is drawn by lot when a spool is registered. Spools of two databases may have the same name and the same id, but not the same identity, unless one
-	// database is a copy of the other. It is empty where an older version of Postbox has registered the spool since the migration.
-	Identity string
 }
 
 // Find asks for the spool by its name, with one of the statements for it.
@@ -158,7 +121,7 @@ func (s *Spool) Find(ctx context.Context, db Querier, query string) (found Found
 	if !rows.Next() {
 		return Found{}, cmp.Or(rows.Err(), sql.ErrNoRows)
 	}
-	if err := rows.Scan(&found.ID, &found.Lanes, &found.Identity); err != nil {
+	if err := rows.Scan(&found.ID, &found.Lanes); err != nil {
 		return Found{}, err
 	}
 	return found, rows.Close()

@@ -51,7 +51,7 @@ type Spool struct {
 }
 
 // ErrNoTables is returned where the tables are missing.
-var ErrNoTables = errors.New("the tables are not there, call postbox.Migrate first")
+var ErrNoTables = errors.New("the tables are not there, or not of this version, call postbox.Migrate first")
 
 // maxName is what the name of a spool may have in bytes, on every database.
 const maxName = 255

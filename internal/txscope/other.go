@@ -17,7 +17,7 @@ var ErrOther = errors.New("the context carries a transaction of another library,
 	"let that library begin its transactions on a *sql.Tx, or take its transaction out of the context with postbox.ContextWithTx(ctx, nil) to have another one beside it")
 
 // Of returns the scope of a transaction that its user ends: a [sql.Tx], a struct that embeds one, or a transaction of another library.
-// With nil it is the scope of no transaction.
+// With nil, of whatever type, it is the scope of no transaction.
 func Of(executor Executor) *Scope {
 	if tx, found := Standard(executor); found {
 		return New(tx)
@@ -25,25 +25,50 @@ func Of(executor Executor) *Scope {
 	return &Scope{other: executor}
 }
 
-// Standard returns the transaction of database/sql that another one is, or that it has in a field Tx, as those of sqlx, bun and watermill-sql have. Their own methods are
-// passed by: bun's puts arguments into the text of the statement in its own way. It reports false where there is no such field; the transaction may be nil.
+// Standard returns the transaction of database/sql that another one is or embeds, as those of sqlx, bun and watermill-sql do, also at second hand. Their own methods are
+// passed by: bun's puts arguments into the text of the statement in its own way. The transaction is nil where something is nil. It reports false for a transaction
+// of another library.
 func Standard(found any) (tx *sql.Tx, standard bool) {
-	if found == nil {
-		return nil, true
+	for {
+		if tx, is := found.(*sql.Tx); is {
+			return tx, true
+		}
+		value := reflect.ValueOf(found)
+		switch value.Kind() {
+		case reflect.Invalid:
+			return nil, true
+		case reflect.Pointer, reflect.Func, reflect.Map, reflect.Interface:
+			if value.IsNil() {
+				return nil, true
+			}
+		}
+		embedded, err := embeddedTx(reflect.Indirect(value))
+		if err != nil {
+			return nil, true
+		}
+		if embedded == nil {
+			return nil, false
+		}
+		found = embedded
 	}
-	if tx, is := found.(*sql.Tx); is {
-		return tx, true
-	}
-	wrapper := reflect.Indirect(reflect.ValueOf(found))
+}
+
+var errNilInside = errors.New("an embedded pointer is nil")
+
+// embeddedTx returns what a struct embeds under the name Tx, which is that of the type of a transaction in each of the libraries, or nil.
+func embeddedTx(wrapper reflect.Value) (any, error) {
 	if wrapper.Kind() != reflect.Struct {
-		return nil, false
+		return nil, nil
 	}
-	field := wrapper.FieldByName("Tx")
-	if !field.IsValid() || !field.CanInterface() || field.Type() != reflect.TypeFor[*sql.Tx]() {
-		return nil, false
+	field, found := wrapper.Type().FieldByName("Tx")
+	if !found || !field.Anonymous || !field.IsExported() {
+		return nil, nil
 	}
-	tx, standard = field.Interface().(*sql.Tx)
-	return tx, standard
+	value, err := wrapper.FieldByIndexErr(field.Index)
+	if err != nil || value.Kind() == reflect.Interface && value.IsNil() {
+		return nil, errNilInside
+	}
+	return value.Interface(), nil
 }
 
 // Other returns the transaction of another library that the scope is of, or nil.

@@ -123,7 +123,7 @@ var ofTheEngine = []safeguard{
 			{file: "internal/drain/watermark.go", from: "	return h.safe\n", to: "	return h.newest\n"},
 			{file: "internal/drain/sweep.go", from: "return !now.Before(s.next) }", to: "return false && now.IsZero() }"},
 		},
-		packages: []string{module + "internal/drain"}, tests: "F4|Horizon",
+		packages: []string{module + "internal/drain"}, tests: "F4|Watermark",
 	},
 	{
 		name: "outage is no failure", guarantees: "G7, F13",

@@ -111,7 +111,7 @@ var ofOutages = []safeguard{
 		packages: []string{module + "internal/drain"}, tests: "TestSweep_that_fails",
 	},
 	{
-		name: "the horizon passes transactions that have not written", guarantees: "G3, F31",
+		name: "the watermark passes transactions that have not written", guarantees: "G3, F31",
 		edits: []edit{{
 			file: "internal/drain/watermark.go",
 			from: "		unrelated := h.writers != nil && !h",

@@ -86,18 +86,18 @@ var ofTransactions = []safeguard{
 	{
 		name: "a publisher writes to no other database", guarantees: "G1",
 		edits: []edit{{
-			file: "internal/spool/registration.go",
-			from: "	case err == nil && found.ID == known.ID && found.Identity == known.Identity:\n",
-			to:   "	case err == nil && found.ID == known.ID:\n",
+			file: "internal/spool/place.go",
+			from: "	if err == nil && own != there {\n",
+			to:   "	if err == nil && own == \"\" {\n",
 		}},
-		packages: []string{module + "forwarder"}, tests: "TestPublisher_G1_refuses",
+		packages: []string{module + "forwarder", module + "inboxstore"}, tests: "another_database",
 	},
 	{
 		name: "a transaction of another database is left alone", guarantees: "G1",
 		edits: []edit{{
 			file: "forwarder/within.go",
-			from: "	if !found || beganElsewhere(tx, db) {",
-			to:   "	if !found || ctx == nil && beganElsewhere(tx, db) {",
+			from: "	if !found || spool.BeganElsewhere(tx, db) {",
+			to:   "	if !found || ctx == nil && spool.BeganElsewhere(tx, db) {",
 		}},
 		packages: []string{module + "forwarder"}, tests: "InTx",
 	},

@@ -14,14 +14,17 @@ SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
 -- NameDeployment
 INSERT IGNORE INTO postbox_deployment (id, name) VALUES (1, ?) 
 
+-- Identity
+SELECT identity FROM postbox_identity WHERE id = 1
+
 -- RegisterSpool
-INSERT IGNORE INTO postbox_spools (name, lanes, identity) VALUES (?, ?, ?) 
+INSERT IGNORE INTO postbox_spools (name, lanes) VALUES (?, ?) 
 
 -- FindSpool
-SELECT id, lanes, identity FROM postbox_spools WHERE name = ?
+SELECT id, lanes FROM postbox_spools WHERE name = ?
 
 -- FindNewSpool
-SELECT id, lanes, identity FROM postbox_spools WHERE name = ? LOCK IN SHARE MODE
+SELECT id, lanes FROM postbox_spools WHERE name = ? LOCK IN SHARE MODE
 
 -- SpoolByID
 SELECT name, lanes FROM postbox_spools WHERE id = ?

@@ -13,14 +13,17 @@ SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
 -- NameDeployment
 INSERT INTO postbox_deployment (id, name) VALUES (1, $1) ON CONFLICT DO NOTHING
 
+-- Identity
+SELECT identity FROM postbox_identity WHERE id = 1
+
 -- RegisterSpool
-INSERT INTO postbox_spools (name, lanes, identity) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
+INSERT INTO postbox_spools (name, lanes) VALUES ($1, $2) ON CONFLICT DO NOTHING
 
 -- FindSpool
-SELECT id, lanes, identity FROM postbox_spools WHERE name = $1
+SELECT id, lanes FROM postbox_spools WHERE name = $1
 
 -- FindNewSpool
-SELECT id, lanes, identity FROM postbox_spools WHERE name = $1
+SELECT id, lanes FROM postbox_spools WHERE name = $1
 
 -- SpoolByID
 SELECT name, lanes FROM postbox_spools WHERE id = $1
@@ -647,7 +650,7 @@ UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
        COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
-FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), 0) AS given OFFSET 0) a
+FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Fetch, one lane, unordered, paused keys
 WITH stuck AS MATERIALIZED (
@@ -688,7 +691,7 @@ UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
        COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
-FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), 0) AS given OFFSET 0) a
+FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Fetch, one lane, excluded topics
 WITH stuck AS MATERIALIZED (
@@ -739,7 +742,7 @@ UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
        COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
-FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), 0) AS given OFFSET 0) a
+FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Fetch, one lane, held keys
 WITH stuck AS MATERIALIZED (
@@ -792,7 +795,7 @@ UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $19 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
        COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $22), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
-FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), 0) AS given OFFSET 0) a
+FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Sweep, held keys
 WITH stuck AS MATERIALIZED (

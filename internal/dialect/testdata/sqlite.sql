@@ -13,14 +13,17 @@ SELECT COALESCE((SELECT name FROM postbox_deployment WHERE id = 1), '')
 -- NameDeployment
 INSERT OR IGNORE INTO postbox_deployment (id, name) VALUES (1, ?) 
 
+-- Identity
+SELECT identity FROM postbox_identity WHERE id = 1
+
 -- RegisterSpool
-INSERT OR IGNORE INTO postbox_spools (name, lanes, identity) VALUES (?, ?, ?) 
+INSERT OR IGNORE INTO postbox_spools (name, lanes) VALUES (?, ?) 
 
 -- FindSpool
-SELECT id, lanes, identity FROM postbox_spools WHERE name = ?
+SELECT id, lanes FROM postbox_spools WHERE name = ?
 
 -- FindNewSpool
-SELECT id, lanes, identity FROM postbox_spools WHERE name = ?
+SELECT id, lanes FROM postbox_spools WHERE name = ?
 
 -- SpoolByID
 SELECT name, lanes FROM postbox_spools WHERE id = ?

@@ -1,5 +1,8 @@
 -- +goose Up
 
--- What tells a spool from one of another database that has the same name and the same id. It is drawn by lot when the spool is registered.
-ALTER TABLE {spools} ADD COLUMN identity text NOT NULL DEFAULT '';
-UPDATE {spools} SET identity = gen_random_uuid()::text WHERE identity = '';
+-- What tells these tables from those of another database: drawn by lot. A copy of the database has it too.
+CREATE TABLE {identity} (
+	id       smallint NOT NULL PRIMARY KEY CHECK (id = 1),
+	identity text NOT NULL
+);
+INSERT INTO {identity} VALUES (1, gen_random_uuid()::text);

@@ -1,0 +1,51 @@
+package inboxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// The number of the queue is that of an outbox there, whose forwarder would publish what was deferred; a claim there would be found by no other delivery.
+func TestStore_G4_refuses_a_transaction_of_another_database(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) *testdb.Database{"sqlite": testdb.SQLite, "postgres-pq": testdb.Postgres, "mariadb": testdb.MySQL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ours, theirs := withEffects(t, open(t)), withEffects(t, open(t))
+			store := storeFor(t, ours, ours.DB, nil)
+			deferred := func(ctx context.Context, id string) error {
+				_, err := store.Defer(ctx, "jobs", inboxstore.Key{Consumer: "jobs", Topic: "t", MessageID: id}, message.NewMessage(id, nil))
+				return err
+			}
+			once := func(ctx context.Context, id string) error {
+				_, err := store.Once(ctx, inboxstore.Key{Consumer: "once", Topic: "t", MessageID: id}, func(context.Context) error { return nil })
+				return err
+			}
+			record := func(ctx context.Context, id string) error {
+				_, err := store.RecordFailure(ctx, inboxstore.Key{Consumer: "once", Topic: "t", MessageID: id}, errHandler)
+				return err
+			}
+			in := func(db *sql.DB, work func(ctx context.Context, id string) error, id string) error {
+				return forwarder.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error { return work(ctx, id) })
+			}
+			for name, work := range map[string]func(ctx context.Context, id string) error{"Defer": deferred, "Once": once, "RecordFailure": record} {
+				require.ErrorContains(t, in(theirs.DB, work, "1"), "not in the same database", name)
+				require.NoError(t, in(ours.Open(t), work, "2"), "%s, on another handle", name)
+				require.NoError(t, in(ours.DB, work, "3"), "%s, on the same handle", name)
+			}
+			for table, rows := range map[string]int{"postbox_messages": 2, "postbox_claims": 4, "postbox_failures": 2} {
+				require.Equal(t, rows, ours.Count(t, "SELECT COUNT(*) FROM "+table), table)
+				require.Zero(t, theirs.Count(t, "SELECT COUNT(*) FROM "+table), table)
+			}
+		})
+	}
+}

@@ -15,7 +15,7 @@ type Database struct {
 	DB *sql.DB
 	// Dialect is the kind of database. Required.
 	Dialect Dialect
-	// Schema is the PostgreSQL schema of the tables, which must exist, with its capitals as they are. Defaults to the connection's search path.
+	// Schema is the PostgreSQL schema of the tables, which must exist, with its capitals as they are: letters, digits and underscores, at most 32 of them. Defaults to the connection's search path.
 	// MySQL and SQLite have no schemas: leave it empty there.
 	Schema string
 	// Prefix starts the name of each table: letters, digits and underscores, at most 32 of them.

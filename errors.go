@@ -51,7 +51,12 @@ type RetryAfterError struct {
 }
 
 // Error returns the text of the error inside and the delay asked for.
-func (e *RetryAfterError) Error() string { return fmt.Sprintf("%s (retry after %s)", e.Err, e.After) }
+func (e *RetryAfterError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("retry after %s", e.After)
+	}
+	return fmt.Sprintf("%s (retry after %s)", e.Err, e.After)
+}
 
 // Unwrap returns the error inside.
 func (e *RetryAfterError) Unwrap() error { return e.Err }

@@ -40,11 +40,11 @@ func MigrateTo(ctx context.Context, db Database, version int64) (err error) {
 	if db.DB == nil {
 		return errors.New("migrate: the database is nil: set DB")
 	}
-	if version < newestVersion {
-		return fmt.Errorf("migrate: there is no version %d: use one of those that WriteMigrations prints, or 0 for the newest", version)
-	}
 	files, err := statements.Migrations()
 	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if err := checkVersion(files, version); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	if err := statements.CheckDriver(db.DB); err != nil {
@@ -56,6 +56,26 @@ func MigrateTo(ctx context.Context, db Database, version int64) (err error) {
 	err = persist(ctx, statements.Kind, func() error { return migrate(ctx, db.DB, statements, files, version) })
 	if err != nil {
 		return fmt.Errorf("migrate tables %s: %w", statements.Names.Table("*"), dialect.HideAddress(err))
+	}
+	return nil
+}
+
+// checkVersion returns an error for a version that there is not. The numbers have gaps, where a migration is for another database, so one in a gap is the one before.
+func checkVersion(files fs.FS, version int64) error {
+	entries, err := fs.ReadDir(files, ".")
+	if err != nil {
+		return err
+	}
+	newest := int64(0)
+	for _, entry := range entries {
+		number, err := goose.NumericComponent(entry.Name())
+		if err != nil {
+			return err
+		}
+		newest = max(newest, number)
+	}
+	if version < newestVersion || version > newest {
+		return fmt.Errorf("there is no version %d: use one of those that WriteMigrations prints, up to %d, or 0 for the newest", version, newest)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package postbox_test
 
 import (
 	"database/sql"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -226,6 +227,8 @@ func TestMigrate_bad_input_says_what_to_do(t *testing.T) {
 			require.ErrorContains(t, postbox.WriteMigrations(io.Discard, test.db, 0), test.want)
 		})
 	}
-	require.ErrorContains(t, postbox.MigrateTo(t.Context(), testdb.SQLite(t).Postbox(), -1), "there is no version -1")
+	for _, version := range []int64{-1, 999} {
+		require.ErrorContains(t, postbox.MigrateTo(t.Context(), testdb.SQLite(t).Postbox(), version), fmt.Sprint("there is no version ", version))
+	}
 	require.EqualError(t, postbox.Migrate(t.Context(), postbox.Database{Dialect: postbox.SQLite}), "migrate: the database is nil: set DB")
 }

@@ -66,10 +66,10 @@ func (p RetryProfile) Validate() error {
 	if p.Base < 0 || p.Cap < p.Base {
 		problems = append(problems, fmt.Errorf("Base and Cap: %s and %s are not in order", p.Base, p.Cap))
 	}
-	if p.Multiplier < 1 {
-		problems = append(problems, fmt.Errorf("Multiplier: %g is less than 1", p.Multiplier))
+	if !(p.Multiplier >= 1) || math.IsInf(p.Multiplier, 1) { // NaN is not
+		problems = append(problems, fmt.Errorf("Multiplier: %g is not a number from 1 on", p.Multiplier))
 	}
-	if p.Jitter > 1 || (p.Jitter < 0 && p.Jitter != NoJitter) {
+	if !(p.Jitter >= 0 && p.Jitter <= 1 || p.Jitter == NoJitter) {
 		problems = append(problems, fmt.Errorf("Jitter: %g is not a share between 0 and 1, and not postbox.NoJitter", p.Jitter))
 	}
 	return errors.Join(problems...)

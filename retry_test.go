@@ -1,6 +1,7 @@
 package postbox_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -50,6 +51,10 @@ func TestRetry_cap_multiplier_and_jitter(t *testing.T) {
 
 func TestRetry_bad_profiles_say_what_to_do(t *testing.T) {
 	t.Parallel()
+	for _, odd := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		require.ErrorContains(t, postbox.RetryProfile{Multiplier: odd}.WithDefaults(10).Validate(), "Multiplier")
+		require.ErrorContains(t, postbox.RetryProfile{Jitter: odd}.WithDefaults(10).Validate(), "Jitter")
+	}
 	err := postbox.RetryProfile{Attempts: -3, Base: 3, Cap: 2, Multiplier: 0.5, Jitter: 2}.Validate()
 	for _, problem := range []string{"postbox.Unlimited", "Base and Cap", "Multiplier", "postbox.NoJitter"} {
 		require.ErrorContains(t, err, problem)

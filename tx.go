@@ -49,6 +49,7 @@ func (f *execFunc) ExecContext(ctx context.Context, query string, args ...any) (
 //
 // The transaction is a *sql.Tx, or a struct that embeds one, as those of sqlx and bun do. Messages can also be published in one of another library, in
 // whatever way it executes a statement (see [Executor]); an inbox and forwarder.InTx cannot work in that, and return [ErrNoTransaction].
+// The connection of a gorm.DB is a *sql.Tx unless gorm prepares statements.
 //
 // With nil, of whatever type, the context carries no transaction, even if ctx does: a Publisher returns [ErrNoTransaction], and an inbox or
 // forwarder.InTx opens one of its own.

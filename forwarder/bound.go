@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -36,6 +37,9 @@ func (b boundPublisher) Publish(topic string, messages ...*message.Message) erro
 	if len(messages) == 0 {
 		return nil
 	}
+	if err := checkNil(topic, messages); err != nil {
+		return err
+	}
 	return b.p.publishThrough(messages[0].Context(), b.tx, topic, messages)
 }
 
@@ -51,6 +55,14 @@ func (p *Publisher) publishInOther(ctx context.Context, topic string, messages [
 		}
 	}
 	return p.publishThrough(ctx, tx, topic, messages)
+}
+
+// checkNil returns an error where a message is nil.
+func checkNil(topic string, messages []*message.Message) error {
+	if i := slices.Index(messages, nil); i >= 0 {
+		return fmt.Errorf("publish to topic %.300q: %w", topic, postbox.Permanent(fmt.Errorf("message %d of %d is nil", i+1, len(messages))))
+	}
+	return nil
 }
 
 // same says whether two executors are the same. Those that Go cannot compare are not known to be.

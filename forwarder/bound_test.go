@@ -141,3 +141,15 @@ func TestContextWithTx_sees_through_wrappers(t *testing.T) {
 		require.ErrorIs(t, publisher.Bind(empty).Publish("topic", newMessage("1", "")), postbox.ErrNoTransaction)
 	}
 }
+
+func TestPublisher_a_message_that_is_nil_is_an_error(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.AllowAutocommit = true })
+	var permanent *postbox.PermanentError
+	require.ErrorAs(t, publisher.Publish("topic", newMessage("1", ""), nil), &permanent)
+	require.ErrorContains(t, publisher.Bind(postbox.ExecFunc(database.DB.ExecContext)).Publish("topic", nil), "message 1 of 1 is nil")
+	require.Zero(t, pending(t, database))
+	_, err := forwarder.Decorate(publisher, nil)
+	require.ErrorContains(t, err, "a decorator is nil")
+}

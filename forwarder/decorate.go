@@ -18,6 +18,9 @@ func Decorate(outbox message.Publisher, decorators ...message.PublisherDecorator
 	}
 	publisher := outbox
 	for _, decorate := range decorators {
+		if decorate == nil {
+			return nil, errors.New("decorate: a decorator is nil")
+		}
 		var err error
 		if publisher, err = decorate(publisher); err != nil {
 			return nil, fmt.Errorf("decorate: %w", err)

@@ -78,6 +78,9 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if len(messages) == 0 {
 		return nil
 	}
+	if err := checkNil(topic, messages); err != nil {
+		return err
+	}
 	ctx := messages[0].Context()
 	scope := txscope.From(ctx)
 	if scope.Other() != nil {

@@ -28,6 +28,9 @@ const (
 	defaultProbeMax         = 30 * time.Second
 )
 
+// maxConcurrency is as in admin.Settings.
+const maxConcurrency = 10_000
+
 // Mode says what the messages of a queue have to do with each other.
 type Mode int
 
@@ -178,6 +181,12 @@ func (c QueueConfig) Validate() error {
 		if span.least <= 0 || span.least > span.most {
 			problems = append(problems, fmt.Errorf("%sMin and %sMax: %s and %s are not positive and in order", span.name, span.name, span.least, span.most))
 		}
+	}
+	if c.Concurrency > maxConcurrency {
+		problems = append(problems, fmt.Errorf("Concurrency: %d is more than %d: each is a goroutine, and in a transaction a connection", c.Concurrency, maxConcurrency))
+	}
+	if c.Mode < Sequential || c.Mode > Single || c.Head < SkipHead || c.Head > ParkHead {
+		problems = append(problems, fmt.Errorf("Mode, Head: %d and %d are not both among the constants of this package", c.Mode, c.Head))
 	}
 	if c.PageSize < c.MicroBatch {
 		problems = append(problems, fmt.Errorf("MicroBatch: %d is more than PageSize, %d", c.MicroBatch, c.PageSize))

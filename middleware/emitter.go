@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
@@ -35,6 +37,9 @@ func (e emitter) handle(ctx context.Context, msg *message.Message, h message.Han
 	}
 	if e.outbox == nil || topic == "" {
 		return errors.New("the handler returned messages: configure an Outbox, and a PublishTopic unless the router knows one")
+	}
+	if slices.Contains(produced, nil) {
+		return postbox.Permanent(errors.New("the handler returned a message that is nil"))
 	}
 	for _, out := range produced {
 		out.SetContext(withValuesOf(ctx, out.Context()))

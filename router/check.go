@@ -16,9 +16,13 @@ import (
 // checkTimeout bounds the check at start.
 const checkTimeout = 10 * time.Second
 
-// check returns an error where messages wait that no process would handle. A database that is away is no reason not to
+// check returns an error where messages wait, or would be stored, that no process would handle. A database that is away is no reason not to
 // start: everything waits for it.
 func (r *Router) check(ctx context.Context) error {
+	if unhandled := r.withoutHandler(r.fed); len(unhandled) > 0 {
+		return fmt.Errorf("queues that AddDeferral stores messages in, and that have no handler: %s: add a handler for each, or, "+
+			"where it runs in another process, name it in Config.OtherQueues", strings.Join(unhandled, ", "))
+	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	stored, err := r.config.Store.PendingQueues(ctx)
@@ -29,16 +33,21 @@ func (r *Router) check(ctx context.Context) error {
 		r.logger.Error("Postbox could not check whether each queue has a handler", err, nil)
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	orphans := slices.DeleteFunc(stored, func(queue string) bool {
-		return slices.Contains(r.queues, queue) || slices.Contains(r.config.OtherQueues, queue)
-	})
+	orphans := r.withoutHandler(stored)
 	if len(orphans) == 0 {
 		return nil
 	}
 	return fmt.Errorf("queues with messages and without a handler: %s: add a handler for each, or, "+
 		"where it runs in another process, name it in Config.OtherQueues", strings.Join(orphans, ", "))
+}
+
+// withoutHandler returns the queues that have no handler here, as far as is known, nor elsewhere.
+func (r *Router) withoutHandler(queues []string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(queues), func(queue string) bool {
+		return slices.Contains(r.queues, queue) || slices.Contains(r.config.OtherQueues, queue)
+	})
 }
 
 // unused is the publisher of handlers that publish nothing.

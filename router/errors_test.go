@@ -117,6 +117,14 @@ func TestRouter_S0_0_11_missing_handler_for_a_stored_queue(t *testing.T) {
 	})
 }
 
+func TestRouter_a_queue_that_is_only_fed_is_an_error_at_start(t *testing.T) {
+	t.Parallel()
+	s := newService(t, testdb.SQLite(t), func(c *router.Config) { c.OtherQueues = []string{"elsewhere"} })
+	require.NoError(t, s.router.AddDeferral("one", "orders", s.broker, "elsewhere", middleware.DeferConfig{}))
+	require.NoError(t, s.router.AddDeferral("two", "orders", s.broker, "typo", middleware.DeferConfig{}))
+	require.ErrorContains(t, s.router.Run(t.Context()), "have no handler: typo: add a handler")
+}
+
 func TestRouter_missing_tables_are_an_error_at_start(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
@@ -152,6 +160,8 @@ func TestRouter_bad_wiring_says_what_to_do(t *testing.T) {
 		require.ErrorContains(t, err, "is nil")
 	}
 	_, err = s.router.AddBatchHandler("many", "orders", s.broker, nil, router.BatchConfig{})
+	require.ErrorContains(t, err, "is nil")
+	_, err = s.router.AddQueueHandler("later", "orders", s.broker, "", nil, router.QueueConfig{})
 	require.ErrorContains(t, err, "is nil")
 	_, err = s.router.AddQueueHandler("later", "orders", s.broker, "", noop, router.QueueConfig{
 		QueueConfig: inboxstore.QueueConfig{Concurrency: -1},

@@ -29,6 +29,7 @@ type Router struct {
 
 	mu        sync.Mutex
 	queues    []string            // that have a handler here
+	fed       []string            // that messages of a broker are stored in
 	consumers map[consumer]string // of inboxes, and their handlers
 }
 
@@ -173,7 +174,8 @@ func (r *Router) AddBatchHandler(
 	return batch, nil
 }
 
-// AddDeferral lets the messages of one more topic go to a queue that has a handler, under a name of its own.
+// AddDeferral lets the messages of one more topic go to a queue, under a name of its own. The queue has a handler here, or is one of [Config.OtherQueues]; otherwise
+// the router does not start.
 func (r *Router) AddDeferral(
 	name, topic string, subscriber message.Subscriber, queue string, config middleware.DeferConfig,
 ) error {
@@ -181,6 +183,7 @@ func (r *Router) AddDeferral(
 	if err != nil {
 		return err
 	}
+	r.feed(queue)
 	added, err := r.add(name, topic, subscriber, "", func(*message.Message) ([]*message.Message, error) { return nil, nil })
 	if err != nil {
 		return err
@@ -237,6 +240,15 @@ func (r *Router) claim(queue string) error {
 	}
 	r.queues = append(r.queues, queue)
 	return nil
+}
+
+// feed notes that messages are stored in a queue, which must have a handler when the router starts.
+func (r *Router) feed(queue string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Contains(r.fed, queue) {
+		r.fed = append(r.fed, queue)
+	}
 }
 
 // claimConsumer notes for whom a handler has effects. Two of one name share the messages: each has its effect in one of them only.

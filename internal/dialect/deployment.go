@@ -36,7 +36,8 @@ func (s *Statements) CheckDeployment(ctx context.Context, db interface {
 	case configured:
 		return nil
 	case "":
-		return fmt.Errorf("%w: tables %q have no name and the configuration names %q: call postbox.Migrate with this name once",
+		return fmt.Errorf("%w: tables %q have no name and the configuration names %q: call postbox.Migrate with this name once, "+
+			"or, if another tool migrates the tables, insert the name as docs/security.md says",
 			ErrDeployment, s.Names.Table("*"), configured)
 	default:
 		return fmt.Errorf("%w: tables %q are those of %q and the configuration names %q: if this is a copy of that database, it must not send the messages that wait there; "+

@@ -30,7 +30,9 @@ type Place struct {
 }
 
 // NewPlace returns the place of the tables in db.
-func NewPlace(db *sql.DB, statements *dialect.Statements) *Place { return &Place{db: db, statements: statements} }
+func NewPlace(db *sql.DB, statements *dialect.Statements) *Place {
+	return &Place{db: db, statements: statements}
+}
 
 // Check returns [ErrElsewhere] where a transaction is not in the place. For one that began on the same handle it costs nothing, for others a statement.
 func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {

@@ -34,13 +34,9 @@ func Standard(found any) (tx *sql.Tx, standard bool) {
 			return tx, true
 		}
 		value := reflect.ValueOf(found)
-		switch value.Kind() {
-		case reflect.Invalid:
+		kind := value.Kind()
+		if nilable := kind == reflect.Pointer || kind == reflect.Func || kind == reflect.Map; kind == reflect.Invalid || nilable && value.IsNil() {
 			return nil, true
-		case reflect.Pointer, reflect.Func, reflect.Map, reflect.Interface:
-			if value.IsNil() {
-				return nil, true
-			}
 		}
 		embedded, err := embeddedTx(reflect.Indirect(value))
 		if err != nil {

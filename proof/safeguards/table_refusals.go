@@ -105,8 +105,8 @@ var ofRefusals = []safeguard{
 		name: "a batch is undone until its handler returns", guarantees: "G2",
 		edits: []edit{{
 			file: "internal/drain/worker.go",
-			from: "	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // until",
-			to:   "	fill(outcomes, spool.Outcome{Verdict: spool.Done}) // until",
+			from: "	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // unless",
+			to:   "	fill(outcomes, spool.Outcome{Verdict: spool.Done}) // unless",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "panic_outside_the_handler",
 	},

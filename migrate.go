@@ -14,7 +14,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// newestVersion of the tables is that of the last migration.
+// newestVersion stands for the version of the last migration, whatever its number is.
 const newestVersion = 0
 
 // Migrate brings the tables to the newest version from whatever earlier version is there.

@@ -53,7 +53,7 @@ type Message struct {
 	DoneAt time.Time
 	// Size of payload and metadata as they are stored, in bytes.
 	Size int
-	// Cursor is where it stands in the list: give it to a filter to get what comes after.
+	// Cursor is the position of the message in the list. A filter with this position in After returns the messages that follow.
 	Cursor Cursor
 
 	// Payload and Metadata are nil in lists; [Admin.Message] reads them. Metadata stays nil where it cannot be decoded.

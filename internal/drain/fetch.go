@@ -42,24 +42,32 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), err)
 	}
 	defer func() { _ = rows.Close() }()
+	found, err := readPage(rows, d.lanes, params.Unordered)
+	if err != nil {
+		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), err)
+	}
+	return found, d.checkSession(ctx, found.unfit)
+}
+
+// readPage takes in all rows of a read.
+func readPage(rows *sql.Rows, lanes *laneSet, unordered bool) (*page, error) {
 	found := &page{perLane: map[int]int{}, last: map[int]int64{}}
 	scanner := newRowScanner()
 	for rows.Next() {
-		err := rows.Scan(scanner.columns...)
-		if err == nil {
-			err = found.add(scanner, d.lanes, params.Unordered)
+		if err := rows.Scan(scanner.columns...); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), err)
+		if err := found.add(scanner, lanes, unordered); err != nil {
+			return nil, err
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), err)
+		return nil, err
 	}
 	if !found.whole {
-		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), errCutShort)
+		return nil, errCutShort
 	}
-	return found, d.checkSession(ctx, found.unfit)
+	return found, nil
 }
 
 // errCutShort is an error, since a page without its end would look like a database that went back.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
 // A read of all lanes up to an id has all that is ready up to there, and where the database has given higher ids it knows nothing beyond.
@@ -78,4 +79,15 @@ func TestReadTogether_begins_at_the_lowest_cursor(t *testing.T) {
 			require.Equal(t, begins, from)
 		})
 	}
+}
+
+// Without the row of what the database says of itself, a page would look like one of a database that went back.
+func TestPage_that_ends_before_its_last_row_is_an_error(t *testing.T) {
+	t.Parallel()
+	rows, err := testdb.SQLite(t).DB.QueryContext(t.Context(), "SELECT 1 WHERE 1 = 0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, rows.Close()) }()
+	_, err = readPage(rows, newLaneSet(), false)
+	require.ErrorIs(t, err, errCutShort)
+	require.NoError(t, rows.Err())
 }

@@ -22,7 +22,7 @@ var version = fmt.Sprintf("v0.0.0-test.%d", time.Now().UnixNano())
 // The modules that users import build from the published main module alone, and the others still build in the repository.
 func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 	if testing.Short() {
-		t.Skip("copies and builds the repository")
+		t.Skip("-short leaves this out: it copies and builds the repository")
 	}
 	repository := copyRepository(t)
 	environment := published(t, repository)

@@ -33,7 +33,7 @@ func TestSafeguards_edits_find_their_places(t *testing.T) {
 // An edit whose place is found may still not build, when what it names has moved.
 func TestSafeguards_edits_build(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds a package for each safeguard")
+		t.Skip("-short leaves this out: it builds a package for each safeguard")
 	}
 	t.Parallel()
 	root, err := filepath.Abs(filepath.Join("..", ".."))

@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -48,4 +50,30 @@ func TestStore_G4_refuses_a_transaction_of_another_database(t *testing.T) {
 			}
 		})
 	}
+}
+
+// On SQLite the cleanup waits, with the only connection of the store, for the transaction that is to be checked.
+func TestStore_G4_takes_a_transaction_of_another_handle_while_its_cleanup_waits_for_that(t *testing.T) {
+	t.Parallel()
+	database := withEffects(t, testdb.SQLite(t))
+	own := database.Open(t)
+	store := storeFor(t, database, own, nil)
+	held, err := own.Conn(t.Context())
+	require.NoError(t, err)
+	tx, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	ctx := postbox.ContextWithTx(t.Context(), tx)
+
+	noConnection, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	_, err = deferred(noConnection, store, "before")
+	require.ErrorIs(t, err, context.DeadlineExceeded, "it starts the cleanup")
+	require.Eventually(t, func() bool { return own.Stats().WaitCount >= 1 }, patience, time.Millisecond)
+	require.NoError(t, held.Close())
+	require.Eventually(t, func() bool { return own.Stats().InUse == 1 }, patience, time.Millisecond, "the cleanup has the connection")
+
+	fresh, err := deferred(ctx, store, "after")
+	require.NoError(t, err)
+	require.True(t, fresh)
 }

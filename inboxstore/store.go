@@ -96,7 +96,10 @@ func (s *Store) clean() {
 			History:     true,
 			Unattended:  cleanup.UnattendedAfter,
 		}, s.logger)
-		s.cleaner.Go(func() { cleaner.Run(s.cleanup) })
+		s.cleaner.Go(func() {
+			s.place.Learn(s.cleanup)
+			cleaner.Run(s.cleanup)
+		})
 	})
 }
 

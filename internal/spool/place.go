@@ -57,6 +57,14 @@ func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
+// Learn reads the identity of the place, unless it is known. It is called before the first write on a pool, since Check cannot ask where the only
+// connection waits for the transaction that is to be checked, as on SQLite.
+func (p *Place) Learn(ctx context.Context) {
+	if p.known() == "" {
+		_, _ = p.ask(ctx) // Check has the error, where it matters
+	}
+}
+
 func (p *Place) known() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,9 +6,9 @@ require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/ThreeDotsLabs/watermill-sql/v3 v3.1.0
 	github.com/coocood/freecache v1.2.7
-	github.com/go-sql-driver/mysql v1.10.1
+	github.com/go-sql-driver/mysql v1.9.3
 	github.com/google/uuid v1.6.0
-	github.com/jackc/pgx/v5 v5.12.0
+	github.com/jackc/pgx/v5 v5.8.0
 	github.com/lib/pq v1.12.3
 	github.com/oklog/ulid v1.3.1
 	github.com/pressly/goose/v3 v3.27.0
@@ -16,7 +16,7 @@ require (
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.22.0
-	modernc.org/sqlite v1.59.0
+	modernc.org/sqlite v1.46.1
 	pgregory.net/rapid v1.3.0
 )
 

@@ -31,6 +31,8 @@ type Database struct {
 	// Driver and DSN open further handles.
 	Driver string
 	DSN    string
+
+	migrated bool
 }
 
 // backend is one way to reach one kind of database.
@@ -137,13 +139,6 @@ func (d *Database) OpenWith(tb testing.TB, options string) *sql.DB {
 	return other.Open(tb)
 }
 
-// Migrate creates the tables of Postbox.
-func (d *Database) Migrate(tb testing.TB) *Database {
-	tb.Helper()
-	require.NoError(tb, postbox.Migrate(tb.Context(), postbox.Database{DB: d.DB, Dialect: d.Dialect}))
-	return d
-}
-
 // Exec runs statements of a test.
 func (d *Database) Exec(tb testing.TB, query string, args ...any) {
 	tb.Helper()
@@ -182,6 +177,10 @@ func (d *Database) Bind(query string) string {
 func sqliteDSN(tb testing.TB) string {
 	tb.Helper()
 	path := strings.ReplaceAll(filepath.Join(tb.TempDir(), "postbox.db"), "#", "%23") // subtests have # in their names
+	return sqliteAddress(path)
+}
+
+func sqliteAddress(path string) string {
 	return "file:" + path +
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
 }

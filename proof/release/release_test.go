@@ -52,12 +52,43 @@ func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 		run(folder, "go", "build", "./...")
 	}
 
+	checkService(t, environment)
+
 	for _, folder := range []string{"examples", "proof"} {
 		text := read(t, filepath.Join(repository, folder, "go.mod"))
 		require.Contains(t, text, mainModule+" => ..", folder)
 		run(folder, "go", "list", "-m", "all") // fails where go.mod is not complete
 	}
 }
+
+// checkService makes a service that uses the outbox and the inbox, as the README says, and looks at what it has to download and verify.
+func checkService(t *testing.T, environment []string) {
+	t.Helper()
+	folder := t.TempDir()
+	program := "package main\n\nimport (\n"
+	arguments := []string{"get"}
+	for _, name := range []string{"forwarder", "inboxstore", "middleware", "router"} {
+		program += fmt.Sprintf("\t_ %q\n", mainModule+"/"+name)
+		arguments = append(arguments, mainModule+"/"+name+"@"+version)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(program+")\n\nfunc main() {}\n"), 0o600))
+	for _, args := range [][]string{{"mod", "init", "service"}, arguments, {"build", "."}} {
+		command := exec.CommandContext(t.Context(), "go", args...) //nolint:gosec // arguments of this test
+		command.Dir, command.Env = folder, environment
+		output, err := command.CombinedOutput()
+		require.NoError(t, err, "go %v:\n%s", args, output)
+	}
+	sums := read(t, filepath.Join(folder, "go.sum"))
+	others := strings.Count(sums, "\n") - strings.Count(sums, mainModule+" ")
+	t.Logf("go.sum of a service has %d lines of other modules", others)
+	require.LessOrEqual(t, others, mostSums)
+	for _, module := range []string{"sarama", "amqp", "sqlite", "pgx", "go-sql-driver", "toxiproxy"} {
+		require.NotContains(t, sums, module)
+	}
+}
+
+// mostSums is how many lines of other modules a service may have in its go.sum.
+const mostSums = 73
 
 func TestReleaseModules_wants_a_version(t *testing.T) {
 	t.Parallel()

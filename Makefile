@@ -75,7 +75,8 @@ soak: ## run the pipeline at a steady RATE for DURATION, a look each INTERVAL; f
 overload: ## offer ten times the capacity for DURATION, a minute unless set, and let it recover; fails where memory grows
 	scripts/services run -- go run -C proof ./endurance overload $(if $(DURATION),-duration $(DURATION)) $(ARGS)
 
-verify: ## check formatting, go vet and go.mod
+verify: ## check formatting, go vet, go.mod and generated code
+	scripts/amqp-v3 check
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
 	$(EACH_MODULE) go vet ./...
 	$(EACH_MODULE) go mod tidy -diff

@@ -35,7 +35,6 @@ var excusedNames = map[string]string{
 	"./bin": "made by make tools",
 
 	"brokers/kafkabroker/v0.1.0": "a tag",
-	"brokers/amqpbroker/v0.1.0":  "a tag",
 
 	"components/metrics":   "a package of Watermill, which no source here imports",
 	"Subsystem":            "a field of that package",

@@ -1,5 +1,6 @@
 // Package amqpbroker gives Watermill's RabbitMQ publisher and subscriber the settings that an outbox and an
 // inbox need, and a publisher that notices what the stock one cannot.
+// For watermill-amqp v2; brokers/amqpbrokerv3 is for v3.
 //
 // # The problem
 //

@@ -39,6 +39,7 @@ func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 	released := strings.Fields(run(".", "scripts/modules", "released"))
 	require.Contains(t, released, "brokers/kafkabroker")
 	require.Contains(t, released, "brokers/amqpbroker")
+	require.Contains(t, released, "brokers/amqpbrokerv3")
 	for _, folder := range released {
 		text := read(t, filepath.Join(repository, folder, "go.mod"))
 		require.NotContains(t, text, "replace", folder)

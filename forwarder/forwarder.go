@@ -17,6 +17,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -35,11 +36,7 @@ type Forwarder struct {
 	relay      *relay
 	logger     watermill.LoggerAdapter
 
-	mu      sync.Mutex
-	started bool
-	cancel  context.CancelFunc
-	closed  bool
-	ended   chan struct{}
+	life lifecycle.Once
 
 	hangAfter, hangLook time.Duration // see watch.go
 }
@@ -67,7 +64,7 @@ func New(db postbox.Database, publisher message.Publisher, config Config, logger
 	logger = logger.With(watermill.LogFields{"forwarder": config.Name})
 	f := &Forwarder{
 		config: config, db: db.DB, statements: statements, logger: logger,
-		spool: outbox, ended: make(chan struct{}), hangAfter: hangAfter, hangLook: hangLook,
+		spool: outbox, hangAfter: hangAfter, hangLook: hangLook,
 	}
 	f.relay = &relay{publisher: publisher, classify: spool.Classified(config.Classify, logger), logger: logger}
 	f.drainer = drain.New(db.DB, f.spool, f.relay, f.drainerConfig(db.DisablePreparedStatements), logger)
@@ -109,17 +106,18 @@ func (f *Forwarder) Run(ctx context.Context) error {
 }
 
 func (f *Forwarder) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if err := f.begin(cancel); err != nil {
+	ctx, end, err := f.life.Begin(ctx, fmt.Sprintf("forwarder %q", f.config.Name))
+	if err != nil {
 		return err
 	}
-	defer close(f.ended)
+	defer end()
 	defer f.relay.circuits.Stop()
 
 	var beside sync.WaitGroup
-	f.runBeside(ctx, &beside)
-	err := f.drainer.Run(ctx)
+	withDrainer, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.runBeside(withDrainer, &beside)
+	err = f.drainer.Run(ctx)
 	cancel()
 	beside.Wait()
 	if err != nil { // it is easily overlooked: Run mostly has a goroutine of its own
@@ -127,20 +125,6 @@ func (f *Forwarder) run(ctx context.Context) error {
 			watermill.LogFields{"outbox": f.config.Outbox})
 		return fmt.Errorf("forwarder: %w", err)
 	}
-	return nil
-}
-
-// begin makes sure that a forwarder runs once, and not after Close.
-func (f *Forwarder) begin(cancel context.CancelFunc) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return fmt.Errorf("forwarder %q: %w", f.config.Name, postbox.ErrClosed)
-	}
-	if f.started {
-		return fmt.Errorf("forwarder %q runs already", f.config.Name)
-	}
-	f.started, f.cancel = true, cancel
 	return nil
 }
 
@@ -176,13 +160,6 @@ func (f *Forwarder) InFlight() map[string]int { return f.drainer.InFlight() }
 // Close stops the forwarder cleanly and waits for the end of Run. It can be called twice, and before Run, which
 // then fails with [postbox.ErrClosed].
 func (f *Forwarder) Close() error {
-	f.mu.Lock()
-	f.closed = true
-	started, cancel := f.started, f.cancel
-	f.mu.Unlock()
-	if started {
-		cancel()
-		<-f.ended
-	}
+	f.life.Close()
 	return nil
 }

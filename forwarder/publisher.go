@@ -120,22 +120,14 @@ var errDifferent = errors.New("the messages carry different transactions, publis
 // PublishesInTx says that it does: see [postbox.TransactionalPublisher].
 func (p *Publisher) PublishesInTx() bool { return p != nil }
 
-// conflictTries is how often a transaction of our own is run before its conflict with another one is an error.
-const conflictTries = 5
-
 // autocommit writes the messages in a transaction of their own.
 func (p *Publisher) autocommit(ctx context.Context, topic string, messages []*message.Message) error {
-	var err error
-	for range conflictTries {
-		err = InTx(ctx, p.db, func(ctx context.Context, tx *sql.Tx) error {
+	return spool.UntilNoConflict(spool.Conflicts(p.spool.Statements.Kind), func() error {
+		return InTx(ctx, p.db, func(ctx context.Context, tx *sql.Tx) error {
 			postbox.AfterCommit(ctx, p.announce)
 			return p.write(ctx, tx, topic, messages)
 		})
-		if p.spool.Statements.Kind.Classify(err) != dialect.Conflict {
-			break
-		}
-	}
-	return err
+	})
 }
 
 // Announce wakes the forwarders. Call it after a commit that [InTx] did not make; without it they find the

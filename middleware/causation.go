@@ -39,8 +39,8 @@ func (c *CausationConfig) setDefaults() {
 	c.MaxHops = cmp.Or(c.MaxHops, defaultMaxHops)
 }
 
-// Validate returns all that is wrong with the configuration.
-func (c CausationConfig) Validate() error {
+// validate returns all that is wrong with the configuration.
+func (c CausationConfig) validate() error {
 	var problems []error
 	if c.Module == "" {
 		problems = append(problems, errors.New("Module: it is empty"))
@@ -73,7 +73,7 @@ type Causation struct {
 // NewCausation returns the middleware for the handlers of a module.
 func NewCausation(config CausationConfig) (*Causation, error) {
 	config.setDefaults()
-	if err := config.Validate(); err != nil {
+	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("causation: invalid config: %w", err)
 	}
 	return &Causation{config: config}, nil

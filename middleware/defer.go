@@ -57,7 +57,7 @@ func DeferWith(store DeferStore, queue string, config DeferConfig) (message.Hand
 		return nil, fmt.Errorf("defer: %w", err)
 	}
 	config.setDefaults()
-	if err := config.Validate(); err != nil {
+	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("defer to queue %.300q: invalid config: %w", queue, err)
 	}
 	return newDeferral(store, queue, config).middleware, nil

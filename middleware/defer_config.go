@@ -50,8 +50,8 @@ func (c *DeferConfig) setDefaults() {
 	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
 }
 
-// Validate returns all that is wrong with the configuration.
-func (c DeferConfig) Validate() error {
+// validate returns all that is wrong with the configuration.
+func (c DeferConfig) validate() error {
 	if err := c.Retry.Validate(); err != nil {
 		return fmt.Errorf("Retry: %w", err)
 	}

@@ -53,7 +53,7 @@ func NewInbox(store InboxStore, config InboxConfig, logger watermill.LoggerAdapt
 		return nil, errors.New("inbox: the store is nil")
 	}
 	config.setDefaults()
-	if err := config.Validate(); err != nil {
+	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("inbox: invalid config: %w", err)
 	}
 	if given.Nil(logger) {

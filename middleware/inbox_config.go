@@ -52,8 +52,8 @@ func (c *InboxConfig) setDefaults() {
 	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
 }
 
-// Validate returns all that is wrong with the configuration.
-func (c InboxConfig) Validate() error {
+// validate returns all that is wrong with the configuration.
+func (c InboxConfig) validate() error {
 	var problems []error
 	if err := c.Retry.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("Retry: %w", err))

@@ -41,8 +41,8 @@ type Config struct {
 	SharedConsumers bool
 }
 
-// Validate returns all that is wrong with the configuration.
-func (c Config) Validate() error {
+// validate returns all that is wrong with the configuration.
+func (c Config) validate() error {
 	if c.Store == nil {
 		return errors.New("Store: is nil")
 	}

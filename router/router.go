@@ -41,7 +41,7 @@ type consumer struct{ name, topic string }
 //
 // A queue that has messages and no handler lets the start of the router fail.
 func New(router *message.Router, config Config, logger watermill.LoggerAdapter) (*Router, error) {
-	if err := config.Validate(); err != nil {
+	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("router: invalid config: %w", err)
 	}
 	if given.Nil(logger) {

@@ -67,13 +67,10 @@ func (s *Spool) ingestWhole(
 	ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query, arrivals []Arrival, known map[string]bool,
 ) error {
 	var positions []int
-	var err error
-	for range conflictTries {
+	err := UntilNoConflict(Conflicts(s.Statements.Kind), func() (err error) {
 		positions, err = selectInts(ctx, db, prepared, query)
-		if s.Statements.Kind.Classify(err) != dialect.Conflict {
-			break
-		}
-	}
+		return err
+	})
 	for _, position := range positions {
 		known[string(arrivals[position-1].Claim)] = true
 	}

@@ -49,19 +49,29 @@ func Directly(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result,
 	return tx.ExecContext(ctx, query.Text, query.Args...)
 }
 
-// conflictTries is how often a transaction of ours is run before a conflict with another one is an error.
+// conflictTries is how often something is tried at once before its conflict with other transactions is an error.
 const conflictTries = 5
+
+// UntilNoConflict calls try, again when it conflicts with other transactions, five times at most.
+func UntilNoConflict(isConflict func(err error) bool, try func() error) error {
+	var err error
+	for range conflictTries {
+		if err = try(); !isConflict(err) {
+			break
+		}
+	}
+	return err
+}
+
+// Conflicts says whether a statement failed because of another transaction.
+func Conflicts(kind dialect.Kind) func(err error) bool {
+	return func(err error) bool { return kind.Classify(err) == dialect.Conflict }
+}
 
 // InTx runs fn in a transaction, again when it conflicts with another one. A lost answer to the commit is
 // [postbox.ErrCommitUnknown].
 func InTx(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) error {
-	var err error
-	for range conflictTries {
-		if err = Once(ctx, db, statements, fn); err == nil || statements.Kind.Classify(err) != dialect.Conflict {
-			return err
-		}
-	}
-	return err
+	return UntilNoConflict(Conflicts(statements.Kind), func() error { return Once(ctx, db, statements, fn) })
 }
 
 // Once is [InTx] without a second try.

@@ -94,7 +94,7 @@ var migratedFile = sync.OnceValues(func() (file sqliteFile, err error) {
 	if err != nil {
 		return file, err
 	}
-	file.content, err = os.ReadFile(path)
+	file.content, err = os.ReadFile(path) //nolint:gosec // in a folder of our own
 	if n := bytes.Count(file.content, []byte(file.identity)); err == nil && n != 1 {
 		err = fmt.Errorf("the identity of the tables stands %d times in the file", n)
 	}

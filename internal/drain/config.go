@@ -72,4 +72,6 @@ type Config struct {
 	// alone, and so is that it takes longer than Renew.
 	Buried func(ctx context.Context, m *spool.Message, attempts int, cause error) error
 	Close  time.Duration // how long handlers may go on after Close
+	// Observer, if set, hears what becomes of messages.
+	Observer Observer
 }

@@ -203,6 +203,7 @@ func (d *Drainer) settled(ctx context.Context, entries []*schedule.Entry) {
 			through = append(through, e)
 		}
 	}
+	d.observe(through)
 	d.forget(through)
 }
 

@@ -43,32 +43,32 @@ type backend struct {
 	dsn     func(tb testing.TB) string
 }
 
-var backends = []backend{
-	{name: "sqlite", dialect: postbox.SQLite, driver: "sqlite", dsn: sqliteDSN},
-	{name: "postgres-pq", dialect: postbox.PostgreSQL, driver: "postgres", dsn: postgresDSN},
-	{name: "postgres-pgx", dialect: postbox.PostgreSQL, driver: "pgx", dsn: postgresDSN},
-	{name: "mariadb", dialect: postbox.MySQL, driver: "mysql", dsn: mysqlDSN},
-}
+var (
+	sqlite      = backend{name: "sqlite", dialect: postbox.SQLite, driver: "sqlite", dsn: sqliteDSN}
+	postgresPQ  = backend{name: "postgres-pq", dialect: postbox.PostgreSQL, driver: "postgres", dsn: postgresDSN}
+	postgresPGX = backend{name: "postgres-pgx", dialect: postbox.PostgreSQL, driver: "pgx", dsn: postgresDSN}
+	mariadb     = backend{name: "mariadb", dialect: postbox.MySQL, driver: "mysql", dsn: mysqlDSN}
+)
 
 // Each runs the test once on every database that is there, and skips it, saying why, on the others.
 func Each(t *testing.T, test func(t *testing.T, database *Database)) {
 	t.Helper()
-	each(t, backends, test)
+	each(t, test, sqlite, postgresPQ, postgresPGX, mariadb)
 }
 
 // EachServer is [Each] without SQLite: for what an embedded database with one writer cannot meet.
 func EachServer(t *testing.T, test func(t *testing.T, database *Database)) {
 	t.Helper()
-	each(t, backends[1:], test)
+	each(t, test, postgresPQ, postgresPGX, mariadb)
 }
 
 // EachServerOfSession is [EachServer] without lib/pq, which begins each transaction as READ WRITE, whatever the session says.
 func EachServerOfSession(t *testing.T, test func(t *testing.T, database *Database)) {
 	t.Helper()
-	each(t, backends[2:], test)
+	each(t, test, postgresPGX, mariadb)
 }
 
-func each(t *testing.T, backends []backend, test func(t *testing.T, database *Database)) {
+func each(t *testing.T, test func(t *testing.T, database *Database), backends ...backend) {
 	t.Helper()
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) {
@@ -81,22 +81,22 @@ func each(t *testing.T, backends []backend, test func(t *testing.T, database *Da
 // EachBenchmark runs the benchmark once on every database that is there, like [Each].
 func EachBenchmark(b *testing.B, benchmark func(b *testing.B, database *Database)) {
 	b.Helper()
-	for _, backend := range backends {
+	for _, backend := range []backend{sqlite, postgresPQ, postgresPGX, mariadb} {
 		b.Run(backend.name, func(b *testing.B) { benchmark(b, backend.open(b)) })
 	}
 }
 
 // Postgres returns a database on PostgreSQL through lib/pq, or skips the test.
-func Postgres(t *testing.T) *Database { t.Helper(); return backends[1].open(t) }
+func Postgres(t *testing.T) *Database { t.Helper(); return postgresPQ.open(t) }
 
 // MySQL returns a database on MariaDB or MySQL, or skips the test.
-func MySQL(t *testing.T) *Database { t.Helper(); return backends[3].open(t) }
+func MySQL(t *testing.T) *Database { t.Helper(); return mariadb.open(t) }
 
 // SQLite returns a database in a file.
-func SQLite(t *testing.T) *Database { t.Helper(); return backends[0].open(t) }
+func SQLite(t *testing.T) *Database { t.Helper(); return sqlite.open(t) }
 
 // SQLiteBenchmark is [SQLite] for a benchmark.
-func SQLiteBenchmark(b *testing.B) *Database { b.Helper(); return backends[0].open(b) }
+func SQLiteBenchmark(b *testing.B) *Database { b.Helper(); return sqlite.open(b) }
 
 func (b backend) open(tb testing.TB) *Database {
 	tb.Helper()

@@ -9,15 +9,15 @@ import (
 type End int
 
 const (
-	// EndDone: it was handled, and its row is gone.
+	// EndDone says that it was handled, and its row is gone.
 	EndDone End = iota
-	// EndRetry: it failed, and waits for another attempt.
+	// EndRetry says that it failed, and waits for another attempt.
 	EndRetry
-	// EndWait: it waits, and no attempt was counted.
+	// EndWait says that it waits, and no attempt was counted.
 	EndWait
-	// EndParked: it waits for an operator.
+	// EndParked says that it waits for an operator.
 	EndParked
-	// EndDead: it is a dead letter.
+	// EndDead says that it is a dead letter.
 	EndDead
 )
 

@@ -52,8 +52,6 @@ type faultSources struct {
 func citedFaults(t *testing.T) faultSources {
 	t.Helper()
 	found := faultSources{numbers: map[string]string{}, tests: map[string]map[string]bool{}}
-	number := regexp.MustCompile(`(?:\b|_)(F\d{1,2})(?:\b|_)`)
-	declared := regexp.MustCompile(`(?m)((?:^//.*\n)*)^func (Test\w+)\(`)
 	require.NoError(t, fs.WalkDir(os.DirFS("."), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") {
 			return err
@@ -62,20 +60,42 @@ func citedFaults(t *testing.T) faultSources {
 		if err != nil {
 			return err
 		}
-		// Neighbours share an underscore: F5_F26.
-		text := strings.ReplaceAll(string(source), "_", "__")
-		for _, cited := range number.FindAllStringSubmatch(text, -1) {
-			found.numbers[cited[1]] = name
-		}
-		for _, test := range declared.FindAllStringSubmatch(string(source), -1) {
-			if found.tests[test[2]] == nil {
-				found.tests[test[2]] = map[string]bool{}
+		var comment strings.Builder // above the line
+		for line := range strings.SplitSeq(string(source), "\n") {
+			for _, number := range numbersIn(line) {
+				found.numbers[number] = name
 			}
-			for _, cited := range number.FindAllStringSubmatch(strings.ReplaceAll(test[1]+test[2], "_", "__"), -1) {
-				found.tests[test[2]][cited[1]] = true
+			if strings.HasPrefix(line, "//") {
+				comment.WriteString(line + "\n")
+				continue
 			}
+			if test, is := strings.CutPrefix(line, "func Test"); is {
+				test, _, _ = strings.Cut("Test"+test, "(")
+				if found.tests[test] == nil {
+					found.tests[test] = map[string]bool{}
+				}
+				for _, number := range numbersIn(comment.String() + test) {
+					found.tests[test][number] = true
+				}
+			}
+			comment.Reset()
 		}
 		return nil
 	}))
 	return found
+}
+
+var faultNumber = regexp.MustCompile(`F\d{1,2}`)
+
+// numbersIn returns the numbers of faults in a text. One stands by itself, or between underscores.
+func numbersIn(text string) (numbers []string) {
+	letter := func(at int) bool {
+		return at >= 0 && at < len(text) && (text[at] >= '0' && text[at] <= '9' || text[at] >= 'A' && text[at] <= 'Z' || text[at] >= 'a' && text[at] <= 'z')
+	}
+	for _, at := range faultNumber.FindAllStringIndex(text, -1) {
+		if !letter(at[0]-1) && !letter(at[1]) {
+			numbers = append(numbers, text[at[0]:at[1]])
+		}
+	}
+	return numbers
 }

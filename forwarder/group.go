@@ -29,7 +29,7 @@ type group struct {
 // savepoint begins a turn.
 const savepoint = "postbox_group"
 
-// run takes a turn: it runs fn, and lets the next one go on. If it says that we wait, we hear what became of the group.
+// run takes a turn: it runs fn, and gives the turn to the next member. If waits is true, the outcome of the group is sent to me later.
 func (g *group) run(ctx context.Context, scope *txscope.Scope, me *member, fn func(ctx context.Context, tx *sql.Tx) error) (waits bool, err error) {
 	live := context.WithoutCancel(ctx) // a statement that is interrupted rolls back the whole transaction
 	defer g.handOn(live)               // also when fn panics
@@ -71,14 +71,14 @@ func (g *group) run(ctx context.Context, scope *txscope.Scope, me *member, fn fu
 	return true, nil
 }
 
-// exec executes a statement about a savepoint. Where it fails, there is no transaction any more, or a member has left a statement open that writes, so the group
-// is broken.
+// exec executes a statement about a savepoint. If that fails, there is no transaction any more, or a member has left a writing statement open; the group
+// is then broken.
 func (g *group) exec(ctx context.Context, statement string) bool {
 	_, g.broken = g.tx.ExecContext(ctx, statement)
 	return g.broken == nil
 }
 
-// handOn gives the turn to the next in line, or ends the group.
+// handOn gives the turn to the next member in the queue, or ends the group.
 func (g *group) handOn(ctx context.Context) {
 	if g.broken == nil && g.turns > 0 {
 		g.turns-- // before it is theirs
@@ -94,7 +94,7 @@ func (g *group) handOn(ctx context.Context) {
 	}
 }
 
-// end commits, if there is something to commit. Where a member has ended the transaction, the others of the group must not run again if it was committed.
+// end commits, if there are writes to commit. If a member has ended the transaction and it was committed, the other members must not run again.
 func (g *group) end(ctx context.Context) outcome {
 	if g.broken != nil {
 		_, _ = g.tx.ExecContext(ctx, "ROLLBACK") // fails where there is no transaction any more; while there is one, it would show its own mark
@@ -117,8 +117,8 @@ func (g *group) end(ctx context.Context) outcome {
 	return outcome{again: certain && len(g.waiting) > 1, err: fmt.Errorf("commit: %w", err)}
 }
 
-// setMark writes a number into the transaction that is there after a commit, and not after a rollback, once there are others who could suffer. The
-// number belongs to the connection, so it costs no wait for the disk, and no other connection sees it.
+// setMark writes a number into the transaction as soon as other members could be affected. The number is there after a commit, and not after a rollback. It
+// belongs to the connection, so it costs no wait for the disk, and no other connection sees it.
 func (g *group) setMark(ctx context.Context) bool {
 	if g.mark != 0 || len(g.waiting) == 0 {
 		return true
@@ -128,7 +128,7 @@ func (g *group) setMark(ctx context.Context) bool {
 }
 
 // committed says whether a transaction that has ended was committed: a function can execute COMMIT, and SQLite rolls back by itself when a statement is
-// interrupted. It asks through the transaction, unless Commit or Rollback was called: a connection that is lost is closed when its transaction has ended.
+// interrupted. It asks through the transaction unless Commit or Rollback was called, since a lost connection is closed when its transaction has ended.
 func (g *group) committed(ctx context.Context) (bool, error) {
 	if g.mark == 0 { // no other member waits
 		return false, nil

@@ -83,7 +83,7 @@ func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, top
 	if err := p.write(ctx, through, topic, messages); err != nil {
 		return err
 	}
-	p.spool.Wake() // the commit is near: look more often
+	p.spool.Wake() // the commit is near: poll more often
 	return nil
 }
 

@@ -23,7 +23,7 @@ type group struct {
 	mark    int32     // 0 until it is set, see setMark
 	turns   int       // still to come
 	waiting []*member // for the commit
-	broken  error     // why nothing can be written in the transaction any more
+	broken  error     // the reason why the transaction cannot be written to any more
 }
 
 // savepoint begins a turn.
@@ -38,7 +38,7 @@ func (g *group) run(ctx context.Context, scope *txscope.Scope, me *member, fn fu
 	}
 	set, rollback, release := dialect.Savepoint(savepoint)
 	if !g.setMark(live) || !g.exec(live, set) {
-		me.ended <- outcome{again: true} // fn has not run, and will by itself
+		me.ended <- outcome{again: true} // fn has not run here, and will run by itself
 		return true, nil
 	}
 	done := false
@@ -60,7 +60,7 @@ func (g *group) run(ctx context.Context, scope *txscope.Scope, me *member, fn fu
 	}
 	done = true
 	if !g.exec(live, release) {
-		// Our fn passed over that the transaction had ended under it, and what it did then may be there: not again. If the savepoint is still there, so is the transaction.
+		// fn ignored that its transaction had ended. Its statements after that may be committed, so it must not run again. If the savepoint still exists, so does the transaction.
 		err := g.broken
 		if _, backErr := g.tx.ExecContext(live, rollback); isGone(backErr) {
 			err = spool.Ended(err)
@@ -81,7 +81,7 @@ func (g *group) exec(ctx context.Context, statement string) bool {
 // handOn gives the turn to the next member in the queue, or ends the group.
 func (g *group) handOn(ctx context.Context) {
 	if g.broken == nil && g.turns > 0 {
-		g.turns-- // before it is theirs
+		g.turns-- // before another member has the group
 		if g.commits.turn(g) {
 			return
 		}

@@ -36,13 +36,13 @@ type GroupCommit struct {
 
 // member is a call of [GroupCommit.InTx].
 type member struct {
-	turn  chan *group  // its turn: in a group, or, if that is nil, to begin one. Has room for the one
-	ended chan outcome // of the group in which it had its turn. Has room for the one
+	turn  chan *group  // receives the group in which it has its turn, or nil if it has to begin one. Has room for one value
+	ended chan outcome // receives the outcome of the group in which it had its turn. Has room for one value
 }
 
-// outcome is what comes of a group.
+// outcome is the result of a group.
 type outcome struct {
-	again bool // it was rolled back, and not for an error of those who wait
+	again bool // it was rolled back, and not for an error of a member that waits
 	err   error
 }
 

@@ -103,7 +103,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 			return err
 		}
 		if !postbox.AfterCommit(ctx, p.announce) {
-			p.spool.Wake() // the commit is near: look more often
+			p.spool.Wake() // the commit is near: poll more often
 		}
 		return nil
 	case p.config.AllowAutocommit:

@@ -25,7 +25,7 @@ type transfer struct {
 	db         *sql.DB
 	statements *dialect.Statements
 	tables     *dialect.SourceStatements
-	broken     error // why there are no tables
+	broken     error // the reason why there are no tables
 	target     *spool.Spool
 	source     Source
 	decoder    decoder
@@ -37,9 +37,9 @@ type transfer struct {
 	registered bool
 	position   position
 	limit      int           // rows in a page: fewer while they are large
-	maxBytes   int           // of a page, but for its last row
-	more       bool          // there may be more, so look without asking
-	pause      time.Duration // between two looks that find nothing
+	maxBytes   int           // of a page, except its last row
+	more       bool          // there may be more, so read without asking first
+	pause      time.Duration // between two polls that find nothing
 	trouble    trouble
 	held       bool // the old daemon was seen at work
 }

@@ -26,8 +26,8 @@ type page struct {
 	group    groupState
 	position position // before, and after run, after
 
-	busy     bool // another process takes over this source: nothing was done
-	held     bool // and that is the old daemon
+	busy     bool // another process takes over this source, so nothing was done
+	held     bool // that process is the old daemon
 	restored bool // our own position was dropped
 	cut      bool // the read ended before the rows did
 	bytes    int

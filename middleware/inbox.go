@@ -119,7 +119,7 @@ func (i *Inbox) process(ctx context.Context, key inboxstore.Key, msg *message.Me
 	}
 	came.restore(msg)
 	var failure *inboxstore.HandlerError
-	if !errors.As(err, &failure) || stopping(ctx) { // the database's fault, or ours, because we stop
+	if !errors.As(err, &failure) || stopping(ctx) { // the fault of the database, or of a stop
 		pause(ctx, i.config.Retry, 1, err)
 		return false, err
 	}

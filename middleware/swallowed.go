@@ -36,7 +36,7 @@ type swallowed struct {
 // failure is the last failure of a message that is neither acked nor nacked yet.
 type failure struct {
 	err   error
-	about watermill.LogFields // made while the message is in our hands: where it was acked before its handler ran, it may be in those of a handler again
+	about watermill.LogFields // made before the message is returned: if it was acked before its handler ran, another handler may be using it later
 }
 
 // ended is called when a delivery has ended. It watches a message that failed until the router acks or nacks it, which outside of a router may never happen. Within

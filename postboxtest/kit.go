@@ -133,7 +133,7 @@ func (k *Kit) Drain(queue string, config inboxstore.QueueConfig, handler message
 		}
 		return nil
 	})
-	_ = subscriber.Close() // it has no other error than a second close would
+	_ = subscriber.Close() // it returns an error only when it is called twice
 	return ran
 }
 

@@ -28,9 +28,9 @@ type Router struct {
 	logger    watermill.LoggerAdapter
 
 	mu        sync.Mutex
-	queues    []string            // that have a handler here
-	fed       []string            // that messages of a broker are stored in
-	consumers map[consumer]string // of inboxes, and their handlers
+	queues    []string            // queues that have a handler here
+	fed       []string            // queues in which messages of a broker are stored
+	consumers map[consumer]string // consumers of inboxes, and their handlers
 }
 
 // consumer is what two inboxes have in common if each message has its effect in one of them only.

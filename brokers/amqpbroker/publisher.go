@@ -161,7 +161,7 @@ func (p *Publisher) connected() (*link, error) {
 		return link, nil
 	}
 	dialled, err, _ := p.dialing.Do("", func() (any, error) {
-		if link := p.open(); link != nil { // opened since the look above
+		if link := p.open(); link != nil { // opened since the check above
 			return link, nil
 		}
 		link, err := dial(p.config.Connection, p.confirmTimeout)

@@ -17,8 +17,8 @@ import (
 // Config is the configuration of an Admin. The zero value has all defaults.
 type Config struct {
 	// Outbox is the name of the outbox that [Admin.Stats] counts, and through which messages that became dead letters of an inbox are
-	// published again. It does not limit the dead letters that can be listed, which are those of all outboxes and inboxes with the same
-	// tables, nor the other outboxes whose dead letters can be requeued. Defaults to "outbox".
+	// published again. With any value, the dead letters of all outboxes and inboxes with the same tables can be listed, and those of other
+	// outboxes can be requeued. Defaults to "outbox".
 	Outbox string
 }
 

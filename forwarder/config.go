@@ -50,8 +50,8 @@ type Config struct {
 	// Classify tells outages from faults of a message; the helpers for Kafka and AMQP have one each. Errors that it does
 	// not know go to [postbox.ClassifyNetwork]. Defaults to that alone.
 	Classify postbox.Classifier
-	// FailuresInRow is the number of different messages to one topic that must fail in a row, with errors that
-	// Classify does not know, before that is taken for an outage of the topic. A message with counted attempts is no evidence of
+	// FailuresInRow is the number of different messages to one topic that must fail in a row before the topic is taken to be in an
+	// outage. Only errors that Classify does not know count here. A message with counted attempts is no evidence of
 	// an outage. Before that, each of the messages waits by itself, and an attempt counts only after another message to the topic got
 	// through. Defaults to 5.
 	FailuresInRow int

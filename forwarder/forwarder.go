@@ -97,8 +97,8 @@ func (f *Forwarder) drainerConfig(unprepared bool) drain.Config {
 	}
 }
 
-// Run publishes messages until ctx ends or Close is called, and returns after a clean stop. The stop takes no more messages, waits
-// for calls to the broker up to the close timeout, records their outcome, and hands back each lane as soon
+// Run publishes messages until ctx ends or Close is called, and returns after a clean stop. From then on it takes no more messages, waits
+// for calls to the broker up to the close timeout, and records their outcome. It hands back each lane as soon
 // as no call of it is under way.
 //
 // Run waits for a database that is away. It returns, and logs, an error if waiting does not help: the tables are missing,

@@ -28,8 +28,8 @@ import (
 //   - was taken out of ctx by [postbox.ContextWithTx] with a nil transaction.
 //
 // The context that fn gets is for fn, and for goroutines for which fn waits. When fn has returned, InTx and Publish with that context return an error that is
-// [postbox.ErrNoTransaction], until the transaction has committed. If fn returns while another goroutine is in a call of InTx, of Publish or of an inbox with that
-// context, InTx rolls back the whole transaction, even one that another function began, and returns an error that says so. Do not use tx after fn has returned.
+// [postbox.ErrNoTransaction], until the transaction has committed. fn must not return while another goroutine is in a call of InTx, of Publish or of an inbox with that
+// context. Otherwise InTx rolls back the whole transaction, even one that another function began, and returns an error that says so. Do not use tx after fn has returned.
 //
 // If ctx carries a transaction of another library (see [postbox.Executor]), InTx returns [postbox.ErrNoTransaction]. It cannot work in that transaction, and it must not
 // begin a second one unnoticed.
@@ -39,8 +39,8 @@ import (
 // ([context.Canceled] or [context.DeadlineExceeded]).
 //
 // The error is [postbox.ErrCommitUnknown] when the answer to the commit is lost. It is the same error if fn returns nil after it has ended the transaction, by a statement or a
-// method of tx, or has ignored the error of a deadlock, in which MySQL and MariaDB roll back: the statements that fn executed afterwards are committed. A driver that is
-// wrapped by another one may hide that.
+// method of tx. So it is if fn returns nil after it has ignored the error of a deadlock, in which MySQL and MariaDB roll back. In both cases the statements that fn executed
+// afterwards are committed. A driver that is wrapped by another one may hide that.
 func InTx(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	return InTxWith(ctx, db, nil, fn)
 }

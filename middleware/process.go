@@ -14,7 +14,7 @@ import (
 // handler returned, a panic with its stack, or that the handler ended its goroutine (runtime.Goexit). A Nack cannot carry that. For a handler that returns
 // messages use [ProcessWith].
 //
-// In a transactional queue, an error that Process has told the queue is the message's failure even if a middleware outside of it, such as
+// In a transactional queue, an error that Process has told the queue is the message's failure. That holds even if a middleware outside of it, such as
 // Watermill's Retry or PoisonQueue, then acks the message: the transaction is rolled back. For middlewares inside of it add [Guard].
 //
 // It is safe for concurrent use. Add it first, so that it is outside of other middleware that works on the handler's messages, such as [Causation].

@@ -60,7 +60,7 @@ func (c CausationConfig) Validate() error {
 // in another way get none of it, unless the handler uses [postbox.CausationFromContext] itself. Keys that already have a value
 // are kept.
 //
-// When the path is at its limit, modules answer each other in a circle: the handler does not run, and the error is
+// A path at its limit means that modules answer each other in a circle: the handler does not run, and the error is
 // a [postbox.PermanentError] that prints the path. The error for a path that cannot be read is permanent too. An inbox, or
 // another middleware that handles errors, has to be around Causation to make a dead letter of the message: add the inbox first and
 // Causation after it. A message without a UUID cannot be named as a cause, and appears in the path alone.

@@ -15,31 +15,31 @@ import (
 // Hop is one step of a causation path: a module, and the type of the event that it handled.
 type Hop struct{ Module, EventType string }
 
-// String returns the hop as it stands in a causation path, which [CausationPath] explains.
+// String returns the hop in the form that it has in a causation path: see [CausationPath].
 func (h Hop) String() string { return url.PathEscape(h.Module) + "/" + url.PathEscape(h.EventType) }
 
-// Causation is what the messages produced by one handling have in common: where they come from. It travels from
-// the handler to the publisher in a context, and from process to process in metadata.
+// Causation says where the messages come from that one run of a handler produces. It travels from the handler to the publisher in a
+// context, and from process to process in metadata.
 //
-// middleware.Causation makes one for each message that it sees. Make one yourself where a chain begins, with the
-// id of an HTTP request as its CorrelationID. It is a value: code that has got one must not change its Path, and may
+// middleware.Causation makes one for each message that it handles. Make one yourself where a chain begins, with the
+// id of an HTTP request as its CorrelationID. It is a value: code that has received one must not change its Path, and may
 // use it concurrently.
 type Causation struct {
-	// CorrelationID is that of the message handled: all of a chain has the same.
+	// CorrelationID is the correlation id of the handled message. All messages of a chain have the same one.
 	CorrelationID string
-	// CausationID is the UUID of the message handled.
+	// CausationID is the UUID of the handled message.
 	CausationID string
-	// Path leads from the first message of the chain to the one handled, oldest hop first.
+	// Path leads from the first message of the chain to the handled one, oldest hop first.
 	Path []Hop
 
-	// handled is what the metadata of the message handled said: a copy of that message says it still.
+	// handled holds what the metadata of the handled message said. A copy of that message still says it.
 	handled struct{ causationID, path string }
 }
 
-// CausationOf returns the causation of whatever handling msg in hop produces: the correlation id of msg, or else its
-// UUID, the UUID of msg as causation id, and its path with the hop at the end. It leaves msg as it is.
+// CausationOf returns the causation of all messages that are produced when hop handles msg: the correlation id of msg, or else its
+// UUID; the UUID of msg as causation id; and the path of msg with the hop at the end. It does not change msg.
 //
-// A path that cannot be read is a [PermanentError]: with a new path in its place, a loop could go on for ever.
+// If the path cannot be read, the error is a [PermanentError]: with a new path in its place, a loop could go on for ever.
 func CausationOf(msg *message.Message, hop Hop) (Causation, error) {
 	causation := Causation{CorrelationID: msg.Metadata.Get(CorrelationID), CausationID: msg.UUID}
 	if causation.CorrelationID == "" {
@@ -55,9 +55,9 @@ func CausationOf(msg *message.Message, hop Hop) (Causation, error) {
 	return causation, nil
 }
 
-// Stamp returns a copy of metadata, which may be nil, that also says where the message comes from. A key that has a
-// value stays as it is: set the path to "[]" for a message that begins a new one. Only what a copy of the handled
-// message still says of that message is replaced, or handing messages on would hide a loop.
+// Stamp returns a copy of metadata, which may be nil, with the values of the causation added. A key that already has a value is kept: set
+// the path to "[]" for a message that begins a new chain. Stamp replaces only values that a copy of the handled message still has from
+// that message, because a handler that hands messages on would otherwise hide a loop.
 func (c Causation) Stamp(metadata message.Metadata) message.Metadata {
 	stamped := maps.Clone(metadata)
 	if stamped == nil {
@@ -82,13 +82,13 @@ func ContextWithCausation(ctx context.Context, causation Causation) context.Cont
 	return context.WithValue(ctx, causationKey{}, causation)
 }
 
-// CausationFromContext returns the causation that the context carries, and whether it carries one.
+// CausationFromContext returns the causation that the context carries, and whether there is one.
 func CausationFromContext(ctx context.Context) (Causation, bool) {
 	causation, ok := ctx.Value(causationKey{}).(Causation)
 	return causation, ok
 }
 
-// encodePath writes a path as metadata, and no path as "".
+// encodePath writes a path as metadata. An empty path is "".
 func encodePath(path []Hop) string {
 	if len(path) == 0 {
 		return ""
@@ -101,8 +101,8 @@ func encodePath(path []Hop) string {
 	return string(text)
 }
 
-// decodePath reads what encodePath wrote, or another program in the same format. What it cannot read stays out of its
-// errors, since the metadata may hold anything.
+// decodePath reads a path that encodePath, or another program, wrote in this format. Its errors do not quote the text,
+// since the metadata may hold anything.
 func decodePath(text string) ([]Hop, error) {
 	if text == "" {
 		return nil, nil

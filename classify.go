@@ -11,15 +11,15 @@ import (
 	"syscall"
 )
 
-// ErrorClass says what an error of a broker or a database tells about the message at hand.
+// ErrorClass says whether an error of a broker or a database is the fault of the message.
 type ErrorClass int
 
 const (
 	// Unclassified errors may be the message's fault or the destination's. They count as an attempt only after another
-	// message to the same destination got through, or after a limit: see forwarder.Config.OutageLimit.
+	// message to the same destination got through, or after a time limit: see forwarder.Config.OutageLimit.
 	Unclassified ErrorClass = iota
-	// Outage errors are about the connection or the service, not about the message. The destination is
-	// left alone for a while and no attempt is counted.
+	// Outage errors are about the connection or the service, not about the message. Messages to the destination wait
+	// for a while, and no attempt is counted.
 	Outage
 	// MessageFault errors are about the message: too large, not encodable, unroutable. They count at once.
 	MessageFault
@@ -39,12 +39,12 @@ func (c ErrorClass) String() string {
 	}
 }
 
-// Classifier tells the class of an error. It returns Unclassified for what it does not know, so that
+// Classifier returns the class of an error, or Unclassified for an error that it does not know, so that
 // classifiers can be chained with [Classifiers].
 type Classifier func(error) ErrorClass
 
-// Classifiers asks each classifier in turn and returns the first answer that is not Unclassified. One that is nil is left
-// out.
+// Classifiers asks each classifier in turn and returns the first answer that is not Unclassified. A nil classifier is
+// ignored.
 func Classifiers(all ...Classifier) Classifier {
 	all = slices.DeleteFunc(slices.Clone(all), func(classify Classifier) bool { return classify == nil })
 	return func(err error) ErrorClass {
@@ -64,8 +64,8 @@ var outages = []error{
 	syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ETIMEDOUT,
 }
 
-// ClassifyNetwork recognises as an outage what Go's standard library reports about connections: refused,
-// reset, closed, timed out, host unknown. [Permanent] errors are faults of the message.
+// ClassifyNetwork classifies the connection errors of Go's standard library as an outage: refused,
+// reset, closed, timed out, unknown host. [Permanent] errors are faults of the message.
 func ClassifyNetwork(err error) ErrorClass {
 	var permanent *PermanentError
 	if errors.As(err, &permanent) {

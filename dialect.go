@@ -1,7 +1,7 @@
 package postbox
 
 // Dialect names the kind of database that Postbox keeps its tables in.
-// It decides the SQL text and nothing else: the driver is chosen by the code that opens the *sql.DB.
+// It decides only the SQL text. The code that opens the *sql.DB chooses the driver.
 type Dialect string
 
 const (
@@ -11,8 +11,8 @@ const (
 	MySQL Dialect = "mysql"
 	// SQLite is version 3.43 or later, through modernc.org/sqlite. Open it with
 	// _pragma=busy_timeout(…), _pragma=journal_mode(WAL), _txlock=immediate and SetMaxOpenConns(1):
-	// SQLite has one writer, and waiting in the pool is cheaper than waiting for its lock. [Migrate], forwarders, queues and stores refuse a file that is opened without
-	// busy_timeout or _txlock=immediate: transactions on it fail as soon as two meet. Transactions that
+	// SQLite has one writer, and waiting in the pool is cheaper than waiting for its lock. [Migrate], forwarders, queues and stores refuse a file that is opened
+	// without busy_timeout or _txlock=immediate, because transactions on it fail as soon as two meet. Transactions that
 	// are made at the same time can share commits: see forwarder.GroupCommit.
 	SQLite Dialect = "sqlite"
 )

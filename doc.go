@@ -1,8 +1,8 @@
-// Package postbox has the vocabulary of Postbox, the transactional outbox and inbox for Watermill, and makes its tables. The parts that
-// you add to your program are packages of their own.
+// Package postbox holds the types and functions that all parts of Postbox share, and creates its tables. Postbox is a transactional outbox and inbox for
+// Watermill. The parts that you add to your program are packages of their own.
 //
 // A service that changes its database and publishes a message can crash between the two. A service that receives a message can crash
-// before its work is done, or receive the message twice. Postbox closes both gaps with the SQL database that you have:
+// before its work is done, or receive the message twice. Postbox closes both gaps with the SQL database that you already have:
 //
 //	business tx ──► outbox table ──► forwarder ──► any Watermill broker ──► inbox ──► handler
 //	  (one commit)                                                          (one commit with what
@@ -10,23 +10,23 @@
 //	                                                           └──► queue ──► subscriber ──► handler
 //	                                                           (store, ack, handle later)
 //
-// Say once which database it is, and make the tables at the start of the program:
+// Describe your database once, and create the tables when the program starts:
 //
 //	database := postbox.Database{DB: db, Dialect: postbox.PostgreSQL}
 //	err := postbox.Migrate(ctx, database)
 //
-// Then take what you need. The examples of this page are whole and tested:
+// Then use the parts that you need. The examples on this page are complete and tested:
 //
 //   - To publish in the transaction that changes your data: forwarder.NewPublisher and forwarder.InTx. See the example "Produce".
-//   - To send what was published to a broker: forwarder.New. See "Relay".
+//   - To send the messages of the outbox to a broker: forwarder.New. See "Relay".
 //   - To handle each message once: the middleware of middleware.NewInbox, with a store of inboxstore.New. See "ConsumeOnce".
 //   - To store a message now and handle it later, one by one, in order, or many at a time: middleware.Defer and
 //     inboxstore.NewSubscriber or inboxstore.NewBatch. See "ConsumeLater".
 //
-// Package router wires each of these to a Watermill router in one call, package admin lists and requeues dead letters and pauses queues, and
-// package postboxtest helps to test handlers without waiting.
+// Package router sets up each of these on a Watermill router in one call. Package admin lists and requeues dead letters, and pauses queues.
+// Package postboxtest helps to test handlers without waiting.
 //
-// A handler finds its transaction by [TxFromContext], says with [Permanent] and [RetryAfter] what shall happen to its message, and asks for order
-// with the metadata [OrderingKey]. What is guaranteed, and what is not, stands in
+// A handler finds its transaction with [TxFromContext]. It decides with [Permanent] and [RetryAfter] what happens to a message that failed. A message
+// has its place in an order by the metadata [OrderingKey]. What is guaranteed, and what is not, is described in
 // https://github.com/postbox-go/watermill-postbox/blob/main/docs/guarantees.md.
 package postbox

@@ -9,23 +9,23 @@ import (
 )
 
 var (
-	// ErrNoTransaction is returned when something must be written in the user's transaction and
-	// the context carries none. Put one there with [ContextWithTx] or use forwarder.InTx.
+	// ErrNoTransaction is returned when a write needs the user's transaction and the context carries none.
+	// Put one there with [ContextWithTx], or use forwarder.InTx.
 	ErrNoTransaction = errors.New("no transaction in the context")
-	// ErrClosed is returned where messages are published, forwarded, deferred or subscribed to with something that was closed before.
+	// ErrClosed is returned when a part that was closed before is asked to publish, forward, defer or subscribe.
 	ErrClosed = errors.New("closed")
-	// ErrCommitUnknown is returned when the answer to a COMMIT was lost, so that the transaction may
-	// have taken effect or not. Look for its effect before doing it again.
+	// ErrCommitUnknown is returned when the answer to a COMMIT was lost, so that the transaction may or may not
+	// have taken effect. Look for its effect before doing it again.
 	ErrCommitUnknown = errors.New("the outcome of the commit is unknown")
-	// ErrDeployment is returned where tables belong to another deployment than the configuration says, as those of a copied
+	// ErrDeployment is returned when the tables belong to another deployment than the configured one, as the tables of a copied
 	// database do. See [Database] and docs/security.md.
 	ErrDeployment = dialect.ErrDeployment
 )
 
-// PermanentError marks an error that no retry can cure: the message goes to the dead letters at once.
+// PermanentError marks an error that no retry can cure: the message becomes a dead letter at once.
 type PermanentError struct{ Err error }
 
-// Error returns the text of the error inside.
+// Error returns the text of the wrapped error.
 func (e *PermanentError) Error() string {
 	if e.Err == nil {
 		return "a permanent error without a reason"
@@ -33,7 +33,7 @@ func (e *PermanentError) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap returns the error inside.
+// Unwrap returns the wrapped error.
 func (e *PermanentError) Unwrap() error { return e.Err }
 
 // Permanent marks err as one that no retry can cure. It returns nil for nil.
@@ -50,7 +50,7 @@ type RetryAfterError struct {
 	After time.Duration
 }
 
-// Error returns the text of the error inside and the delay asked for.
+// Error returns the text of the wrapped error, and the delay.
 func (e *RetryAfterError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("retry after %s", e.After)
@@ -58,10 +58,10 @@ func (e *RetryAfterError) Error() string {
 	return fmt.Sprintf("%s (retry after %s)", e.Err, e.After)
 }
 
-// Unwrap returns the error inside.
+// Unwrap returns the wrapped error.
 func (e *RetryAfterError) Unwrap() error { return e.Err }
 
-// RetryAfter asks for the next attempt after d instead of the backoff's delay. The attempt counts.
+// RetryAfter makes the next attempt wait for d instead of the pause of the retry profile. The attempt counts.
 // It returns nil for nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {

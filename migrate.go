@@ -17,20 +17,20 @@ import (
 // newestVersion stands for the version of the last migration, whatever its number is.
 const newestVersion = 0
 
-// Migrate brings the tables to the newest version from whatever earlier version is there.
+// Migrate brings the tables from any earlier version to the newest one.
 //
-// Any number of processes may call it at once: each migration is done by one of them, the others wait for it and find nothing left to
+// Any number of processes may call it at once: one of them runs each migration, and the others wait for it and find nothing left to
 // do. On PostgreSQL and SQLite each migration is one transaction. MySQL commits each statement by itself, so a
-// migration cut short there is run again from its start, which its statements allow. It needs one
-// connection, and the right to create tables where there is something to do. It returns an error where db.Dialect is not that of the database, and where Postbox could not keep its
-// promises with how the database is opened or set: see docs/databases.md.
+// migration that was cut short there runs again from its start, which its statements allow. Migrate needs one
+// connection, and the right to create tables if there is a migration to run. It returns an error if db.Dialect is not that of the database, or if the
+// database is opened or set in a way in which Postbox could not keep its promises: see docs/databases.md.
 //
-// On PostgreSQL it waits for another transaction, such as that of a producer, for half a second at most, since all who use the table would wait behind it. It
-// tries again a second later, and returns an error after ten minutes.
+// On PostgreSQL a migration waits for another transaction, such as that of a producer, for half a second at most, since all other users of the table
+// would wait behind it. It tries again a second later, and returns an error after ten minutes.
 func Migrate(ctx context.Context, db Database) error { return MigrateTo(ctx, db, newestVersion) }
 
-// MigrateTo is [Migrate] up to a version, for those who roll out step by step. Versions are the numbers that [WriteMigrations] prints; 0 is the newest.
-// It does not go back to an earlier one.
+// MigrateTo is [Migrate] up to a version, for a rollout in steps. Versions are the numbers that [WriteMigrations] prints; 0 is the newest.
+// MigrateTo does not go back to an earlier version.
 func MigrateTo(ctx context.Context, db Database, version int64) (err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
 	statements, err := db.statements()
@@ -60,7 +60,7 @@ func MigrateTo(ctx context.Context, db Database, version int64) (err error) {
 	return nil
 }
 
-// checkVersion returns an error for a version that there is not. The numbers have gaps, where a migration is for another database, so one in a gap is the one before.
+// checkVersion returns an error for a version that does not exist. The numbers have gaps where a migration is for another database; a number in a gap means the version before it.
 func checkVersion(files fs.FS, version int64) error {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
@@ -111,7 +111,7 @@ func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, fi
 	return nameDeployment(ctx, db, statements)
 }
 
-// nameDeployment stores the name of the deployment with the tables, unless they have one, which must be the same.
+// nameDeployment stores the name of the deployment with the tables. If they already have a name, it must be the same.
 func nameDeployment(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
 	if statements.Names.Deployment == "" {
 		return nil
@@ -135,10 +135,10 @@ func newVersionStore(statements *dialect.Statements) (database.Store, error) {
 	return versionStore{Store: store, create: statements.CreateVersion}, nil
 }
 
-// versionStore is for MySQL and PostgreSQL. Goose makes its table and then inserts version 0. On MySQL, another
-// starter that comes in between, or one that comes after a crash there, finds a table without version 0. So the
-// table is there only when that row is, and making it again does no harm. On PostgreSQL, goose looks for the name of the table in the catalog, where it
-// does not stand as it is written: in small letters, and the schema without quotes.
+// versionStore is for MySQL and PostgreSQL. Goose creates its table and then inserts version 0. On MySQL, another process that starts
+// in between, or after a crash there, finds a table without version 0. So this store reports the table only when that row is there, and creating
+// it again does no harm. On PostgreSQL, goose looks for the name of the table in the catalog, which spells it
+// differently: in small letters, and the schema without quotes.
 type versionStore struct {
 	database.Store
 	create string
@@ -186,8 +186,8 @@ func (l migrationLock) run(ctx context.Context, conn *sql.Conn, statement string
 
 func (l migrationLock) name() string { return "postbox migrate " + l.statements.VersionTable }
 
-// WriteMigrations prints the migrations after version from, in order, as plain SQL: for people who have a
-// migration tool of their own. Users of such a tool do not call [Migrate]. It needs no connection: db.DB may be nil.
+// WriteMigrations prints the migrations after version from, in order, as plain SQL, for use with another migration tool.
+// Programs that use such a tool do not call [Migrate]. WriteMigrations needs no connection: db.DB may be nil.
 func WriteMigrations(w io.Writer, db Database, from int64) error {
 	statements, err := db.statements()
 	if err != nil {

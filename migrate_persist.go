@@ -12,14 +12,14 @@ import (
 // persistence is how often, and for how long, a migration is tried while others are in its way.
 type persistence struct {
 	pause, patience time.Duration
-	tries           int // at least: on a slow machine they take longer than the patience
+	tries           int // the least number: on a slow machine they take longer than the patience
 	// always: any error may come from another process that migrates at the same time.
 	always bool
 }
 
-// persistences: on PostgreSQL producers have the tables for themselves during a pause. SQLite has no lock that spans transactions, so a starter that
-// comes second finds the file busy, or a table that the first one has just made: it tries again, and then sees the new version. MySQL has a lock in which a
-// starter waits.
+// persistences: on PostgreSQL producers have the tables for themselves during a pause. SQLite has no lock that spans transactions, so a process that
+// starts second finds the file busy, or a table that the first one has just created. It tries again, and then sees the new version. On MySQL a process waits
+// for a lock.
 var persistences = map[dialect.Kind]persistence{
 	dialect.PostgreSQL: {pause: time.Second, patience: 10 * time.Minute},
 	dialect.SQLite:     {pause: 50 * time.Millisecond, patience: 2500 * time.Millisecond, tries: 50, always: true},

@@ -16,11 +16,11 @@ const (
 	NoJitter = -1
 )
 
-// RetryProfile says how often a failed message is tried, and after which pauses: Base after the first failure, each
-// further one Multiplier times as long, up to Cap, and a random part of it. Pauses count from the failure. A zero field
-// is that of the default, so RetryProfile{Attempts: 3} is the default with three attempts.
+// RetryProfile says how often a failed message is tried, and with which pauses. The pause after the first failure is Base. Each further
+// pause is Multiplier times as long, up to Cap. A random part of the pause is used, see Jitter. Pauses count from the failure. A zero field
+// has its default, so RetryProfile{Attempts: 3} is the default with three attempts.
 //
-// A random part, "full jitter", keeps what failed together from coming back together; the technique is described in the
+// A random part, "full jitter", prevents messages that failed together from coming back together; the technique is described in the
 // AWS Architecture Blog, "Exponential Backoff And Jitter".
 type RetryProfile struct {
 	// Attempts is the number of failures, in all processes together, after which a message is a dead letter.
@@ -30,14 +30,14 @@ type RetryProfile struct {
 	Base time.Duration
 	// Multiplier is at least 1. Defaults to 2.
 	Multiplier float64
-	// Cap is the longest pause. Defaults to 60 s, or Base where that is longer.
+	// Cap is the longest pause. Defaults to 60 s, or to Base if that is longer.
 	Cap time.Duration
 	// Jitter is the share of a pause that is random, up to 1. Defaults to 1; [NoJitter] makes it exact.
 	Jitter float64
 }
 
-// RetryPatiently is for work that others can do later too: 15 attempts, the first pauses 2, 4 and 8 seconds, the last
-// ones hours, since there is no cap; with jitter.
+// RetryPatiently is for work that can as well be done later: 15 attempts with jitter. The first pauses are 2, 4 and 8 seconds. The last
+// ones are hours, since there is no cap.
 func RetryPatiently() RetryProfile {
 	return RetryProfile{Attempts: 15, Base: 2 * time.Second, Cap: 24 * time.Hour}
 }
@@ -75,7 +75,7 @@ func (p RetryProfile) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Exhausted says whether so many failed attempts are all that the profile allows.
+// Exhausted says whether the profile allows no more attempts after so many failed ones.
 func (p RetryProfile) Exhausted(failed int) bool {
 	return p.Attempts != Unlimited && failed >= p.Attempts
 }

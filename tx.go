@@ -10,17 +10,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// Executor executes statements in a transaction that is open. A *sql.Tx is one, and so are the transactions of sqlx, bun and ent, and the connection of a gorm.DB in a
-// transaction (tx.Statement.ConnPool). For one with another method, such as pgx.Tx, see [ExecFunc]. It is used by one goroutine at a time, as a transaction is.
+// Executor executes statements in an open transaction. A *sql.Tx is one, and so are the transactions of sqlx, bun and ent, and the connection of a gorm.DB in a
+// transaction (tx.Statement.ConnPool). For a transaction with another method, such as pgx.Tx, see [ExecFunc]. Like a transaction, it is used by one goroutine at a time.
 type Executor interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// ExecFunc returns an [Executor] that calls a method of a transaction of another library, and ignores its result: with pgx, postbox.ExecFunc(tx.Exec). The
+// ExecFunc returns an [Executor] that calls a method of another library's transaction and ignores its result. For pgx, write postbox.ExecFunc(tx.Exec). The
 // statements are written for database/sql, with the placeholders of the database; an argument may be a driver.Valuer.
 //
-// It must be a method of a transaction, never of a pool, whose every statement commits by itself: Postbox cannot tell one from the other. Call ExecFunc once for a
-// transaction: messages of one call of Publish must carry the same executor.
+// The method must be that of a transaction, never of a pool: a pool commits each statement by itself, and Postbox cannot see the difference. Call ExecFunc once
+// for a transaction, since the messages of one call of Publish must carry the same executor.
 func ExecFunc[Result any](exec func(ctx context.Context, query string, args ...any) (Result, error)) Executor {
 	if exec == nil {
 		return nil
@@ -41,18 +41,18 @@ func (f *execFunc) ExecContext(ctx context.Context, query string, args ...any) (
 	return driver.ResultNoRows, f.exec(ctx, query, args...)
 }
 
-// ContextWithTx returns a context that carries tx. A Publisher writes its messages through it, and an
+// ContextWithTx returns a context that carries tx. A Publisher writes its messages through tx, and an
 // inbox joins it in a savepoint instead of opening a transaction of its own.
 //
-// The caller ends the transaction. Wake-ups are then left to polling, since Postbox does not hear of
-// the commit; forwarder.InTx does both.
+// The caller ends the transaction. Postbox is not told about that commit, so forwarders find the messages by polling, without a
+// wake-up; forwarder.InTx both commits and wakes them.
 //
-// The transaction is a *sql.Tx, or a struct that embeds one, as those of sqlx and bun do. Messages can also be published in one of another library, in
-// whatever way it executes a statement (see [Executor]); an inbox and forwarder.InTx cannot work in that, and return [ErrNoTransaction].
+// The transaction is a *sql.Tx, or a struct that embeds one, as those of sqlx and bun do. Messages can also be published in a transaction of another library,
+// in any way in which that executes a statement (see [Executor]). An inbox and forwarder.InTx cannot work in such a transaction, and return [ErrNoTransaction].
 // The connection of a gorm.DB is a *sql.Tx unless gorm prepares statements.
 //
-// With nil, of whatever type, the context carries no transaction, even if ctx does: a Publisher returns [ErrNoTransaction], and an inbox or
-// forwarder.InTx opens one of its own.
+// If tx is nil, of whatever type, the new context carries no transaction, even if ctx does: a Publisher returns [ErrNoTransaction], and an inbox or
+// forwarder.InTx opens a transaction of its own.
 func ContextWithTx(ctx context.Context, tx Executor) context.Context {
 	carried := txscope.Of(tx)
 	if scope := txscope.From(ctx); scope != nil && carried.Other() == nil && scope.Other() == nil && scope.Tx == carried.Tx {
@@ -61,18 +61,19 @@ func ContextWithTx(ctx context.Context, tx Executor) context.Context {
 	return carried.Context(ctx)
 }
 
-// ContextWithHooks returns a context that carries tx and collects what [AfterCommit] registers. The
-// returned function runs it; call it once, after a successful commit. Give it the context that tx began with: when
-// that ends, tx does, and the driver need not watch it for each statement once more.
+// ContextWithHooks returns a context that carries tx and collects the functions that [AfterCommit] registers. The
+// returned function runs them; call it once, after a successful commit. Give ContextWithHooks the context that tx began with: tx ends
+// when that context ends, and the driver then does not have to watch the context again for each statement.
 func ContextWithHooks(ctx context.Context, tx *sql.Tx) (hooked context.Context, committed func()) {
 	scope := txscope.Hooked(ctx, tx)
 	return scope.Context(ctx), scope.Committed
 }
 
-// TxFromContext returns the transaction of database/sql that the context carries: one put there by [ContextWithTx], by
-// forwarder.InTx, by an inbox, or by the subscriber of watermill-sql v3; that of v4 with
-// middleware.SubscriberTx. A transaction of Postbox is not carried any more when the function of forwarder.InTx, or the handler of the inbox, that got the context
-// has returned: a hook of [AfterCommit] and a goroutine that the function left behind are outside it. Nor is one of [ContextWithHooks] whose function was called.
+// TxFromContext returns the transaction of database/sql that the context carries. [ContextWithTx], forwarder.InTx, an inbox, or the
+// subscriber of watermill-sql v3 put it there; for the subscriber of v4 use middleware.SubscriberTx.
+//
+// A transaction of Postbox is carried only until the function of forwarder.InTx, or the handler of the inbox, that got the context has returned. So a hook of
+// [AfterCommit], and a goroutine that the function left behind, do not find it. A transaction of [ContextWithHooks] is carried until its function is called.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	if scope := txscope.From(ctx); scope != nil {
 		tx, err := scope.Live()
@@ -81,8 +82,8 @@ func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	return wmsql.TxFromContext(ctx)
 }
 
-// AfterCommit runs hook after the context's transaction has committed, and says whether it will: it does
-// not where no owner of the transaction collects hooks. A transaction is used by one goroutine at a time, and so is this.
+// AfterCommit runs hook after the context's transaction has committed. It returns false if it will not run hook, because the owner of the
+// transaction collects no hooks. Like a transaction, AfterCommit is used by one goroutine at a time.
 func AfterCommit(ctx context.Context, hook func()) bool {
 	return txscope.From(ctx).AfterCommit(hook)
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Config of an Admin. The zero value has all defaults.
+// Config is the configuration of an Admin. The zero value has all defaults.
 type Config struct {
-	// Outbox is the name of the outbox that [Admin.Stats] counts, and through which messages that died in an inbox are
-	// published again. The dead letters of all outboxes and inboxes with the same tables can be listed, and those of
-	// other outboxes requeued, whatever stands here. Defaults to "outbox".
+	// Outbox is the name of the outbox that [Admin.Stats] counts, and through which messages that became dead letters of an inbox are
+	// published again. With any value, the dead letters of all outboxes and inboxes with the same tables can be listed, and those of other
+	// outboxes can be requeued. Defaults to "outbox".
 	Outbox string
 }
 
@@ -28,8 +28,8 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Admin inspects the tables of Postbox, deals with dead letters, and tells outboxes and queues what to do. It is safe for
-// concurrent use, also by several processes, and holds nothing that must be closed.
+// Admin inspects the tables of Postbox, deals with dead letters, and controls outboxes and queues. It is safe for
+// concurrent use, also by several processes, and does not have to be closed.
 type Admin struct {
 	db         *sql.DB
 	config     Config
@@ -39,8 +39,8 @@ type Admin struct {
 	logger     watermill.LoggerAdapter
 }
 
-// New returns an Admin on the database, which it does not contact yet. The logger hears of each thing that was done; nil
-// means none.
+// New returns an Admin on the database, which it does not contact yet. The logger gets a line for each action; a nil
+// logger logs nothing.
 func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*Admin, error) {
 	config.setDefaults()
 	statements, err := spool.StatementsIn(db)
@@ -63,28 +63,28 @@ type TopicStats struct {
 	// Pending is the number of messages in the outbox that are neither published nor dead. The following four are
 	// parts of it, and overlap.
 	Pending int
-	// Due is those that need not wait: neither for the time that their producer asked for nor for their next attempt.
+	// Due is the number of messages that wait neither for the time that their producer asked for nor for their next attempt.
 	Due int
-	// InFlight is those that forwarders were publishing at their last heartbeat, a few seconds ago at most. Forwarders
+	// InFlight is the number of messages that forwarders were publishing at their last heartbeat, a few seconds ago at most. Forwarders
 	// that are silent for longer than their lease do not count, and neither do those that stop.
 	InFlight int
-	// Failing is those with a failed attempt.
+	// Failing is the number of messages with a failed attempt.
 	Failing int
-	// Parked is those that have used up their attempts and wait for an operator, which an outbox has none of.
+	// Parked is the number of messages that have used up their attempts and wait for an operator. An outbox has none.
 	Parked int
 	// Dead is the number of dead letters of the outbox that no operator has resolved.
 	Dead int
 	// DeadInbox is the number of unresolved dead letters of all inboxes with the same tables, for messages of this
 	// topic: one for each consumer that could not handle a message.
 	DeadInbox int
-	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0 without one.
+	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0 if none is pending.
 	OldestAge time.Duration
 }
 
 // Stats counts the messages of the outbox by topic, in the order of the topics. A topic without messages and dead
-// letters is not there; an outbox without a message yet has none.
+// letters is left out. An outbox to which no message was ever written has no topics.
 //
-// Pending and Dead are of one moment, so what is pending, dead and published adds up to what was written. It
+// Pending and Dead are counted at one moment, so the pending, dead and published messages add up to the written ones. Stats
 // reads each pending message and each dead letter: call it a few times a minute, not a few times a second.
 func (a *Admin) Stats(ctx context.Context) ([]TopicStats, error) {
 	counts, err := operate.Stats(ctx, a.db, a.statements, a.config.Outbox)

@@ -6,8 +6,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Cursor is where a message stands in a list. It is a short word of digits, fit for an address of a web page, and means
-// something to the list that it came from only. The zero value is the beginning.
+// Cursor is the position of a message in a list. It is a short word of digits that fits into the address of a web page. It is valid
+// only for the list that it came from. The zero value is the beginning.
 type Cursor string
 
 const placeFormat = "%d-%d-%d"
@@ -26,7 +26,7 @@ func (p Cursor) parse(least, most int) (place dialect.Place, err error) {
 	return place, nil
 }
 
-// pageLimit refuses a limit that cannot be met, rather than return a short page that looks like the last.
+// pageLimit refuses a limit that is too large. Otherwise it would return a short page that looks like the last one.
 func pageLimit(limit int) (int, error) {
 	switch {
 	case limit == 0:

@@ -14,61 +14,61 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
-// DeadLetter is a message that is not tried again until an operator says so.
+// DeadLetter is a message that is not tried again until an operator decides.
 type DeadLetter struct {
-	// ID names the letter. Later letters have higher ones, and none is given out twice.
+	// ID identifies the dead letter. Later ones have higher ids, and no id is given out twice.
 	ID int64
 	// Consumer is the inbox's consumer that could not handle the message. It is empty for a message of an outbox.
 	Consumer string
-	// Outbox is the queue in the database that the message stood in, or, for an inbox, through which it can be
-	// published again: empty where the inbox has none, so that the letter cannot be requeued.
+	// Outbox is the outbox or queue in the database that the message was in. For an inbox, it is the outbox through which the message can be
+	// published again; it is empty if the inbox has none, and then the letter cannot be requeued.
 	Outbox string
 
 	Topic     string
 	MessageID string
-	// Key is the ordering key, empty without one.
+	// Key is the ordering key, or "" for none.
 	Key string
 
-	// CreatedAt is when the message was written to the outbox; for an inbox, when the letter was.
+	// CreatedAt is when the message was written to the outbox; for an inbox, when the dead letter was written.
 	CreatedAt time.Time
 	// DiedAt is when the message became a dead letter, by the database's clock.
 	DiedAt time.Time
-	// Attempts is the number of attempts that failed since the message was written, or requeued last.
+	// Attempts is the number of attempts that failed since the message was written or last requeued.
 	Attempts int
-	// Error is the last attempt's.
+	// Error is the error of the last attempt.
 	Error string
 
-	// ResolvedAt is when an operator resolved the letter, zero if none has, and Resolution is the reason given.
+	// ResolvedAt is when an operator resolved the letter, zero if it is not resolved. Resolution is the operator's reason.
 	ResolvedAt time.Time
 	Resolution string
 
 	// Size of payload and metadata as they are stored, in bytes.
 	Size int
 	// Payload and Metadata are nil in the results of [Admin.DeadLetters]; [Admin.DeadLetter] reads them. Metadata
-	// stays nil where it cannot be decoded, of which Error speaks then.
+	// stays nil if it cannot be decoded; then Error says so.
 	Payload  message.Payload
 	Metadata message.Metadata
-	// Failures is the history, oldest first, at most the 100 latest; only [Admin.DeadLetter] reads it. An outbox's
-	// message starts a new one when it is requeued, an inbox's goes on with its own.
+	// Failures is the history, oldest first, at most the 100 latest; only [Admin.DeadLetter] reads it. A message of an outbox
+	// starts a new history when it is requeued; a message of an inbox continues its own.
 	Failures []Failure
 }
 
 // Failure is one failed attempt.
 type Failure struct {
-	// Attempt counts from 1. An entry with 0 is no attempt. It tells in Error what an operator did: requeue the message, resume
-	// it, so that attempts count again from there, or bury it. Or it tells why the message waits although no attempt is
-	// counted, and is written once, when the message begins to wait.
+	// Attempt counts from 1. An entry with 0 is no attempt. Its Error says what an operator did: requeue the message, resume
+	// it, so that attempts count again from there, or bury it. Or it says why the message waits although no attempt is
+	// counted; such an entry is written once, when the message begins to wait.
 	Attempt int
-	// At is when it failed, by the database's clock.
+	// At is when the attempt failed, by the database's clock.
 	At    time.Time
 	Error string
-	// Process names who tried, as host and process id.
+	// Process is the process that made the attempt, as host and process id.
 	Process string
 }
 
-// DeadLetters lists the dead letters that the filter chooses, in the order of their ids. Pass the last id as
+// DeadLetters lists the dead letters that match the filter, in the order of their ids. Pass the last id as
 // [Filter.After] to get the next page; a page shorter than the limit is the last. Payload, metadata and failures
-// are left out, so that memory is bounded whatever the letters hold: see [Admin.DeadLetter].
+// are left out, so that memory is bounded however large the dead letters are: see [Admin.DeadLetter].
 func (a *Admin) DeadLetters(ctx context.Context, filter Filter) ([]DeadLetter, error) {
 	if err := errors.Join(filter.Validate(), filter.listable()); err != nil {
 		return nil, fmt.Errorf("admin: list dead letters: %w", err)
@@ -97,11 +97,11 @@ func (a *Admin) DeadLetter(ctx context.Context, id int64) (*DeadLetter, error) {
 	return &letter, nil
 }
 
-// Requeue gives the message of a dead letter another turn, with all attempts before it, and deletes the letter, in
-// one transaction; the package's doc says how. It comes after the messages of its key that are pending now.
+// Requeue lets the message of a dead letter be handled again, with all its attempts, and deletes the letter, in
+// one transaction; the comment of the package says how. The message comes after the messages of its key that are pending now.
 //
-// It fails with [ErrNotFound], [ErrResolved] or [ErrStuck], and leaves everything as it was. With
-// [postbox.ErrCommitUnknown] it may have happened or not: call it again, [ErrNotFound] then means that it had.
+// Requeue fails with [ErrNotFound], [ErrResolved] or [ErrStuck], and then changes nothing. After
+// [postbox.ErrCommitUnknown] it may or may not have happened. Call it again: [ErrNotFound] then means that it had happened.
 func (a *Admin) Requeue(ctx context.Context, id int64) error {
 	if err := a.letters.Requeue(ctx, id); err != nil {
 		return failed(err)
@@ -110,13 +110,13 @@ func (a *Admin) Requeue(ctx context.Context, id int64) error {
 	return nil
 }
 
-// RequeueAll requeues the unresolved dead letters that the filter chooses, in the order of their ids, and returns
-// how many it did. [Filter.Limit] is the most to requeue, 0 for all; [Filter.Resolved] must be [ResolvedNo].
+// RequeueAll requeues the unresolved dead letters that match the filter, in the order of their ids, and returns
+// their number. [Filter.Limit] is the largest number to requeue, 0 for all; [Filter.Resolved] must be [ResolvedNo].
 //
-// Each letter is a transaction of its own, so what was counted stays requeued when a later one fails. Letters that
-// another operator takes meanwhile are passed over. So are those that cannot be requeued, and the error, which is
-// [ErrStuck], names up to ten of them. Any other error ends it. Letters written after it began are left alone: what
-// is requeued and dies again does not go round in circles.
+// Each letter is requeued in a transaction of its own, so the counted ones stay requeued when a later one fails. RequeueAll skips letters that
+// another operator takes meanwhile. It also skips letters that cannot be requeued; the error, which is
+// [ErrStuck], names up to ten of them. Any other error ends it. It ignores letters that were written after it began, so that a message
+// that is requeued and fails again is not requeued for ever.
 func (a *Admin) RequeueAll(ctx context.Context, filter Filter) (int, error) {
 	if err := errors.Join(filter.Validate(), filter.requeueable()); err != nil {
 		return 0, fmt.Errorf("admin: requeue dead letters: %w", err)
@@ -132,8 +132,8 @@ func (a *Admin) RequeueAll(ctx context.Context, filter Filter) (int, error) {
 }
 
 // Resolve marks a dead letter as dealt with and keeps it, with the reason, for its retention. The reason is
-// required, and cut off at 4096 bytes. It fails with [ErrNotFound], or [ErrResolved] when another operator was faster, whose
-// reason stays then. A resolved letter cannot be requeued.
+// required, and is cut off at 4096 bytes. Resolve fails with [ErrNotFound], or with [ErrResolved] if another operator was faster; that
+// operator's reason is then kept. A resolved letter cannot be requeued.
 func (a *Admin) Resolve(ctx context.Context, id int64, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return fmt.Errorf("admin: resolve dead letter %d: %w", id, errNoReason)
@@ -146,7 +146,7 @@ func (a *Admin) Resolve(ctx context.Context, id int64, reason string) error {
 }
 
 // Delete deletes a dead letter, resolved or not, with its payload. It fails with [ErrNotFound]. An inbox still
-// knows that the message was delivered, for as long as it keeps claims.
+// recognises the message as delivered for as long as it keeps claims.
 func (a *Admin) Delete(ctx context.Context, id int64) error {
 	if err := a.letters.Delete(ctx, id); err != nil {
 		return failed(err)

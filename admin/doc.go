@@ -1,37 +1,37 @@
-// Package admin is what an operator needs: what is in the outboxes and queues of a database and in their dead letters, how
-// far they have got, and the means to pause them, to set them and to deal with single messages.
+// Package admin has the functions that an operator needs. They show the messages in the outboxes, queues and dead letters of a database, and how
+// far processing has got. They pause outboxes and queues, change their settings, and act on single messages.
 //
 // # Outboxes and queues
 //
-// [Admin.Queues] shows how each of them does. [Admin.Pause] stops one in all processes, [Admin.PauseKey] the messages with
-// one ordering key, and [Admin.SetSettings] changes how fast, how often and how long, without a restart. [Admin.Messages]
-// lists what is pending, [Admin.Done] what was handled, where that is kept. [Admin.RunNow], [Admin.Reschedule] and
-// [Admin.Bury] deal with a message that waits: for its time, its next attempt, or an operator. [Admin.Account] tells whether
-// everything that was written is somewhere.
+// [Admin.Queues] shows the state of each outbox and queue. [Admin.Pause] stops one in all processes, and [Admin.PauseKey] stops the messages with
+// one ordering key. [Admin.SetSettings] changes how fast, how often and for how long, without a restart. [Admin.Messages]
+// lists pending messages, and [Admin.Done] lists handled ones if they are kept. [Admin.RunNow], [Admin.Reschedule] and
+// [Admin.Bury] act on a message that waits: for its time, its next attempt, or an operator. [Admin.Account] shows whether
+// every written message is accounted for.
 //
-// What operators say is stored in the database, committed before a method returns, and obeyed by every process within
-// a second or so, also after a crash or a restart. Processes that share the machine or LISTEN are woken, the others look
-// once a second. All of it can be said twice, and by several operators at once. When the answer to a commit is lost the
-// error is [postbox.ErrCommitUnknown]: say it again.
+// Each action of an operator is stored in the database and committed before the method returns. Every process applies it within
+// about a second, also after a crash or a restart. Processes that share the machine or LISTEN are woken, and the others read the settings
+// once a second. Each action can be repeated, and several operators can act at once. When the answer to a commit is lost, the
+// error is [postbox.ErrCommitUnknown]: repeat the call.
 //
 // # Dead letters
 //
-// A message becomes a dead letter when it has failed as often as it may, or when its error says that no retry can
-// cure it. It is not tried again until an operator says so. There are two kinds:
+// A message becomes a dead letter when it has used up its attempts, or when its error says that no retry can
+// cure it. It is not tried again until an operator decides. There are two kinds:
 //
 //   - A message of an outbox (or of another queue in the database) that could not be published. Requeue puts it back
 //     at the end of its queue.
 //   - A message from a broker that an inbox could not handle. [DeadLetter.Consumer] names the consumer. Requeue
-//     forgets that the consumer has had it and publishes it again through the outbox that the inbox is configured
-//     with, on its own topic and with its own id: the consumer handles it, and the inboxes of all others recognise
+//     removes the consumer's claim of the message and publishes the message again through the outbox of the inbox's configuration,
+//     on its own topic and with its own id. The consumer handles it, and the inboxes of all other consumers recognise
 //     it as a duplicate. Consumers without an inbox get it a second time.
 //
-// It is safe to act in a hurry: a letter is requeued, resolved or deleted once, even if several operators try the same
-// at the same moment. The others get [ErrNotFound] or [ErrResolved]. Requeueing is one transaction, so a crash leaves either
+// Several operators may act on the same dead letter at the same moment: it is requeued, resolved or deleted once.
+// The other operators get [ErrNotFound] or [ErrResolved]. Requeueing is one transaction, so a crash leaves either
 // the letter or the message, and never both.
 //
-// Dead letters are kept for the retention that forwarders and inboxes are configured with, by default 30 days, or the one
-// that [Admin.SetSettings] gives an outbox or a queue, also those that are not resolved: watch [TopicStats.Dead].
+// Dead letters are kept for the retention in the configuration of forwarders and inboxes, by default 30 days, or for the retention
+// that [Admin.SetSettings] gives an outbox or a queue. That includes dead letters that are not resolved, so watch [TopicStats.Dead].
 //
 // The package starts no goroutine and needs one connection at a time.
 package admin

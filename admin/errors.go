@@ -8,16 +8,16 @@ import (
 )
 
 var (
-	// ErrNotFound is returned where there is no dead letter with that id: there never was one, or it has been
-	// requeued or deleted, maybe by another operator at the same moment. The same goes for messages, which are handled
-	// besides. It is returned too where there is no outbox or queue of a name; then the error says which there are.
+	// ErrNotFound is returned if there is no dead letter with that id: there never was one, or it has been
+	// requeued or deleted, maybe by another operator at the same moment. It is also returned for a message that does not exist or
+	// has been handled. And it is returned if there is no outbox or queue of that name; then the error lists the existing ones.
 	ErrNotFound = operate.ErrNotFound
-	// ErrResolved is returned where a dead letter is resolved already and so can be neither resolved nor requeued.
+	// ErrResolved is returned if a dead letter is already resolved, and so can be neither resolved nor requeued.
 	ErrResolved = operate.ErrLetterResolved
-	// ErrStuck is returned where a dead letter cannot be requeued as it is, and the error says why: its inbox has no
-	// outbox, its outbox is not there any more, or its metadata cannot be read. The letter stays.
+	// ErrStuck is returned if a dead letter cannot be requeued as it is, and the error says why: its inbox has no
+	// outbox, its outbox does not exist any more, or its metadata cannot be read. The letter stays.
 	ErrStuck = operate.ErrLetterStuck
-	// ErrReady is returned where a message is to be rescheduled that is handled as soon as possible, and may be in a handler
+	// ErrReady is returned for an attempt to reschedule a message that is handled as soon as possible, and may be in a handler
 	// already.
 	ErrReady = operate.ErrReady
 )

@@ -8,28 +8,28 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// MaxLimit is the most entries that a call of [Admin.DeadLetters], [Admin.Messages] or [Admin.Done] returns.
+// MaxLimit is the largest number of entries that a call of [Admin.DeadLetters], [Admin.Messages] or [Admin.Done] returns.
 const MaxLimit = 1000
 
-// defaultLimit is how many they return unless the filter says otherwise.
+// defaultLimit is the number of entries that they return unless the filter sets another one.
 const defaultLimit = 100
 
 // Resolved chooses dead letters by whether an operator has resolved them.
 type Resolved int
 
 const (
-	// ResolvedNo chooses those that no operator has resolved. It is the zero value.
+	// ResolvedNo chooses dead letters that no operator has resolved. It is the zero value.
 	ResolvedNo = Resolved(dialect.ResolvedNo)
-	// ResolvedYes chooses those that an operator has resolved.
+	// ResolvedYes chooses dead letters that an operator has resolved.
 	ResolvedYes = Resolved(dialect.ResolvedYes)
 	// ResolvedAny chooses both.
 	ResolvedAny = Resolved(dialect.ResolvedAny)
 )
 
-// Filter chooses dead letters: those for which all that is set holds. The zero value chooses all that no operator has
+// Filter chooses the dead letters that match all fields that are set. The zero value chooses all that no operator has
 // resolved.
 type Filter struct {
-	// Topic of the message.
+	// Topic is the topic of the message.
 	Topic string
 	// Consumer is the inbox's consumer that could not handle the message.
 	Consumer string
@@ -41,14 +41,14 @@ type Filter struct {
 	// Resolved chooses by whether an operator has resolved the letter. Defaults to those that are not resolved.
 	Resolved Resolved
 
-	// After chooses letters with higher ids, for the next page.
+	// After chooses dead letters with higher ids, for the next page.
 	After int64
-	// Limit is the most letters that [Admin.DeadLetters] returns: 100 by default, above 1000 it is an error. For
-	// [Admin.RequeueAll] it is the most to requeue, without a maximum, and 0 for all.
+	// Limit is the largest number of letters that [Admin.DeadLetters] returns: 100 by default, and an error above 1000. For
+	// [Admin.RequeueAll] it is the largest number to requeue, without a maximum, and 0 for all.
 	Limit int
 }
 
-// Validate returns all that is wrong with the filter.
+// Validate returns all mistakes in the filter.
 func (f Filter) Validate() error {
 	var problems []error
 	if f.Limit < 0 {
@@ -67,7 +67,7 @@ func (f Filter) requeueable() error {
 	return nil
 }
 
-// listable refuses a limit that cannot be met, rather than return a short page that looks like the last.
+// listable refuses a limit that is too large. Otherwise the result would be a short page that looks like the last one.
 func (f Filter) listable() error {
 	if f.Limit > MaxLimit {
 		return fmt.Errorf("limit: %d is above %d", f.Limit, MaxLimit)

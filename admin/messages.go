@@ -14,75 +14,75 @@ import (
 
 // Status says what a message waits for.
 //
-// Where others tell PENDING, SENT (or PROCESSED) and FAILED apart: the first four of these are PENDING, Done is SENT, and
-// FAILED is a [DeadLetter].
+// Other systems have the states PENDING, SENT (or PROCESSED) and FAILED. The first four states here correspond to PENDING, and Done to SENT.
+// FAILED corresponds to a [DeadLetter].
 type Status string
 
 const (
 	// Ready is a message that is handled as soon as possible, and may be in a handler now.
 	Ready Status = "READY"
-	// Scheduled is one that waits for the time that its producer, or an operator, asked for. It holds no other message back. From
+	// Scheduled is a message that waits for the time that its producer, or an operator, asked for. It holds no other message back. From
 	// that time on it is handled as soon as possible.
 	Scheduled Status = "SCHEDULED"
-	// Retrying is one that failed and waits for its next attempt, or is in it. Later messages of its key wait for it.
+	// Retrying is a message that failed and waits for its next attempt, or is in it. Later messages of its key wait for it.
 	Retrying Status = "RETRYING"
-	// Parked is one that has used up its attempts, in a queue with inboxstore.ParkHead. It waits for an operator, and
+	// Parked is a message that has used up its attempts, in a queue with inboxstore.ParkHead. It waits for an operator, and
 	// later messages of its key wait for it.
 	Parked Status = "PARKED"
-	// Done is one that was handled and stands in the history.
+	// Done is a message that was handled and is in the history.
 	Done Status = "DONE"
 )
 
-// Message is a message of an outbox or a queue that is pending, or done and kept.
+// Message is a message of an outbox or a queue that is pending, or that is done and kept in the history.
 type Message struct {
-	// ID names the message in its outbox or queue. None is given out twice.
+	// ID identifies the message in its outbox or queue. No id is given out twice.
 	ID     int64
 	Status Status
-	// Topic of an outbox's message; in a queue it is the queue's name.
+	// Topic is the topic of an outbox's message. For a message of a queue it is the queue's name.
 	Topic     string
 	MessageID string
-	// Key is the ordering key, empty without one.
+	// Key is the ordering key, or "" for none.
 	Key string
-	// Attempts is the number of attempts that failed since the message was written, or an operator gave it all of them
-	// again; of one that is done, all attempts.
+	// Attempts is the number of attempts that failed since the message was written, or since an operator gave it all attempts
+	// again. For a message that is done, it is the number of all attempts.
 	Attempts  int
 	CreatedAt time.Time
-	// DueAt is when it may be handled, or may have been: zero for one that is parked or done.
+	// DueAt is the time from which the message may be handled. It is zero for a message that is parked or done.
 	DueAt time.Time
-	// DoneAt is when it was done, zero for one that is pending. All times are of the database's clock.
+	// DoneAt is when the message was done; it is zero for a pending one. All times are of the database's clock.
 	DoneAt time.Time
 	// Size of payload and metadata as they are stored, in bytes.
 	Size int
 	// Cursor is the position of the message in the list. A filter with this position in After returns the messages that follow.
 	Cursor Cursor
 
-	// Payload and Metadata are nil in lists; [Admin.Message] reads them. Metadata stays nil where it cannot be decoded.
+	// Payload and Metadata are nil in lists; [Admin.Message] reads them. Metadata stays nil if it cannot be decoded.
 	Payload  message.Payload
 	Metadata message.Metadata
 	// Failures is the history, oldest first, at most the 100 latest; only [Admin.Message] reads it.
 	Failures []Failure
 }
 
-// MessageFilter chooses pending messages: those for which all that is set holds. The zero value chooses all.
+// MessageFilter chooses the pending messages that match all fields that are set. The zero value chooses all.
 type MessageFilter struct {
 	Target Target
-	// Status of the message: any of the pending ones.
+	// Status is the status of the message: any of the pending ones.
 	Status Status
-	// Topic, Key and MessageID are compared as a whole.
+	// Topic, Key and MessageID must match the whole value.
 	Topic, Key, MessageID string
 
 	// After chooses messages after the one with this [Message.Cursor], for the next page.
 	After Cursor
-	// Limit is the most messages of a page: 100 by default, above 1000 it is an error.
+	// Limit is the largest number of messages on a page: 100 by default, and an error above 1000.
 	Limit int
 }
 
-// Messages lists the pending messages that the filter chooses: ready ones first, then scheduled ones, then those that
-// failed, each by lane, and in a lane in the order in which they were written. A page shorter than the limit is the last.
+// Messages lists the pending messages that match the filter: ready ones first, then scheduled ones, then failed ones.
+// Each of these groups is sorted by lane, and within a lane by the order of writing. A page shorter than the limit is the last.
 //
-// Messages move on while pages are read, and only ever forward in this order: one may come twice, and none that is
-// pending all the while is missed. A page costs as many rows as it has and as its filter leaves out. Payload, metadata and
-// failures are left out, so that memory is bounded whatever the messages hold: see [Admin.Message].
+// Messages may change their state while pages are read, and they only move forward in this order. So a message may appear twice, but no message
+// that is pending all the while is missed. The cost of a page grows with its rows and with the rows that its filter leaves out. Payload, metadata and
+// failures are left out, so that memory is bounded however large the messages are: see [Admin.Message].
 func (a *Admin) Messages(ctx context.Context, filter MessageFilter) ([]Message, error) {
 	chosen, err := filter.chosen()
 	if err != nil {
@@ -91,9 +91,9 @@ func (a *Admin) Messages(ctx context.Context, filter MessageFilter) ([]Message, 
 	return publicMessages(a.operator.Messages(ctx, filter.Target.spool, chosen))
 }
 
-// DoneFilter chooses messages of the history: those for which all that is set holds. The zero value chooses all.
+// DoneFilter chooses the messages of the history that match all fields that are set. The zero value chooses all.
 type DoneFilter struct {
-	// Topic, Key and MessageID are compared as a whole.
+	// Topic, Key and MessageID must match the whole value.
 	Topic, Key, MessageID string
 	// DoneAfter and DoneBefore bound the time when the message was done: the first is part of the span, the second is not.
 	// They are compared with the database's clock.
@@ -101,12 +101,12 @@ type DoneFilter struct {
 
 	// After chooses messages after the one with this [Message.Cursor], for the next page.
 	After Cursor
-	// Limit is the most messages of a page: 100 by default, above 1000 it is an error.
+	// Limit is the largest number of messages on a page: 100 by default, and an error above 1000.
 	Limit int
 }
 
-// Done lists the messages of the history that the filter chooses, the latest first. A page shorter than the limit is the
-// last. There is a history where the queue is configured with one, or [Admin.SetSettings] has turned it on.
+// Done lists the messages of the history that match the filter, the latest first. A page shorter than the limit is the
+// last. A history is kept if the queue is configured with one, or if [Admin.SetSettings] has turned it on.
 func (a *Admin) Done(ctx context.Context, target Target, filter DoneFilter) ([]Message, error) {
 	chosen, err := filter.chosen()
 	if err != nil {
@@ -115,8 +115,8 @@ func (a *Admin) Done(ctx context.Context, target Target, filter DoneFilter) ([]M
 	return publicMessages(a.operator.Done(ctx, target.spool, chosen))
 }
 
-// Message returns one message, pending or done, with its payload, metadata and failure history, or [ErrNotFound]: then
-// there never was one, it is dead, or it is done and not kept.
+// Message returns one message, pending or done, with its payload, metadata and failure history. It returns [ErrNotFound] if
+// there never was such a message, if it is a dead letter, or if it is done and not kept.
 func (a *Admin) Message(ctx context.Context, target Target, id int64) (*Message, error) {
 	found, failures, err := a.operator.Message(ctx, target.spool, id)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// Pause stops an outbox or a queue, in all processes, also those that start later, until [Admin.Resume]. Messages go on
-// being written to it. What is being handled ends, and nothing more is begun: processes notice within a second. No
+// Pause stops an outbox or a queue, in all processes and also in those that start later, until [Admin.Resume]. Messages can still
+// be written to it. Processes notice the pause within a second: running handlers end, and no further message is begun. No
 // attempt is counted, and nothing is lost, whatever crashes.
 //
-// It can be called again, and then changes nothing. It fails with [ErrNotFound], and says what there is, where there is
-// none of this name. The same goes for the other methods that take a [Target].
+// A second call changes nothing. Pause fails with [ErrNotFound], and lists the existing names, if there is no outbox or queue
+// of this name. The same holds for the other methods that take a [Target].
 func (a *Admin) Pause(ctx context.Context, target Target) error {
 	if err := a.operator.Pause(ctx, target.spool); err != nil {
 		return failed(err)
@@ -23,7 +23,7 @@ func (a *Admin) Pause(ctx context.Context, target Target) error {
 	return nil
 }
 
-// Resume ends a pause. Processes notice within a second. Keys that are paused, by [Admin.PauseKey], stay so.
+// Resume ends a pause. Processes notice within a second. Keys that [Admin.PauseKey] has paused stay paused.
 func (a *Admin) Resume(ctx context.Context, target Target) error {
 	if err := a.operator.Resume(ctx, target.spool); err != nil {
 		return failed(err)
@@ -32,8 +32,8 @@ func (a *Admin) Resume(ctx context.Context, target Target) error {
 	return nil
 }
 
-// PauseKey stops the messages with an ordering key, as [Admin.Pause] does all of them; others go on. It costs each read of
-// the outbox or queue a little as long as any key is paused.
+// PauseKey stops the messages with one ordering key; other messages go on. While any key is paused, each read of
+// the outbox or queue costs a little more.
 func (a *Admin) PauseKey(ctx context.Context, target Target, key string) error {
 	if key == "" {
 		return fmt.Errorf("admin: pause a key of %s: %w", target, errNoKey)
@@ -45,8 +45,8 @@ func (a *Admin) PauseKey(ctx context.Context, target Target, key string) error {
 	return nil
 }
 
-// ResumeKey ends the pause of a key, if there is one, and gives a message of it that is parked all its attempts again,
-// from now on: a queue with inboxstore.ParkHead goes on with the key. A crash in between may leave that undone: it can be
+// ResumeKey ends the pause of a key, if there is one, and gives a parked message of the key all its attempts again,
+// from now on: a queue with inboxstore.ParkHead goes on with the key. A crash may interrupt it between the two steps, so it can be
 // called again.
 func (a *Admin) ResumeKey(ctx context.Context, target Target, key string) error {
 	if key == "" {
@@ -61,14 +61,14 @@ func (a *Admin) ResumeKey(ctx context.Context, target Target, key string) error 
 
 var errNoKey = errors.New("the key is empty: messages without an ordering key can be named by their ids only, see RunNow")
 
-// PausedKey is an ordering key of which nothing is handled.
+// PausedKey is an ordering key whose messages are not handled.
 type PausedKey struct {
 	Key string
-	// Since is when an operator paused it, by the database's clock.
+	// Since is when an operator paused the key, by the database's clock.
 	Since time.Time
 }
 
-// PausedKeys lists the keys that are paused, those that have been for the longest time first.
+// PausedKeys lists the paused keys. The key that was paused first comes first.
 func (a *Admin) PausedKeys(ctx context.Context, target Target) ([]PausedKey, error) {
 	found, err := a.operator.PausedKeys(ctx, target.spool)
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// QueueInfo is how an outbox or a queue does, and what operators have said of it.
+// QueueInfo is the state of an outbox or a queue, with the settings that operators have stored for it.
 type QueueInfo struct {
 	Target Target
-	// Lanes is the number of its shards by ordering key, and so the most processes that can share it.
+	// Lanes is the number of its shards by ordering key, and so the largest number of processes that can share it.
 	Lanes int
-	// Processes is the number of forwarders or subscribers that work it off and have been heard of within their lease.
+	// Processes is the number of forwarders or subscribers that drain it and have sent a heartbeat within their lease.
 	Processes int
 
-	// PausedSince is when an operator paused it, by the database's clock; zero when it is not paused.
+	// PausedSince is when an operator paused it, by the database's clock; it is zero while it is not paused.
 	PausedSince time.Time
 	// PausedKeys is the number of keys that are paused.
 	PausedKeys int
@@ -23,26 +23,26 @@ type QueueInfo struct {
 
 	// Pending is the number of messages that are neither done nor dead. The following four are parts of it, and overlap.
 	Pending int
-	// Due is those that need not wait: neither for the time that their producer asked for nor for their next attempt.
+	// Due is the number of messages that wait neither for the time that their producer asked for nor for their next attempt.
 	Due int
-	// InFlight is those that were being handled at the last heartbeat of each process, a few seconds ago at most. Processes that stop do not count.
+	// InFlight is the number of messages that were being handled at the last heartbeat of each process, a few seconds ago at most. Processes that stop do not count.
 	InFlight int
-	// Failing is those with a failed attempt.
+	// Failing is the number of messages with a failed attempt.
 	Failing int
-	// Parked is those that have used up their attempts and wait for an operator, with their keys behind them.
+	// Parked is the number of messages that have used up their attempts and wait for an operator. Their keys wait, too.
 	Parked int
 	// Dead is the number of dead letters that no operator has resolved.
 	Dead int
-	// Done is the number of messages in the history: 0 where none is kept.
+	// Done is the number of messages in the history: 0 if none is kept.
 	Done int
-	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0 without one.
+	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0 if none is pending.
 	OldestAge time.Duration
 }
 
-// Queues returns all outboxes and queues that a message was ever written to or a process has worked off, outboxes first,
-// in the order of their names.
+// Queues returns all outboxes and queues to which a message was ever written, or which a process has drained. Outboxes come first,
+// and each group is sorted by name.
 //
-// Pending, Dead and Done are of one moment, in all of them. It reads each pending message, dead letter and entry of the
+// Pending, Dead and Done of all of them are counted at one moment. Queues reads each pending message, dead letter and entry of the
 // history: call it a few times a minute, not a few times a second.
 func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 	spools, err := a.operator.Overviews(ctx)
@@ -70,8 +70,8 @@ func kind(q QueueInfo) int {
 }
 
 // StatsOf counts the messages of an outbox or a queue by topic, as [Admin.Stats] does for the configured outbox. All
-// messages of a queue have its name for their topic, and there [TopicStats.DeadInbox] is 0. It fails with [ErrNotFound]
-// where there is none of this name.
+// messages of a queue have the queue's name as their topic, and there [TopicStats.DeadInbox] is 0. StatsOf fails with [ErrNotFound]
+// if there is no outbox or queue of this name.
 func (a *Admin) StatsOf(ctx context.Context, target Target) ([]TopicStats, error) {
 	counts, err := a.operator.Stats(ctx, target.spool)
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *Admin) StatsOf(ctx context.Context, target Target) ([]TopicStats, error
 	return stats, nil
 }
 
-// Account says what has become of the messages of an outbox or a queue.
+// Account is the balance of the messages of an outbox or a queue.
 type Account struct {
 	// Written is the sum of the others.
 	Written int
@@ -97,19 +97,19 @@ type Account struct {
 	Pending int
 	// Done is the number of messages in the history.
 	Done int
-	// Dead is the number of dead letters that no operator has resolved, and Resolved that of the others.
+	// Dead is the number of dead letters that no operator has resolved, and Resolved is the number of the resolved ones.
 	Dead, Resolved int
 }
 
-// Account counts all messages of an outbox or a queue in one statement, and so at one moment: while messages are handled,
-// fail, are requeued and buried, their sum stays the same.
+// Account counts all messages of an outbox or a queue in one statement, and so at one moment. While messages are handled,
+// fail, are requeued or become dead letters, their sum stays the same.
 //
-// While a history is kept, Written is the number of messages that were written since it is, without those whose retention
-// is over and letters that were deleted. Without a history a message that is done leaves nothing behind: then Done is 0,
-// or what is left of an earlier history, and Written is what is pending or dead.
+// While a history is kept, Written is the number of messages that were written since its start. It does not include messages whose retention
+// is over, or dead letters that were deleted. Without a history no row is left of a message that is done: then Done is 0,
+// or the rest of an earlier history, and Written is the number of pending and dead messages.
 //
-// It reads an index entry of each message: call it a few times a minute. It fails with [ErrNotFound] where there is none
-// of this name.
+// Account reads an index entry of each message: call it a few times a minute. It fails with [ErrNotFound] if there is no outbox or
+// queue of this name.
 func (a *Admin) Account(ctx context.Context, target Target) (Account, error) {
 	found, err := a.operator.Account(ctx, target.spool)
 	if err != nil {

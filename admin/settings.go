@@ -20,27 +20,27 @@ const (
 	maxPollMax     = time.Hour
 )
 
-// Settings are what operators lay down for an outbox or a queue, for all processes: they go before what the processes
-// are configured with. A field that is zero leaves it to each process.
+// Settings are settings that operators store for an outbox or a queue, for all processes. They override the configuration
+// of the processes. A field that is zero leaves the setting to each process.
 type Settings struct {
-	// PageSize is the number of messages to read at once, up to 10,000; up to three times as many are held in memory. For a
+	// PageSize is the number of messages to read at once, up to 10,000. Up to three times as many are held in memory. For a
 	// queue of batches it is at least the size of a batch.
 	PageSize int
 	// Concurrency is the number of handlers, or calls to the broker, at a time in each process, up to 10,000.
 	Concurrency int
-	// PollMax is the longest pause between two looks that find nothing, from 1 ms to 1 h. A lower bound above it is lowered.
+	// PollMax is the longest pause between two polls that find nothing, from 1 ms to 1 h. A lower bound above it is lowered.
 	PollMax time.Duration
 	// Attempts is how often a message may fail before it is dead or parked; [postbox.Unlimited] never gives up. Failures
-	// that were counted before count.
+	// from before the change count, too.
 	Attempts int
-	// History is how long messages that are done are kept, at least 1 s. Negative turns it off, and what was kept goes.
+	// History is how long messages that are done are kept, at least 1 s. A negative value turns it off and deletes the kept messages.
 	History time.Duration
-	// Retention is how long dead letters are kept, at least 1 s. Negative keeps them. Their failure histories go after
+	// Retention is how long dead letters are kept, at least 1 s. A negative value keeps them for ever. Their failure histories are deleted after
 	// the retention that processes are configured with.
 	Retention time.Duration
 }
 
-// Validate returns all that is wrong with the settings.
+// Validate returns all mistakes in the settings.
 func (s Settings) Validate() error {
 	var problems []error
 	for _, count := range []struct {
@@ -72,9 +72,9 @@ func (s Settings) Validate() error {
 	return errors.Join(problems...)
 }
 
-// SetSettings stores settings for an outbox or a queue, in place of those that were stored: read those with [Admin.Queues]
-// to change a part of them. Processes notice within a second, and obey from the next message on; more handlers start at
-// once, fewer take effect as handlers end.
+// SetSettings stores settings for an outbox or a queue, in place of the stored ones. To change a part of them, read the stored ones with
+// [Admin.Queues] first. Processes notice within a second, and apply the settings from the next message on. Additional handlers start at
+// once; a lower number takes effect as handlers end.
 func (a *Admin) SetSettings(ctx context.Context, target Target, settings Settings) error {
 	if err := settings.Validate(); err != nil {
 		return fmt.Errorf("admin: settings for %s: %w", target, err)

@@ -19,7 +19,7 @@ func Queue(name string) Target { return Target{spool: spool.QueuePrefix + name} 
 // Name returns the name of the outbox or the queue.
 func (t Target) Name() string { return strings.TrimPrefix(t.spool, spool.QueuePrefix) }
 
-// IsQueue tells queues from outboxes.
+// IsQueue returns true for a queue and false for an outbox.
 func (t Target) IsQueue() bool { return strings.HasPrefix(t.spool, spool.QueuePrefix) }
 
 // String describes the target for people.

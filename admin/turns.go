@@ -12,10 +12,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// RunNow makes a message due that is scheduled, retrying or parked. A parked one gets all its attempts again. One that is
-// ready is left as it is, since it is handled as soon as possible; and so is what an operator has paused.
+// RunNow makes a message due that is scheduled, retrying or parked. A parked message gets all its attempts again. RunNow does not change a ready
+// message, since that is handled as soon as possible, nor a message that an operator has paused.
 //
-// It fails with [ErrNotFound] where the message is not pending, or no longer: it may have been handled at the same moment.
+// It fails with [ErrNotFound] if the message is not pending, or no longer: it may have been handled at the same moment.
 func (a *Admin) RunNow(ctx context.Context, target Target, id int64) error {
 	if err := a.operator.RunNow(ctx, target.spool, id); err != nil {
 		return failed(err)
@@ -25,10 +25,10 @@ func (a *Admin) RunNow(ctx context.Context, target Target, id int64) error {
 }
 
 // Reschedule lets a message that is scheduled, retrying or parked wait until another time, by the database's clock; a
-// time that is over means now. A parked one gets all its attempts again. It fails with [ErrReady] for one that is ready,
-// and with [ErrNotFound] where the message is not pending, or no longer.
+// time in the past means now. A parked message gets all its attempts again. Reschedule fails with [ErrReady] if the message is ready,
+// and with [ErrNotFound] if it is not pending, or no longer.
 //
-// One whose time has come may be in a handler already, and then ends as it ends: [Admin.Pause] first if that matters.
+// A message whose time has come may be in a handler already, which then ends as usual: call [Admin.Pause] first if that matters.
 func (a *Admin) Reschedule(ctx context.Context, target Target, id int64, at time.Time) error {
 	if at.IsZero() || at.UnixMicro() <= 0 || at.UnixMicro() >= dialect.ParkedFrom {
 		return fmt.Errorf("admin: reschedule message %d of %s: %s is no time to wait for: use RunNow, or a time from 1970 on",
@@ -41,13 +41,13 @@ func (a *Admin) Reschedule(ctx context.Context, target Target, id int64, at time
 	return nil
 }
 
-// Bury makes a pending message a dead letter, with the reason, and its key goes on. The reason is required. It fails with
-// [ErrNotFound] where the message is not pending, or no longer: a handler, or another operator, was faster. Neither OnDead
-// nor PoisonOutbox of a queue's configuration hears of it.
+// Bury makes a pending message a dead letter, with the reason, and its key goes on. The reason is required. Bury fails with
+// [ErrNotFound] if the message is not pending, or no longer: a handler, or another operator, was faster. OnDead
+// and PoisonOutbox of a queue's configuration are not called.
 //
-// One that is ready, or whose time has come, may be in a handler already, or be handed to one within a second. If that works in
-// a transaction of the queue, what it writes is rolled back; if not, the message may have its effect, or be published, and be
-// a dead letter besides: [Admin.Pause] first if that matters.
+// A message that is ready, or whose time has come, may be in a handler already, or may be handed to one within a second. If that handler works in
+// a transaction of the queue, its writes are rolled back. If not, the message may have its effect, or be published, and
+// become a dead letter as well: call [Admin.Pause] first if that matters.
 func (a *Admin) Bury(ctx context.Context, target Target, id int64, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return fmt.Errorf("admin: bury message %d of %s: %w", id, target, errNoReason)

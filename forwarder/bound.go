@@ -16,14 +16,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// Bind returns a publisher that writes through tx, whatever the context says. It is for code that hands
+// Bind returns a publisher that writes through tx, whatever transaction the context carries. It is for code that passes
 // transactions around by itself, and costs nothing to make. The transaction may be one of another library: see [postbox.Executor].
 //
-// With a *sql.DB or a *sql.Conn, or something that embeds one, Publish returns
-// [postbox.ErrNoTransaction]: each statement would be committed by itself. So it does with nil. If you begin transactions by a statement, such as BEGIN on a *sql.Conn,
-// pass postbox.ExecFunc(conn.ExecContext).
+// With a *sql.DB or a *sql.Conn, or a type that embeds one, Publish returns
+// [postbox.ErrNoTransaction], because each statement would be committed by itself. It returns that error for nil, too. If you begin transactions by a statement, such as
+// BEGIN on a *sql.Conn, pass postbox.ExecFunc(conn.ExecContext).
 //
-// A transaction of another library must be in the database of the publisher: where it is no *sql.Tx, and embeds none, that cannot be checked.
+// A transaction of another library must be in the database of the publisher. Postbox can check that only for a *sql.Tx, or for a type that embeds one.
 func (p *Publisher) Bind(tx postbox.Executor) message.Publisher { return boundPublisher{p: p, tx: tx} }
 
 // boundPublisher writes through one transaction.
@@ -65,12 +65,12 @@ func checkNil(topic string, messages []*message.Message) error {
 	return nil
 }
 
-// same says whether two executors are the same. Those that Go cannot compare are not known to be.
+// same says whether two executors are the same. Executors that Go cannot compare count as different.
 func same(a, b postbox.Executor) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && a == b
 }
 
-// publishThrough writes the messages through a transaction whose commit Postbox does not hear of.
+// publishThrough writes the messages through a transaction of whose commit Postbox is not told.
 func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, topic string, messages []*message.Message) error {
 	through := tx
 	if standard, is := txscope.Standard(tx); is && standard != nil {
@@ -83,12 +83,12 @@ func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, top
 	if err := p.write(ctx, through, topic, messages); err != nil {
 		return err
 	}
-	p.spool.Wake() // the commit is near: look more often
+	p.spool.Wake() // the commit is near: poll more often
 	return nil
 }
 
-// prepareFor checks that a transaction is in the database of the publisher, as far as that can be known, and sees to it that the number of the outbox is known
-// where the transaction cannot be asked for it.
+// prepareFor checks, as far as possible, that a transaction is in the database of the publisher. If the transaction cannot be asked for the number of the
+// outbox, it makes sure that the number is known.
 func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
 	if tx, standard := db.(*sql.Tx); standard {
 		return p.place.Check(ctx, tx)
@@ -109,7 +109,7 @@ func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
 	return err
 }
 
-// mayBeTx says whether an executor of another library can be a transaction. A pool, a connection, a nil pointer and a struct with one of these in the place of an embedded executor
+// mayBeTx says whether an executor of another library can be a transaction. A pool, a connection, a nil pointer, and a struct that embeds one of these as its executor
 // cannot.
 func mayBeTx(executor postbox.Executor) bool {
 	if given.Nil(executor) {
@@ -124,7 +124,7 @@ func mayBeTx(executor postbox.Executor) bool {
 	return !embedsNil(reflect.Indirect(reflect.ValueOf(executor)))
 }
 
-// embedsNil says whether a value is a struct that embeds an executor, which is nil: each call would panic.
+// embedsNil says whether a value is a struct that embeds a nil executor: each call would panic.
 func embedsNil(wrapper reflect.Value) bool {
 	if wrapper.Kind() != reflect.Struct {
 		return false

@@ -19,66 +19,66 @@ type Config struct {
 	// Lanes is the number of shards by ordering key; see [PublisherConfig]. Defaults to 32.
 	Lanes int
 
-	// Concurrency is the number of calls to the broker's publisher at a time. Defaults to 64. A call that has not returned after 30 s does not count any more, so that
-	// up to as many further calls can run beside such calls. If your publisher must not be called twice at a time, set it to 1 and bound its calls below 30 s.
+	// Concurrency is the number of calls to the broker's publisher at a time. Defaults to 64. A call that has not returned after 30 s no longer counts, so up to
+	// as many further calls can run at the same time. If your publisher must not be called concurrently, set Concurrency to 1 and bound its calls below 30 s.
 	Concurrency int
-	// BatchSize is the most messages of one topic in one such call. A publisher that sends them one after the
-	// other, as Watermill's for Kafka does, is faster with 1 and concurrency; one with a cost a call, as those of
-	// kafkabroker and amqpbroker, with 100. Messages that are more than 4 MiB together go in several calls. When a
+	// BatchSize is the largest number of messages of one topic in one such call. A publisher that sends its messages one after the
+	// other, as Watermill's for Kafka does, is faster with 1 and concurrency. A publisher with a fixed cost for each call, as those of
+	// kafkabroker and amqpbroker, is faster with 100. Messages that exceed 4 MiB together go in several calls. When a
 	// call fails, its messages are published again one by one. Defaults to 1.
 	BatchSize int
-	// PageSize is the number of messages to read at once; up to three times as many are held in memory, each with its
-	// payload when that is small. Defaults to 2000.
+	// PageSize is the number of messages to read at once. Up to three times as many are held in memory, each with its
+	// payload if that is small. Defaults to 2000.
 	PageSize int
-	// MaxBytesInFlight bounds the payloads, with their metadata, that calls to the broker hold in memory and that did not come
-	// with a page: those above 16 KiB, which are loaded one by one. One that is larger than the bound goes
-	// alone. A page holds at most half as much; with larger pages the 16 KiB shrink. In bytes; defaults to 64 MiB.
+	// MaxBytesInFlight bounds, in bytes, the payloads with their metadata that calls to the broker hold in memory and that are not part of
+	// a page. These are the ones above 16 KiB, which are loaded one by one. A payload that is larger than the bound goes
+	// alone. A page holds at most half of the bound; with larger pages the limit of 16 KiB is lowered. Defaults to 64 MiB.
 	MaxBytesInFlight int
-	// PollMin and PollMax bound the pause between two looks that find nothing; it doubles from one to the
-	// other. Polling is what finds messages for sure, wake-ups are what makes it fast. Default to 5 ms and 1 s.
+	// PollMin and PollMax bound the pause between two polls that find nothing; the pause doubles from one to the
+	// other. Polling finds every message; wake-ups only make it fast. Default to 5 ms and 1 s.
 	PollMin, PollMax time.Duration
-	// ListenDSN is where lib/pq shall LISTEN for wake-ups from other processes, on PostgreSQL; it takes one
-	// connection. Defaults to none: other processes' messages are found by polling.
+	// ListenDSN is the data source name with which lib/pq connects to LISTEN for wake-ups from other processes, on PostgreSQL. It takes
+	// one connection. Defaults to none: messages of other processes are found by polling.
 	ListenDSN string
 
-	// Lease is how long the lanes of a crashed process stay its own; a living one renews after a third of it.
+	// Lease is how long a crashed process keeps its lanes. A living process renews its lease after a third of it.
 	// Defaults to 15 s.
 	Lease time.Duration
-	// Retry says how often and after which pauses a failed message is published again. Defaults to 10 attempts, from
+	// Retry says how often and with which pauses a failed message is published again. Defaults to 10 attempts, from
 	// 1 s to 60 s apart.
 	Retry postbox.RetryProfile
-	// Classify tells outages from faults of a message; the helpers for Kafka and AMQP have one each. What it does
-	// not know goes to [postbox.ClassifyNetwork]. Defaults to that alone.
+	// Classify tells outages from faults of a message; the helpers for Kafka and AMQP have one each. Errors that it does
+	// not know go to [postbox.ClassifyNetwork]. Defaults to that alone.
 	Classify postbox.Classifier
-	// FailuresInRow is the number of different messages to one topic that must fail in a row, with errors that
-	// Classify does not know, to be taken for an outage of that topic. A message that has counted attempts is no evidence of
-	// an outage. Until then each of them waits by itself, and no attempt counts before another message to the topic got
+	// FailuresInRow is the number of different messages to one topic that must fail in a row before the topic is taken to be in an
+	// outage. Only errors that Classify does not know count here. A message with counted attempts is no evidence of
+	// an outage. Before that, each of the messages waits by itself, and an attempt counts only after another message to the topic got
 	// through. Defaults to 5.
 	FailuresInRow int
-	// OutageLimit is for topics to which no message at all gets through, and no error is known to be an outage: after this
+	// OutageLimit is for topics to which no message gets through while no error is known to be an outage. After this
 	// time each failure counts as an attempt, so that messages that can never be published come to an end. It counts from
 	// the first failure that this process sees. An outage of the broker that lasts longer, with errors that Classify does
 	// not know, makes dead letters. Defaults to 24 h.
 	OutageLimit time.Duration
-	// ProbeMin and ProbeMax bound the pause after which a topic in an outage, or a message that failed with an unknown
-	// error, is tried again; it doubles from one to the other. Default to 100 ms and 30 s.
+	// ProbeMin and ProbeMax bound the pause until a topic in an outage, or a message that failed with an unknown
+	// error, is tried again; the pause doubles from one to the other. Default to 100 ms and 30 s.
 	ProbeMin, ProbeMax time.Duration
-	// DeadLetterRetention is how long dead letters and failures are kept. Defaults to 30 days; negative keeps them.
+	// DeadLetterRetention is how long dead letters and failures are kept. Negative keeps them for ever. Defaults to 30 days.
 	DeadLetterRetention time.Duration
 
 	// Sources are tables of other outboxes to take messages from.
 	Sources []Source
 
-	// Router, if set, runs the forwarder: it starts and stops with it. If the forwarder cannot run, for example since it is configured with another number of lanes than
-	// the stored one, Run of the router returns the error. If the forwarder cannot go on later, it logs the error and closes the router.
+	// Router, if set, runs the forwarder, which starts and stops with it. If the forwarder cannot run, for example because it is configured with another number of lanes
+	// than the stored one, Run of the router returns the error. If the forwarder cannot go on later, it logs the error and closes the router.
 	Router *message.Router
-	// Name of the forwarder in its router and in logs. Defaults to "postbox_forwarder_" and the outbox.
+	// Name is the name of the forwarder in its router and in logs. Defaults to "postbox_forwarder_" and the outbox.
 	Name string
-	// CloseTimeout is how long calls to the broker may go on after Close; then their context is cancelled and
-	// their messages are published again later. A publisher that ignores the context has two seconds more. Then Close
+	// CloseTimeout is how long calls to the broker may go on after Close. Then their context is cancelled, and
+	// their messages are published again later. A publisher that ignores the context has two more seconds. Then Close
 	// goes on without it, and the lane of its messages is free for other forwarders when the lease has run out.
 	//
-	// Close ends by noting what was published and by handing back lanes. Where the database does not answer, it gives up each of
+	// At its end, Close records which messages were published, and hands back lanes. If the database does not answer, it gives up each of
 	// the two after two seconds, or after CloseTimeout if that is longer, but after 30 s at most. Defaults to 30 s.
 	CloseTimeout time.Duration
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Decorate puts decorators, such as DecoratePublisher of Watermill's metrics, around the publisher of an outbox. The last one is the outermost. Inboxes and
-// queues accept the result as their outbox; a decorator that is put around it by hand hides that it writes in the transaction, see
-// [postbox.TransactionalPublisher]. A decorator must hand the messages on within its Publish, with their contexts.
+// queues accept the result as their outbox. A decorator that you put around the publisher by hand hides that it writes in the transaction: see
+// [postbox.TransactionalPublisher]. A decorator must pass the messages on within its Publish, with their contexts.
 func Decorate(outbox message.Publisher, decorators ...message.PublisherDecorator) (message.Publisher, error) {
 	if !postbox.PublishesInTx(outbox) {
 		return nil, fmt.Errorf("decorate: a %T is no publisher of an outbox", outbox)
@@ -39,5 +39,5 @@ type decorated struct {
 	outbox message.Publisher // without them
 }
 
-// PublishesInTx says that it does.
+// PublishesInTx returns true.
 func (decorated) PublishesInTx() bool { return true }

@@ -6,13 +6,14 @@
 //
 //	business tx ──► outbox table ──► Forwarder ──► any Watermill publisher
 //
-// What is promised: a message is in the outbox if and only if the transaction committed; every committed
-// message is published at least once or stands in the dead letters; messages of one ordering key are published
-// one at a time, in an order that respects causality. What is not: exactly one publication. A crash between
-// the broker's answer and its note in the database publishes a message again, under the same UUID, which is
-// what an inbox is for.
+// What is promised: a message is in the outbox if and only if the transaction committed. Every committed
+// message is published at least once or becomes a dead letter. Messages of one ordering key are published
+// one at a time, in an order that respects causality.
 //
-// Transactions are made with [InTx]; on SQLite, where many are made at a time, with a [GroupCommit].
+// What is not promised: exactly one publication. If a process crashes after the broker's answer and before that answer
+// is recorded in the database, the message is published again, under the same UUID. An inbox recognises such duplicates.
 //
-// Forwarders in any number of processes share the work and each adds throughput.
+// Make transactions with [InTx]. On SQLite, if many are made at a time, make them with a [GroupCommit].
+//
+// Forwarders in any number of processes share the work, and each adds throughput.
 package forwarder

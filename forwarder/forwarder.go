@@ -21,11 +21,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Forwarder drains an outbox into a Watermill publisher. Run it alone or give it a router; run as many as you
-// like, also in one process: they share the lanes of the outbox, each message is published by one of them.
+// Forwarder drains an outbox into a Watermill publisher. Run it alone or give it a router. Run as many as you
+// like, also in one process: they share the lanes of the outbox, and one of them publishes each message.
 //
-// It publishes each message at least once. It crashes harmlessly: what was published and not yet noted is
-// published again, by the process that gets the lanes after the lease. It needs a pool of two connections to do
+// It publishes each message at least once. A crash loses nothing: messages that were published but not yet recorded as published are
+// published again, by the process that takes over the lanes after the lease. A Forwarder needs a pool of two connections to do
 // everything without waiting, and works with one. It keeps its statements prepared unless DisablePreparedStatements is set.
 type Forwarder struct {
 	config     Config
@@ -42,7 +42,7 @@ type Forwarder struct {
 }
 
 // New returns a forwarder from the outbox in db to the publisher, which stays open when the forwarder closes. A
-// nil logger logs nothing. With config.Router it is added to that router, and starts with it.
+// nil logger logs nothing. With config.Router the forwarder is added to that router, and starts with it.
 func New(db postbox.Database, publisher message.Publisher, config Config, logger watermill.LoggerAdapter) (*Forwarder, error) {
 	if given.Nil(publisher) {
 		return nil, errors.New("forwarder: the publisher is nil")
@@ -94,10 +94,12 @@ func (f *Forwarder) drainerConfig(unprepared bool) drain.Config {
 	}
 }
 
-// Run forwards until ctx ends or Close is called, and returns after a clean stop: it takes nothing more, waits
-// for calls to the broker up to the close timeout, notes what they achieved and hands its lanes back, each as soon
-// as nothing of it is under way. It waits for a database that is away. It returns an error where waiting does not help: the tables are missing,
-// the outbox has another number of lanes, or the database is one of another dialect or is set in a way that would break promises (docs/databases.md). It logs that error, too. It can be called once.
+// Run publishes messages until ctx ends or Close is called, and returns after a clean stop. From then on it takes no more messages, waits
+// for calls to the broker up to the close timeout, and records their outcome. It hands back each lane as soon
+// as no call of it is under way.
+//
+// Run waits for a database that is away. It returns, and logs, an error if waiting does not help: the tables are missing,
+// the outbox has another number of lanes, or the database has another dialect or is set in a way that would break promises (docs/databases.md). It can be called once.
 func (f *Forwarder) Run(ctx context.Context) error {
 	if f.config.Router != nil {
 		return fmt.Errorf("forwarder %q runs with its router: call Run of the router", f.config.Name)
@@ -128,7 +130,7 @@ func (f *Forwarder) run(ctx context.Context) error {
 	return nil
 }
 
-// runBeside starts what runs beside the drainer.
+// runBeside starts the goroutines that run concurrently with the drainer.
 func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 	if f.config.ListenDSN != "" {
 		beside.Go(func() { f.drainer.Listen(ctx, f.config.ListenDSN) })
@@ -151,10 +153,10 @@ func (f *Forwarder) runBeside(ctx context.Context, beside *sync.WaitGroup) {
 	beside.Go(func() { cleaner.Run(ctx) })
 }
 
-// Running is closed when the forwarder has opened the outbox and looked at it for the first time.
+// Running is closed when the forwarder has opened the outbox and polled it for the first time.
 func (f *Forwarder) Running() <-chan struct{} { return f.drainer.Ready() }
 
-// InFlight returns how many messages of each topic are being published by this forwarder now.
+// InFlight returns, for each topic, how many messages this forwarder is publishing now.
 func (f *Forwarder) InFlight() map[string]int { return f.drainer.InFlight() }
 
 // Close stops the forwarder cleanly and waits for the end of Run. It can be called twice, and before Run, which

@@ -23,13 +23,13 @@ type group struct {
 	mark    int32     // 0 until it is set, see setMark
 	turns   int       // still to come
 	waiting []*member // for the commit
-	broken  error     // why nothing can be written in the transaction any more
+	broken  error     // the reason why the transaction cannot be written to any more
 }
 
 // savepoint begins a turn.
 const savepoint = "postbox_group"
 
-// run takes a turn: it runs fn, and lets the next one go on. If it says that we wait, we hear what became of the group.
+// run takes a turn: it runs fn, and gives the turn to the next member. If waits is true, the outcome of the group is sent to me later.
 func (g *group) run(ctx context.Context, scope *txscope.Scope, me *member, fn func(ctx context.Context, tx *sql.Tx) error) (waits bool, err error) {
 	live := context.WithoutCancel(ctx) // a statement that is interrupted rolls back the whole transaction
 	defer g.handOn(live)               // also when fn panics
@@ -38,7 +38,7 @@ func (g *group) run(ctx context.Context, scope *txscope.Scope, me *member, fn fu
 	}
 	set, rollback, release := dialect.Savepoint(savepoint)
 	if !g.setMark(live) || !g.exec(live, set) {
-		me.ended <- outcome{again: true} // fn has not run, and will by itself
+		me.ended <- outcome{again: true} // fn has not run here, and will run by itself
 		return true, nil
 	}
 	done := false
@@ -60,7 +60,7 @@ func (g *group) run(ctx context.Context, scope *txscope.Scope, me *member, fn fu
 	}
 	done = true
 	if !g.exec(live, release) {
-		// Our fn passed over that the transaction had ended under it, and what it did then may be there: not again. If the savepoint is still there, so is the transaction.
+		// fn ignored that its transaction had ended. Its statements after that may be committed, so it must not run again. If the savepoint still exists, so does the transaction.
 		err := g.broken
 		if _, backErr := g.tx.ExecContext(live, rollback); isGone(backErr) {
 			err = spool.Ended(err)
@@ -71,17 +71,17 @@ func (g *group) run(ctx context.Context, scope *txscope.Scope, me *member, fn fu
 	return true, nil
 }
 
-// exec executes a statement about a savepoint. Where it fails, there is no transaction any more, or a member has left a statement open that writes, so the group
-// is broken.
+// exec executes a statement about a savepoint. If that fails, there is no transaction any more, or a member has left a writing statement open; the group
+// is then broken.
 func (g *group) exec(ctx context.Context, statement string) bool {
 	_, g.broken = g.tx.ExecContext(ctx, statement)
 	return g.broken == nil
 }
 
-// handOn gives the turn to the next in line, or ends the group.
+// handOn gives the turn to the next member in the queue, or ends the group.
 func (g *group) handOn(ctx context.Context) {
 	if g.broken == nil && g.turns > 0 {
-		g.turns-- // before it is theirs
+		g.turns-- // before another member has the group
 		if g.commits.turn(g) {
 			return
 		}
@@ -94,7 +94,7 @@ func (g *group) handOn(ctx context.Context) {
 	}
 }
 
-// end commits, if there is something to commit. Where a member has ended the transaction, the others of the group must not run again if it was committed.
+// end commits, if there are writes to commit. If a member has ended the transaction and it was committed, the other members must not run again.
 func (g *group) end(ctx context.Context) outcome {
 	if g.broken != nil {
 		_, _ = g.tx.ExecContext(ctx, "ROLLBACK") // fails where there is no transaction any more; while there is one, it would show its own mark
@@ -117,8 +117,8 @@ func (g *group) end(ctx context.Context) outcome {
 	return outcome{again: certain && len(g.waiting) > 1, err: fmt.Errorf("commit: %w", err)}
 }
 
-// setMark writes a number into the transaction that is there after a commit, and not after a rollback, once there are others who could suffer. The
-// number belongs to the connection, so it costs no wait for the disk, and no other connection sees it.
+// setMark writes a number into the transaction as soon as other members could be affected. The number is there after a commit, and not after a rollback. It
+// belongs to the connection, so it costs no wait for the disk, and no other connection sees it.
 func (g *group) setMark(ctx context.Context) bool {
 	if g.mark != 0 || len(g.waiting) == 0 {
 		return true
@@ -128,7 +128,7 @@ func (g *group) setMark(ctx context.Context) bool {
 }
 
 // committed says whether a transaction that has ended was committed: a function can execute COMMIT, and SQLite rolls back by itself when a statement is
-// interrupted. It asks through the transaction, unless Commit or Rollback was called: a connection that is lost is closed when its transaction has ended.
+// interrupted. It asks through the transaction unless Commit or Rollback was called, since a lost connection is closed when its transaction has ended.
 func (g *group) committed(ctx context.Context) (bool, error) {
 	if g.mark == 0 { // no other member waits
 		return false, nil

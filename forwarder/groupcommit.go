@@ -14,16 +14,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// maxGroup is how many transactions share a commit at most. The first of them waits for all others; with as many, a
-// hundredth of the wait for the disk falls to each.
+// maxGroup is how many transactions share a commit at most. The first of them waits for all others. With this many, each of them bears a
+// hundredth of the wait for the disk.
 const maxGroup = 100
 
 // GroupCommit lets transactions on SQLite share commits. SQLite has one writer, so transactions run one after the other,
-// and each would wait for the disk by itself. With GroupCommit, those that come while a commit is under way run in
-// the next one, in the order in which they came, at most 100 of them. There is no timer, and a function that is alone does not wait.
-// Servers do the like by themselves: group commit is as old as DeWitt and others, "Implementation techniques for main
+// and each would wait for the disk by itself. With GroupCommit, transactions that arrive while a commit is under way share
+// the next commit, at most 100 of them, in the order in which they arrived. There is no timer: a lone function commits immediately.
+// Database servers do this by themselves. Group commit is described by DeWitt and others in "Implementation techniques for main
 // memory database systems", 1984.
 //
+// It is safe for concurrent use. Make one for each database. It does not have to be closed.
 // It is safe for concurrent use. Have one for a database; it keeps nothing that would have to be closed.
 type GroupCommit struct {
 	db *sql.DB
@@ -35,18 +36,18 @@ type GroupCommit struct {
 
 // member is a call of [GroupCommit.InTx].
 type member struct {
-	turn  chan *group  // its turn: in a group, or, if that is nil, to begin one. Has room for the one
-	ended chan outcome // of the group in which it had its turn. Has room for the one
+	turn  chan *group  // receives the group in which it has its turn, or nil if it has to begin one. Has room for one value
+	ended chan outcome // receives the outcome of the group in which it had its turn. Has room for one value
 }
 
-// outcome is what comes of a group.
+// outcome is the result of a group.
 type outcome struct {
-	again bool // it was rolled back, and not for an error of those who wait
+	again bool // it was rolled back, and not for an error of a member that waits
 	err   error
 }
 
-// NewGroupCommit returns a GroupCommit for an SQLite database. Other databases share commits by themselves, and would get
-// slower: for them it returns an error.
+// NewGroupCommit returns a GroupCommit for an SQLite database. For other databases it returns an error: they share commits by themselves, and
+// would become slower.
 func NewGroupCommit(db postbox.Database) (*GroupCommit, error) {
 	if kind := dialect.Kind(db.Dialect); kind.Check() == nil && !kind.Can().OneWriter {
 		return nil, fmt.Errorf("group commit: %s shares commits by itself: use forwarder.InTx", db.Dialect)
@@ -57,25 +58,25 @@ func NewGroupCommit(db postbox.Database) (*GroupCommit, error) {
 	return &GroupCommit{db: db.DB}, nil
 }
 
-// InTx runs fn in a transaction, as the function [InTx] does, and returns after its commit. The transaction is shared,
-// and what fn did in it is not: an error of fn, a panic, or the end of ctx rolls back what fn wrote, by a savepoint, and
-// nothing else. After a crash either all of those who shared it are there or none.
+// InTx runs fn in a transaction, as the function [InTx] does, and returns after its commit. The transaction is shared, but
+// fn's writes are separate: an error of fn, a panic, or the end of ctx rolls back, by a savepoint, only what fn wrote.
+// After a crash, either the writes of all functions that shared the transaction are there, or none.
 //
-// fn sees what those before it in the group wrote, which is committed together with its own. It must end soon, since
-// others wait for it, and leave it to InTx to end the transaction. If it ends the transaction itself and returns nil, the error is [postbox.ErrCommitUnknown]. Those before it return if that was a
-// commit, and otherwise run again.
+// fn sees the writes of the functions before it in the group, which are committed together with its own. It must end soon, since
+// others wait for it, and must leave the end of the transaction to InTx. If it ends the transaction itself and returns nil, the error is [postbox.ErrCommitUnknown].
+// The functions before it return if it committed; otherwise they run again.
 //
 // A function that waits for its turn leaves when ctx ends. When fn has run, InTx returns after the others of the group and the commit,
-// whatever becomes of ctx.
+// even if ctx ends.
 //
-// Where ctx carries a transaction already, fn runs in a savepoint of that one, as in the function [InTx].
+// If ctx already carries a transaction, fn runs in a savepoint of it, as in the function [InTx].
 //
-// The context and the tx that fn gets are for fn alone. After fn has returned, tx may be in use by another function, whose writes a goroutine that fn left behind would change: with the
-// context it cannot, since InTx and Publish refuse it.
+// The context and the tx that fn gets are for fn alone. After fn has returned, another function may be using tx, and a goroutine that fn left behind would write in that
+// function's turn. With the context that cannot happen, since InTx and Publish refuse it.
 //
-// fn may run a second time, then by itself, where the group was rolled back: because the context of another
-// one ended within a statement, another one returned while InTx or Publish still worked with its context, or the database refused the commit, as it does for a foreign key
-// that is checked at the end. Else it runs once, and its errors are its own.
+// fn may run a second time, then by itself, if the group was rolled back for one of these reasons: the context of another
+// function ended within a statement; another function returned while InTx or Publish still worked with its context; or the database refused the commit, as it does
+// for a foreign key that is checked at the end. Otherwise fn runs once, and its errors are its own.
 func (c *GroupCommit) InTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	if c == nil || fn == nil {
 		return errors.New("group commit: the GroupCommit or the function is nil")
@@ -105,7 +106,7 @@ func (c *GroupCommit) InTx(ctx context.Context, fn func(ctx context.Context, tx 
 	return nil
 }
 
-// await returns the group in which it is our turn.
+// await returns the group when me has its turn.
 func (c *GroupCommit) await(ctx context.Context, me *member) (*group, error) {
 	c.enter(me)
 	var g *group
@@ -134,7 +135,7 @@ func (c *GroupCommit) enter(me *member) {
 	me.turn <- nil
 }
 
-// leave says whether it was not our turn yet.
+// leave returns true if the member did not have its turn yet.
 func (c *GroupCommit) leave(me *member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +147,7 @@ func (c *GroupCommit) leave(me *member) bool {
 	return true
 }
 
-// begin opens a group for all who wait by the time that its transaction has begun.
+// begin opens a group for all members that wait when its transaction has begun.
 func (c *GroupCommit) begin(ctx context.Context) (*group, error) {
 	// The transaction does not end with our context: it belongs to others too.
 	conn, tx, err := begin(ctx, context.WithoutCancel(ctx), c.db, nil)
@@ -159,14 +160,14 @@ func (c *GroupCommit) begin(ctx context.Context) (*group, error) {
 	return &group{commits: c, conn: conn, tx: tx, turns: min(len(c.line), maxGroup-1)}, nil
 }
 
-// next lets the first in line begin a group.
+// next lets the first member in the queue begin a group.
 func (c *GroupCommit) next() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.led = c.hand(nil)
 }
 
-// turn gives the first in line its turn in a group. It says whether there was one.
+// turn gives the first member in the queue its turn in a group. It says whether there was one.
 func (c *GroupCommit) turn(g *group) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

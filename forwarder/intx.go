@@ -12,38 +12,41 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// InTx runs fn in a transaction of db, which the context that fn gets carries too: whatever is published with
-// that context is committed with the rest, and forwarders are woken after the commit.
+// InTx runs fn in a transaction of db. The context that fn gets carries the transaction: messages that are published with
+// that context are committed with fn's other writes, and forwarders are woken after the commit.
 //
 // On SQLite, where each transaction waits for those before it and then for the disk, a [GroupCommit] lets them share commits.
 //
-// Where ctx carries a transaction already, as in a handler of an inbox, fn runs in a savepoint of that transaction: its writes commit with the rest, when the
+// If ctx already carries a transaction, as in a handler of an inbox, fn runs in a savepoint of that transaction: its writes commit with the rest, when the
 // owner of the transaction commits it after InTx has returned. While fn works, a second InTx in the same transaction returns an error. Postbox does not notice
-// a second one where a subscriber of watermill-sql put the transaction into ctx and no inbox is around the handler.
+// a second one if a subscriber of watermill-sql put the transaction into ctx and no inbox is around the handler.
 //
-// InTx begins a transaction of its own, for which it needs a further connection, where the one that ctx carries
+// InTx begins a transaction of its own, for which it needs a further connection, if the one that ctx carries
 //
 //   - began on another *sql.DB, since two databases cannot commit as one,
 //   - has committed, as in a hook of [postbox.AfterCommit], or
 //   - was taken out of ctx by [postbox.ContextWithTx] with a nil transaction.
 //
 // The context that fn gets is for fn, and for goroutines for which fn waits. When fn has returned, InTx and Publish with that context return an error that is
-// [postbox.ErrNoTransaction], until the transaction has committed. If fn returns while another goroutine is in a call of InTx, of Publish or of an inbox with that
-// context, InTx rolls back the whole transaction, also one that another function began, and returns an error that says so. Do not use tx after fn has returned.
+// [postbox.ErrNoTransaction], until the transaction has committed. fn must not return while another goroutine is in a call of InTx, of Publish or of an inbox with that
+// context. Otherwise InTx rolls back the whole transaction, even one that another function began, and returns an error that says so. Do not use tx after fn has returned.
 //
-// Where ctx carries a transaction of another library (see [postbox.Executor]), InTx returns [postbox.ErrNoTransaction]: it can work neither in that one nor unnoticed beside it.
+// If ctx carries a transaction of another library (see [postbox.Executor]), InTx returns [postbox.ErrNoTransaction]. It cannot work in that transaction, and it must not
+// begin a second one unnoticed.
 //
-// An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any error, for
-// the caller to run InTx again. If ctx ends before the commit begins, InTx rolls back, and on every database its error is that of ctx
-// ([context.Canceled] or [context.DeadlineExceeded]). When the answer to the commit is lost, the error is
-// [postbox.ErrCommitUnknown]. So it is if fn returns nil after it has ended the transaction, by a statement or a method of tx, or has passed over the error of a deadlock, in which MySQL and
-// MariaDB roll back: what fn executed afterwards is committed. A driver that is wrapped by another one may hide that.
+// An error of fn, or a panic, rolls back. fn runs once: a serialization failure is returned like any other error, and
+// the caller may run InTx again. If ctx ends before the commit begins, InTx rolls back, and on every database its error is that of ctx
+// ([context.Canceled] or [context.DeadlineExceeded]).
+//
+// The error is [postbox.ErrCommitUnknown] when the answer to the commit is lost. It is the same error if fn returns nil after it has ended the transaction, by a statement or a
+// method of tx. So it is if fn returns nil after it has ignored the error of a deadlock, in which MySQL and MariaDB roll back. In both cases the statements that fn executed
+// afterwards are committed. A driver that is wrapped by another one may hide that.
 func InTx(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	return InTxWith(ctx, db, nil, fn)
 }
 
-// InTxWith is [InTx] with options for the transaction, such as its isolation level. Nil means the default. Where ctx carries a transaction
-// that did not begin with the same options, or of which that is not known, it is an error.
+// InTxWith is [InTx] with options for the transaction, such as its isolation level. Nil means the default. It returns an error if ctx carries a transaction
+// that did not begin with the same options, or whose options are not known.
 func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	if db == nil || fn == nil {
 		return errors.New("in transaction: the database or the function is nil")
@@ -87,7 +90,7 @@ func InTxWith(ctx context.Context, db *sql.DB, options *sql.TxOptions, fn func(c
 	return nil
 }
 
-// commit commits, unless ctx has ended: each driver would have another error for that.
+// commit commits, unless ctx has ended: then each driver would return a different error.
 func commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
 	err := ctx.Err()
 	if err == nil {

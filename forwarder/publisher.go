@@ -20,12 +20,12 @@ import (
 )
 
 // Publisher writes messages to the outbox, through the transaction in each message's context. One long-lived
-// Publisher serves a whole process, and it makes Watermill's CQRS buses transactional, since they hand the
+// Publisher serves a whole process. It makes Watermill's CQRS buses transactional, since they pass the
 // context on.
 //
-// It is safe for concurrent use, as far as a transaction is. A call to Publish is one INSERT, or a few where the
-// database's limits ask for it; with a transaction it opens no other connection, but for the first call, which finds or
-// registers the outbox on another one if the pool has one free. After a crash the messages are
+// It is safe for concurrent use, as far as a transaction is. A call to Publish is one INSERT, or a few if the
+// database's limits require it. With a transaction it opens no other connection, with one exception: the first call finds or
+// registers the outbox on another connection if the pool has one free. After a crash the messages are
 // there if the transaction had committed.
 type Publisher struct {
 	config     PublisherConfig
@@ -64,16 +64,16 @@ func NewPublisher(db postbox.Database, config PublisherConfig, logger watermill.
 }
 
 // Publish writes the messages to the outbox. They must all carry the same transaction: see
-// [postbox.ContextWithTx] and [InTx]. Without one it returns [postbox.ErrNoTransaction], unless the config
-// allows autocommit; then they are committed together.
+// [postbox.ContextWithTx] and [InTx]. Without a transaction it returns [postbox.ErrNoTransaction], unless the config
+// allows autocommit; then the messages are committed together.
 //
 // A message without a UUID is stored under a new one. A message whose context carries a [postbox.Causation] is
 // stored with it in its metadata; the message itself stays as it is. Delays set with Watermill's components/delay, on the message or with delay.WithContext,
-// are obeyed, by the database's clock. A message that can never be stored, such as one with a topic or an id that is too long, is a
+// are applied, by the database's clock. A message that can never be stored, such as one whose topic or id is too long, is a
 // [postbox.PermanentError]. After an error of the database the transaction must be rolled back.
 //
-// A transaction that began on another *sql.DB than that of the publisher must be in the same database: in each call Publish then asks which one it is in, with one statement more,
-// and returns an error if that is another one.
+// A transaction that began on another *sql.DB than that of the publisher must be in the same database. In each call Publish then asks, with one more statement, which database the
+// transaction is in, and returns an error if that is another one.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -103,7 +103,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 			return err
 		}
 		if !postbox.AfterCommit(ctx, p.announce) {
-			p.spool.Wake() // the commit is near: look more often
+			p.spool.Wake() // the commit is near: poll more often
 		}
 		return nil
 	case p.config.AllowAutocommit:
@@ -117,7 +117,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 var errDifferent = errors.New("the messages carry different transactions, publish them one by one; " +
 	"for one transaction of another library call postbox.ExecFunc once")
 
-// PublishesInTx says that it does: see [postbox.TransactionalPublisher].
+// PublishesInTx returns true: see [postbox.TransactionalPublisher].
 func (p *Publisher) PublishesInTx() bool { return p != nil }
 
 // autocommit writes the messages in a transaction of their own.
@@ -130,13 +130,13 @@ func (p *Publisher) autocommit(ctx context.Context, topic string, messages []*me
 	})
 }
 
-// Announce wakes the forwarders. Call it after a commit that [InTx] did not make; without it they find the
-// messages at their next look. It does not wait for anything.
+// Announce wakes the forwarders. Call it after a commit that [InTx] did not make; without it the forwarders find the
+// messages at their next poll. It does not wait.
 func (p *Publisher) Announce() { p.announcer.Announce() }
 
-// Close lets go of prepared statements; it leaves the database and the forwarders alone. Publish fails with
-// [postbox.ErrClosed] afterwards. A router closes the publishers of its handlers: give it a shared one in
-// [KeepOpen]. It can be called twice.
+// Close closes prepared statements; it leaves the database and the forwarders alone. Publish fails with
+// [postbox.ErrClosed] afterwards. A router closes the publishers of its handlers, so give it a shared publisher in
+// [KeepOpen]. Close can be called twice.
 func (p *Publisher) Close() error {
 	p.closed.Store(true)
 	p.announcer.Close()
@@ -165,12 +165,12 @@ func (p *Publisher) write(ctx context.Context, db postbox.Executor, topic string
 	return dialect.HintAtPooler(p.spool.Append(ctx, db, p.run, drafts))
 }
 
-// registerPatience bounds what a first message may wait for: another process's transaction may be registering the outbox.
+// registerPatience bounds how long a first message may wait, since another process's transaction may be registering the outbox.
 const registerPatience = time.Second
 
-// registerApart registers the outbox on another connection than that of the transaction, which would keep the new row locked until
-// it ends, and everybody else who publishes would wait. Where no connection is free, as in a pool of one, or where this fails, the
-// transaction does it after all. Where one transaction writes at a time, it is the one that publishes.
+// registerApart registers the outbox on another connection than that of the transaction. The transaction would keep the new row locked until
+// it ends, and all other publishers would wait. If no connection is free, as in a pool of one, or if this fails, the
+// transaction registers the outbox after all. On a database with one writer, that writer is the publishing transaction itself.
 func (p *Publisher) registerApart(ctx context.Context) {
 	pool := p.db.Stats()
 	if p.spool.Statements.Kind.Can().OneWriter || pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections {
@@ -191,7 +191,7 @@ func (p *Publisher) run(ctx context.Context, db spool.Executor, query dialect.Qu
 }
 
 // KeepOpen returns the publisher with a Close that does nothing. A router closes the publisher of a handler
-// as soon as that handler ends, also when others still use it.
+// as soon as that handler ends, even if others still use it.
 func KeepOpen(publisher message.Publisher) message.Publisher { return keptOpen{publisher} }
 
 type keptOpen struct{ message.Publisher }
@@ -215,5 +215,5 @@ func writesTo(publisher message.Publisher, db *sql.DB, outbox *spool.Spool) bool
 // Close does nothing.
 func (keptOpen) Close() error { return nil }
 
-// PublishesInTx says what the publisher says.
+// PublishesInTx returns the publisher's answer.
 func (k keptOpen) PublishesInTx() bool { return postbox.PublishesInTx(k.Publisher) }

@@ -14,21 +14,21 @@ import (
 type PublisherConfig struct {
 	// Outbox is the name of the outbox; a database can have several. Defaults to "outbox".
 	Outbox string
-	// Lanes is the number of shards by ordering key, and so the most processes that can share the outbox. It is
-	// stored with the outbox: publishers and forwarders configured otherwise refuse to work. At most 256.
+	// Lanes is the number of shards by ordering key, and so the largest number of processes that can share the outbox. It is
+	// stored with the outbox: publishers and forwarders that are configured with another number refuse to work. At most 256.
 	// Defaults to 32.
 	Lanes int
 
 	// OrderingKey returns the key of a message; messages without one ("") are in no order. It travels as the
 	// metadata [postbox.OrderingKey]. Defaults to reading that metadata.
 	OrderingKey func(topic string, msg *message.Message) string
-	// MaxPayload is the largest payload and metadata together, in bytes; a larger message is an error.
+	// MaxPayload is the largest total of payload and metadata, in bytes; a larger message is an error.
 	// Defaults to 16 MiB. MySQL needs a max_allowed_packet above it.
 	MaxPayload int
 	// AllowAutocommit lets a message without a transaction in its context be committed by itself. By default
-	// that is [postbox.ErrNoTransaction], because it is most often a forgotten context.
+	// that is [postbox.ErrNoTransaction], because most often the context was forgotten.
 	AllowAutocommit bool
-	// DisableNotify leaves it to polling to wake the forwarders of other processes on PostgreSQL, and saves up to
+	// DisableNotify turns off wake-ups for the forwarders of other processes on PostgreSQL, which then find messages by polling. It saves up to
 	// four NOTIFYs a second.
 	DisableNotify bool
 }

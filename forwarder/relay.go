@@ -30,8 +30,8 @@ func (r *relay) Excluded() []string { return r.circuits.Excluded() }
 // guard calls the publisher: [spool.Protect] or [spool.Recovered].
 type guard func(call func() error) error
 
-// Handle publishes a batch of one topic in one call. If that fails, some may have gone out and some not: they
-// are published one by one, so that each gets an outcome of its own.
+// Handle publishes a batch of one topic in one call. If that fails, some messages may have gone out and others not: they
+// are published again one by one, so that each gets an outcome of its own.
 func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	outcomes := make([]spool.Outcome, len(batch))
 	topic := batch[0].Topic
@@ -65,8 +65,8 @@ func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outc
 	return r.oneByOne(ctx, batch, outcomes)
 }
 
-// oneByOne publishes until it meets an outage. Behind a message that is not through, the later ones of its key are held back:
-// also behind one that is to be a dead letter, since until that is written another process may have to publish it, and first.
+// oneByOne publishes until it meets an outage. If a message has not got through, the later ones of its key are held back. That includes
+// later ones of a message that is to become a dead letter: until that is written, another process may have to publish it, and first.
 func (r *relay) oneByOne(ctx context.Context, batch []*spool.Message, outcomes []spool.Outcome) []spool.Outcome {
 	held := map[int64]bool{}
 	for i, m := range batch {
@@ -84,8 +84,8 @@ func (r *relay) oneByOne(ctx context.Context, batch []*spool.Message, outcomes [
 	return outcomes
 }
 
-// again publishes a message that the publisher has had in a batch. A decorator that encrypts it, for example, may have changed it, so it is
-// read anew. One that is gone was settled by another process, which has its lane now.
+// again publishes a message that the publisher has already had in a batch. A decorator that encrypts it, for example, may have changed it, so it is
+// read again. If the message is gone, another process that now has its lane has settled it.
 func (r *relay) again(ctx context.Context, m *spool.Message) spool.Outcome {
 	switch found, err := r.reload(ctx, m); {
 	case err != nil:
@@ -120,7 +120,7 @@ func (r *relay) one(ctx context.Context, call circuit.Call, m *spool.Message, gu
 	}
 }
 
-// succeeded takes in that messages got through.
+// succeeded records that messages got through.
 func (r *relay) succeeded(topic string, call circuit.Call, batch []*spool.Message) {
 	if r.circuits.Succeeded(topic, call, batch) {
 		r.logger.Info("Postbox publishes to a topic again", watermill.LogFields{"topic": topic})
@@ -147,7 +147,7 @@ func (r *relay) unknown(call circuit.Call, m *spool.Message, failed spool.Outcom
 }
 
 // outage opens the circuit, and returns how long a message that was a probe waits. The log names the message, or the first of a batch:
-// where the same one opens the circuit again and again, it is to blame and not the broker, and an operator can bury it.
+// if the same message opens the circuit again and again, the message is to blame and not the broker, and an operator can make it a dead letter.
 func (r *relay) outage(batch []*spool.Message, call circuit.Call, err error) (wait time.Duration) {
 	topic := batch[0].Topic
 	fields := watermill.LogFields{"topic": topic, "message_uuid": batch[0].MessageID, "messages": len(batch)}

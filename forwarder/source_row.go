@@ -13,7 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// SourceMetadata is the metadata under which a dead letter keeps the metadata column of a row of a [Source], where
+// SourceMetadata is the metadata under which a dead letter keeps the metadata column of a row of a [Source], if
 // that could not be read.
 const SourceMetadata = "postbox_source_metadata"
 
@@ -25,7 +25,7 @@ type sourceRow struct {
 
 func (r sourceRow) size() int { return len(r.payload) + len(r.metadata) }
 
-// envelope is what components/forwarder of Watermill wraps a message in.
+// envelope is the wrapper that Watermill's components/forwarder puts around a message.
 type envelope struct {
 	DestinationTopic string            `json:"destination_topic"`
 	UUID             string            `json:"uuid"`
@@ -39,7 +39,7 @@ type decoder struct {
 	orderingKey string
 }
 
-// draft reads a row. An error is about the row, and says so to an operator.
+// draft reads a row. Its error is about the row, in words for an operator.
 func (d decoder) draft(row sourceRow) (spool.Draft, error) {
 	topic, msg, err := d.message(row)
 	if err != nil {
@@ -97,8 +97,8 @@ func (d decoder) metadata(row sourceRow) (message.Metadata, error) {
 	return metadata, nil
 }
 
-// key returns the ordering key, and notes one of the user's making in the metadata. A panic of the user's
-// function is an error like any other: the next look would meet the same row.
+// key returns the ordering key, and stores a key from the user's function in the metadata. A panic of that
+// function is an error like any other: the next poll would meet the same row.
 func (d decoder) key(topic string, msg *message.Message) (key string, err error) {
 	if d.source.KeyFrom == nil {
 		if key = msg.Metadata.Get(d.orderingKey); key == "" {
@@ -117,7 +117,7 @@ func (d decoder) key(topic string, msg *message.Message) (key string, err error)
 	return key, nil
 }
 
-// remains is what a dead letter keeps of the metadata of a row that cannot be read.
+// remains is the metadata that a dead letter keeps of a row that cannot be read.
 func (d decoder) remains(row sourceRow) map[string]string {
 	metadata, err := d.metadata(row)
 	if err != nil {

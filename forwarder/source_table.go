@@ -11,10 +11,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// errForeignTable is why nothing is ever taken over from a table: waiting does not change what it is.
+// errForeignTable is the reason why no row is ever taken over from a table: waiting does not change the table.
 var errForeignTable = errors.New("it is no table of DefaultPostgreSQLSchema or DefaultMySQLSchema")
 
-// checkTable returns errForeignTable unless the table has the columns that are read, and none that says that rows have a life of their own: a
+// checkTable returns errForeignTable unless the table has the columns that are read, and no column which shows that rows have states of their own: a
 // queue of watermill-sql v4 (PostgreSQLQueueSchema, MySQLQueueSchema, and those with delays) keeps rows that are acked or not due.
 func (t *transfer) checkTable(ctx context.Context) error {
 	rows, err := t.db.QueryContext(ctx, t.tables.Columns)

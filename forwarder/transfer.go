@@ -15,17 +15,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// transferTimeout bounds one transaction: far more than one takes, and an end when a connection hangs or another transaction
+// transferTimeout bounds one transaction. It is far longer than one takes, and ends the wait when a connection hangs or another transaction
 // locks the table.
 const transferTimeout = 30 * time.Second
 
-// transfer takes messages over from a source into a spool, page by page. Any number of them, in any number of
-// processes, may do so for one table: one at a time works, the others look again later.
+// transfer takes messages over from a source into a spool, page by page. Any number of transfers, in any number of
+// processes, may do so for one table: one at a time works, and the others poll again later.
 type transfer struct {
 	db         *sql.DB
 	statements *dialect.Statements
 	tables     *dialect.SourceStatements
-	broken     error // why there are no tables
+	broken     error // the reason why there are no tables
 	target     *spool.Spool
 	source     Source
 	decoder    decoder
@@ -37,9 +37,9 @@ type transfer struct {
 	registered bool
 	position   position
 	limit      int           // rows in a page: fewer while they are large
-	maxBytes   int           // of a page, but for its last row
-	more       bool          // there may be more, so look without asking
-	pause      time.Duration // between two looks that find nothing
+	maxBytes   int           // of a page, except its last row
+	more       bool          // there may be more, so read without asking first
+	pause      time.Duration // between two polls that find nothing
 	trouble    trouble
 	held       bool // the old daemon was seen at work
 }
@@ -58,8 +58,8 @@ func newTransfer(db *sql.DB, statements *dialect.Statements, target *spool.Spool
 	}
 }
 
-// Run takes over until ctx ends; then a page under way is finished. It waits for whatever is in its way, a table
-// that is missing or another consumer group included, and says so once. It ends where the table is another one than it can read.
+// Run takes messages over until ctx ends; then it finishes the page under way. It waits for any obstacle, such as a missing table
+// or another consumer group, and says so once. It ends if it cannot read this kind of table.
 func (t *transfer) Run(ctx context.Context) {
 	defer t.announcer.Close()
 	defer func() {
@@ -109,7 +109,7 @@ func (t *transfer) step(live context.Context) time.Duration {
 	return t.pause
 }
 
-// move looks, and takes a page over when there is one.
+// move polls, and takes a page over if there is one.
 func (t *transfer) move(ctx context.Context) (moved int, err error) {
 	found, err := t.peek(ctx)
 	if err != nil || !found {
@@ -131,7 +131,7 @@ func (t *transfer) move(ctx context.Context) (moved int, err error) {
 	return len(p.rows), nil
 }
 
-// done takes in what was committed.
+// done records what was committed.
 func (t *transfer) done(p *page) {
 	t.more = p.cut
 	t.note(p)
@@ -144,7 +144,7 @@ func (t *transfer) done(p *page) {
 	}
 }
 
-// note tells an operator what an operator should know of a page.
+// note logs the facts about a page that an operator should know.
 func (t *transfer) note(p *page) {
 	if p.held && !t.held {
 		t.held = true
@@ -160,8 +160,8 @@ func (t *transfer) note(p *page) {
 	}
 }
 
-// peek asks in one statement, and without a lock, whether there is anything to take over: that is what an idle
-// transfer costs. It enters a source that is new.
+// peek asks in one statement, and without a lock, whether there are messages to take over: that is the whole cost of an idle
+// transfer. It enters a source that is new.
 func (t *transfer) peek(ctx context.Context) (found bool, err error) {
 	if t.registered && t.more {
 		return true, nil
@@ -195,7 +195,7 @@ func (t *transfer) register(ctx context.Context) error {
 	return nil
 }
 
-// groupState says what the table of offsets knows of our consumer group.
+// groupState is the state of our consumer group in the table of offsets.
 type groupState int
 
 const (
@@ -204,7 +204,7 @@ const (
 	hasGroup
 )
 
-// errOtherGroups is why rows must not be deleted.
+// errOtherGroups is the reason why rows must not be deleted.
 var errOtherGroups = errors.New("other consumer groups read the table")
 
 // group looks for our consumer group, and for others.
@@ -242,7 +242,7 @@ func (t *transfer) group(ctx context.Context) (groupState, error) {
 	return state, nil
 }
 
-// trouble is the kind of what is in the way.
+// trouble is the kind of obstacle.
 type trouble int
 
 const (
@@ -274,7 +274,7 @@ func (t *transfer) troubleOf(err error) trouble {
 	return troubleOther
 }
 
-// failed logs the first error of a row of them, and forgets what may not be so any more: the database that comes
+// failed logs the first error of several in a row, and forgets facts that may no longer be true: the database that comes
 // back may be another one.
 func (t *transfer) failed(err error) {
 	t.checked, t.registered, t.more, t.position = false, false, true, position{}

@@ -10,13 +10,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// maxPageBytes bounds the memory for the payloads of a page, but for the last row of it.
+// maxPageBytes bounds the memory for the payloads of a page, except for its last row.
 const maxPageBytes = 16 << 20
 
-// errRestored is why nothing can be told apart any more.
+// errRestored is the reason why no position can be trusted any more.
 var errRestored = errors.New("the position of the consumer group lies in the future, as after a restore from a dump")
 
-// errContended is why a page is given up: rows of it went away between the read and the delete.
+// errContended is the reason why a page is given up: some of its rows disappeared between the read and the delete.
 var errContended = errors.New("another process deletes rows of the table")
 
 // page is one transaction of a transfer.
@@ -26,8 +26,8 @@ type page struct {
 	group    groupState
 	position position // before, and after run, after
 
-	busy     bool // another process takes over this source: nothing was done
-	held     bool // and that is the old daemon
+	busy     bool // another process takes over this source, so nothing was done
+	held     bool // that process is the old daemon
 	restored bool // our own position was dropped
 	cut      bool // the read ended before the rows did
 	bytes    int
@@ -36,13 +36,13 @@ type page struct {
 	dead     []deadRow
 }
 
-// deadRow is a row that is no message.
+// deadRow is a row that is not a message.
 type deadRow struct {
 	row sourceRow
 	err error
 }
 
-// run takes a page over, if it is our turn. The locks, both taken without waiting, last for these few statements,
+// run takes a page over, if the transfer has the turn. The locks, both taken without waiting, are held for these few statements,
 // none of which waits for a producer or a broker.
 func (p *page) run(ctx context.Context) error {
 	stored, seen, err := p.lock(ctx)
@@ -92,7 +92,7 @@ func (p *page) lock(ctx context.Context) (stored dialect.SourceRow, seen *snapsh
 	return stored, seen, nil
 }
 
-// fence keeps the old daemon out until the transaction ends, and passes over what it has forwarded.
+// fence keeps the old daemon out until the transaction ends, and skips the rows that it has forwarded.
 func (p *page) fence(ctx context.Context) error {
 	source, tables := p.transfer.source, p.transfer.tables
 	if p.group == noTable {
@@ -145,7 +145,7 @@ func (p *page) read(ctx context.Context) error {
 	return nil
 }
 
-// append writes messages to the spool, and what is none to the dead letters.
+// append writes messages to the spool, and rows that are no messages to the dead letters.
 func (p *page) append(ctx context.Context) error {
 	t := p.transfer
 	for _, row := range p.rows {
@@ -206,7 +206,7 @@ func (p *page) remove(ctx context.Context) error {
 	return nil
 }
 
-// save stores from where the next process may start.
+// save stores the position from which the next process may start.
 func (p *page) save(ctx context.Context, stored dialect.SourceRow) error {
 	lowest := p.position.lowest()
 	if lowest == stored {
@@ -218,7 +218,7 @@ func (p *page) save(ctx context.Context, stored dialect.SourceRow) error {
 	return nil
 }
 
-// nextLimit is smaller after a page of large rows, since what it did not take was read for nothing.
+// nextLimit is smaller after a page of large rows, since the rows that the page did not take were read for nothing.
 func (p *page) nextLimit() int {
 	if p.bytes >= p.transfer.maxBytes {
 		return max(len(p.rows), 1)

@@ -16,7 +16,7 @@ const (
 	hangLook = 10 * time.Second
 )
 
-// watch looks for calls of the publisher that do not return, until ctx ends. Their topics are closed, so that they take no more workers from other topics.
+// watch looks for calls of the publisher that do not return, until ctx ends. It closes their topics, so that these take no more workers from other topics.
 func (f *Forwarder) watch(ctx context.Context) {
 	ticker := time.NewTicker(f.hangLook)
 	defer ticker.Stop()

@@ -17,15 +17,15 @@ const defaultMaxHops = 32
 // eventName is the metadata key under which the marshalers of Watermill's CQRS component name a type.
 const eventName = "name"
 
-// CausationConfig says how a module stands in causation paths, and how long they may get.
+// CausationConfig says how a module appears in causation paths, and how long paths may get.
 type CausationConfig struct {
-	// Module is the name of the module that handles the message. Required; the same for all handlers of a module.
+	// Module is the name of the module that handles the message. All handlers of a module use the same name. Required.
 	Module string
-	// EventType names what a message is. Defaults to its metadata "name", which Watermill's CQRS marshalers set, and
-	// without it to the topic that the message came from, which for a deferred one is not that of the handler.
+	// EventType returns the type of a message. Defaults to its metadata "name", which Watermill's CQRS marshalers set. Without that
+	// metadata it is the topic that the message came from; for a deferred message that is not the topic of the handler.
 	EventType func(msg *message.Message) string
-	// MaxHops is how many hops a path may have: a message at the end of so many is not handled any more. It must be
-	// longer than any chain you mean, and the shorter it is, the less a loop does before it ends. Raise it before you
+	// MaxHops is the number of hops that a path may have: a message whose path has that many is not handled any more. It must be
+	// larger than the longest chain that you intend. The smaller it is, the sooner a loop ends. Raise it before you
 	// requeue a message that it stopped. Defaults to 32.
 	MaxHops int
 }
@@ -39,7 +39,7 @@ func (c *CausationConfig) setDefaults() {
 	c.MaxHops = cmp.Or(c.MaxHops, defaultMaxHops)
 }
 
-// validate returns all that is wrong with the configuration.
+// validate returns all mistakes in the configuration.
 func (c CausationConfig) validate() error {
 	var problems []error
 	if c.Module == "" {
@@ -51,21 +51,21 @@ func (c CausationConfig) validate() error {
 	return errors.Join(problems...)
 }
 
-// Causation is a middleware by which messages say where they come from: what a handler produces gets, in its
-// metadata, the correlation id of the message handled, or else its UUID; that UUID as its causation id; and its
-// causation path with a hop more. See [postbox.CorrelationID], [postbox.CausationID] and [postbox.CausationPath].
+// Causation is a middleware that records in each message where it comes from. A message that the handler produces gets, in its
+// metadata, the correlation id of the handled message, or else its UUID; that UUID as its causation id; and the causation path of the
+// handled message with one more hop. See [postbox.CorrelationID], [postbox.CausationID] and [postbox.CausationPath].
 //
-// That goes for messages that the handler returns, and for those that it publishes through a forwarder.Publisher
-// with the context of the message handled, as Watermill's CQRS buses do when given that context. What it publishes
-// in another way goes without, unless it uses [postbox.CausationFromContext] itself. Keys that have a value already
+// That applies to messages that the handler returns, and to those that it publishes through a forwarder.Publisher
+// with the context of the handled message, as Watermill's CQRS buses do when given that context. Messages that it publishes
+// in another way get none of it, unless the handler uses [postbox.CausationFromContext] itself. Keys that already have a value
 // are kept.
 //
-// Where the path is at its limit, modules answer each other in a circle: the handler does not run, and the error is
-// a [postbox.PermanentError] that prints the path. So is the error for a path that cannot be read. An inbox, or
-// whatever else handles errors, has to be around it to make a dead letter of the message: add the inbox first and
-// Causation after it. A message without a UUID cannot be named as a cause, and is seen in the path alone.
+// A path at its limit means that modules answer each other in a circle: the handler does not run, and the error is
+// a [postbox.PermanentError] that prints the path. The error for a path that cannot be read is permanent too. An inbox, or
+// another middleware that handles errors, has to be around Causation to make a dead letter of the message: add the inbox first and
+// Causation after it. A message without a UUID cannot be named as a cause, and appears in the path alone.
 //
-// It keeps no state and costs no round trip; it is safe for concurrent use by any number of handlers.
+// Causation keeps no state and costs no round trip. It is safe for concurrent use by any number of handlers.
 type Causation struct {
 	config CausationConfig
 }
@@ -98,8 +98,8 @@ func (c *Causation) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// tooFar tells of a path that would go beyond the limit with its last hop. The limit comes first, since what keeps
-// errors may cut off the end of a long one.
+// tooFar returns the error for a path that would exceed the limit with its last hop. The text begins with the limit, since a store of
+// errors may cut off the end of a long path.
 func (c *Causation) tooFar(path []postbox.Hop) error {
 	hops := make([]string, len(path)-1)
 	for i := range hops {
@@ -109,8 +109,8 @@ func (c *Causation) tooFar(path []postbox.Hop) error {
 		c.config.MaxHops, path[len(path)-1], strings.Join(hops, " → ")))
 }
 
-// stampAll stamps what a handler returned. Where that is the message handled, a copy is stamped: handling that again,
-// after a failure further out, would count its own hop twice.
+// stampAll stamps the messages that a handler returned. If one of them is the handled message, a copy of it is stamped: if that message
+// were handled again, after a failure further out, its own hop would count twice.
 func stampAll(causation postbox.Causation, handled *message.Message, produced []*message.Message) []*message.Message {
 	stamped := make([]*message.Message, len(produced))
 	for i, msg := range produced {

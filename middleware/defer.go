@@ -17,21 +17,21 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
-// DeferStore is what [Defer] needs; [inboxstore.Store] does it in SQL.
+// DeferStore is the store that [Defer] needs; [inboxstore.Store] is one.
 type DeferStore interface {
 	// Defer stores a message in a queue, once.
 	Defer(ctx context.Context, queue string, key inboxstore.Key, msg *message.Message) (fresh bool, err error)
 }
 
-// Defer returns a middleware that stores each message in a queue and acks it, instead of running the handler: an
-// [inboxstore.Subscriber] gives it to another handler later. The broker hears its ack after the commit, and its
-// time-outs do not matter any more. A message that comes again is stored once.
+// Defer returns a middleware that stores each message in a queue and acks it, instead of running the handler. An
+// [inboxstore.Subscriber] gives the message to another handler later. The broker gets its ack after the commit, and its
+// time-outs no longer matter. A message that comes again is stored once.
 //
-// The message needs a UUID; a message without one is refused with [ErrNoMessageID]. [DeferWith] can do better, and
-// says more. It is safe for concurrent use by any number of handlers.
+// The message needs a UUID; a message without one is refused with [ErrNoMessageID]. [DeferWith] has settings for such messages, and its
+// comment says more. Defer is safe for concurrent use by any number of handlers.
 //
-// Defer panics if the store is nil, or the queue has no name or one above 249 bytes, as Watermill's router does when a handler cannot be
-// added: a program with such a mistake does not start. [DeferWith] returns an error.
+// Defer panics if the store is nil, if the queue has no name, or if the name is longer than 249 bytes. Watermill's router does the same when a handler cannot be
+// added: a program with such a mistake does not start. [DeferWith] returns an error instead.
 func Defer(store DeferStore, queue string) message.HandlerMiddleware {
 	deferral, err := DeferWith(store, queue, DeferConfig{})
 	if err != nil {
@@ -42,13 +42,13 @@ func Defer(store DeferStore, queue string) message.HandlerMiddleware {
 
 // DeferWith is [Defer] with a configuration.
 //
-// What is stored is the message and, where its metadata has no value for them already, what the config's Capture
-// returns and the topic that it came from, as [postbox.SourceTopic]. The message delivered stays as it is. Two handlers
+// It stores the message. It adds to the stored metadata the values that the config's Capture returns, and as [postbox.SourceTopic] the topic
+// that the message came from, where the metadata has no value for them. The delivered message stays as it is. Two handlers
 // that defer to the same queue store a message of the same topic once.
 //
-// Where the message cannot be stored, the middleware returns the error after a pause, which ends with the message's
-// context: the router nacks the message, and the broker delivers it again. So it does after a crash; what was
-// committed before is a duplicate then, and acked.
+// When the message cannot be stored, the middleware returns the error after a pause, which ends with the message's
+// context. The router then nacks the message, and the broker delivers it again. The broker does so after a crash too; a message that was
+// committed before is then a duplicate, and is acked.
 func DeferWith(store DeferStore, queue string, config DeferConfig) (message.HandlerMiddleware, error) {
 	if given.Nil(store) {
 		return nil, errors.New("defer: the store is nil")
@@ -105,7 +105,7 @@ func (d *deferral) process(ctx context.Context, msg *message.Message) error {
 	return err
 }
 
-// metadata returns that of the message, and what would be lost when it leaves its broker.
+// metadata returns the metadata of the message, with the values that would be lost when it leaves its broker.
 func (d *deferral) metadata(msg *message.Message, source string) message.Metadata {
 	captured := d.config.Capture(msg)
 	metadata := make(message.Metadata, len(msg.Metadata)+len(captured)+2)

@@ -13,26 +13,26 @@ import (
 // defaultDeferPause is the default of Retry.Cap in [DeferConfig]: a database that is back should not wait for long.
 const defaultDeferPause = 10 * time.Second
 
-// DeferConfig says how messages that go to a queue are told apart, and what is stored with them.
+// DeferConfig says how messages that go to a queue are identified, and what is stored with them.
 type DeferConfig struct {
-	// Topic within which message ids differ. Defaults to the topic that the router's handler subscribes to.
+	// Topic is the topic within which each message has its own id. Defaults to the topic that the router's handler subscribes to.
 	Topic string
 	// MessageID returns the id of a message, "" when it has none. Defaults to its UUID.
 	MessageID func(msg *message.Message) string
 	// WithoutID names a message that has no id. Defaults to [RefuseWithoutID].
 	WithoutID func(msg *message.Message) (string, error)
 
-	// Capture returns what the broker knows of a message and the message does not carry, such as kafkabroker.Capture:
-	// it is stored in the metadata, where that has no value of its own. Defaults to nothing.
+	// Capture returns what the broker knows of a message and the message does not carry, as kafkabroker.Capture does.
+	// It is stored in the metadata where that has no value of its own. Defaults to nothing.
 	Capture func(msg *message.Message) map[string]string
 	// OrderingKey returns the key of a message; messages without one ("") are in no order. Defaults to the metadata
 	// [postbox.OrderingKey], else the [postbox.KafkaKey] that Capture returned, unless that is the UUID.
 	OrderingKey func(msg *message.Message) string
 
-	// Retry says how long the pause is between a failure to store and its nack, since brokers deliver a nacked message
-	// at once: it grows with each failure in a row, of whatever message. The subscription waits meanwhile; in a
-	// transaction that Postbox did not begin there is no pause. Attempts are not counted, since there is nowhere to put a message
-	// that cannot be stored. Defaults to pauses from 1 s to 10 s.
+	// Retry sets the pause between a failure to store a message and its nack, since brokers deliver a nacked message
+	// at once. The pause grows with each failure in a row, of any message. The subscription waits meanwhile. In a
+	// transaction that Postbox did not begin there is no pause. Attempts are not counted, since a message that cannot be stored
+	// cannot become a dead letter either. Defaults to pauses from 1 s to 10 s.
 	Retry postbox.RetryProfile
 }
 
@@ -50,7 +50,7 @@ func (c *DeferConfig) setDefaults() {
 	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
 }
 
-// validate returns all that is wrong with the configuration.
+// validate returns all mistakes in the configuration.
 func (c DeferConfig) validate() error {
 	if err := c.Retry.Validate(); err != nil {
 		return fmt.Errorf("Retry: %w", err)

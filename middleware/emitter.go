@@ -13,13 +13,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
-// emitter is where the messages go that a handler returns: with the handler's own writes, not after them.
+// emitter writes the messages that a handler returns together with the handler's own writes, not after them.
 type emitter struct {
 	outbox message.Publisher
 	topic  string // that of the router where it is empty
 }
 
-// handle runs the handler and writes what it returns to the outbox, all in the transaction of ctx. A panic is an error
+// handle runs the handler and writes the messages that it returns to the outbox, all in the transaction of ctx. A panic becomes an error
 // with its stack, and every error is safe to look at.
 func (e emitter) handle(ctx context.Context, msg *message.Message, h message.HandlerFunc) (err error) {
 	defer func() {
@@ -47,7 +47,7 @@ func (e emitter) handle(ctx context.Context, msg *message.Message, h message.Han
 	return usererror.Checked(e.outbox.Publish(topic, produced...))
 }
 
-// withValuesOf returns a context that also has what the handler has put into the context of a message that it returns, such as a delay of Watermill's.
+// withValuesOf returns a context that also has the values that the handler has put into the context of a returned message, such as a delay of Watermill's.
 func withValuesOf(ctx, produced context.Context) context.Context {
 	if produced == context.Background() { // that of a message without one
 		return ctx

@@ -37,7 +37,7 @@ func exited(ctx context.Context, msg *message.Message) {
 	}
 }
 
-// unreturned is deferred around a handler: it fails the transaction of one that panics or ends its goroutine.
+// unreturned is deferred around a handler: if the handler panics or ends its goroutine, it fails the handler's transaction.
 func unreturned(ctx context.Context, msg *message.Message, returned *bool) {
 	if *returned {
 		return
@@ -49,9 +49,9 @@ func unreturned(ctx context.Context, msg *message.Message, returned *bool) {
 	exited(ctx, msg)
 }
 
-// exited records the failure of a handler that ended its goroutine, and acks or nacks the message, which nothing else does then. A dead letter that was written in the
-// transaction that the inbox did not begin may be rolled back, so the message is nacked; otherwise it would be a duplicate. If the message is in the hands of an inbox around this one,
-// that one does all of it.
+// exited records the failure of a handler that ended its goroutine, and acks or nacks the message, since the router then does neither. A dead letter that was written in a
+// transaction that the inbox did not begin may be rolled back, so in that case the message is nacked; otherwise it would be a duplicate. If an inbox around this one handles
+// the message too, the outer inbox does all of this.
 func (i *Inbox) exited(ctx context.Context, key inboxstore.Key, msg *message.Message) {
 	if insideOf(ctx) == msg {
 		return

@@ -15,8 +15,8 @@ var ErrNoMessageID = errors.New("the message has no UUID to tell it from others:
 // an operator decides. This is the default, since any other choice can be wrong.
 func RefuseWithoutID(*message.Message) (string, error) { return "", ErrNoMessageID }
 
-// BrokerCoordinates names the message by where the broker keeps it, for example topic, partition and offset of
-// Kafka as kafkabroker.Coordinates tells them. A producer that sends twice makes two messages of it.
+// BrokerCoordinates identifies the message by its place in the broker, for example topic, partition and offset of
+// Kafka as kafkabroker.Coordinates returns them. If a producer sends a message twice, these are two messages.
 func BrokerCoordinates(coordinates func(msg *message.Message) (string, bool)) func(msg *message.Message) (string, error) {
 	return func(msg *message.Message) (string, error) {
 		if name, ok := coordinates(msg); ok && name != "" {
@@ -26,8 +26,8 @@ func BrokerCoordinates(coordinates func(msg *message.Message) (string, bool)) fu
 	}
 }
 
-// PayloadHash names the message by the SHA-256 of its payload. Two messages that say the same are then one:
-// right for facts that carry their own identity, wrong for "add one".
+// PayloadHash identifies the message by the SHA-256 of its payload. Two messages with equal payloads are then one message.
+// That is right for facts that carry their own identity, and wrong for "add one".
 func PayloadHash(msg *message.Message) (string, error) {
 	sum := sha256.Sum256(msg.Payload)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil

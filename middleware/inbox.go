@@ -14,32 +14,34 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
-// InboxStore is what an inbox needs to remember; [inboxstore.Store] does it in SQL.
+// InboxStore is the store that an inbox needs; [inboxstore.Store] is one.
 type InboxStore interface {
-	// Once runs fn in a transaction that claims the key, unless that was done before. An error of fn comes back
+	// Once runs fn in a transaction that claims the key, unless the key was claimed before. An error of fn comes back
 	// as an [inboxstore.HandlerError].
 	Once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error) (fresh bool, err error)
-	// RecordFailure notes a failed attempt and returns their number.
+	// RecordFailure records a failed attempt and returns the number of attempts.
 	RecordFailure(ctx context.Context, key inboxstore.Key, cause error) (attempts int, err error)
 	// Bury moves a message to the dead letters.
 	Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error
 }
 
-// Inbox is a middleware by which a handler has its effect once a message, however often and however concurrently it
-// is delivered: as far as the effect is what the handler writes through the transaction that
-// [postbox.TxFromContext] finds in the message's context, and the messages it returns, which go to the outbox.
+// Inbox is a middleware with which a handler has its effect once for each message, however often and however concurrently the message
+// is delivered. The effect consists of the handler's writes in the transaction that [postbox.TxFromContext] finds in the message's
+// context, and of the messages that it returns, which go to the outbox.
 //
-// A handler that fails leaves no trace but a failure record; after the last attempt, or at once when the error is
-// [postbox.Permanent], the message goes to the dead letters and is acked. A database that is away counts no
-// attempt, and neither does a conflict with other transactions. A handler that loses its connection, or that overlooks the error of a
-// statement, has failed; and what a handler has written that returned an error is never committed, whatever stands around it: see
-// [Guard] for middlewares between the inbox and the handler. A middleware outside of the inbox that takes its error, as Watermill's IgnoreErrors and PoisonQueue
-// do, acks the message, which then has no effect and no dead letter: an error in the log says so, once a minute at most. A crash before the commit lets the broker deliver again; a crash after it, and before the ack, makes the
-// next delivery a duplicate, which is acked without running the handler.
+// A handler that fails leaves only a failure record. After the last attempt, or at once when the error is
+// [postbox.Permanent], the message becomes a dead letter and is acked. No attempt is counted when the database is away, or when the
+// transaction conflicts with others. A handler that loses its connection, or that overlooks the error of a
+// statement, has failed. The writes of a handler that returned an error are never committed, whatever middleware stands around the inbox; for
+// middlewares between the inbox and the handler see [Guard].
 //
-// An inbox within another one that names the message alike is part of that one, which alone counts failures.
+// A middleware outside of the inbox that takes its error, as Watermill's IgnoreErrors and PoisonQueue do, acks the message, which then has no
+// effect and no dead letter. An error in the log says so, once a minute at most. After a crash before the commit, the broker delivers the message
+// again. After a crash between the commit and the ack, the next delivery is a duplicate, which is acked without running the handler.
 //
-// It costs one INSERT in the handler's transaction, and it is safe for concurrent use by any number of handlers.
+// An inbox within another one that names the message alike is part of the outer one, which alone counts failures.
+//
+// An inbox costs one INSERT in the handler's transaction. It is safe for concurrent use by any number of handlers.
 type Inbox struct {
 	store     InboxStore
 	config    InboxConfig
@@ -65,7 +67,7 @@ func NewInbox(store InboxStore, config InboxConfig, logger watermill.LoggerAdapt
 	}, nil
 }
 
-// Middleware is the inbox as Watermill's router takes it. It returns no messages to the router, which would
+// Middleware is the inbox as a middleware of Watermill's router. It returns no messages to the router, because the router would
 // publish them after the commit and lose them in a crash.
 func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
@@ -74,12 +76,12 @@ func (i *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// Process handles a message without a router, whose part the config's Consumer, Topic and PublishTopic then play.
-// It returns true where the handler ran and was committed; false and no error for a duplicate, or when the message
-// went to the dead letters: ack it. After an error nack it, or deliver it again.
+// Process handles a message without a router. The config's Consumer, Topic and PublishTopic replace what a router would supply.
+// It returns true if the handler ran and its transaction was committed. It returns false and no error for a duplicate, or when the message
+// became a dead letter: ack the message. After an error nack it, or deliver it again.
 //
 // The handler gets a copy of the payload and of the metadata in msg, each time that it runs. After an error, and in the dead letters, the message is as it was delivered.
-// If the handler ends its goroutine, Process does not return: it records the failure and nacks the message, or acks it where it is a dead letter.
+// If the handler ends its goroutine, Process does not return: it records the failure and nacks the message, or acks it if it is now a dead letter.
 func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
 	key, err := i.key(ctx, msg)
 	if err == nil && !i.config.OwnTransaction {
@@ -117,15 +119,15 @@ func (i *Inbox) process(ctx context.Context, key inboxstore.Key, msg *message.Me
 	}
 	came.restore(msg)
 	var failure *inboxstore.HandlerError
-	if !errors.As(err, &failure) || stopping(ctx) { // the database's fault, or ours, because we stop
+	if !errors.As(err, &failure) || stopping(ctx) { // the fault of the database, or of a stop
 		pause(ctx, i.config.Retry, 1, err)
 		return false, err
 	}
 	return false, i.failed(ctx, key, msg, failure.Err)
 }
 
-// stopping says that the delivery was cancelled, as by a router that closes. A deadline that has passed, such as that of Watermill's
-// Timeout, is the handler's.
+// stopping says whether the delivery was cancelled, as by a router that closes. A deadline that has passed, such as that of Watermill's
+// Timeout, belongs to the handler.
 func stopping(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // key names the message to this consumer.
@@ -149,7 +151,7 @@ func (i *Inbox) key(ctx context.Context, msg *message.Message) (inboxstore.Key, 
 	return key, nil
 }
 
-// failed records a failure. It returns nil where the message went to the dead letters, so that it is acked.
+// failed records a failure. It returns nil if the message became a dead letter, so that it is acked.
 func (i *Inbox) failed(ctx context.Context, key inboxstore.Key, msg *message.Message, cause error) error {
 	attempts, err := i.store.RecordFailure(ctx, key, cause)
 	if err != nil {

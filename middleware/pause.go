@@ -8,11 +8,11 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// latePause is the longest pause after a deadline has passed. The context is of no use then: it does not tell whether the router closes.
+// latePause is the longest pause after a deadline has passed. The context cannot end the pause then, since it no longer shows whether the router closes.
 const latePause = 5 * time.Second
 
-// pause keeps a broker that delivers a nacked message at once from doing so in a hot loop. It ends with ctx, unless that
-// had a deadline, which has passed. A transaction that the inbox did not begin is not kept waiting.
+// pause waits before a nack, so that a broker that delivers a nacked message at once does not do so in a tight loop. It ends with ctx, unless the deadline
+// of ctx has passed. It does not wait in a transaction that the inbox did not begin.
 func pause(ctx context.Context, profile postbox.RetryProfile, attempts int, cause error) {
 	if _, joined := postbox.TxFromContext(ctx); joined {
 		return

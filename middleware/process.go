@@ -10,27 +10,27 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/report"
 )
 
-// Process is the middleware of a handler whose messages an inboxstore.Subscriber delivers. It tells the queue the
-// handler's error, or its panic with the stack, or that it ended its goroutine (runtime.Goexit), which a Nack cannot carry. For a handler that returns
-// messages take [ProcessWith].
+// Process is the middleware of a handler whose messages an inboxstore.Subscriber delivers. It tells the queue the error that the
+// handler returned, a panic with its stack, or that the handler ended its goroutine (runtime.Goexit). A Nack cannot carry that. For a handler that returns
+// messages use [ProcessWith].
 //
-// An error that it has told is the message's failure in a transactional queue, also where a middleware outside of it, such as
-// Watermill's Retry or PoisonQueue, acks the message then: the transaction is rolled back. For those inside of it add [Guard].
+// In a transactional queue, an error that Process has told the queue is the message's failure. That holds even if a middleware outside of it, such as
+// Watermill's Retry or PoisonQueue, then acks the message: the transaction is rolled back. For middlewares inside of it add [Guard].
 //
-// It is safe for concurrent use. Add it before, so outside of, whatever else works on the handler's messages, such as [Causation].
+// It is safe for concurrent use. Add it first, so that it is outside of other middleware that works on the handler's messages, such as [Causation].
 func Process(h message.HandlerFunc) message.HandlerFunc { return process(emitter{}, h) }
 
 // ProcessConfig says where the messages go that a handler of a queue returns.
 type ProcessConfig struct {
 	// Outbox takes them: a forwarder.Publisher, or another [postbox.TransactionalPublisher]. Required.
 	Outbox message.Publisher
-	// PublishTopic is where they go. Defaults to the publish topic of the router's handler.
+	// PublishTopic is the topic of these messages. Defaults to the publish topic of the router's handler.
 	PublishTopic string
 }
 
-// ProcessWith is [Process] for a handler that returns messages. It writes them to the outbox, in the transaction that the queue gives the handler if it is
-// transactional: they commit with the handler's writes and the end of the message. Without a transaction the outbox must allow autocommit, and a crash
-// in between handles the message again. The router gets no messages to publish.
+// ProcessWith is [Process] for a handler that returns messages. It writes them to the outbox. In a transactional queue it does so in the transaction that
+// the queue gives the handler, so they commit with the handler's writes and the end of the message. Without a transaction the outbox must allow autocommit, and after a
+// crash in between the message is handled again. The router gets no messages to publish.
 func ProcessWith(config ProcessConfig) (message.HandlerMiddleware, error) {
 	if config.Outbox == nil {
 		return nil, errors.New("process: Outbox: is nil; a handler that returns no messages takes middleware.Process")

@@ -36,11 +36,11 @@ type swallowed struct {
 // failure is the last failure of a message that is neither acked nor nacked yet.
 type failure struct {
 	err   error
-	about watermill.LogFields // made while the message is in our hands: where it was acked before its handler ran, it may be in those of a handler again
+	about watermill.LogFields // made before the message is returned: if it was acked before its handler ran, another handler may be using it later
 }
 
-// ended hears how a delivery ended. It watches a message that failed until the router acks or nacks it, which outside of a router may never happen. Within
-// another inbox, or where the transaction of the message has failed, an ack is not the end of the message.
+// ended is called when a delivery has ended. It watches a message that failed until the router acks or nacks it, which outside of a router may never happen. Within
+// another inbox, or if the transaction of the message has failed, an ack is not the end of the message.
 func (s *swallowed) ended(ctx context.Context, key inboxstore.Key, msg *message.Message, err error) {
 	if err == nil {
 		if s.count.Load() > 0 {
@@ -56,7 +56,7 @@ func (s *swallowed) ended(ctx context.Context, key inboxstore.Key, msg *message.
 	}
 }
 
-// add notes a failure, and returns it where the message is to be watched from now on.
+// add records a failure. It returns the failure if the message is to be watched from now on.
 func (s *swallowed) add(key inboxstore.Key, msg *message.Message, err error) *failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()

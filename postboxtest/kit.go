@@ -21,11 +21,11 @@ import (
 const (
 	// patience is how long a drain may take before the test fails.
 	patience = time.Minute
-	// glance is the pause between two looks at whether a drain is through.
+	// glance is the pause between two checks whether a drain is complete.
 	glance = 2 * time.Millisecond
 )
 
-// Config says which outbox and queues the kit works off. The zero value has all defaults.
+// Config says which outbox and queues the kit drains. The zero value has all defaults.
 type Config struct {
 	// Outbox is the name of the outbox. Defaults to "outbox".
 	Outbox string
@@ -33,7 +33,7 @@ type Config struct {
 	Lanes int
 }
 
-// Kit is the helpers for one test and its database, which no service works off meanwhile but the test itself. It is
+// Kit has the helpers for one test and its database. While the test runs, no service may drain that database. A Kit is
 // safe for concurrent use.
 type Kit struct {
 	tb         testing.TB
@@ -46,7 +46,7 @@ type Kit struct {
 	published map[string][]*message.Message
 }
 
-// New returns a kit on the test's database, whose tables [postbox.Migrate] has made.
+// New returns a kit on the test's database. [postbox.Migrate] must have created its tables.
 func New(tb testing.TB, db postbox.Database, config Config) *Kit {
 	tb.Helper()
 	if config.Outbox == "" {
@@ -67,8 +67,8 @@ func New(tb testing.TB, db postbox.Database, config Config) *Kit {
 	return &Kit{tb: tb, db: db, config: config, statements: statements, store: store, published: map[string][]*message.Message{}}
 }
 
-// Published works off the outbox and returns what has been published to the topic since the kit was made, in that
-// order. A message with a delay is not among it before [Kit.Advance].
+// Published drains the outbox and returns the messages that have been published to the topic since the kit was made, in that
+// order. A message with a delay is not among them before [Kit.Advance].
 func (k *Kit) Published(topic string) []*message.Message {
 	k.tb.Helper()
 	f, err := forwarder.New(k.db, collector{k}, forwarder.Config{
@@ -98,9 +98,9 @@ func (c collector) Publish(topic string, messages ...*message.Message) error {
 // Close does nothing.
 func (collector) Close() error { return nil }
 
-// Drain lets the handler handle all messages of a queue that are due, and those that become due by it, and returns how
+// Drain lets the handler handle all messages of a queue that are due, and those that become due meanwhile, and returns how
 // often it ran. A message that fails waits for its next attempt, as the config says: let time pass with [Kit.Advance].
-// Messages that the handler returns are an error, publish them with the message's context.
+// It is an error if the handler returns messages: publish them with the message's context instead.
 func (k *Kit) Drain(queue string, config inboxstore.QueueConfig, handler message.NoPublishHandlerFunc) int {
 	k.tb.Helper()
 	subscriber, err := inboxstore.NewSubscriber(k.store, config, nil)
@@ -133,12 +133,12 @@ func (k *Kit) Drain(queue string, config inboxstore.QueueConfig, handler message
 		}
 		return nil
 	})
-	_ = subscriber.Close() // it has no other error than a second close would
+	_ = subscriber.Close() // it returns an error only when it is called twice
 	return ran
 }
 
-// WaitIdle waits until no message of a queue can be handled now, while the test's own service works it off: those that
-// wait for their time or their next attempt, or behind such a one of their key, may remain.
+// WaitIdle waits until no message of a queue can be handled now, while the test's own service drains the queue. Messages that
+// wait for their time or their next attempt may remain, and so may messages that wait behind them in their key.
 func (k *Kit) WaitIdle(queue string) {
 	k.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -146,8 +146,8 @@ func (k *Kit) WaitIdle(queue string) {
 	k.idle(ctx, spool.QueuePrefix+queue, false)
 }
 
-// Advance lets so much time pass for all messages in the database: delays and pauses before another attempt become
-// shorter, waiting batches older. Call it while no handler runs: a message that is being handled is handled again.
+// Advance lets the given time pass for all messages in the database: delays and pauses before another attempt become
+// shorter, and waiting batches become older. Call it while no handler runs: a message that is being handled is handled again.
 func (k *Kit) Advance(d time.Duration) {
 	k.tb.Helper()
 	ctx := context.Background()
@@ -166,7 +166,7 @@ func (k *Kit) Advance(d time.Duration) {
 	}
 }
 
-// advanceFailures lets the failures of the messages follow them: they name a message by its time of creation, too.
+// advanceFailures changes the failures of the messages in the same way, since a failure refers to its message also by the message's time of creation.
 func (k *Kit) advanceFailures(ctx context.Context, tx *sql.Tx, d time.Duration) error {
 	rows, err := tx.QueryContext(ctx, k.statements.MessageTimes)
 	if err != nil {
@@ -193,7 +193,7 @@ func (k *Kit) advanceFailures(ctx context.Context, tx *sql.Tx, d time.Duration) 
 	return nil
 }
 
-// DeadLetters returns the dead letters that no operator has resolved, whole, at most 1000.
+// DeadLetters returns the complete dead letters that no operator has resolved, at most 1000.
 func (k *Kit) DeadLetters() []admin.DeadLetter {
 	k.tb.Helper()
 	operator, err := admin.New(k.db, admin.Config{Outbox: k.config.Outbox}, nil)

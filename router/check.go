@@ -16,8 +16,8 @@ import (
 // checkTimeout bounds the check at start.
 const checkTimeout = 10 * time.Second
 
-// check returns an error where messages wait, or would be stored, that no process would handle. A database that is away is no reason not to
-// start: everything waits for it.
+// check returns an error if messages wait, or would be stored, that no process would handle. If the database is away, the router starts all the same: everything
+// waits for it.
 func (r *Router) check(ctx context.Context) error {
 	if unhandled := r.withoutHandler(r.fed); len(unhandled) > 0 {
 		return fmt.Errorf("queues that AddDeferral stores messages in, and that have no handler: %s: add a handler for each, or, "+
@@ -41,7 +41,7 @@ func (r *Router) check(ctx context.Context) error {
 		"where it runs in another process, name it in Config.OtherQueues", strings.Join(orphans, ", "))
 }
 
-// withoutHandler returns the queues that have no handler here, as far as is known, nor elsewhere.
+// withoutHandler returns the queues that are known to have no handler, here or elsewhere.
 func (r *Router) withoutHandler(queues []string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,34 +14,34 @@ import (
 
 // Config says what the handlers of a router share.
 type Config struct {
-	// Store is the memory of the inboxes, and has the queues. Required.
+	// Store holds the claims of the inboxes, and the queues. Required.
 	Store *inboxstore.Store
-	// Outbox takes the messages that handlers return: a forwarder.Publisher, or another postbox.TransactionalPublisher, which stays open
-	// when the router closes.
-	// Needed by handlers with a publish topic.
+	// Outbox takes the messages that handlers return: a forwarder.Publisher, or another postbox.TransactionalPublisher. It stays open
+	// when the router closes. Handlers with a publish topic need it.
 	Outbox message.Publisher
 
-	// Module names this service in the causation path of messages, which every handler then extends: see
-	// [middleware.Causation]. Defaults to none, and no path.
+	// Module names this service in the causation path of messages. Every handler then extends the path: see
+	// [middleware.Causation]. Defaults to no name, and then there is no path.
 	Module string
 	// MaxHops is the longest causation path. Defaults to 32.
 	MaxHops int
 
-	// LongestRedelivery is the longest time after which a broker of yours may deliver a message again, be it by a replay.
-	// The store must remember messages for longer, or a redelivery would be handled as something new. Defaults to 0,
+	// LongestRedelivery is the longest time after which one of your brokers may deliver a message again, for example in a replay.
+	// The store must remember messages for longer; otherwise a redelivery would be handled as a new message. Defaults to 0,
 	// which checks nothing.
 	LongestRedelivery time.Duration
-	// OtherQueues are queues in the same tables whose handlers run in other processes. A queue that has messages and
-	// neither has a handler here nor stands in this list is an error at start, since no process would handle them.
+	// OtherQueues are queues in the same tables whose handlers run in other processes. It is an error at start if a queue has messages,
+	// has no handler here, and is not in this list, since no process would handle its messages.
 	OtherQueues []string
 
-	// SharedConsumers allows several inbox handlers of one topic with the same InboxConfig.Consumer, which is else an error. Set it if they do the same, each with a
-	// share of the topic that the broker gives it, as members of one consumer group or of one queue: a message that is delivered to one and again to another has its effect
-	// once, as a Consumer for each would not have it. Handlers with different effects need a Consumer each. The store logs once that it has met two, and that this may be meant.
+	// SharedConsumers allows several inbox handlers of one topic with the same InboxConfig.Consumer, which is otherwise an error. Set it if these handlers do the same,
+	// each with a share of the topic that the broker gives it, as members of one consumer group or of one queue. A message that is delivered to one of them and again to
+	// another then has its effect once; with a Consumer for each it would have it twice. Handlers with different effects need a Consumer each. The store logs once that two
+	// handlers share a consumer, and that this may be intended.
 	SharedConsumers bool
 }
 
-// validate returns all that is wrong with the configuration.
+// validate returns all mistakes in the configuration.
 func (c Config) validate() error {
 	if c.Store == nil {
 		return errors.New("Store: is nil")
@@ -61,23 +61,23 @@ func (c Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// QueueConfig says how the handler of a queue is fed and run.
+// QueueConfig says how the messages of a queue are stored and handled.
 type QueueConfig struct {
-	// Queue that the messages are stored in, which is for good: messages wait there under its name. Defaults to the
+	// Queue is the name of the queue in which the messages are stored. Do not change it later: messages wait under this name. Defaults to the
 	// name of the handler.
 	Queue string
-	// Defer says how messages are told apart, and what is stored with them.
+	// Defer says how messages are identified, and what is stored with them.
 	Defer middleware.DeferConfig
-	// QueueConfig says how the queue is worked off. A handler with a publish topic is always transactional.
+	// QueueConfig says how the queue is drained. A handler with a publish topic is always transactional.
 	QueueConfig inboxstore.QueueConfig
 }
 
-// BatchConfig says how a batch handler is fed and run.
+// BatchConfig says how the messages of a batch handler are stored and handled.
 type BatchConfig struct {
-	// Queue that the messages are stored in. Defaults to the name of the handler.
+	// Queue is the name of the queue in which the messages are stored. Defaults to the name of the handler.
 	Queue string
-	// Defer says how messages are told apart, and what is stored with them.
+	// Defer says how messages are identified, and what is stored with them.
 	Defer middleware.DeferConfig
-	// Batch says when messages are a batch, and how it is handled.
+	// Batch says when a batch is complete, and how it is handled.
 	Batch inboxstore.BatchConfig
 }

@@ -28,18 +28,18 @@ type Router struct {
 	logger    watermill.LoggerAdapter
 
 	mu        sync.Mutex
-	queues    []string            // that have a handler here
-	fed       []string            // that messages of a broker are stored in
-	consumers map[consumer]string // of inboxes, and their handlers
+	queues    []string            // queues that have a handler here
+	fed       []string            // queues in which messages of a broker are stored
+	consumers map[consumer]string // consumers of inboxes, and their handlers
 }
 
 // consumer is what two inboxes have in common if each message has its effect in one of them only.
 type consumer struct{ name, topic string }
 
-// New returns a Router on an existing Watermill router, or on a new one, with default settings, where that is nil. A nil
+// New returns a Router on an existing Watermill router, or on a new one with default settings if router is nil. A nil
 // logger logs nothing.
 //
-// A queue that has messages and no handler lets the start of the router fail.
+// The router does not start if a queue has messages and no handler.
 func New(router *message.Router, config Config, logger watermill.LoggerAdapter) (*Router, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("router: invalid config: %w", err)
@@ -68,8 +68,8 @@ func New(router *message.Router, config Config, logger watermill.LoggerAdapter) 
 // Router returns the Watermill router.
 func (r *Router) Router() *message.Router { return r.router }
 
-// Run runs the Watermill router. If a forwarder, a batch or a queue that was added here cannot go on, for example since its tables are missing or it is configured with another number of
-// lanes than the stored one, Run stops all the others and returns the error.
+// Run runs the Watermill router. If a forwarder, a batch or a queue that was added here cannot go on, Run stops all the others and returns the error. That happens, for
+// example, if its tables are missing, or if it is configured with another number of lanes than the stored one.
 func (r *Router) Run(ctx context.Context) error {
 	ctx, failures := lifecycle.Collect(ctx)
 	err := r.router.Run(ctx)
@@ -79,13 +79,13 @@ func (r *Router) Run(ctx context.Context) error {
 // Running is closed when the Watermill router runs.
 func (r *Router) Running() <-chan struct{} { return r.router.Running() }
 
-// Close closes the Watermill router, and with it what was added here: handlers end in peace, forwarders and batches hand
-// back what they hold.
+// Close closes the Watermill router, and with it all parts that were added here: running handlers end, and forwarders and batches hand
+// back their lanes.
 func (r *Router) Close() error { return r.router.Close() }
 
-// AddInboxHandler adds a handler that has its effect once a message, however often that is delivered: see
-// [middleware.Inbox]. The messages that it returns go to publishTopic through the outbox; "" for a handler that returns
-// none. Middleware added to the result works within the handler's transaction. Two handlers cannot be one consumer of a topic, but with
+// AddInboxHandler adds a handler that has its effect once for each message, however often that is delivered: see
+// [middleware.Inbox]. The messages that it returns go to publishTopic through the outbox; pass "" for a handler that returns
+// none. Middleware added to the result works within the handler's transaction. Two handlers of a topic cannot have the same consumer, except with
 // [Config.SharedConsumers].
 func (r *Router) AddInboxHandler(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config middleware.InboxConfig,
@@ -107,9 +107,9 @@ func (r *Router) AddInboxHandler(
 	return added, nil
 }
 
-// AddQueueHandler adds a handler whose messages are stored and acked at once, and handled later: those of an ordering key one at a time and in their order, or, with
-// the mode [inboxstore.Single], each by itself and in no order. The messages that it returns go to publishTopic through the outbox, in its transaction; "" for a handler that
-// returns none.
+// AddQueueHandler adds a handler whose messages are stored and acked at once, and handled later. Messages of an ordering key are handled one at a time and in order. With
+// the mode [inboxstore.Single] each message is handled by itself and in no order. The messages that the handler returns go to publishTopic through the outbox, in its
+// transaction; pass "" for a handler that returns none.
 func (r *Router) AddQueueHandler(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config QueueConfig,
 ) (*message.Handler, error) {
@@ -148,7 +148,7 @@ func (r *Router) AddQueueHandler(
 }
 
 // AddBatchHandler adds a handler whose messages are stored and acked at once, and handled later, many at a time: see
-// [inboxstore.Batch]. What it publishes it publishes itself, with the context that it gets.
+// [inboxstore.Batch]. A batch handler publishes its messages itself, with the context that it gets.
 func (r *Router) AddBatchHandler(
 	name, topic string, subscriber message.Subscriber, handler inboxstore.BatchHandler, config BatchConfig,
 ) (*inboxstore.Batch, error) {
@@ -174,8 +174,8 @@ func (r *Router) AddBatchHandler(
 	return batch, nil
 }
 
-// AddDeferral lets the messages of one more topic go to a queue, under a name of its own. The queue has a handler here, or is one of [Config.OtherQueues]; otherwise
-// the router does not start.
+// AddDeferral stores the messages of one more topic in a queue, by a handler with its own name. The queue must have a handler here, or be one of [Config.OtherQueues];
+// otherwise the router does not start.
 func (r *Router) AddDeferral(
 	name, topic string, subscriber message.Subscriber, queue string, config middleware.DeferConfig,
 ) error {
@@ -198,8 +198,8 @@ func (r *Router) AddForwarder(db postbox.Database, publisher message.Publisher, 
 	return forwarder.New(db, publisher, config, r.logger)
 }
 
-// add adds a handler to the Watermill router. Nothing it returns gets to the router: the middleware sees to it. The guard is part of
-// the handler, so whatever is added later stands outside of it.
+// add adds a handler to the Watermill router. The middleware makes sure that no returned message gets to the router. The guard is part of
+// the handler, so middleware that is added later stands outside of it.
 func (r *Router) add(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc,
 ) (*message.Handler, error) {
@@ -231,7 +231,7 @@ func (r *Router) trace(added *message.Handler) {
 	}
 }
 
-// claim notes that a queue has a handler here. It must have one, since two would share its messages.
+// claim notes that a queue has a handler here. A second handler is an error, since two would share the queue's messages.
 func (r *Router) claim(queue string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,7 +251,7 @@ func (r *Router) feed(queue string) {
 	}
 }
 
-// claimConsumer notes for whom a handler has effects. Two of one name share the messages: each has its effect in one of them only.
+// claimConsumer notes the handler of a consumer. Two handlers of one name share the messages: each message has its effect in one of them only.
 func (r *Router) claimConsumer(handler string, of consumer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

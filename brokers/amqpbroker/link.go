@@ -17,13 +17,13 @@ const (
 	dialTimeout  = 10 * time.Second
 	closeTimeout = 5 * time.Second
 
-	// maxIdle bounds the channels kept for later calls. A channel is a few processes in RabbitMQ, and opening
-	// one in confirm mode two round trips.
+	// maxIdle bounds the channels kept for later calls. A channel costs a few processes in RabbitMQ, and opening
+	// one in confirm mode costs two round trips.
 	maxIdle = 64
 )
 
-// link is one connection of a publisher, with what is known of the broker behind it. A lost one is thrown
-// away with all of that.
+// link is one connection of a publisher, with the facts that are known about its broker. A lost connection is thrown
+// away together with these facts.
 type link struct {
 	conn           *amqp091.Connection
 	socket         net.Conn // closing it ends the connection whatever the broker does
@@ -87,7 +87,7 @@ func (l *link) watch(notices <-chan amqp091.Blocking) {
 	}
 }
 
-// close says goodbye to the broker, but not for long.
+// close closes the connection in the regular way, but does not wait long for the broker.
 func (l *link) close() {
 	impatience := time.AfterFunc(closeTimeout, func() { _ = l.socket.Close() })
 	defer impatience.Stop()
@@ -133,7 +133,7 @@ func (l *link) publish(config amqp.Config, to destination, batch []outgoing) err
 	return nil
 }
 
-// explain says of a lost connection that it was dropped here for want of an answer.
+// explain says in the error of a lost connection whether it was dropped here because no answer came.
 func (l *link) explain(err error) error {
 	if l.timedOut.Load() {
 		return fmt.Errorf("%w within %s, connection dropped: %w", ErrNotConfirmed, l.confirmTimeout, err)

@@ -16,7 +16,7 @@ import (
 )
 
 // Marshaler writes messages as amqp.DefaultMarshaler does, and reads every message that RabbitMQ can
-// deliver, and nothing else. The default one fails on a header that is not a string; the message is then requeued at once and
+// deliver. The default one fails on a header that is not a string; the message is then requeued at once and
 // fails again, for ever. RabbitMQ itself adds such headers: x-delivery-count on quorum queues, x-death on
 // dead letters.
 //
@@ -36,7 +36,7 @@ var _ amqp.Marshaler = Marshaler{}
 // errEnded makes watermill-amqp's subscriber subscribe again.
 var errEnded = errors.New("the subscription has ended")
 
-// Unmarshal implements amqp.Marshaler. It fails for the zero delivery alone, which RabbitMQ never sends: watermill-amqp reads
+// Unmarshal implements amqp.Marshaler. It fails only for the zero delivery, which RabbitMQ never sends: watermill-amqp reads
 // it from a subscription that has ended, with its connection or with its queue, and would hand it out as an empty message.
 func (m Marshaler) Unmarshal(delivery amqp091.Delivery) (*message.Message, error) {
 	if delivery.Acknowledger == nil && delivery.Headers == nil && delivery.Body == nil {

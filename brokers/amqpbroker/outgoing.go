@@ -12,8 +12,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// shortString is the most bytes of a name or property in AMQP. The client cuts off longer ones without a
-// word, so that a message would arrive under another name or not at all.
+// shortString is the largest number of bytes of a name or property in AMQP. The client silently cuts off longer ones,
+// so that a message would arrive under another name or not at all.
 const shortString = 255
 
 // destination is where a topic leads.
@@ -126,8 +126,8 @@ func fieldSize(value any) int {
 	}
 }
 
-// nextWindow cuts a window off a batch: as long as allowed, and at most one message of each key. Messages
-// that wait for their confirms together may fare differently, and then a later one of a key would overtake an
+// nextWindow cuts a window off a batch: as long as allowed, and at most one message of each key. Some messages of a
+// window may be confirmed and others not. With two messages of a key in it, the later one could then overtake the
 // earlier one that has to be sent again.
 func nextWindow(batch []outgoing) (window, rest []outgoing) {
 	keys := make(map[string]bool)

@@ -17,21 +17,21 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 )
 
-// ConfirmTimeout is how long a [Publisher] waits for an answer of RabbitMQ. Then it takes the connection for
+// ConfirmTimeout is how long a [Publisher] waits for an answer of RabbitMQ. After that it considers the connection
 // dead and drops it. A deadline of the messages' context may end the wait for their confirms earlier.
 const ConfirmTimeout = 30 * time.Second
 
-// Publisher publishes to RabbitMQ and reports what watermill-amqp's publisher cannot: a message that reached
-// no queue, and which errors are the broker's and which the message's. It uses the configuration and the
+// Publisher publishes to RabbitMQ and reports two things that watermill-amqp's publisher does not: that a message reached
+// no queue, and whether an error is the fault of the broker or of the message. It uses the configuration and the
 // marshaler of watermill-amqp.
 //
 // Delivery: when Publish returns nil, RabbitMQ has confirmed every message and, unless Publish.Mandatory is
-// off, put each in at least one queue. When it returns an error, any of the messages may have arrived, except
-// where the error says otherwise; publish all of them again. Messages of one ordering key (metadata
-// partition_key) reach their queues in the order given: after an error none of a key follows one that failed.
+// off, put each in at least one queue. When it returns an error, any of the messages may have arrived, unless
+// the error says otherwise; publish all of them again. Messages of one ordering key (metadata
+// partition_key) reach their queues in the order given: if one fails, no later message of its key arrives.
 //
-// Cost: the messages of a call go out together and are confirmed together, one round trip for up to 128
-// messages of different keys, or without a key. Messages of one key cost a round trip each. So hand it
+// Cost: the messages of a call go out together and are confirmed together, in one round trip for up to 128
+// messages of different keys, or without a key. Messages of one key cost a round trip each. So give it
 // batches, call it concurrently, or both.
 //
 // Connection: the first Publish connects, so a service starts while RabbitMQ is down. A lost connection is
@@ -56,9 +56,9 @@ var _ message.Publisher = (*Publisher)(nil)
 // NewPublisher returns a publisher with that configuration, usually one of [DefaultPublisherConfig] or
 // [DefaultQueueConfig]. It does not connect yet. A nil logger is allowed.
 //
-// It refuses what would lose messages or what it replaces: Publish.ConfirmDelivery must be on; Transactional,
+// It refuses settings that would lose messages, and settings that it replaces: Publish.ConfirmDelivery must be on; Transactional,
 // Immediate and ChannelPoolSize must be off. It keeps up to 64 idle channels instead of a pool. The setting
-// Connection.Reconnect and everything about queues and consumers is for subscribers and not read.
+// Connection.Reconnect and all settings of queues and consumers are for subscribers and are not read.
 func NewPublisher(config amqp.Config, logger watermill.LoggerAdapter) (*Publisher, error) {
 	if err := validate(config); err != nil {
 		return nil, fmt.Errorf("invalid config: %w", err)
@@ -90,8 +90,8 @@ func validate(config amqp.Config) error {
 	return errors.Join(problems...)
 }
 
-// validateURI keeps the address, which has a password in it, out of the error: that of url.Parse has all of it, and the
-// cause of that one the part that it takes for the port.
+// validateURI keeps the address, which contains a password, out of the error. The error of url.Parse contains the whole address, and its
+// cause contains the part that it takes for the port.
 func validateURI(uri string) error {
 	_, err := amqp091.ParseURI(uri)
 	var withPassword *url.Error
@@ -107,7 +107,7 @@ func validateURI(uri string) error {
 // Publish sends the messages to the topic's exchange, or queue, and waits for the confirms. The exchange is
 // declared with the first message to it on each connection.
 //
-// All messages are encoded first: if one cannot be, nothing is sent. The errors of this package tell what
+// All messages are encoded first: if one cannot be encoded, nothing is sent. The errors of this package say what
 // went wrong; [Classify] knows them all. After [Publisher.Close] it returns [postbox.ErrClosed].
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if err := p.calls.Begin(); err != nil {
@@ -161,7 +161,7 @@ func (p *Publisher) connected() (*link, error) {
 		return link, nil
 	}
 	dialled, err, _ := p.dialing.Do("", func() (any, error) {
-		if link := p.open(); link != nil { // opened since the look above
+		if link := p.open(); link != nil { // opened since the check above
 			return link, nil
 		}
 		link, err := dial(p.config.Connection, p.confirmTimeout)

@@ -36,9 +36,9 @@ func newSender(conn *amqp091.Connection) (*sender, error) {
 
 func (s *sender) usable() bool { return !s.spent && !s.channel.IsClosed() }
 
-// send sends a window of messages and waits until each is confirmed. A channel on which one was not is not used again: an
-// answer may still come, or RabbitMQ may go on rejecting. Behind a quorum queue that has lost its leader, a channel can do so
-// after the queue is well, while a new channel works.
+// send sends a window of messages and waits until each is confirmed. If one was not confirmed, the channel is not used again: an
+// answer may still come, or RabbitMQ may go on rejecting. When a quorum queue has lost its leader, an old channel can go on rejecting
+// after the queue has recovered, while a new channel works.
 func (s *sender) send(to destination, window []outgoing) error {
 	for _, out := range window {
 		if err := out.ctx.Err(); err != nil {

@@ -4,8 +4,8 @@ package amqpbrokerv3
 
 import "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 
-// orderedPrefetch is the one number of unacknowledged messages that keeps their order: a nacked message goes
-// back to the head of the queue, but behind what was fetched already.
+// orderedPrefetch is the only number of unacknowledged messages that keeps their order: a nacked message goes
+// back to the head of the queue, but behind the messages that were fetched already.
 const orderedPrefetch = 1
 
 // DefaultPublisherConfig returns the configuration of a publisher for an outbox, for publish and subscribe: each

@@ -10,11 +10,11 @@ import (
 )
 
 // EnsureTopology declares the exchange, the queue and the binding of each topic, as an amqp.Subscriber with
-// that configuration would. Call it for every destination, and every group of consumers, before anything is
-// published: RabbitMQ drops a message that reaches no queue. What exists already in the same form is left
-// alone; what exists in another form is an error, and nothing after it is declared.
+// that configuration would. Call it for every destination, and every group of consumers, before any message is
+// published, because RabbitMQ drops a message that reaches no queue. An object that already exists in the same form is
+// left alone. If it exists in another form, that is an error, and nothing after it is declared.
 //
-// It connects to RabbitMQ for as long as it takes, at most about 30 seconds where nothing answers, and
+// EnsureTopology stays connected to RabbitMQ for as long as it takes, at most about 30 seconds if RabbitMQ does not answer, and
 // returns the first error.
 func EnsureTopology(config amqp.Config, topics ...string) error {
 	if err := validateURI(config.Connection.AmqpURI); err != nil {

@@ -9,7 +9,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// Metadata keys under which [Capture] returns where a message stood in Kafka.
+// Metadata keys under which [Capture] returns the place of a message in Kafka.
 const (
 	// KeyMetadata holds the key of the record.
 	KeyMetadata = postbox.KafkaKey
@@ -21,9 +21,9 @@ const (
 	OffsetMetadata = "kafka_offset"
 )
 
-// Capture returns what Kafka knows of a received message and the message does not carry: the record's key, if it has
-// one, its topic, partition and offset. Give it to middleware.DeferConfig, or all that is lost when the message
-// is stored. It returns nil for a message that did not come through watermill-kafka; outside a Watermill router it does
+// Capture returns the data that Kafka has about a received message and that the message does not carry: the record's key, if it has
+// one, its topic, partition and offset. Give Capture to middleware.DeferConfig; otherwise these data are lost when the message
+// is stored. It returns nil for a message that did not come through watermill-kafka. Outside a Watermill router it does
 // not know the topic.
 func Capture(msg *message.Message) map[string]string {
 	ctx := msg.Context()

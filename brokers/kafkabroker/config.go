@@ -11,8 +11,8 @@ import (
 // clientID is how brokers name the client in their logs, metrics and quotas.
 const clientID = "postbox"
 
-// protocolVersion is the oldest broker that the configurations speak to. Newer brokers understand it: Kafka
-// 4 dropped what is older.
+// protocolVersion is the protocol of the oldest supported brokers. Newer brokers understand it: Kafka
+// 4 dropped only older ones.
 var protocolVersion = sarama.V2_1_0_0
 
 const (
@@ -26,8 +26,8 @@ const (
 )
 
 // DefaultPublisherConfig returns the configuration of a publisher for an outbox, for [NewPublisher] as for
-// kafka.NewPublisher: a message counts as published once all replicas in sync have it, retries may double
-// messages and do not swap them, and those of one ordering key share a partition. The package comment
+// kafka.NewPublisher. A message counts as published once all in-sync replicas have it. Retries may duplicate
+// messages but do not reorder them, and messages of one ordering key share a partition. The package comment
 // explains each setting.
 //
 // The result may be changed; every call returns a new one.

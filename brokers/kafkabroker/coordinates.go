@@ -7,13 +7,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Coordinates returns where a received message stands in Kafka, as "topic/partition/offset". No other
-// record of the cluster has the same coordinates and every delivery of the record has them, so they serve an
+// Coordinates returns the place of a received message in Kafka, as "topic/partition/offset". No other
+// record of the cluster has the same coordinates, and every delivery of the record has them. So they can serve an
 // inbox as the id of a message that has none. They differ when the producer publishes a message twice: a
-// duplicate made before Kafka is not recognised.
+// duplicate that is made before Kafka is not recognised.
 //
 // It returns false for a message that did not come through a Watermill router and watermill-kafka: the topic
-// is in the context only inside a handler, the rest only in a message from Kafka.
+// is in the context only inside a handler, and the rest only in a message from Kafka.
 func Coordinates(msg *message.Message) (string, bool) {
 	ctx := msg.Context()
 	topic := message.SubscribeTopicFromCtx(ctx)

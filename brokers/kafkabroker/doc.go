@@ -1,12 +1,12 @@
 // Package kafkabroker gives Watermill's Kafka publisher and subscriber the settings that an outbox and an
-// inbox need, and replaces the publisher by one that sends batches.
+// inbox need, and replaces the publisher with one that sends batches.
 //
 // # The problem
 //
-// Watermill's defaults for Kafka suit events that may be lost. An outbox hands over messages that must not
-// be: with the defaults a message counts as sent when one broker has it, a retry may swap or double
-// messages, and a missing ordering key sends everything to one partition. A new consumer group starts at
-// the end of the topic, so what was published before its first start never reaches the inbox.
+// Watermill's defaults for Kafka suit events that may be lost. An outbox publishes messages that must not
+// be lost. With the defaults a message counts as sent when one broker has it, a retry may reorder or duplicate
+// messages, and messages without an ordering key all go to one partition. A new consumer group starts at
+// the end of the topic, so messages that were published before its first start never reach the inbox.
 //
 // # Publisher
 //
@@ -26,22 +26,22 @@
 //	Marshaler                        [Marshaler] the record's key is the message's ordering key, and never empty
 //	Version                          2.1         speaks to every broker from 2.1 on
 //
-// Leave idempotence off. When a message fails for good, be it too large or after an outage, sarama's idempotent
-// producer begins a new epoch and sends messages that it holds for another try with their old sequence numbers in
-// it: Kafka takes some for duplicates, and sarama reports success for messages that are nowhere. Without it, a
+// Leave idempotence off. When a message fails for good, because it is too large or after an outage, sarama's idempotent
+// producer begins a new epoch. It then sends messages that it holds for another try with their old sequence numbers in
+// that epoch. Kafka takes some of them for duplicates, and sarama reports success for messages that do not exist. Without idempotence, a
 // retry after a lost answer writes a message twice, which outboxes do anyway and inboxes absorb.
 //
 // Kafka refuses a batch as a whole, so a batch of small messages above the topic's max.message.bytes fails
 // as if each message were too large. Sarama fills batches up to Producer.MaxMessageBytes: keep that at or
 // below the limit of every topic.
 //
-// [Publisher] sends the messages of a call together, but for those of one key, which follow each other. Hand it
+// [Publisher] sends the messages of a call together; only messages of one key follow each other. Give it
 // batches: forwarder.Config{BatchSize: 100}. kafka.NewPublisher takes the same configuration and is as safe. It
 // sends one message and waits for it before it sends the next, so its batches form from concurrent calls only;
 // leave the forwarder's BatchSize at 1 with it. A forwarder with it reached about half the throughput, for about
 // twice the processor time.
 //
-// Both connect at once and fail while no broker answers. Close of Watermill's does not wait for calls of
+// Both publishers connect at once and fail while no broker answers. Close of Watermill's publisher does not wait for calls of
 // Publish: close the forwarder first.
 //
 // # Subscriber

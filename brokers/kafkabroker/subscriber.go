@@ -10,9 +10,9 @@ import (
 
 const (
 	// DefaultPartitions is the number of partitions of a topic that SubscribeInitialize creates under
-	// [DefaultSubscriberConfig]. Watermill handles one message of a partition at a time, so it bounds how many
-	// messages of a topic all members of a group handle at once. Twelve can be shared out evenly to 2, 3,
-	// 4 or 6 members. Choose well: with more partitions later, keys move to other partitions.
+	// [DefaultSubscriberConfig]. Watermill handles one message of a partition at a time, so this number bounds how many
+	// messages of a topic all members of a group handle at once. Twelve partitions can be shared evenly by 2, 3,
+	// 4 or 6 members. Choose it carefully: if you add partitions later, keys move to other partitions.
 	DefaultPartitions = 12
 
 	// clusterReplication leaves the number of replicas to the brokers' default.replication.factor.
@@ -60,8 +60,8 @@ func DefaultSubscriberConfig(brokers []string, group string) kafka.SubscriberCon
 	}
 }
 
-// sticky is sarama's sticky strategy with a new instance for every plan: sarama's keeps the state of the
-// plan it is making, and watermill-kafka makes a consumer group of every subscription, all with the
+// sticky is sarama's sticky strategy with a new instance for every plan. Sarama's instance keeps the state of the
+// plan that it is making, and watermill-kafka makes a consumer group of every subscription, all with the
 // strategy of the one configuration.
 type sticky struct{}
 

@@ -33,9 +33,9 @@ func encode(marshaler kafka.Marshaler, topic string, messages []*message.Message
 	return batch, nil
 }
 
-// waves cuts a batch into what is sent together: the first message of each key, the second of each, and so on.
-// Messages that are sent together may fare differently, and then a later one of a key would stand before an
-// earlier one that has to be sent again.
+// waves divides a batch into groups that are sent together: the first message of each key, the second of each, and so on.
+// Some messages of a group may be accepted and others not. With two messages of a key in a group, the later one could
+// then be written before the earlier one, which has to be sent again.
 func waves(batch []outgoing) [][]outgoing {
 	var all [][]outgoing
 	seen := make(map[string]int) // messages of each key
@@ -52,8 +52,8 @@ func waves(batch []outgoing) [][]outgoing {
 	return all
 }
 
-// explain returns the error of one message for those of a whole wave: the first of the class that they have
-// together, since sarama.ProducerErrors says no more than how many there are.
+// explain returns the error of one message for the errors of a whole wave: the first of their common
+// class, since sarama.ProducerErrors says only how many there are.
 func explain(err error, wave []outgoing) error {
 	var failed sarama.ProducerErrors
 	if !errors.As(err, &failed) {

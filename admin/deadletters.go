@@ -20,8 +20,8 @@ type DeadLetter struct {
 	ID int64
 	// Consumer is the inbox's consumer that could not handle the message. It is empty for a message of an outbox.
 	Consumer string
-	// Outbox is the outbox or queue in the database that the message was in. For an inbox, it is the outbox through which the message can be
-	// published again; it is empty if the inbox has none, and then the letter cannot be requeued.
+	// Outbox is the outbox or queue in the database that the message was in. It is empty for a message that came from a broker to an
+	// inbox: such a message is requeued through the outbox that [Config.Outbox] names.
 	Outbox string
 
 	Topic     string

@@ -22,9 +22,9 @@
 //   - A message of an outbox (or of another queue in the database) that could not be published. Requeue puts it back
 //     at the end of its queue.
 //   - A message from a broker that an inbox could not handle. [DeadLetter.Consumer] names the consumer. Requeue
-//     removes the consumer's claim of the message and publishes the message again through the outbox of the inbox's configuration,
+//     removes the consumer's claim of the message and publishes the message again through the outbox that [Config.Outbox] names,
 //     on its own topic and with its own id. The consumer handles it, and the inboxes of all other consumers recognise
-//     it as a duplicate. Consumers without an inbox get it a second time.
+//     it as a duplicate. Consumers without an inbox get it a second time. The inbox itself needs no outbox for that.
 //
 // Several operators may act on the same dead letter at the same moment: it is requeued, resolved or deleted once.
 // The other operators get [ErrNotFound] or [ErrResolved]. Requeueing is one transaction, so a crash leaves either

@@ -14,8 +14,9 @@ var (
 	ErrNotFound = operate.ErrNotFound
 	// ErrResolved is returned if a dead letter is already resolved, and so can be neither resolved nor requeued.
 	ErrResolved = operate.ErrLetterResolved
-	// ErrStuck is returned if a dead letter cannot be requeued as it is, and the error says why: its inbox has no
-	// outbox, its outbox does not exist any more, or its metadata cannot be read. The letter stays.
+	// ErrStuck is returned if a dead letter cannot be requeued as it is, and the error says why: it is that of an inbox and the outbox
+	// that [Config.Outbox] names does not exist, its own outbox or queue does not exist any more, or its metadata cannot be read. The
+	// letter stays.
 	ErrStuck = operate.ErrLetterStuck
 	// ErrReady is returned for an attempt to reschedule a message that is handled as soon as possible, and may be in a handler
 	// already.

@@ -164,7 +164,7 @@ func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (
 
 func (l *Letters) noSpool(letter *DeadLetter) error {
 	if letter.SpoolID == 0 {
-		return fmt.Errorf("%w: the inbox of consumer %q got it from a broker, and there is no outbox %q to publish it through again: name one that a forwarder drains",
+		return fmt.Errorf("%w: the inbox of consumer %q got it from a broker, and there is no outbox %q to publish it through again: set Outbox of admin.Config to one that a forwarder drains",
 			ErrLetterStuck, letter.Consumer, l.outbox)
 	}
 	return fmt.Errorf("%w: its spool %d is not there any more", ErrLetterStuck, letter.SpoolID)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The sources move on, and the edits with them: each must find its place.
+// The sources move on, and the edits with them: each must find its place. The sources are files of other modules, which Go's test cache does not
+// watch: run this with -count=1.
 func TestSafeguards_edits_find_their_places(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs(filepath.Join("..", ".."))

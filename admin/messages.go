@@ -26,7 +26,7 @@ const (
 	Scheduled Status = "SCHEDULED"
 	// Retrying is one that failed and waits for its next attempt, or is in it. Later messages of its key wait for it.
 	Retrying Status = "RETRYING"
-	// Parked is one that has used up its attempts, in a queue with inboxstore.ParkHead. It waits for an operator, and
+	// Parked is one that has used up its attempts, in a queue with ParkHead. It waits for an operator, and
 	// later messages of its key wait for it.
 	Parked Status = "PARKED"
 	// Done is one that was handled and stands in the history.

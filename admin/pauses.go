@@ -46,7 +46,7 @@ func (a *Admin) PauseKey(ctx context.Context, target Target, key string) error {
 }
 
 // ResumeKey ends the pause of a key, if there is one, and gives a message of it that is parked all its attempts again,
-// from now on: a queue with inboxstore.ParkHead goes on with the key. A crash in between may leave that undone: it can be
+// from now on: a queue with ParkHead goes on with the key. A crash in between may leave that undone: it can be
 // called again.
 func (a *Admin) ResumeKey(ctx context.Context, target Target, key string) error {
 	if key == "" {

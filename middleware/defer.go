@@ -24,7 +24,7 @@ type DeferStore interface {
 }
 
 // Defer returns a middleware that stores each message in a queue and acks it, instead of running the handler: an
-// [inboxstore.Subscriber] gives it to another handler later. The broker hears its ack after the commit, and its
+// queue.Subscriber gives it to another handler later. The broker hears its ack after the commit, and its
 // time-outs do not matter any more. A message that comes again is stored once.
 //
 // The message needs a UUID; a message without one is refused with [ErrNoMessageID]. [DeferWith] can do better, and

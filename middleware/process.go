@@ -10,7 +10,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/report"
 )
 
-// Process is the middleware of a handler whose messages an inboxstore.Subscriber delivers. It tells the queue the
+// Process is the middleware of a handler whose messages a queue.Subscriber delivers. It tells the queue the
 // handler's error, or its panic with the stack, or that it ended its goroutine (runtime.Goexit), which a Nack cannot carry. For a handler that returns
 // messages take [ProcessWith].
 //

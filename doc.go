@@ -21,7 +21,7 @@
 //   - To send the messages of the outbox to a broker: forwarder.New. See "Relay".
 //   - To handle each message once: the middleware of middleware.NewInbox, with a store of inboxstore.New. See "ConsumeOnce".
 //   - To store a message now and handle it later, one by one, in order, or many at a time: middleware.Defer and
-//     inboxstore.NewSubscriber or inboxstore.NewBatch. See "ConsumeLater".
+//     queue.NewSubscriber or queue.NewBatch. See "ConsumeLater".
 //
 // Package router sets up each of these on a Watermill router in one call. Package admin lists and requeues dead letters, and pauses queues.
 // Package postboxtest helps to test handlers without waiting.

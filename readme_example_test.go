@@ -18,6 +18,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // OrderPlaced is an event of the examples.
@@ -123,7 +124,7 @@ func Example_consumeLater() {
 	checked := make(chan string)
 	checkFraud := func(msg *message.Message) error { checked <- string(msg.Payload); return nil }
 
-	inboxSubscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{}, logger)
+	inboxSubscriber, err := queue.NewSubscriber(store, queue.Config{}, logger)
 	must(err)
 	stored := router.AddConsumerHandler("fraud-store", "orders", broker, func(*message.Message) error { return nil })
 	stored.AddMiddleware(middleware.Defer(store, "fraud")) // acked as soon as it is committed

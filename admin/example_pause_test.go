@@ -14,6 +14,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 func ExampleAdmin_Pause() {
@@ -63,7 +64,7 @@ func pauseQueue(ctx context.Context) error {
 	if err := operator.SetSettings(ctx, fraud, admin.Settings{Concurrency: 4, History: 24 * time.Hour}); err != nil {
 		return err
 	}
-	subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{}, nil)
+	subscriber, err := queue.NewSubscriber(store, queue.Config{}, nil)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ const (
 	Scheduled Status = "SCHEDULED"
 	// Retrying is a message that failed and waits for its next attempt, or is in it. Later messages of its key wait for it.
 	Retrying Status = "RETRYING"
-	// Parked is a message that has used up its attempts, in a queue with inboxstore.ParkHead. It waits for an operator, and
+	// Parked is a message that has used up its attempts, in a queue with queue.ParkHead. It waits for an operator, and
 	// later messages of its key wait for it.
 	Parked Status = "PARKED"
 	// Done is a message that was handled and is in the history.

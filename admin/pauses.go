@@ -46,7 +46,7 @@ func (a *Admin) PauseKey(ctx context.Context, target Target, key string) error {
 }
 
 // ResumeKey ends the pause of a key, if there is one, and gives a parked message of the key all its attempts again,
-// from now on: a queue with inboxstore.ParkHead goes on with the key. A crash may interrupt it between the two steps, so it can be
+// from now on: a queue with queue.ParkHead goes on with the key. A crash may interrupt it between the two steps, so it can be
 // called again.
 func (a *Admin) ResumeKey(ctx context.Context, target Target, key string) error {
 	if key == "" {

@@ -11,7 +11,9 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 func TestStore_before_the_migrations_says_what_to_call(t *testing.T) {
@@ -37,7 +39,7 @@ func TestStore_before_the_migrations_says_what_to_call(t *testing.T) {
 
 		_, err = store.Defer(t.Context(), "fraud", key, message.NewMessage("1", nil))
 		require.ErrorIs(t, err, inboxstore.ErrNoTables)
-		subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{}, nil)
+		subscriber, err := queue.NewSubscriber(store, queue.Config{}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = subscriber.Close() })
 		require.ErrorIs(t, subscriber.SubscribeInitialize("fraud"), inboxstore.ErrNoTables)
@@ -48,9 +50,9 @@ func TestStore_before_the_migrations_says_what_to_call(t *testing.T) {
 func TestStore_a_queue_that_cannot_be_is_refused_at_each_door(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
-	store := storeFor(t, database, database.DB, nil)
+	store := inboxtest.StoreFor(t, database, database.DB, nil)
 	longest := strings.Repeat("q", 249)
-	subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{}, nil)
+	subscriber, err := queue.NewSubscriber(store, queue.Config{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = subscriber.Close() })
 	for name, want := range map[string]string{
@@ -61,7 +63,7 @@ func TestStore_a_queue_that_cannot_be_is_refused_at_each_door(t *testing.T) {
 		_, err = subscriber.Subscribe(t.Context(), name)
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, subscriber.SubscribeInitialize(name), want)
-		_, err = inboxstore.NewBatch(store, name, func(context.Context, []*message.Message) error { return nil }, inboxstore.BatchConfig{}, nil)
+		_, err = queue.NewBatch(store, name, func(context.Context, []*message.Message) error { return nil }, queue.BatchConfig{}, nil)
 		require.ErrorContains(t, err, want)
 	}
 	_, err = store.Defer(t.Context(), longest, inboxstore.Key{MessageID: "1"}, message.NewMessage("1", nil))

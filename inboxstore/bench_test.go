@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -80,45 +79,4 @@ func BenchmarkOnce(b *testing.B) {
 			}
 		})
 	})
-}
-
-// BenchmarkQueue bounds what a queue itself costs a message: it is worked off, with default settings, by handlers that
-// do nothing, and in micro-batches, which have a transaction.
-func BenchmarkQueue(b *testing.B) {
-	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
-		database.Migrate(b)
-		for name, config := range map[string]inboxstore.QueueConfig{"default": {}, "micro-batches": {MicroBatch: 100, Concurrency: 1}} {
-			b.Run(name, func(b *testing.B) { benchmarkQueue(b, database, name, config) })
-		}
-	})
-}
-
-func benchmarkQueue(b *testing.B, database *testdb.Database, queue string, config inboxstore.QueueConfig) {
-	b.Helper()
-	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
-	require.NoError(b, err)
-	var storing errgroup.Group
-	storing.SetLimit(256) // they share commits
-	for range b.N {
-		storing.Go(func() error {
-			msg := message.NewMessage(postbox.NewMessageID(), make([]byte, 256))
-			_, err := store.Defer(b.Context(), queue, inboxstore.Key{Consumer: queue, MessageID: msg.UUID}, msg)
-			return err
-		})
-	}
-	require.NoError(b, storing.Wait())
-	subscriber, err := inboxstore.NewSubscriber(store, config, nil)
-	require.NoError(b, err)
-	b.ReportAllocs()
-	b.ResetTimer()
-	messages, err := subscriber.Subscribe(b.Context(), queue)
-	require.NoError(b, err)
-	for range b.N {
-		msg := <-messages
-		msg.Ack()
-	}
-	b.StopTimer()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
-	require.NoError(b, subscriber.Close())
-	require.NoError(b, store.Close())
 }

@@ -42,10 +42,10 @@ type Config struct {
 	// database's own. Serialization failures are run again.
 	TxOptions *sql.TxOptions
 	// CloseTimeout is how long a handler may go on with a live context after the context of its delivery has been
-	// cancelled, as Watermill's router does to all of them when it closes. The handler of a [Batch] that ignores the
+	// cancelled, as Watermill's router does to all of them when it closes. The handler of a batch that ignores the
 	// end of its context has two seconds more. Then Close returns without it, and the lane of its messages goes to other processes when the
-	// lease has run out. A [Subscriber] does not wait for such a handler, but Watermill's router does, up to its own
-	// time-out. It is also how long calls of [QueueConfig].OnDead may go on after Close. Defaults to 30 s.
+	// lease has run out. A subscriber of package queue does not wait for such a handler, but Watermill's router does, up to its own
+	// time-out. It is also how long calls of OnDead in the config of a queue may go on after Close. Defaults to 30 s.
 	CloseTimeout time.Duration
 	// DisableNotify leaves it to polling to wake the subscribers of other processes on PostgreSQL when a message was
 	// deferred, and saves up to four NOTIFYs a second and queue.

@@ -14,8 +14,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/inboxstore/storetest"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // The suite asks for no more and no less than what the middlewares need.
@@ -32,20 +34,9 @@ func TestStore_keeps_the_contract(t *testing.T) {
 	features := storetest.Features{Transactional: true, SharedBetweenProcesses: true, Persistent: true, Delays: true}
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		storetest.Run(t, features, func(t *testing.T) storetest.Harness {
-			return contractHarness(t, another(t, database))
+			return contractHarness(t, inboxtest.Another(t, database))
 		})
 	})
-}
-
-// another returns an empty database of the same kind, through the same driver.
-func another(t *testing.T, like *testdb.Database) *testdb.Database {
-	t.Helper()
-	database := map[postbox.Dialect]func(*testing.T) *testdb.Database{
-		postbox.SQLite: testdb.SQLite, postbox.PostgreSQL: testdb.Postgres, postbox.MySQL: testdb.MySQL,
-	}[like.Dialect](t)
-	database.Driver = like.Driver
-	database.DB = database.Open(t)
-	return database
 }
 
 func contractHarness(t *testing.T, database *testdb.Database) storetest.Harness {
@@ -74,12 +65,12 @@ func contractHarness(t *testing.T, database *testdb.Database) storetest.Harness 
 
 func contractHandle(t *testing.T, database *testdb.Database, db *sql.DB) storetest.Handle {
 	t.Helper()
-	store := storeFor(t, database, db, func(c *inboxstore.Config) {
+	store := inboxtest.StoreFor(t, database, db, func(c *inboxstore.Config) {
 		c.CloseTimeout, c.CacheSize = storetest.CloseTimeout, 0 // the cache as users have it
 	})
 	return storetest.Handle{Store: store, Subscriber: func(t *testing.T, retry postbox.RetryProfile) message.Subscriber {
 		t.Helper()
-		subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{Retry: retry, Lease: 5 * time.Second}, nil)
+		subscriber, err := queue.NewSubscriber(store, queue.Config{Retry: retry, Lease: 5 * time.Second}, nil)
 		require.NoError(t, err)
 		return subscriber
 	}}

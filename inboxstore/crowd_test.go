@@ -13,6 +13,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -22,7 +23,7 @@ type crowd struct {
 	database *testdb.Database
 	store    *inboxstore.Store
 	db       *sql.DB // the store's
-	appends  *appends
+	appends  *inboxtest.Counts
 	stranger *inboxstore.Store // in another process
 	results  map[string]chan result
 }
@@ -36,23 +37,23 @@ type result struct {
 // transaction of somebody else who holds that message, and whatever messages are named. Appends are counted from then on.
 func gather(t *testing.T, database *testdb.Database, held ...string) (c *crowd, release func(commit bool)) {
 	t.Helper()
-	db, appends := counted(t, database)
+	db, appends := inboxtest.Counted(t, database)
 	c = &crowd{
 		t: t, database: database, db: db, appends: appends, results: map[string]chan result{},
-		store: storeFor(t, database, db, func(c *inboxstore.Config) { c.DisableNotify = true }),
+		store: inboxtest.StoreFor(t, database, db, func(c *inboxstore.Config) { c.DisableNotify = true }),
 	}
 	_, err := deferred(t.Context(), c.store, "the first message of a queue does more")
 	require.NoError(t, err)
 	other := database.Open(t)
-	c.stranger = storeFor(t, database, other, nil)
+	c.stranger = inboxtest.StoreFor(t, database, other, nil)
 	release = c.hold(other, append(held, "blocker")...)
 	c.join(t.Context(), "blocker")
 	c.inLine(0)
 	if database.Dialect == postbox.PostgreSQL { // the others claim first, and append what they have claimed
-		require.Eventually(t, func() bool { return appends.all.Load() == 2 }, patience, 100*time.Microsecond)
+		require.Eventually(t, func() bool { return appends.All.Load() == 2 }, inboxtest.Patience, 100*time.Microsecond)
 	}
-	appends.all.Store(0)
-	appends.inTx.Store(0)
+	appends.All.Store(0)
+	appends.InTx.Store(0)
 	return c, release
 }
 
@@ -105,7 +106,7 @@ func (c *crowd) inLine(waiting int) {
 	require.Eventually(c.t, func() bool {
 		n, committing := c.store.Line("q")
 		return committing && n == waiting
-	}, patience, 100*time.Microsecond)
+	}, inboxtest.Patience, 100*time.Microsecond)
 }
 
 func (c *crowd) result(id string) result {
@@ -113,7 +114,7 @@ func (c *crowd) result(id string) result {
 	select {
 	case r := <-c.results[id]:
 		return r
-	case <-time.After(patience):
+	case <-time.After(inboxtest.Patience):
 		require.FailNow(c.t, "no answer", id)
 		return result{}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// Defer stores a message in a queue, once, for a [Subscriber] to handle later: the claim of the key and the message
+// Defer stores a message in a queue, once, for a subscriber or a batch of package queue to handle later: the claim of the key and the message
 // are committed together. It returns after the commit, and then the broker is owed nothing more. It returns false for
 // a message that was stored before, by whomever. A message without a UUID is stored under the key's message id. Delays
 // set with Watermill's components/delay are obeyed, by the database's clock.
@@ -38,7 +38,7 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	if err != nil {
 		return false, fmt.Errorf("inbox: defer message: %w", err)
 	}
-	s.clean()
+	s.core.Clean()
 	if _, err := txscope.From(ctx).Live(); err != nil {
 		return false, fmt.Errorf("inbox: defer message: %w: %w", postbox.ErrNoTransaction, err)
 	}
@@ -119,39 +119,24 @@ func (s *Store) appendInTx(ctx context.Context, db spool.Executor, query dialect
 	return err
 }
 
-// queue returns the spool of a queue, which is opened once.
-func (s *Store) queue(name string) *spool.Spool {
-	s.queuesMu.Lock()
-	defer s.queuesMu.Unlock()
-	return s.spoolOf(name)
-}
-
-// spoolOf is queue for a caller that holds the lock.
-func (s *Store) spoolOf(name string) *spool.Spool {
-	if s.queues[name] == nil {
-		s.queues[name] = spool.New(s.statements, spool.QueuePrefix+name, s.config.Lanes)
-	}
-	return s.queues[name]
-}
-
 // ingest returns where messages for a queue come in, until the store is closed.
 func (s *Store) ingest(name string) (*ingest, error) {
-	s.queuesMu.Lock()
-	defer s.queuesMu.Unlock()
+	s.ingestsMu.Lock()
+	defer s.ingestsMu.Unlock()
 	if s.closed {
 		return nil, postbox.ErrClosed
 	}
 	if s.ingests[name] == nil {
-		s.ingests[name] = newIngest(s, s.spoolOf(name))
+		s.ingests[name] = newIngest(s, s.core.Spool(name))
 	}
 	return s.ingests[name], nil
 }
 
 // closeIngests lets what has come in be stored, and takes nothing more.
 func (s *Store) closeIngests() {
-	s.queuesMu.Lock()
+	s.ingestsMu.Lock()
 	s.closed = true
-	s.queuesMu.Unlock()
+	s.ingestsMu.Unlock()
 	for _, in := range s.ingests {
 		in.close()
 	}

@@ -21,7 +21,9 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // deferred stores a message with this id in the queue "q".
@@ -41,7 +43,7 @@ func storedMessages(t *testing.T, database *testdb.Database) int {
 func TestDefer_G5_stored_before_it_returns_and_a_redelivery_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		store := storeFor(t, database.Migrate(t), database.Open(t), nil)
+		store := inboxtest.StoreFor(t, database.Migrate(t), database.Open(t), nil)
 		for i := range 5 {
 			for copies := range 3 {
 				fresh, err := deferred(t.Context(), store, strconv.Itoa(i))
@@ -51,7 +53,7 @@ func TestDefer_G5_stored_before_it_returns_and_a_redelivery_once(t *testing.T) {
 			}
 		}
 		require.Equal(t, 5, database.Count(t, "SELECT COUNT(*) FROM postbox_claims"))
-		another := storeFor(t, database, database.DB, nil) // F6: another process, or this one after a restart
+		another := inboxtest.StoreFor(t, database, database.DB, nil) // F6: another process, or this one after a restart
 		fresh, err := deferred(t.Context(), another, "3")
 		require.NoError(t, err)
 		require.False(t, fresh)
@@ -65,7 +67,7 @@ func TestDefer_F6_F25_G5_copies_at_the_same_instant_in_two_processes(t *testing.
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		const messages, copies = 50, 64
 		database.Migrate(t)
-		stores := []*inboxstore.Store{storeFor(t, database, database.DB, nil), storeFor(t, database, database.Open(t), nil)}
+		stores := []*inboxstore.Store{inboxtest.StoreFor(t, database, database.DB, nil), inboxtest.StoreFor(t, database, database.Open(t), nil)}
 		var fresh [messages]atomic.Int32
 		var wg sync.WaitGroup
 		for copied := range copies {
@@ -96,7 +98,7 @@ func TestDefer_F6_F25_G5_copies_at_the_same_instant_in_two_processes(t *testing.
 func TestDefer_G3_ids_follow_the_order_of_arrival(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		store := storeFor(t, database.Migrate(t), database.DB, nil)
+		store := inboxtest.StoreFor(t, database.Migrate(t), database.DB, nil)
 		const consumers, messages = 8, 25
 		var wg sync.WaitGroup
 		for consumer := range consumers { // each delivers one message after the other, and they share commits
@@ -122,7 +124,7 @@ func TestDefer_in_a_transaction_of_the_user(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.DB.SetMaxOpenConns(1) // G10
-		store := storeFor(t, database.Migrate(t), database.DB, func(c *inboxstore.Config) { c.CacheSize = 100 })
+		store := inboxtest.StoreFor(t, database.Migrate(t), database.DB, func(c *inboxstore.Config) { c.CacheSize = 100 })
 		run := func(commit bool) {
 			tx, err := database.DB.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
@@ -151,7 +153,7 @@ func TestDefer_in_a_transaction_of_the_user(t *testing.T) {
 func TestDefer_delay_metadata_is_obeyed_by_the_clock_of_the_database(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		store := storeFor(t, database.Migrate(t), database.DB, nil)
+		store := inboxtest.StoreFor(t, database.Migrate(t), database.DB, nil)
 		later, until, now := message.NewMessage("later", nil), message.NewMessage("until", nil), message.NewMessage("now", nil)
 		delay.Message(later, delay.For(time.Hour))
 		until.Metadata.Set(delay.DelayedUntilKey, time.Now().Add(2*time.Hour).Format(time.RFC3339))
@@ -183,7 +185,7 @@ func TestDefer_delay_metadata_is_obeyed_by_the_clock_of_the_database(t *testing.
 func TestDefer_what_is_stored(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		store := storeFor(t, database.Migrate(t), database.DB, nil)
+		store := inboxtest.StoreFor(t, database.Migrate(t), database.DB, nil)
 		named := message.NewMessage("uuid", []byte("\x00\xff"))
 		named.Metadata = message.Metadata{"a": "\x00\xff", postbox.OrderingKey: "customer 7"}
 		before := maps.Clone(named.Metadata)
@@ -203,7 +205,7 @@ func TestDefer_what_is_stored(t *testing.T) {
 func TestDefer_G8_too_large_says_what_to_do(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
-	store := storeFor(t, database, database.DB, func(c *inboxstore.Config) { c.MaxPayload = 100 })
+	store := inboxtest.StoreFor(t, database, database.DB, func(c *inboxstore.Config) { c.MaxPayload = 100 })
 	msg := message.NewMessage("1", make([]byte, 90))
 	msg.Metadata.Set("12345", "123456")
 	_, err := store.Defer(t.Context(), "q", deferKey("1"), msg)
@@ -221,8 +223,8 @@ func TestDefer_G8_too_large_says_what_to_do(t *testing.T) {
 func TestDefer_G5_cache_answers_for_claims_that_the_database_has(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
-	store := storeFor(t, database, database.DB, func(c *inboxstore.Config) { c.CacheSize = 10 })
-	stranger := storeFor(t, database, database.DB, nil)
+	store := inboxtest.StoreFor(t, database, database.DB, func(c *inboxstore.Config) { c.CacheSize = 10 })
+	stranger := inboxtest.StoreFor(t, database, database.DB, nil)
 	_, err := deferred(t.Context(), store, "mine")
 	require.NoError(t, err)
 	_, err = deferred(t.Context(), stranger, "theirs")
@@ -253,7 +255,7 @@ func TestDefer_G12_store_is_closed_while_its_first_message_comes(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	for i := range 300 {
-		store := storeFor(t, database, database.DB, nil)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		var wg sync.WaitGroup
 		begun := make(chan struct{})
 		wg.Go(func() {
@@ -271,7 +273,7 @@ func TestDefer_G12_store_is_closed_while_its_first_message_comes(t *testing.T) {
 func TestDefer_G12_closed_store(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		store := storeFor(t, database.Migrate(t), database.DB, nil)
+		store := inboxtest.StoreFor(t, database.Migrate(t), database.DB, nil)
 		const deliveries = 200
 		var stored atomic.Int32
 		var wg sync.WaitGroup
@@ -313,8 +315,8 @@ func TestDefer_G12_closed_store(t *testing.T) {
 func TestDefer_wakes_who_drains_the_queue_in_the_same_process(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
-	store := storeFor(t, database, database.DB, nil)
-	subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{PollMin: time.Hour, PollMax: time.Hour}, nil)
+	store := inboxtest.StoreFor(t, database, database.DB, nil)
+	subscriber, err := queue.NewSubscriber(store, queue.Config{PollMin: time.Hour, PollMax: time.Hour}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, subscriber.Close()) }()
 	messages, err := subscriber.Subscribe(t.Context(), "bell")
@@ -347,7 +349,7 @@ func TestDefer_notifies_other_processes_unless_turned_off(t *testing.T) {
 		require.NoError(t, listener.Listen(channel))
 	}
 	for _, queue := range []string{silent, loud} {
-		store := storeFor(t, database, database.DB, func(c *inboxstore.Config) { c.DisableNotify = queue == silent })
+		store := inboxtest.StoreFor(t, database, database.DB, func(c *inboxstore.Config) { c.DisableNotify = queue == silent })
 		_, err := store.Defer(t.Context(), queue, deferKey(queue), message.NewMessage("1", nil))
 		require.NoError(t, err)
 		require.NoError(t, store.Close(), "waits for the NOTIFY")

@@ -6,8 +6,7 @@
 // together, so a message has its effect once however often it is delivered. A second delivery at the same
 // instant waits, in the database, for the first one to end: then it is a duplicate, or takes its turn.
 //
-// It also keeps queues: messages that were stored and acked, to be handled later. [Subscriber] hands them out one by one,
-// [Batch] many at a time.
+// It also keeps queues: messages that were stored and acked, to be handled later. Package queue works them off, one by one or many at a time.
 //
 // Most users need [New] and give the [Store] to middleware.NewInbox, or to the package router.
 package inboxstore

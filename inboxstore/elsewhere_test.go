@@ -13,6 +13,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -23,7 +24,7 @@ func TestStore_G4_refuses_a_transaction_of_another_database(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ours, theirs := withEffects(t, open(t)), withEffects(t, open(t))
-			store := storeFor(t, ours, ours.DB, nil)
+			store := inboxtest.StoreFor(t, ours, ours.DB, nil)
 			deferred := func(ctx context.Context, id string) error {
 				_, err := store.Defer(ctx, "jobs", inboxstore.Key{Consumer: "jobs", Topic: "t", MessageID: id}, message.NewMessage(id, nil))
 				return err
@@ -33,7 +34,7 @@ func TestStore_G4_refuses_a_transaction_of_another_database(t *testing.T) {
 				return err
 			}
 			record := func(ctx context.Context, id string) error {
-				_, err := store.RecordFailure(ctx, inboxstore.Key{Consumer: "once", Topic: "t", MessageID: id}, errHandler)
+				_, err := store.RecordFailure(ctx, inboxstore.Key{Consumer: "once", Topic: "t", MessageID: id}, inboxtest.ErrHandler)
 				return err
 			}
 			in := func(db *sql.DB, work func(ctx context.Context, id string) error, id string) error {
@@ -57,7 +58,7 @@ func TestStore_G4_takes_a_transaction_of_another_handle_while_its_cleanup_waits_
 	t.Parallel()
 	database := withEffects(t, testdb.SQLite(t))
 	own := database.Open(t)
-	store := storeFor(t, database, own, nil)
+	store := inboxtest.StoreFor(t, database, own, nil)
 	held, err := own.Conn(t.Context())
 	require.NoError(t, err)
 	tx, err := database.DB.BeginTx(t.Context(), nil)
@@ -69,9 +70,9 @@ func TestStore_G4_takes_a_transaction_of_another_handle_while_its_cleanup_waits_
 	defer cancel()
 	_, err = deferred(noConnection, store, "before")
 	require.ErrorIs(t, err, context.DeadlineExceeded, "it starts the cleanup")
-	require.Eventually(t, func() bool { return own.Stats().WaitCount >= 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return own.Stats().WaitCount >= 1 }, inboxtest.Patience, time.Millisecond)
 	require.NoError(t, held.Close())
-	require.Eventually(t, func() bool { return own.Stats().InUse == 1 }, patience, time.Millisecond, "the cleanup has the connection")
+	require.Eventually(t, func() bool { return own.Stats().InUse == 1 }, inboxtest.Patience, time.Millisecond, "the cleanup has the connection")
 
 	fresh, err := deferred(ctx, store, "after")
 	require.NoError(t, err)

@@ -27,21 +27,21 @@ func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attemp
 	_, joined := postbox.TxFromContext(ctx)
 	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if !joined { // copies may fail at the same instant, and each counts; a lock in a user's transaction might last
-			if _, err := tx.ExecContext(ctx, s.statements.LockClaim, lock); err != nil {
+			if _, err := tx.ExecContext(ctx, s.core.Statements.LockClaim, lock); err != nil {
 				return err
 			}
 		}
 		attempts = 0 // also where a conflict runs this again
-		err := tx.QueryRowContext(ctx, s.statements.LastAttempt, claim).Scan(&attempts)
+		err := tx.QueryRowContext(ctx, s.core.Statements.LastAttempt, claim).Scan(&attempts)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 		attempts++
-		if _, err = tx.ExecContext(ctx, s.statements.InsertFailure, claim, attempts, spool.ErrorText(cause), s.process); err != nil {
+		if _, err = tx.ExecContext(ctx, s.core.Statements.InsertFailure, claim, attempts, spool.ErrorText(cause), s.process); err != nil {
 			return err
 		}
 		if !joined {
-			_, err = tx.ExecContext(ctx, s.statements.RemoveClaim, lock)
+			_, err = tx.ExecContext(ctx, s.core.Statements.RemoveClaim, lock)
 		}
 		return err
 	})
@@ -70,11 +70,11 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 		orderingKey, hash = []byte(text), &h
 	}
 	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+		claimed, err := s.exec(ctx, tx, s.core.Statements.Claim, claim)
 		if err != nil || claimed == 0 {
 			return err
 		}
-		return spool.Buried(tx.ExecContext(ctx, s.statements.InsertDeadLetter, claim, nil, spool.NameText(key.Consumer), spool.NameText(key.Topic),
+		return spool.Buried(tx.ExecContext(ctx, s.core.Statements.InsertDeadLetter, claim, nil, spool.NameText(key.Consumer), spool.NameText(key.Topic),
 			spool.Fitting([]byte(key.MessageID)), spool.Fitting(orderingKey), hash, []byte(payload), metadata, attempts, spool.ErrorText(cause)))
 	})
 	if err != nil {
@@ -99,5 +99,5 @@ func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx *sql.
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	return spool.InTx(ctx, s.db, s.statements, func(tx *sql.Tx) error { return fn(ctx, tx) })
+	return spool.InTx(ctx, s.core.DB, s.core.Statements, func(tx *sql.Tx) error { return fn(ctx, tx) })
 }

@@ -58,12 +58,12 @@ type outcome struct {
 }
 
 func newIngest(inbox *Store, queue *spool.Spool) *ingest {
-	notifyThrough := inbox.db
+	notifyThrough := inbox.core.DB
 	if inbox.config.DisableNotify {
 		notifyThrough = nil
 	}
 	return &ingest{
-		inbox: inbox, spool: queue, keys: map[int64]bool{}, finder: spool.NewFinder(queue, inbox.db),
+		inbox: inbox, spool: queue, keys: map[int64]bool{}, finder: spool.NewFinder(queue, inbox.core.DB),
 		announcer: spool.NewAnnouncer(queue, notifyThrough, inbox.logger),
 	}
 }
@@ -121,7 +121,7 @@ func (in *ingest) close() {
 
 // most is maxCommits, but where writers take turns.
 func (in *ingest) most() int {
-	if in.inbox.statements.Kind.Can().OneWriter {
+	if in.inbox.core.Statements.Kind.Can().OneWriter {
 		return 1
 	}
 	return maxCommits
@@ -167,7 +167,7 @@ func (in *ingest) takeFromLine() (batch []*entrant) {
 			continue
 		}
 		size += e.Size()
-		if len(batch) == in.inbox.statements.MaxAppend || len(batch) > 0 && size > spool.MaxIngestBytes {
+		if len(batch) == in.inbox.core.Statements.MaxAppend || len(batch) > 0 && size > spool.MaxIngestBytes {
 			left = append(left, in.line[i:]...)
 			break
 		}
@@ -185,7 +185,7 @@ func (in *ingest) takeFromLine() (batch []*entrant) {
 // commit stores a batch and tells each entrant. An error that may be the fault of one of them is pinned down by halves.
 func (in *ingest) commit(ctx context.Context, batch []*entrant) {
 	arrivals := distinct(batch)
-	known, err := in.spool.Ingest(ctx, in.inbox.db, in.inbox.prepared, arrivals)
+	known, err := in.spool.Ingest(ctx, in.inbox.core.DB, in.inbox.core.Prepared, arrivals)
 	switch {
 	case err == nil:
 		if len(known) < len(arrivals) {
@@ -227,7 +227,7 @@ func committed(batch []*entrant, known map[string]bool) {
 // the server's code may be either: a packet too large for the server ends the connection, as an outage does. Then
 // what counts is whether the database is there.
 func (in *ingest) concernsAll(ctx context.Context, err error) bool {
-	switch in.inbox.statements.Kind.Classify(err) {
+	switch in.inbox.core.Statements.Kind.Classify(err) {
 	case dialect.Unavailable, dialect.Conflict, dialect.MissingTable:
 		return true
 	case dialect.Interrupted, dialect.Other:
@@ -235,5 +235,5 @@ func (in *ingest) concernsAll(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, spool.ErrLanes) {
 		return true
 	}
-	return !dialect.Coded(err) && in.inbox.db.PingContext(ctx) != nil
+	return !dialect.Coded(err) && in.inbox.core.DB.PingContext(ctx) != nil
 }

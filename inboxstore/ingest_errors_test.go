@@ -12,6 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -51,7 +52,7 @@ func TestIngest_F16_what_the_database_refuses_fails_alone(t *testing.T) {
 			}
 		}
 		require.Equal(t, append([]string{"blocker"}, stored...), c.stored(), "in the order of their arrival")
-		require.LessOrEqual(t, c.appends.all.Load(), int64(11), "it takes two commits for each halving of 20")
+		require.LessOrEqual(t, c.appends.All.Load(), int64(11), "it takes two commits for each halving of 20")
 
 		_, err := deferred(t.Context(), c.store, "013")
 		require.Error(t, err, "its claim was rolled back with it: it is no duplicate")
@@ -95,7 +96,7 @@ func TestIngest_conflicts_are_run_again(t *testing.T) {
 		for _, id := range ids {
 			require.Equal(t, result{fresh: true}, c.result(id), id)
 		}
-		require.EqualValues(t, 5, c.appends.all.Load())
+		require.EqualValues(t, 5, c.appends.All.Load())
 		require.Equal(t, append([]string{"blocker"}, ids...), c.stored())
 	}
 }
@@ -112,7 +113,7 @@ func TestIngest_lasting_conflict_is_everybodys_error(t *testing.T) {
 		for _, id := range ids {
 			require.Equal(t, dialect.Conflict, dialect.Kind(database.Dialect).Classify(c.result(id).err), id)
 		}
-		require.EqualValues(t, 5, c.appends.all.Load(), "it is tried a few times, and not taken apart")
+		require.EqualValues(t, 5, c.appends.All.Load(), "it is tried a few times, and not taken apart")
 		require.Equal(t, []string{"blocker"}, c.stored())
 	}
 }
@@ -167,7 +168,7 @@ func waitingClaim(t *testing.T, database *testdb.Database) (id int64) {
 			require.ErrorIs(t, err, sql.ErrNoRows)
 		}
 		return err == nil
-	}, patience, 5*time.Millisecond)
+	}, inboxtest.Patience, 5*time.Millisecond)
 	return id
 }
 
@@ -177,12 +178,12 @@ func TestIngest_G7_database_away_is_everybodys_error(t *testing.T) {
 		c, release := gather(t, database.Migrate(t))
 		ids := numbered(20)
 		c.lineUp(ids...)
-		c.appends.away.Store(true)
+		c.appends.Away.Store(true)
 		release(true)
 		for _, id := range ids {
 			require.Error(t, c.result(id).err, id)
 		}
-		require.Less(t, c.appends.refused.Load(), int64(len(ids)), "not one try for each")
+		require.Less(t, c.appends.Refused.Load(), int64(len(ids)), "not one try for each")
 		for _, id := range append(ids, "blocker") { // the broker delivers again, to a process that has a database
 			_, err := deferred(t.Context(), c.stranger, id)
 			require.NoError(t, err)
@@ -195,7 +196,7 @@ func TestIngest_without_tables_says_what_to_do(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		database := open(t)
-		_, err := deferred(t.Context(), storeFor(t, database, database.DB, nil), "1")
+		_, err := deferred(t.Context(), inboxtest.StoreFor(t, database, database.DB, nil), "1")
 		require.ErrorContains(t, err, "postbox.Migrate")
 	}
 }
@@ -203,9 +204,9 @@ func TestIngest_without_tables_says_what_to_do(t *testing.T) {
 func TestIngest_queue_with_another_number_of_lanes_is_refused(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
-	_, err := deferred(t.Context(), storeFor(t, database, database.DB, nil), "1")
+	_, err := deferred(t.Context(), inboxtest.StoreFor(t, database, database.DB, nil), "1")
 	require.NoError(t, err)
-	store := storeFor(t, database, database.DB, func(c *inboxstore.Config) { c.Lanes = 8 })
+	store := inboxtest.StoreFor(t, database, database.DB, func(c *inboxstore.Config) { c.Lanes = 8 })
 	_, err = store.Defer(t.Context(), "q", deferKey("2"), message.NewMessage("2", nil))
 	require.ErrorContains(t, err, "configure 32")
 }

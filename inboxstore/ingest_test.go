@@ -15,10 +15,9 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
-
-const patience = 30 * time.Second
 
 func TestIngest_deliveries_at_a_time_share_a_commit_in_the_order_of_their_arrival(t *testing.T) {
 	t.Parallel()
@@ -33,9 +32,9 @@ func TestIngest_deliveries_at_a_time_share_a_commit_in_the_order_of_their_arriva
 		require.Equal(t, append([]string{"blocker"}, ids...), c.stored())
 		// PostgreSQL had the statement of the blocker in hand before the count began.
 		commits := map[postbox.Dialect]int64{postbox.PostgreSQL: 1, postbox.MySQL: 2, postbox.SQLite: 2}[database.Dialect]
-		require.Equal(t, commits, c.appends.all.Load())
+		require.Equal(t, commits, c.appends.All.Load())
 		if database.Dialect == postbox.PostgreSQL {
-			require.Zero(t, c.appends.inTx.Load(), "claims and messages are one statement, which commits by itself")
+			require.Zero(t, c.appends.InTx.Load(), "claims and messages are one statement, which commits by itself")
 		}
 	})
 }
@@ -97,7 +96,7 @@ func TestIngest_G3_many_who_wait_get_a_second_commit_but_for_the_keys_of_the_fir
 func TestIngest_who_is_alone_is_committed_at_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		db, appends := counted(t, database.Migrate(t))
+		db, appends := inboxtest.Counted(t, database.Migrate(t))
 		for _, unprepared := range []bool{false, true} {
 			open := database.On(db)
 			open.DisablePreparedStatements = unprepared
@@ -105,11 +104,11 @@ func TestIngest_who_is_alone_is_committed_at_once(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, store.Close()) })
 			for i := range int64(20) {
-				before := appends.all.Load()
+				before := appends.All.Load()
 				fresh, err := deferred(t.Context(), store, fmt.Sprint(unprepared, i))
 				require.NoError(t, err)
 				require.True(t, fresh)
-				require.Equal(t, before+1, appends.all.Load())
+				require.Equal(t, before+1, appends.All.Load())
 			}
 		}
 		require.Equal(t, 40, storedMessages(t, database))
@@ -135,10 +134,10 @@ func TestIngest_G8_a_commit_is_bounded_in_rows_and_bytes(t *testing.T) {
 			require.Equal(t, result{fresh: true}, c.result(strconv.Itoa(i)))
 		}
 		// 3 of 1 MiB and their metadata, 2, the large one, 3, 2. The blocker was there before.
-		require.EqualValues(t, 5, c.appends.all.Load())
+		require.EqualValues(t, 5, c.appends.All.Load())
 		if database.Dialect == postbox.SQLite {
 			database.Exec(t, "DELETE FROM postbox_messages")
-			before := c.appends.all.Load()
+			before := c.appends.All.Load()
 			release = c.hold(database.DB, "another blocker")
 			c.join(t.Context(), "another blocker")
 			c.inLine(0)
@@ -148,7 +147,7 @@ func TestIngest_G8_a_commit_is_bounded_in_rows_and_bytes(t *testing.T) {
 			for _, id := range ids {
 				require.Equal(t, result{fresh: true}, c.result(id))
 			}
-			require.EqualValues(t, 3, c.appends.all.Load()-before, "SQLite takes 100 rows")
+			require.EqualValues(t, 3, c.appends.All.Load()-before, "SQLite takes 100 rows")
 		}
 	})
 }
@@ -179,17 +178,17 @@ func TestIngest_F6_duplicates_among_the_deliveries_of_a_commit(t *testing.T) {
 			require.Equal(t, result{}, <-copies[i], "copy of %s", id)
 		}
 		require.ElementsMatch(t, append(ids, "blocker"), c.stored())
-		require.LessOrEqual(t, c.appends.all.Load(), int64(1), "no commit more for the duplicates")
+		require.LessOrEqual(t, c.appends.All.Load(), int64(1), "no commit more for the duplicates")
 
-		appended, lookedUp := c.appends.all.Load(), c.appends.lookups.Load()
+		appended, lookedUp := c.appends.All.Load(), c.appends.Lookups.Load()
 		for _, id := range ids {
 			fresh, err := deferred(t.Context(), c.store, id)
 			require.NoError(t, err)
 			require.False(t, fresh)
 		}
 		if database.Dialect != postbox.PostgreSQL { // where claim and append are one statement
-			require.Equal(t, appended, c.appends.all.Load(), "nothing is appended in vain")
-			require.Equal(t, lookedUp, c.appends.lookups.Load(), "the claim says all there is to know of one message")
+			require.Equal(t, appended, c.appends.All.Load(), "nothing is appended in vain")
+			require.Equal(t, lookedUp, c.appends.Lookups.Load(), "the claim says all there is to know of one message")
 		}
 	})
 }
@@ -261,7 +260,7 @@ func TestIngest_G12_close_waits_for_the_line(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, open := c.store.Line("q")
 			return !open
-		}, patience, time.Millisecond)
+		}, inboxtest.Patience, time.Millisecond)
 		_, err := deferred(t.Context(), c.store, "late")
 		require.ErrorIs(t, err, postbox.ErrClosed)
 		require.False(t, closed.Load())
@@ -279,7 +278,7 @@ func TestIngest_G10_one_connection(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		db := database.Migrate(t).Open(t)
 		db.SetMaxOpenConns(1)
-		store := storeFor(t, database, db, nil)
+		store := inboxtest.StoreFor(t, database, db, nil)
 		const deliveries, queues = 60, 3
 		results := make(chan error, deliveries)
 		for i := range deliveries {

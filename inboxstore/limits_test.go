@@ -11,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -35,7 +36,7 @@ func TestDefer_what_not_every_database_can_store_is_a_permanent_error_that_says_
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		lenient(t, database)
-		store := storeFor(t, database, database.DB, nil)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		for name, ids := range map[string]struct{ id, key string }{
 			"id":  {strings.Repeat("i", longest+1), ""},
 			"key": {"1", strings.Repeat("k", longest+1)},
@@ -49,7 +50,7 @@ func TestDefer_what_not_every_database_can_store_is_a_permanent_error_that_says_
 		}
 		_, err := store.Defer(t.Context(), "queue ", key, message.NewMessage("1", nil))
 		require.ErrorIs(t, err, spool.ErrName)
-		require.ErrorIs(t, subscriberFor(t, store).SubscribeInitialize("queue "), spool.ErrName)
+		require.ErrorIs(t, inboxtest.SubscriberFor(t, store).SubscribeInitialize("queue "), spool.ErrName)
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
 
 		whole := message.NewMessage(strings.Repeat("i", longest), nil)
@@ -67,12 +68,12 @@ func TestBury_G2_of_an_id_and_a_key_that_are_too_long_the_dead_letter_keeps_what
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		lenient(t, database)
-		store := storeFor(t, database, database.DB, nil)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		long := inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: strings.Repeat("i", longest+10)}
 		msg := message.NewMessage(long.MessageID, []byte("payload"))
 		msg.Metadata.Set(postbox.OrderingKey, strings.Repeat("k", longest+10))
 		for range 2 {
-			require.NoError(t, store.Bury(t.Context(), long, msg, 15, errHandler))
+			require.NoError(t, store.Bury(t.Context(), long, msg, 15, inboxtest.ErrHandler))
 		}
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters WHERE message_id = ? AND ordering_key = ? AND payload = ?",
 			[]byte(long.MessageID[:longest]), []byte(strings.Repeat("k", longest)), []byte("payload")))

@@ -11,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
@@ -38,7 +39,7 @@ const (
 // transaction that began on another *sql.DB must be in the store's database, or it is an error.
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
-	s.clean()
+	s.core.Clean()
 	claim, handle := key.bytes(), fn
 	fn = func(ctx context.Context) error { return usererror.Checked(handle(ctx)) }
 	scope := txscope.From(ctx)
@@ -46,7 +47,7 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 		return false, fmt.Errorf("inbox: %w: %w", postbox.ErrNoTransaction, err)
 	}
 	defer scope.End()
-	if scope.Holds(s.statements.Claim, claim) {
+	if scope.Holds(s.core.Statements.Claim, claim) {
 		err := fn(ctx)
 		scope.Fail(err)
 		return err == nil, err
@@ -65,16 +66,16 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 	if s.handledBefore(ctx, claim) {
 		return false, nil
 	}
-	giveBack, err := s.slots.take(ctx)
+	giveBack, err := s.core.Slots.Take(ctx)
 	if err != nil {
 		return false, fmt.Errorf("inbox: wait for a connection: %w", err)
 	}
 	defer giveBack()
-	err = s.untilNoConflict(ctx, func() (err error) {
+	err = s.core.UntilNoConflict(ctx, func() (err error) {
 		fresh, err = s.own(ctx, claim, fn)
 		return err
 	})
-	if s.isConflict(err) {
+	if s.core.IsConflict(err) {
 		err = conflictError{err}
 	}
 	// Only what was handled here: a duplicate may be a dead letter, which an operator may set free.
@@ -90,27 +91,27 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 	defer end()
 	began := time.Now()
 	begin := func(ctx context.Context, tx *sql.Tx) error {
-		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+		claimed, err := s.exec(ctx, tx, s.core.Statements.Claim, claim)
 		switch {
 		case err != nil:
-			return outageError{s.claimError(err)}
+			return inbox.OutageError{Err: s.claimError(err)}
 		case claimed == 0:
 			return errDuplicate
 		default:
-			txscope.From(ctx).Hold(s.statements.Claim, claim)
+			txscope.From(ctx).Hold(s.core.Statements.Claim, claim)
 			return nil
 		}
 	}
-	err = s.transact(ctx, live, work{begin: begin, handle: func(ctx context.Context, _ func() error) error { return fn(ctx) }})
+	err = s.core.Transact(ctx, live, inbox.Work{Begin: begin, Handle: func(ctx context.Context, _ func() error) error { return fn(ctx) }})
 	if errors.Is(err, errDuplicate) {
 		return false, nil
 	}
 	if errors.Is(err, postbox.ErrCommitUnknown) {
 		err = s.resolved(live, began, claim, err)
 	}
-	var doubt doubtError
-	if errors.As(err, &doubt) && !s.doubts.first(claim) {
-		err = &HandlerError{Err: doubt.error}
+	var doubt inbox.DoubtError
+	if errors.As(err, &doubt) && !s.core.Doubts.First(claim) {
+		err = &HandlerError{Err: doubt.Err}
 	}
 	return err == nil, err
 }
@@ -118,7 +119,7 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 // claimError is the error of a statement that claims. Before the migrations it is the first to meet a missing table.
 func (s *Store) claimError(err error) error {
 	if dialect.LacksTable(err) {
-		return fmt.Errorf("inbox: claim message in %s: %w: %w", s.statements.Names.Table("claims"), ErrNoTables, err)
+		return fmt.Errorf("inbox: claim message in %s: %w: %w", s.core.Statements.Names.Table("claims"), ErrNoTables, err)
 	}
 	return fmt.Errorf("inbox: claim message: %w", err)
 }
@@ -132,12 +133,12 @@ func (s *Store) resolved(ctx context.Context, began time.Time, claim []byte, err
 	committed, resolveErr := s.resolve(ctx, claim)
 	switch {
 	case resolveErr != nil:
-		return outageError{errors.Join(err, resolveErr)}
+		return inbox.OutageError{Err: errors.Join(err, resolveErr)}
 	case committed:
 		return nil
 	default:
 		//nolint:errorlint // its outcome is known now
-		return s.blame(ctx, s.inquire(began), work{}, &brokenError{err: fmt.Errorf("it was rolled back, as its claim tells: %s", err), lost: true})
+		return s.core.BlameCommit(ctx, began, fmt.Errorf("it was rolled back, as its claim tells: %s", err))
 	}
 }
 
@@ -161,19 +162,19 @@ func (s *Store) resolve(ctx context.Context, claim []byte) (committed bool, err 
 }
 
 func (s *Store) claimedBefore(ctx context.Context, claim []byte) (bool, error) {
-	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: s.statements.Isolation})
+	tx, err := s.core.DB.BeginTx(ctx, &sql.TxOptions{Isolation: s.core.Statements.Isolation})
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+	claimed, err := s.exec(ctx, tx, s.core.Statements.Claim, claim)
 	return claimed == 0, err
 }
 
 // carried returns the transaction that ctx carries, if it carries one. It must be in the store's database: a claim in another one would be found by no other delivery.
 func (s *Store) carried(ctx context.Context) (tx *sql.Tx, joins bool, err error) {
 	if tx, joins = postbox.TxFromContext(ctx); joins {
-		err = s.place.Check(ctx, tx)
+		err = s.core.Place.Check(ctx, tx)
 	}
 	return tx, joins, err
 }
@@ -208,12 +209,12 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 			_ = back()
 		}
 	}()
-	claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+	claimed, err := s.exec(ctx, tx, s.core.Statements.Claim, claim)
 	if err != nil {
 		return false, errors.Join(s.claimError(err), back())
 	}
 	if claimed > 0 {
-		scope.Hold(s.statements.Claim, claim)
+		scope.Hold(s.core.Statements.Claim, claim)
 		err := fn(scope.Context(ctx))
 		outlived := scope.Return()
 		if err == nil { // an error that a function around the handler has swallowed
@@ -226,7 +227,7 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 	ended = true
 	if _, err := tx.ExecContext(ctx, release); err != nil {
 		err = fmt.Errorf("inbox: release savepoint: %w", err)
-		if claimed > 0 && dialect.Coded(err) && s.statements.Kind.Classify(err) == dialect.Other { // such as a statement that failed unsaid
+		if claimed > 0 && dialect.Coded(err) && s.core.Statements.Kind.Classify(err) == dialect.Other { // such as a statement that failed unsaid
 			return false, s.failedWithin(err, back())
 		}
 		return false, err
@@ -238,8 +239,26 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 // failedWithin is the error of a handler that failed in a savepoint. A conflict is not its failure, but one for the owner of the
 // transaction, who can run all of it again.
 func (s *Store) failedWithin(err, backErr error) error {
-	if s.isConflict(err) {
+	if s.core.IsConflict(err) {
 		return errors.Join(conflictError{err}, backErr)
 	}
 	return errors.Join(&HandlerError{Err: err}, backErr)
+}
+
+// outlive returns a context that is cancelled the given time after ctx is, and a function that ends it. A deadline of ctx is
+// kept: it is for the handler, and the cancellation of a router that stops is not.
+func outlive(ctx context.Context, by time.Duration) (live context.Context, end func()) {
+	live, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	// A timer that runs when live has ended is left to expire: it then cancels what has ended.
+	stop := context.AfterFunc(ctx, func() {
+		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+			cancel(err)
+			return
+		}
+		time.AfterFunc(by, func() { cancel(context.Canceled) })
+	})
+	return live, func() {
+		stop()
+		cancel(context.Canceled)
+	}
 }

@@ -17,25 +17,11 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-var (
-	errHandler = errors.New("handler says no")
-	key        = inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: "1"}
-)
-
-func storeFor(t *testing.T, database *testdb.Database, db *sql.DB, change func(*inboxstore.Config)) *inboxstore.Store {
-	t.Helper()
-	config := inboxstore.Config{CacheSize: -1}
-	if change != nil {
-		change(&config)
-	}
-	store, err := inboxstore.New(database.On(db), config, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return store
-}
+var key = inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: "1"}
 
 func withEffects(t *testing.T, database *testdb.Database) *testdb.Database {
 	t.Helper()
@@ -68,10 +54,10 @@ func TestStore_G4_F2_F7_effect_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		withEffects(t, database)
-		store := storeFor(t, database, database.DB, nil)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
 
-		fresh, err := store.Once(t.Context(), key, effect(t, errHandler))
-		require.ErrorIs(t, err, errHandler)
+		fresh, err := store.Once(t.Context(), key, effect(t, inboxtest.ErrHandler))
+		require.ErrorIs(t, err, inboxtest.ErrHandler)
 		var failure *inboxstore.HandlerError
 		require.ErrorAs(t, err, &failure)
 		require.False(t, fresh)
@@ -100,7 +86,7 @@ func TestStore_F6_copies_at_the_same_instant_in_several_processes(t *testing.T) 
 		const processes, rounds = 6, 15
 		stores := make([]*inboxstore.Store, processes)
 		for i := range stores {
-			stores[i] = storeFor(t, database, database.Open(t), nil)
+			stores[i] = inboxtest.StoreFor(t, database, database.Open(t), nil)
 		}
 		for round := range rounds {
 			id := inboxstore.Key{Consumer: "c", Topic: "t", MessageID: postbox.NewMessageID()}
@@ -111,11 +97,11 @@ func TestStore_F6_copies_at_the_same_instant_in_several_processes(t *testing.T) 
 					fresh, err := store.Once(t.Context(), id, func(ctx context.Context) error {
 						if ran.Add(1) == 1 && round%3 == 0 {
 							_ = effect(t, nil)(ctx)
-							return errHandler // the first one fails: another one takes its turn
+							return inboxtest.ErrHandler // the first one fails: another one takes its turn
 						}
 						return effect(t, nil)(ctx)
 					})
-					if !errors.Is(err, errHandler) {
+					if !errors.Is(err, inboxtest.ErrHandler) {
 						require.NoError(t, err, "process %d", i)
 					}
 					if fresh {
@@ -134,7 +120,7 @@ func TestStore_F21_same_id_for_another_consumer_or_on_another_topic(t *testing.T
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		withEffects(t, database)
-		store := storeFor(t, database, database.DB, nil)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		long := strings.Repeat("x", 1000)
 		keys := []inboxstore.Key{
 			{Consumer: "a", Topic: "t", MessageID: "1"},
@@ -164,10 +150,10 @@ func TestStore_F21_same_id_for_another_consumer_or_on_another_topic(t *testing.T
 func TestStore_in_a_savepoint_that_is_rolled_back_nothing_waits_for_the_commit(t *testing.T) {
 	t.Parallel()
 	database := withEffects(t, testdb.SQLite(t))
-	store := storeFor(t, database, database.DB, nil)
+	store := inboxtest.StoreFor(t, database, database.DB, nil)
 	ran := []error{}
 	require.NoError(t, forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
-		for _, fails := range []error{errHandler, nil} {
+		for _, fails := range []error{inboxtest.ErrHandler, nil} {
 			_, err := store.Once(ctx, key, func(ctx context.Context) error {
 				require.True(t, postbox.AfterCommit(ctx, func() { ran = append(ran, fails) }))
 				return fails
@@ -184,19 +170,19 @@ func TestStore_joins_the_transaction_in_the_context(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		withEffects(t, database)
 		database.DB.SetMaxOpenConns(1) // G10: it opens no other connection
-		store := storeFor(t, database, database.DB, nil)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		run := func(commit bool) (fresh bool) {
 			tx, err := database.DB.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			ctx := postbox.ContextWithTx(t.Context(), tx)
-			_, err = store.Once(ctx, key, effect(t, errHandler))
-			require.ErrorIs(t, err, errHandler)
+			_, err = store.Once(ctx, key, effect(t, inboxtest.ErrHandler))
+			require.ErrorIs(t, err, inboxtest.ErrHandler)
 			_, err = store.Once(ctx, key, func(ctx context.Context) error {
 				_, err := tx.ExecContext(ctx, "INSERT INTO no_such_table VALUES (1)")
 				return err
 			})
 			require.Error(t, err)
-			attempts, err := store.RecordFailure(ctx, key, errHandler)
+			attempts, err := store.RecordFailure(ctx, key, inboxtest.ErrHandler)
 			require.NoError(t, err)
 			require.Equal(t, 1, attempts)
 			fresh, err = store.Once(ctx, key, func(ctx context.Context) error {
@@ -227,7 +213,7 @@ func TestStore_G10_one_connection(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		withEffects(t, database)
 		database.DB.SetMaxOpenConns(1)
-		store := storeFor(t, database, database.DB, func(c *inboxstore.Config) { c.CacheSize = 0 })
+		store := inboxtest.StoreFor(t, database, database.DB, func(c *inboxstore.Config) { c.CacheSize = 0 })
 		for range 3 {
 			_, err := store.Once(t.Context(), inboxstore.Key{Consumer: "c", MessageID: postbox.NewMessageID()}, effect(t, nil))
 			require.NoError(t, err)
@@ -240,7 +226,7 @@ func TestStore_G12_handler_outlives_the_cancelled_delivery_and_is_committed(t *t
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		withEffects(t, database)
-		store := storeFor(t, database, database.DB, func(c *inboxstore.Config) { c.CloseTimeout = 300 * time.Millisecond })
+		store := inboxtest.StoreFor(t, database, database.DB, func(c *inboxstore.Config) { c.CloseTimeout = 300 * time.Millisecond })
 		ctx, cancel := context.WithCancel(t.Context())
 		fresh, err := store.Once(ctx, key, func(ctx context.Context) error {
 			cancel()
@@ -266,7 +252,7 @@ func TestStore_G12_a_claim_that_waits_ends_with_the_close_timeout(t *testing.T) 
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		withEffects(t, database)
-		store := storeFor(t, database, database.DB, func(c *inboxstore.Config) { c.CloseTimeout = 100 * time.Millisecond })
+		store := inboxtest.StoreFor(t, database, database.DB, func(c *inboxstore.Config) { c.CloseTimeout = 100 * time.Millisecond })
 		for range 2 { // the statement is prepared by the second time
 			tx, err := database.DB.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
@@ -284,7 +270,7 @@ func TestStore_G12_a_claim_that_waits_ends_with_the_close_timeout(t *testing.T) 
 			select {
 			case err := <-ended:
 				require.ErrorContains(t, err, "claim message")
-			case <-time.After(patience):
+			case <-time.After(inboxtest.Patience):
 				require.Fail(t, "the claim still waits")
 			}
 			require.NoError(t, tx.Rollback())
@@ -297,7 +283,7 @@ func TestStore_conflicts_are_run_again(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		database := withEffects(t, open(t))
-		store := storeFor(t, database, database.DB, nil)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		runs := 0
 		fresh, err := store.Once(t.Context(), key, func(ctx context.Context) error {
 			tx, _ := postbox.TxFromContext(ctx)
@@ -328,7 +314,7 @@ func TestStore_G4_a_refused_commit_is_a_failure_of_the_handler(t *testing.T) {
 		withEffects(t, database)
 		database.Exec(t, "CREATE TABLE parents (id INTEGER PRIMARY KEY)")
 		database.Exec(t, "CREATE TABLE children (parent INTEGER REFERENCES parents DEFERRABLE INITIALLY DEFERRED)")
-		store := storeFor(t, database, database.DB, nil)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		for name, statement := range map[string]string{
 			"overlooked": "INSERT INTO no_such_table VALUES (1)", "deferred": "INSERT INTO children VALUES (1)",
 		} {
@@ -349,9 +335,9 @@ func TestStore_G4_a_refused_commit_is_a_failure_of_the_handler(t *testing.T) {
 func TestStore_cache_answers_for_committed_claims_only(t *testing.T) {
 	t.Parallel()
 	database := withEffects(t, testdb.SQLite(t))
-	store := storeFor(t, database, database.DB, func(c *inboxstore.Config) { c.CacheSize = 10 })
-	_, err := store.Once(t.Context(), key, effect(t, errHandler))
-	require.ErrorIs(t, err, errHandler)
+	store := inboxtest.StoreFor(t, database, database.DB, func(c *inboxstore.Config) { c.CacheSize = 10 })
+	_, err := store.Once(t.Context(), key, effect(t, inboxtest.ErrHandler))
+	require.ErrorIs(t, err, inboxtest.ErrHandler)
 	fresh, err := store.Once(t.Context(), key, effect(t, nil))
 	require.NoError(t, err)
 	require.True(t, fresh)
@@ -367,7 +353,7 @@ func TestStore_cache_answers_for_committed_claims_only(t *testing.T) {
 	require.True(t, fresh, "a claim that its owner rolled back is none")
 
 	dead := inboxstore.Key{Consumer: "dead", MessageID: "1"}
-	require.NoError(t, store.Bury(t.Context(), dead, message.NewMessage("1", nil), 15, errHandler))
+	require.NoError(t, store.Bury(t.Context(), dead, message.NewMessage("1", nil), 15, inboxtest.ErrHandler))
 	fresh, err = store.Once(t.Context(), dead, effect(t, nil))
 	require.NoError(t, err)
 	require.False(t, fresh)
@@ -386,7 +372,7 @@ func TestStore_G4_cache_does_not_answer_for_a_claim_that_is_gone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		withEffects(t, database)
-		store := storeFor(t, database, database.DB, nil)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		for range 2 {
 			_, err := store.Once(t.Context(), key, effect(t, nil))
 			require.NoError(t, err)

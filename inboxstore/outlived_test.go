@@ -10,6 +10,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -42,7 +43,7 @@ func TestStore_G4_a_handler_that_returns_before_InTx_within_it_has_failed(t *tes
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		withEffects(t, database)
-		store := storeFor(t, database, database.DB, nil)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		handler, end := tooEarly(t, database.DB)
 		fresh, err := store.Once(t.Context(), key, handler)
 		inner := end()
@@ -77,7 +78,7 @@ func TestStore_G4_an_inbox_that_a_function_leaves_behind_has_failed(t *testing.T
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		withEffects(t, database)
-		store := storeFor(t, database, database.DB, nil)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
 		begun, returned, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		err := forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			go func() {
@@ -100,15 +101,15 @@ func TestStore_G4_an_inbox_that_a_function_leaves_behind_has_failed(t *testing.T
 		var left context.Context
 		rolledBack := forwarder.InTx(t.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
 			left = ctx
-			return errHandler
+			return inboxtest.ErrHandler
 		})
-		require.ErrorIs(t, rolledBack, errHandler)
+		require.ErrorIs(t, rolledBack, inboxtest.ErrHandler)
 		another := inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: "2"}
 		_, err = store.Once(left, another, effect(t, nil))
 		require.ErrorIs(t, err, postbox.ErrNoTransaction)
-		_, err = store.RecordFailure(left, another, errHandler)
+		_, err = store.RecordFailure(left, another, inboxtest.ErrHandler)
 		require.ErrorIs(t, err, postbox.ErrNoTransaction)
-		_, err = store.Defer(left, "queue", another, keyed("2"))
+		_, err = store.Defer(left, "queue", another, inboxtest.Keyed("2"))
 		require.ErrorIs(t, err, postbox.ErrNoTransaction)
 	})
 }

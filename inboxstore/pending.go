@@ -10,16 +10,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// ErrNoTables is returned where the tables are missing.
-var ErrNoTables = spool.ErrNoTables
-
 // ClaimRetention returns how long the store remembers what was handled; not positive means for ever.
 func (s *Store) ClaimRetention() time.Duration { return s.config.ClaimRetention }
 
 // PendingQueues lists the queues that have messages, by their names. A process that handles queues can find out with it whether
 // one is forgotten.
 func (s *Store) PendingQueues(ctx context.Context) ([]string, error) {
-	rows, err := s.db.QueryContext(ctx, s.statements.PendingSpools, spool.QueuePrefix+"%")
+	rows, err := s.core.DB.QueryContext(ctx, s.core.Statements.PendingSpools, spool.QueuePrefix+"%")
 	if dialect.LacksTable(err) {
 		return nil, fmt.Errorf("list queues: %w: %w", ErrNoTables, err)
 	}

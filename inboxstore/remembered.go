@@ -60,10 +60,10 @@ func (s *Store) handledBefore(ctx context.Context, claim []byte) bool {
 }
 
 func (s *Store) findClaim(ctx context.Context, claim []byte) *sql.Row {
-	if s.prepared != nil {
-		if stmt, err := s.prepared.Get(ctx, s.statements.FindClaim); err == nil { //nolint:sqlclosecheck // kept prepared until the store is closed
+	if s.core.Prepared != nil {
+		if stmt, err := s.core.Prepared.Get(ctx, s.core.Statements.FindClaim); err == nil { //nolint:sqlclosecheck // kept prepared until the store is closed
 			return stmt.QueryRowContext(ctx, claim)
 		}
 	}
-	return s.db.QueryRowContext(ctx, s.statements.FindClaim, claim)
+	return s.core.DB.QueryRowContext(ctx, s.core.Statements.FindClaim, claim)
 }

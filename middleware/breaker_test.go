@@ -14,10 +14,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/inboxstore/memstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // The recipe of docs/inbox.md. Without the pause the channel would deliver the message again at once, for ever.
@@ -72,7 +72,7 @@ func TestProcess_G7_an_open_CircuitBreaker_that_Classify_knows_counts_no_attempt
 		}
 	}
 	startRouter(t, func(router *message.Router) {
-		router.AddConsumerHandler("billing", "orders", b.subscriberWith(func(c *inboxstore.QueueConfig) {
+		router.AddConsumerHandler("billing", "orders", b.subscriberWith(func(c *queue.Config) {
 			c.Transactional, c.ProbeMin, c.ProbeMax = true, time.Millisecond, 5*time.Millisecond
 			c.Classify = func(err error) postbox.ErrorClass {
 				if errors.Is(err, errOpen) {

@@ -23,8 +23,8 @@ type DeferStore interface {
 	Defer(ctx context.Context, queue string, key inboxstore.Key, msg *message.Message) (fresh bool, err error)
 }
 
-// Defer returns a middleware that stores each message in a queue and acks it, instead of running the handler. An
-// [inboxstore.Subscriber] gives the message to another handler later. The broker gets its ack after the commit, and its
+// Defer returns a middleware that stores each message in a queue and acks it, instead of running the handler. A
+// queue.Subscriber gives the message to another handler later. The broker gets its ack after the commit, and its
 // time-outs no longer matter. A message that comes again is stored once.
 //
 // The message needs a UUID; a message without one is refused with [ErrNoMessageID]. [DeferWith] has settings for such messages, and its

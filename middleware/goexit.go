@@ -10,6 +10,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/report"
 )
 
 // errGoexit is the error of a handler that ended its goroutine. Nothing can stop that, and Watermill's router then neither acks nor nacks the message.
@@ -31,7 +32,7 @@ func insideOf(ctx context.Context) *message.Message {
 // exited tells the queue that the handler of a message ended its goroutine, and nacks the message, since the router does not. If an inbox stands around
 // the handler, the inbox does so when it has recorded the failure.
 func exited(ctx context.Context, msg *message.Message) {
-	inboxstore.Fail(ctx, errGoexit)
+	report.Fail(ctx, errGoexit)
 	if insideOf(ctx) != msg {
 		msg.Nack()
 	}
@@ -43,7 +44,7 @@ func unreturned(ctx context.Context, msg *message.Message, returned *bool) {
 		return
 	}
 	if reason := recover(); reason != nil {
-		inboxstore.Fail(ctx, fmt.Errorf("panic: %v", reason))
+		report.Fail(ctx, fmt.Errorf("panic: %v", reason))
 		panic(reason)
 	}
 	exited(ctx, msg)
@@ -64,6 +65,6 @@ func (i *Inbox) exited(ctx context.Context, key inboxstore.Key, msg *message.Mes
 		}
 		i.logger.Error("Postbox nacks a message whose handler ended its goroutine", cmp.Or(err, errGoexit), fields(key, msg))
 	}
-	inboxstore.Fail(ctx, errGoexit)
+	report.Fail(ctx, errGoexit)
 	msg.Nack()
 }

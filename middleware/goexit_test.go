@@ -11,9 +11,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 const countGoexit = "SELECT COUNT(*) FROM postbox_failures WHERE error LIKE '%runtime.Goexit%'"
@@ -97,10 +97,10 @@ func TestProcess_G3_a_handler_that_ends_its_goroutine_holds_up_no_queue(t *testi
 			return []message.HandlerMiddleware{middleware.Process, b.inbox("inbox"), middleware.Guard}
 		},
 	} {
-		for mode, change := range map[string]func(*inboxstore.QueueConfig){
-			"sequential":  func(c *inboxstore.QueueConfig) { c.Transactional = true },
-			"micro-batch": func(c *inboxstore.QueueConfig) { c.Transactional, c.MicroBatch = true, 10 },
-			"autocommit":  func(*inboxstore.QueueConfig) {},
+		for mode, change := range map[string]func(*queue.Config){
+			"sequential":  func(c *queue.Config) { c.Transactional = true },
+			"micro-batch": func(c *queue.Config) { c.Transactional, c.MicroBatch = true, 10 },
+			"autocommit":  func(*queue.Config) {},
 		} {
 			t.Run(name+" "+mode, func(t *testing.T) {
 				t.Parallel()

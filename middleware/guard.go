@@ -6,7 +6,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/components/cqrs"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/report"
 )
 
@@ -46,7 +45,7 @@ func GuardCommands(params cqrs.CommandProcessorOnHandleParams) error {
 
 func guarded(ctx context.Context, err error) error {
 	if err != nil {
-		inboxstore.Fail(ctx, err)
+		report.Fail(ctx, err)
 	}
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // guardBench is a store whose handlers write effects, each under a name of its own.
@@ -65,17 +66,17 @@ func (b *guardBench) write(ctx context.Context, id string) error {
 
 func (b *guardBench) subscriber() message.Subscriber {
 	b.t.Helper()
-	return b.subscriberWith(func(c *inboxstore.QueueConfig) { c.Transactional = true })
+	return b.subscriberWith(func(c *queue.Config) { c.Transactional = true })
 }
 
-func (b *guardBench) subscriberWith(change func(*inboxstore.QueueConfig)) message.Subscriber {
+func (b *guardBench) subscriberWith(change func(*queue.Config)) message.Subscriber {
 	b.t.Helper()
-	config := inboxstore.QueueConfig{
+	config := queue.Config{
 		PollMin: time.Millisecond, PollMax: 20 * time.Millisecond,
 		Retry: postbox.RetryProfile{Attempts: 3, Base: time.Millisecond, Cap: 5 * time.Millisecond},
 	}
 	change(&config)
-	subscriber, err := inboxstore.NewSubscriber(b.store, config, nil)
+	subscriber, err := queue.NewSubscriber(b.store, config, nil)
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { require.NoError(b.t, subscriber.Close()) })
 	return subscriber

@@ -10,7 +10,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/report"
 )
 
-// Process is the middleware of a handler whose messages an inboxstore.Subscriber delivers. It tells the queue the error that the
+// Process is the middleware of a handler whose messages a queue.Subscriber delivers. It tells the queue the error that the
 // handler returned, a panic with its stack, or that the handler ended its goroutine (runtime.Goexit). A Nack cannot carry that. For a handler that returns
 // messages use [ProcessWith].
 //

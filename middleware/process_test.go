@@ -14,6 +14,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // Without a router: a handler of a queue whose writes, returned messages and end commit together.
@@ -28,7 +29,7 @@ func TestProcess_G4_returned_messages_commit_with_the_end_of_the_message(t *test
 		outbox, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = outbox.Close() })
-		subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{
+		subscriber, err := queue.NewSubscriber(store, queue.Config{
 			Transactional: true, Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond},
 		}, nil)
 		require.NoError(t, err)

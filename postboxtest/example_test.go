@@ -11,8 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/postboxtest"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // A test of a service that publishes an event with each order, and reminds its customers an hour later.
@@ -34,7 +34,7 @@ func Example() {
 		}
 
 		kit.Advance(time.Hour)
-		reminders := kit.Drain("reminders", inboxstore.QueueConfig{}, remind)
+		reminders := kit.Drain("reminders", queue.Config{}, remind)
 		if reminders != 1 {
 			t.Errorf("%d reminders", reminders)
 		}

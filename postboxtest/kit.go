@@ -16,6 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 const (
@@ -101,9 +102,9 @@ func (collector) Close() error { return nil }
 // Drain lets the handler handle all messages of a queue that are due, and those that become due meanwhile, and returns how
 // often it ran. A message that fails waits for its next attempt, as the config says: let time pass with [Kit.Advance].
 // It is an error if the handler returns messages: publish them with the message's context instead.
-func (k *Kit) Drain(queue string, config inboxstore.QueueConfig, handler message.NoPublishHandlerFunc) int {
+func (k *Kit) Drain(name string, config queue.Config, handler message.NoPublishHandlerFunc) int {
 	k.tb.Helper()
-	subscriber, err := inboxstore.NewSubscriber(k.store, config, nil)
+	subscriber, err := queue.NewSubscriber(k.store, config, nil)
 	if err != nil {
 		k.tb.Fatalf("postboxtest: %s", err)
 	}
@@ -112,8 +113,8 @@ func (k *Kit) Drain(queue string, config inboxstore.QueueConfig, handler message
 	})
 	var mu sync.Mutex
 	ran := 0
-	k.drain(spool.QueuePrefix+queue, config.Mode == inboxstore.Single, func(ctx context.Context) error {
-		received, err := subscriber.Subscribe(ctx, queue)
+	k.drain(spool.QueuePrefix+name, config.Mode == queue.Single, func(ctx context.Context) error {
+		received, err := subscriber.Subscribe(ctx, name)
 		if err != nil {
 			return err
 		}

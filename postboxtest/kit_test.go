@@ -19,6 +19,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/postboxtest"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 func kitFor(t *testing.T, database *testdb.Database) *postboxtest.Kit {
@@ -78,7 +79,7 @@ func TestKit_W12_drain_a_queue_and_let_time_pass(t *testing.T) {
 			require.NoError(t, err)
 		}
 		var handled []string
-		config := inboxstore.QueueConfig{Concurrency: 1, Retry: postbox.RetryProfile{Attempts: 2, Base: time.Hour, Cap: time.Hour}}
+		config := queue.Config{Concurrency: 1, Retry: postbox.RetryProfile{Attempts: 2, Base: time.Hour, Cap: time.Hour}}
 		handler := func(msg *message.Message) error {
 			if msg.UUID == "2" {
 				return errors.New("the bank does not answer")
@@ -116,8 +117,8 @@ func TestKit_single_mode_goes_past_what_waits(t *testing.T) {
 		_, err := store.Defer(t.Context(), "fraud", inboxstore.Key{MessageID: msg.UUID}, msg)
 		require.NoError(t, err)
 	}
-	config := inboxstore.QueueConfig{
-		Mode: inboxstore.Single, Concurrency: 1, Retry: postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter},
+	config := queue.Config{
+		Mode: queue.Single, Concurrency: 1, Retry: postbox.RetryProfile{Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter},
 	}
 	require.Equal(t, 3, kit.Drain("fraud", config, func(msg *message.Message) error {
 		if msg.UUID == "0" {

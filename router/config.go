@@ -10,6 +10,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // Config says what the handlers of a router share.
@@ -69,7 +70,7 @@ type QueueConfig struct {
 	// Defer says how messages are identified, and what is stored with them.
 	Defer middleware.DeferConfig
 	// QueueConfig says how the queue is drained. A handler with a publish topic is always transactional.
-	QueueConfig inboxstore.QueueConfig
+	QueueConfig queue.Config
 }
 
 // BatchConfig says how the messages of a batch handler are stored and handled.
@@ -79,5 +80,5 @@ type BatchConfig struct {
 	// Defer says how messages are identified, and what is stored with them.
 	Defer middleware.DeferConfig
 	// Batch says when a batch is complete, and how it is handled.
-	Batch inboxstore.BatchConfig
+	Batch queue.BatchConfig
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
@@ -77,7 +77,7 @@ func (s *service) failsOnce(name string) message.HandlerFunc {
 func (s *service) addFailing(name string) []*message.Handler {
 	s.t.Helper()
 	retry := postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond}
-	later := router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single, Retry: retry, PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}}
+	later := router.QueueConfig{QueueConfig: queue.Config{Mode: queue.Single, Retry: retry, PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}}
 	inbox, err := s.router.AddInboxHandler("now, "+name, name, s.broker, "receipts", s.failsOnce("now, "+name), middleware.InboxConfig{Retry: retry})
 	require.NoError(s.t, err)
 	deferred, err := s.router.AddQueueHandler("later, "+name, name, s.broker, "receipts", s.failsOnce("later, "+name), later)

@@ -14,6 +14,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
@@ -26,7 +27,7 @@ func TestRouter_name_clashes_are_errors_not_panics(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.router.AddInboxHandler("orders", "orders", s.broker, "", noop, middleware.InboxConfig{})
 	require.ErrorContains(t, err, `the router has a handler "orders" already`)
-	_, err = s.router.AddQueueHandler("orders", "orders", s.broker, "", noop, router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}})
+	_, err = s.router.AddQueueHandler("orders", "orders", s.broker, "", noop, router.QueueConfig{QueueConfig: queue.Config{Mode: queue.Single}})
 	require.ErrorContains(t, err, `the router has a handler "orders" already`)
 	for i, expected := range []string{"", "the router has a handler"} {
 		_, err := s.router.AddForwarder(s.database.Postbox(), s.broker, forwarder.Config{})
@@ -99,7 +100,7 @@ func TestRouter_S0_0_11_missing_handler_for_a_stored_queue(t *testing.T) {
 			require.NoError(t, err)
 		}
 		add := func(r *router.Router) {
-			_, err := r.AddQueueHandler("fraud", "orders", s.broker, "", noop, router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}})
+			_, err := r.AddQueueHandler("fraud", "orders", s.broker, "", noop, router.QueueConfig{QueueConfig: queue.Config{Mode: queue.Single}})
 			require.NoError(t, err)
 		}
 		add(s.router)
@@ -164,7 +165,7 @@ func TestRouter_bad_wiring_says_what_to_do(t *testing.T) {
 	_, err = s.router.AddQueueHandler("later", "orders", s.broker, "", nil, router.QueueConfig{})
 	require.ErrorContains(t, err, "is nil")
 	_, err = s.router.AddQueueHandler("later", "orders", s.broker, "", noop, router.QueueConfig{
-		QueueConfig: inboxstore.QueueConfig{Concurrency: -1},
+		QueueConfig: queue.Config{Concurrency: -1},
 	})
 	require.ErrorContains(t, err, "Concurrency")
 }

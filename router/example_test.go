@@ -17,6 +17,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
@@ -43,7 +44,7 @@ func Example() {
 	must(err)
 	_, err = r.AddQueueHandler("fraud", "orders", broker, "checks", func(msg *message.Message) ([]*message.Message, error) {
 		return []*message.Message{message.NewMessage(postbox.NewMessageID(), []byte("order "+msg.UUID+" is fine"))}, nil
-	}, router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}})
+	}, router.QueueConfig{QueueConfig: queue.Config{Mode: queue.Single}})
 	must(err)
 	_, err = r.AddForwarder(postbox.Database{DB: db, Dialect: postbox.SQLite}, broker, forwarder.Config{})
 	must(err)

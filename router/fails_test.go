@@ -15,6 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
@@ -49,12 +50,12 @@ func TestRouter_run_returns_the_error_of_a_part_that_cannot_run(t *testing.T) {
 				return err
 			}, "call postbox.Migrate first"},
 			"queue with other lanes": {func(r *router.Router) error {
-				_, err := r.AddQueueHandler("queue", "orders", s.broker, "", noop, router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}})
+				_, err := r.AddQueueHandler("queue", "orders", s.broker, "", noop, router.QueueConfig{QueueConfig: queue.Config{Mode: queue.Single}})
 				return err
 			}, lanes},
 			"batch with other lanes": {func(r *router.Router) error {
 				_, err := r.AddBatchHandler("batch", "orders", s.broker, func(context.Context, []*message.Message) error { return nil },
-					router.BatchConfig{Batch: inboxstore.BatchConfig{Age: time.Minute}})
+					router.BatchConfig{Batch: queue.BatchConfig{Age: time.Minute}})
 				return err
 			}, lanes},
 		} {
@@ -91,7 +92,7 @@ func TestRouter_run_of_a_Watermill_router_returns_the_error_of_a_part_that_canno
 					return err
 				}
 				t.Cleanup(func() { _ = store.Close() })
-				subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{}, nil)
+				subscriber, err := queue.NewSubscriber(store, queue.Config{}, nil)
 				if err != nil {
 					return err
 				}

@@ -13,10 +13,10 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // Router adds the handlers of an inbox, and forwarders, to a Watermill router, each with its middleware in the right
@@ -108,7 +108,7 @@ func (r *Router) AddInboxHandler(
 }
 
 // AddQueueHandler adds a handler whose messages are stored and acked at once, and handled later. Messages of an ordering key are handled one at a time and in order. With
-// the mode [inboxstore.Single] each message is handled by itself and in no order. The messages that the handler returns go to publishTopic through the outbox, in its
+// the mode [queue.Single] each message is handled by itself and in no order. The messages that the handler returns go to publishTopic through the outbox, in its
 // transaction; pass "" for a handler that returns none.
 func (r *Router) AddQueueHandler(
 	name, topic string, subscriber message.Subscriber, publishTopic string, handler message.HandlerFunc, config QueueConfig,
@@ -119,7 +119,7 @@ func (r *Router) AddQueueHandler(
 	if publishTopic != "" {
 		config.QueueConfig.Transactional = true
 	}
-	own, err := inboxstore.NewSubscriber(r.config.Store, config.QueueConfig, r.logger)
+	own, err := queue.NewSubscriber(r.config.Store, config.QueueConfig, r.logger)
 	if err != nil {
 		return nil, fmt.Errorf("add queue handler %q: %w", name, err)
 	}
@@ -148,14 +148,14 @@ func (r *Router) AddQueueHandler(
 }
 
 // AddBatchHandler adds a handler whose messages are stored and acked at once, and handled later, many at a time: see
-// [inboxstore.Batch]. A batch handler publishes its messages itself, with the context that it gets.
+// [queue.Batch]. A batch handler publishes its messages itself, with the context that it gets.
 func (r *Router) AddBatchHandler(
-	name, topic string, subscriber message.Subscriber, handler inboxstore.BatchHandler, config BatchConfig,
-) (*inboxstore.Batch, error) {
+	name, topic string, subscriber message.Subscriber, handler queue.BatchHandler, config BatchConfig,
+) (*queue.Batch, error) {
 	if config.Queue == "" {
 		config.Queue = name
 	}
-	batch, err := inboxstore.NewBatch(r.config.Store, config.Queue, handler, config.Batch, r.logger)
+	batch, err := queue.NewBatch(r.config.Store, config.Queue, handler, config.Batch, r.logger)
 	if err == nil {
 		err = lifecycle.Free(r.router, name)
 	}

@@ -14,9 +14,9 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
@@ -29,7 +29,7 @@ func TestRouter_G4_one_of_everything(t *testing.T) {
 		const messages = 10
 		_, err := s.router.AddInboxHandler("now", "orders", s.broker, "receipts", s.effect("now"), middleware.InboxConfig{})
 		require.NoError(t, err)
-		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}})
+		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{QueueConfig: queue.Config{Mode: queue.Single}})
 		require.NoError(t, err)
 		_, err = s.router.AddQueueHandler("in order", "orders", s.broker, "receipts", s.effect("in order"), router.QueueConfig{})
 		require.NoError(t, err)
@@ -40,8 +40,8 @@ func TestRouter_G4_one_of_everything(t *testing.T) {
 				}
 			}
 			return nil
-		}, router.BatchConfig{Batch: inboxstore.BatchConfig{
-			Size: messages, QueueConfig: inboxstore.QueueConfig{Transactional: true},
+		}, router.BatchConfig{Batch: queue.BatchConfig{
+			Size: messages, QueueConfig: queue.Config{Transactional: true},
 		}})
 		require.NoError(t, err)
 		_, err = s.router.AddForwarder(database.Postbox(), s.broker, forwarder.Config{})
@@ -96,7 +96,7 @@ func TestRouter_S0_0_7_failures_of_deferred_handlers_are_recorded(t *testing.T) 
 		default:
 			return nil, postbox.Permanent(errors.New("no such account"))
 		}
-	}, router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond}}})
+	}, router.QueueConfig{QueueConfig: queue.Config{Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond}}})
 	require.NoError(t, err)
 	s.run()
 	require.NoError(t, s.broker.Publish("orders", message.NewMessage("1", nil)))
@@ -135,7 +135,7 @@ func TestRouter_two_topics_share_a_queue(t *testing.T) {
 	t.Parallel()
 	s := newService(t, testdb.SQLite(t), nil)
 	_, err := s.router.AddQueueHandler("fraud", "orders", s.broker, "", s.effect("fraud"), router.QueueConfig{
-		QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single, Transactional: true, Rule: func(inboxstore.RuleParams) error { return nil }},
+		QueueConfig: queue.Config{Mode: queue.Single, Transactional: true, Rule: func(queue.RuleParams) error { return nil }},
 	})
 	require.NoError(t, err)
 	require.NoError(t, s.router.AddDeferral("fraud_users", "users", s.broker, "fraud", middleware.DeferConfig{}))
@@ -159,7 +159,7 @@ func TestRouter_an_inbox_for_the_whole_router_loses_nothing(t *testing.T) {
 		s.router.Router().AddMiddleware(inbox.Middleware)
 		_, err = s.router.AddInboxHandler("now", "orders", s.broker, "receipts", s.effect("now"), middleware.InboxConfig{})
 		require.NoError(t, err)
-		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Mode: inboxstore.Single}})
+		_, err = s.router.AddQueueHandler("later", "orders", s.broker, "receipts", s.effect("later"), router.QueueConfig{QueueConfig: queue.Config{Mode: queue.Single}})
 		require.NoError(t, err)
 		stop := s.run()
 		const messages = 20

@@ -5,7 +5,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // Keys works off messages in the order of their keys, which are more or less even.
@@ -13,7 +13,7 @@ func Keys() measure.Scenario {
 	inOrder := func(n int, key func(int) string) measure.Run {
 		return func(ctx context.Context, stage *measure.Stage) error {
 			shape := load.Shape{Payload: load.PayloadSize, Key: key}
-			config := inboxstore.QueueConfig{Transactional: true}
+			config := queue.Config{Transactional: true}
 			return oursShaped(ctx, stage, shape, stage.Scale(n, n/3), config)
 		}
 	}

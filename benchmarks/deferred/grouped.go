@@ -39,7 +39,7 @@ func groupByHand(ctx context.Context, stage *measure.Stage, commits int) error {
 			}
 			ids, metadata, payloads = append(ids, msg.UUID), append(metadata, encoded), append(payloads, msg.Payload)
 		}
-		_, err := insert.ExecContext(ctx, queue, ids, metadata, payloads)
+		_, err := insert.ExecContext(ctx, queueName, ids, metadata, payloads)
 		return err
 	})
 	defer together.Close()

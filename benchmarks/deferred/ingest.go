@@ -41,7 +41,7 @@ func oursIngest(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	err = load.Deliver(ctx, stage, inFlight, stage.Scale(30_000, 6_000), func(ctx context.Context, msg *message.Message) error {
-		_, err := inbox.Defer(ctx, queue, inboxstore.Key{Consumer: queue, MessageID: msg.UUID}, msg)
+		_, err := inbox.Defer(ctx, queueName, inboxstore.Key{Consumer: queueName, MessageID: msg.UUID}, msg)
 		return err
 	})
 	return errors.Join(err, inbox.Close())

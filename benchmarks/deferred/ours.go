@@ -17,10 +17,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // queue is where ours keeps messages.
-const queue = "queue"
+const queueName = "queue"
 
 // fillers store at a time what a queue begins with, and so share commits.
 const fillers = 256
@@ -43,7 +44,7 @@ func store(ctx context.Context, db *sql.DB, list []*message.Message) error {
 		return err
 	}
 	err = load.Clients(ctx, len(list), fillers, func(ctx context.Context, i int) error {
-		_, err := inbox.Defer(ctx, queue, inboxstore.Key{Consumer: queue, MessageID: list[i].UUID}, list[i])
+		_, err := inbox.Defer(ctx, queueName, inboxstore.Key{Consumer: queueName, MessageID: list[i].UUID}, list[i])
 		return err
 	})
 	return errors.Join(err, inbox.Close())
@@ -53,7 +54,7 @@ func store(ctx context.Context, db *sql.DB, list []*message.Message) error {
 type handler func(msg *message.Message) error
 
 // work starts the clock, and a subscriber that handles n messages; each has a goroutine, as a router gives it.
-func work(ctx context.Context, stage *measure.Stage, n int, config inboxstore.QueueConfig, handle handler) error {
+func work(ctx context.Context, stage *measure.Stage, n int, config queue.Config, handle handler) error {
 	if err := stage.Start(ctx); err != nil {
 		return err
 	}
@@ -61,11 +62,11 @@ func work(ctx context.Context, stage *measure.Stage, n int, config inboxstore.Qu
 	if err != nil {
 		return err
 	}
-	subscriber, err := inboxstore.NewSubscriber(inbox, config, nil)
+	subscriber, err := queue.NewSubscriber(inbox, config, nil)
 	if err != nil {
 		return err
 	}
-	messages, err := subscriber.Subscribe(ctx, queue)
+	messages, err := subscriber.Subscribe(ctx, queueName)
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func work(ctx context.Context, stage *measure.Stage, n int, config inboxstore.Qu
 		for msg := range messages {
 			running.Go(func() {
 				if err := handle(msg); err != nil {
-					inboxstore.Fail(msg.Context(), err)
+					queue.Fail(msg.Context(), err)
 					msg.Nack()
 					return
 				}

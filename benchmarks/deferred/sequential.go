@@ -10,7 +10,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // stuck is the key whose oldest message fails, and so holds back the others of the key.
@@ -62,8 +62,8 @@ func inOrder(ctx context.Context, stage *measure.Stage) error {
 	if _, err := stage.Setup.ExecContext(ctx, "VACUUM ANALYZE postbox_messages"); err != nil {
 		return err
 	}
-	config := inboxstore.QueueConfig{
-		Concurrency: concurrent, Head: inboxstore.BlockOnHead, Retry: postbox.RetryProfile{Base: time.Second, Cap: time.Second},
+	config := queue.Config{
+		Concurrency: concurrent, Head: queue.BlockOnHead, Retry: postbox.RetryProfile{Base: time.Second, Cap: time.Second},
 	}
 	return work(ctx, stage, long(stage), config, func(msg *message.Message) error {
 		if msg.Metadata.Get(postbox.OrderingKey) == stuck {

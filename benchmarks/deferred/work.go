@@ -9,7 +9,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // concurrent handlers, as many as River's workers.
@@ -38,12 +38,12 @@ func Work() measure.Scenario {
 				if err := fillOurs(ctx, stage.Setup, many(stage)); err != nil {
 					return err
 				}
-				return work(ctx, stage, many(stage), inboxstore.QueueConfig{Concurrency: concurrent}, noop)
+				return work(ctx, stage, many(stage), queue.Config{Concurrency: concurrent}, noop)
 			}},
 			{Name: "river", Run: workRiver(some, false)},
-			{Name: "ours-tx", Run: oursInTx(some, inboxstore.QueueConfig{Concurrency: concurrent, Transactional: true})},
+			{Name: "ours-tx", Run: oursInTx(some, queue.Config{Concurrency: concurrent, Transactional: true})},
 			{Name: "river-tx", Run: workRiver(few, true)},
-			{Name: "ours-microbatch", Run: oursInTx(many, inboxstore.QueueConfig{Concurrency: microBatches, MicroBatch: microBatch})},
+			{Name: "ours-microbatch", Run: oursInTx(many, queue.Config{Concurrency: microBatches, MicroBatch: microBatch})},
 			{Name: "by-hand-tx", Run: byHand},
 		},
 		Targets: []measure.Target{
@@ -56,14 +56,14 @@ func Work() measure.Scenario {
 	}
 }
 
-func oursInTx(n func(*measure.Stage) int, config inboxstore.QueueConfig) measure.Run {
+func oursInTx(n func(*measure.Stage) int, config queue.Config) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		return oursShaped(ctx, stage, load.Usual(), n(stage), config)
 	}
 }
 
 // oursShaped works off n messages of a shape, with an update in a transaction for each.
-func oursShaped(ctx context.Context, stage *measure.Stage, shape load.Shape, n int, config inboxstore.QueueConfig) error {
+func oursShaped(ctx context.Context, stage *measure.Stage, shape load.Shape, n int, config queue.Config) error {
 	if err := fillOurs(ctx, stage.Setup, 0); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // transactor runs the transaction of an order.
@@ -69,7 +70,7 @@ func pipelineOurs(ctx context.Context, stage *measure.Stage, db *sql.DB, transac
 		_, err := inbox.Defer(ctx, "accounts", inboxstore.Key{Consumer: "accounts", Topic: load.Topic, MessageID: msg.UUID}, msg)
 		return err
 	})
-	subscriber, err := inboxstore.NewSubscriber(inbox, inboxstore.QueueConfig{Concurrency: 1, MicroBatch: microBatch}, nil)
+	subscriber, err := queue.NewSubscriber(inbox, queue.Config{Concurrency: 1, MicroBatch: microBatch}, nil)
 	if err != nil {
 		return err
 	}

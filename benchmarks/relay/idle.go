@@ -11,6 +11,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // PerSecond counts statements of a process that has nothing to do.
@@ -71,7 +72,7 @@ func idleWorker(ctx context.Context, stage *measure.Stage) (stop func() error, e
 	if err != nil {
 		return nil, err
 	}
-	subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{}, nil)
+	subscriber, err := queue.NewSubscriber(store, queue.Config{}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -64,16 +64,16 @@ func (a *app) readBooks(ctx context.Context) (b books, err error) {
 	for _, letter := range letters {
 		b.dead[letter.MessageID] = letter.Error
 	}
-	b.queue, err = a.operator.Account(ctx, admin.Queue(queue))
+	b.queue, err = a.operator.Account(ctx, admin.Queue(queueName))
 	return b, err
 }
 
 // readHistory reads when each sale was stored and when it was done, both by the database's clock. The queue keeps what is
-// done, since QueueConfig.History says so.
+// done, since queue.Config.History says so.
 func (a *app) readHistory(ctx context.Context, b books) error {
 	filter := admin.DoneFilter{Limit: admin.MaxLimit}
 	for {
-		page, err := a.operator.Done(ctx, admin.Queue(queue), filter)
+		page, err := a.operator.Done(ctx, admin.Queue(queueName), filter)
 		for _, msg := range page {
 			b.stored[msg.MessageID], b.done[msg.MessageID] = msg.CreatedAt, msg.DoneAt
 			filter.After = msg.Cursor

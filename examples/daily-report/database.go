@@ -35,7 +35,7 @@ const tables = `
 // is reported. A batch handler is not told, and after a long stop one batch may have sales of several days, so it looks
 // where the queue keeps them.
 func storedInQueue(ctx context.Context, tx *sql.Tx) (map[string]time.Time, error) {
-	rows, err := tx.QueryContext(ctx, "SELECT message_id, created_at FROM daily_report_messages WHERE topic = $1", queue)
+	rows, err := tx.QueryContext(ctx, "SELECT message_id, created_at FROM daily_report_messages WHERE topic = $1", queueName)
 	if err != nil {
 		return nil, fmt.Errorf("look when sales were stored: %w", err)
 	}

@@ -112,7 +112,7 @@ func (a *app) nextReport(ctx context.Context) (next time.Time, err error) {
 		return next, err
 	}
 	coming, sales := a.endOfDay(now), 0
-	waiting, err := a.operator.Messages(ctx, admin.MessageFilter{Target: admin.Queue(queue)})
+	waiting, err := a.operator.Messages(ctx, admin.MessageFilter{Target: admin.Queue(queueName)})
 	for _, msg := range waiting {
 		if a.endOfDay(msg.CreatedAt).Equal(coming) {
 			sales++
@@ -135,7 +135,7 @@ func (a *app) allReported(ctx context.Context) (bool, error) {
 	if stored, err := a.allStored(ctx); err != nil || !stored {
 		return false, err
 	}
-	inQueue, err := a.operator.Account(ctx, admin.Queue(queue))
+	inQueue, err := a.operator.Account(ctx, admin.Queue(queueName))
 	return inQueue.Pending == 0, err
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/queue"
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
@@ -81,7 +82,7 @@ const prefix = "daily_report_"
 
 const (
 	salesTopic = "sales"
-	queue      = "daily-report"
+	queueName  = "daily-report"
 )
 
 // app is the shop: what the service and the tills share.
@@ -122,10 +123,10 @@ func (a *app) startService(ctx context.Context) (*service, error) {
 	r.Router().AddMiddleware(a.post.noteDelivery)
 	// A sale is stored in a queue as soon as it comes, and acked. At each time of the schedule the handler gets what
 	// was stored until then, in batches: one batch of a whole day would be one large transaction.
-	_, err = r.AddBatchHandler(queue, salesTopic, subscriber, a.makeReport, router.BatchConfig{
-		Batch: inboxstore.BatchConfig{
+	_, err = r.AddBatchHandler(queueName, salesTopic, subscriber, a.makeReport, router.BatchConfig{
+		Batch: queue.BatchConfig{
 			Schedule: a.schedule, TimeZone: a.zone, Size: a.size,
-			QueueConfig: inboxstore.QueueConfig{
+			QueueConfig: queue.Config{
 				// What the handler writes commits together with the end of the sales that it was given.
 				Transactional: true,
 				// The pause is short, because days are. Left out, it is 15 attempts and pauses of up to a minute.

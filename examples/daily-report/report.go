@@ -17,7 +17,7 @@ import (
 // makeReport adds the sales of a batch to the report of their day. The other batches of the day add theirs.
 //
 // Where it fails, all that it has written is rolled back, and it gets the halves of the batch, and so on, until the sale
-// that made it fail is alone. A handler that knows the culprit can save that work: see [inboxstore.BatchError].
+// that made it fail is alone. A handler that knows the culprit can save that work: see queue.BatchError.
 func (a *app) makeReport(ctx context.Context, batch []*message.Message) error {
 	tx, ok := postbox.TxFromContext(ctx)
 	if !ok {
@@ -84,7 +84,7 @@ func newCalendar(schedule, zone string) (c calendar, err error) {
 	if c.zone, err = time.LoadLocation(zone); err != nil {
 		return c, err
 	}
-	// What inboxstore.BatchConfig takes for a schedule.
+	// What queue.BatchConfig takes for a schedule.
 	const fields = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
 	c.ends, err = cron.NewParser(fields).Parse(schedule)
 	return c, err

@@ -11,7 +11,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/examples/internal/pipes"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // orderChanged is the topic of the orders service. Its events say how the order is now.
@@ -52,7 +52,7 @@ func newOrders(p *pipes.Pipes, bus *noisyBus, check *fraudCheck) (*orders, error
 		o.on(userCreated, "", o.addCustomer),
 		o.on(productCreated, "", o.addProduct),
 		o.on(stockReserved, "", o.markReserved),
-		o.later(fraudQueue, userSuspected, orderChanged, o.review, inboxstore.QueueConfig{
+		o.later(fraudQueue, userSuspected, orderChanged, o.review, queue.Config{
 			Concurrency: 4, // as many calls to the fraud check at a time
 			Retry:       postbox.RetryProfile{Attempts: 4, Base: briefly.Base, Cap: briefly.Cap},
 			// While the fraud check is away, it is no event's fault: the queue waits, and no attempt counts.

@@ -16,6 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
@@ -78,13 +79,13 @@ func (s *service) on(topic, publishTopic string, handler message.HandlerFunc) er
 }
 
 // later lets the service store each event of the topic in a queue, once, and handle it from there.
-func (s *service) later(queue, topic, publishTopic string, handler message.HandlerFunc, config inboxstore.QueueConfig) error {
+func (s *service) later(queueName, topic, publishTopic string, handler message.HandlerFunc, config queue.Config) error {
 	subscriber, err := s.subscribe(topic)
 	if err != nil {
 		return err
 	}
-	config.Mode = inboxstore.Single
-	_, err = s.router.AddQueueHandler(queue, topic, subscriber, publishTopic, handler, router.QueueConfig{QueueConfig: config})
+	config.Mode = queue.Single
+	_, err = s.router.AddQueueHandler(queueName, topic, subscriber, publishTopic, handler, router.QueueConfig{QueueConfig: config})
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/inboxstore/memstore"
 	"github.com/postbox-go/watermill-postbox/inboxstore/storetest"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -106,7 +107,7 @@ func TestStore_advance_makes_messages_due(t *testing.T) {
 	require.Eventually(t, func() bool { return len(store.DeadLetters()) == 1 }, 10*time.Second, time.Millisecond)
 	letter := store.DeadLetters()[0]
 	require.Equal(t, key("1"), letter.Key)
-	require.ErrorIs(t, letter.Err, inboxstore.ErrNacked)
+	require.ErrorIs(t, letter.Err, queue.ErrNacked)
 	require.Empty(t, store.Pending("q"))
 }
 
@@ -141,7 +142,7 @@ func TestStore_inspection_shows_copies(t *testing.T) {
 	letter := store.DeadLetters()[0]
 	letter.Message.Payload[0], letter.Failures[0] = 'X', nil
 	require.Equal(t, "payload", string(store.DeadLetters()[0].Message.Payload))
-	require.Equal(t, []error{inboxstore.ErrNacked}, store.DeadLetters()[0].Failures)
+	require.Equal(t, []error{queue.ErrNacked}, store.DeadLetters()[0].Failures)
 }
 
 func TestStore_gives_no_transaction(t *testing.T) {

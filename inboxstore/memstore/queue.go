@@ -12,6 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/report"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -154,10 +155,10 @@ func (s *Store) take(ctx, live context.Context, queue string, retry postbox.Retr
 
 func newTurn(live context.Context, e *entry, retry postbox.RetryProfile) *turn {
 	live, end := context.WithCancel(live) // Watermill: a message's context ends with its ack
-	live, cause := inboxstore.ContextWithReport(live)
+	live, reported := report.New(live)
 	msg := clone(e.message)
 	msg.SetContext(live)
-	return &turn{message: msg, retry: retry, cause: cause, end: end}
+	return &turn{message: msg, retry: retry, cause: reported.Cause, end: end}
 }
 
 // next finds the oldest message that may be handled now. Without one, it tells when the next is due, zero for never. A

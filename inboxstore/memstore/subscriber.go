@@ -13,7 +13,7 @@ import (
 
 // Subscriber gives the messages of a store's queues to handlers: a subscriber like any other of Watermill. Messages
 // with the same ordering key are handled one after the other, oldest first, all others at the same time. Ack means
-// done, Nack means another attempt after a pause, and [inboxstore.Fail] says why. Several subscriptions to one queue
+// done, Nack means another attempt after a pause, and queue.Fail says why. Several subscriptions to one queue
 // share its messages.
 type Subscriber struct {
 	store *Store
@@ -25,11 +25,11 @@ type Subscriber struct {
 	running sync.WaitGroup
 }
 
-// defaultMaxAttempts is that of inboxstore.QueueConfig.
+// defaultMaxAttempts is that of queue.Config.
 const defaultMaxAttempts = 15
 
 // Subscriber returns a subscriber that tries messages as retry says. The zero profile is the one of
-// inboxstore.Subscriber: 15 attempts, from 1 s to 60 s apart.
+// queue.Subscriber: 15 attempts, from 1 s to 60 s apart.
 func (s *Store) Subscriber(retry postbox.RetryProfile) (*Subscriber, error) {
 	retry = retry.WithDefaults(defaultMaxAttempts)
 	if err := retry.Validate(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/report"
 )
 
 // A nacked message comes again as it was stored, whatever its handler did to it, and its key waits for it.
@@ -84,20 +84,20 @@ func testDeadAfterAttempts(t *testing.T, h Harness) {
 	requireQuiet(t, messages, "a dead message was handed out")
 }
 
-// A Nack carries no error. What the handler left with inboxstore.Fail is in the record of that attempt, and no other.
+// A Nack carries no error. What the handler left with queue.Fail is in the record of that attempt, and no other.
 func testFail(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "")
 	messages := h.subscribe(t, briefly())
 	for _, cause := range []error{errors.New("first"), nil, errFn} {
 		msg := receive(t, messages, "another attempt")
 		if cause != nil {
-			require.True(t, inboxstore.Fail(msg.Context(), cause), "its context takes the error of the handler")
+			require.True(t, report.Fail(msg.Context(), cause), "its context takes the error of the handler")
 		}
 		msg.Nack()
 	}
 	h.requireDrained(t, queue)
 	letter := h.letter(t)
-	require.Equal(t, []string{"first", inboxstore.ErrNacked.Error(), errFn.Error()}, letter.Failures)
+	require.Equal(t, []string{"first", report.ErrNacked.Error(), errFn.Error()}, letter.Failures)
 	require.Equal(t, errFn.Error(), letter.Error)
 }
 
@@ -107,7 +107,7 @@ func testPermanent(t *testing.T, h Harness) {
 	deferred(t, h.Store, "2", "key")
 	messages := h.subscribe(t, hourly())
 	msg := receive(t, messages, "the message")
-	require.True(t, inboxstore.Fail(msg.Context(), postbox.Permanent(errFn)))
+	require.True(t, report.Fail(msg.Context(), postbox.Permanent(errFn)))
 	msg.Nack()
 	msg = receive(t, messages, "the next of the key")
 	require.Equal(t, "2", msg.UUID)
@@ -128,7 +128,7 @@ func testRetryAfter(t *testing.T, h Harness) {
 	require.NoError(t, err)
 	msg := receive(t, messages, "the message")
 	failed := time.Now()
-	require.True(t, inboxstore.Fail(msg.Context(), postbox.RetryAfter(errFn, pause)))
+	require.True(t, report.Fail(msg.Context(), postbox.RetryAfter(errFn, pause)))
 	msg.Nack()
 	msg = receive(t, messages, "another attempt, in less than the profile's hour")
 	require.GreaterOrEqual(t, time.Since(failed), pause)
@@ -139,7 +139,7 @@ func testRetryAfter(t *testing.T, h Harness) {
 	deferred(t, h.Store, "2", "")
 	messages = h.subscribe(t, briefly())
 	msg = receive(t, messages, "the message")
-	require.True(t, inboxstore.Fail(msg.Context(), postbox.RetryAfter(errFn, time.Hour)))
+	require.True(t, report.Fail(msg.Context(), postbox.RetryAfter(errFn, time.Hour)))
 	msg.Nack()
 	h.requirePending(t, Pending{MessageID: "2", Attempts: 1})
 	requireQuiet(t, messages, "it came again before its pause was over")

@@ -41,7 +41,7 @@ type Handle struct {
 	Store Store
 	// Subscriber returns a new subscriber over the queues of the store, which tries messages as retry says and hands
 	// out at least [Concurrency] of them at a time. Ack is done, Nack is another attempt after a pause. What handlers
-	// leave with [inboxstore.Fail] is obeyed, for which a store puts [inboxstore.ContextWithReport] into messages.
+	// leave with queue.Fail is obeyed, for which a store puts queue.ContextWithReport into messages.
 	Subscriber func(t *testing.T, retry postbox.RetryProfile) message.Subscriber
 }
 

@@ -78,7 +78,7 @@ func (w *watch) tell(c *Cleaner, id int64, name sql.NullString) {
 			errNoSpool, watermill.LogFields{"spool": id})
 	case isQueue:
 		c.logger.Error("Postbox has messages in a queue, "+waited+", which are not handled: no process has subscribed to the queue. "+
-			"Subscribe to it with an inboxstore.Subscriber or run an inboxstore.Batch, or correct the name of the queue where messages are deferred",
+			"Subscribe to it with a queue.Subscriber or run a queue.Batch, or correct the name of the queue where messages are deferred",
 			errUnattended, watermill.LogFields{"queue": queue})
 	default:
 		c.logger.Error("Postbox has messages in an outbox, "+waited+", which are not published: no forwarder of this outbox runs. "+

@@ -2,9 +2,17 @@
 package report
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"sync"
+
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
+	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
+
+// ErrNacked is the error of a handler that left none.
+var ErrNacked = errors.New("the handler nacked the message")
 
 type key struct{}
 
@@ -27,6 +35,18 @@ func From(ctx context.Context) *Report {
 	return r
 }
 
+// Fail leaves the error of a handler where the queue finds it that handed out its message, and with the transaction that ctx carries. It reports
+// false where the message came from elsewhere.
+func Fail(ctx context.Context, err error) bool {
+	err = usererror.Checked(err)
+	r := From(ctx)
+	if r != nil {
+		r.leave(err)
+	}
+	txscope.From(ctx).Fail(err)
+	return r != nil
+}
+
 // Listen notes that an error of the handler would be left here. A nil report ignores it.
 func (r *Report) Listen() {
 	if r != nil {
@@ -36,18 +56,18 @@ func (r *Report) Listen() {
 	}
 }
 
-// Leave leaves an error; the last one counts.
-func (r *Report) Leave(err error) {
+// leave leaves an error; the last one counts.
+func (r *Report) leave(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.err, r.heard = err, true
 }
 
-// Err returns the error that was left.
-func (r *Report) Err() error {
+// Cause returns the error that was left, or [ErrNacked]. It is for a message that was nacked.
+func (r *Report) Cause() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.err
+	return cmp.Or(r.err, ErrNacked)
 }
 
 // Heard says whether an error of the handler would have been left here.

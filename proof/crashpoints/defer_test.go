@@ -15,10 +15,10 @@ import (
 )
 
 // queue is the queue of deferred messages.
-const queue = "fraud"
+const queueName = "fraud"
 
 // queueSpool is its name in the database.
-const queueSpool = spool.QueuePrefix + queue
+const queueSpool = spool.QueuePrefix + queueName
 
 func deferKey(id string) inboxstore.Key {
 	return inboxstore.Key{Consumer: consumer, Topic: "payments", MessageID: id}
@@ -32,7 +32,7 @@ func deferOneByOne(ctx context.Context, p *process) error {
 	}
 	defer func() { _ = store.Close() }()
 	return p.redeliver(ctx, func(msg *message.Message) error {
-		_, err := store.Defer(ctx, queue, deferKey(msg.UUID), msg)
+		_, err := store.Defer(ctx, queueName, deferKey(msg.UUID), msg)
 		return err
 	})
 }
@@ -52,7 +52,7 @@ func deferTogether(ctx context.Context, p *process) error {
 		var deliveries sync.WaitGroup
 		for _, msg := range left {
 			deliveries.Go(func() {
-				if _, err := store.Defer(ctx, queue, deferKey(msg.UUID), msg); err == nil {
+				if _, err := store.Defer(ctx, queueName, deferKey(msg.UUID), msg); err == nil {
 					_ = p.ack(msg.UUID) // or it comes again
 				}
 			})
@@ -71,7 +71,7 @@ func deferInTx(ctx context.Context, p *process) error {
 	defer func() { _ = store.Close() }()
 	return p.redeliver(ctx, func(msg *message.Message) error {
 		return forwarder.InTx(ctx, p.db, func(ctx context.Context, _ *sql.Tx) error {
-			fresh, err := store.Defer(ctx, queue, deferKey(msg.UUID), msg)
+			fresh, err := store.Defer(ctx, queueName, deferKey(msg.UUID), msg)
 			if err == nil && fresh {
 				err = p.effect(ctx, msg.UUID)
 			}
@@ -89,7 +89,7 @@ func stored(ctx context.Context, p *process, messages ...*message.Message) error
 	}
 	defer func() { _ = store.Close() }()
 	for _, msg := range messages {
-		if _, err := store.Defer(ctx, queue, deferKey(msg.UUID), msg); err != nil {
+		if _, err := store.Defer(ctx, queueName, deferKey(msg.UUID), msg); err != nil {
 			return err
 		}
 	}

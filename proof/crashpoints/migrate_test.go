@@ -7,7 +7,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // migrate migrates, again where the connection was lost, so many times.
@@ -34,7 +34,7 @@ func use(ctx context.Context, p *process) error {
 		publish("orders", newMessage("one", "k"), newMessage(fatal, "f"))(ctx, p),
 		p.forward(ctx, forwarder.Config{}),
 		deferred(newMessage("two", "k"))(ctx, p),
-		processing{config: inboxstore.QueueConfig{Transactional: true}}.life(ctx, p),
+		processing{config: queue.Config{Transactional: true}}.life(ctx, p),
 	)
 }
 

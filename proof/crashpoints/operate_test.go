@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/admin"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // scheduled returns a message that is not due for long.
@@ -26,7 +26,7 @@ func control(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	target := admin.Queue(queue)
+	target := admin.Queue(queueName)
 	with := func(id string, do func(message int64) error) error {
 		return insist(ctx, func() error {
 			found, err := operator.Messages(ctx, admin.MessageFilter{Target: target, MessageID: id})
@@ -51,10 +51,10 @@ func control(ctx context.Context, p *process) error {
 
 func TestCrash_F5_G2_G9_operate(t *testing.T) {
 	t.Parallel()
-	work := processing{config: inboxstore.QueueConfig{Transactional: true}}
+	work := processing{config: queue.Config{Transactional: true}}
 	each(t, flow{
 		name: "operate", least: 20, prepare: deferred(scheduled("now", "k"), scheduled("soon", "k"), scheduled("never", "")), life: control,
-		instant: func(c *check) { c.account(admin.Queue(queue), c.accountOf(3)) },
+		instant: func(c *check) { c.account(admin.Queue(queueName), c.accountOf(3)) },
 		after: func(ctx context.Context, p *process) error {
 			return errors.Join(control(ctx, p), work.life(ctx, p))
 		},
@@ -62,7 +62,7 @@ func TestCrash_F5_G2_G9_operate(t *testing.T) {
 			c.effects("now", "soon")
 			c.pending(queueSpool)
 			c.require().Contains(c.letters(), "never")
-			c.account(admin.Queue(queue), admin.Account{Written: 3, Done: 2, Dead: 1})
+			c.account(admin.Queue(queueName), admin.Account{Written: 3, Done: 2, Dead: 1})
 		},
 	})
 }

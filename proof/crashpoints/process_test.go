@@ -10,8 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/postbox-go/watermill-postbox/admin"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // deferred returns what stores messages in the queue.
@@ -23,7 +23,7 @@ func deferred(messages ...*message.Message) func(ctx context.Context, p *process
 		}
 		defer func() { _ = store.Close() }()
 		for _, msg := range messages {
-			if _, err := store.Defer(ctx, queue, deferKey(msg.UUID), msg.Copy()); err != nil {
+			if _, err := store.Defer(ctx, queueName, deferKey(msg.UUID), msg.Copy()); err != nil {
 				return err
 			}
 		}
@@ -32,7 +32,7 @@ func deferred(messages ...*message.Message) func(ctx context.Context, p *process
 }
 
 // settings completes the configuration of a queue.
-func settings(config inboxstore.QueueConfig) inboxstore.QueueConfig {
+func settings(config queue.Config) queue.Config {
 	config.PollMin, config.PollMax, config.ProbeMin, config.ProbeMax = pollMin, pollMax, pollMin, pollMax
 	config.Retry = retry
 	if config.Concurrency == 0 {
@@ -43,7 +43,7 @@ func settings(config inboxstore.QueueConfig) inboxstore.QueueConfig {
 
 // processing is how a queue is worked off.
 type processing struct {
-	config inboxstore.QueueConfig
+	config queue.Config
 	poison bool // dead letters are published
 }
 
@@ -63,7 +63,7 @@ func (how processing) life(ctx context.Context, p *process) error {
 	if how.poison {
 		config.PoisonOutbox, config.PoisonTopic = outbox, "poison"
 	}
-	subscriber, err := inboxstore.NewSubscriber(store, config, nil)
+	subscriber, err := queue.NewSubscriber(store, config, nil)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (how processing) life(ctx context.Context, p *process) error {
 	}
 	handler := emitting(p.handler(config.Transactional || config.MicroBatch > 1))
 	return p.until(ctx, func(ctx context.Context) error {
-		received, err := subscriber.Subscribe(ctx, queue)
+		received, err := subscriber.Subscribe(ctx, queueName)
 		if err != nil {
 			return err
 		}
@@ -153,21 +153,21 @@ func TestCrash_F5_G2_G3_process(t *testing.T) {
 		},
 	}, flow{
 		name: "process and keep a history", least: 15, prepare: deferred(mixed()...),
-		life: processing{config: inboxstore.QueueConfig{History: time.Hour}}.life,
+		life: processing{config: queue.Config{History: time.Hour}}.life,
 		check: func(c *check) {
 			c.pending(queueSpool)
 			c.dead(bad, fatal)
-			c.account(admin.Queue(queue), admin.Account{Written: 6, Done: 4, Dead: 2})
+			c.account(admin.Queue(queueName), admin.Account{Written: 6, Done: 4, Dead: 2})
 		},
 	})
 }
 
 func TestCrash_F5_F26_G3_G4_process_in_transactions(t *testing.T) {
 	t.Parallel()
-	transactional := inboxstore.QueueConfig{Transactional: true, Concurrency: 1, History: time.Hour}
+	transactional := queue.Config{Transactional: true, Concurrency: 1, History: time.Hour}
 	each(t, flow{
 		name: "process in transactions", least: 30, prepare: deferred(good()...),
-		life: processing{config: inboxstore.QueueConfig{Transactional: true}}.life,
+		life: processing{config: queue.Config{Transactional: true}}.life,
 		check: func(c *check) {
 			goodOnce(c)
 			c.runs(map[string]int{"a1": 1, "a2": 1, "a3": 1, "b1": 1, "n1": 1}, 1)
@@ -180,15 +180,15 @@ func TestCrash_F5_F26_G3_G4_process_in_transactions(t *testing.T) {
 			// Failures that are not written down yet come again, at most one of each message that fails.
 			c.runs(map[string]int{"a1": 1, flaky: 2, "a3": 1, bad: attempts, "b2": 1, fatal: 1}, 3)
 			c.pending(outboxName, append([]string{bad, fatal}, mixedReceipts...)...)
-			c.account(admin.Queue(queue), admin.Account{Written: 6, Done: 4, Dead: 2})
+			c.account(admin.Queue(queueName), admin.Account{Written: 6, Done: 4, Dead: 2})
 		},
 	}, flow{
 		name: "process in micro-batches", least: 15, prepare: deferred(good()...),
-		life:  processing{config: inboxstore.QueueConfig{MicroBatch: 3}}.life,
+		life:  processing{config: queue.Config{MicroBatch: 3}}.life,
 		check: goodOnce,
 	}, flow{
 		name: "process in micro-batches with failures", least: 30, prepare: deferred(mixed()...),
-		life: processing{config: inboxstore.QueueConfig{MicroBatch: 3, Concurrency: 1}}.life,
+		life: processing{config: queue.Config{MicroBatch: 3, Concurrency: 1}}.life,
 		check: func(c *check) {
 			mixedOnce(c)
 			c.pending(outboxName, mixedReceipts...)
@@ -197,7 +197,7 @@ func TestCrash_F5_F26_G3_G4_process_in_transactions(t *testing.T) {
 }
 
 // batch is how a queue is worked off in batches.
-type batch struct{ config inboxstore.BatchConfig }
+type batch struct{ config queue.BatchConfig }
 
 // life works off the queue.
 func (how batch) life(ctx context.Context, p *process) error {
@@ -229,7 +229,7 @@ func (how batch) life(ctx context.Context, p *process) error {
 		}
 		return errors.Join(failures...)
 	}
-	b, err := inboxstore.NewBatch(store, queue, handler, config, nil)
+	b, err := queue.NewBatch(store, queueName, handler, config, nil)
 	if err != nil {
 		return err
 	}
@@ -238,9 +238,9 @@ func (how batch) life(ctx context.Context, p *process) error {
 
 func TestCrash_F5_F26_G3_G4_process_in_batches(t *testing.T) {
 	t.Parallel()
-	transactional := inboxstore.QueueConfig{Transactional: true}
+	transactional := queue.Config{Transactional: true}
 	each(t, flow{
-		name: "process in batches", least: 12, prepare: deferred(mixed()...), life: batch{inboxstore.BatchConfig{Size: 4}}.life,
+		name: "process in batches", least: 12, prepare: deferred(mixed()...), life: batch{queue.BatchConfig{Size: 4}}.life,
 		check: func(c *check) {
 			c.pending(queueSpool)
 			c.dead(bad, fatal)
@@ -248,18 +248,18 @@ func TestCrash_F5_F26_G3_G4_process_in_batches(t *testing.T) {
 		},
 	}, flow{
 		name: "process in batches in transactions", least: 15, prepare: deferred(good()...),
-		life:  batch{inboxstore.BatchConfig{Size: 4, QueueConfig: transactional}}.life,
+		life:  batch{queue.BatchConfig{Size: 4, QueueConfig: transactional}}.life,
 		check: goodOnce,
 	}, flow{
 		name: "process in batches in transactions, bisected", least: 40, prepare: deferred(mixed()...),
-		life: batch{inboxstore.BatchConfig{Size: 4, QueueConfig: transactional}}.life,
+		life: batch{queue.BatchConfig{Size: 4, QueueConfig: transactional}}.life,
 		check: func(c *check) {
 			mixedOnce(c)
 			c.pending(outboxName, mixedReceipts...)
 		},
 	}, flow{
 		name: "process in batches per key", least: 30, prepare: deferred(mixed()...),
-		life: batch{inboxstore.BatchConfig{Size: 4, PerKey: true, QueueConfig: transactional}}.life,
+		life: batch{queue.BatchConfig{Size: 4, PerKey: true, QueueConfig: transactional}}.life,
 		check: func(c *check) {
 			mixedOnce(c)
 			c.pending(outboxName, mixedReceipts...)

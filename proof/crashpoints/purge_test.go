@@ -12,9 +12,9 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 const (
@@ -37,7 +37,7 @@ func litter(ctx context.Context, p *process, what string, n int) error {
 	p.w.closed = false
 	return errors.Join(err,
 		deferred(messages...)(ctx, p),
-		processing{config: inboxstore.QueueConfig{History: retention}}.life(ctx, p),
+		processing{config: queue.Config{History: retention}}.life(ctx, p),
 	)
 }
 

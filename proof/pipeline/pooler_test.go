@@ -20,6 +20,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // pooled are the ways in which docs/poolers.md says to open a database behind a pooler in transaction mode.
@@ -153,19 +154,19 @@ func (b *behindPooler) run(t *testing.T) {
 	require.NoError(t, err)
 	inBackground(t, fwd.Run, fwd.Close)
 
-	config := inboxstore.QueueConfig{Transactional: true, Concurrency: 3}
-	batch, err := inboxstore.NewBatch(b.store, "batch", func(ctx context.Context, messages []*message.Message) error {
+	config := queue.Config{Transactional: true, Concurrency: 3}
+	batch, err := queue.NewBatch(b.store, "batch", func(ctx context.Context, messages []*message.Message) error {
 		for _, msg := range messages {
 			if err := b.effect(ctx, "batch", msg); err != nil {
 				return err
 			}
 		}
 		return nil
-	}, inboxstore.BatchConfig{Size: 20, Age: 100 * time.Millisecond, QueueConfig: config}, b.logger)
+	}, queue.BatchConfig{Size: 20, Age: 100 * time.Millisecond, QueueConfig: config}, b.logger)
 	require.NoError(t, err)
 	inBackground(t, batch.Run, batch.Close)
 
-	subscriber, err := inboxstore.NewSubscriber(b.store, config, b.logger)
+	subscriber, err := queue.NewSubscriber(b.store, config, b.logger)
 	require.NoError(t, err)
 	messages, err := subscriber.Subscribe(t.Context(), "single")
 	require.NoError(t, err)

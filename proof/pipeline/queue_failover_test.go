@@ -15,6 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/proof/clustertest"
 	"github.com/postbox-go/watermill-postbox/proof/testcluster"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // A handler of a queue has written its effect to the database that was lost. Its word that the message is done counts there alone: in the database
@@ -77,7 +78,7 @@ func handledBeforeAndSettledAfter(t *testing.T, database *testdb.Database, fork,
 		}
 		return err
 	}
-	batch, err := inboxstore.NewBatch(store, "queue", handle, inboxstore.BatchConfig{Size: 1}, nil)
+	batch, err := queue.NewBatch(store, "queue", handle, queue.BatchConfig{Size: 1}, nil)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())

@@ -15,6 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/proof/clustertest"
 	"github.com/postbox-go/watermill-postbox/proof/testcluster"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // The address of the database leads to a hot standby for a while, as it does where clients follow a name or a proxy. That is an outage: no
@@ -57,9 +58,9 @@ func onStandby(t *testing.T, p *testcluster.Postgres, database *testdb.Database)
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (message_id) VALUES ($1)", messages[0].UUID)
 		return err
 	}
-	config := inboxstore.BatchConfig{Size: 1}
+	config := queue.BatchConfig{Size: 1}
 	config.QueueConfig.Transactional = true
-	batch, err := inboxstore.NewBatch(store, "queue", handle, config, logger)
+	batch, err := queue.NewBatch(store, "queue", handle, config, logger)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())

@@ -21,7 +21,7 @@ var ofTheEngine = []safeguard{
 				to:   "l.lane = s.value ->> 0\n\tWHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
 			},
 		},
-		packages: []string{module + "internal/drain", module + "inboxstore"}, tests: "F10|G6|Model",
+		packages: []string{module + "internal/drain", module + "queue"}, tests: "F10|G6|Model",
 	},
 	{
 		name: "settle by id list", guarantees: "G2, F4",

@@ -6,8 +6,8 @@ var ofTheInbox = []safeguard{
 		name: "claim first", guarantees: "G4, F6",
 		edits: []edit{{
 			file: "inboxstore/once.go",
-			from: `work{begin: begin, handle`,
-			to:   `work{settle: begin, handle`,
+			from: `inbox.Work{Begin: begin, Handle`,
+			to:   `inbox.Work{Settle: begin, Handle`,
 		}},
 		packages: []string{module + "inboxstore", module + "middleware"}, tests: "TestInbox|TestStore_.*(F2|F6)",
 	},
@@ -16,10 +16,10 @@ var ofTheInbox = []safeguard{
 		edits: []edit{{
 			file: "inboxstore/once.go",
 			from: `	begin := func(ctx context.Context, tx *sql.Tx) error {
-		claimed, err := s.exec(ctx, tx, s.statements.Claim, claim)
+		claimed, err := s.exec(ctx, tx, s.core.Statements.Claim, claim)
 `,
 			to: `	claimed := int64(0)
-	result, err := s.db.ExecContext(ctx, s.statements.Claim, claim)
+	result, err := s.core.DB.ExecContext(ctx, s.core.Statements.Claim, claim)
 	if err == nil {
 		claimed, err = result.RowsAffected()
 	}
@@ -32,11 +32,11 @@ var ofTheInbox = []safeguard{
 		name: "a failed handler never commits", guarantees: "G4",
 		edits: []edit{
 			{
-				file: "inboxstore/transact.go",
+				file: "internal/inbox/transact.go",
 				from: "		err = scope.Failure()\n",
 				to:   "		_ = scope.Failure()\n",
 			},
-			{file: "inboxstore/delivery.go", from: "		return txscope.From(inner).Failure()\n", to: "		_ = txscope.From(inner)\n		return nil\n"},
+			{file: "queue/delivery.go", from: "		return txscope.From(inner).Failure()\n", to: "		_ = txscope.From(inner)\n		return nil\n"},
 		},
 		packages: []string{module + "middleware", module + "router"}, tests: "TestGuard|error_eaters",
 	},
@@ -70,20 +70,20 @@ var ofTheInbox = []safeguard{
 	{
 		name: "a connection that is lost at the commit is the handler's", guarantees: "G7, F29",
 		edits: []edit{{
-			file: "inboxstore/transact.go",
+			file: "internal/inbox/transact.go",
 			from: "	case dialect.TxStatusOf(t.conn) == dialect.TxLost: //",
 			to:   "	case dialect.TxStatusOf(t.conn) == dialect.TxLost && false: //",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "TestInbox_G7_a_handler_that_loses",
+		packages: []string{module + "internal/inbox"}, tests: "TestInbox_G7_a_handler_that_loses",
 	},
 	{
 		name: "the handler's transaction is asked after", guarantees: "G4, G7",
 		edits: []edit{{
-			file: "inboxstore/transact.go",
+			file: "internal/inbox/transact.go",
 			from: "	switch dialect.TxStatusOf(t.conn) {\n",
 			to:   "	if err := error(nil); err == nil {\n		return nil\n	}\n	switch dialect.TxStatusOf(t.conn) {\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "TestQueue_G7_a_handler_that_loses",
+		packages: []string{module + "internal/inbox"}, tests: "TestQueue_G7_a_handler_that_loses",
 	},
 	{
 		name: "failure record of its own", guarantees: "G4, F14",
@@ -129,47 +129,47 @@ var ofTheInbox = []safeguard{
 	{
 		name: "a handler's own read-only transaction is no outage", guarantees: "G7",
 		edits: []edit{{
-			file: "inboxstore/blame.go",
-			from: "	if s.statements.Kind.Classify(tryErr) == dialect.Unavailable {\n",
-			to:   "	if s.statements.Kind.Classify(tryErr) == dialect.Unavailable || tryErr == nil {\n",
+			file: "internal/inbox/blame.go",
+			from: "	if c.Statements.Kind.Classify(tryErr) == dialect.Unavailable {\n",
+			to:   "	if c.Statements.Kind.Classify(tryErr) == dialect.Unavailable || tryErr == nil {\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "made_read_only",
+		packages: []string{module + "internal/inbox"}, tests: "made_read_only",
 	},
 	{
 		name: "a full disk is open until another message gets through", guarantees: "G7",
 		edits: []edit{{
-			file: "inboxstore/blame.go",
-			from: "exhausted: s.statements.Kind.Exhausted(broken.err)}",
-			to:   "exhausted: s.statements.Kind.Exhausted(broken.err) && false}",
+			file: "internal/inbox/blame.go",
+			from: "Exhausted: c.Statements.Kind.Exhausted(broken.err)}",
+			to:   "Exhausted: c.Statements.Kind.Exhausted(broken.err) && false}",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "a_full_disk_counts",
+		packages: []string{module + "queue"}, tests: "a_full_disk_counts",
 	},
 	{
 		name: "SQLite ends a transaction by itself on a full disk", guarantees: "G7",
 		edits: []edit{{
-			file: "inboxstore/transact.go",
+			file: "internal/inbox/transact.go",
 			from: "	return !kind.Can().RollsBackWhenFull || !kind.Exhausted(err)\n",
 			to:   "	return !kind.Can().RollsBackWhenFull || !kind.Exhausted(err) || true\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "TestStore_G7_a_full_file",
+		packages: []string{module + "internal/inbox"}, tests: "TestStore_G7_a_full_file",
 	},
 	{
 		name: "a connection that a failed handler left unable to write is given up", guarantees: "G3, G7",
 		edits: []edit{{
-			file: "inboxstore/transact.go",
+			file: "internal/inbox/transact.go",
 			from: "		if handled {\n",
 			to:   "		if handled && false {\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "TestStore_G3_a_handler_that_fails",
+		packages: []string{module + "internal/inbox"}, tests: "TestStore_G3_a_handler_that_fails",
 	},
 	{
 		name: "a message that the server refuses to remove rests", guarantees: "G3, G7",
 		edits: []edit{{
-			file: "inboxstore/blame.go",
-			from: "		return refusalError{fmt.Errorf(",
-			to:   "		return outageError{fmt.Errorf(",
+			file: "internal/inbox/blame.go",
+			from: "		return RefusalError{fmt.Errorf(",
+			to:   "		return OutageError{fmt.Errorf(",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "TestQueue_G3_G4_G7_a_message/single/./an_error",
+		packages: []string{module + "queue"}, tests: "TestQueue_G3_G4_G7_a_message/single/./an_error",
 	},
 	{
 		name: "an error that panics is replaced", guarantees: "G6, G7",
@@ -179,79 +179,79 @@ var ofTheInbox = []safeguard{
 	{
 		name: "a dead letter that PoisonOutbox refuses concerns its key alone", guarantees: "G3, G7",
 		edits:    []edit{{file: "internal/drain/setback.go", from: "errors.As(err, &untold) ||", to: "errors.As(err, &untold) && false ||"}},
-		packages: []string{module + "inboxstore"}, tests: "PoisonOutbox_refuses/./too_large",
+		packages: []string{module + "queue"}, tests: "PoisonOutbox_refuses/./too_large",
 	},
 	{
 		name: "the database is asked whose fault a lost connection is", guarantees: "G7, F29",
 		edits: []edit{{
-			file: "inboxstore/blame.go",
+			file: "internal/inbox/blame.go",
 			from: "	if err := database.there(ctx); err != nil {\n",
 			to:   "	if err := database.there(ctx); err != nil || live != nil {\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "a_handler_that_loses|handler_timeout_in",
+		packages: []string{module + "internal/inbox", module + "queue"}, tests: "a_handler_that_loses|handler_timeout_in",
 	},
 	{
 		name: "the database is asked once for a batch", guarantees: "G7, F29",
 		edits: []edit{{
-			file: "inboxstore/blame.go",
+			file: "internal/inbox/blame.go",
 			from: "	if i.thereAnswer == nil {\n",
 			to:   "	if i.thereAnswer == nil || ctx != nil {\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "TestBatch_G7_asks_the_database_once",
+		packages: []string{module + "queue"}, tests: "TestBatch_G7_asks_the_database_once",
 	},
 	{
 		name: "a conflict is nobody's fault", guarantees: "G7, F29",
 		edits: []edit{{
-			file: "inboxstore/conflict.go",
-			from: "s.statements.Kind.Classify(err) == dialect.Conflict\n",
-			to:   "s.statements.Kind.Classify(err) == dialect.Conflict && false\n",
+			file: "internal/inbox/conflict.go",
+			from: "c.Statements.Kind.Classify(err) == dialect.Conflict\n",
+			to:   "c.Statements.Kind.Classify(err) == dialect.Conflict && false\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "onflict",
+		packages: []string{module + "internal/inbox", module + "inboxstore", module + "queue"}, tests: "onflict",
 	},
 	{
 		name: "handlers leave one connection to the engine", guarantees: "G6, F33",
 		edits: []edit{{
-			file: "inboxstore/slots.go",
+			file: "internal/inbox/slots.go",
 			from: "	return connections - 1\n",
 			to:   "	return connections\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "leases_are_renewed_while",
+		packages: []string{module + "queue"}, tests: "leases_are_renewed_while",
 	},
 	{
 		name: "a handler's transaction gives up a locked row", guarantees: "G3, G4",
 		edits: []edit{{
-			file: "inboxstore/transact.go",
+			file: "internal/inbox/transact.go",
 			from: "func() { giveUp(spool.ErrRowLocked) })\n",
 			to:   "func() {})\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "locked_holds_up",
+		packages: []string{module + "queue"}, tests: "locked_holds_up",
 	},
 	{
 		name: "a batch goes on without the message whose row is locked", guarantees: "G3, G4",
 		edits: []edit{{
-			file: "inboxstore/locked.go",
+			file: "queue/locked.go",
 			from: "		case known && locked.ids[p.all[i].Ref.ID]:\n",
 			to:   "		case known && len(locked.ids) == 0:\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "locked_holds_up_no_other_message",
+		packages: []string{module + "queue"}, tests: "locked_holds_up_no_other_message",
 	},
 	{
 		name: "a conflict of the last statement is asked for locked rows", guarantees: "G3, G4",
 		edits: []edit{{
-			file: "inboxstore/locked.go",
-			from: "!s.isConflict(removing) {\n",
-			to:   "(!s.isConflict(removing) || len(batch) > 0) {\n",
+			file: "queue/locked.go",
+			from: "!q.core.IsConflict(removing) {\n",
+			to:   "(!q.core.IsConflict(removing) || len(batch) > 0) {\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "locked_holds_up_no_other_message",
+		packages: []string{module + "queue"}, tests: "locked_holds_up_no_other_message",
 	},
 	{
 		name: "a batch is tried without the locked messages some times only", guarantees: "G7",
 		edits: []edit{{
-			file: "inboxstore/locked.go",
+			file: "queue/locked.go",
 			from: "	p.refused++\n",
 			to:   "",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "TestProgress_G7",
+		packages: []string{module + "queue"}, tests: "TestProgress_G7",
 	},
 	{
 		name: "a transaction that was given up may end a moment later", guarantees: "G4",
@@ -265,37 +265,37 @@ var ofTheInbox = []safeguard{
 	{
 		name: "the stores of a pool share its connections", guarantees: "G6, F33",
 		edits: []edit{{
-			file: "inboxstore/slots.go",
+			file: "internal/inbox/slots.go",
 			from: "	pool := weak.Make(db)\n",
 			to:   "	pool := weak.Make(new(sql.DB))\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "leases_are_renewed_while",
+		packages: []string{module + "queue"}, tests: "leases_are_renewed_while",
 	},
 	{
 		name: "a handler with the only connection holds its lane", guarantees: "G6, G10, F33",
 		edits: []edit{{
-			file: "inboxstore/delivery.go",
-			from: "	if s.slots.alone() {\n",
-			to:   "	if s.slots.alone() && len(batch) == 0 {\n",
+			file: "queue/delivery.go",
+			from: "	if q.core.Slots.Alone() {\n",
+			to:   "	if q.core.Slots.Alone() && len(batch) == 0 {\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "handler_with_the_only_connection",
+		packages: []string{module + "queue"}, tests: "handler_with_the_only_connection",
 	},
 	{
 		name: "a stop does not wait for OnDead for ever", guarantees: "G12",
 		edits: []edit{{
-			file: "inboxstore/dead.go",
+			file: "queue/dead.go",
 			from: "	case <-q.live.Done():\n",
 			to:   "	case <-(chan struct{})(nil):\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "an_OnDead_that_never_returns",
+		packages: []string{module + "queue"}, tests: "an_OnDead_that_never_returns",
 	},
 	{
 		name: "no part of a batch is handled after the close timeout", guarantees: "G12",
 		edits: []edit{{
-			file: "inboxstore/bisection.go",
+			file: "queue/bisection.go",
 			from: "	if ctx.Err() == nil {\n		if call",
 			to:   "	if true {\n		if call",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "TestBatch_G12",
+		packages: []string{module + "queue"}, tests: "TestBatch_G12",
 	},
 }

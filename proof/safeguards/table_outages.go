@@ -126,7 +126,7 @@ var ofOutages = []safeguard{
 			from: "	replace := state != nil && state.runs(call)\n",
 			to:   "	replace := state != nil && state.runs(call) && topic == \"\"\n",
 		}},
-		packages: []string{module + "internal/circuit", module + "forwarder", module + "inboxstore"}, tests: "Circuits|a_probe_that|a_probe_whose",
+		packages: []string{module + "internal/circuit", module + "forwarder", module + "queue"}, tests: "Circuits|a_probe_that|a_probe_whose",
 	},
 	{
 		name: "a panic of Classify blames one message alone", guarantees: "G7",
@@ -135,7 +135,7 @@ var ofOutages = []safeguard{
 			from: "Protect(func() error { class = classify(err); return nil });",
 			to:   "func() error { class = classify(err); return nil }();",
 		}},
-		packages: []string{module + "forwarder", module + "inboxstore"}, tests: "blames_no_neighbour",
+		packages: []string{module + "forwarder", module + "queue"}, tests: "blames_no_neighbour",
 	},
 	{
 		name: "codes are believed of the driver's own types alone", guarantees: "G7, F8",
@@ -148,7 +148,7 @@ var ofOutages = []safeguard{
 	knownTypes.Store(t, found)
 `,
 		}},
-		packages: []string{module + "internal/dialect", module + "inboxstore"}, tests: "Classify|codes_of_an_application",
+		packages: []string{module + "internal/dialect", module + "internal/inbox"}, tests: "Classify|codes_of_an_application",
 	},
 	{
 		name: "a read-only server is an outage", guarantees: "G7, F13",
@@ -157,7 +157,7 @@ var ofOutages = []safeguard{
 			from: "	case r.unconnected, r.readOnly():\n",
 			to:   "	case r.unconnected:\n",
 		}},
-		packages: []string{module + "internal/dialect", module + "inboxstore"}, tests: "Classify|is_read_only",
+		packages: []string{module + "internal/dialect", module + "internal/inbox"}, tests: "Classify|is_read_only",
 	},
 	{
 		name: "a statement that the server ended is named", guarantees: "G7",

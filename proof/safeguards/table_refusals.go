@@ -50,11 +50,11 @@ var ofRefusals = []safeguard{
 	{
 		name: "MySQL is asked for the transaction before a message is removed", guarantees: "G4, F10",
 		edits: []edit{{
-			file: "inboxstore/transact.go",
-			from: "	case w.guarded:\n",
-			to:   "	case w.settle != nil:\n",
+			file: "internal/inbox/transact.go",
+			from: "	case w.Guarded:\n",
+			to:   "	case w.Settle != nil:\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "deadlock_that_a_handler_swallows",
+		packages: []string{module + "internal/inbox"}, tests: "deadlock_that_a_handler_swallows",
 	},
 	{
 		name: "a settlement in which the drainer starts over begins again", guarantees: "G3, G6",
@@ -77,11 +77,11 @@ var ofRefusals = []safeguard{
 	{
 		name: "a full disk at the removal counts no attempt", guarantees: "G7",
 		edits: []edit{{
-			file: "inboxstore/blame.go",
-			from: "	case errors.Is(err, errWorks) && s.statements.Kind.Exhausted(refusal):",
-			to:   "	case errors.Is(err, errWorks) && s.statements.Kind.Exhausted(nil):",
+			file: "internal/inbox/blame.go",
+			from: "	case errors.Is(err, errWorks) && c.Statements.Kind.Exhausted(refusal):",
+			to:   "	case errors.Is(err, errWorks) && c.Statements.Kind.Exhausted(nil):",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "full_file_of_sqlite_at_the_removal",
+		packages: []string{module + "internal/inbox"}, tests: "full_file_of_sqlite_at_the_removal",
 	},
 	{
 		name: "an outbox for dead letters that hangs has less time than a settlement", guarantees: "G3, G7",
@@ -90,7 +90,7 @@ var ofRefusals = []safeguard{
 			from: "	ctx, cancel := context.WithTimeout(ctx, d.config.Renew)\n",
 			to:   "	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "PoisonOutbox_that_hangs",
+		packages: []string{module + "queue"}, tests: "PoisonOutbox_that_hangs",
 	},
 	{
 		name: "a dead letter that is refused leaves the memory", guarantees: "G8",

@@ -16,6 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // Payload, metadata, id and key come out as they went in, whatever bytes they have: through an outbox, through a queue,
@@ -79,7 +80,7 @@ func newWire(t *testing.T, database *testdb.Database) *wire {
 	require.NoError(t, err)
 	fwd, err := forwarder.New(database.Postbox(), messages(w.published), forwarder.Config{}, nil)
 	require.NoError(t, err)
-	subscriber, err := inboxstore.NewSubscriber(w.store, inboxstore.QueueConfig{}, nil)
+	subscriber, err := queue.NewSubscriber(w.store, queue.Config{}, nil)
 	require.NoError(t, err)
 	w.stored, err = subscriber.Subscribe(t.Context(), "queue")
 	require.NoError(t, err)

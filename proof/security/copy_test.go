@@ -13,6 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // Tables that carry the name of a deployment are worked off by processes that are configured with it, and by no others.
@@ -113,12 +114,12 @@ func (d *deployment) forwarder(t *testing.T) *forwarder.Forwarder {
 	return fwd
 }
 
-func (d *deployment) batch(t *testing.T) *inboxstore.Batch {
+func (d *deployment) batch(t *testing.T) *queue.Batch {
 	t.Helper()
 	handler := func(_ context.Context, messages []*message.Message) error {
 		return d.Publish("", messages...)
 	}
-	batch, err := inboxstore.NewBatch(d.store(t), "queue", handler, inboxstore.BatchConfig{Size: 1}, d.logger)
+	batch, err := queue.NewBatch(d.store(t), "queue", handler, queue.BatchConfig{Size: 1}, d.logger)
 	require.NoError(t, err)
 	return batch
 }
@@ -128,7 +129,7 @@ func (d *deployment) refused(t *testing.T) {
 	t.Helper()
 	require.ErrorIs(t, d.forwarder(t).Run(t.Context()), postbox.ErrDeployment)
 	require.ErrorIs(t, d.batch(t).Run(t.Context()), postbox.ErrDeployment)
-	subscriber, err := inboxstore.NewSubscriber(d.store(t), inboxstore.QueueConfig{}, d.logger)
+	subscriber, err := queue.NewSubscriber(d.store(t), queue.Config{}, d.logger)
 	require.NoError(t, err)
 	_, err = subscriber.Subscribe(t.Context(), "queue")
 	require.ErrorIs(t, err, postbox.ErrDeployment)

@@ -22,6 +22,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // What no line at info level or above may hold, nor a failure record.
@@ -238,8 +239,8 @@ func (f *flows) queue(t *testing.T) {
 		}
 	}
 	stored("single", "fails", "never", "nacked", "good")
-	subscriber, err := inboxstore.NewSubscriber(store, inboxstore.QueueConfig{
-		Retry: impatient(), Transactional: true, OnDead: func(context.Context, inboxstore.DeadParams) { panic("the alarm gave up") },
+	subscriber, err := queue.NewSubscriber(store, queue.Config{
+		Retry: impatient(), Transactional: true, OnDead: func(context.Context, queue.DeadParams) { panic("the alarm gave up") },
 	}, f.logger)
 	require.NoError(t, err)
 	messages, err := subscriber.Subscribe(t.Context(), "single")
@@ -250,10 +251,10 @@ func (f *flows) queue(t *testing.T) {
 		for msg := range messages {
 			switch msg.UUID {
 			case "fails":
-				inboxstore.Fail(msg.Context(), errBroker)
+				queue.Fail(msg.Context(), errBroker)
 				msg.Nack()
 			case "never":
-				inboxstore.Fail(msg.Context(), postbox.Permanent(errBroker))
+				queue.Fail(msg.Context(), postbox.Permanent(errBroker))
 				msg.Nack()
 			case "nacked":
 				msg.Nack()
@@ -268,8 +269,8 @@ func (f *flows) queue(t *testing.T) {
 	<-handled
 
 	stored("batch", "1", "2")
-	batch, err := inboxstore.NewBatch(store, "batch", func(context.Context, []*message.Message) error { panic("the batch gave up") },
-		inboxstore.BatchConfig{Age: time.Millisecond, QueueConfig: inboxstore.QueueConfig{Retry: impatient()}}, f.logger)
+	batch, err := queue.NewBatch(store, "batch", func(context.Context, []*message.Message) error { panic("the batch gave up") },
+		queue.BatchConfig{Age: time.Millisecond, QueueConfig: queue.Config{Retry: impatient()}}, f.logger)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- batch.Run(t.Context()) }()

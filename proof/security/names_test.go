@@ -16,6 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // hostile are names that end a quotation, a statement, a line or a text, or are none on some database.
@@ -146,7 +147,7 @@ func (n *names) queues(t *testing.T, name string, i int) {
 	fresh, err := n.store.Defer(t.Context(), name, key, message.NewMessage("1", nil))
 	if err != nil {
 		require.ErrorContains(t, err, "a name has at most", name)
-		subscriber, err := inboxstore.NewSubscriber(n.store, inboxstore.QueueConfig{}, nil)
+		subscriber, err := queue.NewSubscriber(n.store, queue.Config{}, nil)
 		require.NoError(t, err)
 		require.Error(t, subscriber.SubscribeInitialize(name), name)
 		_, err = subscriber.Subscribe(t.Context(), name)

@@ -19,6 +19,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 // Each role does its whole work with the rights that docs/security.md grants it, one after the other, so that each has
@@ -194,11 +195,11 @@ func (p *play) work(t *testing.T) {
 	db := p.as(t, "INSERT, SELECT", "worker", "forwarder", "consumer")
 	store, outbox := p.store(t, db), p.outbox(t, db)
 	require.Equal(t, []string{"queue"}, p.pending(t, store))
-	config := inboxstore.QueueConfig{
+	config := queue.Config{
 		Transactional: true, History: time.Hour, PoisonOutbox: outbox, PoisonTopic: "poison",
 		Retry: postbox.RetryProfile{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond},
 	}
-	subscriber, err := inboxstore.NewSubscriber(store, config, p.logger)
+	subscriber, err := queue.NewSubscriber(store, config, p.logger)
 	require.NoError(t, err)
 	require.NoError(t, subscriber.SubscribeInitialize("queue"))
 	messages, err := subscriber.Subscribe(t.Context(), "queue")
@@ -206,13 +207,13 @@ func (p *play) work(t *testing.T) {
 	for waiting := 2; waiting > 0; {
 		msg := <-messages
 		if msg.UUID == "poison" {
-			inboxstore.Fail(msg.Context(), postbox.Permanent(errBroker))
+			queue.Fail(msg.Context(), postbox.Permanent(errBroker))
 			msg.Nack()
 			waiting--
 			continue
 		}
 		if msg.UUID == "waits" {
-			inboxstore.Fail(msg.Context(), postbox.RetryAfter(errBroker, time.Second))
+			queue.Fail(msg.Context(), postbox.RetryAfter(errBroker, time.Second))
 			msg.Nack()
 			continue
 		}
@@ -226,10 +227,10 @@ func (p *play) work(t *testing.T) {
 	require.NoError(t, subscriber.Close())
 
 	handled := make(chan int, 1)
-	batch, err := inboxstore.NewBatch(store, "queue", func(_ context.Context, batch []*message.Message) error {
+	batch, err := queue.NewBatch(store, "queue", func(_ context.Context, batch []*message.Message) error {
 		handled <- len(batch)
 		return nil
-	}, inboxstore.BatchConfig{Age: time.Millisecond, QueueConfig: inboxstore.QueueConfig{Transactional: true}}, p.logger)
+	}, queue.BatchConfig{Age: time.Millisecond, QueueConfig: queue.Config{Transactional: true}}, p.logger)
 	require.NoError(t, err)
 	p.during(t, batch.Run, batch.Running(), batch.Close, func() bool { return len(p.pending(t, store)) == 0 })
 	require.Equal(t, 1, <-handled)

@@ -12,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/proof/endurance/place"
+	"github.com/postbox-go/watermill-postbox/queue"
 )
 
 const (
@@ -20,24 +21,24 @@ const (
 	everyTwice = 8
 )
 
-// queue is a load of deliveries that are deferred, all at a time, before a slow handler.
-type queue struct {
+// deferrals are a load of deliveries that are deferred, all at a time, before a slow handler.
+type deferrals struct {
 	where   *place.Place
 	store   *inboxstore.Store
-	worker  *inboxstore.Subscriber
+	worker  *queue.Subscriber
 	router  *message.Router
 	ended   chan error
 	filling []byte
 	stored  []int64 // number of the last message of each key, which has one writer
 }
 
-func startQueue(where *place.Place, s scenario, g *gate) (*queue, error) {
-	q := &queue{where: where, ended: make(chan error, 1), filling: place.Filling(s.payload), stored: make([]int64, s.keys)}
+func startQueue(where *place.Place, s scenario, g *gate) (*deferrals, error) {
+	q := &deferrals{where: where, ended: make(chan error, 1), filling: place.Filling(s.payload), stored: make([]int64, s.keys)}
 	var err error
 	if q.store, err = inboxstore.New(postbox.Database{DB: where.DB, Dialect: postbox.PostgreSQL}, inboxstore.Config{}, nil); err != nil {
 		return nil, err
 	}
-	q.worker, err = inboxstore.NewSubscriber(q.store, inboxstore.QueueConfig{Transactional: true, Concurrency: s.workers, PageSize: s.page}, nil)
+	q.worker, err = queue.NewSubscriber(q.store, queue.Config{Transactional: true, Concurrency: s.workers, PageSize: s.page}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func startQueue(where *place.Place, s scenario, g *gate) (*queue, error) {
 }
 
 // write is a delivery of the writer's own key, now and then a delivery that comes again.
-func (q *queue) write(ctx context.Context, writer int) (int, error) {
+func (q *deferrals) write(ctx context.Context, writer int) (int, error) {
 	seq := q.stored[writer] + 1
 	msg := place.Message(fmt.Sprint("key-", writer), seq, q.filling)
 	key := inboxstore.Key{Consumer: queueName, Topic: topic, MessageID: msg.UUID}
@@ -86,7 +87,7 @@ func (q *queue) write(ctx context.Context, writer int) (int, error) {
 	return 1, err
 }
 
-func (q *queue) account(ctx context.Context) (place.Account, error) {
+func (q *deferrals) account(ctx context.Context) (place.Account, error) {
 	keys := make([]string, len(q.stored))
 	for i := range keys {
 		keys[i] = fmt.Sprint("key-", i)
@@ -97,6 +98,6 @@ func (q *queue) account(ctx context.Context) (place.Account, error) {
 	return q.where.Account(ctx, queueName)
 }
 
-func (q *queue) close() error {
+func (q *deferrals) close() error {
 	return errors.Join(q.router.Close(), <-q.ended, q.worker.Close(), q.store.Close())
 }

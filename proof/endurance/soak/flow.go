@@ -15,6 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/proof/endurance/place"
+	"github.com/postbox-go/watermill-postbox/queue"
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
@@ -93,7 +94,7 @@ func (f *flow) assemble(db *sql.DB) (err error) {
 		return err
 	}
 	_, err = f.router.AddQueueHandler(consumers[1], f.topic, later, "", f.apply(consumers[1]),
-		router.QueueConfig{QueueConfig: inboxstore.QueueConfig{Transactional: true}})
+		router.QueueConfig{QueueConfig: queue.Config{Transactional: true}})
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/proof/torture/history"
 	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
+	"github.com/postbox-go/watermill-postbox/queue"
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
@@ -25,7 +26,7 @@ const (
 // work stores deliveries in queues, and works them off.
 func (p *process) work(ctx context.Context) error {
 	return p.serve(ctx, func(s *service, flow ledger.Flow, subscriber message.Subscriber) error {
-		queue := inboxstore.QueueConfig{
+		config := queue.Config{
 			ListenDSN: p.Database, Lease: Lease, Retry: soon(flow.Attempts), ProbeMax: ProbeMax, History: kept,
 			Transactional: flow.Work != ledger.Claimed, Concurrency: 6, PageSize: 100,
 		}
@@ -33,16 +34,16 @@ func (p *process) work(ctx context.Context) error {
 		var err error
 		switch flow.Work {
 		case ledger.Batched:
-			queue.Concurrency = 1
+			config.Concurrency = 1
 			_, err = s.AddBatchHandler(flow.Consumer, flow.Topic, subscriber, p.handleBatch(flow), router.BatchConfig{
-				Defer: storing, Batch: inboxstore.BatchConfig{Size: batchSize, Age: batchAge, QueueConfig: queue},
+				Defer: storing, Batch: queue.BatchConfig{Size: batchSize, Age: batchAge, QueueConfig: config},
 			})
 		case ledger.Claimed:
 			_, err = s.AddQueueHandler(flow.Consumer, flow.Topic, subscriber, flow.Emits, p.handleOnce(flow, s.store),
-				router.QueueConfig{Defer: storing, QueueConfig: queue})
+				router.QueueConfig{Defer: storing, QueueConfig: config})
 		default:
 			_, err = s.AddQueueHandler(flow.Consumer, flow.Topic, subscriber, flow.Emits, p.handle(flow),
-				router.QueueConfig{Defer: storing, QueueConfig: queue})
+				router.QueueConfig{Defer: storing, QueueConfig: config})
 		}
 		return err
 	})
@@ -68,7 +69,7 @@ func (p *process) handleOnce(flow ledger.Flow, store *inboxstore.Store) message.
 }
 
 // handleBatch applies the messages of a batch one after the other. The first that fails fails the batch.
-func (p *process) handleBatch(flow ledger.Flow) inboxstore.BatchHandler {
+func (p *process) handleBatch(flow ledger.Flow) queue.BatchHandler {
 	return func(ctx context.Context, messages []*message.Message) error {
 		for _, msg := range messages {
 			i, err := readMessage(msg)

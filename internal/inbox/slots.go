@@ -1,0 +1,90 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"runtime"
+	"slices"
+	"sync"
+	"weak"
+)
+
+// Slots bound the handlers that hold a transaction of a pool, whatever stores they are of, so that one connection of it is left for leases,
+// reads and records: a process that cannot renew its leases loses its lanes, however alive it is. A pool of one has none to leave: there the
+// transaction of a handler holds its lane, see [spool.Hold].
+type Slots struct {
+	db *sql.DB
+	*queueForSlots
+}
+
+// queueForSlots is what the stores of a pool share.
+type queueForSlots struct {
+	mu      sync.Mutex
+	taken   int
+	waiting []chan struct{} // first come, first served
+}
+
+// pools has the queueForSlots of each pool that is in use. It does not keep a pool alive.
+var pools sync.Map
+
+func slotsOf(db *sql.DB) Slots {
+	pool := weak.Make(db)
+	shared, known := pools.LoadOrStore(pool, &queueForSlots{})
+	if !known {
+		runtime.AddCleanup(db, func(pool weak.Pointer[sql.DB]) { pools.Delete(pool) }, pool)
+	}
+	return Slots{db: db, queueForSlots: shared.(*queueForSlots)}
+}
+
+// most is asked each time, since the pool may be given another size at any time. 0 is no limit.
+func (s *Slots) most() int {
+	connections := s.db.Stats().MaxOpenConnections
+	if connections == 0 || s.Alone() {
+		return connections
+	}
+	return connections - 1
+}
+
+// Alone says that a handler with a transaction has the only connection.
+func (s *Slots) Alone() bool { return s.db.Stats().MaxOpenConnections == 1 }
+
+// Take waits for a slot while ctx lives, and returns a function that gives it back.
+func (s *Slots) Take(ctx context.Context) (giveBack func(), err error) {
+	s.mu.Lock()
+	if most := s.most(); most == 0 || s.taken < most {
+		s.taken++
+		s.mu.Unlock()
+		return s.giveBack, nil
+	}
+	turn := make(chan struct{}, 1)
+	s.waiting = append(s.waiting, turn)
+	s.mu.Unlock()
+	select {
+	case <-turn:
+		return s.giveBack, nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.waiting, turn); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	} else { // its turn has come meanwhile
+		s.free()
+	}
+	return nil, ctx.Err()
+}
+
+func (s *Slots) giveBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free()
+}
+
+// free gives a slot back, and to those that wait as many as there are by now.
+func (s *Slots) free() {
+	s.taken--
+	for most := s.most(); len(s.waiting) > 0 && (most == 0 || s.taken < most); s.taken++ {
+		s.waiting[0] <- struct{}{}
+		s.waiting = s.waiting[1:]
+	}
+}

@@ -1,0 +1,292 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
+)
+
+// HandlerError is an error of a handler, such as the one that a store runs once, and not of the store.
+type HandlerError struct{ Err error }
+
+// Error returns the text of the handler's error.
+func (e *HandlerError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the handler's error.
+func (e *HandlerError) Unwrap() error { return e.Err }
+
+// OutageError is one of the database's, whatever the driver calls it. A queue whose handler comes back with it, since it has
+// an inbox of its own, counts no attempt.
+type OutageError struct{ Err error }
+
+// Error returns the text of the error.
+func (e OutageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error itself.
+func (e OutageError) Unwrap() error { return e.Err }
+
+// ErrStopping is what a handler of a queue comes back with when the queue stops before its message was taken or answered. It counts for nothing.
+var ErrStopping = errors.New("the subscription ends")
+
+// Work is what happens in one transaction.
+type Work struct {
+	// Begin is the first statement of ours, nil for none. Its error comes back as it is.
+	Begin func(ctx context.Context, tx *sql.Tx) error
+	// Handle is the handler. Its error comes back as a [HandlerError], unless it was the database that failed, or is [ErrStopping]. One
+	// that handles several messages calls intact between them, and returns its error.
+	Handle func(ctx context.Context, intact func() error) error
+	// Settle is the last statement of ours, nil for none.
+	Settle func(ctx context.Context, tx *sql.Tx) error
+	// Guarded: Settle changes nothing and fails where there is no transaction any more.
+	Guarded bool
+}
+
+// Transact does work in a transaction of our own, which the context that each part gets carries. It waits for the pool no longer
+// than the first context lives; the transaction lives as long as the second. When the transaction cannot be ended as it should
+// be, the database is asked whose fault that is, once the connection has been given back, since a pool may have no other.
+func (c *Core) Transact(wait, live context.Context, w Work) error {
+	began := time.Now()
+	err := c.attempt(wait, live, w)
+	if broken, ok := err.(*brokenError); ok { //nolint:errorlint // it is the outermost error, or none at all
+		return c.blame(live, c.Inquire(began), w, broken)
+	}
+	return err
+}
+
+func (c *Core) attempt(wait, live context.Context, w Work) error {
+	giveUp := func(error) {}
+	if w.Settle != nil {
+		live, giveUp = context.WithCancelCause(live)
+		defer giveUp(nil)
+	}
+	conn, err := c.DB.Conn(wait)
+	if err != nil {
+		return OutageError{fmt.Errorf("inbox: connect: %w", dialect.HideAddress(err))}
+	}
+	defer func() { _ = conn.Close() }()
+	c.meet(live, conn)
+	handled := false
+	defer func() { // after the rollback, and also after a panic
+		if handled {
+			c.mend(live, conn)
+		}
+	}()
+	tx, err := conn.BeginTx(live, c.TxOptions)
+	if err != nil {
+		return OutageError{fmt.Errorf("inbox: begin transaction: %w", err)}
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after a commit
+	scope := txscope.Hooked(live, tx).With(c.TxOptions)
+	hooked := scope.Context(live)
+	t := transaction{core: c, live: live, conn: conn, tx: tx}
+	if w.Begin != nil {
+		if err := w.Begin(hooked, tx); err != nil {
+			return err
+		}
+	}
+	handled = true
+	if err := t.handle(hooked, w); err != nil {
+		return err
+	}
+	if w.Settle != nil {
+		if err := t.settleSoon(hooked, w, giveUp); err != nil {
+			return t.unsettled(err)
+		}
+	}
+	if err := t.commit(); err != nil {
+		return err
+	}
+	handled = false
+	_ = conn.Close() // a hook that runs after the commit may need a connection, and this may be the only one
+	scope.Committed()
+	return nil
+}
+
+// settleSoon settles, and gives up the whole transaction where that waits for long: another transaction has locked the row of a message, and a worker
+// that waits for as long as that takes could be the only one of its queue.
+func (t transaction) settleSoon(hooked context.Context, w Work, giveUp context.CancelCauseFunc) error {
+	if !t.core.Statements.LocksRows() {
+		return w.Settle(hooked, t.tx)
+	}
+	patience := time.AfterFunc(drain.LockPatience, func() { giveUp(spool.ErrRowLocked) })
+	err := w.Settle(hooked, t.tx)
+	if !patience.Stop() { // the transaction is being given up, so it must not be committed
+		giveUp(spool.ErrRowLocked)
+		err = cmp.Or(err, spool.ErrRowLocked)
+	}
+	return err
+}
+
+// transaction is one transaction of a handler.
+type transaction struct {
+	core *Core
+	live context.Context //nolint:containedctx // that the transaction began with
+	conn *sql.Conn
+	tx   *sql.Tx
+}
+
+// handle runs the handler, and makes sure that its transaction is still the one that began, and can be committed.
+func (t transaction) handle(hooked context.Context, w Work) error {
+	scope := txscope.From(hooked)
+	defer func() { _ = scope.Return() }() // also after a panic
+	err := w.Handle(hooked, t.intact)
+	outlived := scope.Return()
+	if err == nil { // an error that a function around the handler has swallowed stands in the scope
+		err = scope.Failure()
+	}
+	switch {
+	case err == nil && outlived != nil:
+		return &HandlerError{Err: outlived}
+	case errors.Is(err, ErrStopping), isChecked(err):
+		return err
+	case err != nil:
+		return t.failed(err)
+	case t.live.Err() != nil: // the transaction hears of it a moment later than the handler, and would commit until then
+		return t.late()
+	case w.Guarded:
+		return t.check()
+	}
+	return t.intact()
+}
+
+// intact is check for when no statement of ours follows that would notice the end of the transaction. MySQL's server rolls back all of it in a deadlock,
+// and its error does not tell the driver: a handler that looks away from that would be committed without its claim and its effect. On MySQL and
+// MariaDB it costs a statement, unless the last statement of the handler has changed rows.
+func (t transaction) intact() error {
+	if err := t.check(); err != nil || !dialect.MustTellStatus(t.conn) {
+		return err
+	}
+	_, _ = t.tx.ExecContext(t.live, dialect.TellStatus) // whatever it is, check sees it
+	return t.check()
+}
+
+// isChecked says that an error is one of check.
+func isChecked(err error) bool {
+	_, broken := err.(*brokenError)  //nolint:errorlint // a handler may return one that comes from another inbox
+	_, failed := err.(*HandlerError) //nolint:errorlint // the same
+	return broken || failed
+}
+
+// check returns an error where the handler has succeeded, and its transaction has not.
+func (t transaction) check() error {
+	switch dialect.TxStatusOf(t.conn) {
+	case dialect.TxFailed:
+		return &HandlerError{Err: errSwallowed}
+	case dialect.TxEnded:
+		return &HandlerError{Err: errEnded}
+	case dialect.TxLost:
+		return &brokenError{err: errors.New("the handler returned no error"), lost: true, evident: true}
+	case dialect.TxUnknown, dialect.TxOpen:
+	}
+	if t.core.Statements.BeginAgain == "" {
+		return nil
+	}
+	_, err := t.tx.ExecContext(t.live, t.core.Statements.BeginAgain)
+	switch {
+	case err == nil:
+		_, _ = t.tx.ExecContext(t.live, "ROLLBACK")
+		return &HandlerError{Err: errEnded}
+	case errors.Is(err, sql.ErrTxDone):
+		return &HandlerError{Err: errEnded}
+	default:
+		return nil
+	}
+}
+
+// late is the error of a handler that went on after its context had ended. Where that was a deadline of the delivery, it is the
+// handler's failure; otherwise the process stops.
+func (t transaction) late() error {
+	cause := context.Cause(t.live)
+	if errors.Is(cause, spool.ErrRowLocked) {
+		return fmt.Errorf("inbox: settle: %w", cause)
+	}
+	err := fmt.Errorf("inbox: the handler did not end in time: %w", cause)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return &HandlerError{Err: err}
+	}
+	return err
+}
+
+// failed tells a handler that failed from one under which the database did, or may have.
+func (t transaction) failed(err error) error {
+	kind := t.core.Statements.Kind
+	elsewhere := kind.Can().ErrorsEndTransactions && dialect.TxStatusOf(t.conn) == dialect.TxOpen // here, an error would have ended that
+	rollbackErr := t.tx.Rollback()
+	lost := t.lost(err, rollbackErr)
+	switch away := kind.Classify(err) == dialect.Unavailable; {
+	case lost && (away || t.live.Err() == nil):
+		return t.disconnected(err, rollbackErr)
+	case away:
+		return &brokenError{err: err, readOnly: kind.ReadOnly(err) && !elsewhere}
+	default:
+		return &HandlerError{Err: err}
+	}
+}
+
+// disconnected is the error of a transaction whose connection was lost. Where the server's word for it is no outage, or the
+// handler's context ended, the handler did it.
+func (t transaction) disconnected(err, rollbackErr error) error {
+	evident := t.core.Statements.Kind.Classify(err) != dialect.Unavailable &&
+		(IsOwnContext(err) || dialect.Coded(err) || dialect.Coded(rollbackErr))
+	return &brokenError{err: errors.Join(err, rollbackErr), lost: true, evident: evident}
+}
+
+// lost says whether the error of a rollback, which followed another error, tells of a connection that was lost. If disk or memory is full, a database may
+// roll back by itself, and then there is nothing left to roll back.
+func (t transaction) lost(err, rollbackErr error) bool {
+	if rollbackErr == nil || errors.Is(rollbackErr, sql.ErrTxDone) {
+		return false
+	}
+	kind := t.core.Statements.Kind
+	return !kind.Can().RollsBackWhenFull || !kind.Exhausted(err)
+}
+
+// unsettled tells why the last statement failed.
+func (t transaction) unsettled(err error) error {
+	status := dialect.TxStatusOf(t.conn)
+	rollbackErr := t.tx.Rollback()
+	switch {
+	case t.live.Err() != nil:
+		return t.late()
+	case errors.Is(err, sql.ErrTxDone), errors.Is(err, spool.ErrLost) && status == dialect.TxEnded:
+		return &HandlerError{Err: errEnded}
+	case errors.Is(err, spool.ErrLost):
+		return err
+	case t.core.Statements.Kind.Classify(err) == dialect.Conflict:
+		return err
+	case dialect.Coded(err) && !t.lost(err, rollbackErr):
+		return &brokenError{err: err, refused: true}
+	default:
+		return t.disconnected(err, rollbackErr)
+	}
+}
+
+func (t transaction) commit() error {
+	if t.live.Err() != nil {
+		return t.late()
+	}
+	err := spool.Commit(t.live, t.conn, t.tx)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrTxDone):
+		return &HandlerError{Err: errEnded}
+	case errors.Is(err, postbox.ErrCommitUnknown):
+		return fmt.Errorf("inbox: commit: %w", err)
+	case dialect.TxStatusOf(t.conn) == dialect.TxLost: // the server had ended the connection before, and only now says so
+		return t.disconnected(fmt.Errorf("inbox: commit: %w", err), nil)
+	default:
+		// A server that refuses a commit refuses what the handler did: a constraint that is checked at the end, or a
+		// statement that failed and was passed over.
+		return &HandlerError{Err: fmt.Errorf("inbox: commit: %w", err)}
+	}
+}

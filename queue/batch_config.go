@@ -1,0 +1,134 @@
+package queue
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+)
+
+// defaultBatchSize is the default of Size in [BatchConfig].
+const defaultBatchSize = 100
+
+// BatchConfig says when waiting messages are a batch, and how it is handled. With neither an age nor a schedule a batch
+// is handed out when it is full.
+type BatchConfig struct {
+	// Size is the most messages of a batch. Without a schedule a batch that has so many is handed out. Up to two pages
+	// of messages, each at least of this size, are held in memory. Defaults to 100.
+	Size int
+	// Age is how long the oldest message waits for others at most, by the database's clock. Defaults to for ever.
+	Age time.Duration
+	// Schedule is a cron expression, such as "0 0 * * *" for each midnight, with seconds as an optional sixth field in
+	// front, or a descriptor such as "@daily". At each of its times what was stored until then is handed out, in batches
+	// of up to Size, and what is stored later waits for the next time. A time that passed while no process ran is made
+	// up for. Not with Age.
+	//
+	// When clocks are set forward, a time that they skip comes as soon as they have skipped it; when they are set back, a time that
+	// they show twice comes once. A schedule whose minute or hour begins with * goes by the time that passes instead, as with cron daemons.
+	Schedule string
+	// TimeZone of the schedule. Defaults to UTC.
+	TimeZone *time.Location
+	// PerKey makes batches of messages with the same ordering key; a message without one is a batch by itself. It needs
+	// an age or a schedule, so that keys with few messages do not fill the memory for ever. Otherwise a batch is over the whole
+	// queue, and one process at a time works it off, so that batches are as large as they can be.
+	PerKey bool
+
+	// QueueConfig is the rest. Concurrency defaults to 1: one batch after the other. A Mode or a MicroBatch is an error;
+	// within a batch, messages are in the order in which they were stored.
+	QueueConfig Config
+}
+
+func (c *BatchConfig) setDefaults() {
+	c.Size = cmp.Or(c.Size, defaultBatchSize)
+	if c.TimeZone == nil {
+		c.TimeZone = time.UTC
+	}
+	c.QueueConfig.Concurrency = cmp.Or(c.QueueConfig.Concurrency, 1)
+	c.QueueConfig.PageSize = cmp.Or(c.QueueConfig.PageSize, max(defaultPageSize, c.Size))
+	c.QueueConfig.setDefaults()
+}
+
+// validate returns all that is wrong with the configuration.
+func (c BatchConfig) validate() error {
+	problems := []error{c.QueueConfig.validate()}
+	if c.Size < 1 || c.Size > c.QueueConfig.PageSize {
+		problems = append(problems, fmt.Errorf("Size: %d is not between 1 and PageSize, %d", c.Size, c.QueueConfig.PageSize))
+	}
+	if c.Age < 0 {
+		problems = append(problems, fmt.Errorf("Age: %s is negative", c.Age))
+	}
+	if c.Age > 0 && c.Schedule != "" {
+		problems = append(problems, errors.New("Age and Schedule: set one of them"))
+	}
+	if c.PerKey && c.Age == 0 && c.Schedule == "" {
+		problems = append(problems, errors.New("PerKey: set Age or Schedule too, or keys with few messages wait for ever"))
+	}
+	if c.QueueConfig.MicroBatch > 1 || c.QueueConfig.Mode != Sequential {
+		problems = append(problems, errors.New("QueueConfig: Mode and MicroBatch are for single messages"))
+	}
+	if _, err := c.schedule(); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// cronFields are what a schedule may have: seconds if there are six.
+const cronFields = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
+
+func (c BatchConfig) schedule() (cron.Schedule, error) {
+	if c.Schedule == "" {
+		return nil, nil //nolint:nilnil // no schedule is no error
+	}
+	// The parser takes a time zone in front, and panics where no space ends it.
+	zoned := strings.HasPrefix(c.Schedule, "TZ=") || strings.HasPrefix(c.Schedule, "CRON_TZ=")
+	if zoned && !strings.Contains(c.Schedule, " ") {
+		return nil, fmt.Errorf("Schedule: %q is a time zone without a cron expression such as \"0 0 * * *\" behind it", c.Schedule)
+	}
+	schedule, err := cron.NewParser(cronFields).Parse(c.Schedule)
+	if err != nil {
+		return nil, fmt.Errorf("Schedule: %q is no cron expression such as \"0 0 * * *\": %w", c.Schedule, err)
+	}
+	if _, constant := schedule.(cron.ConstantDelaySchedule); constant {
+		return nil, fmt.Errorf("Schedule: %q has no times of its own, each message would be due by itself: set Age", c.Schedule)
+	}
+	if schedule.Next(time.Now()).IsZero() {
+		return nil, fmt.Errorf("Schedule: %q never comes", c.Schedule)
+	}
+	return daylightSaving(c.Schedule, schedule, c.TimeZone), nil
+}
+
+// gather says when a batch is complete. A schedule needs no memory of its last time: a message belongs to the first time
+// after it was stored.
+func (c BatchConfig) gather() (*schedule.Gather, error) {
+	times, err := c.schedule()
+	if err != nil {
+		return nil, err
+	}
+	gather := &schedule.Gather{PerKey: c.PerKey, OnlyDue: times != nil}
+	gather.Due = func(stored time.Time) time.Time {
+		switch {
+		case times != nil:
+			return times.Next(stored.In(c.TimeZone))
+		case c.Age > 0:
+			return stored.Add(c.Age)
+		default:
+			return time.Time{}
+		}
+	}
+	return gather, nil
+}
+
+// drainer returns the engine's form of the configuration.
+func (c BatchConfig) drainer(core *inbox.Core) (drain.Config, error) {
+	gather, err := c.gather()
+	settings := c.QueueConfig.drainer(core)
+	settings.BatchSize, settings.Gather, settings.Exclusive = c.Size, gather, !c.PerKey
+	return settings, err
+}

@@ -1,0 +1,171 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/internal/circuit"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/usererror"
+)
+
+// BatchError is what a [BatchHandler] returns that knows which messages failed: the others are done. In a transaction
+// all is rolled back, and the others are handled again without the failed ones. The zero value is ready to use.
+type BatchError struct {
+	failed map[*message.Message]error
+	order  []*message.Message
+}
+
+// Fail names a message of the batch that failed, and why. A nil error is ignored.
+func (e *BatchError) Fail(msg *message.Message, err error) {
+	if err == nil {
+		return
+	}
+	if e.failed == nil {
+		e.failed = map[*message.Message]error{}
+	}
+	if _, known := e.failed[msg]; !known {
+		e.order = append(e.order, msg)
+	}
+	e.failed[msg] = usererror.Checked(err)
+}
+
+// OrNil returns the error, or nil where no message failed.
+func (e *BatchError) OrNil() error {
+	if e == nil || len(e.failed) == 0 {
+		return nil
+	}
+	return e
+}
+
+// Error lists the messages that failed, up to ten.
+func (e *BatchError) Error() string {
+	if e.OrNil() == nil {
+		return "a BatchError that names no message: return its OrNil instead"
+	}
+	const most = 10
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d messages of the batch failed", len(e.order))
+	for i, msg := range e.order {
+		if i == most {
+			text.WriteString(", …")
+			break
+		}
+		fmt.Fprintf(&text, "; %s: %s", msg.UUID, e.failed[msg])
+	}
+	return text.String()
+}
+
+// bisection finds the messages of a batch that fail, by handling it in parts.
+type bisection struct {
+	*progress
+	batch    *Batch
+	began    time.Time
+	database *inbox.Inquiry // about the handler's last run
+}
+
+// handle handles a part of the batch, by its indices, which ascend, unless there is an outage or the process has stopped waiting for the handler.
+func (b *bisection) handle(ctx context.Context, part []int) {
+	part = b.withoutWaiting(part)
+	queue := b.batch.queue
+	if len(part) == 0 {
+		return
+	}
+	if ctx.Err() == nil {
+		if call, allowed := queue.circuits.Begin(queue.name); allowed {
+			defer queue.circuits.End(queue.name, call)
+			b.try(ctx, call, part)
+			return
+		}
+	}
+	b.set(part, spool.Outcome{Verdict: spool.Postpone})
+}
+
+func (b *bisection) try(ctx context.Context, call circuit.Call, part []int) {
+	queue := b.batch.queue
+	b.database = queue.core.Inquire(b.began)
+	messages, err := b.batch.call(ctx, b.messages(part))
+	if err == nil {
+		b.done(call, part)
+		return
+	}
+	if rest, others := b.setAside(queue, part, err); others {
+		b.handle(ctx, rest)
+		return
+	}
+	if outcome, faultless := queue.faultless(ctx, call, len(part), err); faultless {
+		b.set(part, outcome)
+		return
+	}
+	var partial *BatchError
+	if errors.As(err, &partial) && partial.names(messages) {
+		b.partial(ctx, call, part, messages, partial)
+		return
+	}
+	if len(part) == 1 {
+		b.end(ctx, call, part[0], err)
+		return
+	}
+	queue.undecided(call, err)
+	middle := len(part) / 2
+	b.handle(ctx, part[:middle])
+	b.handle(ctx, part[middle:])
+}
+
+// names says whether the error names one of these messages, and not others of the handler's own making.
+func (e *BatchError) names(messages []*message.Message) bool {
+	return e.OrNil() != nil && slices.ContainsFunc(messages, func(msg *message.Message) bool { return e.failed[msg] != nil })
+}
+
+// partial obeys a handler that says what failed. The others come first: that they succeed must not end an outage that
+// one of those that failed tells of.
+func (b *bisection) partial(ctx context.Context, call circuit.Call, part []int, messages []*message.Message, partial *BatchError) {
+	inTx := b.batch.config.QueueConfig.Transactional
+	var rest, failed []int
+	var errs []error
+	for at, i := range part {
+		err, named := partial.failed[messages[at]]
+		switch {
+		case named:
+			failed, errs = append(failed, i), append(errs, err)
+			b.wait(i)
+		case inTx: // all is rolled back, and what stands behind a failed one of its key waits for that
+			if b.isFree(i) {
+				rest = append(rest, i)
+			}
+		default:
+			rest = append(rest, i)
+		}
+	}
+	switch {
+	case len(rest) == 0:
+	case inTx:
+		b.try(ctx, call, rest)
+	default:
+		b.done(call, rest)
+	}
+	for at, i := range failed {
+		b.end(ctx, call, i, b.batch.queue.core.BlameOutside(ctx, b.database, errs[at]))
+	}
+}
+
+func (b *bisection) done(call circuit.Call, part []int) {
+	verdict := spool.Done
+	if b.batch.config.QueueConfig.Transactional {
+		verdict = spool.Settled
+	}
+	b.batch.queue.succeeded(call, b.messages(part))
+	b.set(part, spool.Outcome{Verdict: verdict})
+}
+
+// end notes the error of a message.
+func (b *bisection) end(ctx context.Context, call circuit.Call, i int, err error) {
+	b.set([]int{i}, b.batch.queue.outcome(ctx, call, b.all[i], err))
+}

@@ -1,0 +1,219 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/queue"
+)
+
+// Of ten messages one is acked, one has been taken and nine have not: they are all there for the next one.
+func TestQueue_F1_G12_close_loses_nothing(t *testing.T) {
+	t.Parallel()
+	for _, inTx := range []bool{false, true} {
+		t.Run(fmt.Sprintf("in a transaction is %t", inTx), func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := newQueueBench(t, database)
+				ids := keysOf(2, "a", "b", "c", "d", "e")
+				b.Put(ids...)
+				b.Store = inboxtest.StoreFor(t, database, b.Pool, func(c *inboxstore.Config) { c.CloseTimeout = 50 * time.Millisecond })
+				subscriber, err := queue.NewSubscriber(b.Store, inboxtest.Quick(func(c *queue.Config) { c.Transactional = inTx }), nil)
+				require.NoError(t, err)
+				received, err := subscriber.Subscribe(t.Context(), "q")
+				require.NoError(t, err)
+				acked := <-received
+				acked.Ack()
+				taken := <-received
+				require.NoError(t, subscriber.Close())
+				require.ErrorIs(t, taken.Context().Err(), context.Canceled)
+				taken.Ack() // too late: nobody listens
+				_, open := <-received
+				require.False(t, open)
+				require.Equal(t, 9, b.Untried())
+				require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE message_id = ?", []byte(acked.UUID)))
+
+				var rest inboxtest.Journal
+				b.Start(inboxtest.Quick(nil), func(msg *message.Message) error {
+					rest.Add(msg.UUID)
+					return nil
+				})
+				b.Drained()
+				require.ElementsMatch(t, ids, append(rest.All(), acked.UUID))
+				require.Empty(t, b.Failures())
+			})
+		})
+	}
+}
+
+// closings are the ways to end a subscription.
+var closings = map[string]func(t *testing.T, p *inboxtest.Process, unsubscribe context.CancelFunc){
+	"close": func(t *testing.T, p *inboxtest.Process, _ context.CancelFunc) {
+		t.Helper()
+		for range 2 {
+			require.NoError(t, p.Close())
+		}
+	},
+	"the end of the subscription's context": func(_ *testing.T, _ *inboxtest.Process, unsubscribe context.CancelFunc) { unsubscribe() },
+}
+
+func TestQueue_G12_F24_end_waits_for_handlers_and_hands_everything_back(t *testing.T) {
+	t.Parallel()
+	for name, end := range closings {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := newQueueBench(t, database)
+				b.Put("a/1", "a/2", "b/1", "c/1")
+				subscriber, err := queue.NewSubscriber(b.Store, inboxtest.Quick(func(c *queue.Config) { c.Concurrency, c.Lease = 2, time.Second }), nil)
+				require.NoError(t, err)
+				ctx, unsubscribe := context.WithCancel(t.Context())
+				received, err := subscriber.Subscribe(ctx, "q")
+				require.NoError(t, err)
+				good, bad := <-received, <-received
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					end(t, &inboxtest.Process{Subscriber: subscriber}, unsubscribe)
+					for range received {
+						t.Error("a message after the end of the subscription")
+					}
+				}()
+				b.Renewed(2) // the process lives on, and so do its leases
+				require.NoError(t, good.Context().Err())
+				require.NoError(t, bad.Context().Err())
+				good.Ack()
+				queue.Fail(bad.Context(), inboxtest.ErrHandler)
+				bad.Nack()
+				b.Await(ended, "the end of the subscription")
+				require.Equal(t, 3, b.Pending())
+				require.Equal(t, 2, b.Untried())
+				require.Equal(t, []string{inboxtest.ErrHandler.Error()}, b.Failures())
+				require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder IS NOT NULL OR expires_at > 0"))
+				require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_members"))
+				require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE suspect <> 0"), "a clean stop leaves no suspicion")
+				require.NoError(t, subscriber.Close())
+			})
+		})
+	}
+}
+
+func TestQueue_G12_handlers_are_cancelled_after_the_close_timeout(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		b.Put("1")
+		b.Store = inboxtest.StoreFor(t, database, b.Pool, func(c *inboxstore.Config) { c.CloseTimeout = 200 * time.Millisecond })
+		entered := make(chan struct{})
+		p := b.Start(inboxtest.Quick(nil), func(msg *message.Message) error {
+			close(entered)
+			<-msg.Context().Done()
+			return msg.Context().Err()
+		})
+		b.Await(entered, "the handler")
+		began := time.Now()
+		p.Stop()
+		require.GreaterOrEqual(t, time.Since(began), 200*time.Millisecond)
+		require.Equal(t, 1, b.Untried(), "it is no fault of the message")
+	})
+}
+
+// Watermill's router cancels its subscriptions first of all; the handlers go on in peace.
+func TestQueue_G12_F24_router_closes_under_a_handler(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		b.Put("1")
+		subscriber, err := queue.NewSubscriber(b.Store, inboxtest.Quick(inboxtest.Transactional), nil)
+		require.NoError(t, err)
+		entered, proceed := make(chan struct{}), make(chan struct{})
+		watched := watchedSubscriber{subscriber, make(chan context.Context, 1)}
+		router := b.route(watched, func(msg *message.Message) error {
+			close(entered)
+			if err := inboxtest.Hold(msg.Context(), proceed); err != nil {
+				return err
+			}
+			return b.Effect(msg.Context(), msg)
+		})
+		b.Await(entered, "the handler")
+		closed := make(chan error, 1)
+		go func() { closed <- router.Close() }()
+		b.Await((<-watched.contexts).Done(), "the end of the subscription's context")
+		close(proceed)
+		require.NoError(t, <-closed)
+		require.Equal(t, []string{"1"}, b.Effects())
+		require.Zero(t, b.Pending())
+	})
+}
+
+// watchedSubscriber tells the context of the subscription.
+type watchedSubscriber struct {
+	*queue.Subscriber
+	contexts chan context.Context
+}
+
+func (s watchedSubscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
+	s.contexts <- ctx
+	return s.Subscriber.Subscribe(ctx, queue)
+}
+
+func TestQueue_handler_timeout_cancels_the_context_and_waits(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		b.Put("a/1", "a/2")
+		cancelled, proceed := make(chan struct{}), make(chan struct{})
+		var journal inboxtest.Journal
+		b.Start(inboxtest.Quick(func(c *queue.Config) { c.HandlerTimeout, c.Lease = 50*time.Millisecond, time.Second }), func(msg *message.Message) error {
+			if journal.Add(msg.UUID) > 1 || msg.UUID == "a/2" {
+				return nil
+			}
+			ctx := msg.Context()
+			<-ctx.Done()
+			close(cancelled)
+			<-proceed
+			return ctx.Err()
+		})
+		b.Await(cancelled, "the context's end")
+		b.Renewed(2)
+		require.Equal(t, []string{"a/1"}, journal.All(), "nobody handles it, or what is behind it, meanwhile")
+		require.Equal(t, 2, b.Untried())
+		close(proceed)
+		b.Drained()
+		require.Equal(t, []string{"a/1", "a/1", "a/2"}, journal.All())
+		require.Equal(t, []string{context.DeadlineExceeded.Error()}, b.Failures())
+	})
+}
+
+// What waits for somebody to take it is not being handled.
+func TestQueue_handler_timeout_begins_with_the_handler(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		b.Put("1")
+		config := inboxtest.Quick(func(c *queue.Config) { c.HandlerTimeout, c.Lease = 300*time.Millisecond, time.Second })
+		subscriber, err := queue.NewSubscriber(b.Store, config, nil)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, subscriber.Close()) }()
+		received, err := subscriber.Subscribe(t.Context(), "q")
+		require.NoError(t, err)
+		b.Eventually(func() bool { return b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder IS NOT NULL") > 0 }, "it is read")
+		b.Renewed(2) // much longer than the time-out
+		msg := <-received
+		require.NoError(t, msg.Context().Err())
+		<-msg.Context().Done()
+		require.ErrorIs(t, context.Cause(msg.Context()), context.DeadlineExceeded)
+		require.NotErrorIs(t, msg.Context().Err(), context.Canceled, "no more than with a deadline")
+		msg.Ack()
+		b.Drained()
+	})
+}

@@ -1,0 +1,54 @@
+package queue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/queue"
+)
+
+func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	store := inboxtest.StoreFor(t, database, database.DB, nil)
+	_, err := queue.NewSubscriber(nil, queue.Config{}, nil)
+	require.Error(t, err)
+	_, err = queue.NewSubscriber(store, queue.Config{}, nil)
+	require.NoError(t, err, "the zero value is the default")
+	for want, config := range map[string]queue.Config{
+		"Concurrency: -1":                                        {Concurrency: -1},
+		"PageSize: -1":                                           {PageSize: -1},
+		"MaxBytesInFlight: -1":                                   {MaxBytesInFlight: -1},
+		"Concurrency: 1000000 is more than 10000":                {Concurrency: 1_000_000},
+		"Mode, Head: 7 and 0":                                    {Mode: 7},
+		"Mode, Head: 0 and 9":                                    {Head: 9},
+		"MicroBatch: -1":                                         {MicroBatch: -1},
+		"MicroBatch: 9 is more than PageSize, 5":                 {MicroBatch: 9, PageSize: 5},
+		"PollMin and PollMax: 2s and 1s":                         {PollMin: 2 * time.Second, PollMax: time.Second},
+		"PollMin and PollMax: -1ns and 1s":                       {PollMin: -1},
+		"ProbeMin and ProbeMax: 1m0s and 1s":                     {ProbeMin: time.Minute, ProbeMax: time.Second},
+		"Lease: 999ms is less than a second":                     {Lease: 999 * time.Millisecond},
+		"HandlerTimeout and History":                             {HandlerTimeout: -1},
+		"and History: negative":                                  {History: -1},
+		"PoisonOutbox and PoisonTopic":                           {PoisonTopic: "poison"},
+		"PoisonTopic: set both":                                  {PoisonOutbox: make(sink)},
+		"PoisonOutbox: a inboxstore_test.sink publishes at once": {PoisonOutbox: make(sink), PoisonTopic: "poison"},
+		"PoisonOutbox: it is a nil *forwarder.Publisher":         {PoisonOutbox: (*forwarder.Publisher)(nil), PoisonTopic: "poison"},
+		"Retry: Attempts: -2":                                    {Retry: postbox.RetryProfile{Attempts: -2}},
+		"inbox subscriber: invalid config: PageSize: -":          {PageSize: -7},
+	} {
+		_, err := queue.NewSubscriber(store, config, nil)
+		require.ErrorContains(t, err, want)
+	}
+	all := queue.Config{Concurrency: -1, PollMin: -1, Lease: 1, HandlerTimeout: -1, PoisonTopic: "poison", Retry: postbox.RetryProfile{Jitter: 2}}
+	_, err = queue.NewSubscriber(store, all, nil)
+	for _, want := range []string{"Concurrency", "PollMin", "Lease", "HandlerTimeout", "PoisonTopic", "Jitter"} {
+		require.ErrorContains(t, err, want, "all at once")
+	}
+}

@@ -1,0 +1,85 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// buried runs in the transaction that makes a message a dead letter: it publishes the letter, and lets the hook run
+// after the commit.
+func (q *queue) buried(ctx context.Context, stored *spool.Message, attempts int, cause error) error {
+	if q.config.PoisonOutbox != nil {
+		msg := q.message(ctx, stored).Copy()
+		msg.SetContext(ctx)
+		msg.Metadata.Set(middleware.ReasonForPoisonedKey, spool.ErrorText(cause))
+		msg.Metadata.Set(middleware.PoisonedTopicKey, q.name)
+		msg.Metadata.Set(middleware.PoisonedHandlerKey, q.name)
+		msg.Metadata.Set(middleware.PoisonedSubscriberKey, "queue.Subscriber")
+		if err := spool.Protect(func() error { return q.config.PoisonOutbox.Publish(q.config.PoisonTopic, msg) }); err != nil {
+			return fmt.Errorf("publish dead letter to %.300q: %w", q.config.PoisonTopic, err)
+		}
+	}
+	if q.config.OnDead != nil {
+		//nolint:contextcheck // the transaction is over by then
+		params := DeadParams{Queue: q.name, Message: q.message(q.live, stored), Err: cause, Attempts: attempts}
+		postbox.AfterCommit(ctx, func() {
+			q.telling.left.Add(1)
+			q.telling.Go(func() { q.tell(params) })
+		})
+	}
+	return nil
+}
+
+// telling are the calls of OnDead under way.
+type telling struct {
+	sync.WaitGroup
+
+	left atomic.Int64 // how many they are
+}
+
+// tell calls the hook, whose panic is not ours.
+func (q *queue) tell(params DeadParams) {
+	defer q.telling.left.Add(-1)
+	defer func() {
+		if reason := recover(); reason != nil {
+			q.logger.Error("OnDead of a queue panicked", fmt.Errorf("panic: %v", reason), nil)
+		}
+	}()
+	q.config.OnDead(q.live, params)
+}
+
+// tellingTime is how long calls of OnDead have to return once their context has ended.
+const tellingTime = 2 * time.Second
+
+// errIgnoresContext is why a queue stops without a call of OnDead.
+var errIgnoresContext = errors.New("OnDead does not return when its context ends")
+
+// awaitTelling waits for the calls of OnDead, but not for one that ignores the end of its context: that cannot be stopped.
+func (q *queue) awaitTelling() {
+	ended := make(chan struct{})
+	go func() {
+		q.telling.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return
+	case <-q.live.Done():
+	}
+	select {
+	case <-ended:
+	case <-time.After(tellingTime):
+		q.logger.Error("Postbox stops without calls of OnDead that do not return", errIgnoresContext,
+			watermill.LogFields{"calls": q.telling.left.Load()})
+	}
+}

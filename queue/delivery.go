@@ -1,0 +1,201 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
+	"github.com/postbox-go/watermill-postbox/internal/report"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/txscope"
+)
+
+// delivery is the handler of a queue's spool: it hands messages out and waits for their acks.
+type delivery struct {
+	queue    *queue
+	messages chan *message.Message
+	stopping <-chan struct{} // from then on no handler takes messages
+	unheard  sync.Once       // it is said that the handler's errors are not heard
+}
+
+func newDelivery(ctx context.Context, core *inbox.Core, name string, config Config, logger watermill.LoggerAdapter) *delivery {
+	d := &delivery{messages: make(chan *message.Message), stopping: ctx.Done()}
+	d.queue = newQueue(core, name, config, logger)
+	d.queue.drain(d, config.drainer(core))
+	return d
+}
+
+// Excluded lists the topic of a queue in an outage.
+func (d *delivery) Excluded() []string { return d.queue.excluded() }
+
+// Handle delivers a batch: several messages only where they share a transaction.
+func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
+	p := newProgress(batch)
+	part := p.indices()
+	if len(batch) > 1 {
+		part = d.together(ctx, p, part)
+	}
+	for _, i := range part {
+		if p.isFree(i) {
+			p.set([]int{i}, d.one(ctx, batch[i]))
+		}
+	}
+	return p.outcomes
+}
+
+// together delivers a part of a batch in one transaction. It returns the messages that have no outcome yet: where the handler failed, and
+// it is not known for which of them.
+func (d *delivery) together(ctx context.Context, p *progress, part []int) (left []int) {
+	if len(part) == 0 {
+		return nil
+	}
+	call, allowed := d.queue.circuits.Begin(d.queue.name)
+	defer d.queue.circuits.End(d.queue.name, call)
+	if !allowed {
+		p.set(part, spool.Outcome{Verdict: spool.Postpone})
+		return nil
+	}
+	err := d.transact(ctx, p.messages(part))
+	if err == nil {
+		d.queue.succeeded(call, p.messages(part))
+		p.set(part, spool.Outcome{Verdict: spool.Settled})
+		return nil
+	}
+	if rest, others := p.setAside(d.queue, part, err); others {
+		return d.together(ctx, p, rest)
+	}
+	if outcome, faultless := d.queue.faultless(ctx, call, len(part), err); faultless {
+		p.set(part, outcome)
+		return nil
+	}
+	d.queue.undecided(call, err)
+	return part
+}
+
+// one delivers one message, in a transaction of its own if the handler gets one.
+func (d *delivery) one(ctx context.Context, stored *spool.Message) spool.Outcome {
+	call, allowed := d.queue.circuits.Begin(d.queue.name)
+	defer d.queue.circuits.End(d.queue.name, call)
+	if !allowed {
+		return spool.Outcome{Verdict: spool.Postpone}
+	}
+	single, verdict := []*spool.Message{stored}, spool.Settled
+	var err error
+	if d.queue.config.Transactional {
+		err = d.transact(ctx, single)
+	} else {
+		verdict = spool.Done
+		err = d.queue.core.WithoutTransaction(ctx, func() error { return d.hand(ctx, ctx, stored) })
+	}
+	if err != nil {
+		return d.queue.outcome(ctx, call, stored, err)
+	}
+	d.queue.succeeded(call, single)
+	return spool.Outcome{Verdict: verdict}
+}
+
+// transact delivers messages in one transaction, whose last statement removes them: their done-mark, and the guard
+// against another process that handles them too.
+func (d *delivery) transact(ctx context.Context, batch []*spool.Message) error {
+	return d.queue.transact(ctx, batch, func(inTx context.Context, intact func() error) error {
+		for i, stored := range batch {
+			if i > 0 { // what is written after the end of the transaction would be committed at once
+				if err := intact(); err != nil {
+					return err
+				}
+			}
+			if err := d.hand(ctx, inTx, stored); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// transact runs handle in a transaction that removes the messages at its end, again when it conflicts with another.
+func (q *queue) transact(
+	ctx context.Context, batch []*spool.Message, handle func(inTx context.Context, intact func() error) error,
+) error {
+	var removing error
+	w := inbox.Work{
+		Handle: handle, Guarded: spool.Guarded(batch),
+		Settle: func(inTx context.Context, tx *sql.Tx) error {
+			removing = spool.Settle(inTx, tx, q.core.InTx(), batch)
+			return removing
+		},
+	}
+	if q.core.Slots.Alone() {
+		w.Begin = func(inTx context.Context, tx *sql.Tx) error { return spool.Hold(inTx, tx, batch) }
+	}
+	return q.core.UntilNoConflict(ctx, func() error {
+		removing = nil
+		err := q.core.Transact(ctx, ctx, w)
+		return q.seekLocked(ctx, batch, removing, err)
+	})
+}
+
+// hand gives a message to the reader of the channel, with a context on top of inner, and waits for its end. What is
+// the handler's error comes back as it is. In a transaction, a handler that has reported an error has failed, even if the message
+// is acked then: its writes must not be committed.
+func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error {
+	inner, reported := report.New(inner)
+	inner, cancel := context.WithCancel(inner) // Watermill: a message's context ends with its ack
+	defer cancel()
+	msg, end, err := d.offer(inner, stored)
+	if err != nil {
+		return err
+	}
+	defer end()
+	select {
+	case <-msg.Acked():
+		return txscope.From(inner).Failure()
+	case <-msg.Nacked():
+		d.checkHeard(reported)
+		return reported.Cause()
+	case <-ctx.Done():
+		return inbox.ErrStopping
+	}
+}
+
+// checkHeard says once that a message was nacked, and that no middleware would have told the queue why.
+func (d *delivery) checkHeard(reported *report.Report) {
+	if !reported.Heard() {
+		d.unheard.Do(func() { d.queue.logger.Error("Postbox does not hear why a handler fails", errUnheard, nil) })
+	}
+}
+
+var errUnheard = errors.New("a handler of this queue has nacked a message, and a Nack carries no error, so postbox.Permanent and postbox.RetryAfter have no effect, " +
+	"and the record of the failure does not say why: call handler.AddMiddleware(middleware.Process), or add the handler by package router; " +
+	"if you read the subscriber's channel yourself, call queue.Fail before the Nack")
+
+// offerShare is the part of a handler's time that may be over when a message is taken.
+const offerShare = 20
+
+// offer waits until a handler takes the message. The handler's time begins there, so a message that none takes is
+// offered again with a later deadline. The function that it returns ends what was begun.
+func (d *delivery) offer(inner context.Context, stored *spool.Message) (*message.Message, context.CancelFunc, error) {
+	timeout := d.queue.config.HandlerTimeout
+	for {
+		ctx, end, stale := inner, context.CancelFunc(func() {}), (<-chan time.Time)(nil)
+		if timeout > 0 {
+			ctx, end = context.WithTimeout(inner, timeout)
+			stale = time.After(timeout / offerShare)
+		}
+		msg := d.queue.message(ctx, stored)
+		select {
+		case d.messages <- msg:
+			return msg, end, nil
+		case <-d.stopping:
+			end()
+			return nil, nil, inbox.ErrStopping
+		case <-stale:
+			end()
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/queue"
+)
+
+// HandlerTimeout ends the context of the statement that the handler waits for, and so its connection. That is an attempt of the
+// message, and its neighbours are done.
+func TestQueue_G7_handler_timeout_in_a_transaction_is_an_attempt(t *testing.T) {
+	t.Parallel()
+	for mode, work := range workers {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+				b := newQueueBench(t, database)
+				neighbours := inboxtest.Numbers(4)
+				b.Put(neighbours[0], neighbours[1], "slow", neighbours[2], neighbours[3])
+				work(b, func(c *queue.BatchConfig) {
+					c.QueueConfig.HandlerTimeout, c.QueueConfig.Classify = 100*time.Millisecond, postbox.ClassifyNetwork
+				}, func(ctx context.Context, msg *message.Message) error {
+					if msg.UUID != "slow" {
+						return b.Effect(ctx, msg)
+					}
+					tx, _ := postbox.TxFromContext(ctx)
+					_, err := tx.ExecContext(ctx, inboxtest.Slow(b.Dialect))
+					return err
+				})
+				b.Drained()
+				require.Equal(t, []string{"slow"}, b.Dead())
+				require.ElementsMatch(t, neighbours, b.Effects())
+				require.Len(t, b.Failures(), 3)
+				for _, text := range b.Failures() {
+					require.Contains(t, text, inboxstore.ErrTransactionLost.Error())
+				}
+			})
+		})
+	}
+}

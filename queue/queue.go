@@ -1,0 +1,235 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/circuit"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// queue is a queue being worked off by this process: what single messages and batches have in common.
+type queue struct {
+	name     string
+	core     *inbox.Core // of the store
+	config   Config
+	circuits *circuit.Circuits
+	drainer  *drain.Drainer
+	logger   watermill.LoggerAdapter
+	// conflicts: it has been logged that there are some.
+	conflicts atomic.Bool
+	telling   telling
+	live      context.Context //nolint:containedctx // for OnDead: that of run without its end, until the close timeout is over
+}
+
+// newQueue returns a queue, which drain completes.
+func newQueue(core *inbox.Core, name string, config Config, logger watermill.LoggerAdapter) *queue {
+	logger = logger.With(watermill.LogFields{"queue": name})
+	config.Classify = spool.Classified(config.Classify, logger)
+	return &queue{name: name, core: core, config: config, logger: logger}
+}
+
+// drain gives the queue the handler of its messages. Nothing happens until run.
+func (q *queue) drain(handler drain.Handler, settings drain.Config) {
+	settings.Buried = q.buried
+	if q.config.Transactional {
+		settings.Begin = q.core.Slots.Take
+	}
+	q.drainer = drain.New(q.core.DB, q.core.Spool(q.name), handler, settings, q.logger)
+	q.circuits = circuit.New(circuit.Config{
+		FailuresInRow: circuit.FailuresInRow, ProbeMin: q.config.ProbeMin, ProbeMax: q.config.ProbeMax,
+		Width: q.config.Concurrency, OutageLimit: circuit.OutageLimit,
+	}, q.drainer.Rescan)
+}
+
+// Check returns the error with which run would end at once.
+func (q *queue) Check(ctx context.Context) error { return q.named(q.drainer.Check(ctx)) }
+
+// named adds the name of the queue to an error.
+func (q *queue) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("queue %.300q: %w", q.name, err)
+}
+
+// run works the queue off until ctx ends, and stops cleanly.
+func (q *queue) run(ctx context.Context) error {
+	q.core.Clean()
+	live, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	q.live = live
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(ctx, func() { time.AfterFunc(q.core.CloseTimeout, abort) })
+	var beside sync.WaitGroup
+	if q.config.ListenDSN != "" {
+		beside.Go(func() { q.drainer.Listen(ctx, q.config.ListenDSN) })
+	}
+	err := q.drainer.Run(ctx)
+	cancel()
+	beside.Wait()
+	q.circuits.Stop()
+	q.awaitTelling()
+	return q.named(err)
+}
+
+// excluded lists the queue's one topic while it has an outage.
+func (q *queue) excluded() []string { return q.circuits.Excluded() }
+
+// message makes what a handler gets.
+func (q *queue) message(ctx context.Context, stored *spool.Message) *message.Message {
+	msg := message.NewMessage(stored.MessageID, bytes.Clone(stored.Payload)) // handlers may change both, and the message may be handed out again
+	msg.Metadata = maps.Clone(stored.Metadata)
+	if msg.Metadata == nil {
+		msg.Metadata = message.Metadata{}
+	}
+	msg.SetContext(ctx)
+	return msg
+}
+
+// outcome turns what a handler returned, or what went wrong around it, into the end of the message's turn.
+func (q *queue) outcome(ctx context.Context, call circuit.Call, stored *spool.Message, err error) spool.Outcome {
+	if outcome, faultless := q.faultless(ctx, call, 1, err); faultless {
+		return outcome
+	}
+	var refusal inbox.RefusalError
+	var doubt inbox.DoubtError
+	switch {
+	case q.core.IsConflict(err):
+		q.reached()
+		q.tellOfConflict(err)
+		return spool.Outcome{Verdict: spool.Again, Err: err}
+	case errors.As(err, &refusal):
+		q.reached()
+		return spool.Outcome{Verdict: spool.Again, Err: err}
+	case !errors.As(err, &doubt):
+		q.reached()
+	default:
+		if outcome, open := q.doubtful(call, stored, doubt); open {
+			return outcome
+		}
+		err = doubt.Err
+	}
+	var ofHandler *inbox.HandlerError
+	if errors.As(err, &ofHandler) {
+		err = ofHandler.Err
+	}
+	params := RuleParams{Queue: q.name, Message: q.message(ctx, stored), Err: err, Attempt: stored.Attempts + 1}
+	return drain.OutcomeOf(spool.Protect(func() error { return q.config.Rule(params) }))
+}
+
+// doubtful decides whether an error is an attempt that may also come from an outage. open says that it is not, for now: see
+// [circuit.Circuits.Failed].
+func (q *queue) doubtful(call circuit.Call, stored *spool.Message, doubt inbox.DoubtError) (outcome spool.Outcome, open bool) {
+	about := watermill.LogFields{"message_uuid": stored.MessageID, "err": doubt.Error()}
+	if !doubt.Exhausted {
+		q.reached()
+		if !q.core.Doubts.First(stored.Subject()) {
+			return spool.Outcome{}, false
+		}
+		q.logger.Info("Postbox handles a message again: a connection was lost, and the database is there", about)
+		return spool.Outcome{Verdict: spool.Again, Err: doubt}, true
+	}
+	blame := q.circuits.Failed(stored, call)
+	if blame.Opened {
+		q.logger.Error("Postbox pauses a queue: several messages in a row failed because disk or memory is full", doubt,
+			watermill.LogFields{"message_uuid": stored.MessageID})
+	}
+	if blame.Counts {
+		return spool.Outcome{}, false
+	}
+	q.logger.Debug("Postbox counts no attempt: disk or memory may be full, since no other message has succeeded meanwhile", about)
+	return spool.Outcome{Verdict: spool.Wait, Err: doubt, After: blame.After}, true
+}
+
+// reached notes that a handler has ended in a way that shows that there is no outage.
+func (q *queue) reached() { q.circuits.Reached(q.name) }
+
+// tellOfConflict logs a conflict, unless one was logged and no message has been done since.
+func (q *queue) tellOfConflict(err error) {
+	if !q.conflicts.Swap(true) {
+		q.logger.Info("Postbox handles messages again that conflict with other transactions", watermill.LogFields{"err": err.Error()})
+	}
+}
+
+// succeeded notes that a handler has succeeded.
+func (q *queue) succeeded(call circuit.Call, done []*spool.Message) {
+	q.circuits.Succeeded(q.name, call, done)
+	q.conflicts.Store(false)
+}
+
+// undecided notes that several messages failed together. The caller handles them apart next, to find the culprit; if the call was the
+// probe of a paused queue, one of them may take its place.
+func (q *queue) undecided(call circuit.Call, err error) {
+	var doubt inbox.DoubtError
+	if errors.As(err, &doubt) && doubt.Exhausted {
+		q.circuits.End(q.name, call)
+		return
+	}
+	q.reached()
+}
+
+// faultless recognises an error that is no message's fault and concerns all n that it befell: they come again, and no attempt
+// counts. A message that was a probe by itself waits, so that the next probe is another one.
+func (q *queue) faultless(ctx context.Context, call circuit.Call, n int, err error) (outcome spool.Outcome, yes bool) {
+	switch {
+	case errors.Is(err, spool.ErrLost), errors.Is(err, spool.ErrRowLocked): // the handler has succeeded, so an outage is over
+		q.reached()
+		return spool.Outcome{Verdict: spool.Again, Err: err}, true
+	case ctx.Err() != nil || errors.Is(err, inbox.ErrStopping):
+		return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
+	}
+	away := q.isOutage(err)
+	if !away && !q.isDatabase(err) {
+		return spool.Outcome{}, false
+	}
+	first, wait := q.circuits.Away(q.name, call)
+	if first {
+		q.logger.Error("Postbox pauses a queue: what its handler needs is away", err, nil)
+	}
+	if away && n == 1 && wait > 0 {
+		return spool.Outcome{Verdict: spool.Wait, Err: err, After: wait}, true
+	}
+	return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
+}
+
+// isDatabase says whether an error is the fault of the database alone.
+func (q *queue) isDatabase(err error) bool {
+	var ofHandler *inbox.HandlerError
+	var ofDatabase inbox.OutageError
+	return !q.isDoubt(err) && (!errors.As(err, &ofHandler) || errors.As(err, &ofDatabase))
+}
+
+// isDoubt says whether an error concerns the message alone, or may do so.
+func (q *queue) isDoubt(err error) bool {
+	var doubt inbox.DoubtError
+	var refusal inbox.RefusalError
+	return q.core.IsConflict(err) || errors.As(err, &doubt) || errors.As(err, &refusal)
+}
+
+// isOutage says whether the handler's error tells that something else is away that it needs.
+func (q *queue) isOutage(err error) bool {
+	var ofHandler *inbox.HandlerError
+	switch {
+	case q.isDoubt(err), !errors.As(err, &ofHandler):
+		return false
+	case errors.Is(err, inbox.ErrTransactionLost): // the database has been asked, whatever its errors look like
+		return false
+	case inbox.IsOwnContext(ofHandler.Err): // whatever it looks like to a classifier of network errors
+		return false
+	default:
+		return q.config.Classify(ofHandler.Err) == postbox.Outage
+	}
+}

@@ -1,0 +1,112 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/inbox"
+	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Subscriber gives the messages of a queue, stored by [inboxstore.Store.Defer], to a handler, one by one: it is a subscriber like
+// any other of Watermill, and the topic is the name of the queue. Ack means done, Nack means another attempt after a
+// pause; [Fail] says why. Subscribers in any number of processes share a queue, and each adds throughput.
+//
+// Handlers may take hours: no time-out ends them unless one is configured. After a crash, a message that was being
+// handled is handled again, once the lease has run out; with [Config.Transactional] what the handler had written
+// is gone by then. A message that keeps bringing its process down becomes a dead letter like any other that fails.
+type Subscriber struct {
+	core   *inbox.Core
+	config Config
+	logger watermill.LoggerAdapter
+
+	mu      sync.Mutex
+	closed  bool
+	closing chan struct{}
+	running sync.WaitGroup
+}
+
+// NewSubscriber returns a subscriber over the queues of a store. A nil logger logs nothing.
+func NewSubscriber(store *inboxstore.Store, config Config, logger watermill.LoggerAdapter) (*Subscriber, error) {
+	if store == nil {
+		return nil, errors.New("inbox subscriber: the store is nil")
+	}
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("inbox subscriber: invalid config: %w", err)
+	}
+	if given.Nil(logger) {
+		logger = watermill.NopLogger{}
+	}
+	return &Subscriber{core: store.Core(), config: config, logger: logger, closing: make(chan struct{})}, nil
+}
+
+// Subscribe works off a queue until ctx ends or the subscriber is closed, and then closes the channel, after the
+// handlers under way. It waits for a database that is away. If the queue cannot be worked off, since its tables are missing or it has another number of lanes, Subscribe
+// returns the error, and so does Run of a router. If that turns out later, it is logged, the channel is closed, and Run of package router stops and returns the error.
+func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
+	if err := spool.CheckQueue(queue); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	delivery := newDelivery(ctx, s.core, queue, s.config, s.logger)
+	if err := lifecycle.Check(ctx, delivery.queue); err != nil {
+		cancel()
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		cancel()
+		return nil, fmt.Errorf("subscribe to queue %.300q: %w", queue, postbox.ErrClosed)
+	}
+	s.running.Go(func() {
+		defer close(delivery.messages)
+		defer cancel()
+		if err := delivery.queue.run(ctx); err != nil {
+			s.logger.Error("Postbox cannot work off a queue", err, watermill.LogFields{"queue": queue})
+			lifecycle.Fail(ctx, err)
+		}
+	})
+	s.running.Go(func() {
+		select {
+		case <-s.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return delivery.messages, nil
+}
+
+// SubscribeInitialize registers the queue, so that what is stored in it counts before anybody subscribes.
+func (s *Subscriber) SubscribeInitialize(queue string) error {
+	if err := spool.CheckQueue(queue); err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
+	if _, err := s.core.Spool(queue).Open(context.Background(), s.core.DB); err != nil {
+		return fmt.Errorf("initialize queue %.300q: %w", queue, err)
+	}
+	return nil
+}
+
+// Close ends all subscriptions, after the handlers under way up to the store's close timeout. It can be called
+// twice.
+func (s *Subscriber) Close() error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	return nil
+}

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -34,12 +33,7 @@ type Batch struct {
 	queue   *queue
 	config  BatchConfig
 	handler BatchHandler
-
-	mu      sync.Mutex
-	started bool
-	closed  bool
-	cancel  context.CancelFunc
-	ended   chan struct{}
+	life    lifecycle.Once
 }
 
 // NewBatch returns a batch handler for a queue of the store. A nil logger logs nothing.
@@ -61,7 +55,7 @@ func NewBatch(store *inboxstore.Store, name string, handler BatchHandler, config
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
-	b := &Batch{config: config, handler: handler, ended: make(chan struct{})}
+	b := &Batch{config: config, handler: handler}
 	b.queue = newQueue(store.Core(), name, config.QueueConfig, logger)
 	b.queue.drain(batches{b}, settings)
 	return b, nil
@@ -71,26 +65,12 @@ func NewBatch(store *inboxstore.Store, name string, handler BatchHandler, config
 // store's close timeout. It waits for a database that is away, and returns an error where waiting does not help: the
 // tables are missing, or the queue has another number of lanes. It can be called once.
 func (b *Batch) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if err := b.begin(cancel); err != nil {
+	ctx, end, err := b.life.Begin(ctx, fmt.Sprintf("batch of queue %.300q", b.queue.name))
+	if err != nil {
 		return err
 	}
-	defer close(b.ended)
+	defer end()
 	return b.queue.run(ctx)
-}
-
-func (b *Batch) begin(cancel context.CancelFunc) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return fmt.Errorf("batch of queue %.300q: %w", b.queue.name, postbox.ErrClosed)
-	}
-	if b.started {
-		return fmt.Errorf("batch of queue %.300q runs already", b.queue.name)
-	}
-	b.started, b.cancel = true, cancel
-	return nil
 }
 
 // Running is closed when the queue has been looked at for the first time.
@@ -99,14 +79,7 @@ func (b *Batch) Running() <-chan struct{} { return b.queue.drainer.Ready() }
 // Close stops cleanly and waits for the end of Run. It can be called twice, and before Run, which then fails with
 // [postbox.ErrClosed].
 func (b *Batch) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	started, cancel := b.started, b.cancel
-	b.mu.Unlock()
-	if started {
-		cancel()
-		<-b.ended
-	}
+	b.life.Close()
 	return nil
 }
 
@@ -123,7 +96,7 @@ func (b batches) Handle(ctx context.Context, batch []*spool.Message) []spool.Out
 	return r.outcomes
 }
 
-// call runs the handler on a part of a batch. What is the handler's error comes back as [HandlerError].
+// call runs the handler on a part of a batch. What is the handler's error comes back as [inbox.HandlerError].
 func (b *Batch) call(ctx context.Context, part []*spool.Message) (messages []*message.Message, err error) {
 	run := func(ctx context.Context) error {
 		if timeout := b.config.QueueConfig.HandlerTimeout; timeout > 0 {

@@ -38,7 +38,7 @@ func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
 		"and History: negative":                                  {History: -1},
 		"PoisonOutbox and PoisonTopic":                           {PoisonTopic: "poison"},
 		"PoisonTopic: set both":                                  {PoisonOutbox: make(sink)},
-		"PoisonOutbox: a inboxstore_test.sink publishes at once": {PoisonOutbox: make(sink), PoisonTopic: "poison"},
+		"PoisonOutbox: a queue_test.sink publishes at once": {PoisonOutbox: make(sink), PoisonTopic: "poison"},
 		"PoisonOutbox: it is a nil *forwarder.Publisher":         {PoisonOutbox: (*forwarder.Publisher)(nil), PoisonTopic: "poison"},
 		"Retry: Attempts: -2":                                    {Retry: postbox.RetryProfile{Attempts: -2}},
 		"inbox subscriber: invalid config: PageSize: -":          {PageSize: -7},

@@ -135,7 +135,7 @@ func TestQueue_S0_0_7_failure_record_says_why(t *testing.T) {
 			failures := b.Failures()
 			require.Len(t, failures, 3)
 			require.Equal(t, "attempt 1: "+inboxtest.ErrHandler.Error(), failures[0])
-			require.Regexp(t, `(?s)^panic: oh no\n.*queue_errors_test\.go:\d+`, failures[1])
+			require.Regexp(t, `(?s)^panic: oh no\n.*errors_test\.go:\d+`, failures[1])
 			require.Equal(t, inboxtest.ErrHandler.Error()+" (retry after 1ms)", failures[2])
 			require.Equal(t, []string{"1", "2", "3"}, b.List("SELECT attempt FROM postbox_failures ORDER BY id"))
 			require.Equal(t, []string{failures[2]}, b.List("SELECT error FROM postbox_dead_letters"))

@@ -214,7 +214,7 @@ func (p *page) save(ctx context.Context, stored dialect.SourceRow) error {
 	if lowest == stored {
 		return nil
 	}
-	if _, err := p.tx.ExecContext(ctx, p.transfer.tables.Save, lowest.Transaction, lowest.Offset, p.transfer.source.Table); err != nil {
+	if err := spool.Run(ctx, p.tx, p.transfer.tables.Save(p.transfer.source.Table, lowest)); err != nil {
 		return fmt.Errorf("save the position: %w", err)
 	}
 	return nil

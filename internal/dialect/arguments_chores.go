@@ -22,7 +22,7 @@ type PurgeParams struct {
 	Limit     int
 }
 
-// NextWaitingParams say where a search for messages that wait in vain goes on.
+// NextWaitingParams say where the search for messages without a drainer goes on.
 type NextWaitingParams struct {
 	After int64 // the last spool that was looked at
 	Age   int64 // for which a message must have waited
@@ -68,7 +68,7 @@ func (s *Statements) PurgeFailures(p PurgeParams) Query {
 	return Query{Text: s.purgeFailures, Args: []any{p.Retention, p.Limit}}
 }
 
-// PurgeHistory deletes messages of a spool that are done.
+// PurgeHistory deletes messages of a spool from the history.
 func (s *Statements) PurgeHistory(spool int64, p PurgeParams) Query {
 	return Query{Text: s.purgeHistory, Args: []any{spool, p.Retention, p.Limit}}
 }

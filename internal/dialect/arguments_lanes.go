@@ -20,9 +20,9 @@ type JoinParams struct {
 type AcquireParams struct {
 	Member
 	TTL   int64
-	Later int64 // at least 1: so much later than the old token and the clock is the new token
-	Limit int   // how many lanes, where the text of FreeLanes is empty
-	Free  []int64
+	Later int64   // at least 1: so much later than the old token and the clock is the new token
+	Limit int     // how many lanes, where the text of FreeLanes is empty
+	Free  []int64 // the numbers that FreeLanes returned, where it has a text
 }
 
 // HeldLane is a lane as the process holds it that got it under the token.
@@ -37,7 +37,7 @@ func (s *Statements) RegisterSpool(name string, lanes int) Query {
 	return Query{Text: s.registerSpool, Args: []any{name, lanes}}
 }
 
-// FillLanes enters the lanes of a spool that are not there.
+// FillLanes enters the lanes of a spool that are missing.
 func (s *Statements) FillLanes(spool int64, lanes int) Query {
 	return Query{Text: s.fillLanes, Args: []any{spool, lanes}}
 }
@@ -52,7 +52,7 @@ func (s *Statements) Leave(m Member) Query {
 	return Query{Text: s.leave, Args: []any{m.Spool, m.Holder}}
 }
 
-// Renew prolongs the leases of all lanes that the member holds, to a time so far from now.
+// Renew lets the leases of all lanes that the member holds end so far from now, also of those that have ended meanwhile.
 func (s *Statements) Renew(m Member, ttl int64) Query {
 	return Query{Text: s.renew, Args: []any{ttl, m.Spool, m.Holder}}
 }
@@ -63,7 +63,7 @@ func (s *Statements) FreeLanes(spool int64, wanted int) Query {
 	return Query{Text: s.freeLanes, Args: []any{spool, wanted}}
 }
 
-// Acquire takes lanes: those of Free, which FreeLanes has locked, or, where that has no text, as many as Limit of those that may be taken.
+// Acquire takes lanes. Each gets a new token, and a mark where the last holder did not give it back.
 func (s *Statements) Acquire(p AcquireParams) Query {
 	var which any = p.Limit
 	if s.freeLanes != "" {
@@ -86,7 +86,7 @@ func (s *Statements) HoldLane(l HeldLane) Query {
 	return Query{Text: s.holdLane, Args: []any{l.Spool, l.Lane, l.Token}}
 }
 
-// ClearSuspect takes the mark from a lane that its last holder may have ended while it handled a message of it.
+// ClearSuspect takes away the mark that Acquire leaves on a lane which the last holder did not give back.
 func (s *Statements) ClearSuspect(l HeldLane) Query {
 	return Query{Text: s.clearSuspect, Args: []any{l.Spool, l.Lane, l.Token}}
 }

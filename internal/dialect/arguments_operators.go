@@ -10,7 +10,7 @@ type ParkedParams struct {
 	Limit int
 }
 
-// Lookup names a message as an operator does.
+// Lookup names a message as an operator does, who holds no lane and knows no more than the id.
 type Lookup struct{ Spool, ID int64 }
 
 // SetDueParams say when a message that waits is due.

@@ -6,8 +6,8 @@ import (
 )
 
 // Statements are all statements of Postbox for one database and one set of tables. A text that takes one argument at most is an exported field, whose
-// comment names the argument and, behind an arrow, what the statement returns. A text that takes more has a method with the same name, which names the
-// arguments and puts them into the order of the text. The text itself is not exported, so no caller can swap two of them.
+// comment names the argument and, behind an arrow, what the statement returns. A text that takes more has a method, which names the arguments and puts
+// them into the order of the text. The text itself is not exported, so no caller can swap two of them.
 type Statements struct {
 	Kind  Kind
 	Names Names
@@ -133,9 +133,9 @@ type Statements struct {
 	PausedKeys      string // spool → key, paused at
 	parkedOfKey     string
 	pendingMessage  string
-	pendingMessages string
+	pendingMessages string // see Pending
 	doneMessage     string
-	doneMessages    string
+	doneMessages    string // see Done
 	lockMessage     string
 	setDue          string
 	buryWaiting     string

@@ -321,12 +321,12 @@ func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 	}
 }
 
-// retry is what each of the messages in the tables can do.
+// retry has conditions that hold for each message in the tables.
 func (w *plannedTables) retry(r dialect.Ref) dialect.RetryParams {
 	return dialect.RetryParams{AsRead: dialect.AsRead{Spool: w.spool, Ref: r, LeastStarts: 1, MostStarts: 9}, AddAttempts: 1, TakeBackStarts: 1}
 }
 
-// bury is that too.
+// bury does too.
 func (w *plannedTables) bury(r dialect.Ref) dialect.BuryParams {
 	return dialect.BuryParams{Spool: w.spool, Ref: r, Burial: dialect.Burial{Subject: []byte("m"), Error: "why"}}
 }

@@ -58,8 +58,8 @@ func TestAdmin_lists_what_the_filter_chooses(t *testing.T) {
 		b := newBench(t, database)
 		b.append(draft("a", "orders", ""), draft("b", "orders", ""), draft("c", "refunds", ""))
 		b.bury()
-		b.buryInbox("d", nil)
-		b.buryInbox("\xff\x00", nil) // a message id is any string
+		b.buryInbox("d", 0)
+		b.buryInbox("\xff\x00", 0) // a message id is any string
 		death := func(id string, hour int) {
 			b.exec(database.Bind("UPDATE postbox_dead_letters SET died_at = ? WHERE message_id = ?"),
 				time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC).UnixMicro(), []byte(id))
@@ -95,7 +95,7 @@ func TestAdmin_lists_page_by_page(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		for i := range 7 {
-			b.buryInbox(fmt.Sprint(i), nil)
+			b.buryInbox(fmt.Sprint(i), 0)
 		}
 		var seen []string
 		filter := admin.Filter{Limit: 3}
@@ -143,8 +143,8 @@ func TestAdmin_deletes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
-		b.buryInbox("open", nil)
-		b.buryInbox("resolved", nil)
+		b.buryInbox("open", 0)
+		b.buryInbox("resolved", 0)
 		require.NoError(t, b.admin.Resolve(t.Context(), b.only(admin.Filter{MessageID: "resolved"}).ID, "done"))
 		for _, letter := range b.list(admin.Filter{Resolved: admin.ResolvedAny}) {
 			require.NoError(t, b.admin.Delete(t.Context(), letter.ID))

@@ -40,6 +40,8 @@ func FuzzPlace_roundtrip(f *testing.F) {
 
 // What is asked for is bounded, whatever is asked for.
 func FuzzFilter(f *testing.F) {
+	statements, err := dialect.For(dialect.SQLite, "", "", "")
+	require.NoError(f, err)
 	f.Add(0, 0, "", "", "")
 	f.Add(-1, 3, "\x00", "\xff", "'")
 	f.Add(MaxLimit+1, -1, "a", "b", "c")
@@ -51,9 +53,8 @@ func FuzzFilter(f *testing.F) {
 		page := filter.page()
 		require.Positive(t, page.Limit)
 		require.LessOrEqual(t, page.Limit, MaxLimit)
-		require.Len(t, page.Args(), 13)
-		for bound := range 2 {
-			require.Contains(t, []any{0, 1}, page.Args()[10+bound])
-		}
+		args := statements.DeadLetters(page).Args
+		require.Len(t, args, 13)
+		require.Subset(t, []any{0, 1}, args[10:12])
 	})
 }

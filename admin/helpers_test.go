@@ -155,24 +155,42 @@ func (b *bench) bury() {
 }
 
 // buryInbox writes a letter as an inbox would, with its claim and two failures, and returns the claim's key.
-func (b *bench) buryInbox(id string, outbox any) []byte {
+func (b *bench) buryInbox(id string, outbox int64) []byte {
 	b.Helper()
 	subject := []byte("sixteen bytes of " + id)
 	for attempt := 1; attempt <= 2; attempt++ {
-		b.exec(b.statements.InsertFailure, subject, attempt, "handler says no", "consumer")
+		b.run(b.statements.InsertFailure(dialect.Failure{Subject: subject, Attempt: attempt, Error: "handler says no", Process: "consumer"}))
 	}
 	b.exec(b.statements.Claim, subject)
 	metadata, err := spool.EncodeMetadata(draft(id, "", "").Metadata)
 	require.NoError(b, err)
-	b.exec(b.statements.InsertDeadLetter, subject, outbox, "billing", "orders", []byte(id), []byte("key"), int64(7),
-		[]byte("payload of "+id), metadata, 2, "handler says no")
+	hash := int64(7)
+	b.run(b.statements.InsertDeadLetter(dialect.InboxLetter{
+		Letter: dialect.Letter{
+			Subject: subject, Spool: outbox, Topic: "orders", MessageID: []byte(id),
+			Payload: []byte("payload of " + id), Metadata: metadata, Error: "handler says no",
+		},
+		Consumer: "billing", Key: []byte("key"), KeyHash: &hash, Attempts: 2,
+	}))
 	return subject
+}
+
+func (b *bench) run(query dialect.Query) {
+	b.Helper()
+	b.exec(query.Text, query.Args...)
 }
 
 func (b *bench) exec(text string, args ...any) {
 	b.Helper()
 	_, err := b.database.DB.ExecContext(b.Context(), text, args...)
 	require.NoError(b, err)
+}
+
+// join enters a process among those that drain the outbox, for so many microseconds.
+func (b *bench) join(holder, inFlight string, ttl int64) {
+	b.Helper()
+	member := dialect.Member{Spool: b.outboxID(), Holder: holder}
+	b.run(b.statements.Join(dialect.JoinParams{Member: member, InFlight: inFlight, TTL: ttl}))
 }
 
 func (b *bench) outboxID() int64 {

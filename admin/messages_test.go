@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -137,10 +138,12 @@ func TestMessages_F27_a_message_with_the_id_of_an_earlier_one_has_none_of_its_fa
 		b.append(draft("new", "orders", ""))
 		m := b.message("new")
 		created := m.CreatedAt.UnixMicro()
-		b.exec(b.statements.InsertFailure, spool.MessageSubject(m.ID, created-1), 3, "of the earlier message", "forwarder")
+		earlier := dialect.Failure{Subject: spool.MessageSubject(m.ID, created-1), Attempt: 3, Error: "of the earlier message", Process: "forwarder"}
+		b.run(b.statements.InsertFailure(earlier))
 		require.Empty(t, b.whole(m.ID).Failures)
 
-		b.exec(b.statements.InsertFailure, spool.MessageSubject(m.ID, created), 1, "its own", "forwarder")
+		own := dialect.Failure{Subject: spool.MessageSubject(m.ID, created), Attempt: 1, Error: "its own", Process: "forwarder"}
+		b.run(b.statements.InsertFailure(own))
 		require.Len(t, b.whole(m.ID).Failures, 1)
 		require.NoError(t, b.admin.Bury(t.Context(), b.target, m.ID, "enough"))
 		letter, err := b.admin.DeadLetter(t.Context(), b.only(admin.Filter{MessageID: "new"}).ID)

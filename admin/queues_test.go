@@ -58,14 +58,14 @@ func TestQueues_W8_G9_count_outboxes_and_queues(t *testing.T) {
 		database.MoveWaiting(t)
 		queue := spool.New(b.statements, spool.QueuePrefix+"a queue", 3)
 		require.NoError(t, queue.Append(t.Context(), database.DB, spool.Run, []spool.Draft{draft("1", "a queue", "")}))
-		b.buryInbox("of no outbox", nil)
+		b.buryInbox("of no outbox", 0)
 		b.exec(database.Bind(b.insertHistory()), 1001, b.outboxID(), 1)
 		b.exec(database.Bind(`INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id,
 			payload, metadata, created_at, died_at, attempts) SELECT 0, message_id, 'no', spool, '', topic, message_id, payload, metadata,
 			created_at, created_at, 3 FROM postbox_messages WHERE message_id = ?`), []byte("ready"))
-		b.exec(b.statements.Join, b.outboxID(), "alive", `{"orders":2,"refunds":1}`, time.Hour.Microseconds())
-		b.exec(b.statements.Join, b.outboxID(), "alive too", `{}`, time.Hour.Microseconds())
-		b.exec(b.statements.Join, b.outboxID(), "dead", `{"orders":100}`, -1)
+		b.join("alive", `{"orders":2,"refunds":1}`, time.Hour.Microseconds())
+		b.join("alive too", `{}`, time.Hour.Microseconds())
+		b.join("dead", `{"orders":100}`, -1)
 
 		queues, err = b.admin.Queues(t.Context())
 		require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestStatsOf_a_queue_knows_nothing_of_inboxes_handlers(t *testing.T) {
 		b := newBench(t, database)
 		b.outbox = spool.New(b.statements, spool.QueuePrefix+"q", lanes)
 		b.append(draft("1", "q", ""), draft("2", "q", ""))
-		b.buryInbox("3", nil) // of a consumer of the topic "orders"
+		b.buryInbox("3", 0) // of a consumer of the topic "orders"
 		stats, err := b.admin.StatsOf(t.Context(), admin.Queue("q"))
 		require.NoError(t, err)
 		require.Len(t, stats, 1)
@@ -234,7 +234,7 @@ func TestAccount_G9_without_a_history_and_with_resolved_letters(t *testing.T) {
 		b.append(draft("1", "orders", ""), draft("2", "orders", ""))
 		b.bury()
 		require.NoError(t, b.admin.Resolve(t.Context(), b.list(admin.Filter{})[0].ID, "seen"))
-		b.buryInbox("of no outbox", nil)
+		b.buryInbox("of no outbox", 0)
 		b.append(draft("3", "orders", ""))
 		_, stop := b.drain(func(*spool.Message) error { return nil })
 		b.eventually(func() bool { return b.pending() == 0 }, "it is done")

@@ -76,7 +76,7 @@ func TestRequeue_leaves_alone_what_cannot_be_requeued(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
-		b.buryInbox("no outbox", nil)
+		b.buryInbox("no outbox", 0)
 		b.buryInbox("lost outbox", 4711)
 		b.append(draft("broken", "orders", ""), draft("fine", "orders", ""))
 		b.bury()
@@ -227,9 +227,12 @@ func TestRequeueAll_by_filter_and_limit_over_many_pages(t *testing.T) {
 		outbox := b.outboxID()
 		require.NoError(t, spool.InTx(t.Context(), database.DB, b.statements, func(tx *sql.Tx) error {
 			for i := range letters {
-				_, err := tx.ExecContext(t.Context(), b.statements.InsertDeadLetter, fmt.Appendf(nil, "claim %d", i), outbox,
-					"billing", "orders", fmt.Appendf(nil, "%d", i), nil, nil, []byte{}, []byte("{}"), 1, "no")
-				if err != nil {
+				letter := dialect.Letter{
+					Subject: fmt.Appendf(nil, "claim %d", i), Spool: outbox, Topic: "orders", MessageID: fmt.Appendf(nil, "%d", i),
+					Payload: []byte{}, Metadata: []byte("{}"), Error: "no",
+				}
+				query := b.statements.InsertDeadLetter(dialect.InboxLetter{Letter: letter, Consumer: "billing", Attempts: 1})
+				if err := spool.Run(t.Context(), tx, query); err != nil {
 					return err
 				}
 			}

@@ -40,7 +40,7 @@ func TestStats_G9_count_by_topic(t *testing.T) {
 		b.append(draft("1", "orders", ""), draft("2", "orders", ""), draft("3", "refunds", ""), later)
 		other := spool.New(b.statements, "other outbox", lanes)
 		require.NoError(t, other.Append(t.Context(), database.DB, spool.Run, []spool.Draft{draft("4", "orders", "")}))
-		b.buryInbox("5", nil)
+		b.buryInbox("5", 0)
 		b.buryInbox("6", b.outboxID())
 		b.exec(database.Bind("UPDATE postbox_messages SET created_at = created_at - ? WHERE topic = ?"), time.Hour.Microseconds(), "orders")
 		b.exec(database.Bind("UPDATE postbox_messages SET attempts = 1, state = 2, available_at = available_at + ? WHERE message_id = ?"),
@@ -85,7 +85,7 @@ func TestStats_in_flight_as_of_the_last_heartbeat(t *testing.T) {
 		require.Equal(t, 2, b.stats()["orders"].Pending)
 
 		// A process that died long ago tells nothing.
-		b.exec(b.statements.Join, b.outboxID(), "dead", `{"orders":100}`, -1)
+		b.join("dead", `{"orders":100}`, -1)
 		require.Equal(t, 2, b.stats()["orders"].InFlight)
 		close(proceed)
 		b.eventually(func() bool { return b.pending() == 0 }, "all are handled")

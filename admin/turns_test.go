@@ -183,7 +183,10 @@ func TestBury_N7_N8_an_operator_ends_what_waits_and_says_why(t *testing.T) {
 		b := newBench(t, database)
 		before := b.waiting()
 		version := b.version()
-		b.exec(b.statements.InsertFailure, spool.MessageSubject(before[admin.Parked].ID, before[admin.Parked].CreatedAt.UnixMicro()), 9, "handler says no", "consumer")
+		b.run(b.statements.InsertFailure(dialect.Failure{
+			Subject: spool.MessageSubject(before[admin.Parked].ID, before[admin.Parked].CreatedAt.UnixMicro()),
+			Attempt: 9, Error: "handler says no", Process: "consumer",
+		}))
 		for status, m := range before {
 			err := b.admin.Bury(t.Context(), b.target, m.ID, "nobody needs "+m.MessageID)
 			require.NoError(t, err)

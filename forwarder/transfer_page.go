@@ -181,8 +181,10 @@ func (p *page) bury(ctx context.Context, dead deadRow) error {
 	if payload == nil {
 		payload = []byte{}
 	}
-	return spool.Buried(p.tx.ExecContext(ctx, t.statements.BuryRow, t.decoder.subject(dead.row), id, t.source.Topic, spool.Fitting(dead.row.uuid),
-		payload, metadata, spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err))))
+	return spool.Buried(spool.Directly(ctx, p.tx, t.statements.BuryRow(dialect.Letter{
+		Subject: t.decoder.subject(dead.row), Spool: id, Topic: t.source.Topic, MessageID: spool.Fitting(dead.row.uuid),
+		Payload: payload, Metadata: metadata, Error: spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err)),
+	})))
 }
 
 // remove deletes the rows that were read, all or none: the process that deletes a row owns its message.
@@ -212,7 +214,7 @@ func (p *page) save(ctx context.Context, stored dialect.SourceRow) error {
 	if lowest == stored {
 		return nil
 	}
-	if _, err := p.tx.ExecContext(ctx, p.transfer.tables.Save, lowest.Transaction, lowest.Offset, p.transfer.source.Table); err != nil {
+	if err := spool.Run(ctx, p.tx, p.transfer.tables.Save(p.transfer.source.Table, lowest)); err != nil {
 		return fmt.Errorf("save the position: %w", err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
@@ -37,7 +38,10 @@ func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attemp
 			return err
 		}
 		attempts++
-		if _, err = tx.ExecContext(ctx, s.core.Statements.InsertFailure, claim, attempts, spool.ErrorText(cause), s.process); err != nil {
+		err = spool.Run(ctx, tx, s.core.Statements.InsertFailure(dialect.Failure{
+			Subject: claim, Attempt: attempts, Error: spool.ErrorText(cause), Process: s.process,
+		}))
+		if err != nil {
 			return err
 		}
 		if !joined {
@@ -74,8 +78,13 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 		if err != nil || claimed == 0 {
 			return err
 		}
-		return spool.Buried(tx.ExecContext(ctx, s.core.Statements.InsertDeadLetter, claim, nil, spool.NameText(key.Consumer), spool.NameText(key.Topic),
-			spool.Fitting([]byte(key.MessageID)), spool.Fitting(orderingKey), hash, []byte(payload), metadata, attempts, spool.ErrorText(cause)))
+		return spool.Buried(spool.Directly(ctx, tx, s.core.Statements.InsertDeadLetter(dialect.InboxLetter{
+			Letter: dialect.Letter{
+				Subject: claim, Topic: spool.NameText(key.Topic), MessageID: spool.Fitting([]byte(key.MessageID)),
+				Payload: payload, Metadata: metadata, Error: spool.ErrorText(cause),
+			},
+			Consumer: spool.NameText(key.Consumer), Key: spool.Fitting(orderingKey), KeyHash: hash, Attempts: attempts,
+		})))
 	})
 	if err != nil {
 		return fmt.Errorf("inbox: bury message: %w", err)

@@ -156,7 +156,7 @@ func (k *Kit) Advance(d time.Duration) {
 		if err := k.advanceFailures(ctx, tx, d); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, k.statements.Advance, d.Microseconds(), d.Microseconds()); err != nil {
+		if err := spool.Run(ctx, tx, k.statements.Advance(d.Microseconds())); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, k.statements.ChangeSpools)
@@ -186,8 +186,8 @@ func (k *Kit) advanceFailures(ctx context.Context, tx *sql.Tx, d time.Duration) 
 		return err
 	}
 	for id, createdAt := range times {
-		before, after := spool.MessageSubject(id, createdAt), spool.MessageSubject(id, createdAt-d.Microseconds())
-		if _, err := tx.ExecContext(ctx, k.statements.MoveFailures, after, before); err != nil {
+		move := dialect.MoveFailuresParams{From: spool.MessageSubject(id, createdAt), To: spool.MessageSubject(id, createdAt-d.Microseconds())}
+		if err := spool.Run(ctx, tx, k.statements.MoveFailures(move)); err != nil {
 			return err
 		}
 	}

@@ -82,11 +82,10 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 	config.setDefaults()
 	c := &Cleaner{db: db, statements: statements, holder: holder, config: config, logger: logger}
 	if config.DeadLetters != 0 {
-		c.add("dead letters", letterPurge(statements.NextOfLetters, statements.PurgeDeadLetters, statements.PurgeOthers,
-			config.DeadLetters, min(letterBatch, config.Batch)).work)
+		c.add("dead letters", letterPurge(statements, config.DeadLetters, min(letterBatch, config.Batch)).work)
 	}
 	if config.History {
-		c.add("history", historyPurge(statements.NextOfHistory, statements.PurgeHistory, min(historyBatch, config.Batch)).work)
+		c.add("history", historyPurge(statements, min(historyBatch, config.Batch)).work)
 	}
 	if config.Failures > 0 {
 		c.add("failures", purge(statements.PurgeFailures, config.Failures, config.Batch))
@@ -224,8 +223,13 @@ func (c *Cleaner) leave(ended context.Context) {
 	}
 }
 
+// chore is how the database knows a task of this process.
+func (c *Cleaner) chore(task *task) dialect.Chore {
+	return dialect.Chore{Name: task.name, Holder: c.holder}
+}
+
 func (c *Cleaner) handBack(ctx context.Context, task *task) {
-	if _, err := c.db.ExecContext(ctx, c.statements.LeaveChore, task.name, c.holder); err != nil {
+	if err := spool.Run(ctx, c.db, c.statements.LeaveChore(c.chore(task))); err != nil {
 		c.logger.Debug("Postbox could not hand back a task, its lease ends by itself: "+err.Error(),
 			watermill.LogFields{"task": task.name})
 	}
@@ -241,9 +245,9 @@ func (c *Cleaner) giveUp(ctx context.Context, task *task) {
 }
 
 // delete runs one bounded delete and returns how many rows it removed.
-func (c *Cleaner) delete(ctx context.Context, text string, args ...any) (removed int, err error) {
+func (c *Cleaner) delete(ctx context.Context, query dialect.Query) (removed int, err error) {
 	err = spool.InTx(ctx, c.db, c.statements, func(tx *sql.Tx) error {
-		n, err := spool.Affected(tx.ExecContext(ctx, text, args...))
+		n, err := spool.Affected(spool.Directly(ctx, tx, query))
 		removed = int(n)
 		return err
 	})

@@ -301,7 +301,7 @@ func TestCleaner_G8_F19_finds_old_rows_by_index(t *testing.T) {
 	b := newBench(t, testdb.Postgres(t))
 	b.fill(500, young)
 	b.Database.Exec(t, "ANALYZE postbox_failures")
-	plan := b.Plan(b.Statements.PurgeFailures, retention.Microseconds(), batch)
+	plan := b.Plan(b.Statements.PurgeFailures(dialect.PurgeParams{Retention: retention.Microseconds(), Limit: batch}))
 	require.Contains(t, plan, "postbox_failures_failed_at")
 	require.Contains(t, plan, "Index Cond: (", "a condition, not a filter")
 	require.NotContains(t, plan, "Filter", plan)

@@ -8,14 +8,15 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // spoolPurge is the work on rows that spools may keep for different times. It goes round the spools that have some, one
 // a step, by an index on spool and time: what is kept is not looked at, however much it is.
 type spoolPurge struct {
-	next  string // statement: the next spool that has rows
-	purge string // statement: deletes the oldest rows of one
+	next  string                                         // statement: the next spool that has rows
+	purge func(int64, dialect.PurgeParams) dialect.Query // deletes the oldest rows of one
 	batch int
 	// others, if set, is the work on rows of no spool, at the beginning of each round.
 	others work
@@ -30,8 +31,8 @@ type spoolPurge struct {
 
 // letterPurge is the work on dead letters. A retention that is negative keeps those of spools with no retention of their
 // own, and those of inboxes.
-func letterPurge(next, purgeOf, purgeOthers string, retention time.Duration, batch int) *spoolPurge {
-	p := &spoolPurge{next: next, purge: purgeOf, batch: batch}
+func letterPurge(statements *dialect.Statements, retention time.Duration, batch int) *spoolPurge {
+	p := &spoolPurge{next: statements.NextOfLetters, purge: statements.PurgeDeadLetters, batch: batch}
 	p.keep = func(settings spool.Settings, _ time.Duration) (time.Duration, bool) {
 		if settings.Retention != 0 {
 			return settings.Retention, settings.Retention > 0
@@ -39,15 +40,15 @@ func letterPurge(next, purgeOf, purgeOthers string, retention time.Duration, bat
 		return retention, retention > 0
 	}
 	if retention > 0 {
-		p.others = purge(purgeOthers, retention, batch)
+		p.others = purge(statements.PurgeOthers, retention, batch)
 	}
 	return p
 }
 
 // historyPurge is the work on the history. Where neither operators nor a drainer say that a spool has one, and where they
 // have turned it off, nothing is kept.
-func historyPurge(next, purgeOf string, batch int) *spoolPurge {
-	p := &spoolPurge{next: next, purge: purgeOf, batch: batch}
+func historyPurge(statements *dialect.Statements, batch int) *spoolPurge {
+	p := &spoolPurge{next: statements.NextOfHistory, purge: statements.PurgeHistory, batch: batch}
 	p.keep = func(settings spool.Settings, history time.Duration) (time.Duration, bool) {
 		if settings.History != 0 {
 			return max(settings.History, 0), true
@@ -90,7 +91,7 @@ func (p *spoolPurge) work(ctx context.Context, c *Cleaner, ch *task) (removed in
 	if !limited {
 		return 0, 0, nil
 	}
-	removed, err = c.delete(ctx, p.purge, p.after, keep.Microseconds(), p.batch)
+	removed, err = c.delete(ctx, p.purge(p.after, dialect.PurgeParams{Retention: keep.Microseconds(), Limit: p.batch}))
 	p.full = p.full || removed >= p.batch
 	return removed, 0, err
 }

@@ -11,6 +11,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -190,10 +191,10 @@ func TestCleaner_G8_F18_F19_finds_what_spools_keep_no_longer_by_index(t *testing
 				postbox.PostgreSQL: "ANALYZE " + table, postbox.MySQL: "ANALYZE TABLE " + table, postbox.SQLite: "ANALYZE " + table,
 			}[database.Dialect])
 		}
-		keep := retention.Microseconds()
+		old := dialect.PurgeParams{Retention: retention.Microseconds(), Limit: batch}
 		for name, plan := range map[string]string{
-			"letters": b.Plan(b.Statements.PurgeDeadLetters, id, keep, batch), "others": b.Plan(b.Statements.PurgeOthers, keep, batch),
-			"history": b.Plan(b.Statements.PurgeHistory, id, keep, batch),
+			"letters": b.Plan(b.Statements.PurgeDeadLetters(id, old)), "others": b.Plan(b.Statements.PurgeOthers(old)),
+			"history": b.Plan(b.Statements.PurgeHistory(id, old)),
 		} {
 			want := map[postbox.Dialect][]string{
 				postbox.PostgreSQL: {"_at on postbox_", "Index Cond: ((spool "}, postbox.MySQL: {"key=d", "type=range"},
@@ -206,7 +207,7 @@ func TestCleaner_G8_F18_F19_finds_what_spools_keep_no_longer_by_index(t *testing
 			require.NotContains(t, plan, "type=ALL", name)
 		}
 		for name, plan := range map[string]string{
-			"letters": b.Plan(b.Statements.NextOfLetters, 0), "history": b.Plan(b.Statements.NextOfHistory, 0),
+			"letters": b.Plan(dialect.Query{Text: b.Statements.NextOfLetters, Args: []any{0}}), "history": b.Plan(dialect.Query{Text: b.Statements.NextOfHistory, Args: []any{0}}),
 		} {
 			want := map[postbox.Dialect]string{
 				postbox.PostgreSQL: "Index Only Scan using postbox_", postbox.MySQL: "Select tables optimized away", postbox.SQLite: "(spool>?)",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -55,8 +56,8 @@ func (c *Cleaner) hold(ctx context.Context, ch *task) error {
 	}
 	tried := time.Now()
 	ch.taken = true
-	changed, err := spool.Affected(c.db.ExecContext(ctx, c.statements.TakeChore,
-		c.holder, c.config.Lease.Microseconds(), ch.name, c.holder))
+	take := c.statements.TakeChore(c.chore(ch), c.config.Lease.Microseconds())
+	changed, err := spool.Affected(c.db.ExecContext(ctx, take.Text, take.Args...))
 	if err != nil {
 		return ch.failed("take", err)
 	}
@@ -85,9 +86,10 @@ func (c *Cleaner) step(ctx context.Context, ch *task) error {
 }
 
 // purge returns the work of a statement that finds the oldest rows by an index.
-func purge(text string, retention time.Duration, batch int) work {
+func purge(statement func(dialect.PurgeParams) dialect.Query, retention time.Duration, batch int) work {
+	query := statement(dialect.PurgeParams{Retention: retention.Microseconds(), Limit: batch})
 	return func(ctx context.Context, c *Cleaner, _ *task) (int, time.Duration, error) {
-		removed, err := c.delete(ctx, text, retention.Microseconds(), batch)
+		removed, err := c.delete(ctx, query)
 		if removed >= batch {
 			return removed, 0, err
 		}
@@ -104,9 +106,10 @@ func walkClaims(retention time.Duration, batch int) work {
 		after := append([]byte{}, ch.cursor...) // not nil: nothing comes after NULL
 		var last []byte
 		var keys, expired int
-		err = c.db.QueryRowContext(ctx, c.statements.ClaimsPage, after, batch, keep).Scan(&last, &keys, &expired)
+		page := c.statements.ClaimsPage(dialect.ClaimsPageParams{After: after, Limit: batch, Retention: keep})
+		err = c.db.QueryRowContext(ctx, page.Text, page.Args...).Scan(&last, &keys, &expired)
 		if err == nil && expired > 0 {
-			removed, err = c.delete(ctx, c.statements.PurgeClaims, after, last, keep)
+			removed, err = c.delete(ctx, c.statements.PurgeClaims(dialect.PurgeClaimsParams{After: after, UpTo: last, Retention: keep}))
 		}
 		if err != nil {
 			return 0, 0, err
@@ -133,7 +136,7 @@ func (c *Cleaner) save(ctx context.Context, ch *task, cursor []byte) error {
 	if bytes.Equal(ch.cursor, cursor) {
 		return nil
 	}
-	if _, err := c.db.ExecContext(ctx, c.statements.SaveChore, cursor, ch.name, c.holder); err != nil {
+	if err := spool.Run(ctx, c.db, c.statements.SaveChore(c.chore(ch), cursor)); err != nil {
 		return err
 	}
 	ch.cursor = cursor

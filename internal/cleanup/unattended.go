@@ -46,8 +46,8 @@ func (w *watch) work(ctx context.Context, c *Cleaner, _ *task) (removed int, pau
 	var id sql.NullInt64
 	var name sql.NullString
 	var unattended bool
-	age := w.after.Microseconds()
-	err = c.db.QueryRowContext(ctx, c.statements.NextWaiting, age, age, w.spool).Scan(&id, &name, &unattended)
+	next := c.statements.NextWaiting(dialect.NextWaitingParams{After: w.spool, Age: w.after.Microseconds()})
+	err = c.db.QueryRowContext(ctx, next.Text, next.Args...).Scan(&id, &name, &unattended)
 	switch {
 	case dialect.Coded(err) && c.statements.Kind.Classify(err) == dialect.Other: // such as a role that may not read the table of messages
 		return 0, 0, fmt.Errorf("%w: %w", errLeft, err)

@@ -23,7 +23,7 @@ SELECT COALESCE((SELECT name FROM {deployment} WHERE id = 1), '')`,
 		Identity: `
 SELECT identity FROM {identity} WHERE id = 1`,
 
-		RegisterSpool: `
+		registerSpool: `
 {insert ignore} INTO {spools} (name, lanes) VALUES (?, ?) {or ignore}`,
 
 		FindSpool: `
@@ -45,7 +45,7 @@ SELECT s.name FROM {spools} s
 WHERE s.name LIKE ? AND EXISTS (SELECT 1 FROM {messages} m WHERE m.spool = s.id)
 ORDER BY s.name`,
 
-		Leave: `
+		leave: `
 DELETE FROM {members} WHERE spool = ? AND holder = ?`,
 
 		// An hour is far beyond any lease: no process that was silent for so long comes back under the same name.
@@ -53,13 +53,13 @@ DELETE FROM {members} WHERE spool = ? AND holder = ?`,
 DELETE FROM {members} WHERE spool = ? AND expires_at < {now} - 3600000000`,
 
 		// Renews also a lease that ran out, as long as no other process took the lane meanwhile.
-		Renew: `
+		renew: `
 UPDATE {lanes} SET expires_at = {now} + ? WHERE spool = ? AND holder = ?`,
 
-		Held: `
+		held: `
 SELECT lane, token, suspect FROM {lanes} WHERE spool = ? AND holder = ? ORDER BY lane`,
 
-		ClearSuspect: `
+		clearSuspect: `
 UPDATE {lanes} SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?`,
 
 		Control: `
@@ -68,17 +68,17 @@ SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
 FROM {spools} s
 WHERE s.id = ?`,
 
-		LoadPayload: `
+		loadPayload: `
 SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?`,
 
 		// The old number of attempts is part of the condition: run twice, it changes it once. Starts may have become fewer since the
 		// message was read, when it came back to the process that had its lane before, but not more.
-		Retry: `
+		retry: `
 UPDATE {messages} SET state = 2, available_at = {now} + ?, attempts = attempts + ?, starts = starts - ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
-		StandsToRetry: `
+		standsToRetry: `
 SELECT id FROM {messages}
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
@@ -86,31 +86,31 @@ WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND att
 		// For tests, which do not wait: every message comes so much nearer to its time, and is so much older. A parked
 		// message stays parked. Drainers have to read anew, see ChangeSpools: the time at which it was stored is part
 		// of a message's name.
-		Advance: `
+		advance: `
 UPDATE {messages} SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904`,
 
 		// The failures of a message name it by its time, so they follow those that Advance changes.
 		MessageTimes: `
 SELECT id, created_at FROM {messages} WHERE available_at < 4611686018427387904`,
 
-		MoveFailures: `
+		moveFailures: `
 UPDATE {failures} SET subject = ? WHERE subject = ?`,
 
 		ChangeSpools: `
 UPDATE {spools} SET version = version + 1`,
 
 		// The old number of starts is part of the condition for the same reasons.
-		CountStart: `
+		countStart: `
 UPDATE {messages} SET starts = starts + ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
 		// It asks for no token: a message that came back has not ended its process, and that holds whichever process has its lane by now. Run twice it may take
 		// back the start of another process, which costs the crash guard one start.
-		TakeBackStart: `
+		takeBackStart: `
 UPDATE {messages} SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0`,
 
-		BuryMessage: `
+		buryMessage: `
 INSERT INTO {dead_letters} (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
 SELECT 0, {blob ?}, {text ?}, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
@@ -119,24 +119,24 @@ FROM {messages} m
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.starts >= ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)`,
 
-		InsertFailure: `
+		insertFailure: `
 INSERT INTO {failures} (subject, attempt, failed_at, error, process) VALUES (?, ?, {now}, ?, ?)`,
 
 		// A requeue leaves an entry with attempt 0, so the last entry tells the attempts since then.
 		LastAttempt: `
 SELECT attempt FROM {failures} WHERE subject = ? ORDER BY id DESC LIMIT 1`,
 
-		Failures: `
+		failures: `
 SELECT attempt, failed_at, error, process
 FROM (SELECT id, attempt, failed_at, error, process FROM {failures} WHERE subject = ? ORDER BY id DESC LIMIT ?) f
 ORDER BY id`,
 
-		InsertDeadLetter: `
+		insertDeadLetter: `
 INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts, error)
 VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}, ?, ?)`,
 
-		BuryRow: `
+		buryRow: `
 INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error)
 VALUES (0, ?, ?, '', ?, ?, ?, ?, {now}, {now}, 0, ?)`,
 
@@ -147,7 +147,7 @@ LEFT JOIN {spools} s ON s.id = d.spool
 WHERE d.id = ?`,
 
 		// Walks the primary key, and the page is bounded by its limit.
-		DeadLetters: `
+		deadLetters: `
 SELECT ` + deadLetterColumns + `
 FROM {dead_letters} d
 LEFT JOIN {spools} s ON s.id = d.spool
@@ -166,7 +166,7 @@ SELECT COALESCE(MAX(id), 0) FROM {dead_letters}`,
 		RemoveDeadLetter: `
 DELETE FROM {dead_letters} WHERE id = ? AND resolved_at IS NULL`,
 
-		Resolve: `
+		resolve: `
 UPDATE {dead_letters} SET resolved_at = {now}, resolution = ? WHERE id = ? AND resolved_at IS NULL`,
 
 		DeleteDeadLetter: `
@@ -174,7 +174,7 @@ DELETE FROM {dead_letters} WHERE id = ?`,
 
 		// Counts each message of the spool and each dead letter, in one snapshot, so that none is counted twice or
 		// missed on its way from the ones to the others: for operators, not for a loop.
-		CountMessages: `
+		countMessages: `
 SELECT m.topic, COUNT(*),
        SUM(CASE WHEN m.state = 0 OR m.available_at <= {now} THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
@@ -212,7 +212,7 @@ INSERT INTO {claims} (claim_key, claimed_at) VALUES (?, {now})
 DELETE FROM {claims} WHERE claim_key = ?`,
 
 		// One row, whatever the size of the page: where it ends, how many keys it has and how many of them are old.
-		ClaimsPage: `
+		claimsPage: `
 WITH p AS (SELECT claim_key, claimed_at FROM {claims} WHERE claim_key > ? ORDER BY claim_key LIMIT ?)
 SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),
        COUNT(*),
@@ -220,22 +220,22 @@ SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),
 FROM p`,
 
 		// Bounded by the two keys, which ClaimsPage chose.
-		PurgeClaims: `
+		purgeClaims: `
 DELETE FROM {claims} WHERE claim_key > ? AND claim_key <= ? AND claimed_at < {now} - ?`,
 
 		AddChore: `
 {insert ignore} INTO {chores} (name) VALUES (?) {or ignore}`,
 
-		TakeChore: `
+		takeChore: `
 UPDATE {chores} SET holder = ?, expires_at = {now} + ? WHERE name = ? AND (holder = ? OR expires_at <= {now})`,
 
 		ChoreCursor: `
 SELECT progress FROM {chores} WHERE name = ?`,
 
-		SaveChore: `
+		saveChore: `
 UPDATE {chores} SET progress = ? WHERE name = ? AND holder = ?`,
 
-		LeaveChore: `
+		leaveChore: `
 UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 
 		VersionTable: names.Table("version"),

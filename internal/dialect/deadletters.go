@@ -22,8 +22,9 @@ const (
 	ResolvedAny
 )
 
-// Args returns the arguments of [Statements.DeadLetters].
-func (f DeadLetterFilter) Args() []any {
+// DeadLetters returns the dead letters that a filter chooses, in the order of their ids: id, origin, subject, spool, its name, consumer, topic, message id,
+// key, created at, died at, attempts, error, resolved at, resolution, size.
+func (s *Statements) DeadLetters(f DeadLetterFilter) Query {
 	upTo, diedBefore := f.UpTo, f.DiedBefore
 	if upTo == 0 {
 		upTo = math.MaxInt64
@@ -40,8 +41,8 @@ func (f DeadLetterFilter) Args() []any {
 	case ResolvedAny:
 	}
 	messageID := []byte(f.MessageID)
-	return []any{
+	return Query{Text: s.deadLetters, Args: []any{
 		f.After, upTo, f.Topic, f.Topic, f.Consumer, f.Consumer, messageID, messageID,
 		f.DiedAfter, diedBefore, least, most, f.Limit,
-	}
+	}}
 }

@@ -251,9 +251,6 @@ func (s *Statements) Keep(spool int64, refs []Ref) Query { return s.lists.keep(s
 // of those that it locked. It does not wait for locks.
 func (s *Statements) Lock(spool int64, refs []Ref) Query { return s.lists.lock(spool, refs) }
 
-// LocksRows says whether transactions lock rows. Otherwise one that writes keeps all others out, and there is no Lock.
-func (s *Statements) LocksRows() bool { return s.HoldLane != "" }
-
 // Find returns the ids of messages that are there, locked or not.
 func (s *Statements) Find(spool int64, refs []Ref) Query { return s.lists.find(spool, refs) }
 

@@ -47,8 +47,8 @@ func printed(s *dialect.Statements) string {
 	value := reflect.ValueOf(s).Elem()
 	for i := range value.NumField() {
 		field := value.Type().Field(i)
-		if field.IsExported() && field.Type.Kind() == reflect.String && field.Name != "Kind" {
-			fmt.Fprintf(&out, "-- %s\n%s\n\n", field.Name, value.Field(i).String())
+		if field.Type.Kind() == reflect.String && field.Name != "Kind" {
+			fmt.Fprintf(&out, "-- %s\n%s\n\n", strings.ToUpper(field.Name[:1])+field.Name[1:], value.Field(i).String())
 		}
 	}
 	refs := []dialect.Ref{{Lane: 1, ID: 2, Token: 3}, {Lane: 1, ID: 3, Token: 3}}

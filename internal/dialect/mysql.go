@@ -16,39 +16,39 @@ type mysql struct {
 func newMySQL(names Names) *Statements {
 	s := common(MySQL, names)
 
-	s.FillLanes = `
+	s.fillLanes = `
 INSERT IGNORE INTO {lanes} (spool, lane)
 SELECT ?, q.lane FROM (
 	WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane + 1 < ?)
 	SELECT lane FROM n) q`
 
-	s.Join = `
+	s.join = `
 INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
 ON DUPLICATE KEY UPDATE in_flight = VALUES(in_flight), expires_at = VALUES(expires_at)`
 
 	// An UPDATE waits for locks, whatever its sub-selects say, so what it changes is locked before it.
-	s.FreeLanes = `
+	s.freeLanes = `
 SELECT lane FROM {lanes} WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
 ORDER BY lane LIMIT ? FOR UPDATE SKIP LOCKED`
 
-	s.Acquire = `
+	s.acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
                    token = GREATEST(token, {now}) + ?, holder = ?, expires_at = {now} + ?
 WHERE spool = ? AND lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)`
 
-	s.HoldLane = `
+	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? LOCK IN SHARE MODE`
 
-	s.PurgeDeadLetters = `
+	s.purgeDeadLetters = `
 DELETE FROM {dead_letters} WHERE spool = ? AND died_at < {now} - ? ORDER BY died_at LIMIT ?`
 
-	s.PurgeOthers = `
+	s.purgeOthers = `
 DELETE FROM {dead_letters} WHERE spool IS NULL AND died_at < {now} - ? ORDER BY died_at LIMIT ?`
 
-	s.PurgeFailures = `
+	s.purgeFailures = `
 DELETE FROM {failures} WHERE failed_at < {now} - ? ORDER BY failed_at LIMIT ?`
 
-	s.PurgeHistory = `
+	s.purgeHistory = `
 DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ?`
 
 	s.MigrateLock = `SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)`

@@ -72,39 +72,39 @@ UPDATE {spools} SET paused_at = {now} WHERE id = ? AND paused_at IS NULL`
 	s.ResumeSpool = `
 UPDATE {spools} SET paused_at = NULL WHERE id = ? AND paused_at IS NOT NULL`
 
-	s.SetSettings = `
+	s.setSettings = `
 UPDATE {spools} SET settings = ? WHERE id = ? AND settings <> ?`
 
-	s.PauseKey = `
+	s.pauseKey = `
 {insert ignore} INTO {pauses} (spool, key_hash, ordering_key, paused_at) VALUES (?, ?, ?, {now}) {or ignore}`
 
-	s.ResumeKey = `
+	s.resumeKey = `
 DELETE FROM {pauses} WHERE spool = ? AND key_hash = ?`
 
 	s.PausedKeys = `
 SELECT ordering_key, paused_at FROM {pauses} WHERE spool = ? ORDER BY paused_at, key_hash`
 
 	// By the index of retrying messages by key, which has those of the key that failed and no others.
-	s.ParkedOfKey = `
+	s.parkedOfKey = `
 SELECT m.id FROM {retrying} m
 WHERE m.spool = ? AND m.key_hash = ? AND m.id > ? AND ` + isParked + `
 ORDER BY m.id LIMIT ?`
 
 	// On PostgreSQL, where the id is the last column of the primary key, that takes a descent for each state and lane.
-	s.PendingMessage = `
+	s.pendingMessage = `
 SELECT ` + pendingColumns + `, m.payload, m.metadata
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane}`
 
 	// A drainer that settles the message waits for the transaction that has locked it, or the other way round.
-	s.LockMessage = `
+	s.lockMessage = `
 SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane} {for update}`
 
 	// Walks the index in its order, and the page is bounded by its limit; what the filter leaves out is read all the same.
 	// SQLite looks at the index entries of a lane from their beginning.
-	s.PendingMessages = `
+	s.pendingMessages = `
 SELECT ` + pendingColumns + `
 FROM {messages} m
 WHERE m.spool = ? AND {after ?}
@@ -116,7 +116,7 @@ ORDER BY m.state, m.lane, m.id
 LIMIT ?`
 
 	// The latest one, where the database has given out the id again.
-	s.DoneMessage = `
+	s.doneMessage = `
 SELECT ` + doneColumns + `, h.payload, h.metadata
 FROM {history} h
 WHERE h.spool = ? AND h.id = ?
@@ -124,7 +124,7 @@ ORDER BY h.created_at DESC
 LIMIT 1`
 
 	// Walks the index on spool and time backwards.
-	s.DoneMessages = `
+	s.doneMessages = `
 SELECT ` + doneColumns + `
 FROM {history} h
 WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
@@ -138,14 +138,14 @@ LIMIT ?`
 	// A parked message has no attempt left, and gets all of them again. MySQL sets columns in this order, and the last one
 	// decides about the others.
 	startOver := fmt.Sprintf("CASE WHEN available_at >= %d THEN 0 ELSE ", int64(ParkedFrom))
-	s.SetDue = `
+	s.setDue = `
 UPDATE {messages} SET
 	attempts = ` + startOver + `attempts END,
 	starts = ` + startOver + `starts END,
 	available_at = CASE WHEN {int ?} > 0 THEN {int ?} WHEN available_at > {now} THEN {now} ELSE available_at END
 WHERE spool = ? AND state = ? AND lane = ? AND id = ?`
 
-	s.BuryWaiting = `
+	s.buryWaiting = `
 INSERT INTO {dead_letters} (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
 SELECT 0, {blob ?}, {text ?}, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
@@ -153,10 +153,10 @@ SELECT 0, {blob ?}, {text ?}, m.spool, '', m.topic, m.message_id, m.ordering_key
 FROM {messages} m
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?`
 
-	s.RemoveMessage = `
+	s.removeMessage = `
 DELETE FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ?`
 
-	s.KeepHistory = `
+	s.keepHistory = `
 UPDATE {spools} SET history = ? WHERE id = ? AND history <> ?`
 
 	// The next two find the end of a group in the index, whatever its size.
@@ -164,7 +164,7 @@ UPDATE {spools} SET history = ? WHERE id = ? AND history <> ?`
 	s.NextOfHistory = nextGroup("{history}")
 
 	// CASE asks the cheapest first, and reads one message of each kind at most: the first ready one by the index, and one that is due.
-	s.NextWaiting = `
+	s.nextWaiting = `
 SELECT g.spool, s.name,
        CASE WHEN EXISTS (SELECT 1 FROM {members} w WHERE w.spool = g.spool AND w.expires_at > {now}) THEN 0
             WHEN (SELECT m.created_at FROM {messages} m {by ready} WHERE m.spool = g.spool AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1)
@@ -211,7 +211,7 @@ const (
 	ParkedOnly
 )
 
-// Pending chooses pending messages: [Statements.PendingMessages].
+// Pending chooses pending messages. It returns state, lane, id, topic, message id, key, attempts, created at, due at and size of each.
 func (s *Statements) Pending(spool int64, f MessageFilter) Query {
 	args := []any{spool}
 	p := f.After
@@ -232,10 +232,11 @@ func (s *Statements) Pending(spool int64, f MessageFilter) Query {
 	case ParkedAny:
 	}
 	args = append(args, f.States[1], from, before)
-	return Query{Text: s.PendingMessages, Args: append(args, f.common()...)}
+	return Query{Text: s.pendingMessages, Args: append(args, f.common()...)}
 }
 
-// Done chooses messages of the history, the latest first: [Statements.DoneMessages].
+// Done chooses messages of the history, the latest first. Its columns are those of Pending, with [StateDone], and with the time when the message was
+// done instead of due at.
 func (s *Statements) Done(spool int64, f MessageFilter) Query {
 	last, before := f.After, f.DoneBefore
 	if last == (Place{}) {
@@ -245,7 +246,7 @@ func (s *Statements) Done(spool int64, f MessageFilter) Query {
 		before = math.MaxInt64
 	}
 	args := []any{spool, last.Lane, last.Lane, last.ID, f.DoneFrom, before}
-	return Query{Text: s.DoneMessages, Args: append(args, f.common()...)}
+	return Query{Text: s.doneMessages, Args: append(args, f.common()...)}
 }
 
 // common returns the last arguments of both.

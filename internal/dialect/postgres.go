@@ -26,17 +26,17 @@ type postgres struct {
 func newPostgres(names Names) *Statements {
 	s := common(PostgreSQL, names)
 
-	s.FillLanes = `
+	s.fillLanes = `
 INSERT INTO {lanes} (spool, lane)
 SELECT ?, lane FROM generate_series(0, ?::integer - 1) AS lane
 ON CONFLICT DO NOTHING`
 
-	s.Join = `
+	s.join = `
 INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
 ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at`
 
 	// SKIP LOCKED: the process that is about to take a lane gets it, and the others look for another one.
-	s.Acquire = `
+	s.acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
                    token = GREATEST(token, {now}) + ?::bigint, holder = ?, expires_at = {now} + ?
 WHERE (spool, lane) IN (
@@ -47,24 +47,24 @@ WHERE (spool, lane) IN (
 	s.ServerIn = `'|' || ` + postgresIncarnation + ` || '|'`
 
 	// It locks out Acquire, and not Renew.
-	s.HoldLane = `
+	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? FOR KEY SHARE`
 
 	// The clock stands in a query of its own, which runs once: compared with a volatile function the index on the
 	// time would be read to its end.
-	s.PurgeDeadLetters = `
+	s.purgeDeadLetters = `
 DELETE FROM {dead_letters} WHERE id IN (
 	SELECT id FROM {dead_letters} WHERE spool = ? AND died_at < (SELECT {now}) - ?::bigint ORDER BY died_at LIMIT ?)`
 
-	s.PurgeOthers = `
+	s.purgeOthers = `
 DELETE FROM {dead_letters} WHERE id IN (
 	SELECT id FROM {dead_letters} WHERE spool IS NULL AND died_at < (SELECT {now}) - ?::bigint ORDER BY died_at LIMIT ?)`
 
-	s.PurgeFailures = `
+	s.purgeFailures = `
 DELETE FROM {failures} WHERE id IN (
 	SELECT id FROM {failures} WHERE failed_at < (SELECT {now}) - ?::bigint ORDER BY failed_at LIMIT ?)`
 
-	s.PurgeHistory = `
+	s.purgeHistory = `
 DELETE FROM {history} WHERE (id, done_at) IN (
 	SELECT id, done_at FROM {history} WHERE spool = ? AND done_at < (SELECT {now}) - ?::bigint ORDER BY done_at LIMIT ?)`
 
@@ -78,15 +78,15 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 )`
 	s.UnfitTables = `
 SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('{messages}_id_seq')), '')`
-	s.Notify = `SELECT pg_notify(?, ?)`
+	s.notify = `SELECT pg_notify(?, ?)`
 	s.Isolation = sql.LevelReadCommitted
 	// A server that recovers from the crash of one of its processes goes on under the same start time, but has forgotten its
 	// statistics.
 	s.Uptime = `
 SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)::bigint,
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
-	s.MoveToWaiting = moveToWaiting
-	for _, ofOne := range []*string{&s.LoadPayload, &s.Retry, &s.StandsToRetry, &s.CountStart, &s.TakeBackStart, &s.BuryMessage} {
+	s.moveToWaiting = moveToWaiting
+	for _, ofOne := range []*string{&s.loadPayload, &s.retry, &s.standsToRetry, &s.countStart, &s.takeBackStart, &s.buryMessage} {
 		*ofOne += "\n  AND " + strings.ReplaceAll(seemsDear, "m.", "")
 	}
 	s.Writers = writers

@@ -14,7 +14,6 @@ type SourceStatements struct {
 	// Lock locks the source's row of {sources} until the transaction ends, without waiting: one process at a
 	// time takes over.
 	Lock string // name → transaction id, offset, snapshot; no row while another transaction has it or it is missing
-	Save string // transaction id, offset, name
 	// Groups reads the whole table of offsets, which has a row for each consumer group, up to a limit.
 	Groups   string // group → group, whether it is that one
 	AddGroup string // group: enters it, at the beginning, unless it is there
@@ -22,6 +21,7 @@ type SourceStatements struct {
 	// the transaction ends.
 	Fence string // group → offset acked, last processed transaction id, next one to start; no row while another transaction has it
 
+	save  string
 	reads sourceReads
 }
 
@@ -63,6 +63,11 @@ func (s *Statements) Source(messages, offsets string) (*SourceStatements, error)
 	}
 	source.Columns = tables.Replace("SELECT * FROM {source} WHERE 1 = 0")
 	return source, nil
+}
+
+// Save stores how far a source is: behind which row the next process goes on.
+func (s *SourceStatements) Save(name string, at SourceRow) Query {
+	return Query{Text: s.save, Args: []any{at.Transaction, at.Offset, name}}
 }
 
 // Peek asks whether the range has a row, and how far the source is. It returns one row with the two of it, and

@@ -15,7 +15,7 @@ INSERT IGNORE INTO {sources} (name, transaction_id, row_offset) VALUES (?, 0, 0)
 		Lock: `
 SELECT transaction_id, row_offset, '' FROM {sources} WHERE name = ? FOR UPDATE SKIP LOCKED`,
 
-		Save: `
+		save: `
 UPDATE {sources} SET transaction_id = ?, row_offset = ? WHERE name = ?`,
 
 		Groups: `
@@ -45,7 +45,7 @@ ORDER BY m.` + "`offset`" + ` LIMIT ?`,
 DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) r
 STRAIGHT_JOIN {source} m ON m.` + "`offset`" + ` = r.n`,
 	}
-	fillSource(names, unchanged, tables, &s.Register, &s.Lock, &s.Save, &s.Groups, &s.AddGroup, &s.Fence,
+	fillSource(names, unchanged, tables, &s.Register, &s.Lock, &s.save, &s.Groups, &s.AddGroup, &s.Fence,
 		&reads.peekText, &reads.pageText, &reads.removeText)
 	s.reads = reads
 	return s

@@ -22,7 +22,7 @@ INSERT INTO {sources} (name, transaction_id, row_offset) VALUES (?, 0, -1) ON CO
 		Lock: `
 SELECT transaction_id, row_offset, pg_current_snapshot()::text FROM {sources} WHERE name = ? FOR UPDATE SKIP LOCKED`,
 
-		Save: `
+		save: `
 UPDATE {sources} SET transaction_id = ?, row_offset = ? WHERE name = ?`,
 
 		Groups: `
@@ -78,7 +78,7 @@ DELETE FROM {source} m
 USING unnest(?::text[], ?::bigint[]) AS r(transaction_id, row_offset)
 WHERE m.transaction_id = r.transaction_id::xid8 AND m."offset" = r.row_offset`,
 	}
-	fillSource(names, dollars, tables, &s.Register, &s.Lock, &s.Save, &s.Groups, &s.AddGroup, &s.Fence,
+	fillSource(names, dollars, tables, &s.Register, &s.Lock, &s.save, &s.Groups, &s.AddGroup, &s.Fence,
 		&reads.peekText, &reads.pageText, &reads.removeText)
 	s.reads = reads
 	return s

@@ -17,17 +17,17 @@ const insertPortion = 8
 func newSQLite(names Names) *Statements {
 	s := common(SQLite, names)
 
-	s.FillLanes = `
+	s.fillLanes = `
 INSERT OR IGNORE INTO {lanes} (spool, lane)
 WITH RECURSIVE p (spool, lanes) AS (VALUES (?, ?)),
 	n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n, p WHERE lane + 1 < p.lanes)
 SELECT p.spool, n.lane FROM n, p`
 
-	s.Join = `
+	s.join = `
 INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
 ON CONFLICT (spool, holder) DO UPDATE SET in_flight = excluded.in_flight, expires_at = excluded.expires_at`
 
-	s.Acquire = `
+	s.acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
                    token = MAX(token, {now}) + ?, holder = ?, expires_at = {now} + ?
 WHERE (spool, lane) IN (
@@ -35,19 +35,19 @@ WHERE (spool, lane) IN (
 	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
 	ORDER BY lane LIMIT ? + 0)`
 
-	s.PurgeDeadLetters = `
+	s.purgeDeadLetters = `
 DELETE FROM {dead_letters} WHERE id IN (
 	SELECT id FROM {dead_letters} WHERE spool = ? AND died_at < {now} - ? ORDER BY died_at LIMIT ? + 0)`
 
-	s.PurgeOthers = `
+	s.purgeOthers = `
 DELETE FROM {dead_letters} WHERE id IN (
 	SELECT id FROM {dead_letters} WHERE spool IS NULL AND died_at < {now} - ? ORDER BY died_at LIMIT ? + 0)`
 
-	s.PurgeFailures = `
+	s.purgeFailures = `
 DELETE FROM {failures} WHERE id IN (
 	SELECT id FROM {failures} WHERE failed_at < {now} - ? ORDER BY failed_at LIMIT ? + 0)`
 
-	s.PurgeHistory = `
+	s.purgeHistory = `
 DELETE FROM {history} WHERE (id, done_at) IN (
 	SELECT id, done_at FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ? + 0)`
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -55,7 +56,8 @@ func (d *Drainer) clearSuspects(ctx context.Context) error {
 		if !l.suspect || l.suspects > 0 || l.loaded > 0 {
 			continue
 		}
-		if _, err := d.db.ExecContext(ctx, d.spool.Statements.ClearSuspect, d.id, l.number, l.token); err != nil {
+		held := dialect.HeldLane{Spool: d.id, Lane: l.number, Token: l.token}
+		if err := spool.Run(ctx, d.db, d.spool.Statements.ClearSuspect(held)); err != nil {
 			return fmt.Errorf("clear lane %d of spool %q: %w", l.number, d.spool.Name(), err)
 		}
 		l.suspect = false

@@ -197,14 +197,14 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := d.db.ExecContext(ctx, d.spool.Statements.FillLanes, id, d.spool.Lanes()); err != nil {
+	if err := spool.Run(ctx, d.db, d.spool.Statements.FillLanes(id, d.spool.Lanes())); err != nil {
 		return fmt.Errorf("make lanes of spool %q: %w", d.spool.Name(), err)
 	}
 	if _, err := d.db.ExecContext(ctx, d.spool.Statements.DropMembers, id); err != nil {
 		return fmt.Errorf("forget old members of spool %q: %w", d.spool.Name(), err)
 	}
 	if keep := d.configured.History.Microseconds(); keep > 0 { // for the process that has the task of the cleanup
-		if _, err := d.db.ExecContext(ctx, d.spool.Statements.KeepHistory, keep, id, keep); err != nil {
+		if err := spool.Run(ctx, d.db, d.spool.Statements.KeepHistory(dialect.KeepHistoryParams{Spool: id, Keep: keep})); err != nil {
 			return fmt.Errorf("note the history of spool %q: %w", d.spool.Name(), err)
 		}
 	}

@@ -160,8 +160,8 @@ type rowQuerier interface {
 // message is gone.
 func (d *Drainer) loadPayload(ctx context.Context, db rowQuerier, m *spool.Message) (bool, error) {
 	var payload, metadata []byte
-	err := db.QueryRowContext(ctx, d.spool.Statements.LoadPayload, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt).
-		Scan(&payload, &metadata)
+	query := d.spool.Statements.LoadPayload(d.id, m.Ref)
+	err := db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&payload, &metadata)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

@@ -28,7 +28,7 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	if err := d.enroll(ctx); err != nil {
 		return err
 	}
-	if err := d.execIsolated(ctx, dialect.Query{Text: statements.Renew, Args: []any{lease, d.id, d.config.Holder}}); err != nil {
+	if err := d.execIsolated(ctx, statements.Renew(d.member(), lease)); err != nil {
 		return fmt.Errorf("renew leases of spool %q: %w", d.spool.Name(), err)
 	}
 	if err := d.acquire(ctx); err != nil {
@@ -49,16 +49,21 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	return nil
 }
 
+// member is how the database knows this drainer.
+func (d *Drainer) member() dialect.Member {
+	return dialect.Member{Spool: d.id, Holder: d.config.Holder}
+}
+
 // enroll counts this drainer among the members that share the lanes. One that stops leaves them, so that the others take its lanes.
 func (d *Drainer) enroll(ctx context.Context) error {
 	if d.stopping {
-		if _, err := d.db.ExecContext(ctx, d.spool.Statements.Leave, d.id, d.config.Holder); err != nil {
+		if err := spool.Run(ctx, d.db, d.spool.Statements.Leave(d.member())); err != nil {
 			return fmt.Errorf("leave spool %q: %w", d.spool.Name(), err)
 		}
 		return nil
 	}
-	lease := d.config.Lease.Microseconds()
-	if _, err := d.db.ExecContext(ctx, d.spool.Statements.Join, d.id, d.config.Holder, d.inFlightText(), lease); err != nil {
+	join := dialect.JoinParams{Member: d.member(), InFlight: d.inFlightText(), TTL: d.config.Lease.Microseconds()}
+	if err := spool.Run(ctx, d.db, d.spool.Statements.Join(join)); err != nil {
 		return fmt.Errorf("renew membership of spool %q: %w", d.spool.Name(), err)
 	}
 	return nil
@@ -155,21 +160,21 @@ func (d *Drainer) acquire(ctx context.Context) error {
 	if wanted <= 0 {
 		return nil
 	}
-	later := 1 + rand.Int64N(tokenSpread) //nolint:gosec // it is no secret
-	take := func(db execer, which any) error {
-		_, err := db.ExecContext(ctx, d.spool.Statements.Acquire, later, d.config.Holder, d.config.Lease.Microseconds(), d.id, which)
-		return err
+	take := dialect.AcquireParams{
+		Member: d.member(), TTL: d.config.Lease.Microseconds(), Limit: wanted,
+		Later: 1 + rand.Int64N(tokenSpread), //nolint:gosec // it is no secret
 	}
 	var err error
-	if d.spool.Statements.FreeLanes == "" {
-		err = take(d.db, wanted)
+	if search := d.spool.Statements.FreeLanes(d.id, wanted); search.Text == "" {
+		err = spool.Run(ctx, d.db, d.spool.Statements.Acquire(take))
 	} else {
 		err = spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error {
-			free, err := spool.SelectIDs(ctx, tx, dialect.Query{Text: d.spool.Statements.FreeLanes, Args: []any{d.id, wanted}})
+			free, err := spool.SelectIDs(ctx, tx, search)
 			if err != nil || len(free) == 0 {
 				return err
 			}
-			return take(tx, dialect.List(slices.Sorted(maps.Keys(free))))
+			take.Free = slices.Sorted(maps.Keys(free))
+			return spool.Run(ctx, tx, d.spool.Statements.Acquire(take))
 		})
 	}
 	if err != nil {
@@ -180,7 +185,8 @@ func (d *Drainer) acquire(ctx context.Context) error {
 
 // learn reads which lanes this drainer holds.
 func (d *Drainer) learn(ctx context.Context) error {
-	rows, err := d.db.QueryContext(ctx, d.spool.Statements.Held, d.id, d.config.Holder)
+	query := d.spool.Statements.Held(d.member())
+	rows, err := d.db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return fmt.Errorf("read leases of spool %q: %w", d.spool.Name(), err)
 	}

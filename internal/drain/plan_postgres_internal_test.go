@@ -193,7 +193,8 @@ func newPlannedTables(t *testing.T) *plannedTables {
 	for _, table := range []string{"postbox_messages", "postbox_waiting"} {
 		w.exec("ALTER TABLE " + table + " SET (autovacuum_enabled = false)")
 	}
-	w.exec(w.own.Statements.FillLanes, w.spool, plannedLanes)
+	lanes := w.own.Statements.FillLanes(w.spool, plannedLanes)
+	w.exec(lanes.Text, lanes.Args...)
 	w.exec("UPDATE postbox_lanes SET token = lane + 1")
 	var server string
 	require.NoError(t, database.DB.QueryRowContext(t.Context(), "SELECT "+w.own.Statements.ServerIn).Scan(&server))
@@ -309,21 +310,25 @@ func (w *plannedTables) statements(ready, retrying []dialect.Ref) []planned {
 		{"remove what waited, on this server", s.RemoveWhere(w.spool, mixed, w.seen), plannedRefs, true, 0},
 		{"standing", s.StandingWhere(w.spool, mixed, nil), plannedRefs, false, 0},
 		{"standing, on this server", s.StandingWhere(w.spool, mixed, w.seen), plannedRefs, false, 0},
-		w.ofOne("retry", s.Retry, retrying[0], []any{0, 1, 1}, []any{0, 1, 9}, true),
-		w.ofOne("move to waiting", s.MoveToWaiting, ready[0], []any{0, 1, 1}, []any{0, 1, 9}, false),
-		w.ofOne("stands to retry", s.StandsToRetry, retrying[0], nil, []any{0, 1, 9}, false),
-		w.ofOne("count start", s.CountStart, ready[0], []any{1}, []any{9}, true),
-		w.ofOne("bury", s.BuryMessage, ready[0], []any{"m", "why"}, []any{0}, true),
-		w.ofOne("bury what waited", s.BuryMessage, retrying[0], []any{"m", "why"}, []any{0}, true),
-		{"load payload", dialect.Query{Text: s.LoadPayload, Args: []any{w.spool, ready[0].State, ready[0].Lane, ready[0].ID, ready[0].CreatedAt}}, 1, false, maxOfOne},
-		{"take back a start", dialect.Query{Text: s.TakeBackStart, Args: []any{w.spool, ready[0].Lane, ready[0].ID, ready[0].CreatedAt}}, 1, true, maxOfOne},
+		{"retry", s.Retry(w.retry(retrying[0])), 1, true, maxOfOne},
+		{"move to waiting", s.MoveToWaiting(w.retry(ready[0])), 1, false, maxOfOne},
+		{"stands to retry", s.StandsToRetry(w.retry(retrying[0]).AsRead), 1, false, maxOfOne},
+		{"count start", s.CountStart(dialect.CountStartParams{Spool: w.spool, Ref: ready[0], Add: 1, MostStarts: 9}), 1, true, maxOfOne},
+		{"bury", s.BuryMessage(w.bury(ready[0])), 1, true, maxOfOne},
+		{"bury what waited", s.BuryMessage(w.bury(retrying[0])), 1, true, maxOfOne},
+		{"load payload", s.LoadPayload(w.spool, ready[0]), 1, false, maxOfOne},
+		{"take back a start", s.TakeBackStart(w.spool, ready[0]), 1, true, maxOfOne},
 	}
 }
 
-// ofOne is a statement of one message: what it changes stands before the message, and conditions behind it, the last of which is the token.
-func (w *plannedTables) ofOne(name, text string, r dialect.Ref, before, conditions []any, changes bool) planned {
-	args := append(append(before, w.spool, r.State, r.Lane, r.ID, r.CreatedAt), append(conditions, r.Token)...)
-	return planned{name, dialect.Query{Text: text, Args: args}, 1, changes, maxOfOne}
+// retry has conditions that hold for each message in the tables.
+func (w *plannedTables) retry(r dialect.Ref) dialect.RetryParams {
+	return dialect.RetryParams{AsRead: dialect.AsRead{Spool: w.spool, Ref: r, LeastStarts: 1, MostStarts: 9}, AddAttempts: 1, TakeBackStarts: 1}
+}
+
+// bury does too.
+func (w *plannedTables) bury(r dialect.Ref) dialect.BuryParams {
+	return dialect.BuryParams{Spool: w.spool, Ref: r, Burial: dialect.Burial{Subject: []byte("m"), Error: "why"}}
 }
 
 // explained is what EXPLAIN says of a statement that ran.

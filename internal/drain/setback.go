@@ -138,7 +138,8 @@ func (d *Drainer) setbackFields(m *spool.Message, inARow int) watermill.LogField
 // noteSetback writes the number of setbacks to the failures of the message, with attempt 0. Nothing depends on it.
 func (d *Drainer) noteSetback(ctx context.Context, m *spool.Message, inARow int, reason error) {
 	text := spool.ErrorText(fmt.Errorf("could not be settled, %d times in a row, and no attempt is counted: %w", inARow, reason))
-	if _, err := d.db.ExecContext(ctx, d.spool.Statements.InsertFailure, m.Subject(), 0, text, d.config.Process); err != nil {
+	note := dialect.Failure{Subject: m.Subject(), Error: text, Process: d.config.Process}
+	if err := spool.Run(ctx, d.db, d.spool.Statements.InsertFailure(note)); err != nil {
 		d.logger.Debug("Postbox could not note that a message cannot be settled: "+err.Error(), d.setbackFields(m, inARow))
 	}
 }

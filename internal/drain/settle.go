@@ -78,9 +78,9 @@ func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*sch
 func (d *Drainer) unchanged(ctx context.Context, tx *sql.Tx, e *schedule.Entry, least, most int) error {
 	m := e.Message
 	if e.Outcome.Verdict != spool.Again {
-		found, err := spool.SelectIDs(ctx, tx, dialect.Query{Text: d.spool.Statements.StandsToRetry, Args: []any{
-			d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Attempts, least, most, m.Ref.Token,
-		}})
+		found, err := spool.SelectIDs(ctx, tx, d.spool.Statements.StandsToRetry(dialect.AsRead{
+			Spool: d.id, Ref: m.Ref, Attempts: m.Attempts, LeastStarts: least, MostStarts: most,
+		}))
 		if err != nil {
 			return fmt.Errorf("look for message %d: %w", m.Ref.ID, err)
 		}
@@ -132,16 +132,16 @@ func (d *Drainer) delay(e *schedule.Entry) time.Duration {
 // message begins to wait, so that an operator sees it, and not again: an outage may last for thousands of probes.
 func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *schedule.Entry, delay int64, attempts, least int) error {
 	m, statements := e.Message, d.spool.Statements
-	args := []any{
-		delay, attempts, m.Started, d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Attempts,
-		least, m.AllStarts(), m.Ref.Token,
+	params := dialect.RetryParams{
+		AsRead: dialect.AsRead{Spool: d.id, Ref: m.Ref, Attempts: m.Attempts, LeastStarts: least, MostStarts: m.AllStarts()},
+		Delay:  delay, AddAttempts: attempts, TakeBackStarts: m.Started,
 	}
 	var changed int64
 	var err error
-	if m.Ref.State == dialect.StateReady && statements.MoveToWaiting != "" {
-		changed, err = spool.Moved(ctx, tx, dialect.Query{Text: statements.MoveToWaiting, Args: args})
+	if m.Ref.State == dialect.StateReady && statements.MovesToWaiting() {
+		changed, err = spool.Moved(ctx, tx, statements.MoveToWaiting(params))
 	} else {
-		changed, err = spool.Affected(tx.ExecContext(ctx, statements.Retry, args...))
+		changed, err = spool.Affected(spool.Directly(ctx, tx, statements.Retry(params)))
 	}
 	if err != nil {
 		return err
@@ -162,15 +162,16 @@ func (d *Drainer) noteWait(ctx context.Context, tx *sql.Tx, e *schedule.Entry) e
 	if e.Message.Ref.State == dialect.StateRetrying || e.Outcome.Err == nil || e.Outcome.Verdict == spool.Again { // of which setback.go takes care
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, d.spool.Statements.InsertFailure,
-		e.Message.Subject(), 0, spool.ErrorText(fmt.Errorf("%s: %w", waitNote, e.Outcome.Err)), d.config.Process)
-	return err
+	return spool.Run(ctx, tx, d.spool.Statements.InsertFailure(dialect.Failure{
+		Subject: e.Message.Subject(), Error: spool.ErrorText(fmt.Errorf("%s: %w", waitNote, e.Outcome.Err)), Process: d.config.Process,
+	}))
 }
 
 func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error {
 	m := e.Message
-	buried, err := spool.Affected(tx.ExecContext(ctx, d.spool.Statements.BuryMessage,
-		m.Subject(), spool.ErrorText(e.Outcome.Err), d.id, m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.AllStarts(), m.Ref.Token))
+	buried, err := spool.Affected(spool.Directly(ctx, tx, d.spool.Statements.BuryMessage(dialect.BuryParams{
+		Spool: d.id, Ref: m.Ref, Burial: dialect.Burial{Subject: m.Subject(), Error: spool.ErrorText(e.Outcome.Err)}, LeastStarts: m.AllStarts(),
+	})))
 	if err != nil {
 		return err
 	}
@@ -226,7 +227,7 @@ type untoldError struct{ error }
 func (e untoldError) Unwrap() error { return e.error }
 
 func (d *Drainer) recordFailure(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error {
-	_, err := tx.ExecContext(ctx, d.spool.Statements.InsertFailure,
-		e.Message.Subject(), e.Message.Attempts+1, spool.ErrorText(e.Outcome.Err), d.config.Process)
-	return err
+	return spool.Run(ctx, tx, d.spool.Statements.InsertFailure(dialect.Failure{
+		Subject: e.Message.Subject(), Attempt: e.Message.Attempts + 1, Error: spool.ErrorText(e.Outcome.Err), Process: d.config.Process,
+	}))
 }

@@ -114,8 +114,9 @@ func (d *Drainer) countAlone(ctx context.Context, m *spool.Message) (counted boo
 		if len(locked) > 0 {
 			return nil
 		}
-		changed, err := spool.Affected(tx.ExecContext(ctx, d.spool.Statements.CountStart,
-			1, m.Spool.ID(), m.Ref.State, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt, m.Starts, m.Ref.Token))
+		changed, err := spool.Affected(spool.Directly(ctx, tx, d.spool.Statements.CountStart(dialect.CountStartParams{
+			Spool: m.Spool.ID(), Ref: m.Ref, Add: 1, MostStarts: m.Starts,
+		})))
 		counted = changed > 0
 		return err
 	})
@@ -134,8 +135,7 @@ func (d *Drainer) takeBackStart(ctx context.Context, tx *sql.Tx, m *spool.Messag
 	if m.Started == 0 {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, d.spool.Statements.TakeBackStart, d.id, m.Ref.Lane, m.Ref.ID, m.Ref.CreatedAt)
-	if err != nil {
+	if err := spool.Run(ctx, tx, d.spool.Statements.TakeBackStart(d.id, m.Ref)); err != nil {
 		return fmt.Errorf("take back the start of message %d: %w", m.Ref.ID, err)
 	}
 	return nil
@@ -164,9 +164,4 @@ func (d *Drainer) takeBackStarts(ctx context.Context, entries []*schedule.Entry)
 		maps.Copy(locked, found)
 	}
 	return locked, nil
-}
-
-// execer is a database or a transaction.
-type execer interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }

@@ -84,12 +84,12 @@ func Drafts(n int, key func(i int) string) []spool.Draft {
 }
 
 // Plan returns how a database finds what a statement is about.
-func (b *Bench) Plan(text string, args ...any) string {
+func (b *Bench) Plan(query dialect.Query) string {
 	b.T.Helper()
 	explain := map[postbox.Dialect]string{
 		postbox.PostgreSQL: "EXPLAIN ", postbox.MySQL: "EXPLAIN ", postbox.SQLite: "EXPLAIN QUERY PLAN ",
 	}[b.Database.Dialect]
-	rows, err := b.Database.DB.QueryContext(b.T.Context(), explain+text, args...)
+	rows, err := b.Database.DB.QueryContext(b.T.Context(), explain+query.Text, query.Args...)
 	require.NoError(b.T, err)
 	defer func() { _ = rows.Close() }()
 	columns, err := rows.Columns()

@@ -84,7 +84,8 @@ func NewLetters(db *sql.DB, statements *dialect.Statements, outbox string, logge
 
 // List returns the dead letters that the filter chooses, in the order of their ids, without payload and metadata.
 func (l *Letters) List(ctx context.Context, filter dialect.DeadLetterFilter) ([]*DeadLetter, error) {
-	rows, err := l.db.QueryContext(ctx, l.statements.DeadLetters, filter.Args()...)
+	query := l.statements.DeadLetters(filter)
+	rows, err := l.db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return nil, spool.Wrap("list dead letters", err)
 	}
@@ -118,7 +119,8 @@ func (l *Letters) Get(ctx context.Context, id int64) (*DeadLetter, []Failure, er
 
 // Resolve marks a dead letter as dealt with.
 func (l *Letters) Resolve(ctx context.Context, id int64, reason string) error {
-	changed, err := spool.Affected(l.db.ExecContext(ctx, l.statements.Resolve, spool.ErrorText(errors.New(reason)), id))
+	query := l.statements.Resolve(id, spool.ErrorText(errors.New(reason)))
+	changed, err := spool.Affected(l.db.ExecContext(ctx, query.Text, query.Args...))
 	if err == nil && changed == 0 {
 		err = l.taken(ctx, l.db, id)
 	}
@@ -171,7 +173,8 @@ func (l *Letters) taken(ctx context.Context, db rowQuerier, id int64) error {
 
 // readFailures returns the latest failures of a subject, oldest first.
 func readFailures(ctx context.Context, db *sql.DB, statements *dialect.Statements, subject []byte) ([]Failure, error) {
-	rows, err := db.QueryContext(ctx, statements.Failures, subject, maxHistory)
+	query := statements.Failures(subject, maxHistory)
+	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return nil, err
 	}

@@ -75,9 +75,10 @@ func (o *Operator) Message(ctx context.Context, name string, id int64) (*Listed,
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
 	}
-	m, err := o.read(ctx, o.statements.PendingMessage, s.ID(), id)
+	lookup := dialect.Lookup{Spool: s.ID(), ID: id}
+	m, err := o.read(ctx, o.statements.PendingMessage(lookup))
 	if errors.Is(err, ErrNotFound) { // it moves from the one to the other, and never back
-		m, err = o.read(ctx, o.statements.DoneMessage, s.ID(), id)
+		m, err = o.read(ctx, o.statements.DoneMessage(lookup))
 	}
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
@@ -89,10 +90,10 @@ func (o *Operator) Message(ctx context.Context, name string, id int64) (*Listed,
 	return m, failures, nil
 }
 
-func (o *Operator) read(ctx context.Context, text string, spoolID, id int64) (*Listed, error) {
+func (o *Operator) read(ctx context.Context, query dialect.Query) (*Listed, error) {
 	m := &Listed{}
 	var metadata []byte
-	err := m.scan(o.db.QueryRowContext(ctx, text, spoolID, id).Scan, &m.Payload, &metadata)
+	err := m.scan(o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan, &m.Payload, &metadata)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}

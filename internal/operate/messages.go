@@ -45,14 +45,15 @@ func (o *Operator) Bury(ctx context.Context, name string, id int64, reason strin
 		if err != nil {
 			return false, err
 		}
-		subject, text, ref := spool.MessageSubject(id, found.ref.CreatedAt), spool.ErrorText(errors.New(buryNote+reason)), found.ref
-		if err := spool.Buried(tx.ExecContext(ctx, o.statements.BuryWaiting, subject, text, s.ID(), ref.State, ref.Lane, id)); err != nil {
+		ref := found.ref
+		burial := dialect.Burial{Subject: spool.MessageSubject(id, ref.CreatedAt), Error: spool.ErrorText(errors.New(buryNote + reason))}
+		if err := spool.Buried(spool.Directly(ctx, tx, o.statements.BuryWaiting(s.ID(), ref, burial))); err != nil {
 			return false, err
 		}
-		if _, err := tx.ExecContext(ctx, o.statements.InsertFailure, subject, 0, text, spool.ProcessName()); err != nil {
+		if err := note(ctx, tx, o.statements, burial.Subject, burial.Error); err != nil {
 			return false, err
 		}
-		removed, err := changed(tx.ExecContext(ctx, o.statements.RemoveMessage, s.ID(), ref.State, ref.Lane, id))
+		removed, err := changed(spool.Directly(ctx, tx, o.statements.RemoveMessage(s.ID(), ref)))
 		if err == nil && !removed {
 			err = ErrNotFound
 		}
@@ -72,8 +73,9 @@ type locked struct {
 // table, where that statement does not look any more, and the next one does.
 func (o *Operator) lock(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) (locked, error) {
 	found := locked{ref: dialect.Ref{ID: id}}
+	query := o.statements.LockMessage(dialect.Lookup{Spool: s.ID(), ID: id})
 	for range 2 {
-		err := tx.QueryRowContext(ctx, o.statements.LockMessage, s.ID(), id).Scan(
+		err := tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(
 			&found.ref.State, &found.ref.Lane, &found.ref.CreatedAt, &found.parked, &found.due)
 		if !errors.Is(err, sql.ErrNoRows) {
 			return found, err
@@ -94,10 +96,14 @@ func (o *Operator) lockWaiting(ctx context.Context, tx *sql.Tx, s *spool.Spool, 
 
 // due sets the time of a message in microseconds, 0 for now. One that was parked has all its attempts again.
 func (o *Operator) due(ctx context.Context, tx *sql.Tx, s *spool.Spool, m locked, at int64) error {
-	_, err := tx.ExecContext(ctx, o.statements.SetDue, at, at, s.ID(), m.ref.State, m.ref.Lane, m.ref.ID)
+	err := spool.Run(ctx, tx, o.statements.SetDue(dialect.SetDueParams{Spool: s.ID(), Ref: m.ref, At: at}))
 	if err != nil || !m.parked {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, o.statements.InsertFailure, spool.MessageSubject(m.ref.ID, m.ref.CreatedAt), 0, resumeNote, spool.ProcessName())
-	return err
+	return note(ctx, tx, o.statements, spool.MessageSubject(m.ref.ID, m.ref.CreatedAt), resumeNote)
+}
+
+// note says among the failures of a subject, with attempt 0, what an operator did.
+func note(ctx context.Context, tx *sql.Tx, statements *dialect.Statements, subject []byte, text string) error {
+	return spool.Run(ctx, tx, statements.InsertFailure(dialect.Failure{Subject: subject, Error: text, Process: spool.ProcessName()}))
 }

@@ -68,7 +68,7 @@ func (o *Operator) Set(ctx context.Context, name string, settings spool.Settings
 		return fmt.Errorf("set %s: %w", Described(name), err)
 	}
 	return o.change(ctx, name, "set", func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return changed(tx.ExecContext(ctx, o.statements.SetSettings, text, s.ID(), text))
+		return changed(spool.Directly(ctx, tx, o.statements.SetSettings(s.ID(), text)))
 	})
 }
 
@@ -76,7 +76,8 @@ func (o *Operator) Set(ctx context.Context, name string, settings spool.Settings
 func (o *Operator) PauseKey(ctx context.Context, name, key string) error {
 	what := fmt.Sprintf("pause key %.60q of", key)
 	return o.change(ctx, name, what, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return changed(tx.ExecContext(ctx, o.statements.PauseKey, s.ID(), postbox.KeyHash(key), []byte(key)))
+		ref := dialect.KeyRef{Spool: s.ID(), Hash: postbox.KeyHash(key)}
+		return changed(spool.Directly(ctx, tx, o.statements.PauseKey(ref, []byte(key))))
 	})
 }
 
@@ -84,12 +85,14 @@ func (o *Operator) PauseKey(ctx context.Context, name, key string) error {
 func (o *Operator) ResumeKey(ctx context.Context, name, key string) error {
 	what, hash := fmt.Sprintf("resume key %.60q of", key), postbox.KeyHash(key)
 	err := o.change(ctx, name, what, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return changed(tx.ExecContext(ctx, o.statements.ResumeKey, s.ID(), hash))
+		return changed(spool.Directly(ctx, tx, o.statements.ResumeKey(dialect.KeyRef{Spool: s.ID(), Hash: hash})))
 	})
 	// Usually there is one at most. Each page is bounded, and none comes round again that is parked anew.
 	for after, more := int64(0), true; err == nil && more; {
 		err = o.change(ctx, name, what, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-			ids, err := o.parked(ctx, tx, s, hash, after)
+			ids, err := o.parked(ctx, tx, dialect.ParkedParams{
+				KeyRef: dialect.KeyRef{Spool: s.ID(), Hash: hash}, After: after, Limit: resumePage,
+			})
 			if more = len(ids) == resumePage; len(ids) > 0 {
 				after = ids[len(ids)-1]
 			}
@@ -183,8 +186,9 @@ func (o *Operator) find(ctx context.Context, name string) (*spool.Spool, error) 
 }
 
 // parked returns the next parked messages of a key.
-func (o *Operator) parked(ctx context.Context, tx *sql.Tx, s *spool.Spool, hash, after int64) ([]int64, error) {
-	rows, err := tx.QueryContext(ctx, o.statements.ParkedOfKey, s.ID(), hash, after, resumePage)
+func (o *Operator) parked(ctx context.Context, tx *sql.Tx, page dialect.ParkedParams) ([]int64, error) {
+	query := o.statements.ParkedOfKey(page)
+	rows, err := tx.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return nil, err
 	}

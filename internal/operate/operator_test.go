@@ -34,21 +34,22 @@ func TestOperator_G8_F19_finds_messages_by_index(t *testing.T) {
 			States: [2]int{dialect.StateReady, dialect.StateRetrying}, After: dialect.Place{State: 0, Lane: 3, ID: 2000}, Limit: 10,
 		}
 		page := b.Statements.Pending(id, filter)
+		parked := b.Statements.ParkedOfKey(dialect.ParkedParams{KeyRef: dialect.KeyRef{Spool: id, Hash: postbox.KeyHash("7")}, Limit: 10})
 		for name, test := range map[string]struct {
 			plan string
 			want map[postbox.Dialect][]string
 		}{
-			"a page": {b.Plan(page.Text, page.Args...), map[postbox.Dialect][]string{
+			"a page": {b.Plan(page), map[postbox.Dialect][]string{
 				postbox.PostgreSQL: {"Index Scan using postbox_messages_pkey", "ROW(state, lane, id) > ROW("},
 				postbox.MySQL:      {"key=ready", "type=range"},
 				postbox.SQLite:     {"USING INDEX postbox_messages_ready (spool=? AND (state,lane)>(?,?) AND state<?)"},
 			}},
-			"one message": {b.Plan(b.Statements.LockMessage, id, 2000), map[postbox.Dialect][]string{
+			"one message": {b.Plan(b.Statements.LockMessage(dialect.Lookup{Spool: id, ID: 2000})), map[postbox.Dialect][]string{
 				postbox.PostgreSQL: {"Index Scan using postbox_messages_pkey", "(lane = ANY (", "(id = '2000'::bigint))"},
 				postbox.MySQL:      {"key=PRIMARY"},
 				postbox.SQLite:     {"USING INTEGER PRIMARY KEY (rowid=?)"},
 			}},
-			"what is parked of a key": {b.Plan(b.Statements.ParkedOfKey, id, postbox.KeyHash("7"), 0, 10), map[postbox.Dialect][]string{
+			"what is parked of a key": {b.Plan(parked), map[postbox.Dialect][]string{
 				postbox.PostgreSQL: {"postbox_waiting_retrying", "(key_hash = "},
 				postbox.MySQL:      {"key=retrying"},
 				postbox.SQLite:     {"USING INDEX postbox_messages_retrying (spool=? AND key_hash=? AND id>?)"},

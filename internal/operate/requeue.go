@@ -186,7 +186,7 @@ func (l *Letters) take(ctx context.Context, tx *sql.Tx, letter *DeadLetter) erro
 	if _, err := tx.ExecContext(ctx, l.statements.RemoveClaim, letter.Subject); err != nil {
 		return fmt.Errorf("remove claim: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, l.statements.InsertFailure, letter.Subject, 0, requeueNote, spool.ProcessName()); err != nil {
+	if err := note(ctx, tx, l.statements, letter.Subject, requeueNote); err != nil {
 		return fmt.Errorf("note the requeue: %w", err)
 	}
 	return nil

@@ -52,7 +52,8 @@ func entryOf(topics map[string]*TopicStats, topic string) *TopicStats {
 }
 
 func countMessages(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string, topics map[string]*TopicStats) error {
-	rows, err := db.QueryContext(ctx, statements.CountMessages, name, name)
+	query := statements.CountMessages(name)
+	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func NewAnnouncer(spool *Spool, db *sql.DB, logger watermill.LoggerAdapter) *Ann
 // Announce is called after a commit. It does not wait for the database.
 func (a *Announcer) Announce() {
 	a.spool.Wake()
-	if a.db == nil || a.spool.Statements.Notify == "" {
+	if a.db == nil || !a.spool.Statements.Notifies() {
 		return
 	}
 	a.mu.Lock()
@@ -93,11 +93,10 @@ func (s *Spool) Announce(ctx context.Context, db *sql.DB) error {
 
 // Notify wakes the drainers of other processes. It waits for the database; an error loses nothing, since drainers poll.
 func (s *Spool) Notify(ctx context.Context, db *sql.DB) error {
-	if s.Statements.Notify == "" {
+	if !s.Statements.Notifies() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, StatementTimeout)
 	defer cancel()
-	_, err := db.ExecContext(ctx, s.Statements.Notify, s.Channel(), "")
-	return err
+	return Run(ctx, db, s.Statements.Notify(s.Channel()))
 }

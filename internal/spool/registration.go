@@ -63,7 +63,7 @@ func (s *Spool) register(ctx context.Context, tx Querier) (Found, error) {
 	}
 	found, err := s.Find(ctx, tx, s.Statements.FindSpool)
 	if errors.Is(err, sql.ErrNoRows) {
-		if _, err := tx.ExecContext(ctx, s.Statements.RegisterSpool, s.name, s.lanes); err != nil {
+		if err := Run(ctx, tx, s.Statements.RegisterSpool(s.name, s.lanes)); err != nil {
 			return Found{}, fmt.Errorf("register spool %q: %w", s.name, err)
 		}
 		found, err = s.Find(ctx, tx, s.Statements.FindNewSpool)

@@ -105,10 +105,11 @@ func refsOfMessages(messages []*Message) []dialect.Ref {
 func Hold(ctx context.Context, tx *sql.Tx, messages []*Message) error {
 	held := map[int]bool{}
 	for _, m := range messages {
-		if text := m.Spool.Statements.HoldLane; text != "" && !held[m.Ref.Lane] {
+		if m.Spool.Statements.LocksRows() && !held[m.Ref.Lane] {
 			held[m.Ref.Lane] = true
+			hold := m.Spool.Statements.HoldLane(dialect.HeldLane{Spool: m.Spool.ID(), Lane: m.Ref.Lane, Token: m.Ref.Token})
 			var one int
-			err := tx.QueryRowContext(ctx, text, m.Spool.ID(), m.Ref.Lane, m.Ref.Token).Scan(&one)
+			err := tx.QueryRowContext(ctx, hold.Text, hold.Args...).Scan(&one)
 			if errors.Is(err, sql.ErrNoRows) {
 				return ErrLost
 			}

@@ -1,0 +1,70 @@
+package dialect
+
+// Failure is an entry of the failures of a subject, which a message or a claim is.
+type Failure struct {
+	Subject []byte
+	Attempt int // 0 for a note, from which attempts count again if it is the last entry
+	Error   string
+	Process string
+}
+
+// Letter is a dead letter of something that is not stored as a message.
+type Letter struct {
+	Subject   []byte
+	Spool     int64 // 0 for none
+	Topic     string
+	MessageID []byte
+	Payload   []byte
+	Metadata  []byte
+	Error     string
+}
+
+// InboxLetter is the dead letter of a message that an inbox got from a broker.
+type InboxLetter struct {
+	Letter
+	Consumer string
+	Key      []byte // nil without an ordering key
+	KeyHash  *int64
+	Attempts int
+}
+
+// InsertFailure adds an entry.
+func (s *Statements) InsertFailure(f Failure) Query {
+	return Query{Text: s.insertFailure, Args: []any{f.Subject, f.Attempt, f.Error, f.Process}}
+}
+
+// Failures returns attempt, time, error and process of the latest entries of a subject, oldest first.
+func (s *Statements) Failures(subject []byte, limit int) Query {
+	return Query{Text: s.failures, Args: []any{subject, limit}}
+}
+
+// InsertDeadLetter stores a dead letter of an inbox.
+func (s *Statements) InsertDeadLetter(l InboxLetter) Query {
+	return Query{Text: s.insertDeadLetter, Args: []any{
+		l.Subject, l.spool(), l.Consumer, l.Topic, l.MessageID, l.Key, l.KeyHash, l.Payload, l.Metadata, l.Attempts, l.Error,
+	}}
+}
+
+// BuryRow stores a dead letter of a row of a source that is no message.
+func (s *Statements) BuryRow(l Letter) Query {
+	return Query{Text: s.buryRow, Args: []any{l.Subject, l.spool(), l.Topic, l.MessageID, l.Payload, l.Metadata, l.Error}}
+}
+
+// spool is NULL for none.
+func (l Letter) spool() any {
+	if l.Spool == 0 {
+		return nil
+	}
+	return l.Spool
+}
+
+// Resolve marks a dead letter as dealt with, unless it is already.
+func (s *Statements) Resolve(id int64, reason string) Query {
+	return Query{Text: s.resolve, Args: []any{reason, id}}
+}
+
+// CountMessages counts the messages of a spool and the dead letters by topic: pending, due, failing, parked, oldest age in µs, dead, dead of inboxes. A
+// topic may come twice.
+func (s *Statements) CountMessages(spool string) Query {
+	return Query{Text: s.countMessages, Args: []any{spool, spool}}
+}

@@ -1,0 +1,81 @@
+package dialect
+
+// KeyRef names an ordering key of a spool.
+type KeyRef struct{ Spool, Hash int64 }
+
+// ParkedParams bound a page of the parked messages of a key.
+type ParkedParams struct {
+	KeyRef
+	After int64 // the last id of the page before
+	Limit int
+}
+
+// Lookup names a message as an operator does, who holds no lane and knows no more than the id.
+type Lookup struct{ Spool, ID int64 }
+
+// SetDueParams say when a message that waits is due.
+type SetDueParams struct {
+	Spool int64
+	Ref
+	At int64 // 0 is now
+}
+
+// KeepHistoryParams say how long a spool keeps its messages that are done.
+type KeepHistoryParams struct{ Spool, Keep int64 }
+
+// SetSettings stores the settings of a spool, and changes nothing where it has the same.
+func (s *Statements) SetSettings(spool int64, settings string) Query {
+	return Query{Text: s.setSettings, Args: []any{settings, spool, settings}}
+}
+
+// PauseKey pauses a key, unless it is paused.
+func (s *Statements) PauseKey(k KeyRef, key []byte) Query {
+	return Query{Text: s.pauseKey, Args: []any{k.Spool, k.Hash, key}}
+}
+
+// ResumeKey ends the pause of a key.
+func (s *Statements) ResumeKey(k KeyRef) Query {
+	return Query{Text: s.resumeKey, Args: []any{k.Spool, k.Hash}}
+}
+
+// ParkedOfKey returns the ids of the parked messages of a key, in their order.
+func (s *Statements) ParkedOfKey(p ParkedParams) Query {
+	return Query{Text: s.parkedOfKey, Args: []any{p.Spool, p.Hash, p.After, p.Limit}}
+}
+
+// PendingMessage returns the columns of [Statements.Pending], payload and metadata of a message that is not done.
+func (s *Statements) PendingMessage(l Lookup) Query {
+	return Query{Text: s.pendingMessage, Args: []any{l.Spool, l.ID}}
+}
+
+// DoneMessage returns the columns of [Statements.Done], payload and metadata of a message that is done.
+func (s *Statements) DoneMessage(l Lookup) Query {
+	return Query{Text: s.doneMessage, Args: []any{l.Spool, l.ID}}
+}
+
+// LockMessage locks a message until the transaction ends. It returns state, lane, created at, 1 if it is parked, 1 if it is due.
+func (s *Statements) LockMessage(l Lookup) Query {
+	return Query{Text: s.lockMessage, Args: []any{l.Spool, l.ID}}
+}
+
+// The statements below are for a message that LockMessage has locked, so they ask for no token and no time of creation.
+
+// SetDue changes when a message that waits is due. One that was parked gets all its attempts again.
+func (s *Statements) SetDue(p SetDueParams) Query {
+	return Query{Text: s.setDue, Args: []any{p.At, p.At, p.Spool, p.State, p.Lane, p.ID}}
+}
+
+// BuryWaiting copies a message to the dead letters.
+func (s *Statements) BuryWaiting(spool int64, r Ref, b Burial) Query {
+	return Query{Text: s.buryWaiting, Args: []any{b.Subject, b.Error, spool, r.State, r.Lane, r.ID}}
+}
+
+// RemoveMessage deletes a message.
+func (s *Statements) RemoveMessage(spool int64, r Ref) Query {
+	return Query{Text: s.removeMessage, Args: []any{spool, r.State, r.Lane, r.ID}}
+}
+
+// KeepHistory stores how long a spool keeps its messages that are done, and changes nothing where it keeps them as long.
+func (s *Statements) KeepHistory(p KeepHistoryParams) Query {
+	return Query{Text: s.keepHistory, Args: []any{p.Keep, p.Spool, p.Keep}}
+}

@@ -49,13 +49,13 @@ func (d *Database) Migrate(tb testing.TB) *Database {
 	return d
 }
 
-// copyFile puts a migrated file where the database is to be, unless it is there already.
+// copyFile puts a migrated file where the database is to be, unless there is a file already, or the database is in memory.
 func (d *Database) copyFile(tb testing.TB) {
 	tb.Helper()
 	address, err := url.Parse(d.DSN)
 	require.NoError(tb, err)
 	path := address.Path
-	if _, err := os.Stat(path); err == nil {
+	if _, err := os.Stat(path); err == nil || path == "" {
 		require.NoError(tb, postbox.Migrate(tb.Context(), d.Postbox()))
 		return
 	}

@@ -68,9 +68,9 @@ func (r *relay) Handle(ctx context.Context, batch []*spool.Message) []spool.Outc
 // oneByOne publishes until it meets an outage. If a message has not got through, the later ones of its key are held back. That includes
 // later ones of a message that is to become a dead letter: until that is written, another process may have to publish it, and first.
 func (r *relay) oneByOne(ctx context.Context, batch []*spool.Message, outcomes []spool.Outcome) []spool.Outcome {
-	held := map[int64]bool{}
+	held := spool.ClosedKeys{}
 	for i, m := range batch {
-		if m.HasKey && held[m.KeyHash] {
+		if held.Has(m) {
 			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
 			continue
 		}
@@ -79,7 +79,9 @@ func (r *relay) oneByOne(ctx context.Context, batch []*spool.Message, outcomes [
 			postponed(outcomes[i+1:])
 			return outcomes
 		}
-		held[m.KeyHash] = outcomes[i].Verdict != spool.Done
+		if outcomes[i].Verdict != spool.Done {
+			held.Close(m)
+		}
 	}
 	return outcomes
 }

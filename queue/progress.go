@@ -6,12 +6,12 @@ import "github.com/postbox-go/watermill-postbox/internal/spool"
 type progress struct {
 	all      []*spool.Message
 	outcomes []spool.Outcome
-	waiting  map[int64]bool // keys of which a message did not get through: later ones must wait
-	refused  int            // how often a transaction was refused for a locked row, and others were tried at once
+	waiting  spool.ClosedKeys // of which a message did not get through: later ones must wait
+	refused  int              // how often a transaction was refused for a locked row, and others were tried at once
 }
 
 func newProgress(batch []*spool.Message) *progress {
-	return &progress{all: batch, outcomes: make([]spool.Outcome, len(batch)), waiting: map[int64]bool{}}
+	return &progress{all: batch, outcomes: make([]spool.Outcome, len(batch)), waiting: spool.ClosedKeys{}}
 }
 
 // indices lists those of all messages.
@@ -36,28 +36,20 @@ func (p *progress) messages(part []int) []*spool.Message {
 func (p *progress) set(part []int, outcome spool.Outcome) {
 	for _, i := range part {
 		p.outcomes[i] = outcome
-		if !through(outcome) {
+		if !outcome.Through() {
 			p.wait(i)
 		}
 	}
 }
 
-// through says whether later messages of the key may go on.
-func through(outcome spool.Outcome) bool {
-	return outcome.Verdict == spool.Done || outcome.Verdict == spool.Settled
-}
-
 // wait lets what stands behind a message of its key wait.
 func (p *progress) wait(i int) {
-	if stored := p.all[i]; stored.HasKey {
-		p.waiting[stored.KeyHash] = true
-	}
+	p.waiting.Close(p.all[i])
 }
 
 // isFree says whether a message may be handled now. One that stands behind another of its key that did not get through is postponed.
 func (p *progress) isFree(i int) bool {
-	stored := p.all[i]
-	waits := stored.HasKey && p.waiting[stored.KeyHash]
+	waits := p.waiting.Has(p.all[i])
 	if waits {
 		p.outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
 	}

@@ -46,10 +46,10 @@ func (d *Drainer) execIsolated(ctx context.Context, query dialect.Query) error {
 
 // settleFailures writes failures, one by one: it is the rare path.
 func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*schedule.Entry) error {
-	kept := map[int64]bool{} // keys: what stands behind such a message is not written before it
+	kept := spool.ClosedKeys{} // what stands behind such a message is not written before it
 	for _, e := range entries {
 		var err error
-		e.Refused, e.Kept = false, e.Message.HasKey && kept[e.Message.KeyHash]
+		e.Refused, e.Kept = false, kept.Has(e.Message)
 		if e.Kept {
 			continue
 		}
@@ -66,8 +66,8 @@ func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*sch
 		if err != nil {
 			return err
 		}
-		if e.Kept && e.Message.HasKey {
-			kept[e.Message.KeyHash] = true
+		if e.Kept {
+			kept.Close(e.Message)
 		}
 	}
 	return nil

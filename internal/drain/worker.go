@@ -80,9 +80,9 @@ func fill(outcomes []spool.Outcome, with spool.Outcome) {
 // form kept; one that is gone was settled by the process that took the lane.
 func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
 	fit := make([]*spool.Message, 0, len(batch))
-	closed := map[int64]bool{} // keys of which a message is dead, which is not written yet
+	closed := spool.ClosedKeys{} // of which a message is dead, which is not written yet
 	for i, e := range batch {
-		if e.Message.HasKey && closed[e.Message.KeyHash] {
+		if closed.Has(e.Message) {
 			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
 			continue
 		}
@@ -92,7 +92,9 @@ func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes 
 			continue
 		}
 		outcomes[i] = outcome
-		closed[e.Message.KeyHash] = !outcome.Through()
+		if !outcome.Through() {
+			closed.Close(e.Message)
+		}
 		if outcome.Verdict == spool.Postpone && !outcome.Locked { // the rest may be of the same key: all wait
 			fill(outcomes[i+1:], spool.Outcome{Verdict: spool.Postpone})
 			break

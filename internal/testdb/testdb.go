@@ -31,8 +31,6 @@ type Database struct {
 	// Driver and DSN open further handles.
 	Driver string
 	DSN    string
-
-	migrated bool
 }
 
 // backend is one way to reach one kind of database.

@@ -339,8 +339,8 @@ var ofTheEngine = []safeguard{
 		name: "a key waits for the dead letter of its head", guarantees: "G3",
 		edits: []edit{{
 			file: "forwarder/relay.go",
-			from: "		held[m.KeyHash] = outcomes[i].Verdict != spool.Done\n",
-			to:   "		held[m.KeyHash] = outcomes[i].Verdict == spool.Retry\n",
+			from: "		if outcomes[i].Verdict != spool.Done {\n			held.Close(m)\n",
+			to:   "		if outcomes[i].Verdict == spool.Retry {\n			held.Close(m)\n",
 		}},
 		packages: []string{module + "forwarder"}, tests: "TestForwarder_G3|poison",
 	},

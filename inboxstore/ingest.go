@@ -16,7 +16,7 @@ import (
 // context of its own: the end of one delivery's context must not end the commit of others.
 const ingestTimeout = 30 * time.Second
 
-// ingest commits the incoming messages of one queue in groups. A delivery that arrives while a commit is running waits
+// ingest commits the incoming messages of one queue in groups. A delivery that arrives while a commit is running waits,
 // and the next commit takes all waiting deliveries. As in the group commit of a database, there is
 // no timer, and a lone delivery does not wait. When many deliveries wait, a second commit runs concurrently with the
 // first, so that the server works while the disk does. It leaves out the keys that are in the first commit, so the

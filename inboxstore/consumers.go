@@ -9,11 +9,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// errShared is why two handlers with one consumer are most often a mistake.
+// errShared explains why two handlers with one consumer are most often a mistake.
 var errShared = errors.New("each message has its effect in one of the two handlers only: for two different effects give each an InboxConfig.Consumer of its own; " +
 	"two that do the same, each with a share of the topic, are meant to have the same one")
 
-// maxConsumers bounds the memory, for topics without end.
+// maxConsumers bounds the memory if the number of topics grows without limit.
 const maxConsumers = 1000
 
 // consumers remembers which handler of a router works for which consumer. The zero value is ready to use.
@@ -22,13 +22,14 @@ type consumers struct {
 	handlers map[consumer]string
 }
 
-// consumer is what claims are shared in.
+// consumer is the scope in which handlers share claims.
 type consumer struct{ name, topic string }
 
-// several stands for the handler of a consumer of which more than one has been logged.
+// several replaces the handler's name after more than one handler of a consumer has been logged.
 const several = ""
 
-// meet notes the handler, and returns the one that works for the same consumer, if that is another one: once for each consumer.
+// meet records the handler of a consumer. If another handler already works for the same consumer, it returns that
+// handler, once for each consumer.
 func (c *consumers) meet(of consumer, handler string) (other string, shared bool) {
 	c.mu.RLock()
 	known, met := c.handlers[of]
@@ -54,7 +55,7 @@ func (c *consumers) meet(of consumer, handler string) (other string, shared bool
 	}
 }
 
-// meetHandler logs where two handlers of a router claim messages as one consumer.
+// meetHandler logs that two handlers of a router claim messages as one consumer.
 func (s *Store) meetHandler(ctx context.Context, key Key) {
 	handler := message.HandlerNameFromCtx(ctx)
 	if handler == "" { // outside of a router

@@ -15,24 +15,28 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// Defer stores a message in a queue, once, for a subscriber or a batch of package queue to handle later: the claim of the key and the message
-// are committed together. It returns after the commit, and then the broker is owed nothing more. It returns false for
-// a message that was stored before, by whomever. A message without a UUID is stored under the key's message id. Delays
-// set with Watermill's components/delay are obeyed, by the database's clock.
+// Defer stores a message in a queue, once, for a subscriber or a batch of package queue to handle later. The claim of
+// the key and the message commit together, and Defer returns after the commit. Then the message can be acked to the
+// broker. Defer returns false for a message that was stored before, by any process. A message without a UUID is stored
+// under the key's message id. Delays set with Watermill's components/delay are applied, by the database's clock.
 //
-// Deliveries that come while a commit of the same queue is under way wait for its end, and then share one: the more
-// come at a time, the less each costs. One that is alone is committed at once. That is one statement on PostgreSQL,
-// and a transaction of two elsewhere. From 28 that wait, a second commit begins beside the first on another connection, but
-// not on SQLite; it takes no message of a key that the first has, so those of a key are stored in the order in which they came.
+// Defer uses group commit. Deliveries that arrive while a commit of the same queue is running wait for its end, and
+// then share the next commit: the more deliveries arrive at a time, the less each costs. A lone delivery is committed
+// immediately. That is one statement on PostgreSQL, and a transaction of two statements on other databases. When 28 or
+// more deliveries are waiting, a second commit runs concurrently with the first on another connection, except on
+// SQLite. The second commit takes no message whose key is in the first, so the messages of a key are stored in the
+// order in which they arrived.
 //
-// An error concerns this message, or the database as a whole; a message that the database refuses does no harm to
-// those that came with it. When ctx ends, Defer returns at once. Then, and after every other error, the message may
-// have been stored nevertheless, if its commit had begun: deliver it again, and what was stored is a duplicate. That
-// goes for a crash too. Messages that no other delivery could store either, too large ones, or with an id or an ordering key that is too long, or with a delay that
-// cannot be read, are a [postbox.PermanentError]. After [Store.Close] it is [postbox.ErrClosed].
+// An error concerns this message, or the database as a whole. A message that the database refuses does not affect the
+// messages that arrived with it. When ctx ends, Defer returns immediately. Then, and after every other error, the
+// message may still have been stored if its commit had begun. Deliver it again: a message that was stored is then a
+// duplicate. The same applies after a crash. A message that no later delivery could store either is a
+// [postbox.PermanentError]: it is too large, its id or ordering key is too long, or its delay cannot be read. After
+// [Store.Close] the error is [postbox.ErrClosed].
 //
-// Where ctx carries a transaction, the message is stored in a savepoint of that one, which its owner commits, and
-// shares nothing; where that is one of another library (see [postbox.Executor]), the error is [postbox.ErrNoTransaction]. Defer is safe for concurrent use, as far as a transaction is.
+// If ctx carries a transaction, the message is stored in a savepoint of that transaction, which its owner commits. Such
+// a message takes no part in a group commit. If the transaction belongs to another library (see [postbox.Executor]),
+// the error is [postbox.ErrNoTransaction]. Defer is safe for concurrent use, as far as a transaction is.
 func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.Message) (fresh bool, err error) {
 	in, err := s.ingest(queue)
 	if err != nil {
@@ -62,7 +66,7 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	if joins {
 		return s.deferInTx(ctx, tx, in, claim, draft)
 	}
-	draft.Payload = bytes.Clone(draft.Payload) // its commit may go on after ctx has ended, when the caller has it back
+	draft.Payload = bytes.Clone(draft.Payload) // the commit may continue after ctx has ended, when the caller may reuse its payload
 	arrival, err := in.spool.Arrival(claim, draft)
 	if err != nil {
 		return false, fmt.Errorf("inbox: defer message %.60q: %w", key.MessageID, err)
@@ -74,7 +78,7 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	return fresh, nil
 }
 
-// draft is the message as it is stored.
+// draft returns the message in its stored form.
 func (s *Store) draft(queue string, key Key, msg *message.Message) (spool.Draft, error) {
 	size := len(msg.Payload)
 	for key, value := range msg.Metadata {
@@ -89,7 +93,7 @@ func (s *Store) draft(queue string, key Key, msg *message.Message) (spool.Draft,
 		Topic: queue, MessageID: cmp.Or(msg.UUID, key.MessageID), Key: msg.Metadata.Get(postbox.OrderingKey),
 		Payload: msg.Payload, Metadata: msg.Metadata,
 	}
-	if err := spool.CheckQueue(queue); err != nil { // before the topic, which is the queue's name, too
+	if err := spool.CheckQueue(queue); err != nil { // checked before the topic, because the topic is the queue's name too
 		return spool.Draft{}, err
 	}
 	if err := draft.Check(); err != nil {
@@ -98,14 +102,14 @@ func (s *Store) draft(queue string, key Key, msg *message.Message) (spool.Draft,
 	return draft, draft.SetDelay(msg.Metadata)
 }
 
-// deferInTx claims and stores in a savepoint of a transaction that the store did not begin.
+// deferInTx claims the key and stores the message in a savepoint of a transaction that the store did not begin.
 func (s *Store) deferInTx(ctx context.Context, tx *sql.Tx, in *ingest, claim []byte, draft spool.Draft) (fresh bool, err error) {
-	in.finder.Look() //nolint:contextcheck // the search goes on after this call
+	in.finder.Look() //nolint:contextcheck // the search continues after this call
 	fresh, err = s.join(ctx, tx, claim, func(ctx context.Context) error {
 		return in.spool.Append(ctx, tx, s.appendInTx, []spool.Draft{draft})
 	})
 	if fresh && !postbox.AfterCommit(ctx, in.announcer.Announce) {
-		in.spool.Wake() // the commit is near: look more often
+		in.spool.Wake() // the transaction will commit soon: poll more often
 	}
 	return fresh, dialect.HintAtPooler(err)
 }
@@ -119,7 +123,7 @@ func (s *Store) appendInTx(ctx context.Context, db spool.Executor, query dialect
 	return err
 }
 
-// ingest returns where messages for a queue come in, until the store is closed.
+// ingest returns the ingest of a queue, until the store is closed.
 func (s *Store) ingest(name string) (*ingest, error) {
 	s.ingestsMu.Lock()
 	defer s.ingestsMu.Unlock()
@@ -132,7 +136,7 @@ func (s *Store) ingest(name string) (*ingest, error) {
 	return s.ingests[name], nil
 }
 
-// closeIngests lets what has come in be stored, and takes nothing more.
+// closeIngests waits until all queued messages are stored, and accepts no more.
 func (s *Store) closeIngests() {
 	s.ingestsMu.Lock()
 	s.closed = true

@@ -15,24 +15,24 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// recordTimeout bounds the writing of a failure or a dead letter, which does not depend on the delivery's context.
+// recordTimeout bounds the write of a failure or a dead letter. The write does not depend on the delivery's context.
 const recordTimeout = 30 * time.Second
 
-// RecordFailure notes that the handler failed, and returns how often it has by now, in all processes. It is a
-// transaction of its own, after the handler's was rolled back, and copies that fail at the same instant are counted one
-// after the other; in a transaction that the store did not begin it is written there, since a pool may have no second
-// connection.
+// RecordFailure records that the handler failed, and returns the number of failures so far, in all processes. It runs
+// in a transaction of its own, after the handler's was rolled back. Copies of a message that fail at the same time are
+// counted one after the other. In a transaction that the store did not begin, RecordFailure writes to that transaction,
+// since a pool may have no second connection.
 func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attempts int, err error) {
 	claim := key.bytes()
 	lock := lockOf(claim)
 	_, joined := postbox.TxFromContext(ctx)
 	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if !joined { // copies may fail at the same instant, and each counts; a lock in a user's transaction might last
+		if !joined { // copies may fail at the same time, and each counts; in a user's transaction the lock might be held for long
 			if _, err := tx.ExecContext(ctx, s.core.Statements.LockClaim, lock); err != nil {
 				return err
 			}
 		}
-		attempts = 0 // also where a conflict runs this again
+		attempts = 0 // also when a conflict runs this again
 		err := tx.QueryRowContext(ctx, s.core.Statements.LastAttempt, claim).Scan(&attempts)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
@@ -55,9 +55,10 @@ func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attemp
 	return attempts, nil
 }
 
-// Bury moves a message to the dead letters and claims it, so that it is not tried again until an operator says
-// so. It does nothing where the message has been claimed meanwhile. Of a consumer or topic that is no text, or has more
-// than 255 bytes, and of an id or ordering key of more than 65,535 bytes, the letter keeps what its columns can hold: it would be nacked for ever otherwise.
+// Bury moves a message to the dead letters and claims it, so that it is not tried again until an operator decides so.
+// It does nothing if the message has been claimed meanwhile. The letter keeps only as much as its columns can hold,
+// because otherwise the message would be nacked for ever. This concerns a consumer or topic that is no text or has more
+// than 255 bytes, and an id or ordering key of more than 65,535 bytes.
 func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempts int, cause error) error {
 	metadata, err := spool.EncodeMetadata(msg.Metadata)
 	if err != nil {
@@ -92,7 +93,7 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 	return nil
 }
 
-// write runs fn in the context's transaction, or in one of its own that outlives the context.
+// write runs fn in the context's transaction, or in a transaction of its own that outlives the context.
 func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	scope := txscope.From(ctx)
 	if err := scope.Begin(); err != nil {

@@ -12,18 +12,21 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// ingestTimeout bounds a commit, with all that is done to save those in it who are not to blame for an error. It is
-// a context of its own: that of one delivery must not end the commit of others.
+// ingestTimeout bounds a commit, including the search for a message in it that causes an error. The commit has a
+// context of its own: the end of one delivery's context must not end the commit of others.
 const ingestTimeout = 30 * time.Second
 
-// ingest is where the messages of one queue come in. A delivery that arrives while a commit is under way waits in line, and the
-// next commit takes all of them: as in the group commit of a database, there is no timer, and who is alone does not
-// wait. When many wait, a second commit begins beside the first, so that the server works while the disk does; it leaves
-// alone the keys that are in the first, whose messages keep the order in which they came. Each queue has a line of its own,
-// since a statement appends to one spool, and a queue where something holds up a commit does not hold up the others.
+// ingest commits the incoming messages of one queue in groups. A delivery that arrives while a commit is running waits,
+// and the next commit takes all waiting deliveries. As in the group commit of a database, there is
+// no timer, and a lone delivery does not wait. When many deliveries wait, a second commit runs concurrently with the
+// first, so that the server works while the disk does. It leaves out the keys that are in the first commit, so the
+// messages of a key keep the order in which they arrived.
 //
-// The commits are made by goroutines that end with the line, not by the deliveries in turn: any of them can leave
-// when its context ends.
+// Each message queue has an ingest of its own, because a statement appends to one spool. So a queue whose commit is
+// held up does not hold up the others.
+//
+// Goroutines that end when no delivery waits make the commits. The deliveries do not make them in turn, because each
+// delivery may leave when its context ends.
 type ingest struct {
 	inbox     *Store
 	spool     *spool.Spool
@@ -31,25 +34,25 @@ type ingest struct {
 	announcer *spool.Announcer
 
 	mu         sync.Mutex
-	line       []*entrant     // not yet in a commit
-	keys       map[int64]bool // those in a commit, by their hash
-	committing int            // commits
+	line       []*entrant     // waiting for a commit
+	keys       map[int64]bool // hashes of the keys in running commits
+	committing int            // number of running commits
 	closed     bool
 	committer  sync.WaitGroup
 }
 
-// maxCommits is how many commits of a queue run at a time. More were not faster.
+// maxCommits is the maximum number of commits of a queue that run at a time. More commits were not faster.
 const maxCommits = 2
 
-// secondCommit is how many must wait before a second commit begins. With less the two are small, and the
-// server's work for a message grows by more than the wait for the disk shrinks.
+// secondCommit is the number of waiting deliveries that starts a second commit. With fewer, both commits are small: the
+// server's work for each message grows by more than the wait for the disk shrinks.
 const secondCommit = 28
 
-// entrant is a message in line.
+// entrant is a delivery that waits for its commit.
 type entrant struct {
 	spool.Arrival
-	isCopy bool         // of one that is in the same commit
-	stored chan outcome // has room for the one outcome, so the committer never waits for a delivery that has left
+	isCopy bool         // another entrant of the same commit has the same message
+	stored chan outcome // buffered for the one outcome, so the committer never waits for a delivery that has left
 }
 
 type outcome struct {
@@ -68,7 +71,7 @@ func newIngest(inbox *Store, queue *spool.Spool) *ingest {
 	}
 }
 
-// store returns when the message has been committed, or ctx ends.
+// store waits until the message has been committed, or ctx ends.
 func (in *ingest) store(ctx context.Context, arrival spool.Arrival) (fresh bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -109,7 +112,7 @@ func (in *ingest) leave(e *entrant) {
 	in.line = slices.DeleteFunc(in.line, func(other *entrant) bool { return other == e })
 }
 
-// close waits for the line to be stored. It can be called twice.
+// close waits until all waiting messages are stored. It can be called twice.
 func (in *ingest) close() {
 	in.mu.Lock()
 	in.closed = true
@@ -119,7 +122,7 @@ func (in *ingest) close() {
 	in.finder.Close()
 }
 
-// most is maxCommits, but where writers take turns.
+// most is the maximum number of concurrent commits: one if the database has one writer, else maxCommits.
 func (in *ingest) most() int {
 	if in.inbox.core.Statements.Kind.Can().OneWriter {
 		return 1
@@ -127,7 +130,7 @@ func (in *ingest) most() int {
 	return maxCommits
 }
 
-// run commits until no delivery is in line, or too few for a second commit.
+// run commits until no delivery waits, or too few wait for a second commit.
 func (in *ingest) run() {
 	for batch := in.next(nil); len(batch) > 0; batch = in.next(batch) {
 		in.commitInTime(batch)
@@ -140,7 +143,7 @@ func (in *ingest) commitInTime(batch []*entrant) {
 	in.commit(ctx, batch)
 }
 
-// next ends a commit, and takes from the line what fits into another one.
+// next ends a commit, and takes as many waiting deliveries as fit into the next one.
 func (in *ingest) next(done []*entrant) (batch []*entrant) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -182,7 +185,8 @@ func (in *ingest) takeFromLine() (batch []*entrant) {
 	return batch
 }
 
-// commit stores a batch and tells each entrant. An error that may be the fault of one of them is pinned down by halves.
+// commit stores a batch and reports the result to each entrant. If a single message may have caused an error, commit
+// finds it by halving the batch.
 func (in *ingest) commit(ctx context.Context, batch []*entrant) {
 	arrivals := distinct(batch)
 	known, err := in.spool.Ingest(ctx, in.inbox.core.DB, in.inbox.core.Prepared, arrivals)
@@ -191,7 +195,7 @@ func (in *ingest) commit(ctx context.Context, batch []*entrant) {
 		if len(known) < len(arrivals) {
 			in.announcer.Announce()
 		}
-		in.committer.Go(func() { committed(batch, known) }) // beside the next commit, which waits for the database
+		in.committer.Go(func() { committed(batch, known) }) // concurrently with the next commit, which waits for the database
 	case len(batch) == 1 || in.concernsAll(ctx, err):
 		for _, e := range batch {
 			e.stored <- outcome{err: err}
@@ -203,7 +207,7 @@ func (in *ingest) commit(ctx context.Context, batch []*entrant) {
 	}
 }
 
-// distinct leaves out copies, and marks them: two deliveries of one message may meet.
+// distinct leaves out copies, and marks them: a batch may contain two deliveries of one message.
 func distinct(batch []*entrant) []spool.Arrival {
 	arrivals := make([]spool.Arrival, 0, len(batch))
 	seen := make(map[string]bool, len(batch))
@@ -216,16 +220,16 @@ func distinct(batch []*entrant) []spool.Arrival {
 	return arrivals
 }
 
-// committed tells all entrants of a commit what became of their messages.
+// committed reports to all entrants of a commit whether their messages are fresh.
 func committed(batch []*entrant, known map[string]bool) {
 	for _, e := range batch {
 		e.stored <- outcome{fresh: !e.isCopy && !known[string(e.Claim)]}
 	}
 }
 
-// concernsAll tells an error of the database as a whole from one that may be a single message's fault. One without
-// the server's code may be either: a packet too large for the server ends the connection, as an outage does. Then
-// what counts is whether the database is there.
+// concernsAll reports whether an error concerns the database as a whole. Otherwise a single message may have caused it.
+// An error without the server's code may be either: a packet that is too large for the server ends the connection, as
+// an outage does. In this case concernsAll asks whether the database is available.
 func (in *ingest) concernsAll(ctx context.Context, err error) bool {
 	switch in.inbox.core.Statements.Kind.Classify(err) {
 	case dialect.Unavailable, dialect.Conflict, dialect.MissingTable:

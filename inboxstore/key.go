@@ -9,15 +9,15 @@ import (
 	"github.com/oklog/ulid"
 )
 
-// Key names a message to one consumer: the same message has another key for another consumer, and a message id
-// may come again on another topic.
+// Key identifies a message for one consumer. The same message has another key for another consumer, and the same
+// message id may occur on another topic.
 type Key struct {
 	Consumer  string
 	Topic     string
 	MessageID string
 }
 
-// How the message id stands in the stored key. Each form can be told from the others, so no two ids share one.
+// The forms of a message id in the stored key. The forms are distinguishable, so no two ids have the same stored key.
 const (
 	formText   = 0
 	formUUID   = 1
@@ -25,11 +25,11 @@ const (
 	formDigest = 3
 )
 
-// maxTextID is the longest id in bytes that is stored as it is: with the scope it fits in the key of every
-// database. Longer ones are stored as their SHA-256.
+// maxTextID is the length in bytes up to which an id is stored unchanged: with the scope it fits in the key of every
+// database. Longer ids are stored as their SHA-256.
 const maxTextID = 200
 
-// formLock is the form of a key that is no claim, but a lock on one: see [Store.RecordFailure].
+// formLock is the form of a key that locks a claim instead of being one: see [Store.RecordFailure].
 const formLock = 0xff
 
 // lockOf returns the key of the lock on a claim.
@@ -39,18 +39,19 @@ func lockOf(claim []byte) []byte {
 	return lock
 }
 
-// uuidLength is that of the usual form.
+// uuidLength is the length of a UUID in its usual form.
 const uuidLength = len("00000000-0000-0000-0000-000000000000")
 
-// scopeBytes is how much of the SHA-256 of consumer and topic is kept: enough that two of them never meet.
+// scopeBytes is the number of bytes kept from the SHA-256 of consumer and topic. It is large enough to avoid
+// collisions.
 const scopeBytes = 16
 
-// bytes returns the stored form: 16 bytes for consumer and topic, one for the form of the id, and the id, which
-// is 16 bytes when it is a UUID or a ULID. Ids that are ordered by time stay so, which keeps the index small.
+// bytes returns the stored form of the key: 16 bytes for consumer and topic, one byte for the form of the id, and the
+// id. A UUID or a ULID takes 16 bytes. Ids that are ordered by time remain ordered, which keeps the index small.
 func (k Key) bytes() []byte {
 	scope := binary.BigEndian.AppendUint64(nil, uint64(len(k.Consumer)))
 	hash := sha256.Sum256(append(append(scope, k.Consumer...), k.Topic...))
-	key := append(make([]byte, 0, scopeBytes+1+len(uuid.Nil)), hash[:scopeBytes]...) // and room for most ids
+	key := append(make([]byte, 0, scopeBytes+1+len(uuid.Nil)), hash[:scopeBytes]...) // with room for most ids
 
 	if id, err := uuid.Parse(k.MessageID); err == nil && isCanonical(k.MessageID) {
 		return append(append(key, formUUID), id[:]...)
@@ -65,6 +66,6 @@ func (k Key) bytes() []byte {
 	return append(append(key, formDigest), digest[:]...)
 }
 
-// isCanonical tells whether an id that is a UUID stands as UUIDs are written: in lower case, with hyphens and nothing
-// around it. Any other spelling is another id to Watermill.
+// isCanonical reports whether an id that parses as a UUID has the canonical spelling: in lower case, with hyphens and
+// nothing around it. To Watermill any other spelling is another id.
 func isCanonical(id string) bool { return len(id) == uuidLength && strings.ToLower(id) == id }

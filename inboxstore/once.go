@@ -17,26 +17,27 @@ import (
 )
 
 const (
-	// resolveTimeout is how long a commit of unknown outcome is looked into.
+	// resolveTimeout bounds the search for the outcome of a commit whose answer was lost.
 	resolveTimeout = 10 * time.Second
-	// resolvePause is the pause between two looks.
+	// resolvePause is the pause between two tries.
 	resolvePause = 200 * time.Millisecond
 )
 
-// Once runs fn in a transaction whose first statement claims the key. It returns false, and does not run fn,
-// where the key has been claimed and committed before. Errors of fn come back as [HandlerError]; whatever went
-// wrong, nothing of fn's transaction remains.
+// Once runs fn in a transaction whose first statement claims the key. If the key has been claimed and committed before,
+// it returns false and does not run fn. It returns errors of fn as [HandlerError]. After any error, no write of fn's
+// transaction remains.
 //
-// The context that fn gets carries the transaction. It stays alive for the close timeout after ctx has been
-// cancelled, and the commit does not depend on ctx; a deadline of ctx ends it. A conflict with another transaction runs fn
-// again, up to five times; after that the error is no [HandlerError], and nothing should be counted. Where the
-// answer to the commit is lost, the claim tells whether it was committed. A transaction that fn lost or ended is fn's failure,
-// [ErrTransactionLost], unless the database itself was away.
+// The context that fn gets carries the transaction. It stays alive for the close timeout after ctx has been cancelled,
+// but a deadline of ctx ends it. The commit does not depend on ctx. After a conflict with another transaction fn runs
+// again, up to five times. Then the error is no [HandlerError], and no attempt should be counted. If the answer to the
+// commit is lost, the claim tells whether it was committed. A transaction that fn lost or ended is fn's failure,
+// [ErrTransactionLost], unless the database itself was unavailable.
 //
-// Where ctx carries a transaction already, fn runs in a savepoint of that one, which its owner commits. Where that transaction handles the
-// same key already, since two inboxes stand around one handler, fn runs as a part of the outer call, which alone decides: an error
-// comes back as it is. Where ctx carries a transaction of another library (see [postbox.Executor]), the error is [postbox.ErrNoTransaction]. A
-// transaction that began on another *sql.DB must be in the store's database, or it is an error.
+// If ctx already carries a transaction, fn runs in a savepoint of that transaction, which its owner commits. If that
+// transaction already handles the same key, because two inboxes wrap one handler, fn runs as a part of the outer call,
+// which alone decides: an error is returned unchanged. If ctx carries a transaction of another library (see
+// [postbox.Executor]), the error is [postbox.ErrNoTransaction]. A transaction that began on another *sql.DB must be in
+// the store's database, or it is an error.
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
 	s.core.Clean()
@@ -78,14 +79,16 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 	if s.core.IsConflict(err) {
 		err = conflictError{err}
 	}
-	// Only what was handled here: a duplicate may be a dead letter, which an operator may set free.
+	// Only a message that was handled here is remembered: a duplicate may be a dead letter, which an operator may
+	// release.
 	if fresh {
 		s.remembered.add(claim)
 	}
 	return fresh, err
 }
 
-// own claims and runs fn in a transaction of our own, and finds out what became of a commit whose answer was lost.
+// own claims the key and runs fn in a transaction of the store's own. If the answer to the commit is lost, own finds
+// out its outcome.
 func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Context) error) (fresh bool, err error) {
 	live, end := outlive(ctx, s.config.CloseTimeout)
 	defer end()
@@ -116,7 +119,8 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 	return err == nil, err
 }
 
-// claimError is the error of a statement that claims. Before the migrations it is the first to meet a missing table.
+// claimError wraps the error of a statement that claims. Before the migrations, this statement is the first to meet a
+// missing table.
 func (s *Store) claimError(err error) error {
 	if dialect.LacksTable(err) {
 		return fmt.Errorf("inbox: claim message in %s: %w: %w", s.core.Statements.Names.Table("claims"), ErrNoTables, err)
@@ -127,8 +131,9 @@ func (s *Store) claimError(err error) error {
 // errDuplicate ends the transaction of a message that was handled before.
 var errDuplicate = errors.New("the message was handled before")
 
-// resolved returns nil where the commit whose answer was lost took effect. Where it did not, the handler may have lost the
-// connection long before: a server that ends an idle transaction tells of it with the next statement, which is the commit.
+// resolved returns nil if the commit whose answer was lost took effect. If it did not, the handler may have lost the
+// connection long before. A server that ends an idle transaction reports this with the next statement, which is the
+// commit.
 func (s *Store) resolved(ctx context.Context, began time.Time, claim []byte, err error) error {
 	committed, resolveErr := s.resolve(ctx, claim)
 	switch {
@@ -137,13 +142,13 @@ func (s *Store) resolved(ctx context.Context, began time.Time, claim []byte, err
 	case committed:
 		return nil
 	default:
-		//nolint:errorlint // its outcome is known now
+		//nolint:errorlint // the outcome of the commit is known now
 		return s.core.BlameCommit(ctx, began, fmt.Errorf("it was rolled back, as its claim tells: %s", err))
 	}
 }
 
-// resolve claims again and rolls back: the claim waits for the lost transaction to end, and then is a duplicate
-// if that was committed.
+// resolve claims again and rolls back. The new claim waits for the lost transaction to end. It is a duplicate if that
+// transaction was committed.
 func (s *Store) resolve(ctx context.Context, claim []byte) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
 	defer cancel()
@@ -171,7 +176,8 @@ func (s *Store) claimedBefore(ctx context.Context, claim []byte) (bool, error) {
 	return claimed == 0, err
 }
 
-// carried returns the transaction that ctx carries, if it carries one. It must be in the store's database: a claim in another one would be found by no other delivery.
+// carried returns the transaction that ctx carries, if any. It must be in the store's database: no other delivery would
+// find a claim in another database.
 func (s *Store) carried(ctx context.Context) (tx *sql.Tx, joins bool, err error) {
 	if tx, joins = postbox.TxFromContext(ctx); joins {
 		err = s.core.Place.Check(ctx, tx)
@@ -179,10 +185,10 @@ func (s *Store) carried(ctx context.Context) (tx *sql.Tx, joins bool, err error)
 	return tx, joins, err
 }
 
-// savepoints numbers savepoints: an inbox may stand within another one.
+// savepoints numbers the savepoints, because inboxes may be nested.
 var savepoints atomic.Int64
 
-// join claims and runs fn in a savepoint of a transaction that the store did not begin.
+// join claims the key and runs fn in a savepoint of a transaction that the store did not begin.
 func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx context.Context) error) (fresh bool, err error) {
 	set, rollback, release := dialect.Savepoint(fmt.Sprintf("postbox_%d", savepoints.Add(1)))
 	scope, err := txscope.Within(ctx, tx)
@@ -217,7 +223,7 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 		scope.Hold(s.core.Statements.Claim, claim)
 		err := fn(scope.Context(ctx))
 		outlived := scope.Return()
-		if err == nil { // an error that a function around the handler has swallowed
+		if err == nil { // a function around the handler may have swallowed the error
 			err = cmp.Or(scope.Failure(), outlived)
 		}
 		if err != nil {
@@ -227,7 +233,7 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 	ended = true
 	if _, err := tx.ExecContext(ctx, release); err != nil {
 		err = fmt.Errorf("inbox: release savepoint: %w", err)
-		if claimed > 0 && dialect.Coded(err) && s.core.Statements.Kind.Classify(err) == dialect.Other { // such as a statement that failed unsaid
+		if claimed > 0 && dialect.Coded(err) && s.core.Statements.Kind.Classify(err) == dialect.Other { // such as a failed statement that fn did not report
 			return false, s.failedWithin(err, back())
 		}
 		return false, err
@@ -236,8 +242,8 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 	return claimed > 0, nil
 }
 
-// failedWithin is the error of a handler that failed in a savepoint. A conflict is not its failure, but one for the owner of the
-// transaction, who can run all of it again.
+// failedWithin returns the error of a handler that failed in a savepoint. A conflict is not the handler's failure: it
+// concerns the owner of the transaction, which can run all of it again.
 func (s *Store) failedWithin(err, backErr error) error {
 	if s.core.IsConflict(err) {
 		return errors.Join(conflictError{err}, backErr)
@@ -245,11 +251,12 @@ func (s *Store) failedWithin(err, backErr error) error {
 	return errors.Join(&HandlerError{Err: err}, backErr)
 }
 
-// outlive returns a context that is cancelled the given time after ctx is, and a function that ends it. A deadline of ctx is
-// kept: it is for the handler, and the cancellation of a router that stops is not.
+// outlive returns a context that is cancelled the given time after ctx is, and a function that ends it. A deadline of
+// ctx is kept, because it is meant for the handler. The cancellation by a router that stops is not meant for the
+// handler.
 func outlive(ctx context.Context, by time.Duration) (live context.Context, end func()) {
 	live, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	// A timer that runs when live has ended is left to expire: it then cancels what has ended.
+	// A timer that is running when live has ended simply expires: it cancels a context that has already ended.
 	stop := context.AfterFunc(ctx, func() {
 		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 			cancel(err)

@@ -8,16 +8,17 @@ import (
 	"github.com/coocood/freecache"
 )
 
-// remembered are the claims that this process has seen committed, the latest of them, so that a prompt duplicate costs one
-// SELECT and no transaction. It never answers by itself: a promoted standby or a restored backup may have lost a claim together with
-// its effect, and then the message is to be handled again. There are no pointers in the cache, since the garbage collector would
-// follow those of all its entries every few thousand messages. The zero value remembers nothing.
+// remembered is a cache of the latest claims that this process has seen committed, so that a prompt duplicate costs one
+// SELECT and no transaction. The cache alone is never the answer. A promoted standby or a restored backup may have lost
+// a claim together with its effect, and then the message must be handled again. The cache contains no pointers, since
+// the garbage collector would follow those of all its entries every few thousand messages. The zero value remembers
+// nothing.
 type remembered struct{ cache *freecache.Cache }
 
-// claimBytes is what the cache needs for a claim whose message id is a UUID or a ULID.
+// claimBytes is the size of a cache entry for a claim whose message id is a UUID or a ULID.
 const claimBytes = 64
 
-// remember returns room for about so many claims, or none.
+// remember returns a cache for about this number of claims, or an empty one.
 func remember(claims int) remembered {
 	if claims <= 0 {
 		return remembered{}
@@ -27,7 +28,7 @@ func remember(claims int) remembered {
 
 func (r remembered) add(claim []byte) {
 	if r.cache != nil {
-		_ = r.cache.Set(claim, nil, 0) // refuses only what is larger than any claim
+		_ = r.cache.Set(claim, nil, 0) // Set refuses only entries that are larger than any claim
 	}
 }
 
@@ -45,8 +46,8 @@ func (r remembered) forget(claim []byte) {
 	}
 }
 
-// handledBefore says whether a claim that this process remembers stands in the database still. After an error it reports
-// false: the transaction that follows finds out. It needs a connection, so the caller must not hold one.
+// handledBefore reports whether a claim that this process remembers is still in the database. After an error it reports
+// false, and the transaction that follows finds out. It needs a connection, so the caller must not hold one.
 func (s *Store) handledBefore(ctx context.Context, claim []byte) bool {
 	if !s.remembered.has(claim) {
 		return false
@@ -61,7 +62,7 @@ func (s *Store) handledBefore(ctx context.Context, claim []byte) bool {
 
 func (s *Store) findClaim(ctx context.Context, claim []byte) *sql.Row {
 	if s.core.Prepared != nil {
-		if stmt, err := s.core.Prepared.Get(ctx, s.core.Statements.FindClaim); err == nil { //nolint:sqlclosecheck // kept prepared until the store is closed
+		if stmt, err := s.core.Prepared.Get(ctx, s.core.Statements.FindClaim); err == nil { //nolint:sqlclosecheck // stays prepared until the store is closed
 			return stmt.QueryRowContext(ctx, claim)
 		}
 	}

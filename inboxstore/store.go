@@ -17,24 +17,24 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Store is an inbox's memory in an SQL database. It is safe for concurrent use, by any number of processes.
+// Store is the memory of an inbox in an SQL database. It is safe for concurrent use, by any number of processes.
 type Store struct {
 	config     Config
-	core       *inbox.Core // what those who work off its queues need, too
+	core       *inbox.Core // shared with the code that processes the queues
 	remembered remembered
-	fit        atomic.Bool // that the database can be used has been seen
+	fit        atomic.Bool // set once the database has proved usable
 	consumers  consumers
 	process    string
 	logger     watermill.LoggerAdapter
 
 	ingestsMu sync.Mutex
-	ingests   map[string]*ingest // where deferred messages come in, by name of the queue; no new ones once closed
+	ingests   map[string]*ingest // by the name of the queue; no new ones after Close
 	closed    bool
 	closing   sync.Once
 }
 
-// New returns a store in db, whose tables [postbox.Migrate] has made. A nil logger logs nothing. Cleanup starts
-// with the first message; Close ends it.
+// New returns a store in db, in the tables that [postbox.Migrate] has created. A nil logger logs nothing. Cleanup
+// starts with the first message; Close ends it.
 func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*Store, error) {
 	config.setDefaults()
 	statements, err := spool.StatementsIn(db)
@@ -54,11 +54,13 @@ func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*S
 	}, nil
 }
 
-// Core is for package queue, which works off the queues of the store. Its type is internal, and may change with any version.
+// Core is for package queue, which processes the queues of the store. Its type is internal, and may change with any
+// version.
 func (s *Store) Core() *inbox.Core { return s.core }
 
-// Close ends the cleanup, and waits for what [Store.Defer] has under way, at most 30 s a commit. Handlers under way are
-// not touched: [Store.Once] goes on working, but nothing cleans up behind it, so close the router first. Close can be called twice.
+// Close ends the cleanup, and waits for the running commits of [Store.Defer], at most 30 s for each. It does not affect
+// running handlers: [Store.Once] continues to work, but without the cleanup. So close the router first. Close can be
+// called twice.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closeIngests()
@@ -67,8 +69,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// checkFit returns an error if the database cannot be used as it is, and asks until it has been seen once that it can. It takes a connection,
-// so a caller that has one must not call it.
+// checkFit returns an error if the database cannot be used as it is. It asks until the database has proved usable once.
+// It takes a connection, so a caller that holds one must not call it.
 func (s *Store) checkFit(ctx context.Context) error {
 	if s.fit.Load() {
 		return nil
@@ -78,7 +80,7 @@ func (s *Store) checkFit(ctx context.Context) error {
 		return fmt.Errorf("inbox: %w", err)
 	}
 	s.fit.Store(err == nil)
-	return nil // the first statement has the same error
+	return nil // the first statement will report the same error
 }
 
 // exec executes a hot statement and returns the number of changed rows.

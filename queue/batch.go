@@ -15,20 +15,22 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// BatchHandler handles many messages at once. Nil means that all are done; a [BatchError] that all are but those it
-// names; any other error that at least one of them failed, and which one is found out by handling halves.
+// BatchHandler handles many messages at once. If it returns nil, all messages are done. If it returns a [BatchError],
+// the messages that the error names have failed and the others are done. After any other error at least one message has
+// failed, and Postbox finds it by handling halves of the batch.
 //
 // With Config.Transactional the context carries a transaction: see [postbox.TxFromContext].
 type BatchHandler func(ctx context.Context, messages []*message.Message) error
 
-// Batch gives the messages of a queue to a handler in batches. It is safe for concurrent use, and run in any number of
-// processes, of which those that have nothing to do stand by.
+// Batch gives the messages of a queue to a handler in batches. It is safe for concurrent use. Any number of processes
+// may run it; processes that have nothing to do stand by.
 //
-// A batch that fails is split in two, and so on, until the culprit stands alone: only that is retried, or dead, and the
-// others are done. With a transaction each part has one of its own, and what a failed part has written is rolled back;
-// without one a handler sees the messages of a batch that failed again.
+// A batch that fails is split in two, and the failing half is split again, until the culprit is alone. Only the culprit
+// is retried or becomes a dead letter; the other messages are done. With Transactional each part has a transaction of
+// its own, and everything that a failed part has written is rolled back. Without Transactional a handler sees the
+// messages of a failed batch again.
 //
-// After a crash the messages of its batch are handled again, once the lease has run out.
+// After a crash, the messages of the batch that was being handled are handled again once the lease has expired.
 type Batch struct {
 	queue   *queue
 	config  BatchConfig
@@ -61,9 +63,9 @@ func NewBatch(store *inboxstore.Store, name string, handler BatchHandler, config
 	return b, nil
 }
 
-// Run works the queue off until ctx ends or Close is called, and returns after a clean stop: handlers under way have the
-// store's close timeout. It waits for a database that is away, and returns an error where waiting does not help: the
-// tables are missing, or the queue has another number of lanes. It can be called once.
+// Run processes the queue until ctx ends or Close is called, and returns after a clean stop. Running handlers then have
+// the store's close timeout to finish. If the database is unavailable, Run waits. It returns an error only if waiting
+// does not help: the tables are missing, or the queue has another number of lanes. It can be called once.
 func (b *Batch) Run(ctx context.Context) error {
 	ctx, end, err := b.life.Begin(ctx, fmt.Sprintf("batch of queue %.300q", b.queue.name))
 	if err != nil {
@@ -73,20 +75,20 @@ func (b *Batch) Run(ctx context.Context) error {
 	return b.queue.run(ctx)
 }
 
-// Running is closed when the queue has been looked at for the first time.
+// Running is closed after the queue has been polled for the first time.
 func (b *Batch) Running() <-chan struct{} { return b.queue.drainer.Ready() }
 
-// Close stops cleanly and waits for the end of Run. It can be called twice, and before Run, which then fails with
-// [postbox.ErrClosed].
+// Close stops cleanly and waits for the end of Run. It can be called twice. It can also be called before Run, which
+// then fails with [postbox.ErrClosed].
 func (b *Batch) Close() error {
 	b.life.Close()
 	return nil
 }
 
-// batches is the handler of the queue's spool.
+// batches is the handler that the drainer of the queue calls.
 type batches struct{ *Batch }
 
-// Excluded lists the topic of a queue in an outage.
+// Excluded lists the topic of the queue while there is an outage.
 func (b batches) Excluded() []string { return b.queue.excluded() }
 
 // Handle handles a batch, and finds out which of its messages fail.
@@ -96,7 +98,7 @@ func (b batches) Handle(ctx context.Context, batch []*spool.Message) []spool.Out
 	return r.outcomes
 }
 
-// call runs the handler on a part of a batch. What is the handler's error comes back as [inbox.HandlerError].
+// call runs the handler on a part of a batch. It returns an error of the handler as [inbox.HandlerError].
 func (b *Batch) call(ctx context.Context, part []*spool.Message) (messages []*message.Message, err error) {
 	run := func(ctx context.Context) error {
 		if timeout := b.config.QueueConfig.HandlerTimeout; timeout > 0 {

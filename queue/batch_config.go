@@ -17,31 +17,32 @@ import (
 // defaultBatchSize is the default of Size in [BatchConfig].
 const defaultBatchSize = 100
 
-// BatchConfig says when waiting messages are a batch, and how it is handled. With neither an age nor a schedule a batch
-// is handed out when it is full.
+// BatchConfig says when waiting messages form a batch, and how the batch is handled. Without an age and a schedule, a
+// batch is handed out as soon as it is full.
 type BatchConfig struct {
-	// Size is the most messages of a batch. Without a schedule a batch that has so many is handed out. Up to two pages
-	// of messages, each at least of this size, are held in memory. Defaults to 100.
+	// Size is the maximum number of messages of a batch. Without a schedule, a batch is handed out when it reaches this
+	// size. Up to two pages of messages, each at least of this size, are held in memory. Defaults to 100.
 	Size int
-	// Age is how long the oldest message waits for others at most, by the database's clock. Defaults to for ever.
+	// Age is the longest time that the oldest message waits for others, by the database's clock. Defaults to for ever.
 	Age time.Duration
-	// Schedule is a cron expression, such as "0 0 * * *" for each midnight, with seconds as an optional sixth field in
-	// front, or a descriptor such as "@daily". At each of its times what was stored until then is handed out, in batches
-	// of up to Size, and what is stored later waits for the next time. A time that passed while no process ran is made
-	// up for. Not with Age.
+	// Schedule is a cron expression, such as "0 0 * * *" for each midnight, or a descriptor such as "@daily". A cron
+	// expression may have seconds as an optional sixth field in front. At each scheduled time, all messages that were
+	// stored until then are handed out in batches of up to Size. Messages that are stored later wait for the next time.
+	// A scheduled time that passed while no process ran is made up for. Schedule cannot be combined with Age.
 	//
-	// When clocks are set forward, a time that they skip comes as soon as they have skipped it; when they are set back, a time that
-	// they show twice comes once. A schedule whose minute or hour begins with * goes by the time that passes instead, as with cron daemons.
+	// When clocks are set forward, a scheduled time that they skip comes immediately after the change. When
+	// clocks are set back, a scheduled time that clocks show twice comes once. A schedule whose minute or hour begins
+	// with * follows elapsed time instead, as with cron daemons.
 	Schedule string
-	// TimeZone of the schedule. Defaults to UTC.
+	// TimeZone is the time zone of the schedule. Defaults to UTC.
 	TimeZone *time.Location
-	// PerKey makes batches of messages with the same ordering key; a message without one is a batch by itself. It needs
-	// an age or a schedule, so that keys with few messages do not fill the memory for ever. Otherwise a batch is over the whole
-	// queue, and one process at a time works it off, so that batches are as large as they can be.
+	// PerKey makes batches of messages with the same ordering key; a message without a key is a batch by itself. It
+	// needs Age or Schedule, so that keys with few messages do not fill the memory for ever. Without PerKey a batch
+	// spans the whole queue, and one process at a time handles the queue, so that batches are as large as possible.
 	PerKey bool
 
-	// QueueConfig is the rest. Concurrency defaults to 1: one batch after the other. A Mode or a MicroBatch is an error;
-	// within a batch, messages are in the order in which they were stored.
+	// QueueConfig holds the other settings. Concurrency defaults to 1: one batch after the other. A Mode or a
+	// MicroBatch is an error. Within a batch, messages are in the order in which they were stored.
 	QueueConfig Config
 }
 
@@ -55,7 +56,7 @@ func (c *BatchConfig) setDefaults() {
 	c.QueueConfig.setDefaults()
 }
 
-// validate returns all that is wrong with the configuration.
+// validate returns all problems of the configuration.
 func (c BatchConfig) validate() error {
 	problems := []error{c.QueueConfig.validate()}
 	if c.Size < 1 || c.Size > c.QueueConfig.PageSize {
@@ -79,14 +80,14 @@ func (c BatchConfig) validate() error {
 	return errors.Join(problems...)
 }
 
-// cronFields are what a schedule may have: seconds if there are six.
+// cronFields lists the fields that a schedule may have. With six fields the first is seconds.
 const cronFields = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
 
 func (c BatchConfig) schedule() (cron.Schedule, error) {
 	if c.Schedule == "" {
 		return nil, nil //nolint:nilnil // no schedule is no error
 	}
-	// The parser takes a time zone in front, and panics where no space ends it.
+	// The parser accepts a time zone in front, and panics if no space follows it.
 	zoned := strings.HasPrefix(c.Schedule, "TZ=") || strings.HasPrefix(c.Schedule, "CRON_TZ=")
 	if zoned && !strings.Contains(c.Schedule, " ") {
 		return nil, fmt.Errorf("Schedule: %q is a time zone without a cron expression such as \"0 0 * * *\" behind it", c.Schedule)
@@ -104,8 +105,8 @@ func (c BatchConfig) schedule() (cron.Schedule, error) {
 	return daylightSaving(c.Schedule, schedule, c.TimeZone), nil
 }
 
-// gather says when a batch is complete. A schedule needs no memory of its last time: a message belongs to the first time
-// after it was stored.
+// gather returns the rule that tells when a batch is complete. A schedule does not store its last time: a message
+// belongs to the first scheduled time after it was stored.
 func (c BatchConfig) gather() (*schedule.Gather, error) {
 	times, err := c.schedule()
 	if err != nil {

@@ -16,14 +16,15 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
-// BatchError is what a [BatchHandler] returns that knows which messages failed: the others are done. In a transaction
-// all is rolled back, and the others are handled again without the failed ones. The zero value is ready to use.
+// BatchError is the error of a [BatchHandler] that knows which messages failed; all others are done. In a transaction
+// everything is rolled back, and the others are handled again without the failed messages. The zero value is ready to
+// use.
 type BatchError struct {
 	failed map[*message.Message]error
 	order  []*message.Message
 }
 
-// Fail names a message of the batch that failed, and why. A nil error is ignored.
+// Fail records that a message of the batch failed, and why. A nil error is ignored.
 func (e *BatchError) Fail(msg *message.Message, err error) {
 	if err == nil {
 		return
@@ -37,7 +38,7 @@ func (e *BatchError) Fail(msg *message.Message, err error) {
 	e.failed[msg] = usererror.Checked(err)
 }
 
-// OrNil returns the error, or nil where no message failed.
+// OrNil returns the error, or nil if no message failed.
 func (e *BatchError) OrNil() error {
 	if e == nil || len(e.failed) == 0 {
 		return nil
@@ -45,7 +46,7 @@ func (e *BatchError) OrNil() error {
 	return e
 }
 
-// Error lists the messages that failed, up to ten.
+// Error lists up to ten of the messages that failed.
 func (e *BatchError) Error() string {
 	if e.OrNil() == nil {
 		return "a BatchError that names no message: return its OrNil instead"
@@ -63,7 +64,7 @@ func (e *BatchError) Error() string {
 	return text.String()
 }
 
-// bisection finds the messages of a batch that fail, by handling it in parts.
+// bisection finds the messages of a batch that fail. It handles the batch in smaller and smaller parts.
 type bisection struct {
 	*progress
 	batch    *Batch
@@ -71,7 +72,8 @@ type bisection struct {
 	database *inbox.Inquiry // about the handler's last run
 }
 
-// handle handles a part of the batch, by its indices, which ascend, unless there is an outage or the process has stopped waiting for the handler.
+// handle handles a part of the batch, given by ascending indices. It postpones the part during an outage, or if the
+// process no longer waits for the handler.
 func (b *bisection) handle(ctx context.Context, part []int) {
 	part = b.withoutWaiting(part)
 	queue := b.batch.queue
@@ -119,13 +121,14 @@ func (b *bisection) try(ctx context.Context, call circuit.Call, part []int) {
 	b.handle(ctx, part[middle:])
 }
 
-// names says whether the error names one of these messages, and not others of the handler's own making.
+// names reports whether the error names one of these messages. A handler may also have passed messages that it made
+// itself.
 func (e *BatchError) names(messages []*message.Message) bool {
 	return e.OrNil() != nil && slices.ContainsFunc(messages, func(msg *message.Message) bool { return e.failed[msg] != nil })
 }
 
-// partial obeys a handler that says what failed. The others come first: that they succeed must not end an outage that
-// one of those that failed tells of.
+// partial handles a [BatchError], in which the handler names the messages that failed. It processes the other messages
+// first: a failed message may report an outage, and their success must not end that outage.
 func (b *bisection) partial(ctx context.Context, call circuit.Call, part []int, messages []*message.Message, partial *BatchError) {
 	inTx := b.batch.config.QueueConfig.Transactional
 	var rest, failed []int
@@ -136,7 +139,7 @@ func (b *bisection) partial(ctx context.Context, call circuit.Call, part []int, 
 		case named:
 			failed, errs = append(failed, i), append(errs, err)
 			b.wait(i)
-		case inTx: // all is rolled back, and what stands behind a failed one of its key waits for that
+		case inTx: // everything is rolled back, and later messages with the key of a failed message wait for it
 			if b.isFree(i) {
 				rest = append(rest, i)
 			}
@@ -165,7 +168,7 @@ func (b *bisection) done(call circuit.Call, part []int) {
 	b.set(part, spool.Outcome{Verdict: verdict})
 }
 
-// end notes the error of a message.
+// end records the error of a message.
 func (b *bisection) end(ctx context.Context, call circuit.Call, i int, err error) {
 	b.set([]int{i}, b.batch.queue.outcome(ctx, call, b.all[i], err))
 }

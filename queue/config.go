@@ -16,7 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Defaults of the settings in [Config], which explains them.
+// Defaults of the settings in [Config], where they are explained.
 const (
 	defaultConcurrency      = 16
 	defaultMaxAttempts      = 15
@@ -29,46 +29,47 @@ const (
 	defaultProbeMax         = 30 * time.Second
 )
 
-// maxConcurrency is as in admin.Settings.
+// maxConcurrency is the same limit as in admin.Settings.
 const maxConcurrency = 10_000
 
-// Mode says what the messages of a queue have to do with each other.
+// Mode says how the messages of a queue depend on each other.
 type Mode int
 
 const (
-	// Sequential handles messages with the same ordering key one at a time, oldest first, across all processes; keys
-	// run side by side, and so do messages without a key.
+	// Sequential handles messages with the same ordering key one at a time, oldest first, across all processes.
+	// Different keys run concurrently, and so do messages without a key.
 	Sequential Mode = iota
-	// Single handles each message by itself, whatever its key.
+	// Single handles each message independently, whatever its key.
 	Single
 )
 
-// HeadPolicy says what becomes of a key whose oldest message keeps failing. While that message has attempts left, its
-// key waits in any case, and other keys do not.
+// HeadPolicy says what happens to a key whose oldest message keeps failing. While that message has attempts left, its
+// key always waits; other keys continue.
 type HeadPolicy int
 
 const (
-	// SkipHead moves the message to the dead letters after its last attempt, and its key goes on.
+	// SkipHead moves the message to the dead letters after its last attempt. Then its key continues.
 	SkipHead HeadPolicy = iota
-	// BlockOnHead tries the message for ever, as the retry profile paces it, and its key waits until it succeeds. Only a
-	// [postbox.Permanent] error moves it to the dead letters.
+	// BlockOnHead retries the message for ever, with the pauses of the retry profile. Its key waits until the message
+	// succeeds. Only a [postbox.Permanent] error moves the message to the dead letters.
 	BlockOnHead
-	// ParkHead leaves the message where it is after its last attempt, or a permanent error, and its key with it, until
-	// an operator decides: admin.ResumeKey gives it all its attempts again, admin.Bury makes it a dead letter.
+	// ParkHead leaves the message in the queue after its last attempt or a permanent error. Its key waits until an
+	// operator decides: admin.ResumeKey gives the message all its attempts again, and admin.Bury makes it a dead
+	// letter.
 	ParkHead
 )
 
-// RuleParams is what a rule is given.
+// RuleParams are the arguments of a rule.
 type RuleParams struct {
 	Queue   string
 	Message *message.Message
-	// Err is what the handler returned, or a panic with its stack.
+	// Err is the error that the handler returned, or a panic with its stack.
 	Err error
 	// Attempt is the number of the attempt that failed, counted from 1.
 	Attempt int
 }
 
-// DeadParams tells of a message that became a dead letter.
+// DeadParams describes a message that became a dead letter.
 type DeadParams struct {
 	Queue    string
 	Message  *message.Message
@@ -76,71 +77,79 @@ type DeadParams struct {
 	Attempts int
 }
 
-// Config says how a queue is worked off. Operators can change some of it for all processes, see admin.SetSettings.
+// Config says how a queue is processed. Operators can change some settings for all processes: see admin.SetSettings.
 type Config struct {
 	// Mode is [Sequential] unless it is set to [Single].
 	Mode Mode
 	// Head is what happens to a key whose oldest message keeps failing. Defaults to [SkipHead].
 	Head HeadPolicy
 
-	// Concurrency is the number of handlers at a time in this process. Defaults to 16, for batches to 1.
+	// Concurrency is the maximum number of handlers that run at a time in this process. Defaults to 16, for batches to
+	// 1.
 	Concurrency int
-	// PageSize is the number of messages to read at once; up to three times as many are held in memory, each with its
-	// payload when that is small. Defaults to 2000, for batches to at least their size.
+	// PageSize is the number of messages to read at once. Up to three times as many messages are held in memory, each
+	// with its payload if the payload is small. Defaults to 2000, for batches to at least their size.
 	PageSize int
-	// MaxBytesInFlight bounds the payloads, with their metadata, that handlers of this process hold in memory and that did not
-	// come with a page: those above 16 KiB, which are loaded one by one. One that is larger than the bound is
-	// handled alone, and a batch has fewer messages rather than more bytes. A page holds at most half as much; with larger
-	// pages the 16 KiB shrink. Each handler gets a copy, since it may change it, so the memory is twice that at most. In bytes; defaults to 64 MiB.
+	// MaxBytesInFlight limits the memory for the large messages that handlers of this process hold: payload and
+	// metadata of messages above 16 KiB, which are loaded one by one instead of with a page. A message that is larger
+	// than the limit is handled alone. A batch gets fewer messages instead of exceeding the limit. A page holds at most
+	// half as many bytes; with larger pages the 16 KiB shrink. Each handler gets a copy, since it may change it, so the
+	// memory is at most twice the limit. In bytes; defaults to 64 MiB.
 	MaxBytesInFlight int
-	// PollMin and PollMax bound the pause between two looks that find nothing; it doubles from one to the other. Polling
-	// is what finds messages for sure, wake-ups are what makes it fast. Default to 5 ms and 1 s.
+	// PollMin and PollMax bound the pause between two polls that find nothing. The pause doubles from PollMin to
+	// PollMax. Polling guarantees that messages are found; wake-ups only make it fast. Default to 5 ms and 1 s.
 	PollMin, PollMax time.Duration
-	// ListenDSN is where lib/pq shall LISTEN for wake-ups from other processes, on PostgreSQL; it takes one connection.
-	// Defaults to none: what other processes store is found by polling.
+	// ListenDSN is the data source name with which lib/pq listens for wake-ups from other processes, on PostgreSQL. It
+	// takes one connection. Defaults to none: messages that other processes store are then found by polling.
 	ListenDSN string
-	// Lease is how long the lanes of a crashed process stay its own. It follows the life of the process, not the length
-	// of a handler, which may take hours. Defaults to 15 s.
+	// Lease is how long the lanes of a crashed process remain reserved for it. A live process renews its lease, so a
+	// handler may run for hours. Defaults to 15 s.
 	Lease time.Duration
 
-	// Transactional gives the handler a transaction, which [postbox.TxFromContext] finds in the message's context. What
-	// it writes there, the messages it publishes through an outbox, and the end of the message commit together, so the
-	// message has its effect once. Without it a message is handled at least once. A pool needs a connection for each
-	// handler at work, and one more, to renew the lease while they all work; with fewer it still is
-	// correct: a message whose lease was lost is rolled back, and handled again.
+	// Transactional gives the handler a transaction, which [postbox.TxFromContext] finds in the message's context.
+	// Three things commit together: the handler's writes in it, the messages that the handler publishes through an
+	// outbox, and the end of the message. So the message has its effect once. Without Transactional a message is
+	// handled at least once.
+	//
+	// The pool needs a connection for each running handler, and one more to renew the lease while all handlers run.
+	// With fewer connections the result is still correct: a message whose lease was lost is rolled back and handled
+	// again.
 	Transactional bool
-	// MicroBatch is how many messages are handled in one transaction, one after the other, to share its commit. When
-	// one of them fails, all are rolled back and handled one by one, so their handlers run twice. Implies
+	// MicroBatch is the number of messages that are handled one after the other in one transaction, to share its
+	// commit. If one of them fails, all are rolled back and handled one by one, so their handlers run twice. Implies
 	// Transactional. Defaults to 1.
 	MicroBatch int
-	// HandlerTimeout cancels the context of a handler that takes longer. It is waited for all the same. Defaults to
-	// none.
+	// HandlerTimeout cancels the context of a handler that takes longer. Postbox still waits for the handler to return.
+	// Defaults to none.
 	HandlerTimeout time.Duration
 
-	// Retry says how often and after which pauses a message is handled again. Defaults to 15 attempts, from 1 s to 60 s
-	// apart.
+	// Retry says how often, and after which pauses, a message is handled again. Defaults to 15 attempts, from 1 s to 60
+	// s apart.
 	Retry postbox.RetryProfile
-	// Rule decides by the error: what it returns is taken instead, so [postbox.Permanent] makes the message a dead
-	// letter, [postbox.RetryAfter] sets the pause, nil makes it done. Defaults to the error as it is.
+	// Rule replaces the error of the handler by its own result. With [postbox.Permanent] the message becomes a dead
+	// letter, [postbox.RetryAfter] sets the pause, and nil makes the message done. Defaults to the error as it is.
 	Rule func(RuleParams) error
-	// Classify finds outages: of a service that the handler needs, say. After one, the queue waits, is probed with one
-	// message, another one each time, and no attempt counts. Defaults to outages of the queue's database alone, which is asked on
-	// another connection whether it is there; [postbox.ClassifyNetwork] is for
-	// handlers all of whose calls go to the same place, since one bad address would stop them all.
+	// Classify recognises outages, for example of a service that the handler needs. During an outage the queue waits
+	// and no attempt counts. The queue is probed with one message, a different one each time. By default only an outage
+	// of the queue's database pauses the queue; Postbox asks on another connection whether the database is available.
+	// Use [postbox.ClassifyNetwork] only if all calls of the handler go to the same service: otherwise one bad address
+	// would stop all messages.
 	Classify postbox.Classifier
-	// ProbeMin and ProbeMax bound the pause after which a queue in an outage is tried again; it grows from one to the
-	// other. Default to 100 ms and 30 s.
+	// ProbeMin and ProbeMax bound the pause after which a queue in an outage is probed again. The pause grows from
+	// ProbeMin to ProbeMax. Default to 100 ms and 30 s.
 	ProbeMin, ProbeMax time.Duration
 
-	// OnDead is called after a message has become a dead letter, in a goroutine of its own. It is for alarms: a crash
-	// may lose the call. Close waits for it up to the store's close timeout, then ends its context, and after two more seconds returns without it.
+	// OnDead is called after a message has become a dead letter, in a goroutine of its own. Use it for alarms: a crash
+	// may lose the call. Close waits for the call up to the store's close timeout, then ends its context. After two
+	// more seconds Close returns without it.
 	OnDead func(ctx context.Context, params DeadParams)
 	// PoisonOutbox and PoisonTopic, if set, publish each dead letter too, with the metadata of Watermill's PoisonQueue.
-	// It must be the publisher of an outbox, which writes in the transaction that buries the message. While it does not take a dead letter, its key waits.
+	// PoisonOutbox must be the publisher of an outbox, because it writes in the transaction that buries the message.
+	// While it rejects a dead letter, the key of that message waits.
 	PoisonOutbox message.Publisher
 	PoisonTopic  string
 
-	// History is how long messages that are done are kept, for people and for accounts. Defaults to not at all.
+	// History is how long messages that are done are kept, for inspection and for audits. Defaults to not at all.
 	History time.Duration
 }
 
@@ -164,7 +173,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// validate returns all that is wrong with the configuration.
+// validate returns all problems of the configuration.
 func (c Config) validate() error {
 	var problems []error
 	for _, count := range []struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// buried runs in the transaction that makes a message a dead letter: it publishes the letter, and lets the hook run
-// after the commit.
+// buried runs in the transaction that makes a message a dead letter. It publishes the letter, and runs the hook after
+// the commit.
 func (q *queue) buried(ctx context.Context, stored *spool.Message, attempts int, cause error) error {
 	if q.config.PoisonOutbox != nil {
 		msg := q.message(ctx, stored).Copy()
@@ -40,14 +40,14 @@ func (q *queue) buried(ctx context.Context, stored *spool.Message, attempts int,
 	return nil
 }
 
-// telling are the calls of OnDead under way.
+// telling counts the running calls of OnDead.
 type telling struct {
 	sync.WaitGroup
 
-	left atomic.Int64 // how many they are
+	left atomic.Int64 // the number of running calls
 }
 
-// tell calls the hook, whose panic is not ours.
+// tell calls the hook and recovers from its panics.
 func (q *queue) tell(params DeadParams) {
 	defer q.telling.left.Add(-1)
 	defer func() {
@@ -58,13 +58,14 @@ func (q *queue) tell(params DeadParams) {
 	q.config.OnDead(q.live, params)
 }
 
-// tellingTime is how long calls of OnDead have to return once their context has ended.
+// tellingTime is how long the calls of OnDead may take to return after their context has ended.
 const tellingTime = 2 * time.Second
 
-// errIgnoresContext is why a queue stops without a call of OnDead.
+// errIgnoresContext is the reason for stopping a queue before a call of OnDead has returned.
 var errIgnoresContext = errors.New("OnDead does not return when its context ends")
 
-// awaitTelling waits for the calls of OnDead, but not for one that ignores the end of its context: that cannot be stopped.
+// awaitTelling waits for the calls of OnDead. A call that ignores the end of its context cannot be stopped, so
+// awaitTelling does not wait for it longer than tellingTime.
 func (q *queue) awaitTelling() {
 	ended := make(chan struct{})
 	go func() {

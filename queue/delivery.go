@@ -16,12 +16,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// delivery is the handler of a queue's spool: it hands messages out and waits for their acks.
+// delivery is the handler that the drainer of the queue calls: it hands messages out and waits for their acks.
 type delivery struct {
 	queue    *queue
 	messages chan *message.Message
-	stopping <-chan struct{} // from then on no handler takes messages
-	unheard  sync.Once       // it is said that the handler's errors are not heard
+	stopping <-chan struct{} // closed when handlers take no more messages
+	unheard  sync.Once       // logs once that the queue does not hear the handler's errors
 }
 
 func newDelivery(ctx context.Context, core *inbox.Core, name string, config Config, logger watermill.LoggerAdapter) *delivery {
@@ -31,10 +31,10 @@ func newDelivery(ctx context.Context, core *inbox.Core, name string, config Conf
 	return d
 }
 
-// Excluded lists the topic of a queue in an outage.
+// Excluded lists the topic of the queue while there is an outage.
 func (d *delivery) Excluded() []string { return d.queue.excluded() }
 
-// Handle delivers a batch: several messages only where they share a transaction.
+// Handle delivers a batch. Several messages are delivered together only if they share a transaction.
 func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	p := newProgress(batch)
 	part := p.indices()
@@ -49,8 +49,8 @@ func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.O
 	return p.outcomes
 }
 
-// together delivers a part of a batch in one transaction. It returns the messages that have no outcome yet: where the handler failed, and
-// it is not known for which of them.
+// together delivers a part of a batch in one transaction. It returns the messages that have no outcome yet: the handler
+// failed, and it is not known for which of them.
 func (d *delivery) together(ctx context.Context, p *progress, part []int) (left []int) {
 	if len(part) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func (d *delivery) together(ctx context.Context, p *progress, part []int) (left 
 	return part
 }
 
-// one delivers one message, in a transaction of its own if the handler gets one.
+// one delivers one message. With Transactional the message has a transaction of its own.
 func (d *delivery) one(ctx context.Context, stored *spool.Message) spool.Outcome {
 	call, allowed := d.queue.circuits.Begin(d.queue.name)
 	defer d.queue.circuits.End(d.queue.name, call)
@@ -100,12 +100,12 @@ func (d *delivery) one(ctx context.Context, stored *spool.Message) spool.Outcome
 	return spool.Outcome{Verdict: verdict}
 }
 
-// transact delivers messages in one transaction, whose last statement removes them: their done-mark, and the guard
-// against another process that handles them too.
+// transact delivers messages in one transaction. Its last statement removes the messages: that marks them as done, and
+// protects against another process that handles them too.
 func (d *delivery) transact(ctx context.Context, batch []*spool.Message) error {
 	return d.queue.transact(ctx, batch, func(inTx context.Context, intact func() error) error {
 		for i, stored := range batch {
-			if i > 0 { // what is written after the end of the transaction would be committed at once
+			if i > 0 { // writes after the end of the transaction would be committed immediately
 				if err := intact(); err != nil {
 					return err
 				}
@@ -118,7 +118,8 @@ func (d *delivery) transact(ctx context.Context, batch []*spool.Message) error {
 	})
 }
 
-// transact runs handle in a transaction that removes the messages at its end, again when it conflicts with another.
+// transact runs handle in a transaction that removes the messages at its end. It repeats a transaction that conflicts
+// with another.
 func (q *queue) transact(
 	ctx context.Context, batch []*spool.Message, handle func(inTx context.Context, intact func() error) error,
 ) error {
@@ -140,9 +141,9 @@ func (q *queue) transact(
 	})
 }
 
-// hand gives a message to the reader of the channel, with a context on top of inner, and waits for its end. What is
-// the handler's error comes back as it is. In a transaction, a handler that has reported an error has failed, even if the message
-// is acked then: its writes must not be committed.
+// hand gives a message to the reader of the channel, with a context derived from inner, and waits for its ack or nack.
+// It returns the handler's error unchanged. In a transaction, a handler that has reported an error has failed, even if
+// it acks the message afterwards: its writes must not be committed.
 func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error {
 	inner, reported := report.New(inner)
 	inner, cancel := context.WithCancel(inner) // Watermill: a message's context ends with its ack
@@ -163,7 +164,7 @@ func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error
 	}
 }
 
-// checkHeard says once that a message was nacked, and that no middleware would have told the queue why.
+// checkHeard logs once that a message was nacked while no middleware reports the handler's errors to the queue.
 func (d *delivery) checkHeard(reported *report.Report) {
 	if !reported.Heard() {
 		d.unheard.Do(func() { d.queue.logger.Error("Postbox does not hear why a handler fails", errUnheard, nil) })
@@ -174,11 +175,12 @@ var errUnheard = errors.New("a handler of this queue has nacked a message, and a
 	"and the record of the failure does not say why: call handler.AddMiddleware(middleware.Process), or add the handler by package router; " +
 	"if you read the subscriber's channel yourself, call queue.Fail before the Nack")
 
-// offerShare is the part of a handler's time that may be over when a message is taken.
+// offerShare limits the age of an offer: a message is offered again with a new deadline after a twentieth of the
+// handler timeout.
 const offerShare = 20
 
-// offer waits until a handler takes the message. The handler's time begins there, so a message that none takes is
-// offered again with a later deadline. The function that it returns ends what was begun.
+// offer waits until a handler takes the message. The handler's time begins with the offer, so a message that is not
+// taken soon is offered again with a later deadline. The caller calls the returned function to release the context.
 func (d *delivery) offer(inner context.Context, stored *spool.Message) (*message.Message, context.CancelFunc, error) {
 	timeout := d.queue.config.HandlerTimeout
 	for {

@@ -2,19 +2,19 @@ package queue
 
 import "github.com/postbox-go/watermill-postbox/internal/spool"
 
-// progress is what has become of the messages of a batch so far.
+// progress holds the outcomes of the messages of a batch so far.
 type progress struct {
 	all      []*spool.Message
 	outcomes []spool.Outcome
-	waiting  spool.ClosedKeys // of which a message did not get through: later ones must wait
-	refused  int              // how often a transaction was refused for a locked row, and others were tried at once
+	waiting  spool.ClosedKeys // with a message that is not done: their later messages must wait
+	refused  int              // how often a locked row made a transaction fail and other messages were tried immediately
 }
 
 func newProgress(batch []*spool.Message) *progress {
 	return &progress{all: batch, outcomes: make([]spool.Outcome, len(batch)), waiting: spool.ClosedKeys{}}
 }
 
-// indices lists those of all messages.
+// indices returns the indices of all messages.
 func (p *progress) indices() []int {
 	list := make([]int, len(p.all))
 	for i := range list {
@@ -23,7 +23,7 @@ func (p *progress) indices() []int {
 	return list
 }
 
-// messages returns those of a part.
+// messages returns the messages of a part.
 func (p *progress) messages(part []int) []*spool.Message {
 	list := make([]*spool.Message, len(part))
 	for at, i := range part {
@@ -42,12 +42,13 @@ func (p *progress) set(part []int, outcome spool.Outcome) {
 	}
 }
 
-// wait lets what stands behind a message of its key wait.
+// wait makes later messages of the key of a message wait.
 func (p *progress) wait(i int) {
 	p.waiting.Close(p.all[i])
 }
 
-// isFree says whether a message may be handled now. One that stands behind another of its key that did not get through is postponed.
+// isFree reports whether a message may be handled now. If an earlier message of its key is not done, isFree postpones
+// the message.
 func (p *progress) isFree(i int) bool {
 	waits := p.waiting.Has(p.all[i])
 	if waits {
@@ -56,7 +57,7 @@ func (p *progress) isFree(i int) bool {
 	return !waits
 }
 
-// withoutWaiting returns those of a part that may be handled now.
+// withoutWaiting returns the messages of a part that may be handled now.
 func (p *progress) withoutWaiting(part []int) []int {
 	var free []int
 	for _, i := range part {

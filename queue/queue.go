@@ -20,7 +20,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// queue is a queue being worked off by this process: what single messages and batches have in common.
+// queue is a queue that this process handles. It is the common part of single messages and batches.
 type queue struct {
 	name     string
 	core     *inbox.Core // of the store
@@ -28,20 +28,20 @@ type queue struct {
 	circuits *circuit.Circuits
 	drainer  *drain.Drainer
 	logger   watermill.LoggerAdapter
-	// conflicts: it has been logged that there are some.
+	// conflicts is set once a conflict has been logged.
 	conflicts atomic.Bool
 	telling   telling
-	live      context.Context //nolint:containedctx // for OnDead: that of run without its end, until the close timeout is over
+	live      context.Context //nolint:containedctx // for OnDead: the context of run without its cancellation, until the close timeout is over
 }
 
-// newQueue returns a queue, which drain completes.
+// newQueue returns a queue. The caller completes it with drain.
 func newQueue(core *inbox.Core, name string, config Config, logger watermill.LoggerAdapter) *queue {
 	logger = logger.With(watermill.LogFields{"queue": name})
 	config.Classify = spool.Classified(config.Classify, logger)
 	return &queue{name: name, core: core, config: config, logger: logger}
 }
 
-// drain gives the queue the handler of its messages. Nothing happens until run.
+// drain sets the handler of the queue's messages. The handler is not called before run.
 func (q *queue) drain(handler drain.Handler, settings drain.Config) {
 	settings.Buried = q.buried
 	if q.config.Transactional {
@@ -54,7 +54,7 @@ func (q *queue) drain(handler drain.Handler, settings drain.Config) {
 	}, q.drainer.Rescan)
 }
 
-// Check returns the error with which run would end at once.
+// Check returns the error that would end run immediately.
 func (q *queue) Check(ctx context.Context) error { return q.named(q.drainer.Check(ctx)) }
 
 // named adds the name of the queue to an error.
@@ -65,7 +65,7 @@ func (q *queue) named(err error) error {
 	return fmt.Errorf("queue %.300q: %w", q.name, err)
 }
 
-// run works the queue off until ctx ends, and stops cleanly.
+// run processes the queue until ctx ends, and stops cleanly.
 func (q *queue) run(ctx context.Context) error {
 	q.core.Clean()
 	live, abort := context.WithCancel(context.WithoutCancel(ctx))
@@ -85,12 +85,12 @@ func (q *queue) run(ctx context.Context) error {
 	return q.named(err)
 }
 
-// excluded lists the queue's one topic while it has an outage.
+// excluded lists the queue's one topic during an outage.
 func (q *queue) excluded() []string { return q.circuits.Excluded() }
 
-// message makes what a handler gets.
+// message returns the message that a handler gets.
 func (q *queue) message(ctx context.Context, stored *spool.Message) *message.Message {
-	msg := message.NewMessage(stored.MessageID, bytes.Clone(stored.Payload)) // handlers may change both, and the message may be handed out again
+	msg := message.NewMessage(stored.MessageID, bytes.Clone(stored.Payload)) // handlers may change payload and metadata, and the message may be handed out again
 	msg.Metadata = maps.Clone(stored.Metadata)
 	if msg.Metadata == nil {
 		msg.Metadata = message.Metadata{}
@@ -99,7 +99,7 @@ func (q *queue) message(ctx context.Context, stored *spool.Message) *message.Mes
 	return msg
 }
 
-// outcome turns what a handler returned, or what went wrong around it, into the end of the message's turn.
+// outcome translates an error, of the handler or of its surroundings, into the outcome of the message.
 func (q *queue) outcome(ctx context.Context, call circuit.Call, stored *spool.Message, err error) spool.Outcome {
 	if outcome, faultless := q.faultless(ctx, call, 1, err); faultless {
 		return outcome
@@ -130,8 +130,8 @@ func (q *queue) outcome(ctx context.Context, call circuit.Call, stored *spool.Me
 	return drain.OutcomeOf(spool.Protect(func() error { return q.config.Rule(params) }))
 }
 
-// doubtful decides whether an error is an attempt that may also come from an outage. open says that it is not, for now: see
-// [circuit.Circuits.Failed].
+// doubtful decides whether an error counts as an attempt if it may also come from an outage. open is true if it does
+// not count for now: see [circuit.Circuits.Failed].
 func (q *queue) doubtful(call circuit.Call, stored *spool.Message, doubt inbox.DoubtError) (outcome spool.Outcome, open bool) {
 	about := watermill.LogFields{"message_uuid": stored.MessageID, "err": doubt.Error()}
 	if !doubt.Exhausted {
@@ -154,24 +154,24 @@ func (q *queue) doubtful(call circuit.Call, stored *spool.Message, doubt inbox.D
 	return spool.Outcome{Verdict: spool.Wait, Err: doubt, After: blame.After}, true
 }
 
-// reached notes that a handler has ended in a way that shows that there is no outage.
+// reached records that a handler has ended in a way that proves that there is no outage.
 func (q *queue) reached() { q.circuits.Reached(q.name) }
 
-// tellOfConflict logs a conflict, unless one was logged and no message has been done since.
+// tellOfConflict logs a conflict, once until the next message is done.
 func (q *queue) tellOfConflict(err error) {
 	if !q.conflicts.Swap(true) {
 		q.logger.Info("Postbox handles messages again that conflict with other transactions", watermill.LogFields{"err": err.Error()})
 	}
 }
 
-// succeeded notes that a handler has succeeded.
+// succeeded records that a handler has succeeded.
 func (q *queue) succeeded(call circuit.Call, done []*spool.Message) {
 	q.circuits.Succeeded(q.name, call, done)
 	q.conflicts.Store(false)
 }
 
-// undecided notes that several messages failed together. The caller handles them apart next, to find the culprit; if the call was the
-// probe of a paused queue, one of them may take its place.
+// undecided records that several messages failed together. Next, the caller handles them separately, to find the
+// culprit. If the call was the probe of a paused queue, one of the messages may become the probe.
 func (q *queue) undecided(call circuit.Call, err error) {
 	var doubt inbox.DoubtError
 	if errors.As(err, &doubt) && doubt.Exhausted {
@@ -181,8 +181,9 @@ func (q *queue) undecided(call circuit.Call, err error) {
 	q.reached()
 }
 
-// faultless recognises an error that is no message's fault and concerns all n that it befell: they come again, and no attempt
-// counts. A message that was a probe by itself waits, so that the next probe is another one.
+// faultless recognises an error that no message caused and that concerns all n messages of the call. The messages are
+// handled again, and no attempt counts. A message that was a probe by itself waits, so that the next probe is another
+// message.
 func (q *queue) faultless(ctx context.Context, call circuit.Call, n int, err error) (outcome spool.Outcome, yes bool) {
 	switch {
 	case errors.Is(err, spool.ErrLost), errors.Is(err, spool.ErrRowLocked): // the handler has succeeded, so an outage is over
@@ -205,29 +206,29 @@ func (q *queue) faultless(ctx context.Context, call circuit.Call, n int, err err
 	return spool.Outcome{Verdict: spool.Postpone, Err: err}, true
 }
 
-// isDatabase says whether an error is the fault of the database alone.
+// isDatabase reports whether only the database caused the error.
 func (q *queue) isDatabase(err error) bool {
 	var ofHandler *inbox.HandlerError
 	var ofDatabase inbox.OutageError
 	return !q.isDoubt(err) && (!errors.As(err, &ofHandler) || errors.As(err, &ofDatabase))
 }
 
-// isDoubt says whether an error concerns the message alone, or may do so.
+// isDoubt reports whether an error concerns only the message, or may do so.
 func (q *queue) isDoubt(err error) bool {
 	var doubt inbox.DoubtError
 	var refusal inbox.RefusalError
 	return q.core.IsConflict(err) || errors.As(err, &doubt) || errors.As(err, &refusal)
 }
 
-// isOutage says whether the handler's error tells that something else is away that it needs.
+// isOutage reports whether the handler's error shows an outage of something other than the database.
 func (q *queue) isOutage(err error) bool {
 	var ofHandler *inbox.HandlerError
 	switch {
 	case q.isDoubt(err), !errors.As(err, &ofHandler):
 		return false
-	case errors.Is(err, inbox.ErrTransactionLost): // the database has been asked, whatever its errors look like
+	case errors.Is(err, inbox.ErrTransactionLost): // the database has already been asked, whatever its errors look like
 		return false
-	case inbox.IsOwnContext(ofHandler.Err): // whatever it looks like to a classifier of network errors
+	case inbox.IsOwnContext(ofHandler.Err): // even if a classifier of network errors would take it for an outage
 		return false
 	default:
 		return q.config.Classify(ofHandler.Err) == postbox.Outage

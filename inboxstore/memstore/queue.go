@@ -19,7 +19,7 @@ import (
 // entry is a message in a queue.
 type entry struct {
 	key      inboxstore.Key
-	message  *message.Message // never handed out, only copies of it
+	message  *message.Message // never handed out: handlers get copies
 	due      time.Time
 	failures []error
 	out      *turn // nil while no handler has it
@@ -29,22 +29,22 @@ type entry struct {
 type turn struct {
 	message *message.Message
 	retry   postbox.RetryProfile
-	cause   func() error // why the message was nacked
+	cause   func() error // returns the reason of a nack
 	end     context.CancelFunc
 }
 
 // DeadLetter is a message that is not tried again.
 type DeadLetter struct {
-	// Queue in which the message stood; empty for one that [Store.Bury] wrote.
+	// Queue is the queue of the message; empty for a letter that [Store.Bury] wrote.
 	Queue string
-	// Key under which the message was claimed.
+	// Key is the key under which the message was claimed.
 	Key     inboxstore.Key
 	Message *message.Message
-	// Attempts that failed.
+	// Attempts is the number of attempts that failed.
 	Attempts int
-	// Err is why the last one did.
+	// Err is the error of the last attempt.
 	Err error
-	// Failures that were recorded, oldest first.
+	// Failures are the recorded errors, oldest first.
 	Failures []error
 }
 
@@ -54,14 +54,14 @@ type Pending struct {
 	Message *message.Message
 	// Due is when the message may be handled, by the clock that [Store.Advance] moves.
 	Due time.Time
-	// Attempts that failed.
+	// Attempts is the number of attempts that failed.
 	Attempts int
-	// InFlight says that a handler has it.
+	// InFlight is true while a handler has the message.
 	InFlight bool
 }
 
 // Defer stores a message in a queue, once, for a [Subscriber]. A message without a UUID is stored under the key's
-// message id. Delays set with Watermill's components/delay are obeyed; one that cannot be read is a
+// message id. Delays set with Watermill's components/delay are applied. A delay that cannot be read is a
 // [postbox.PermanentError].
 func (s *Store) Defer(ctx context.Context, queue string, key inboxstore.Key, msg *message.Message) (fresh bool, err error) {
 	if err := spool.CheckQueue(queue); err != nil {
@@ -95,7 +95,7 @@ func (s *Store) Pending(queue string) []Pending {
 	return pending
 }
 
-// DeadLetters returns the dead letters of the store, in the order in which they died.
+// DeadLetters returns the dead letters of the store, in the order in which they were buried.
 func (s *Store) DeadLetters() []DeadLetter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,27 +107,28 @@ func (s *Store) DeadLetters() []DeadLetter {
 	return letters
 }
 
-// Advance moves the clock of the store forward, so that delayed messages and those that wait for another attempt
-// become due without waiting. The clock runs with that of the machine otherwise. Acks and nacks before it count before.
+// Advance moves the clock of the store forward, so that delayed messages and messages that wait for another attempt
+// become due immediately. Otherwise the clock runs with the clock of the machine. Acks and nacks before the call take
+// effect before the clock moves.
 func (s *Store) Advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settleAnswered() // or the pause of what was nacked just now would begin after it
+	s.settleAnswered() // otherwise the pause of a message that was nacked just now would begin after the advance
 	s.ahead += d
 	s.wake()
 }
 
-// now is the time by the clock of the store. The caller holds the lock, as for all that follows.
+// now returns the time by the clock of the store. The caller holds the lock, as for all functions below.
 func (s *Store) now() time.Time { return time.Now().Add(s.ahead) }
 
-// wake lets all subscriptions look again.
+// wake makes all subscriptions look for messages again.
 func (s *Store) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// take waits for a message that may be handled, and begins its turn, with a context that ends with live. It returns nil
-// when ctx has ended.
+// take waits for a message that may be handled, and begins its attempt with a context that ends with live. It returns
+// nil when ctx has ended.
 func (s *Store) take(ctx, live context.Context, queue string, retry postbox.RetryProfile) (*entry, *turn) {
 	for ctx.Err() == nil {
 		s.mu.Lock()
@@ -161,9 +162,9 @@ func newTurn(live context.Context, e *entry, retry postbox.RetryProfile) *turn {
 	return &turn{message: msg, retry: retry, cause: reported.Cause, end: end}
 }
 
-// next finds the oldest message that may be handled now. Without one, it tells when the next is due, zero for never. A
-// message that is handled, or has failed, holds back those behind it with the same ordering key; one that is delayed
-// does not.
+// next finds the oldest message that may be handled now. If there is none, it returns when the next message is due,
+// zero for never. A message that is being handled, or has failed, holds back later messages with the same ordering key.
+// A delayed message does not.
 func (s *Store) next(queue string) (next *entry, due time.Time) {
 	now, held := s.now(), map[string]bool{}
 	for _, e := range s.queues[queue] {
@@ -184,7 +185,7 @@ func (s *Store) next(queue string) (next *entry, due time.Time) {
 	return nil, due
 }
 
-// settleAnswered settles the messages that were acked or nacked, so that the next reader sees it.
+// settleAnswered settles the messages that were acked or nacked, so that the next reader sees the result.
 func (s *Store) settleAnswered() {
 	for queue, entries := range s.queues {
 		for _, e := range slices.Clone(entries) {
@@ -195,7 +196,7 @@ func (s *Store) settleAnswered() {
 	}
 }
 
-// settle ends the turn of a message as its handler said, and leaves one alone of which nothing was said.
+// settle ends the attempt of a message that was acked or nacked. It leaves other messages unchanged.
 func (s *Store) settle(queue string, e *entry) {
 	select {
 	case <-e.out.message.Acked():
@@ -208,7 +209,7 @@ func (s *Store) settle(queue string, e *entry) {
 	s.endTurn(e)
 }
 
-// failed lets a message wait for another attempt, or moves it to the dead letters.
+// failed schedules another attempt for a message, or moves it to the dead letters.
 func (s *Store) failed(queue string, e *entry, out *turn) {
 	cause := out.cause()
 	outcome := drain.OutcomeOf(cause)
@@ -227,18 +228,18 @@ func (s *Store) failed(queue string, e *entry, out *turn) {
 	e.due = s.now().Add(pause)
 }
 
-// endTurn leaves a message to others.
+// endTurn makes a message available to other handlers.
 func (s *Store) endTurn(e *entry) {
 	e.out.end()
 	e.out = nil
 	s.wake()
 }
 
-// giveBack ends a turn: as the handler said, or as if it had not begun.
+// giveBack ends an attempt: with its ack or nack, or as if the attempt had not begun.
 func (s *Store) giveBack(queue string, e *entry, out *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.out == out { // or another attempt has settled it by now, and it may be out again
+	if e.out == out { // otherwise the attempt has been settled by now, and the message may have been handed out again
 		s.settle(queue, e)
 	}
 	if e.out == out {

@@ -17,24 +17,24 @@ import (
 // DefaultCloseTimeout is the default of CloseTimeout in [Config].
 const DefaultCloseTimeout = time.Second
 
-// buryTimeout bounds how long [Store.Bury] waits for a handler of its message.
+// buryTimeout bounds how long [Store.Bury] waits for a running handler of its message.
 const buryTimeout = 30 * time.Second
 
 // Config says how a store behaves. The zero value is fine.
 type Config struct {
-	// CloseTimeout is how long a handler may go on with a live context after that of its delivery has ended, and a
-	// subscriber that closes waits for messages that are not acked. Defaults to 1 s, which is less than that of
-	// inboxstore, since tests wait for it; negative means not at all.
+	// CloseTimeout is how long a handler may continue with a live context after the context of its delivery has ended.
+	// A subscriber that closes waits as long for messages that are not acked. Defaults to 1 s, which is less than in
+	// inboxstore, since tests wait for it. Negative means not at all.
 	CloseTimeout time.Duration
 }
 
-// Store is an inbox's memory, in memory. It is safe for concurrent use.
+// Store is the memory of an inbox, kept in main memory. It is safe for concurrent use.
 type Store struct {
 	closeTimeout time.Duration
 
 	mu          sync.Mutex
 	closed      bool
-	ahead       time.Duration // of its clock before that of the machine
+	ahead       time.Duration // difference of the store's clock to the machine's
 	claims      map[inboxstore.Key]*claim
 	failures    map[inboxstore.Key][]error
 	dead        []DeadLetter
@@ -43,13 +43,13 @@ type Store struct {
 	subscribers []*Subscriber
 }
 
-// claim is a key that is taken: for good once it is committed, and until then by a handler.
+// claim is a key that is taken: by a handler until it is committed, and for good afterwards.
 type claim struct {
 	committed bool
 	ended     chan struct{} // closed when the handler has ended
 }
 
-// handling is under which a context says that fn runs for a key of a store.
+// handling is the context key that marks a running fn for a key of a store.
 type handling struct {
 	store *Store
 	key   inboxstore.Key
@@ -64,13 +64,14 @@ func New(config Config) *Store {
 	}
 }
 
-// Once runs fn and claims the key, unless an earlier claim lasts. A claim under way is waited for. Errors of fn come
-// back as [inboxstore.HandlerError], and the key is free again, but what fn has written stays.
+// Once runs fn and claims the key, unless the key has a committed claim. If another call holds the claim, Once waits
+// for it to end. It returns errors of fn as [inboxstore.HandlerError]; then the key is free again, but the writes of fn
+// remain.
 //
-// The context that fn gets carries no transaction of the store's. It stays alive for the close timeout after ctx has
-// ended; the claim of an fn that takes longer does not last.
+// The context that fn gets carries no transaction of the store. It stays alive for the close timeout after ctx has
+// ended. If fn takes longer, its claim is dropped.
 //
-// Within fn, a call with the same key runs its own fn as a part of this one, and returns that one's error as it is.
+// Within fn, a call with the same key runs its own fn as a part of the outer call, and returns its error unchanged.
 func (s *Store) Once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	if ctx.Value(handling{s, key}) != nil {
 		err := fn(ctx)
@@ -79,13 +80,13 @@ func (s *Store) Once(ctx context.Context, key inboxstore.Key, fn func(ctx contex
 	return s.once(ctx, key, fn, func() {})
 }
 
-// once claims the key, runs fn, and if that succeeds commits: the claim, and what commit does while it holds the lock.
+// once claims the key and runs fn. If fn succeeds, once commits the claim and calls commit while it holds the lock.
 func (s *Store) once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error, commit func()) (fresh bool, err error) {
 	mine, err := s.claim(ctx, key)
 	if mine == nil {
 		return false, err
 	}
-	defer func() { s.end(key, mine, fresh, commit) }() // also when fn panics
+	defer func() { s.end(key, mine, fresh, commit) }() // also if fn panics
 	live, end := outlive(ctx, s.closeTimeout)
 	defer end()
 	if err := fn(context.WithValue(live, handling{s, key}, true)); err != nil {
@@ -97,7 +98,8 @@ func (s *Store) once(ctx context.Context, key inboxstore.Key, fn func(ctx contex
 	return true, nil
 }
 
-// claim takes a key, and waits while another delivery has it. It returns nil, and no error, where a claim lasts.
+// claim takes a key, and waits while another delivery holds it. It returns nil and no error if the key has a committed
+// claim.
 func (s *Store) claim(ctx context.Context, key inboxstore.Key) (*claim, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -114,7 +116,7 @@ func (s *Store) claim(ctx context.Context, key inboxstore.Key) (*claim, error) {
 	}
 }
 
-// tryClaim returns a new claim, or that of a handler under way, or nil where a claim lasts.
+// tryClaim returns a new claim, or the claim of a running handler, or nil if the key has a committed claim.
 func (s *Store) tryClaim(key inboxstore.Key) (found *claim, mine bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +136,7 @@ func (s *Store) tryClaim(key inboxstore.Key) (found *claim, mine bool, err error
 	}
 }
 
-// end keeps a claim or drops it, and lets others of the same key go on.
+// end keeps or drops a claim, and wakes other calls with the same key.
 func (s *Store) end(key inboxstore.Key, mine *claim, committed bool, commit func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +149,7 @@ func (s *Store) end(key inboxstore.Key, mine *claim, committed bool, commit func
 	close(mine.ended)
 }
 
-// RecordFailure notes that the handler failed, and returns how often it has by now.
+// RecordFailure records that the handler failed, and returns the number of failures so far.
 func (s *Store) RecordFailure(_ context.Context, key inboxstore.Key, cause error) (attempts int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +160,8 @@ func (s *Store) RecordFailure(_ context.Context, key inboxstore.Key, cause error
 	return len(s.failures[key]), nil
 }
 
-// Bury moves a message to the dead letters and claims it. It does nothing where the message has been claimed
-// meanwhile, and waits for a handler of the message to end.
+// Bury moves a message to the dead letters and claims it. It waits for a running handler of the message to end. It does
+// nothing if the message has been claimed meanwhile.
 func (s *Store) Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), buryTimeout)
 	defer cancel()
@@ -171,23 +173,23 @@ func (s *Store) Bury(ctx context.Context, key inboxstore.Key, msg *message.Messa
 	return err
 }
 
-// nothing is what runs where there is only something to commit.
+// nothing is the fn of a call that has only something to commit.
 func nothing(context.Context) error { return nil }
 
-// Close ends all subscribers. Handlers under way are not touched, but those of messages from queues have the close
-// timeout to end in. It can be called twice.
+// Close ends all subscribers. It does not affect running handlers, but handlers of messages from queues have the close
+// timeout to end. It can be called twice.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	subscribers := s.subscribers
 	s.mu.Unlock()
 	for _, subscriber := range subscribers {
-		_ = subscriber.Close() // it returns none
+		_ = subscriber.Close() // it returns no errors
 	}
 	return nil
 }
 
-// outlive returns a context that ends the given time after ctx has, and a function that ends it at once.
+// outlive returns a context that ends the given time after ctx has ended, and a function that ends it immediately.
 func outlive(ctx context.Context, by time.Duration) (live context.Context, end func()) {
 	live, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	timer := make(chan *time.Timer, 1)

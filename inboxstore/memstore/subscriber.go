@@ -11,9 +11,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Subscriber gives the messages of a store's queues to handlers: a subscriber like any other of Watermill. Messages
-// with the same ordering key are handled one after the other, oldest first, all others at the same time. Ack means
-// done, Nack means another attempt after a pause, and queue.Fail says why. Several subscriptions to one queue
+// Subscriber gives the messages of a store's queues to handlers. It is a subscriber like any other of Watermill.
+// Messages with the same ordering key are handled one after the other, oldest first; all others run concurrently. Ack
+// means done, Nack means another attempt after a pause, and queue.Fail says why. Several subscriptions to one queue
 // share its messages.
 type Subscriber struct {
 	store *Store
@@ -25,10 +25,10 @@ type Subscriber struct {
 	running sync.WaitGroup
 }
 
-// defaultMaxAttempts is that of queue.Config.
+// defaultMaxAttempts is the same default as in queue.Config.
 const defaultMaxAttempts = 15
 
-// Subscriber returns a subscriber that tries messages as retry says. The zero profile is the one of
+// Subscriber returns a subscriber that retries messages with the given profile. The zero profile is the default of
 // queue.Subscriber: 15 attempts, from 1 s to 60 s apart.
 func (s *Store) Subscriber(retry postbox.RetryProfile) (*Subscriber, error) {
 	retry = retry.WithDefaults(defaultMaxAttempts)
@@ -66,7 +66,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 	return messages, nil
 }
 
-// Close ends all subscriptions, after the handlers under way up to the store's close timeout. It can be called twice.
+// Close ends all subscriptions. It waits for running handlers up to the store's close timeout. It can be called twice.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	s.closed = true

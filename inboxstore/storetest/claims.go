@@ -13,7 +13,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
-// A key is fresh for the first who claims it. From then on it is a duplicate, which is no error, and fn does not run.
+// The first claim of a key finds it fresh. From then on each claim is a duplicate, which is no error, and fn does not
+// run.
 func testFreshOnce(t *testing.T, h Harness) {
 	ran := 0
 	for i := range 4 {
@@ -27,7 +28,7 @@ func testFreshOnce(t *testing.T, h Harness) {
 	require.Equal(t, 1, ran)
 }
 
-// F2: when fn returns an error the message was not handled, and fn runs again when it comes again.
+// F2: if fn returns an error, the message was not handled. When the message is delivered again, fn runs again.
 func testErrorLeavesTheClaimFree(t *testing.T, h Harness) {
 	for range 3 {
 		fresh, err := h.Store.Once(patient(t), keyOf("1"), fail)
@@ -38,14 +39,15 @@ func testErrorLeavesTheClaimFree(t *testing.T, h Harness) {
 	require.True(t, claimed(t, h.Store, keyOf("1")))
 }
 
-// F2: a panic of fn reaches the caller, whose router recovers from it, and leaves the claim free like an error.
+// F2: a panic of fn reaches the caller, whose router recovers from it. Like an error, it leaves the claim free.
 func testPanicLeavesTheClaimFree(t *testing.T, h Harness) {
 	ended := claim(patient(t), h.Store, keyOf("1"), func(context.Context) error { panic("oh") })
 	require.Equal(t, "oh", receive(t, ended, "Once").panicked)
 	requireFresh(t, h.Store, keyOf("1"), "fn has only panicked so far")
 }
 
-// F6: while fn runs, another claim of its key waits. If fn succeeds it is a duplicate, else it takes its turn.
+// F6: while fn runs, another claim of its key waits. If fn succeeds, the other claim is a duplicate; otherwise its own
+// fn runs.
 func testSecondClaimWaits(t *testing.T, h Harness) { requireWaits(t, h.Store, h.Store) }
 
 // F6: the same between two handles, and a claim by one is a duplicate for the other.
@@ -91,8 +93,8 @@ func requireWaits(t *testing.T, one, two Store) {
 	}
 }
 
-// F6: of many copies at the same instant exactly one is handled, also when the first to run fails. Never do two run
-// at a time.
+// F6: of many copies at the same time exactly one is handled, even if the first to run fails. Two copies never run at
+// the same time.
 func testManyCopies(t *testing.T, h Harness) { requireOneOfManyCopies(t, h.Store) }
 
 func requireOneOfManyCopies(t *testing.T, stores ...Store) {
@@ -107,7 +109,7 @@ func requireOneOfManyCopies(t *testing.T, stores ...Store) {
 					together.Add(1)
 				}
 				defer running.Add(-1)
-				<-time.After(time.Millisecond) // long enough for others to come beside it
+				<-time.After(time.Millisecond) // long enough for other copies to run concurrently, if the store let them
 				if ran.Add(1) == 1 && round%2 == 0 {
 					return errFn
 				}
@@ -131,8 +133,8 @@ func requireOneOfManyCopies(t *testing.T, stores ...Store) {
 	}
 }
 
-// An inbox may stand around another one of the same consumer, for a whole router and again for a handler: the inner call is no duplicate of
-// the outer one. It runs, and decides nothing: its error is fn's, and leaves the claim free.
+// An inbox may wrap another one of the same consumer, one for a whole router and one for a handler. The inner call is
+// no duplicate of the outer one. It runs, and decides nothing: its error is fn's, and leaves the claim free.
 func testClaimWithinItself(t *testing.T, h Harness) {
 	ran := 0
 	nested := func(inner func(context.Context) error) func(context.Context) error {
@@ -158,7 +160,7 @@ func testClaimWithinItself(t *testing.T, h Harness) {
 	require.Equal(t, 3, ran)
 }
 
-// F21: a key has three parts, and each of them, as well as where one ends and the next begins, makes another message.
+// F21: a key has three parts. A difference in any part, or in the border between two parts, makes another message.
 func testScopes(t *testing.T, h Harness) {
 	requireDistinct(t, h.Store, []inboxstore.Key{
 		{Consumer: "a", Topic: "t", MessageID: "1"},
@@ -176,8 +178,8 @@ func testScopes(t *testing.T, h Harness) {
 	})
 }
 
-// F3: only the same id names the same message, whatever the ids look alike in a database: without regard to case or
-// blanks, as numbers, as UUIDs, up to a longest length or by a weak hash.
+// F3: only equal ids name the same message. Ids that a database may treat as equal are different: because of case or
+// blanks, as numbers, as UUIDs, cut off at a maximum length, or by a weak hash.
 func testDistinctIDs(t *testing.T, h Harness) {
 	ids := distinctIDs()
 	keys := make([]inboxstore.Key, len(ids))
@@ -187,7 +189,7 @@ func testDistinctIDs(t *testing.T, h Harness) {
 	requireDistinct(t, h.Store, keys)
 }
 
-// requireDistinct claims all keys, and then each of them in vain.
+// requireDistinct claims all keys, and then checks that each of them is a duplicate.
 func requireDistinct(t *testing.T, store Store, keys []inboxstore.Key) {
 	t.Helper()
 	for _, key := range keys {

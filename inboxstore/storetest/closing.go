@@ -25,8 +25,8 @@ func testContextEndsWithAck(t *testing.T, h Harness) {
 	}
 }
 
-// F1: what is not acked when a subscription closes is still there, with all its attempts, and nothing else is. Close
-// returns when all is settled and the channel is closed.
+// F1: a message that is not acked when a subscription closes is still stored, with all its attempts; all other messages
+// are gone. Close returns when all is settled and the channel is closed.
 func testCloseLosesNothing(t *testing.T, h Harness) {
 	requireNothingLost(t, h, func(subscriber message.Subscriber, messages <-chan *message.Message, _ context.CancelFunc) {
 		requireClosed(t, subscriber)
@@ -34,7 +34,7 @@ func testCloseLosesNothing(t *testing.T, h Harness) {
 	})
 }
 
-// F1: the same where the context of Subscribe ends.
+// F1: the same if the context of Subscribe ends.
 func testContextEndLosesNothing(t *testing.T, h Harness) {
 	requireNothingLost(t, h, func(_ message.Subscriber, _ <-chan *message.Message, cancel context.CancelFunc) { cancel() })
 }
@@ -74,7 +74,7 @@ func requireNothingLost(
 	var left []Pending
 	for _, id := range want {
 		if id != acked {
-			left = append(left, Pending{MessageID: id}) // a subscription that ends is no failed attempt
+			left = append(left, Pending{MessageID: id}) // the end of a subscription is no failed attempt
 		}
 	}
 	h.requirePending(t, left...)
@@ -87,7 +87,7 @@ func requireNothingLost(
 	h.requireDrained(t, queue)
 }
 
-// requireNoMore waits for a subscription to close its channel. What comes before was underway.
+// requireNoMore waits for a subscription to close its channel. Messages that come before were already on their way.
 func requireNoMore(t *testing.T, messages <-chan *message.Message) {
 	t.Helper()
 	eventually(t, "the end of the subscription", func() bool {
@@ -100,7 +100,7 @@ func requireNoMore(t *testing.T, messages <-chan *message.Message) {
 	})
 }
 
-// requireEnded looks whether the channel is closed by now.
+// requireEnded checks that the channel is closed by now.
 func requireEnded(t *testing.T, messages <-chan *message.Message) {
 	t.Helper()
 	select {
@@ -111,7 +111,7 @@ func requireEnded(t *testing.T, messages <-chan *message.Message) {
 	}
 }
 
-// G12: who has a message when its subscription ends may end handling it, in a live context, within the close timeout.
+// G12: a handler that has a message when its subscription ends may finish, in a live context, within the close timeout.
 func testAckAfterEnd(t *testing.T, h Harness) {
 	deferred(t, h.Store, "acked", "")
 	deferred(t, h.Store, "nacked", "")
@@ -128,7 +128,7 @@ func testAckAfterEnd(t *testing.T, h Harness) {
 	h.requirePending(t, Pending{MessageID: "nacked", Attempts: 1})
 }
 
-// Close of a subscriber is idempotent, closes its channels, and refuses to subscribe.
+// Close of a subscriber is idempotent and closes its channels. After it, Subscribe returns an error.
 func testCloseSubscriber(t *testing.T, h Harness) {
 	subscriber := h.subscriber(t, briefly())
 	one, err := subscriber.Subscribe(t.Context(), "one")

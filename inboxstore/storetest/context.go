@@ -12,8 +12,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
-// An error of fn comes back as a HandlerError with all that it wraps, since the inbox counts it and obeys what it says
-// of itself. An error of the store is none: it must not use up attempts.
+// An error of fn is returned as a HandlerError with all errors that it wraps, since the inbox counts it and checks for
+// Permanent and RetryAfter. An error of the store is no HandlerError: it must not use up attempts.
 func testHandlerError(t *testing.T, h Harness) {
 	_, err := h.Store.Once(patient(t), keyOf("1"), func(context.Context) error { return postbox.Permanent(errFn) })
 	var failure *inboxstore.HandlerError
@@ -29,7 +29,7 @@ func testHandlerError(t *testing.T, h Harness) {
 	require.NotErrorAs(t, err, &failure, "the context ended before fn began")
 }
 
-// When the context has ended before, fn does not run and nothing is kept.
+// If the context has ended before the call, fn does not run and nothing is kept.
 func testEndedContext(t *testing.T, h Harness) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -48,7 +48,7 @@ func testEndedContext(t *testing.T, h Harness) {
 	requireFresh(t, h.Store, keyOf("defer"), "nothing was claimed")
 }
 
-// The inbox looks up the router's names, and the handler what middlewares have put there.
+// The inbox needs the router's names in the context, and the handler needs the values of middlewares.
 func testContextValues(t *testing.T, h Harness) {
 	type mark struct{}
 	ctx := context.WithValue(patient(t), mark{}, "here")
@@ -59,8 +59,8 @@ func testContextValues(t *testing.T, h Harness) {
 	require.NoError(t, err)
 }
 
-// G12: Watermill cancels the contexts of all deliveries at once when its router closes. What fn has begun it may end,
-// and the claim then lasts.
+// G12: Watermill cancels the contexts of all deliveries at once when its router closes. A running fn may finish, and
+// its claim is then committed.
 func testFnOutlivesDelivery(t *testing.T, h Harness) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -74,7 +74,7 @@ func testFnOutlivesDelivery(t *testing.T, h Harness) {
 	require.True(t, claimed(t, h.Store, keyOf("1")))
 }
 
-// G12: an fn that does not end is cancelled after the close timeout, no earlier, and what it does then has no effect,
+// G12: an fn that does not end is cancelled after the close timeout, and no earlier. Its later work has no effect,
 // whether it returns an error or not.
 func testFnIsCancelledInTheEnd(t *testing.T, h Harness) {
 	var cases sync.WaitGroup
@@ -106,7 +106,7 @@ func testFnIsCancelledInTheEnd(t *testing.T, h Harness) {
 	}
 }
 
-// Close is idempotent, also when several call it at a time.
+// Close is idempotent, also with concurrent calls.
 func testCloseTwice(t *testing.T, h Harness) {
 	requireFresh(t, h.Store, keyOf("1"), "it is not claimed")
 	ends := make([]chan error, 3)
@@ -120,7 +120,7 @@ func testCloseTwice(t *testing.T, h Harness) {
 	requireClosed(t, h.Store)
 }
 
-// After Close, Defer returns postbox.ErrClosed and stores nothing: the message is not acked, and comes again.
+// After Close, Defer returns postbox.ErrClosed and stores nothing: the message is not acked, and is delivered again.
 func testClosedQueues(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "")
 	requireClosed(t, h.Store)
@@ -133,8 +133,8 @@ func testClosedQueues(t *testing.T, h Harness) {
 	require.Empty(t, h.pending(t, "other"))
 }
 
-// After Close, the methods of the inbox return postbox.ErrClosed, and do nothing. A store may also go on, so that what
-// a handler under way has done can be recorded.
+// After Close, the methods of the inbox return postbox.ErrClosed and do nothing. A store may also continue to work, so
+// that the result of a running handler can be recorded.
 func testClosedInbox(t *testing.T, h Harness) {
 	requireClosed(t, h.Store)
 	fresh, err := h.Store.Once(patient(t), keyOf("1"), func(context.Context) error {

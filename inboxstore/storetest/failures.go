@@ -14,10 +14,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 )
 
-// The number that RecordFailure returns is that of the failed attempts of this key so far. Any error can be recorded.
+// RecordFailure returns the number of failed attempts of this key so far. Any error can be recorded.
 func testFailuresAreCounted(t *testing.T, h Harness) { requireCounted(t, h.Store) }
 
-// F14: all processes count together, or a message is tried by each of them as often as it may be in all.
+// F14: all processes count together. Otherwise each of them would try a message as often as all together may.
 func testFailuresAcrossHandles(t *testing.T, h Harness) { requireCounted(t, h.Store, h.open(t).Store) }
 
 func requireCounted(t *testing.T, stores ...Store) {
@@ -37,8 +37,8 @@ func requireCounted(t *testing.T, stores ...Store) {
 	}
 }
 
-// F14: two processes may record failures of one message at the same instant, since the second runs as soon as the
-// first has rolled back. Each gets a number of its own, or the message is tried more often than it may be.
+// F14: two processes may record failures of one message at the same time, since the second runs as soon as the first
+// has rolled back. Each gets a number of its own. Otherwise the message would be tried too often.
 func testFailuresAtTheSameInstant(t *testing.T, h Harness) {
 	var mu sync.Mutex
 	var got, want []int
@@ -81,7 +81,7 @@ func testBury(t *testing.T, h Harness) {
 	require.Empty(t, h.pending(t, queue))
 }
 
-// Bury does nothing, and that is no error, where the message was handled, deferred or buried meanwhile.
+// Bury does nothing, and returns no error, if the message was handled, deferred or buried meanwhile.
 func testBuryLeavesWhatWasClaimed(t *testing.T, h Harness) {
 	requireFresh(t, h.Store, keyOf("handled"), "it is not claimed")
 	deferred(t, h.Store, "deferred", "")
@@ -95,7 +95,7 @@ func testBuryLeavesWhatWasClaimed(t *testing.T, h Harness) {
 	require.Equal(t, 1, h.letter(t).Attempts, "the first letter stays")
 }
 
-// F22: while a handler of the message runs, Bury waits for it. If it succeeds the message is not dead.
+// F22: while a handler of the message runs, Bury waits for it. If the handler succeeds, the message is not buried.
 func testBuryWaits(t *testing.T, h Harness) {
 	for id, end := range map[string]func(context.Context) error{"done": succeed, "failed": fail} {
 		entered, leave := make(chan struct{}), make(chan struct{})
@@ -119,7 +119,7 @@ func testBuryWaits(t *testing.T, h Harness) {
 	require.Equal(t, "failed", h.letter(t).MessageID)
 }
 
-// F22: of several that bury a message at the same instant, one does.
+// F22: of several concurrent calls of Bury for a message, one takes effect.
 func testBuryAtTheSameInstant(t *testing.T, h Harness) {
 	var wg sync.WaitGroup
 	ctx := patient(t)
@@ -134,7 +134,7 @@ func testBuryAtTheSameInstant(t *testing.T, h Harness) {
 	h.letter(t)
 }
 
-// G12: a handler may fail because its delivery was cancelled, and that is to be recorded.
+// G12: a handler may fail because its delivery was cancelled, and this failure must be recorded.
 func testFailureAfterCancel(t *testing.T, h Harness) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -145,7 +145,7 @@ func testFailureAfterCancel(t *testing.T, h Harness) {
 	require.Equal(t, 1, h.letter(t).Attempts)
 }
 
-// A dead letter keeps what Watermill accepts: any bytes, 10 kB of id, no payload, no metadata.
+// A dead letter keeps everything that Watermill accepts: any bytes, 10 kB of id, no payload, no metadata.
 func testBuryAnyBytes(t *testing.T, h Harness) {
 	msg := anyBytesMessage()
 	require.NoError(t, h.Store.Bury(patient(t), keyOf(msg.UUID), msg, 1, errors.New(anyBytes)))

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// patience is how long something may take that must happen: far longer than on a busy machine.
+	// patience bounds the wait for an event that must happen: far longer than it takes on a busy machine.
 	patience = 30 * time.Second
-	// silence is how long the suite watches that something does not happen.
+	// silence is how long the suite watches that an event does not happen.
 	silence = 150 * time.Millisecond
-	// pollPause is the pause between two looks.
+	// pollPause is the pause between two polls.
 	pollPause = 5 * time.Millisecond
-	// attempts of a message before it is a dead letter.
+	// attempts is the number of attempts of a message before it is a dead letter.
 	attempts = 3
-	// queue is where most cases defer to.
+	// queue is the queue that most cases use.
 	queue = "queue"
 )
 
 var errFn = errors.New("fn says no")
 
-// briefly is the profile of most cases: pauses that tests can wait for.
+// briefly is the profile of most cases: its pauses are short enough for tests.
 func briefly() postbox.RetryProfile {
 	return postbox.RetryProfile{Attempts: attempts, Base: time.Millisecond, Cap: 5 * time.Millisecond}
 }
@@ -41,7 +41,7 @@ func hourly() postbox.RetryProfile {
 	return postbox.RetryProfile{Attempts: attempts, Base: time.Hour, Cap: time.Hour, Jitter: postbox.NoJitter}
 }
 
-// keyOf names a message to one consumer.
+// keyOf returns the key of a message for one consumer.
 func keyOf(id string) inboxstore.Key {
 	return inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: id}
 }
@@ -50,7 +50,7 @@ func succeed(context.Context) error { return nil }
 
 func fail(context.Context) error { return errFn }
 
-// patient returns a context that ends the calls of a store that hangs.
+// patient returns a context that ends calls of a store that hangs.
 func patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -58,7 +58,7 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// open returns another handle, which ends with the test.
+// open returns another handle, which is closed with the test.
 func (h Harness) open(t *testing.T) Handle {
 	t.Helper()
 	handle := h.Open(t)
@@ -66,7 +66,7 @@ func (h Harness) open(t *testing.T) Handle {
 	return handle
 }
 
-// claimed says whether a claim of the key lasts. It leaves a free key free.
+// claimed reports whether the key has a committed claim. It leaves a free key free.
 func claimed(t *testing.T, store Store, key inboxstore.Key) bool {
 	t.Helper()
 	fresh, err := store.Once(patient(t), key, fail)
@@ -91,7 +91,7 @@ func requireFresh(t *testing.T, store Store, key inboxstore.Key, why string) {
 	require.True(t, ran, "fn must run where the key is fresh")
 }
 
-// attempt is how a call of Once ended.
+// attempt is the result of a call of Once.
 type attempt struct {
 	fresh    bool
 	err      error
@@ -112,7 +112,7 @@ func claim(ctx context.Context, store Store, key inboxstore.Key, fn func(context
 	return ended
 }
 
-// receive returns what comes through a channel, in time.
+// receive returns the next value of a channel, and fails if none comes in time.
 func receive[T any](t *testing.T, ch <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -125,7 +125,7 @@ func receive[T any](t *testing.T, ch <-chan T, what string) T {
 	panic("unreachable")
 }
 
-// requireQuiet watches that nothing comes through a channel for a while.
+// requireQuiet checks that no value comes through a channel for a while.
 func requireQuiet[T any](t *testing.T, ch <-chan T, why string) {
 	t.Helper()
 	select {
@@ -135,7 +135,7 @@ func requireQuiet[T any](t *testing.T, ch <-chan T, why string) {
 	}
 }
 
-// requireEnd waits for the end of a channel of signals.
+// requireEnd waits for a channel of signals to be closed.
 func requireEnd(t *testing.T, ch <-chan struct{}, what string) {
 	t.Helper()
 	select {
@@ -158,7 +158,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// deferred stores a message in the queue. An empty ordering key is none.
+// deferred stores a message in the queue. An empty ordering key means no key.
 func deferred(t *testing.T, store Store, id, orderingKey string) {
 	t.Helper()
 	fresh, err := store.Defer(patient(t), queue, keyOf(id), newMessage(id, orderingKey))
@@ -183,7 +183,7 @@ func (h Handle) subscriber(t *testing.T, retry postbox.RetryProfile) message.Sub
 	return subscriber
 }
 
-// subscribe works off the queue until the test ends.
+// subscribe receives the messages of the queue until the test ends.
 func (h Handle) subscribe(t *testing.T, retry postbox.RetryProfile) <-chan *message.Message {
 	t.Helper()
 	messages, err := h.subscriber(t, retry).Subscribe(t.Context(), queue)
@@ -191,7 +191,7 @@ func (h Handle) subscribe(t *testing.T, retry postbox.RetryProfile) <-chan *mess
 	return messages
 }
 
-// receiveAll takes so many messages without acking them and returns them by UUID.
+// receiveAll takes this number of messages without acking them and returns them by UUID.
 func receiveAll(t *testing.T, messages <-chan *message.Message, count int) map[string]*message.Message {
 	t.Helper()
 	got := map[string]*message.Message{}
@@ -225,13 +225,13 @@ func (h Harness) pending(t *testing.T, queue string) []string {
 	return ids
 }
 
-// requireDrained waits until nothing of a queue is pending.
+// requireDrained waits until no message of a queue is pending.
 func (h Harness) requireDrained(t *testing.T, queue string) {
 	t.Helper()
 	eventually(t, "all of the queue is done or dead", func() bool { return len(h.pending(t, queue)) == 0 })
 }
 
-// requirePending waits until just these messages are pending, with these failures.
+// requirePending waits until exactly these messages are pending, with these failures.
 func (h Harness) requirePending(t *testing.T, want ...Pending) {
 	t.Helper()
 	var found []Pending
@@ -263,7 +263,7 @@ func (h Harness) letter(t *testing.T) DeadLetter {
 	return letters[0]
 }
 
-// requireClosed closes, and fails where that does not end in time.
+// requireClosed closes, and fails if that does not end in time.
 func requireClosed(t *testing.T, closers ...io.Closer) {
 	t.Helper()
 	for _, closer := range closers {

@@ -13,10 +13,10 @@ import (
 // longest is the length in bytes of the longest ids, keys and metadata that a store must take.
 const longest = 10_000
 
-// anyBytes is what a text column would refuse, change or cut off.
+// anyBytes is a string that a text column would refuse, change or cut off.
 const anyBytes = "\x00a\xff\xc3\x28é\x00 "
 
-// distinctIDs returns ids of different messages that a careless store takes for one.
+// distinctIDs returns different ids that a careless store takes for the same.
 func distinctIDs() []string {
 	const (
 		uuidText = "018f4d2e-7c1a-7abc-8def-0123456789ab"
@@ -31,15 +31,15 @@ func distinctIDs() []string {
 		"é", "e\u0301", "ss", "ß", "ı", "i", "I", "%", "_", "'", "\\", "NULL",
 		// Columns that turn text into numbers.
 		"1", "01", "1.0", "1e0", "+1", "0x1", "true",
-		// UUIDs and ULIDs in all the ways to write them, which a store may keep in fewer bytes.
+		// UUIDs and ULIDs in all spellings, which a store may keep in fewer bytes.
 		uuidText, strings.ToUpper(uuidText), strings.ReplaceAll(uuidText, "-", ""), "{" + uuidText + "}",
 		"urn:uuid:" + uuidText, uuidRaw, "018f4d2e-7c1a-7abc-8def-0123456789aa",
 		ulidText, strings.ToLower(ulidText), "O" + ulidText[1:], ulidText[:25] + "T",
-		// Long ones, which a store may cut off or hash, beside their own hash.
+		// Long ids, which a store may cut off or hash, together with their own hashes.
 		long, "y" + long[1:], long[1:] + "y", long[1:], long[:5000] + "y" + long[5001:],
 		string(digest[:]), hex.EncodeToString(digest[:]), strings.ToUpper(hex.EncodeToString(digest[:])),
 	}
-	for _, length := range []int{36, 64, 200, 255, 767, 3072} { // where keys and columns often end
+	for _, length := range []int{36, 64, 200, 255, 767, 3072} { // lengths at which keys and columns often end
 		ids = append(ids, long[:length], long[:length+1])
 	}
 	for bit := range 8 {

@@ -11,7 +11,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/report"
 )
 
-// A nacked message comes again as it was stored, whatever its handler did to it, and its key waits for it.
+// A nacked message is handed out again as it was stored, whatever its handler did to it, and its key waits for it.
 func testNack(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "key")
 	deferred(t, h.Store, "2", "key")
@@ -36,7 +36,7 @@ func testNack(t *testing.T, h Harness) {
 	require.Empty(t, h.letters(t))
 }
 
-// F11: while a message waits for its next attempt its key waits, and all others flow, later messages too.
+// F11: while a message waits for its next attempt, its key waits. All other messages continue, later ones too.
 func testFailingKeyWaits(t *testing.T, h Harness) {
 	for _, m := range [][2]string{{"a1", "a"}, {"a2", "a"}, {"b1", "b"}, {"b2", "b"}, {"none1", ""}} {
 		deferred(t, h.Store, m[0], m[1])
@@ -57,7 +57,7 @@ func testFailingKeyWaits(t *testing.T, h Harness) {
 }
 
 // After the last attempt a message is a dead letter with its payload, its metadata and an entry for each attempt. Then
-// its key goes on. It does not come back, not even when the broker delivers it again.
+// its key continues. The message is not handed out again, not even when the broker delivers it again.
 func testDeadAfterAttempts(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "key")
 	deferred(t, h.Store, "2", "key")
@@ -84,7 +84,8 @@ func testDeadAfterAttempts(t *testing.T, h Harness) {
 	requireQuiet(t, messages, "a dead message was handed out")
 }
 
-// A Nack carries no error. What the handler left with queue.Fail is in the record of that attempt, and no other.
+// A Nack carries no error. An error that the handler passes to queue.Fail is in the record of that attempt, and of no
+// other.
 func testFail(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "")
 	messages := h.subscribe(t, briefly())
@@ -101,7 +102,7 @@ func testFail(t *testing.T, h Harness) {
 	require.Equal(t, errFn.Error(), letter.Error)
 }
 
-// postbox.Permanent: no other attempt can cure it, and the key goes on.
+// postbox.Permanent: no further attempt is made, and the key continues.
 func testPermanent(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "key")
 	deferred(t, h.Store, "2", "key")
@@ -119,7 +120,7 @@ func testPermanent(t *testing.T, h Harness) {
 	require.Equal(t, []string{errFn.Error()}, letter.Failures)
 }
 
-// postbox.RetryAfter sets the pause, be it shorter or longer than the profile's. The attempt counts.
+// postbox.RetryAfter sets the pause, shorter or longer than the profile's. The attempt counts.
 func testRetryAfter(t *testing.T, h Harness) {
 	const pause = 300 * time.Millisecond
 	deferred(t, h.Store, "1", "")
@@ -145,7 +146,7 @@ func testRetryAfter(t *testing.T, h Harness) {
 	requireQuiet(t, messages, "it came again before its pause was over")
 }
 
-// F14: attempts belong to the message, not to the subscriber.
+// F14: attempts are counted for the message, not for the subscriber.
 func testAttemptsAcrossSubscriptions(t *testing.T, h Harness) {
 	deferred(t, h.Store, "1", "key")
 	for range attempts {

@@ -14,87 +14,88 @@ import (
 )
 
 const (
-	// CloseTimeout is what the store under test must be configured with: how long a handler may go on after the
-	// context of its delivery has ended, and a subscriber that closes waits for messages that are not acked.
+	// CloseTimeout is the close timeout with which the store under test must be configured. It is how long a handler
+	// may continue after the context of its delivery has ended, and how long a subscriber that closes waits for
+	// messages that are not acked.
 	CloseTimeout = 2 * time.Second
-	// Concurrency is the least number of messages that a subscriber under test must hand out at a time.
+	// Concurrency is the minimum number of messages that a subscriber under test must hand out at a time.
 	Concurrency = 8
 )
 
-// Features says what a store has; the cases that need something else are skipped.
+// Features lists the features of a store. Cases that need a missing feature are skipped.
 type Features struct {
-	// Transactional: fn finds a *sql.Tx in its context, with [postbox.TxFromContext], and what it writes through that
-	// commits and rolls back with the claim. Needs AddEffect and Effects of the [Harness].
+	// Transactional: fn finds a *sql.Tx in its context, with [postbox.TxFromContext]. Its writes through that
+	// transaction commit and roll back with the claim. Needs AddEffect and Effects of the [Harness].
 	Transactional bool
 	// SharedBetweenProcesses: several handles work on the same data at a time. Needs Open of the [Harness].
 	SharedBetweenProcesses bool
-	// Persistent: the data outlive the handle. Needs Open of the [Harness].
+	// Persistent: the data outlives the handle. Needs Open of the [Harness].
 	Persistent bool
-	// Delays: Defer obeys the metadata of Watermill's components/delay.
+	// Delays: Defer applies the metadata of Watermill's components/delay.
 	Delays bool
-	// RefusesWhenClosed: after Close, Once, RecordFailure and Bury return [postbox.ErrClosed]. Defer must in any case.
+	// RefusesWhenClosed: after Close, Once, RecordFailure and Bury return [postbox.ErrClosed]. Defer must always do so.
 	RefusesWhenClosed bool
 }
 
-// Handle is a store as one process has it. The suite closes what it gets, subscribers first.
+// Handle is the store as one process sees it. The suite closes it, subscribers first.
 type Handle struct {
 	Store Store
-	// Subscriber returns a new subscriber over the queues of the store, which tries messages as retry says and hands
-	// out at least [Concurrency] of them at a time. Ack is done, Nack is another attempt after a pause. What handlers
-	// leave with queue.Fail is obeyed, for which a store puts queue.ContextWithReport into messages.
+	// Subscriber returns a new subscriber over the queues of the store. It retries messages as retry says and hands out
+	// at least [Concurrency] of them at a time. Ack means done, Nack means another attempt after a pause. It applies
+	// the errors that handlers pass to queue.Fail; for this a store puts queue.ContextWithReport into messages.
 	Subscriber func(t *testing.T, retry postbox.RetryProfile) message.Subscriber
 }
 
-// Harness is an empty store and what the suite needs to look into it.
+// Harness is an empty store, with the functions that the suite needs to inspect it.
 type Harness struct {
 	Handle
 
 	// Open returns another handle on the same data: while the first one is in use if the store is
-	// SharedBetweenProcesses, else after it was closed. It may be nil for a store that has neither feature.
+	// SharedBetweenProcesses, otherwise after it was closed. It may be nil for a store that has neither feature.
 	Open func(t *testing.T) Handle
 
-	// DeadLetters returns all dead letters, in the order in which they died.
+	// DeadLetters returns all dead letters, in the order in which they were buried.
 	DeadLetters func(ctx context.Context) ([]DeadLetter, error)
 	// Pending returns the messages of a queue that are neither done nor dead, in the order in which they were stored.
 	Pending func(ctx context.Context, queue string) ([]Pending, error)
 
-	// AddEffect writes what a handler would write, through its transaction. Nil unless Transactional.
+	// AddEffect writes through the transaction of a handler, as a handler would. Nil unless Transactional.
 	AddEffect func(ctx context.Context, tx *sql.Tx, effect string) error
-	// Effects returns what AddEffect has written and was committed, in any order. Nil unless Transactional.
+	// Effects returns the committed writes of AddEffect, in any order. Nil unless Transactional.
 	Effects func(ctx context.Context) ([]string, error)
 }
 
-// DeadLetter is a message that is not tried again until an operator says so.
+// DeadLetter is a message that is not tried again until an operator decides so.
 type DeadLetter struct {
-	// Queue in which the message stood; empty for one that Bury wrote.
+	// Queue is the queue of the message; empty for a letter that Bury wrote.
 	Queue string
-	// Consumer and Topic are those of the key that Bury got; they are not looked at where there is a queue.
+	// Consumer and Topic are those of the key that Bury got. The suite ignores them if Queue is set.
 	Consumer, Topic string
 	MessageID       string
 	Payload         []byte
 	Metadata        message.Metadata
-	// Attempts that failed.
+	// Attempts is the number of attempts that failed.
 	Attempts int
-	// Error is the text of the last one's.
+	// Error is the text of the last attempt's error.
 	Error string
-	// Failures are the texts of all that were recorded, oldest first.
+	// Failures are the texts of all recorded errors, oldest first.
 	Failures []string
 }
 
 // Pending is a message in a queue.
 type Pending struct {
 	MessageID string
-	// Attempts that failed.
+	// Attempts is the number of attempts that failed.
 	Attempts int
 }
 
-// Run tests a store. It calls newStore for each case, and cases run in parallel: each call returns a store of its own
-// without content, configured with [CloseTimeout].
+// Run tests a store. It calls newStore for each case, and cases run in parallel. So each call returns an empty store of
+// its own, configured with [CloseTimeout].
 func Run(t *testing.T, features Features, newStore func(t *testing.T) Harness) {
 	t.Helper()
 	for _, c := range cases() {
 		if c.needs != nil && !c.needs(features) {
-			continue // a store is asked for what its features say that it does
+			continue // a store is tested for the features that it declares
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +110,7 @@ func Run(t *testing.T, features Features, newStore func(t *testing.T) Harness) {
 // contractCase is one rule of the contract.
 type contractCase struct {
 	name  string
-	needs func(Features) bool // nil for what every store must do
+	needs func(Features) bool // nil if every store must pass it
 	test  func(t *testing.T, h Harness)
 }
 
@@ -182,7 +183,7 @@ func cases() []contractCase {
 	}
 }
 
-// check says what a harness lacks, instead of a panic somewhere in a case.
+// check reports missing fields of a harness, instead of a panic in a case.
 func (h Harness) check(t *testing.T, features Features) {
 	t.Helper()
 	require.NotNil(t, h.Store, "Harness.Store")

@@ -11,7 +11,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// effect is an fn that writes through its transaction, and then ends as end says.
+// effect returns an fn that writes through its transaction, and then returns the result of end.
 func (h Harness) effect(t *testing.T, name string, end func(context.Context) error) func(context.Context) error {
 	t.Helper()
 	return func(ctx context.Context) error {
@@ -34,8 +34,8 @@ func (h Harness) effects(t *testing.T) []string {
 	return effects
 }
 
-// G4: what fn writes through the transaction in its context commits and rolls back with the claim. A failed fn leaves
-// no trace, nor does one that panics, and a duplicate adds nothing.
+// G4: the writes of fn through the transaction in its context commit and roll back with the claim. An fn that fails or
+// panics leaves no writes, and a duplicate adds none.
 func testEffectAndClaim(t *testing.T, h Harness) {
 	_, err := h.Store.Once(patient(t), keyOf("1"), h.effect(t, "failed", fail))
 	require.ErrorIs(t, err, errFn)
@@ -50,7 +50,7 @@ func testEffectAndClaim(t *testing.T, h Harness) {
 	require.Equal(t, []string{"done"}, h.effects(t))
 }
 
-// G4: however concurrently a message is delivered, it has its effect once.
+// G4: a message has its effect once, however many deliveries run concurrently.
 func testManyCopiesOneEffect(t *testing.T, h Harness) {
 	var want []string
 	for round := range 4 {
@@ -67,9 +67,9 @@ func testManyCopiesOneEffect(t *testing.T, h Harness) {
 	require.ElementsMatch(t, want, h.effects(t))
 }
 
-// G4: a handler that claims or defers in its own context does so in its transaction, for which it needs no second
-// connection. The messages that it emits come with its commit or not at all. What fails inside it, and is passed over,
-// takes back only what it did itself.
+// G4: a handler that claims or defers in its own context does so in its transaction, and needs no second connection for
+// it. The messages that it emits are stored with its commit or not at all. If a nested call fails, and the handler
+// ignores the error, only the writes of that nested call are rolled back.
 func testStoreInsideFn(t *testing.T, h Harness) {
 	run := func(end func(context.Context) error) error {
 		_, err := h.Store.Once(patient(t), keyOf("outer"), func(ctx context.Context) error {

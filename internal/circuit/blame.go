@@ -7,53 +7,56 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Where the reason of a failure is unknown, either the message is at fault or the destination is. Both must come right: an
-// outage buries no message, however few wait, and a message that can never be published comes to an end.
+// If the reason of a failure is unknown, either the message or the destination is at fault. The result must be right in
+// both cases: an outage buries no message, however few wait, and a message that can never be published eventually stops
+// being retried.
 //
-// The rule needs a sign of life: another message that got through. A failure of a message counts as an attempt if, since its
-// failure before, another message to the same topic got through, and none of those that failed together with it back then
-// got through later, which would prove that it was an outage. Failures are together if nothing got through between them. If
-// nothing at all gets through for OutageLimit, each failure counts.
+// The rule needs a sign of life: another message that succeeded. A failure of a message counts as an attempt under
+// two conditions. Since its previous failure, another message to the same topic succeeded. And none of the messages
+// that failed together with it at that time succeeded later, which would prove that it was an outage. Failures are
+// together if no message succeeded between them. If no message at all succeeds for OutageLimit, each failure
+// counts.
 //
-// A destination may come back a part at a time: each of Kafka's partitions by itself, one server of several. So after such a
-// proof each message has a time of its own, recovery, in which its failures do not count although others get through. It
-// ends even where new proofs keep coming, as from a broker that now and then refuses what it takes a moment later.
+// A destination may recover one part at a time: each of Kafka's partitions by itself, or one server of several. So
+// after such a proof each message has a time of its own, recovery, in which its failures do not count although others
+// succeed. That time ends even if new proofs keep coming, for example from a broker that now and then refuses a
+// message which it accepts a moment later.
 //
-// A failure that does not count lets the message wait for a pause of its own, from ProbeMin to ProbeMax, so that others have
-// their turn. Different messages whose failures do not count, one after the other without a success, open the circuit.
-// Messages that were counted against already are no evidence of an outage.
+// A message whose failure does not count waits for a pause of its own, from ProbeMin to ProbeMax, so that other
+// messages are tried first. If different messages fail without counting, one after the other and without a success, the
+// circuit opens. Messages with counted attempts are no evidence of an outage.
 //
-// All of this is known to one process and is lost with it: the next one starts with a failure that does not count.
+// All of this is known to one process and is lost with it: the next process starts with a failure that does not count.
 
 const (
-	// maxFailures bounds the messages whose failures are remembered. A message beyond it is not counted against until there
-	// is room: those that are remembered come to their end first.
+	// maxFailures bounds the number of messages whose failures are remembered. For a message beyond it, no failure
+	// counts until there is room: the remembered messages are finished first.
 	maxFailures = 10_000
-	// failureAge is after how long a message is forgotten when there is no room: another process may have it.
+	// failureAge is the time after which a message is forgotten if there is no room: another process may have it.
 	failureAge = time.Hour
-	// recovery is how long the last part of a destination may take to come back after the first one. Stock clients take up to
-	// ten seconds to look again (the circuit breaker of Kafka's), and some need more than one look.
+	// recovery is the time within which the last part of a destination recovers after the first one. Common clients
+	// take up to ten seconds before they try again (the circuit breaker of Kafka's), and some need more than one try.
 	recovery = time.Minute
-	// lasting is how long nothing must have got through to a topic when a failure is reported that opens no circuit. Pauses between tries double, so
-	// the report comes within a minute of the first failure.
+	// lasting is how long no message must have succeeded on a topic before a failure is reported that does not
+	// open the circuit. Pauses between tries double, so the report comes within a minute of the first failure.
 	lasting = 20 * time.Second
 )
 
-// blame is what is known of the failures of a topic.
+// blame is the state of the failures of a topic.
 type blame struct {
 	together   *together // the latest failures
-	life       int64     // when that call began which got through and began last
-	quietSince time.Time // when something got through last, or the first failure since then
-	proved     time.Time // when a message got through last that had failed: it was an outage
-	reported   bool      // since something got through last, the failures were reported
+	life       int64     // start of the latest call that succeeded
+	quietSince time.Time // time of the last success, or of the first failure since then
+	proved     time.Time // last success of a message that had failed before: it was an outage
+	reported   bool      // failures have been reported since the last success
 	remembered int
 }
 
-// together is failures between which nothing got through.
+// together is a group of failures without a success between them.
 type together struct {
-	last     int64 // of them
-	evidence int   // different messages of which the failure does not count
-	outage   bool  // one of the messages got through later
+	last     int64 // number of the last failure
+	evidence int   // number of different messages whose failure does not count
+	outage   bool  // one of the messages succeeded later
 }
 
 // failure is the latest failure of a message.
@@ -62,23 +65,23 @@ type failure struct {
 	at       int64
 	seen     time.Time
 	together *together
-	waits    int       // that followed one another
-	accused  time.Time // the first failure with a sign of life, since one without
+	waits    int       // number of pauses in a row
+	accused  time.Time // the first failure with a sign of life, since the last failure without one
 }
 
-// Blame says whose fault a failure is taken to be.
+// Blame says which side is taken to be at fault.
 type Blame struct {
-	// Counts: it is the message's fault, and an attempt.
+	// Counts: the message is at fault, and the failure is an attempt.
 	Counts bool
-	// After is how long the message waits where it is not.
+	// After is how long the message waits if the failure does not count.
 	After time.Duration
 	// Opened: the failure has opened the circuit.
 	Opened bool
-	// Lasting: the circuit is closed, nothing has got through for a while, and no failure was reported since then.
+	// Lasting: the circuit is closed, no message has succeeded for a while, and no failure was reported since then.
 	Lasting bool
 }
 
-// Failed takes in a failure for an unknown reason.
+// Failed records a failure for an unknown reason.
 func (c *Circuits) Failed(m *spool.Message, call Call) Blame {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +110,7 @@ func (c *Circuits) Failed(m *spool.Message, call Call) Blame {
 	return result
 }
 
-// accuse says whether the message is to blame, after this failure before. There may be none.
+// accuse reports whether the message is at fault, given its previous failure, which may be nil.
 func (f *failure) accuse(b *blame, now time.Time) bool {
 	switch {
 	case f == nil:
@@ -123,7 +126,7 @@ func (f *failure) accuse(b *blame, now time.Time) bool {
 	return now.Sub(b.proved) >= recovery || now.Sub(f.accused) >= recovery
 }
 
-// remember notes a failure and returns how long the message waits, if it does.
+// remember records a failure. It returns how long the message waits if the failure does not count.
 func (c *Circuits) remember(m *spool.Message, f *failure, b *blame, now time.Time, counts bool) time.Duration {
 	if f == nil {
 		f = &failure{topic: m.Topic}
@@ -146,14 +149,14 @@ func (c *Circuits) remember(m *spool.Message, f *failure, b *blame, now time.Tim
 		pause = c.config.ProbeMin << f.waits
 	}
 	f.waits++
-	// Messages that failed together must not all come back together: if that were in the next outage, none would
-	// show what the first one was.
+	// Messages that failed together must not all be tried again at the same time. If that happened during the next
+	// outage, no message would show that the first failure was an outage.
 	least := max(c.config.ProbeMin, pause/2)
 	return least + rand.N(pause-least+1) //nolint:gosec // jitter needs no secrecy
 }
 
-// Succeeded says that messages got through: that is a sign of life after each failure before the call began, and the end of
-// an outage that there was by then. It reports whether an outage or failures that were reported are over.
+// Succeeded records that messages succeeded. That is a sign of life after each failure before the call began, and
+// it ends an outage that had begun by then. It reports whether an outage or reported failures are over.
 func (c *Circuits) Succeeded(topic string, call Call, batch []*spool.Message) (over bool) {
 	c.mu.Lock()
 	closed := false
@@ -178,7 +181,7 @@ func (c *Circuits) Succeeded(topic string, call Call, batch []*spool.Message) (o
 	return over
 }
 
-// forgetOld makes room.
+// forgetOld drops old failures to make room.
 func (c *Circuits) forgetOld(now time.Time) {
 	for key, f := range c.failures {
 		if now.Sub(f.seen) > failureAge {

@@ -9,29 +9,30 @@ import (
 
 // Defaults for owners that do not let their users choose.
 const (
-	// FailuresInRow is for [Config.FailuresInRow].
+	// FailuresInRow is a default for [Config.FailuresInRow].
 	FailuresInRow = 5
-	// OutageLimit is for [Config.OutageLimit].
+	// OutageLimit is a default for [Config.OutageLimit].
 	OutageLimit = 24 * time.Hour
 )
 
-// Config says what an outage of a topic is, and how often one is probed. Its owner has checked every field.
+// Config says what counts as an outage of a topic, and how often a topic in an outage is probed. The caller of [New]
+// has checked every field.
 type Config struct {
 	FailuresInRow      int              // different messages that must fail in a row, for unknown reasons, to open the circuit
-	ProbeMin, ProbeMax time.Duration    // the pause before a probe doubles from one to the other
-	Width              int              // calls that may probe at a time where unknown reasons opened the circuit; at least one may
-	OutageLimit        time.Duration    // without any success, unknown failures count after this time; see blame.go
+	ProbeMin, ProbeMax time.Duration    // the pause before a probe doubles from ProbeMin to ProbeMax
+	Width              int              // maximum number of concurrent probes if unknown reasons opened the circuit; at least one
+	OutageLimit        time.Duration    // if nothing succeeds for this time, unknown failures count; see blame.go
 	Now                func() time.Time // nil: the clock of this process
 }
 
-// Circuits remember which topics have an outage. While one has, nothing is read for it; after a pause some messages
-// probe it, and the pause doubles as long as they fail: exactly, from ProbeMin to ProbeMax.
+// Circuits remember which topics have an outage. During an outage no message of the topic is read. After a pause some
+// messages probe the topic. The pause doubles as long as they fail, exactly, from ProbeMin to ProbeMax.
 //
-// Where the reason is known to be an outage, one message probes at a time. Where it is unknown, the messages themselves may
-// be at fault, and a healthy one may wait behind many of them: so at first it is not the pause that doubles, but the number of
-// messages that probe.
+// If the reason is known to be an outage, one message probes at a time. If it is unknown, the messages themselves may
+// be at fault, and a healthy message may wait behind many of them. So at first the number of probing messages doubles,
+// and not the pause.
 //
-// Circuits also decide whose fault an unknown failure is: see blame.go. They are safe for concurrent use.
+// Circuits also decide which side is at fault for an unknown failure: see blame.go. They are safe for concurrent use.
 type Circuits struct {
 	config Config
 	again  func()
@@ -39,20 +40,20 @@ type Circuits struct {
 	mu       sync.Mutex
 	topics   map[string]*circuit
 	failures map[spool.Identity]*failure
-	sequence int64     // of calls and failures
-	forgot   time.Time // when there was no room for failures
+	sequence int64     // counts calls and failures
+	forgot   time.Time // when failures were last dropped to make room
 }
 
-// circuit is the state of one topic that is not simply healthy.
+// circuit is the state of one topic with an outage or remembered failures.
 type circuit struct {
 	open  bool
-	since int64         // the latest call that began before it opened
-	pause time.Duration // the one that was last begun
-	until time.Time     // its end
-	width int           // probes that may run after it
-	left  int           // of these, the ones that have not begun
+	since int64         // number of the latest call that began before the circuit opened
+	pause time.Duration // the current or last pause
+	until time.Time     // end of the pause
+	width int           // number of probes after the pause
+	left  int           // number of these probes that have not begun
 	timer *time.Timer
-	hung  int // calls that did not return, when Hung was called last
+	hung  int // calls that had not returned when Hung was last called
 
 	running map[int64]struct{} // probes that have not ended, by their starts
 
@@ -60,7 +61,7 @@ type circuit struct {
 	forgetting *time.Timer // see forget
 }
 
-// New returns circuits that call again when messages for a topic are wanted again.
+// New returns circuits. They call again when messages of a topic may be read again.
 func New(config Config, again func()) *Circuits {
 	if config.Now == nil {
 		config.Now = time.Now
@@ -70,13 +71,13 @@ func New(config Config, again func()) *Circuits {
 
 // Call is one attempt to publish.
 type Call struct {
-	// Probe: the topic has an outage, and this call tries whether it is over. It should be one message.
+	// Probe: the topic has an outage, and this call tries whether it is over. A probe should have one message.
 	Probe bool
 	start int64
 }
 
-// Begin says whether something may be published to the topic now. [Circuits.Succeeded], [Circuits.Away] and [Circuits.Failed] take in
-// what became of a call that is allowed. The code that begins a call defers [Circuits.End].
+// Begin reports whether a message may be published to the topic now. The caller reports the result of an allowed call
+// to [Circuits.Succeeded], [Circuits.Away] or [Circuits.Failed]. The code that begins a call defers [Circuits.End].
 func (c *Circuits) Begin(topic string) (call Call, allowed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +102,8 @@ func (c *Circuits) Again() Call {
 	return Call{start: c.sequence}
 }
 
-// closedAt says that nothing may be published at that time: the circuit is open, and no probe is wanted.
+// closedAt reports whether no message may be published at the given time, because the circuit is open and no probe is
+// due.
 func (s *circuit) closedAt(now time.Time) bool {
 	return s.open && (s.left == 0 || now.Before(s.until))
 }
@@ -114,7 +116,7 @@ func (c *Circuits) Open(topic string) bool {
 	return state != nil && state.open
 }
 
-// Excluded returns the topics for which nothing shall be read.
+// Excluded returns the topics whose messages must not be read.
 func (c *Circuits) Excluded() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +130,7 @@ func (c *Circuits) Excluded() []string {
 	return topics
 }
 
-// Reached says that the other side works: the outage, if there was one, is over.
+// Reached records that the destination works: an outage is over.
 func (c *Circuits) Reached(topic string) {
 	c.mu.Lock()
 	closed := c.close(topic)
@@ -139,8 +141,9 @@ func (c *Circuits) Reached(topic string) {
 	}
 }
 
-// End ends a call. If it was a probe, and tells nothing about the outage, another one may take its place: the message was at fault, or a
-// function of the user has panicked or has ended its goroutine. Otherwise the topic would stay closed for ever.
+// End ends a call. A probe may end without a result about the outage: the message was at fault, or a function of the
+// user has panicked or has ended its goroutine. Then another probe may take its place. Otherwise the topic would stay
+// closed for ever.
 func (c *Circuits) End(topic string, call Call) {
 	if !call.Probe {
 		return
@@ -158,27 +161,28 @@ func (c *Circuits) End(topic string, call Call) {
 	}
 }
 
-// runs says whether the call is a probe of which nothing has been said yet.
+// runs reports whether the call is a probe without a result so far.
 func (s *circuit) runs(call Call) bool {
 	_, runs := s.running[call.start]
 	return runs
 }
 
-// Away takes in a failure that is known to be an outage. It reports whether it is the first one, and how long a message
-// that was a probe waits, so that the next probe is another one; 0 if it was none.
+// Away records a failure that is known to be an outage. It reports whether it is the first one. If the call was a
+// probe, it also returns how long its message waits, so that the next probe uses another one; otherwise 0.
 func (c *Circuits) Away(topic string, call Call) (first bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.state(topic)
 	first = c.trip(state, call, 1)
 	if call.Probe {
-		wait = max(state.pause/2, time.Microsecond) // so that it is there for the next probe, if there is no other
+		wait = max(state.pause/2, time.Microsecond) // the message waits less than the pause, so that it can be the next probe if there is no other
 	}
 	return first, wait
 }
 
-// Hung takes in how many calls of the topic do not return. The circuit then allows one more call, as a probe, and closes when any of these calls gets through. If
-// the probe hangs too, and more is true, the circuit allows another one after a pause. Each probe that hangs costs the drainer a worker.
+// Hung records how many calls of the topic do not return. The circuit then allows one more call, as a probe, and closes
+// when any of these calls succeeds. If the probe hangs too, and more is true, the circuit allows another one after a
+// pause. Each probe that hangs costs the drainer a worker.
 func (c *Circuits) Hung(topic string, calls int, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,18 +200,18 @@ func (c *Circuits) Hung(topic string, calls int, more bool) {
 	state.hung = calls
 }
 
-// trip takes in a failure, after which at most so many probes may run at a time.
+// trip records a failure. Afterwards at most width probes may run at a time.
 func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
 	switch {
 	case !state.open:
 		first = true
 		state.open, state.pause, state.width, state.since = true, c.config.ProbeMin, 1, c.sequence
 	case !state.runs(call):
-		return false // the call was under way when the circuit opened
+		return false // the call was running when the circuit opened
 	case len(state.running) > 1:
 		delete(state.running, call.start)
-		return false // other probes are under way
-	case state.width < width: // the next messages, soon: a healthy one may be among them
+		return false // other probes are running
+	case state.width < width: // try more messages soon: a healthy one may be among them
 		state.width = min(2*state.width, width)
 	default:
 		state.pause, state.width = min(2*state.pause, c.config.ProbeMax), width
@@ -240,7 +244,7 @@ func (c *Circuits) state(topic string) *circuit {
 	return state
 }
 
-// forget drops the state of a topic that has nothing to remember. That an outage was proved is remembered for [recovery].
+// forget drops the state of a topic that has nothing to remember. The proof of an outage is remembered for [recovery].
 func (c *Circuits) forget(topic string) {
 	state := c.topics[topic]
 	if state == nil || state.open || state.blame.remembered > 0 || state.forgetting != nil {

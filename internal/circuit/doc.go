@@ -1,5 +1,5 @@
-// Package circuit decides whether a failure is the fault of the message or of the place it goes to, and remembers which topics have an outage. It
-// has no database; its owner tells it of each call.
+// Package circuit decides whether a failure is the fault of the message or of its destination, and remembers which
+// topics have an outage. It has no database; its owner reports each call to it.
 //
-// The technique is a circuit breaker for each topic, with a rule of evidence in place of a rate: see blame.go.
+// The technique is a circuit breaker for each topic, with a rule of evidence instead of a failure rate: see blame.go.
 package circuit

@@ -14,36 +14,39 @@ import (
 )
 
 const (
-	// cleanInterval costs a process on standby a tenth of a statement a second.
+	// cleanInterval is the default of Interval. With it a process on standby executes a tenth of a statement each
+	// second.
 	cleanInterval = 30 * time.Second
-	// cleanBatch is how many rows a statement of a cleaner deletes or looks at, unless its owner says otherwise.
+	// cleanBatch is the default number of rows that a statement of a cleaner deletes or reads.
 	cleanBatch = 1000
 	// letterBatch is the limit for dead letters, which may have megabytes each.
 	letterBatch = 100
-	// historyBatch is the limit for messages that are done: they may be as large, but there are many more.
+	// historyBatch is the limit for done messages: they may be as large, but there are many more of them.
 	historyBatch = 500
-	// givenUp is for how long a process leaves a task that it may not do to others.
+	// givenUp is how long a process leaves a task to others if it lacks the right to perform it.
 	givenUp = time.Hour
-	// leaveTimeout bounds how long a stopping cleaner finishes a step, and then tries to hand its tasks back: they
-	// end by themselves.
+	// leaveTimeout limits the time in which a stopping cleaner finishes a step and hands its tasks back. Tasks that are
+	// not handed back expire.
 	leaveTimeout = 5 * time.Second
 )
 
-// Config says what a cleaner deletes. Its owner has checked every field.
+// Config says what a cleaner deletes. The caller of [New] has checked every field.
 type Config struct {
-	Interval time.Duration // between two looks that find little, two renewals, two tries to get a task; default 30 s
+	Interval time.Duration // between two steps that find little, two renewals, two tries to get a task; default 30 s
 	Lease    time.Duration // how long a silent process keeps a task; default three intervals
-	Batch    int           // rows a statement; default 1000
+	Batch    int           // rows of a statement; default 1000
 
-	// How long to keep rows, counted from the death, the failed attempt, the claim; 0: this cleaner leaves them alone;
-	// negative: they are kept. Unlike the processes' other settings these should be equal everywhere: who has the task
-	// decides. For the dead letters of a spool the retention of its [spool.Settings] goes before.
+	// How long to keep rows, counted from the death, the failed attempt or the claim. 0: this cleaner ignores them;
+	// negative: they are kept. Unlike other settings of a process, these should be equal everywhere, because the
+	// process that has the task decides. For the dead letters of a spool the retention of its [spool.Settings] takes
+	// precedence.
 	DeadLetters time.Duration
 	Failures    time.Duration
 	Claims      time.Duration
-	// History says that it looks after messages that are done. How long they are kept is stored with each spool.
+	// History says that the cleaner deletes old done messages. How long they are kept is stored with each spool.
 	History bool
-	// Unattended is how long messages may wait for a drainer before that is logged, see unattended.go; 0: this cleaner does not look.
+	// Unattended is how long messages may wait without a drainer before that is logged, see unattended.go; 0: this
+	// cleaner does not check.
 	Unattended time.Duration
 }
 
@@ -59,12 +62,12 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Cleaner deletes what is older than its retention. One process at a time does each task, in bounded statements
-// and one connection; the others stand by. It works beside the drain loops and not in their idle moments, so a
-// busy spool is cleaned too.
+// Cleaner deletes rows that are older than their retention. One process at a time performs each task, in bounded
+// statements and on one connection; the others stand by. It runs concurrently with the drain loops and does not wait
+// for their idle moments, so a busy spool is cleaned too.
 //
-// A lease keeps processes from doing the same work twice, and nothing else depends on it: rows that are too old are
-// too old for everybody, so a process that lost it unnoticed deletes what the next one would.
+// A lease only keeps processes from doing the same work twice. Rows that are too old are too old for all processes, so
+// a process that lost its lease unnoticed deletes the same rows as the next one would.
 type Cleaner struct {
 	db         *sql.DB
 	statements *dialect.Statements
@@ -72,12 +75,12 @@ type Cleaner struct {
 	config     Config
 	logger     watermill.LoggerAdapter
 
-	// The rest belongs to the goroutine of Run.
+	// The fields below belong to the goroutine of Run.
 	tasks []*task
-	fit   bool // that the database can be used has been seen
+	fit   bool // set once the database has proved usable
 }
 
-// New returns a cleaner, which does nothing until Run. The holder is unique to it.
+// New returns a cleaner, which does nothing before Run. The holder must be unique to this cleaner.
 func New(db *sql.DB, statements *dialect.Statements, holder string, config Config, logger watermill.LoggerAdapter) *Cleaner {
 	config.setDefaults()
 	c := &Cleaner{db: db, statements: statements, holder: holder, config: config, logger: logger}
@@ -103,8 +106,8 @@ func (c *Cleaner) add(name string, work work) {
 	c.tasks = append(c.tasks, &task{name: name, work: work})
 }
 
-// Run cleans until ctx ends, and then hands its tasks to the others. A database that is away, or has no tables
-// yet, is tried again at each interval.
+// Run cleans until ctx ends, and then hands its tasks to other processes. If the database is unavailable, or has no
+// tables yet, it tries again at each interval.
 func (c *Cleaner) Run(ctx context.Context) {
 	if len(c.tasks) == 0 {
 		return
@@ -118,14 +121,15 @@ func (c *Cleaner) Run(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		for _, task := range c.tasks { // one step each, so that none waits for another one's backlog
+		for _, task := range c.tasks { // one step each, so that no task waits for another one's backlog
 			c.turn(ctx, task)
 		}
 		timer.Reset(c.wait())
 	}
 }
 
-// Round does a step of each task now, due or not, for those who do not wait for [Cleaner.Run]. It reports whether all of them worked.
+// Round performs a step of each task now, due or not, for callers that do not wait for [Cleaner.Run]. It reports
+// whether all steps worked.
 func (c *Cleaner) Round(ctx context.Context) bool {
 	worked := true
 	for _, task := range c.tasks {
@@ -136,7 +140,7 @@ func (c *Cleaner) Round(ctx context.Context) bool {
 	return worked
 }
 
-// turn keeps the lease of a task and does a step of it, whatever of the two is due.
+// turn renews the lease of a task and performs a step of it, if they are due.
 func (c *Cleaner) turn(live context.Context, task *task) {
 	if time.Now().Before(task.next()) {
 		return
@@ -156,13 +160,14 @@ func (c *Cleaner) turn(live context.Context, task *task) {
 		return
 	}
 	if err != nil {
-		task.held = false // or not: the next try to take it tells
+		task.held = false // or still held: the next try to take it shows
 		task.holdAt = time.Now().Add(c.config.Interval)
 	}
 	c.report(task, err)
 }
 
-// checkFit keeps a cleaner from writing to a database that cannot be used. A session that does not commit by itself would keep rows locked.
+// checkFit prevents a cleaner from writing to a database that cannot be used. A session without autocommit would keep
+// rows locked.
 func (c *Cleaner) checkFit(ctx context.Context) error {
 	if c.fit {
 		return nil
@@ -172,8 +177,9 @@ func (c *Cleaner) checkFit(ctx context.Context) error {
 	return err
 }
 
-// finishing returns a context for a step, which may go on a while when the cleaner stops. A statement that is cut off
-// may still be on its way to the server, and one that takes a task would arrive after the one that hands it back.
+// finishing returns a context for a step, which may continue for a while when the cleaner stops. A statement that is
+// cancelled may still be on its way to the server. If it takes a task, it could arrive after the statement that hands
+// the task back.
 func finishing(live context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(live), spool.StatementTimeout)
 	release := context.AfterFunc(live, func() {
@@ -186,7 +192,7 @@ func finishing(live context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// report logs the first error of a row of them.
+// report logs the first of several errors in a row.
 func (c *Cleaner) report(task *task, err error) {
 	fields := watermill.LogFields{"task": task.name}
 	err = dialect.HintAtPooler(dialect.HideAddress(err))
@@ -201,7 +207,7 @@ func (c *Cleaner) report(task *task, err error) {
 	task.failing = err != nil
 }
 
-// wait returns how long there is nothing to do.
+// wait returns how long no task is due.
 func (c *Cleaner) wait() time.Duration {
 	next := c.tasks[0].next()
 	for _, task := range c.tasks[1:] {
@@ -212,7 +218,7 @@ func (c *Cleaner) wait() time.Duration {
 	return max(time.Until(next), 0)
 }
 
-// leave hands back what this process holds.
+// leave hands back the tasks that this process holds.
 func (c *Cleaner) leave(ended context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ended), leaveTimeout)
 	defer cancel()
@@ -223,7 +229,7 @@ func (c *Cleaner) leave(ended context.Context) {
 	}
 }
 
-// chore is how the database knows a task of this process.
+// chore returns the identity of a task of this process in the database.
 func (c *Cleaner) chore(task *task) dialect.Chore {
 	return dialect.Chore{Name: task.name, Holder: c.holder}
 }
@@ -235,10 +241,10 @@ func (c *Cleaner) handBack(ctx context.Context, task *task) {
 	}
 }
 
-// errLeft wraps the error of a task that this process may not do, and others may.
+// errLeft wraps the error of a task that this process lacks the right to perform, but other processes may have it.
 var errLeft = errors.New("this process cannot do it")
 
-// giveUp hands back such a task, and takes part in it again much later.
+// giveUp hands back such a task. This process tries to take it again much later.
 func (c *Cleaner) giveUp(ctx context.Context, task *task) {
 	c.handBack(ctx, task)
 	task.held, task.taken, task.holdAt = false, false, time.Now().Add(givenUp)

@@ -12,25 +12,25 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// spoolPurge is the work on rows that spools may keep for different times. It goes round the spools that have some, one
-// a step, by an index on spool and time: what is kept is not looked at, however much it is.
+// spoolPurge deletes rows that spools may keep for different times. Each step handles the next spool that has such
+// rows, by an index on spool and time, so rows that are kept are not read, however many they are.
 type spoolPurge struct {
 	next  string                                         // statement: the next spool that has rows
-	purge func(int64, dialect.PurgeParams) dialect.Query // deletes the oldest rows of one
+	purge func(int64, dialect.PurgeParams) dialect.Query // deletes the oldest rows of one spool
 	batch int
-	// others, if set, is the work on rows of no spool, at the beginning of each round.
+	// others, if set, deletes rows that belong to no spool, at the beginning of each round.
 	others work
-	// keep is how long a spool keeps them, and whether anything is to be deleted at all. It is given what operators have
-	// stored, and how long the spool's drainers keep what is done.
+	// keep returns how long a spool keeps its rows, and whether any are to be deleted. Its arguments are the settings
+	// stored by operators, and how long the spool's drainers keep done messages.
 	keep func(settings spool.Settings, history time.Duration) (time.Duration, bool)
 
-	begun bool  // a round is under way
-	after int64 // the last spool of it
-	full  bool  // a step of it removed as much as one may: there is more
+	begun bool  // a round is running
+	after int64 // the last spool of this round
+	full  bool  // a step of this round deleted as many rows as it may: there are more
 }
 
-// letterPurge is the work on dead letters. A retention that is negative keeps those of spools with no retention of their
-// own, and those of inboxes.
+// letterPurge returns the task for dead letters. A negative retention keeps the letters of inboxes, and of spools
+// without a retention of their own.
 func letterPurge(statements *dialect.Statements, retention time.Duration, batch int) *spoolPurge {
 	p := &spoolPurge{next: statements.NextOfLetters, purge: statements.PurgeDeadLetters, batch: batch}
 	p.keep = func(settings spool.Settings, _ time.Duration) (time.Duration, bool) {
@@ -45,8 +45,8 @@ func letterPurge(statements *dialect.Statements, retention time.Duration, batch 
 	return p
 }
 
-// historyPurge is the work on the history. Where neither operators nor a drainer say that a spool has one, and where they
-// have turned it off, nothing is kept.
+// historyPurge returns the task for the history. If neither operators nor a drainer have set a history for a spool, or
+// operators have turned it off, nothing is kept.
 func historyPurge(statements *dialect.Statements, batch int) *spoolPurge {
 	p := &spoolPurge{next: statements.NextOfHistory, purge: statements.PurgeHistory, batch: batch}
 	p.keep = func(settings spool.Settings, history time.Duration) (time.Duration, bool) {
@@ -58,7 +58,8 @@ func historyPurge(statements *dialect.Statements, batch int) *spoolPurge {
 	return p
 }
 
-// work does a step: the rows of the next spool, as many as one statement may delete. There is no pause within a round.
+// work performs a step: it deletes rows of the next spool, as many as one statement may delete. There is no pause
+// within a round.
 func (p *spoolPurge) work(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error) {
 	if !p.begun {
 		p.begun, p.after, p.full = true, 0, false
@@ -83,7 +84,7 @@ func (p *spoolPurge) work(ctx context.Context, c *Cleaner, ch *task) (removed in
 	}
 	p.after = id.Int64
 	settings, err := spool.DecodeSettings(text)
-	if err != nil { // an operator wanted something else than the default: better keep too much
+	if err != nil { // an operator wanted something other than the default: keep too much rather than too little
 		c.logger.Debug(fmt.Sprintf("Postbox deletes nothing of spool %d: %s", p.after, err), watermill.LogFields{"task": ch.name})
 		return 0, 0, nil
 	}

@@ -12,33 +12,32 @@ import (
 )
 
 const (
-	// paceShare keeps the walk through the claims below a twentieth of the time: at 2 ms for a page of 1000, ten
-	// million claims take some seven minutes.
+	// paceShare keeps the walk through the claims below a twentieth of the time. At 2 ms for a page of 1000, ten
+	// million claims take about seven minutes.
 	paceShare = 20
-	// walksPerRetention is how often the claims are walked through while one is kept, so that it is kept by a
-	// fiftieth longer than it must be.
+	// walksPerRetention is the number of walks through the claims within the retention of a claim. So a claim is kept
+	// at most a fiftieth longer than necessary.
 	walksPerRetention = 50
 )
 
-// task is one kind of cleanup, and what this process knows about it.
+// task is one kind of cleanup, with its state in this process.
 type task struct {
 	name string
 	work work
 
-	added   bool      // the row in the database is there
+	added   bool      // the row in the database exists
 	taken   bool      // the row may name this process
-	held    bool      // it does
-	failing bool      // the last turn did
-	cursor  []byte    // where the work goes on
-	holdAt  time.Time // when the lease is renewed, or tried for again
-	stepAt  time.Time // when the work goes on
+	held    bool      // the row names this process
+	failing bool      // the last turn failed
+	cursor  []byte    // where the work continues
+	holdAt  time.Time // when to renew the lease, or to try for it again
+	stepAt  time.Time // when the work continues
 }
 
-// work does one step of a task: a bounded piece. It returns how many rows are gone, and after which pause it goes
-// on.
+// work performs one bounded step of a task. It returns how many rows were deleted, and the pause before the next step.
 type work func(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error)
 
-// next is when the task wants its next turn.
+// next returns when the task needs its next turn.
 func (ch *task) next() time.Time {
 	if ch.held && ch.stepAt.Before(ch.holdAt) {
 		return ch.stepAt
@@ -46,7 +45,7 @@ func (ch *task) next() time.Time {
 	return ch.holdAt
 }
 
-// hold takes the task, or renews the lease, and goes on where the last process stopped.
+// hold takes the task, or renews its lease, and continues where the last process stopped.
 func (c *Cleaner) hold(ctx context.Context, ch *task) error {
 	if !ch.added {
 		if _, err := c.db.ExecContext(ctx, c.statements.AddChore, ch.name); err != nil {
@@ -72,7 +71,7 @@ func (c *Cleaner) hold(ctx context.Context, ch *task) error {
 	return nil
 }
 
-// step does the next piece of the work.
+// step performs the next step of the task.
 func (c *Cleaner) step(ctx context.Context, ch *task) error {
 	removed, pause, err := ch.work(ctx, c, ch)
 	if err != nil {
@@ -85,7 +84,7 @@ func (c *Cleaner) step(ctx context.Context, ch *task) error {
 	return nil
 }
 
-// purge returns the work of a statement that finds the oldest rows by an index.
+// purge returns the work for a statement that finds the oldest rows by an index.
 func purge(statement func(dialect.PurgeParams) dialect.Query, retention time.Duration, batch int) work {
 	query := statement(dialect.PurgeParams{Retention: retention.Microseconds(), Limit: batch})
 	return func(ctx context.Context, c *Cleaner, _ *task) (int, time.Duration, error) {
@@ -97,13 +96,13 @@ func purge(statement func(dialect.PurgeParams) dialect.Query, retention time.Dur
 	}
 }
 
-// walkClaims returns the work on claims. They have no index on their time, which each message would pay for, so
-// their primary key is walked page by page, round and round.
+// walkClaims returns the work for claims. They have no index on their time, which would cost time for each message. So
+// their primary key is walked page by page, again and again.
 func walkClaims(retention time.Duration, batch int) work {
 	keep := retention.Microseconds()
 	return func(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error) {
 		started := time.Now()
-		after := append([]byte{}, ch.cursor...) // not nil: nothing comes after NULL
+		after := append([]byte{}, ch.cursor...) // not nil: no key compares as greater than NULL
 		var last []byte
 		var keys, expired int
 		page := c.statements.ClaimsPage(dialect.ClaimsPageParams{After: after, Limit: batch, Retention: keep})
@@ -114,7 +113,7 @@ func walkClaims(retention time.Duration, batch int) work {
 		if err != nil {
 			return 0, 0, err
 		}
-		if keys < batch { // the end
+		if keys < batch { // the end of the table
 			pause, last = max(c.config.Interval, retention/walksPerRetention), nil
 		}
 		if err := c.save(ctx, ch, last); err != nil {

@@ -14,12 +14,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A publisher may write to an outbox that no forwarder drains, because the two names differ, and messages may be stored in a queue without a
-// subscriber. No forwarder or subscriber is there to log that. So the cleaner looks every 20 s for spools that have waiting messages and no member.
+// A publisher may write to an outbox that no forwarder drains, because the two names differ. Or messages may be stored
+// in a queue without a subscriber. In both cases no forwarder or subscriber exists that could log the problem. So every
+// 20 s the cleaner looks for spools that have waiting messages and no member.
 
 const (
-	// UnattendedAfter is how long messages wait for a drainer before that is logged, and unattendedPause is the time between two searches. A drainer
-	// that is started again within this time is not missed, and the two together are less than a minute.
+	// UnattendedAfter is how long messages wait for a drainer before that is logged. unattendedPause is the time
+	// between two searches. A drainer that is restarted within this time is not reported, and the two together are less
+	// than a minute.
 	UnattendedAfter = 30 * time.Second
 	unattendedPause = 20 * time.Second
 )
@@ -32,16 +34,16 @@ var (
 // watch is the search for messages that no process will handle.
 type watch struct {
 	after time.Duration
-	spool int64          // the last one of this round
-	told  map[int64]bool // of which it was logged
-	still map[int64]bool // those found in this round
+	spool int64          // the last spool of this round
+	told  map[int64]bool // spools that have been logged
+	still map[int64]bool // spools found in this round
 }
 
 func newWatch(after time.Duration) *watch {
 	return &watch{after: after, told: map[int64]bool{}, still: map[int64]bool{}}
 }
 
-// work looks at the next spool. There is no pause within a round.
+// work checks the next spool. There is no pause within a round.
 func (w *watch) work(ctx context.Context, c *Cleaner, _ *task) (removed int, pause time.Duration, err error) {
 	var id sql.NullInt64
 	var name sql.NullString

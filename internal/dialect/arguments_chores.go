@@ -1,31 +1,31 @@
 package dialect
 
-// ClaimsPageParams bound a page of claims.
+// ClaimsPageParams select a page of claims.
 type ClaimsPageParams struct {
-	After     []byte // the last key of the page before
+	After     []byte // the last key of the previous page
 	Limit     int
 	Retention int64
 }
 
-// PurgeClaimsParams say which claims of a page go.
+// PurgeClaimsParams say which claims of a page are deleted.
 type PurgeClaimsParams struct {
 	After, UpTo []byte // keys, the first exclusive, the second inclusive
 	Retention   int64
 }
 
-// Chore is a task with the process that does it or wants to.
+// Chore is a task, with the process that performs it or wants to.
 type Chore struct{ Name, Holder string }
 
-// PurgeParams say which rows of a table go: the oldest ones.
+// PurgeParams say which rows of a table are deleted: the oldest ones.
 type PurgeParams struct {
 	Retention int64
 	Limit     int
 }
 
-// NextWaitingParams say where the search for messages without a drainer goes on.
+// NextWaitingParams say where the search for messages without a drainer continues.
 type NextWaitingParams struct {
-	After int64 // the last spool that was looked at
-	Age   int64 // for which a message must have waited
+	After int64 // the spool that was searched last
+	Age   int64 // minimum time for which a message must have waited
 }
 
 // ClaimsPage returns the last key of a page, the number of its keys, and how many of them are older than the retention.
@@ -38,12 +38,12 @@ func (s *Statements) PurgeClaims(p PurgeClaimsParams) Query {
 	return Query{Text: s.purgeClaims, Args: []any{p.After, p.UpTo, p.Retention}}
 }
 
-// TakeChore takes a chore for so long, or renews it, unless another process has it.
+// TakeChore takes a chore for the given time, or renews it, unless another process has it.
 func (s *Statements) TakeChore(c Chore, ttl int64) Query {
 	return Query{Text: s.takeChore, Args: []any{c.Holder, ttl, c.Name, c.Holder}}
 }
 
-// SaveChore stores how far a chore is, if the holder has it.
+// SaveChore stores the progress of a chore, if the holder has it.
 func (s *Statements) SaveChore(c Chore, cursor []byte) Query {
 	return Query{Text: s.saveChore, Args: []any{cursor, c.Name, c.Holder}}
 }
@@ -58,7 +58,7 @@ func (s *Statements) PurgeDeadLetters(spool int64, p PurgeParams) Query {
 	return Query{Text: s.purgeDeadLetters, Args: []any{spool, p.Retention, p.Limit}}
 }
 
-// PurgeOthers deletes dead letters of no spool.
+// PurgeOthers deletes dead letters that belong to no spool.
 func (s *Statements) PurgeOthers(p PurgeParams) Query {
 	return Query{Text: s.purgeOthers, Args: []any{p.Retention, p.Limit}}
 }
@@ -73,8 +73,8 @@ func (s *Statements) PurgeHistory(spool int64, p PurgeParams) Query {
 	return Query{Text: s.purgeHistory, Args: []any{spool, p.Retention, p.Limit}}
 }
 
-// NextWaiting returns the next spool that has messages, or NULL, its name, or NULL where no such spool is registered, and 1 if one of its
-// messages could have been handled for so long and no drainer is there.
+// NextWaiting returns three columns: the next spool that has messages, or NULL; its name, or NULL if no such spool is
+// registered; and 1 if one of its messages could have been handled for that long and the spool has no drainer.
 func (s *Statements) NextWaiting(p NextWaitingParams) Query {
 	return Query{Text: s.nextWaiting, Args: []any{p.Age, p.Age, p.After}}
 }

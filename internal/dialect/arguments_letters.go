@@ -1,14 +1,14 @@
 package dialect
 
-// Failure is an entry of the failures of a subject, which a message or a claim is.
+// Failure is an entry in the failures of a subject. A subject is a message or a claim.
 type Failure struct {
 	Subject []byte
-	Attempt int // 0 for a note, from which attempts count again if it is the last entry
+	Attempt int // 0 for a note; if it is the last entry, attempts count again from there
 	Error   string
 	Process string
 }
 
-// Letter is a dead letter of something that is not stored as a message.
+// Letter is a dead letter that was not stored as a message.
 type Letter struct {
 	Subject   []byte
 	Spool     int64 // 0 for none
@@ -50,7 +50,7 @@ func (s *Statements) BuryRow(l Letter) Query {
 	return Query{Text: s.buryRow, Args: []any{l.Subject, l.spool(), l.Topic, l.MessageID, l.Payload, l.Metadata, l.Error}}
 }
 
-// spool is NULL for none.
+// spool returns the spool, or NULL if there is none.
 func (l Letter) spool() any {
 	if l.Spool == 0 {
 		return nil
@@ -58,13 +58,13 @@ func (l Letter) spool() any {
 	return l.Spool
 }
 
-// Resolve marks a dead letter as dealt with, unless it is already.
+// Resolve marks a dead letter as dealt with, unless it is already marked.
 func (s *Statements) Resolve(id int64, reason string) Query {
 	return Query{Text: s.resolve, Args: []any{reason, id}}
 }
 
-// CountMessages counts the messages of a spool and the dead letters by topic: pending, due, failing, parked, oldest age in µs, dead, dead of inboxes. A
-// topic may come twice.
+// CountMessages counts the messages of a spool and the dead letters by topic: pending, due, failing, parked, oldest age
+// in µs, dead, dead of inboxes. A topic may have two rows.
 func (s *Statements) CountMessages(spool string) Query {
 	return Query{Text: s.countMessages, Args: []any{spool, spool}}
 }

@@ -1,11 +1,13 @@
 package dialect
 
-// AsRead is a message as a process has read it. Statements that change it ask for the same attempts and starts, so that, run twice, they change it once.
+// AsRead is a message with the state that a process has read. Statements that change it require the same attempts and
+// starts, so that, run twice, they change it once.
 type AsRead struct {
 	Spool int64
 	Ref
 	Attempts int
-	// LeastStarts and MostStarts bound the starts: they may have become fewer, when the message came back to the process that had its lane before.
+	// LeastStarts and MostStarts bound the starts. The number may have decreased, if the message came back to the
+	// previous holder of its lane.
 	LeastStarts, MostStarts int
 }
 
@@ -17,15 +19,15 @@ type RetryParams struct {
 	TakeBackStarts int
 }
 
-// CountStartParams name a message whose start is counted.
+// CountStartParams identify a message whose start is counted.
 type CountStartParams struct {
 	Spool int64
 	Ref
 	Add        int
-	MostStarts int // that were counted before
+	MostStarts int // the number of starts that were counted before
 }
 
-// BuryParams name a message that dies, and why it does.
+// BuryParams identify a message that becomes a dead letter, and give the reason.
 type BuryParams struct {
 	Spool int64
 	Ref
@@ -33,7 +35,7 @@ type BuryParams struct {
 	LeastStarts int
 }
 
-// Burial is what the dead letter of a message says besides what the message has.
+// Burial holds the columns of a message's dead letter that the message itself does not have.
 type Burial struct {
 	Subject []byte
 	Error   string
@@ -47,16 +49,17 @@ func (s *Statements) LoadPayload(spool int64, r Ref) Query {
 	return Query{Text: s.loadPayload, Args: []any{spool, r.State, r.Lane, r.ID, r.CreatedAt}}
 }
 
-// MovesToWaiting says whether messages that wait have a table of their own, so that MoveToWaiting goes before Retry for a ready one.
+// MovesToWaiting reports whether waiting messages have a table of their own. Then MoveToWaiting replaces Retry for a
+// ready message.
 func (s *Statements) MovesToWaiting() bool { return s.moveToWaiting != "" }
 
-// Retry lets a message wait for its next attempt.
+// Retry makes a message wait for its next attempt.
 func (s *Statements) Retry(p RetryParams) Query {
 	return Query{Text: s.retry, Args: p.args()}
 }
 
-// MoveToWaiting is Retry for a ready message, where MovesToWaiting says so. It returns how many it took from the ready ones, and how many arrived among
-// those that wait.
+// MoveToWaiting is Retry for a ready message, if MovesToWaiting is true. It returns how many messages it took from the
+// ready ones, and how many arrived among the waiting ones.
 func (s *Statements) MoveToWaiting(p RetryParams) Query {
 	return Query{Text: s.moveToWaiting, Args: p.args()}
 }
@@ -68,7 +71,7 @@ func (p RetryParams) args() []any {
 	}
 }
 
-// StandsToRetry returns the id of a message that Retry or MoveToWaiting is to change, and has not changed.
+// StandsToRetry returns the id of a message that Retry or MoveToWaiting should change, and has not changed.
 func (s *Statements) StandsToRetry(m AsRead) Query {
 	return Query{Text: s.standsToRetry, Args: []any{
 		m.Spool, m.State, m.Lane, m.ID, m.CreatedAt, m.Attempts, m.LeastStarts, m.MostStarts, m.Token,
@@ -80,7 +83,7 @@ func (s *Statements) CountStart(p CountStartParams) Query {
 	return Query{Text: s.countStart, Args: []any{p.Add, p.Spool, p.State, p.Lane, p.ID, p.CreatedAt, p.MostStarts, p.Token}}
 }
 
-// TakeBackStart takes back a start that was counted, whatever state the message has by now and under whichever token its lane is held.
+// TakeBackStart takes back a counted start, in any state of the message and under any token of its lane.
 func (s *Statements) TakeBackStart(spool int64, r Ref) Query {
 	return Query{Text: s.takeBackStart, Args: []any{spool, r.Lane, r.ID, r.CreatedAt}}
 }
@@ -92,12 +95,12 @@ func (s *Statements) BuryMessage(p BuryParams) Query {
 	}}
 }
 
-// Advance makes every message older by so many microseconds, and lets so much less time pass until it is due.
+// Advance makes every message older by this number of microseconds, and brings its due time nearer by the same.
 func (s *Statements) Advance(microseconds int64) Query {
 	return Query{Text: s.advance, Args: []any{microseconds, microseconds}}
 }
 
-// MoveFailures gives the failures of one subject to another one.
+// MoveFailures moves the failures of one subject to another.
 func (s *Statements) MoveFailures(p MoveFailuresParams) Query {
 	return Query{Text: s.moveFailures, Args: []any{p.To, p.From}}
 }

@@ -1,29 +1,29 @@
 package dialect
 
-// KeyRef names an ordering key of a spool.
+// KeyRef identifies an ordering key of a spool.
 type KeyRef struct{ Spool, Hash int64 }
 
-// ParkedParams bound a page of the parked messages of a key.
+// ParkedParams select a page of the parked messages of a key.
 type ParkedParams struct {
 	KeyRef
-	After int64 // the last id of the page before
+	After int64 // the last id of the previous page
 	Limit int
 }
 
-// Lookup names a message as an operator does, who holds no lane and knows no more than the id.
+// Lookup identifies a message for an operator, who holds no lane and knows only the id.
 type Lookup struct{ Spool, ID int64 }
 
-// SetDueParams say when a message that waits is due.
+// SetDueParams say when a waiting message is due.
 type SetDueParams struct {
 	Spool int64
 	Ref
 	At int64 // 0 is now
 }
 
-// KeepHistoryParams say how long a spool keeps its messages that are done.
+// KeepHistoryParams say how long a spool keeps done messages.
 type KeepHistoryParams struct{ Spool, Keep int64 }
 
-// SetSettings stores the settings of a spool, and changes nothing where it has the same.
+// SetSettings stores the settings of a spool. It changes no row if they are equal to the stored ones.
 func (s *Statements) SetSettings(spool int64, settings string) Query {
 	return Query{Text: s.setSettings, Args: []any{settings, spool, settings}}
 }
@@ -38,7 +38,7 @@ func (s *Statements) ResumeKey(k KeyRef) Query {
 	return Query{Text: s.resumeKey, Args: []any{k.Spool, k.Hash}}
 }
 
-// ParkedOfKey returns the ids of the parked messages of a key, in their order.
+// ParkedOfKey returns the ids of the parked messages of a key, in order.
 func (s *Statements) ParkedOfKey(p ParkedParams) Query {
 	return Query{Text: s.parkedOfKey, Args: []any{p.Spool, p.Hash, p.After, p.Limit}}
 }
@@ -58,9 +58,9 @@ func (s *Statements) LockMessage(l Lookup) Query {
 	return Query{Text: s.lockMessage, Args: []any{l.Spool, l.ID}}
 }
 
-// The statements below are for a message that LockMessage has locked, so they ask for no token and no time of creation.
+// The statements below are for a message that LockMessage has locked, so they need no token and no time of creation.
 
-// SetDue changes when a message that waits is due. One that was parked gets all its attempts again.
+// SetDue changes the due time of a waiting message. A parked message gets all its attempts again.
 func (s *Statements) SetDue(p SetDueParams) Query {
 	return Query{Text: s.setDue, Args: []any{p.At, p.At, p.Spool, p.State, p.Lane, p.ID}}
 }
@@ -75,7 +75,7 @@ func (s *Statements) RemoveMessage(spool int64, r Ref) Query {
 	return Query{Text: s.removeMessage, Args: []any{spool, r.State, r.Lane, r.ID}}
 }
 
-// KeepHistory stores how long a spool keeps its messages that are done, and changes nothing where it keeps them as long.
+// KeepHistory stores how long a spool keeps done messages. It changes no row if that is stored already.
 func (s *Statements) KeepHistory(p KeepHistoryParams) Query {
 	return Query{Text: s.keepHistory, Args: []any{p.Keep, p.Spool, p.Keep}}
 }

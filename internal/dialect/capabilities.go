@@ -1,17 +1,17 @@
 package dialect
 
-// Capabilities are what one database can do and another cannot. Code outside of this package asks for them and not for the [Kind], so a further database
-// is one more entry in the list below.
+// Capabilities are the differences between databases. Code outside this package asks for capabilities and not for the
+// [Kind], so a further database is one more entry in the list below.
 type Capabilities struct {
-	// Name is the name that people know.
+	// Name is the common name of the database.
 	Name string
-	// OneWriter: one transaction at a time writes, and has the whole database for itself.
+	// OneWriter: one transaction at a time writes, and locks the whole database.
 	OneWriter bool
-	// Listens: it has LISTEN and NOTIFY.
+	// Listens: the database has LISTEN and NOTIFY.
 	Listens bool
-	// ErrorsEndTransactions: after an error, a transaction takes nothing but a rollback.
+	// ErrorsEndTransactions: after an error, a transaction accepts only a rollback.
 	ErrorsEndTransactions bool
-	// RollsBackWhenFull: where disk or memory is full, it may roll back a transaction by itself.
+	// RollsBackWhenFull: if disk or memory is full, the database may roll back a transaction by itself.
 	RollsBackWhenFull bool
 }
 
@@ -21,5 +21,5 @@ var capabilities = map[Kind]Capabilities{
 	SQLite:     {Name: "SQLite", OneWriter: true, RollsBackWhenFull: true},
 }
 
-// Can returns the capabilities of a kind of database. One that is unknown can do nothing of it.
+// Can returns the capabilities of a kind of database. An unknown kind has none.
 func (k Kind) Can() Capabilities { return capabilities[k] }

@@ -1,14 +1,14 @@
 package dialect
 
-// deadLetterColumns are what DeadLetter and DeadLetters select. Payload and metadata are not among them: each may
-// have megabytes, and a page has many letters.
+// deadLetterColumns are the columns of DeadLetter and DeadLetters. Payload and metadata are left out: each may have
+// megabytes, and a page has many letters.
 const deadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.error, d.resolved_at, d.resolution,
 	{length}(d.payload) + {length}(d.metadata) AS size`
 
-// common returns the statements that every database understands once {now}, its clock in microseconds,
-// and {insert ignore} … {or ignore}, its way to skip what is there already, are filled in. Each says which
-// index it uses where that is not the primary key, and takes row locks on what it changes and nothing else.
+// common returns the statements that all databases share. {now} stands for the database's clock in microseconds.
+// {insert ignore} … {or ignore} stands for its way to skip existing rows. Comments name the index of a statement if it
+// is not the primary key. Each statement locks only the rows that it changes.
 func common(kind Kind, names Names) Statements {
 	s := Statements{
 		Kind:  kind,
@@ -29,8 +29,8 @@ SELECT identity FROM {identity} WHERE id = 1`,
 		FindSpool: `
 SELECT id, lanes FROM {spools} WHERE name = ?`,
 
-		// Under REPEATABLE READ MySQL shows a row that is newer than the transaction to a locking read alone. The
-		// lock is the one that RegisterSpool took when it found the row.
+		// Under REPEATABLE READ, only a locking read of MySQL sees a row that is newer than the transaction.
+		// RegisterSpool has taken this lock already when it found the row.
 		FindNewSpool: `
 SELECT id, lanes FROM {spools} WHERE name = ? {lock in share mode}`,
 
@@ -48,11 +48,11 @@ ORDER BY s.name`,
 		leave: `
 DELETE FROM {members} WHERE spool = ? AND holder = ?`,
 
-		// An hour is far beyond any lease: no process that was silent for so long comes back under the same name.
+		// An hour is far beyond any lease: a process that was silent for so long does not return under the same name.
 		DropMembers: `
 DELETE FROM {members} WHERE spool = ? AND expires_at < {now} - 3600000000`,
 
-		// Renews also a lease that ran out, as long as no other process took the lane meanwhile.
+		// Also renews an expired lease, as long as no other process has taken the lane meanwhile.
 		renew: `
 UPDATE {lanes} SET expires_at = {now} + ? WHERE spool = ? AND holder = ?`,
 
@@ -71,8 +71,9 @@ WHERE s.id = ?`,
 		loadPayload: `
 SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?`,
 
-		// The old number of attempts is part of the condition: run twice, it changes it once. Starts may have become fewer since the
-		// message was read, when it came back to the process that had its lane before, but not more.
+		// The condition contains the old number of attempts: run twice, the statement changes the row once. The number
+		// of starts may have decreased since the message was read, if the message came back to the previous holder of
+		// its lane, but it cannot have increased.
 		retry: `
 UPDATE {messages} SET state = 2, available_at = {now} + ?, attempts = attempts + ?, starts = starts - ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
@@ -83,13 +84,13 @@ SELECT id FROM {messages}
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
-		// For tests, which do not wait: every message comes so much nearer to its time, and is so much older. A parked
-		// message stays parked. Drainers have to read anew, see ChangeSpools: the time at which it was stored is part
-		// of a message's name.
+		// For tests, which do not wait: the due time of every message comes nearer, and every message becomes older. A
+		// parked message stays parked. Drainers must read again, see ChangeSpools, because the creation time is part of
+		// a message's identity.
 		advance: `
 UPDATE {messages} SET available_at = available_at - ?, created_at = created_at - ? WHERE available_at < 4611686018427387904`,
 
-		// The failures of a message name it by its time, so they follow those that Advance changes.
+		// The failures of a message contain its time, so they must follow the messages that Advance changes.
 		MessageTimes: `
 SELECT id, created_at FROM {messages} WHERE available_at < 4611686018427387904`,
 
@@ -99,14 +100,15 @@ UPDATE {failures} SET subject = ? WHERE subject = ?`,
 		ChangeSpools: `
 UPDATE {spools} SET version = version + 1`,
 
-		// The old number of starts is part of the condition for the same reasons.
+		// The condition contains the old number of starts for the same reason.
 		countStart: `
 UPDATE {messages} SET starts = starts + ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
-		// It asks for no token: a message that came back has not ended its process, and that holds whichever process has its lane by now. Run twice it may take
-		// back the start of another process, which costs the crash guard one start.
+		// The condition contains no token: a message that came back has not crashed its process, whichever process
+		// holds its lane by now. Run twice, the statement may take back the start of another process, which costs the
+		// crash guard one start.
 		takeBackStart: `
 UPDATE {messages} SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0`,
 
@@ -122,7 +124,7 @@ WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at =
 		insertFailure: `
 INSERT INTO {failures} (subject, attempt, failed_at, error, process) VALUES (?, ?, {now}, ?, ?)`,
 
-		// A requeue leaves an entry with attempt 0, so the last entry tells the attempts since then.
+		// A requeue leaves an entry with attempt 0, so the last entry gives the number of attempts since then.
 		LastAttempt: `
 SELECT attempt FROM {failures} WHERE subject = ? ORDER BY id DESC LIMIT 1`,
 
@@ -146,7 +148,7 @@ FROM {dead_letters} d
 LEFT JOIN {spools} s ON s.id = d.spool
 WHERE d.id = ?`,
 
-		// Walks the primary key, and the page is bounded by its limit.
+		// Walks the primary key. The limit bounds the page.
 		deadLetters: `
 SELECT ` + deadLetterColumns + `
 FROM {dead_letters} d
@@ -172,8 +174,8 @@ UPDATE {dead_letters} SET resolved_at = {now}, resolution = ? WHERE id = ? AND r
 		DeleteDeadLetter: `
 DELETE FROM {dead_letters} WHERE id = ?`,
 
-		// Counts each message of the spool and each dead letter, in one snapshot, so that none is counted twice or
-		// missed on its way from the ones to the others: for operators, not for a loop.
+		// Counts each message of the spool and each dead letter in one snapshot, so that a message that becomes a dead
+		// letter meanwhile is counted once. For operators, not for a loop.
 		countMessages: `
 SELECT m.topic, COUNT(*),
        SUM(CASE WHEN m.state = 0 OR m.available_at <= {now} THEN 1 ELSE 0 END),
@@ -199,7 +201,7 @@ WHERE spool = (SELECT id FROM {spools} WHERE name = ?) AND expires_at > {now}`,
 		Claim: `
 {insert ignore} INTO {claims} (claim_key, claimed_at) VALUES (?, {now}) {or ignore}`,
 
-		// By the primary key.
+		// Uses the primary key.
 		FindClaim: `
 SELECT 1 FROM {claims} WHERE claim_key = ?`,
 
@@ -211,7 +213,7 @@ INSERT INTO {claims} (claim_key, claimed_at) VALUES (?, {now})
 		RemoveClaim: `
 DELETE FROM {claims} WHERE claim_key = ?`,
 
-		// One row, whatever the size of the page: where it ends, how many keys it has and how many of them are old.
+		// Returns one row for any page size: the end of the page, its number of keys, and how many of them are old.
 		claimsPage: `
 WITH p AS (SELECT claim_key, claimed_at FROM {claims} WHERE claim_key > ? ORDER BY claim_key LIMIT ?)
 SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),
@@ -219,7 +221,7 @@ SELECT (SELECT claim_key FROM p ORDER BY claim_key DESC LIMIT 1),
        COALESCE(SUM(CASE WHEN claimed_at < {now} - ? THEN 1 ELSE 0 END), 0)
 FROM p`,
 
-		// Bounded by the two keys, which ClaimsPage chose.
+		// Bounded by the two keys that ClaimsPage returned.
 		purgeClaims: `
 DELETE FROM {claims} WHERE claim_key > ? AND claim_key <= ? AND claimed_at < {now} - ?`,
 
@@ -244,26 +246,26 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 	return s
 }
 
-// fetchColumns are the columns of a fetched message. The payload is the last, since its two arguments,
-// the limit on its size twice over, must follow those of no other column.
+// fetchColumns are the columns of a fetched message. The payload is last: its two arguments, both the limit on its
+// size, follow those of all other columns.
 const fetchColumns = `m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	{length}(m.payload) + {length}(m.metadata) AS size,
 	CASE WHEN {length}(m.payload) + {length}(m.metadata) <= {int ?} THEN m.metadata END AS metadata,
 	CASE WHEN {length}(m.payload) + {length}(m.metadata) <= {int ?} THEN m.payload END AS payload`
 
-// unblocked holds for a message that stands behind no retrying one of its key. It uses the index of
-// retrying messages by key, which is empty while nothing fails; {retrying} is the table that has it.
+// unblocked is true for a message without an earlier retrying message of its key. It uses the index of retrying
+// messages by key, which is empty while nothing fails; {retrying} is the table with that index.
 const unblocked = `(m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM {retrying} b {by key} WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))`
 
-// unpaused holds for a message whose key no operator has paused.
+// unpaused is true for a message whose key is not paused by an operator.
 const unpaused = `(m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM {pauses} z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))`
 
-// unheld holds for a message whose key is none of a list.
+// unheld is true for a message whose key is not in a list.
 const unheld = `(m.key_hash IS NULL OR m.key_hash NOT IN ({numbers ?}))`
 
-// turns are what a fetch asks of a message beside its lane and its topic, by [FetchParams.variant].
+// turns holds the conditions of a fetch on a message besides its lane and its topic, by [FetchParams.variant].
 var turns = [variants]string{
 	unblocked, "TRUE", unblocked + "\n  AND " + unpaused, unpaused,
 	unblocked + "\n  AND " + unheld, unheld, unblocked + "\n  AND " + unpaused + "\n  AND " + unheld, unpaused + "\n  AND " + unheld,
@@ -271,7 +273,7 @@ var turns = [variants]string{
 
 const variants = 8
 
-// spoolVersion, freeLanes and liveMembers go into the meta row of a fetch.
+// spoolVersion, freeLanes and liveMembers are columns of the meta row of a fetch.
 const (
 	spoolVersion = `COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1)`
 	freeLanes    = `(SELECT COUNT(*) FROM {lanes} l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= {now}))`

@@ -2,7 +2,7 @@ package dialect
 
 import "math"
 
-// DeadLetterFilter chooses dead letters. The zero value of a field means any, but that Limit is required.
+// DeadLetterFilter selects dead letters. The zero value of a field means any, except that Limit is required.
 type DeadLetterFilter struct {
 	After, UpTo           int64 // ids, the first exclusive, the second inclusive
 	Topic, Consumer       string
@@ -12,18 +12,18 @@ type DeadLetterFilter struct {
 	Limit                 int
 }
 
-// Resolved says whether dead letters are chosen by whether an operator has dealt with them.
+// Resolved says whether a filter selects dead letters that an operator has dealt with.
 type Resolved int
 
-// What a [DeadLetterFilter] may ask for.
+// The values of Resolved in a [DeadLetterFilter].
 const (
 	ResolvedNo Resolved = iota
 	ResolvedYes
 	ResolvedAny
 )
 
-// DeadLetters returns the dead letters that a filter chooses, in the order of their ids: id, origin, subject, spool, its name, consumer, topic, message id,
-// key, created at, died at, attempts, error, resolved at, resolution, size.
+// DeadLetters returns the dead letters that a filter selects, in the order of their ids: id, origin, subject, spool,
+// its name, consumer, topic, message id, key, created at, died at, attempts, error, resolved at, resolution, size.
 func (s *Statements) DeadLetters(f DeadLetterFilter) Query {
 	upTo, diedBefore := f.UpTo, f.DiedBefore
 	if upTo == 0 {

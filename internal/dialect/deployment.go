@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// ErrDeployment is returned where tables belong to another deployment than the configuration says.
+// ErrDeployment is returned if the tables belong to another deployment than the configuration says.
 var ErrDeployment = errors.New("the tables belong to another deployment")
 
-// maxDeployment is what the name of a deployment may have in bytes, on every database.
+// maxDeployment is the maximum length in bytes of the name of a deployment, on every database.
 const maxDeployment = 255
 
 func checkDeploymentName(name string) error {

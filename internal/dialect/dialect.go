@@ -1,10 +1,9 @@
-// Package dialect holds the SQL text of Postbox, one file a database, and nothing that executes it.
+// Package dialect contains the SQL text of Postbox, one file for each database, and no code that executes it.
 //
-// Statements are written with ? for each argument and {name} for each table; both are replaced once,
-// when a [Statements] is made. What every database understands is in common.go; each database's own
-// file holds its clock, its migrations and the statements in which it differs. Times are microseconds
-// since 1970 in UTC, as integers, on every database: no driver setting, session time zone or summer
-// time can change what they mean.
+// Statements are written with ? for each argument and {name} for each table. Both are replaced once, when a
+// [Statements] is made. common.go contains the statements that all databases share. Each database's own file contains
+// its clock, its migrations and the statements in which it differs. Times are microseconds since 1970 in UTC, as
+// integers, on every database: no driver setting, session time zone or summer time can change their meaning.
 package dialect
 
 import (
@@ -24,21 +23,21 @@ const (
 
 // States of a stored message.
 const (
-	// StateReady may be handled as soon as its turn comes.
+	// StateReady: the message may be handled as soon as its turn comes.
 	StateReady = 0
-	// StateScheduled waits for the time its producer asked for; it holds no other message back.
+	// StateScheduled: the message waits for the time that its producer requested. It holds back no other message.
 	StateScheduled = 1
-	// StateRetrying failed and waits for its next attempt; it holds back later messages of its key.
+	// StateRetrying: the message failed and waits for its next attempt. It holds back later messages of its key.
 	StateRetrying = 2
-	// StateMeta marks the row of a fetch that is no message: see [Statements.Fetch].
+	// StateMeta marks the row of a fetch that is not a message: see [Statements.Fetch].
 	StateMeta = -1
 )
 
-// MaxLanes keeps a fetch, which has a part for each lane, within SQLite's limit on compound statements.
+// MaxLanes limits the number of lanes. A fetch has a part for each lane, and SQLite limits compound statements.
 const MaxLanes = 256
 
-// ParkedFrom is the due time in microseconds from which on a retrying message is parked: it waits for an operator, and
-// its key behind it. ParkDelay, added to any time, is beyond.
+// ParkedFrom is the due time in microseconds from which on a retrying message counts as parked: it waits for an
+// operator, and its key waits behind it. ParkDelay, added to any time, exceeds it.
 const (
 	ParkedFrom = 1 << 62
 	ParkDelay  = ParkedFrom
@@ -46,9 +45,9 @@ const (
 
 // Origins of a dead letter.
 const (
-	// OriginSpool is a message that this database stored and could not get rid of.
+	// OriginSpool: a message that was stored in this database and could not be delivered.
 	OriginSpool = 0
-	// OriginInbox is a message that came from a broker and whose handler kept failing.
+	// OriginInbox: a message from a broker whose handler kept failing.
 	OriginInbox = 1
 )
 
@@ -56,7 +55,7 @@ const (
 type Query struct {
 	Text string
 	Args []any
-	// Once is set for a text that depends on the number of rows and is not worth keeping prepared.
+	// Once is set for a text that depends on the number of rows and is not worth preparing.
 	Once bool
 }
 
@@ -74,8 +73,8 @@ type Row struct {
 	Metadata  []byte
 }
 
-// Ref names a stored message together with the fencing token under which its lane is held. The id alone does not
-// name a message: a database that is restored or promoted gives out ids again, but not at the same microsecond.
+// Ref identifies a stored message together with the fencing token under which its lane is held. The id alone does not
+// identify a message: a database that is restored or promoted issues ids again, but not at the same microsecond.
 type Ref struct {
 	State     int
 	Lane      int
@@ -84,38 +83,38 @@ type Ref struct {
 	CreatedAt int64 // the row's created_at
 }
 
-// Started is a message whose start is counted, with the number of those that were counted before.
+// Started is a message whose start is counted, with the number of starts that were counted before.
 type Started struct {
 	Ref
 	Before int
 }
 
-// Cursor says from which id on a lane is read.
+// Cursor is the id after which a lane is read.
 type Cursor struct {
 	Lane  int
 	After int64
 }
 
-// FetchParams bounds one read of a spool.
+// FetchParams are the parameters of one read of a spool.
 type FetchParams struct {
 	Spool    int64
 	Cursors  []Cursor        // lanes to read
-	PerLane  int             // ready messages a lane at most
-	UpTo     int64           // if not 0: all ready messages up to this id, whatever PerLane says; then all cursors have the same After
-	Due      int             // scheduled and retrying messages that are due, over all these lanes, at most
-	Inline   int             // payloads up to this many bytes come along, larger ones as NULL
-	Known    map[int][]Known // messages that the caller has already, by lane
-	Excluded []string        // topics that are not wanted now
-	Mark     bool            // the transaction to start next is wanted
-	// Unordered lets messages of a key pass one that waits for another attempt.
+	PerLane  int             // maximum number of ready messages of each lane
+	UpTo     int64           // if not 0: all ready messages up to this id, instead of PerLane; then all cursors have the same After
+	Due      int             // maximum number of due scheduled and retrying messages, over all these lanes
+	Inline   int             // payloads up to this many bytes are returned, larger ones as NULL
+	Known    map[int][]Known // messages that the caller already has, by lane
+	Excluded []string        // topics to leave out
+	Mark     bool            // also return the transaction that starts next
+	// Unordered lets messages of a key overtake one that waits for another attempt.
 	Unordered bool
-	// PausedKeys says that there are some.
+	// PausedKeys is true if there are paused keys.
 	PausedKeys bool
-	// Held are hashes of keys that the caller knows to wait, and whose messages are not wanted now.
+	// Held are hashes of keys that the caller knows to wait, and whose messages are left out.
 	Held []int64
 }
 
-// Known is a message that the caller of a fetch has already.
+// Known is a message that the caller of a fetch already has.
 type Known struct {
 	ID, CreatedAt int64
 }
@@ -129,20 +128,21 @@ func (p FetchParams) known() []Known {
 	return known
 }
 
-// nameBits is how much of its id a message's name has, beside its time.
+// nameBits is the number of bits of the id in a message's name, next to its time.
 const nameBits = 20
 
-// nameInSQL is the number that names a message by its id and its time, as each database reckons it. Comparing one number costs a
-// lookup in a hash or a tree. A pair costs several times as much on PostgreSQL, and a walk through the whole list on SQLite. Two messages have the
-// same name only if they were stored in the same microsecond, with a million others between them.
+// nameInSQL is the number that identifies a message by its id and its time, as each database computes it. Comparing one
+// number costs a lookup in a hash or a tree. A pair costs several times as much on PostgreSQL, and a scan of the whole
+// list on SQLite. Two messages have the same name only if they were stored in the same microsecond, with a million
+// others between them.
 var nameInSQL = fmt.Sprintf("((m.created_at << %d) | (m.id & %d))", nameBits, 1<<nameBits-1)
 
-// name is that number.
+// name returns that number.
 func (k Known) name() uint64 {
 	return uint64(k.CreatedAt)<<nameBits | uint64(k.ID)&(1<<nameBits-1) //nolint:gosec // the bits are meant
 }
 
-// signedNames lists names for databases whose numbers have a sign, names for MySQL, where the result of a shift has none.
+// signedNames lists names for databases with signed numbers, names for MySQL, where the result of a shift is unsigned.
 func signedNames(known []Known) []int64 {
 	names := make([]int64, len(known))
 	for i, k := range known {
@@ -174,7 +174,7 @@ func (p FetchParams) variant() int {
 	return variant
 }
 
-// lists are the statements whose shape depends on the number of their arguments.
+// lists builds the statements whose text depends on the number of their arguments.
 type lists interface {
 	append(spool int64, rows []Row) []Query
 	ingest(spool int64, claims [][]byte, rows []Row) Ingest
@@ -190,7 +190,7 @@ type lists interface {
 	release(spool int64, holder string, lanes []int) Query
 }
 
-// Check returns an error unless the kind is one of those above.
+// Check returns an error unless the kind is one of the constants above.
 func (k Kind) Check() error {
 	switch k {
 	case PostgreSQL, MySQL, SQLite:
@@ -202,7 +202,7 @@ func (k Kind) Check() error {
 	}
 }
 
-// For checks what a user says of a database, and returns the statements for it. The error names all that is wrong.
+// For checks the user's description of a database, and returns the statements for it. The error lists all problems.
 func For(kind Kind, schema, prefix, deployment string) (*Statements, error) {
 	names, err := NewNames(schema, prefix, deployment)
 	if err := errors.Join(kind.Check(), err, kind.CheckSchema(schema)); err != nil {
@@ -228,17 +228,22 @@ func New(kind Kind, names Names) (*Statements, error) {
 	}
 }
 
-// Append inserts rows into a spool, in their order and in that of the queries.
+// Append inserts rows into a spool, in the order of the rows and of the queries.
 func (s *Statements) Append(spool int64, rows []Row) []Query { return s.lists.append(spool, rows) }
 
-// Fetch reads what the lanes have to do: ready messages after each lane's cursor in the order of their
-// ids, without those that stand behind a retrying message of their key, then messages that are due. Its
-// columns are those of fetchColumns. Exactly one row has state [StateMeta]; there message_id is the
-// snapshot of the read, and id the lowest transaction that runs, or, where the database tells of no snapshot, one that stands for
-// all that run. key_hash is, where the params ask for a mark, a transaction that started after all that this read could have met
-// (see package drain, watermark.go). lane is the number of lanes without a holder, attempts the number of live members of the spool, starts the
-// version of what operators say of it (-1 if the spool is not there), created_at the time, topic the incarnation of the database
-// (see package drain, restored.go), and size, where the database tells it, the highest id that was given to a message before that transaction.
+// Fetch reads the messages of the lanes: first ready messages after each lane's cursor in the order of their ids,
+// without those behind a retrying message of their key, then messages that are due. Its columns are those of
+// fetchColumns. Exactly one row has state [StateMeta], whose columns are:
+//   - message_id: the snapshot of the read.
+//   - id: the lowest running transaction, or, if the database reports no snapshot, a number that stands for all of them.
+//   - key_hash: if the params ask for a mark, a transaction that started after all that this read could have seen
+//     (see package drain, watermark.go).
+//   - lane: the number of lanes without a holder.
+//   - attempts: the number of live members of the spool.
+//   - starts: the version of the spool's settings by operators (-1 if the spool does not exist).
+//   - created_at: the time.
+//   - topic: the incarnation of the database (see package drain, restored.go).
+//   - size: if the database reports it, the highest id that was given to a message before that transaction.
 func (s *Statements) Fetch(p FetchParams) Query { return s.lists.fetch(p) }
 
 // Remove deletes messages whose lane is still held under the token of their ref.
@@ -247,28 +252,28 @@ func (s *Statements) Remove(spool int64, refs []Ref) Query { return s.lists.remo
 // Keep copies messages that are done to the history, under the same guard. Run it before Remove.
 func (s *Statements) Keep(spool int64, refs []Ref) Query { return s.lists.keep(spool, refs) }
 
-// Lock locks the rows of messages until the transaction ends, but for those that another transaction has locked, and returns the ids
-// of those that it locked. It does not wait for locks.
+// Lock locks the rows of messages until the transaction ends, except rows that another transaction has locked. It
+// returns the ids of the messages that it locked. It does not wait for locks.
 func (s *Statements) Lock(spool int64, refs []Ref) Query { return s.lists.lock(spool, refs) }
 
-// Find returns the ids of messages that are there, locked or not.
+// Find returns the ids of messages that exist, locked or not.
 func (s *Statements) Find(spool int64, refs []Ref) Query { return s.lists.find(spool, refs) }
 
-// Impatiently returns the statement in a form that gives up after about a second when it waits for a lock, where the server goes on
-// waiting after a client has given up. Elsewhere it is the same statement.
+// Impatiently returns the statement in a form that gives up after about a second if it waits for a lock, on servers
+// that would continue to wait after a client has given up. On other databases it is the same statement.
 func (s *Statements) Impatiently(query Query) Query {
 	query.Text = s.Impatient + query.Text
 	return query
 }
 
-// LockStarts locks those messages whose lane is held under their token, whose starts are as many as before, and which
-// no other transaction has locked. It returns their ids, and does not wait for locks: MySQL's server goes on waiting for a lock, and holds
-// those that it has, after a client has given up.
+// LockStarts locks messages whose lane is held under their token, whose number of starts is unchanged, and which no
+// other transaction has locked. It returns their ids. It does not wait for locks: after a client has given up, MySQL's
+// server continues to wait for a lock, and keeps the locks that it holds.
 func (s *Statements) LockStarts(spool int64, started []Started) Query {
 	return s.lists.lockStarts(spool, started)
 }
 
-// CountStarts adds one to the starts of such messages. It does not tell which rows it changed, only how many.
+// CountStarts adds one to the starts of such messages. It returns only the number of changed rows, not which rows.
 func (s *Statements) CountStarts(spool int64, started []Started) Query {
 	return s.lists.countStarts(spool, started)
 }

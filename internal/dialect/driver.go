@@ -8,33 +8,33 @@ import (
 	"github.com/lib/pq"
 )
 
-// WatchesTransactions tells whether the driver watches the context that a transaction began with, and interrupts whatever
-// runs in it when that context ends. Then a statement need not bring the same context along, which would cost a goroutine.
-// Of the drivers that Postbox is tested with, only lib/pq watches.
+// WatchesTransactions reports whether the driver watches the context with which a transaction began, and interrupts a
+// running statement when that context ends. Then a statement need not pass the same context, which would cost a
+// goroutine. Of the drivers that Postbox is tested with, only lib/pq does so.
 func WatchesTransactions(db *sql.DB) bool {
 	_, watches := db.Driver().(*pq.Driver)
 	return watches
 }
 
-// TxStatus is what a driver knows of the transaction on its connection, without asking the server.
+// TxStatus is the driver's knowledge of the transaction on its connection, without asking the server.
 type TxStatus int
 
 const (
-	// TxUnknown is the answer of a driver that does not tell: then only the next statement shows it.
+	// TxUnknown: the driver does not expose the status, so only the next statement shows it.
 	TxUnknown TxStatus = iota
-	// TxOpen is a transaction that can go on.
+	// TxOpen: the transaction can continue.
 	TxOpen
-	// TxFailed is a transaction of PostgreSQL in which a statement failed: it can only be rolled back.
+	// TxFailed: a statement of a PostgreSQL transaction failed, so it can only be rolled back.
 	TxFailed
-	// TxEnded means that there is no transaction: it was committed or rolled back by a statement, or by the server.
+	// TxEnded: there is no transaction, because a statement or the server has committed or rolled it back.
 	TxEnded
-	// TxLost means that the connection cannot be used any more.
+	// TxLost: the connection can no longer be used.
 	TxLost
 )
 
 // TxStatusOf reads the status of the transaction that runs on conn from the driver's own fields, which no interface of
-// database/sql offers: lib/pq, pgx and go-sql-driver/mysql all keep what the server said last. A driver that has changed, or that another one hides from
-// us, gives [TxUnknown].
+// database/sql exposes: lib/pq, pgx and go-sql-driver/mysql all keep the last status from the server. If a driver has
+// changed, or is hidden by another driver, the status is [TxUnknown].
 func TxStatusOf(conn *sql.Conn) TxStatus {
 	status := TxUnknown
 	_ = conn.Raw(func(driverConn any) error {
@@ -70,13 +70,13 @@ func txStatus(driverConn any) TxStatus {
 	return TxUnknown
 }
 
-// TellStatus does nothing on MySQL and MariaDB, but its answer says whether there is a transaction.
+// TellStatus does nothing on MySQL and MariaDB, but the answer says whether there is a transaction.
 const TellStatus = `DO 0`
 
-// MustTellStatus says whether [TxStatusOf] may know only how it was before the last statement, so that [TellStatus] must be executed first. The
-// server of MySQL says with each success whether there is a transaction, and says nothing of it with an error, such as that of a deadlock, in which it
-// rolls back all of the transaction. So nothing must be asked after a statement that has changed rows, and nothing can be asked while rows are open, which
-// the commit closes.
+// MustTellStatus reports whether [TxStatusOf] may know only the status before the last statement, so that [TellStatus]
+// must be executed first. MySQL's server says with each success whether there is a transaction. With an error it does
+// not, even if it rolls back the whole transaction, as in a deadlock. So after a statement that has changed rows there
+// is no need to ask. While rows are open it is impossible to ask; the commit closes them.
 func MustTellStatus(conn *sql.Conn) bool {
 	must := false
 	_ = conn.Raw(func(driverConn any) error {
@@ -110,10 +110,11 @@ const (
 	mysqlConn = "github.com/go-sql-driver/mysql.mysqlConn"
 )
 
-// maxWrappers is how many drivers may stand around each other.
+// maxWrappers is the maximum depth to which drivers may wrap each other.
 const maxWrappers = 5
 
-// knownConn returns a connection of a driver that is known, also from within one that wraps it, to trace it for example: that has it in a field.
+// knownConn returns a connection of a known driver. It also finds one in a field of a driver that wraps it, for example
+// for tracing.
 func knownConn(driverConn any) (conn reflect.Value, name string) {
 	conn = reflect.ValueOf(driverConn)
 	for range maxWrappers {
@@ -130,7 +131,7 @@ func knownConn(driverConn any) (conn reflect.Value, name string) {
 	return reflect.Value{}, ""
 }
 
-// wrappedConn returns the connection that a struct has in a field, or an invalid value.
+// wrappedConn returns the connection in a field of a struct, or an invalid value.
 func wrappedConn(of reflect.Value) reflect.Value {
 	for i := range of.NumField() {
 		if field := of.Field(i); field.Type() == reflect.TypeFor[driver.Conn]() {
@@ -140,7 +141,7 @@ func wrappedConn(of reflect.Value) reflect.Value {
 	return reflect.Value{}
 }
 
-// isLost asks the driver, unless another one hides it in a field of its own.
+// isLost asks the driver, unless another driver hides the connection in an unexported field.
 func isLost(conn reflect.Value) bool {
 	if !conn.CanInterface() {
 		return false
@@ -152,7 +153,7 @@ func isLost(conn reflect.Value) bool {
 // mysqlInTransaction is SERVER_STATUS_IN_TRANS of the protocol. The server sends it with each success, and not with an error.
 const mysqlInTransaction = 1
 
-// postgresStatus reads what PostgreSQL says after each statement.
+// postgresStatus translates the status that PostgreSQL sends after each statement.
 func postgresStatus(status byte) TxStatus {
 	switch status {
 	case 'T':

@@ -7,26 +7,28 @@ import (
 	"sync"
 )
 
-// report is what an error of a driver says.
+// report is the content of a driver's error.
 type report struct {
 	of     Kind
 	state  string // PostgreSQL: the SQLSTATE
 	number int    // MySQL: the error number; SQLite: the result code
-	// unconnected: no connection could be made, and no server has given a code for that.
+	// unconnected: no connection could be made, and no server has returned a code for that.
 	unconnected bool
 }
 
-// anyKind asks for the errors of all databases.
+// anyKind selects the errors of all databases.
 const anyKind Kind = ""
 
-// driverError is a type of error of a driver. Without a function that reads it, it is that of a connection that was not made.
+// driverError is a type of error of a driver. If it has no function that reads it, it means that no connection was
+// made.
 type driverError struct {
 	of   Kind
 	read func(err error, fields reflect.Value) (report, bool)
 }
 
-// driverErrors are known by the path of their package and their name: importing the drivers would hand all of them to every
-// user. A driver that wraps another one, to trace it for example, returns the errors of the inner one or wraps them.
+// driverErrors identifies error types by the path of their package and their name, because importing the drivers would
+// add all of them to every user's program. A driver that wraps another one, for example for tracing, returns the errors
+// of the inner driver or wraps them.
 var driverErrors = map[string]driverError{
 	"github.com/lib/pq.Error":                     {PostgreSQL, readState},
 	"github.com/jackc/pgx/v5/pgconn.PgError":      {PostgreSQL, readState},
@@ -39,7 +41,7 @@ var driverErrors = map[string]driverError{
 	"github.com/mattn/go-sqlite3.Error":           {SQLite, readExtendedCode},
 }
 
-// knownTypes caches what a type of error is: a [driverError], or nil for all others.
+// knownTypes caches the meaning of an error type: a [driverError], or nil for all others.
 var knownTypes sync.Map // reflect.Type → *driverError
 
 func driverErrorOf(t reflect.Type) *driverError {
@@ -58,7 +60,8 @@ func driverErrorOf(t reflect.Type) *driverError {
 	return found
 }
 
-// findReport returns what the first error of a driver in the tree of errors says, if the driver is one for this kind of database.
+// findReport returns the content of the first driver error in the tree of errors, if the driver is one for this kind of
+// database.
 func findReport(err error, kind Kind) (report, bool) {
 	for err != nil {
 		driver := driverErrorOf(reflect.TypeOf(err))
@@ -84,8 +87,8 @@ func findReport(err error, kind Kind) (report, bool) {
 	return report{}, false
 }
 
-// report reads an error. That a connection was not made is no report where the server that refused it has given a code, which
-// stands further in, or where the caller's context ended first.
+// report reads an error. A failed connection is not reported if the server that refused it has given a code, which is
+// found further in, or if the caller's context ended first.
 func (d *driverError) report(err error) (report, bool) {
 	if d.read == nil {
 		if said, refused := findReport(errors.Unwrap(err), d.of); refused {
@@ -134,7 +137,7 @@ func readExtendedCode(_ error, fields reflect.Value) (report, bool) {
 	return report{number: int(field.Int())}, true
 }
 
-// ended says whether an error came of the end of a context.
+// ended reports whether an error comes from the end of a context.
 func ended(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -5,26 +5,26 @@ import (
 	"net/url"
 )
 
-// ErrorKind says what an error of a database asks for.
+// ErrorKind says how to react to an error of a database.
 type ErrorKind int
 
 const (
 	// Other errors are not about concurrency or the connection.
 	Other ErrorKind = iota
-	// Conflict errors go away when the transaction is run again: serialization failures, deadlocks, a busy file.
+	// Conflict errors disappear when the transaction is run again: serialization failures, deadlocks, a busy file.
 	Conflict
-	// Unavailable errors mean that the server is away, is starting or shutting down, is full, or is read-only.
+	// Unavailable errors mean that the server is unreachable, is starting or shutting down, is full, or is read-only.
 	Unavailable
-	// MissingTable errors of a statement of ours mean that the migrations have not run.
+	// MissingTable errors of Postbox's statements mean that the migrations have not run.
 	MissingTable
 	// Interrupted errors mean that the server ended a statement: the context of the statement ended, it took longer than a
 	// limit of the server's (statement_timeout, max_statement_time), or an operator cancelled it.
 	Interrupted
 )
 
-// Classify tells the kind of an error of this kind of database by its code, never by its text, which depends on the
-// server's language. Codes are read from the error types of this database's drivers alone: an application may have errors
-// with a code or a state of their own, or errors of another database that it uses.
+// Classify determines the kind of an error of this kind of database by its code, never by its text, which depends on
+// the server's language. It reads codes only from the error types of this database's drivers. An application may have
+// its own errors with a code or a state, or errors of another database that it uses.
 func (k Kind) Classify(err error) ErrorKind {
 	said, found := findReport(err, k)
 	if !found {
@@ -33,7 +33,7 @@ func (k Kind) Classify(err error) ErrorKind {
 	return said.kind()
 }
 
-// kind tells the kind of the error.
+// kind returns the kind of the error.
 func (r report) kind() ErrorKind {
 	switch {
 	case r.unconnected, r.readOnly():
@@ -47,7 +47,7 @@ func (r report) kind() ErrorKind {
 	}
 }
 
-// The codes of a statement that must not write.
+// The codes of a statement that is not allowed to write.
 const (
 	postgresReadOnly = "25006" // the server is a standby, or the transaction is read-only
 
@@ -63,7 +63,7 @@ const (
 	mysqlTableFull = 1114 // InnoDB: the disk is; MEMORY: the table is
 )
 
-// ReadOnly says whether an error tells that nothing can be written: the kind is [Unavailable] then.
+// ReadOnly reports whether an error means that writes are not allowed; its kind is then [Unavailable].
 func (k Kind) ReadOnly(err error) bool {
 	said, found := findReport(err, k)
 	return found && said.readOnly()
@@ -80,8 +80,8 @@ func (r report) readOnly() bool {
 	}
 }
 
-// Exhausted says whether an error reports that disk or memory is full or broken; its kind is [Unavailable]. Either the server has no more
-// room, or one statement needs too much.
+// Exhausted reports whether an error means that disk or memory is full or broken; its kind is [Unavailable]. Either the
+// server has no more room, or one statement needs too much.
 func (k Kind) Exhausted(err error) bool {
 	said, found := findReport(err, k)
 	switch {
@@ -151,8 +151,8 @@ func classifySQLite(code int) ErrorKind {
 
 var errAddress = errors.New("the address of the database is no URL: check its port, and write %xx for the special characters of a password")
 
-// HideAddress takes the text out of an error of the driver that has the whole address of the database in it, password
-// and all: lib/pq reads an address that is a URL when it connects, and cites one that cannot be read.
+// HideAddress removes the text of a driver's error that contains the whole address of the database, including the
+// password. lib/pq parses an address that is a URL when it connects, and quotes an invalid one.
 func HideAddress(err error) error {
 	var address *url.Error
 	if errors.As(err, &address) && address.Op == "parse" {
@@ -161,35 +161,38 @@ func HideAddress(err error) error {
 	return err
 }
 
-// The functions below go by the type of the error alone, whatever the kind of the database. They are asked of what a statement of
-// ours returned, which no application has touched, also by code that has a handle on the database and was not told its kind.
+// The functions below use only the type of the error, whatever the kind of the database. They are for errors of
+// Postbox's own statements, which no application has touched. Code that has a handle on the database but does not know
+// its kind may also use them.
 
-// RolledBack says whether an error of COMMIT is the server's word that nothing was committed. An error without a
-// code comes from the connection, and a server that is shutting down may have committed before it said so.
+// RolledBack reports whether an error of COMMIT proves that nothing was committed, because the server says so. An error
+// without a code comes from the connection. A server that is shutting down may have committed before it reported the
+// error.
 func RolledBack(err error) bool {
 	said, found := findReport(err, anyKind)
 	return found && !said.unconnected && said.kind() != Unavailable
 }
 
-// NothingToCommit says whether an error of COMMIT means that there is no transaction: of the servers, none calls that an error.
+// NothingToCommit reports whether an error of COMMIT means that there is no transaction. Database servers do not treat
+// that as an error.
 func NothingToCommit(err error) bool {
 	said, found := findReport(err, anyKind)
 	return found && said.of == SQLite && said.number == 1 // SQLITE_ERROR, which a COMMIT has for nothing else
 }
 
-// AppliedBefore says whether an error is that of a migration which finds that it was applied before.
+// AppliedBefore reports whether the error of a migration means that it was applied before.
 func AppliedBefore(err error) bool {
 	said, found := findReport(err, PostgreSQL)
 	return found && said.state == "22012" // division by zero
 }
 
-// LacksTable says whether an error is of the kind [MissingTable].
+// LacksTable reports whether an error is of the kind [MissingTable].
 func LacksTable(err error) bool {
 	said, found := findReport(err, anyKind)
 	return found && said.kind() == MissingTable
 }
 
-// Coded says whether an error carries a code of the server's.
+// Coded reports whether an error carries a code of the server.
 func Coded(err error) bool {
 	said, found := findReport(err, anyKind)
 	return found && !said.unconnected

@@ -10,10 +10,12 @@ import (
 	"strings"
 )
 
-// ErrUnfit is returned where Postbox cannot keep its promises with a database, or with the way in which that is opened. Waiting does not help.
+// ErrUnfit is returned if Postbox cannot keep its guarantees with a database, or with the way in which the database is
+// opened. Waiting does not help.
 var ErrUnfit = errors.New("the database cannot be used like this")
 
-// driverKinds tells for which kind of database a driver is. One that wraps another one, to trace it for example, is not among them.
+// driverKinds maps a driver to its kind of database. It does not contain drivers that wrap another one, for example for
+// tracing.
 var driverKinds = map[string]Kind{
 	"github.com/lib/pq.Driver":                   PostgreSQL,
 	"github.com/jackc/pgx/v5/stdlib.Driver":      PostgreSQL,
@@ -24,7 +26,8 @@ var driverKinds = map[string]Kind{
 	"github.com/mattn/go-sqlite3.SQLiteDriver":   SQLite,
 }
 
-// CheckDriver returns [ErrUnfit] if the driver is one for another kind of database. It executes nothing, so it is for constructors.
+// CheckDriver returns [ErrUnfit] if the driver is for another kind of database. It executes nothing, so constructors
+// can use it.
 func (s *Statements) CheckDriver(db *sql.DB) error {
 	of := reflect.TypeOf(db.Driver())
 	if of == nil { // a connector need not have one
@@ -39,8 +42,8 @@ func (s *Statements) CheckDriver(db *sql.DB) error {
 	return nil
 }
 
-// CheckServer asks the server what it is, and how its sessions are set. It returns [ErrUnfit] if Postbox would wait for ever, publish what was
-// rolled back, or forget what it has done.
+// CheckServer asks the server which database it is, and how its sessions are set. It returns [ErrUnfit] if Postbox
+// would wait for ever, publish messages that were rolled back, or forget what it has done.
 func (s *Statements) CheckServer(ctx context.Context, db *sql.DB) error {
 	found, err := s.kindOf(ctx, db)
 	if err == nil && found != anyKind {
@@ -61,21 +64,22 @@ func (s *Statements) CheckServer(ctx context.Context, db *sql.DB) error {
 	return s.checkBegin(ctx, db)
 }
 
-// CheckSessions returns [ErrUnfit] if new sessions of the server are not set as Postbox needs them. On MySQL and MariaDB it closes free connections of the pool
-// with such a session. A function of the user may have set a single session and freed its connection, and a pool hands out the connection first that was freed last.
+// CheckSessions returns [ErrUnfit] if new sessions of the server are not set as Postbox needs them. On MySQL and
+// MariaDB it closes idle connections of the pool with such a session. A function of the user may have changed a single
+// session and returned its connection, and a pool hands out the most recently returned connection first.
 func (s *Statements) CheckSessions(ctx context.Context, db *sql.DB) error {
 	if s.Kind != MySQL { // on SQLite the connection may be the database
 		return s.ask(ctx, db, s.Unfit)
 	}
 	for free := db.Stats().Idle; ; free-- {
 		err := s.checkSession(ctx, db)
-		if !errors.Is(err, ErrUnfit) || free <= 0 { // none was free, so the one that was asked is new
+		if !errors.Is(err, ErrUnfit) || free <= 0 { // no connection was idle, so the one that was asked is new
 			return err
 		}
 	}
 }
 
-// checkSession asks the next connection of the pool, and closes it if it cannot be used.
+// checkSession checks the next connection of the pool, and closes it if it cannot be used.
 func (s *Statements) checkSession(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -89,7 +93,7 @@ func (s *Statements) checkSession(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// CheckTables is [Statements.CheckServer] for what only tables that are there can tell.
+// CheckTables is like [Statements.CheckServer], for properties that only existing tables can show.
 func (s *Statements) CheckTables(ctx context.Context, db *sql.DB) error {
 	return s.ask(ctx, db, s.UnfitTables)
 }
@@ -110,15 +114,16 @@ func (s *Statements) ask(ctx context.Context, db asked, query string) error {
 	return s.CheckReason(reason)
 }
 
-// checkBegin is for SQLite, where a transaction that reads first and then writes fails if another one has written meanwhile, however long it would
-// wait for the lock. So it has to take the lock when it begins, which only the address decides.
+// checkBegin is for SQLite. There a transaction that first reads and then writes fails if another one has written
+// meanwhile, however long it would wait for the lock. So it must take the lock when it begins, which only the address
+// of the database can set.
 func (s *Statements) checkBegin(ctx context.Context, db *sql.DB) error {
 	if s.BesideWriter == "" {
 		return nil
 	}
 	tx, err := db.BeginTx(ctx, nil)
 	if s.Kind.Classify(err) == Conflict {
-		return nil // it wanted the lock, and another one has it
+		return nil // it tried to take the lock, which another transaction holds
 	}
 	if err != nil {
 		return err
@@ -131,7 +136,7 @@ func (s *Statements) checkBegin(ctx context.Context, db *sql.DB) error {
 	if ctx.Err() != nil || s.Kind.Classify(err) == Unavailable {
 		return err
 	}
-	return nil // it failed since the transaction has the lock, and not each driver has a code for that
+	return nil // it failed because the transaction holds the lock, and not every driver has a code for that
 }
 
 const (
@@ -139,7 +144,8 @@ const (
 	askSQLiteVersion = `SELECT sqlite_version()`
 )
 
-// kindOf returns the kind of database that answers, or anyKind where it is none that we know. An error is that of a database which cannot be asked.
+// kindOf returns the kind of database that answers, or anyKind if it is unknown. It returns an error if the database
+// cannot be asked.
 func (s *Statements) kindOf(ctx context.Context, db *sql.DB) (Kind, error) {
 	first, second := askVersion, askSQLiteVersion
 	if s.Kind == SQLite {
@@ -173,7 +179,7 @@ func (s *Statements) checkKind(found Kind) error {
 		ErrUnfit, s.Kind.Can().Name, found.Can().Name, found.Can().Name)
 }
 
-// reasons explain what Unfit, UnfitTables and the meta row of a fetch return.
+// reasons explains the results of Unfit, UnfitTables and the meta row of a fetch.
 var reasons = map[string]string{
 	"uncommitted": "its sessions read uncommitted data (transaction isolation READ UNCOMMITTED), so messages of transactions that roll back would be published: " +
 		"set READ COMMITTED or REPEATABLE READ as the default of the server, or add tx_isolation=%27READ-COMMITTED%27 to the address (MySQL: transaction_isolation)",

@@ -22,7 +22,7 @@ func (s *Statements) Migrations() (fs.FS, error) {
 	})
 }
 
-// PlainMigrations is [Statements.Migrations] for people who run them by themselves.
+// PlainMigrations is [Statements.Migrations] for users who run the migrations themselves.
 func (s *Statements) PlainMigrations() (fs.FS, error) {
 	return s.migrations(func(_, text string) string { return text })
 }
@@ -49,7 +49,7 @@ func (s *Statements) migrations(change func(number, text string) string) (fs.FS,
 	return filled, nil
 }
 
-// MigrationText takes the notes for goose out of a migration, so that what remains is plain SQL.
+// MigrationText removes the annotations for goose from a migration, so that plain SQL remains.
 func MigrationText(file string) string {
 	lines := strings.Split(file, "\n")
 	kept := lines[:0]

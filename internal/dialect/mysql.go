@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// mysql reads each lane in a part of its own, or all in one part: MariaDB has no LATERAL.
+// mysql reads each lane in a part of its own, or all lanes in one part, because MariaDB has no LATERAL.
 type mysql struct {
 	repeated
 	upTo string // the ready messages of all lanes up to an id
@@ -26,7 +26,7 @@ SELECT ?, q.lane FROM (
 INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
 ON DUPLICATE KEY UPDATE in_flight = VALUES(in_flight), expires_at = VALUES(expires_at)`
 
-	// An UPDATE waits for locks, whatever its sub-selects say, so what it changes is locked before it.
+	// An UPDATE waits for locks, whatever its sub-selects say. So the rows that it changes are locked first.
 	s.freeLanes = `
 SELECT lane FROM {lanes} WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
 ORDER BY lane LIMIT ? FOR UPDATE SKIP LOCKED`
@@ -53,14 +53,14 @@ DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at L
 
 	s.MigrateLock = `SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)`
 	s.MigrateUnlock = `SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)`
-	// Under REPEATABLE READ a delete locks the gaps around what it finds and waits for transactions that insert there, and
-	// then producers wait for the delete: one long transaction would hold up everybody.
+	// Under REPEATABLE READ a delete locks the gaps around the rows it finds, and waits for transactions that insert
+	// there. Producers then wait for the delete, so one long transaction would hold up all of them.
 	s.Isolation, s.Isolate = sql.LevelReadCommitted, true
-	// A DELETE must not ask when the table was made: MariaDB 10.11 crashes on a DELETE that reads its catalog.
+	// A DELETE must not read the creation time of the table: MariaDB 10.11 crashes on a DELETE that reads its catalog.
 	s.ServerIn = `CONCAT('|', ` + mysqlServer + `, '/')`
 
-	// Outside a transaction the statement releases its locks at once. It returns nothing on a cluster, whose nodes do not see each
-	// other's locks, and on MySQL.
+	// Outside a transaction the statement releases its locks immediately. It returns nothing on MySQL, and on a
+	// cluster, whose nodes do not see each other's locks.
 	s.FreeWriters = `
 SELECT id FROM {writers} WHERE /*M! @@wsrep_on = 0 AND */ /*!50700 0 = 1 AND */ id >= 0 FOR UPDATE SKIP LOCKED`
 
@@ -71,7 +71,7 @@ FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global
 WHERE VARIABLE_NAME = 'Uptime'`
 	s.Unfit = `SELECT ` + mysqlUnfit
 	s.ReadsUpTo = true
-	// MySQL has no way to say so in the statement, and waits for innodb_lock_wait_timeout.
+	// MySQL has no such setting within a statement, and waits for innodb_lock_wait_timeout.
 	s.Impatient = `/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ `
 	s.IsMariaDB = `SELECT /*M! 1 + */ 0`
 	s.MaxAppend = 65535 / 12 // parameters a statement, parameters a row
@@ -95,9 +95,9 @@ WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`
 	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', starts INT PATH '$[5]')) s`
 	fill := mysqlFill(names)
 	unknown := nameInSQL + ` NOT IN (` + known + `)`
-	// FORCE INDEX: what the server knows of a table that fills and empties is old, and then it reads all of it for each
-	// message to learn that none waits.
-	// FIND_IN_SET looks through the short list of lanes for each message, which costs less than a table of them.
+	// FORCE INDEX: the server's statistics of a table that fills and empties are outdated. Without it the server reads
+	// the whole table for each message to learn that no message waits. FIND_IN_SET searches the short list of lanes for
+	// each message, which costs less than a derived table of them.
 	s.lists = mysql{upTo: fill.Replace(`(SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (PRIMARY)
 WHERE m.id > ? AND m.id <= ? AND m.spool = ? AND m.state = 0 AND FIND_IN_SET(m.lane, ?)
@@ -128,7 +128,8 @@ WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= {now} AND FIND_IN_
   AND {turn}
 ORDER BY m.available_at, m.id LIMIT ?)`,
 		topics: ` AND m.topic NOT IN (` + words + `)`,
-		// One transaction, 0, stands for all that run, until FreeWriters has shown that those of before a mark are over.
+		// Transaction 0 stands for all running transactions, until FreeWriters has shown that all transactions from
+		// before a mark have ended.
 		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `,
        ` + mysqlIncarnation + `, NULL, ` + mysqlUnfit + `, {now},
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
@@ -157,7 +158,7 @@ SELECT m.id FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', token BIGIN
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 STRAIGHT_JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.lane AND l.token = s.token
 WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`,
-		// The lane stands in a query of its own: else its row would be locked too, or skipped while its lease is renewed.
+		// The lane is in a subquery. Otherwise its row would be locked too, or skipped while its lease is renewed.
 		lockText: `
 SELECT m.id FROM ` + started + `
 STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
@@ -176,13 +177,13 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	return s.finish(fill, unchanged)
 }
 
-// mysqlServer tells servers apart, mysqlIncarnation on MariaDB also a table from the one that took its place.
+// mysqlServer identifies a server. On MariaDB mysqlIncarnation also distinguishes a table from one that replaced it.
 const mysqlServer = `CONCAT_WS(' ', @@hostname, @@port, @@server_id)`
 
 const mysqlIncarnation = `CONCAT(` + mysqlServer + `, '/'/*M! , COALESCE(t.CREATE_TIME, '') */)`
 
-// mysqlUnfit is why no read of this session may be believed, or no write of it stays. Each read asks, too: a session may be changed, and so may the
-// default of the server for new ones.
+// mysqlUnfit returns why the reads of this session cannot be trusted, or why its writes are not kept. Each read checks
+// this, because a session may be changed, and so may the server's default for new sessions.
 const mysqlUnfit = `CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END`
 
@@ -190,11 +191,12 @@ const mysqlUnfit = `CASE WHEN @@autocommit = 0 THEN 'autocommit'
 // becomes free when its 25 ms are over and the last transaction that locked it has ended.
 const WriterGroups = 64
 
-// mysqlRow is a row of an INSERT, but for its attempts.
+// mysqlRow is a row of an INSERT, without its attempts.
 const mysqlRow = `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?, `
 
-// holdWriter is the attempts of the first row of an INSERT, which are 0. The server evaluates it, and takes the lock, before it assigns ids
-// to the rows. If the row of {writers} is missing, drainers never find all rows free and read from 0.
+// holdWriter is the value for the attempts of the first row of an INSERT, which is 0. The server evaluates it, and
+// takes the lock, before it assigns ids to the rows. If the row of {writers} is missing, drainers never find all rows
+// free and read from 0.
 const holdWriter = `COALESCE((SELECT 0 FROM {writers} w WHERE w.id = ({now} DIV 25000) MOD 64 LOCK IN SHARE MODE), 0)`
 
 // mysqlCatalog is what MariaDB's catalog has of the table of messages. A drainer uses it to detect that a backup was restored while it
@@ -202,8 +204,9 @@ const holdWriter = `COALESCE((SELECT 0 FROM {writers} w WHERE w.id = ({now} DIV 
 // caches such answers for a day, but reads begin at 0 there. The nodes of a cluster have counters of their own.
 const mysqlCatalog = `/*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = '{messages}' */`
 
-// inTransaction keeps a statement from being a transaction of its own. The server rolls back the whole transaction of a handler
-// that meets a deadlock, and what a handler does then that looks away would each be committed by itself. Only MariaDB tells.
+// inTransaction keeps a statement from running in a transaction of its own. In a deadlock the server rolls back the
+// whole transaction of a handler. If the handler ignores that, each of its later statements would be committed by
+// itself. Only MariaDB reports whether there is a transaction.
 const inTransaction = ` AND /*M! @@in_transaction = */ 1`
 
 func mysqlFill(names Names) *strings.Replacer {
@@ -217,8 +220,8 @@ func mysqlFill(names Names) *strings.Replacer {
 	)
 }
 
-// fetch reads each lane in a part of its own, or all lanes up to an id in one part. A part costs the server about as much as 100 messages,
-// since it opens its tables and lists anew.
+// fetch reads each lane in a part of its own, or all lanes up to an id in one part. A part costs the server about as
+// much as 100 messages, since it opens its tables and lists again.
 func (m mysql) fetch(f FetchParams) Query {
 	shape := fetchShape{lanes: len(f.Cursors), upTo: f.UpTo > 0 && len(f.Cursors) > 0, excluded: len(f.Excluded) > 0, variant: f.variant()}
 	all, unwanted, lanes := List(names(f.known())), f.unwanted(), make([]string, len(f.Cursors))

@@ -10,8 +10,8 @@ import (
 // DefaultPrefix starts the table names unless the user says otherwise.
 const DefaultPrefix = "postbox_"
 
-// validName admits what needs no quoting on any of the databases and leaves room for the longest of our
-// own endings within the 63 bytes that PostgreSQL allows.
+// validName matches names that need no quoting on any of the databases. They leave room for the longest of Postbox's
+// endings within the 63 bytes that PostgreSQL allows.
 var validName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,31}$`)
 
 // tables are the endings of the table names, which statements write as {ending}.
@@ -20,15 +20,15 @@ var tables = []string{
 	"deployment", "writers", "identity",
 }
 
-// Names says where the tables are, and whose.
+// Names says where the tables are, and to which deployment they belong.
 type Names struct {
 	Schema     string
 	Prefix     string
 	Deployment string
 }
 
-// NewNames checks a schema and a prefix, either of which may be empty for its default, and the name of a deployment, if
-// there is one.
+// NewNames checks a schema and a prefix, which may be empty for their defaults, and the name of a deployment, if there
+// is one.
 func NewNames(schema, prefix, deployment string) (Names, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -45,7 +45,7 @@ func NewNames(schema, prefix, deployment string) (Names, error) {
 	return Names{Schema: schema, Prefix: prefix, Deployment: deployment}, nil
 }
 
-// CheckSchema returns an error where the tables of this kind of database cannot be in a schema.
+// CheckSchema returns an error if the tables of this kind of database cannot be in a schema.
 func (k Kind) CheckSchema(schema string) error {
 	switch {
 	case schema == "":
@@ -64,11 +64,10 @@ func (n Names) Table(ending string) string {
 	if n.Schema == "" {
 		return n.Prefix + ending
 	}
-	return `"` + n.Schema + `".` + n.Prefix + ending // the name may be a word of SQL, or have capitals
+	return `"` + n.Schema + `".` + n.Prefix + ending // the name may be an SQL keyword, or have capitals
 }
 
-// replacer fills {table} with table names, {prefix} with the prefix for index names, and whatever the
-// database adds, as pairs.
+// replacer replaces {table} by table names, {prefix} by the prefix of index names, and the database's additional pairs.
 func (n Names) replacer(extra ...string) *strings.Replacer {
 	pairs := append([]string{"{prefix}", n.Prefix}, extra...)
 	for _, ending := range tables {
@@ -77,7 +76,7 @@ func (n Names) replacer(extra ...string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// dollars replaces each ? by $1, $2, … as PostgreSQL wants it. No statement of ours has a ? elsewhere.
+// dollars replaces each ? by $1, $2, … for PostgreSQL. Statements of Postbox contain no other ?.
 func dollars(text string) string {
 	var out strings.Builder
 	n := 0
@@ -92,5 +91,5 @@ func dollars(text string) string {
 	return out.String()
 }
 
-// unchanged keeps the ? of the databases that want it.
+// unchanged keeps the ? for databases that use it.
 func unchanged(text string) string { return text }

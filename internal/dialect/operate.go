@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// StateDone stands for a message of the history where messages are listed; none is stored in it.
+// StateDone marks messages of the history in lists of messages; it is never stored.
 const StateDone = 3
 
-// isParked holds for a message that waits for an operator.
+// isParked is true for a message that waits for an operator.
 var isParked = fmt.Sprintf("m.state = 2 AND m.available_at >= %d", int64(ParkedFrom))
 
-// dueAt is since when a message may be handled, or from when. What is ready may be from the beginning, and need not have
-// written that down.
+// dueAt is the time from which a message may be handled. For a ready message it is the creation time, because such a
+// message may have no time of its own.
 const dueAt = `CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END`
 
 // The columns of a message that is listed: the last but one is when it may be handled, or was done. Payload and metadata
@@ -24,7 +24,7 @@ const (
 	{length}(h.payload) + {length}(h.metadata) AS size`
 )
 
-// operate fills in what operators ask for and change, and what they keep. None of it is for a loop.
+// operate sets the statements of operators. None of them is for a loop.
 func (s *Statements) operate() {
 	s.Spools = `
 SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
@@ -34,8 +34,8 @@ FROM {spools} s`
 	s.LiveMembers = `
 SELECT spool, in_flight FROM {members} WHERE expires_at > {now}`
 
-	// Counts each message, each dead letter and each entry of the history, in one snapshot, so that none is counted twice
-	// or missed on its way from the first to the others.
+	// Counts each message, each dead letter and each entry of the history in one snapshot, so that a message that moves
+	// meanwhile is counted once.
 	s.CountSpools = `
 SELECT m.spool, COUNT(*),
        SUM(CASE WHEN m.state = 0 OR m.available_at <= {now} THEN 1 ELSE 0 END),
@@ -54,7 +54,7 @@ SELECT h.spool, 0, 0, 0, 0, 0, 0, COUNT(*)
 FROM {history} h
 GROUP BY h.spool`
 
-	// One snapshot too.
+	// Also one snapshot.
 	s.Account = `
 SELECT (SELECT COUNT(*) FROM {messages} m WHERE m.spool = s.id),
        (SELECT COUNT(*) FROM {history} h WHERE h.spool = s.id),
@@ -84,7 +84,7 @@ DELETE FROM {pauses} WHERE spool = ? AND key_hash = ?`
 	s.PausedKeys = `
 SELECT ordering_key, paused_at FROM {pauses} WHERE spool = ? ORDER BY paused_at, key_hash`
 
-	// By the index of retrying messages by key, which has those of the key that failed and no others.
+	// Uses the index of retrying messages by key, which contains only the messages of failed keys.
 	s.parkedOfKey = `
 SELECT m.id FROM {retrying} m
 WHERE m.spool = ? AND m.key_hash = ? AND m.id > ? AND ` + isParked + `
@@ -96,14 +96,14 @@ SELECT ` + pendingColumns + `, m.payload, m.metadata
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane}`
 
-	// A drainer that settles the message waits for the transaction that has locked it, or the other way round.
+	// A drainer that settles the message waits for the transaction that has locked it, and vice versa.
 	s.lockMessage = `
 SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane} {for update}`
 
-	// Walks the index in its order, and the page is bounded by its limit; what the filter leaves out is read all the same.
-	// SQLite looks at the index entries of a lane from their beginning.
+	// Walks the index in its order, and the limit bounds the page. Rows that the filter leaves out are still read.
+	// SQLite reads the index entries of a lane from their beginning.
 	s.pendingMessages = `
 SELECT ` + pendingColumns + `
 FROM {messages} m
@@ -115,7 +115,7 @@ WHERE m.spool = ? AND {after ?}
 ORDER BY m.state, m.lane, m.id
 LIMIT ?`
 
-	// The latest one, where the database has given out the id again.
+	// Returns the latest one, if the database has issued the id again.
 	s.doneMessage = `
 SELECT ` + doneColumns + `, h.payload, h.metadata
 FROM {history} h
@@ -135,8 +135,8 @@ WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
 ORDER BY h.done_at DESC, h.id DESC
 LIMIT ?`
 
-	// A parked message has no attempt left, and gets all of them again. MySQL sets columns in this order, and the last one
-	// decides about the others.
+	// A parked message has no attempt left, and gets all of them again. MySQL assigns columns in this order, and later
+	// assignments see the new values.
 	startOver := fmt.Sprintf("CASE WHEN available_at >= %d THEN 0 ELSE ", int64(ParkedFrom))
 	s.setDue = `
 UPDATE {messages} SET
@@ -163,7 +163,8 @@ UPDATE {spools} SET history = ? WHERE id = ? AND history <> ?`
 	s.NextOfLetters = nextGroup("{dead_letters}")
 	s.NextOfHistory = nextGroup("{history}")
 
-	// CASE asks the cheapest first, and reads one message of each kind at most: the first ready one by the index, and one that is due.
+	// CASE evaluates the cheapest condition first. It reads at most one message of each kind: the first ready one by
+	// the index, and one that is due.
 	s.nextWaiting = `
 SELECT g.spool, s.name,
        CASE WHEN EXISTS (SELECT 1 FROM {members} w WHERE w.spool = g.spool AND w.expires_at > {now}) THEN 0
@@ -175,7 +176,7 @@ FROM (SELECT MIN(spool) AS spool FROM {messages} WHERE spool > ?) g
 LEFT JOIN {spools} s ON s.id = g.spool`
 }
 
-// nextGroup finds the first spool after another one of which a table has rows.
+// nextGroup finds the first spool after the given one that has rows in a table.
 func nextGroup(table string) string {
 	return `
 SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
@@ -183,15 +184,14 @@ FROM (SELECT MIN(spool) AS spool FROM ` + table + ` WHERE spool > ?) g
 LEFT JOIN {spools} s ON s.id = g.spool`
 }
 
-// Place is where a listed message stands, in the order of the list: by state, lane and id, or, in the history, by time
-// and id.
+// Place is the position of a message in a list, by state, lane and id, or, in the history, by time and id.
 type Place struct {
 	State int
 	Lane  int64 // in the history the time
 	ID    int64
 }
 
-// MessageFilter chooses messages of a spool. The zero value of a field means any, but that Limit is required.
+// MessageFilter selects messages of a spool. The zero value of a field means any, except that Limit is required.
 type MessageFilter struct {
 	Topic, Key, MessageID string
 	States                [2]int // the first and the last one, of pending messages
@@ -201,17 +201,18 @@ type MessageFilter struct {
 	Limit                 int
 }
 
-// Parked says whether pending messages are chosen by whether they are parked.
+// Parked says whether a filter selects pending messages that are parked.
 type Parked int
 
-// What a [MessageFilter] may ask for.
+// The values of Parked in a [MessageFilter].
 const (
 	ParkedAny Parked = iota
 	ParkedNo
 	ParkedOnly
 )
 
-// Pending chooses pending messages. It returns state, lane, id, topic, message id, key, attempts, created at, due at and size of each.
+// Pending selects pending messages. It returns state, lane, id, topic, message id, key, attempts, created at, due at
+// and size of each.
 func (s *Statements) Pending(spool int64, f MessageFilter) Query {
 	args := []any{spool}
 	p := f.After
@@ -235,8 +236,8 @@ func (s *Statements) Pending(spool int64, f MessageFilter) Query {
 	return Query{Text: s.pendingMessages, Args: append(args, f.common()...)}
 }
 
-// Done chooses messages of the history, the latest first. Its columns are those of Pending, with [StateDone], and with the time when the message was
-// done instead of due at.
+// Done selects messages of the history, the latest first. Its columns are those of Pending, with [StateDone], and with
+// the time when the message was done instead of due at.
 func (s *Statements) Done(spool int64, f MessageFilter) Query {
 	last, before := f.After, f.DoneBefore
 	if last == (Place{}) {
@@ -255,8 +256,8 @@ func (f MessageFilter) common() []any {
 	return []any{f.Topic, f.Topic, key, key, messageID, messageID, f.Limit}
 }
 
-// after holds for messages beyond a place. As one comparison of rows it is a range of the index; MySQL sees that only
-// where it is taken apart.
+// after is true for messages beyond a place. As one comparison of rows it is a range of the index. MySQL needs the
+// comparison written out to see that.
 const (
 	afterRow   = `(m.state, m.lane, m.id) > (?, ?, ?)`
 	afterParts = `(m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))`

@@ -9,7 +9,7 @@ import (
 	"github.com/lib/pq"
 )
 
-// postgres fills in what PostgreSQL says in its own way.
+// postgres builds the statements that are specific to PostgreSQL.
 type postgres struct {
 	appendOneText, appendText, appendMixedText string
 	ingestText, ingestMixedText                string
@@ -21,8 +21,8 @@ type postgres struct {
 	fetchTexts, sweepTexts                     [2][variants]string // by whether topics are excluded, and FetchParams.variant
 }
 
-// newPostgres returns the statements for PostgreSQL 13 and later. Lists travel as arrays, so a statement
-// has one text, and one prepared plan, whatever their length.
+// newPostgres returns the statements for PostgreSQL 13 and later. Lists are passed as arrays, so a statement has one
+// text, and one prepared plan, for lists of any length.
 func newPostgres(names Names) *Statements {
 	s := common(PostgreSQL, names)
 
@@ -35,7 +35,7 @@ ON CONFLICT DO NOTHING`
 INSERT INTO {members} (spool, holder, in_flight, expires_at) VALUES (?, ?, ?, {now} + ?)
 ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at`
 
-	// SKIP LOCKED: the process that is about to take a lane gets it, and the others look for another one.
+	// SKIP LOCKED: a process that is about to take a lane gets it, and other processes look for another lane.
 	s.acquire = `
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
                    token = GREATEST(token, {now}) + ?::bigint, holder = ?, expires_at = {now} + ?
@@ -46,12 +46,12 @@ WHERE (spool, lane) IN (
 
 	s.ServerIn = `'|' || ` + postgresIncarnation + ` || '|'`
 
-	// It locks out Acquire, and not Renew.
+	// This lock excludes Acquire, but not Renew.
 	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? FOR KEY SHARE`
 
-	// The clock stands in a query of its own, which runs once: compared with a volatile function the index on the
-	// time would be read to its end.
+	// The clock is in a subquery, which runs once. If the time were compared with a volatile function, the index on it
+	// would be read to its end.
 	s.purgeDeadLetters = `
 DELETE FROM {dead_letters} WHERE id IN (
 	SELECT id FROM {dead_letters} WHERE spool = ? AND died_at < (SELECT {now}) - ?::bigint ORDER BY died_at LIMIT ?)`
@@ -80,8 +80,7 @@ CREATE TABLE IF NOT EXISTS ` + s.VersionTable + ` (
 SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg_sequence WHERE seqrelid = to_regclass('{messages}_id_seq')), '')`
 	s.notify = `SELECT pg_notify(?, ?)`
 	s.Isolation = sql.LevelReadCommitted
-	// A server that recovers from the crash of one of its processes goes on under the same start time, but has forgotten its
-	// statistics.
+	// A server that recovers from the crash of one of its processes keeps its start time, but has lost its statistics.
 	s.Uptime = `
 SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)::bigint,
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
@@ -91,12 +90,12 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
 	}
 	s.Writers = writers
 	s.SeekStrays, s.MoveStrays = seekStrays, moveStrays
-	s.MaxAppend = 1000 // no limit of PostgreSQL's: beyond it a statement gains nothing and takes memory
+	s.MaxAppend = 1000 // no limit of PostgreSQL: with more rows a statement gains nothing and takes memory
 
 	insert := insertRows("{messages}", `(`+packedRows+`) AS r`, "")
 
-	// ingest claims in the order of the keys: of two transactions that claim the same ones, one then waits for the other
-	// and never each for the other. It locks the claims that it makes, and waits for those of open transactions.
+	// ingest claims in the order of the keys. If two transactions claim the same keys, one then waits for the other,
+	// and there is no deadlock. It locks the claims that it makes, and waits for those of open transactions.
 	const claimed = `r JOIN c ON c.claim_key = r.claim_key`
 	ingest := func(inserts string) string {
 		return `
@@ -113,17 +112,18 @@ SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)`
 	ingestMixed := ingest(`m AS (` + insertRows("{messages}", claimed, ofReady) + `),
 w AS (` + insertRows("{waiting}", claimed, ofWaiting) + `)`)
 
-	// A mark costs a transaction id. The end of a snapshot is no substitute: it is one above the last transaction
-	// that ended, and many that run may have started beyond. The sequence is read first, since the id depends on what
-	// it says. It is asked by the function, which waits for a nextval that is under way. A SELECT from the sequence does
-	// not, and that nextval may have set it to the end of the ids that it writes to the log ahead. NULL is a sequence that has given
-	// nothing. It is also that without the right to read it, from version 17 on; then the SELECT beside it is an error.
+	// A mark costs a transaction id. The end of a snapshot is no substitute: it is one above the last transaction that
+	// ended, and many running transactions may have higher ids. The sequence is read first, since the id depends on its
+	// value. It is read by the function, which waits for a running nextval. A SELECT from the sequence does not wait,
+	// and that nextval may have set it to the end of the ids that it writes to the log ahead. NULL means that the
+	// sequence has given no id. From version 17 on it may also mean that the role may not read the sequence; then the
+	// SELECT beside it is an error.
 	//
-	// A clock in a sub-select is read once, and so bounds the scan of its index; read for each row it would only
-	// filter. One index descent a lane; the planner may not turn it into a scan of the whole table.
+	// A clock in a subquery is read once, and so bounds the scan of its index. If it were read for each row, it would
+	// only filter. Each lane takes one index descent; the planner must not turn that into a scan of the whole table.
 	//
-	// Ids and times have two bounds. The planner expects a number with one bound to be that of a third of all messages: enough to
-	// compile the statement.
+	// Ids and times have two bounds. For a number with one bound the planner expects a third of all messages, which is
+	// enough to compile the statement.
 	fetch := stuck + `
 SELECT f.* FROM unnest(?::smallint[], ?::bigint[]) AS c(lane, after)
 CROSS JOIN LATERAL (
@@ -200,17 +200,17 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	return s.finish(fill, dollars)
 }
 
-// postgresIncarnation tells a server from every other one that has or had these tables, and a table from one that took its
-// place: a standby has started at another time than its primary, and a restore makes or fills another file.
+// postgresIncarnation identifies a server among all that have or had these tables, and a table among those that
+// replaced it. A standby has another start time than its primary, and a restore creates or fills another file.
 const postgresIncarnation = `extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('{messages}')`
 
-// wantedTopics hold for a message whose topic is not excluded, where none is and where some are. The planner expects a
-// list of topics to leave out every other message whatever is in it, and so to read twice as many.
+// wantedTopics is true for a message whose topic is not excluded: first for no excluded topics, then for some. The
+// planner expects a list of topics to exclude half of the messages, whatever is in it, and so to read twice as many.
 var wantedTopics = [2]string{`?::text[] IS NOT NULL`, `m.topic NOT IN (SELECT unnest(?::text[]))`}
 
-// writers lists the transactions that hold the lock that an INSERT takes on the table and keeps until the transaction ends.
-// A transaction that was prepared by another session has no session, and is named after its virtual transaction alone while
-// its locks change hands.
+// writers lists the transactions that hold the lock that an INSERT takes on the table and keeps until the transaction
+// ends. A transaction that was prepared by another session has no session. While its locks change hands, only its
+// virtual transaction identifies it.
 const writers = `
 WITH l AS MATERIALIZED (SELECT locktype, relation, database, mode, transactionid, virtualtransaction FROM pg_locks),
 w AS MATERIALIZED (
@@ -222,33 +222,33 @@ WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND virtualtransacti
 UNION
 SELECT split_part(virtualtransaction, '/', 2)::bigint FROM w WHERE virtualtransaction LIKE '-1/%'`
 
-// stuckRows are compared with each message one by one.
+// stuckRows is the number of rows that are compared with each message one by one.
 const stuckRows = 16
 
-// stuck are messages with a key that wait for another attempt, as far as there are not more of them. They are read once, and
-// answer for nearly every message what it stands behind without a look into an index: mostly there is none, and
-// where much stands behind one, few are stuck.
+// stuck selects up to stuckRows messages with a key that wait for another attempt. They are read once. For nearly every
+// message they show what it waits behind, without an index lookup: mostly there is none, and if many messages wait
+// behind one, few are stuck.
 var stuck = fmt.Sprintf(`
 WITH stuck AS MATERIALIZED (
 	SELECT key_hash, id FROM {waiting} WHERE spool = ? AND state = 2 AND key_hash IS NOT NULL
 	ORDER BY key_hash, id`+alongIndex+` LIMIT %d)`, stuckRows)
 
-// calm is unblocked, with the help of stuck: a message of another key goes on if stuck has all there are, and one behind all
-// of them waits. It has unblockedByIndex in it once: the planner adds the cost of a search for each message that it
-// expects to meet, though hardly any is made, and from a hundred thousand on it compiles the statement, which takes
-// longer than running it.
+// calm is unblocked, using stuck. If stuck contains all such messages, a message of another key may run, and a message
+// behind all of them waits. calm contains unblockedByIndex once. The planner adds the cost of a search for each message
+// that it expects, though hardly any search is made. From a cost of a hundred thousand on it compiles the statement,
+// which takes longer than running it.
 var calm = fmt.Sprintf(`CASE
 	WHEN CASE WHEN m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck)) THEN m.id >= (SELECT MAX(id) FROM stuck)
 		ELSE (SELECT COUNT(*) FROM stuck) < %d END
 	THEN (m.key_hash = ANY(ARRAY(SELECT key_hash FROM stuck))) IS NOT TRUE
 	ELSE %s END`, stuckRows, unblockedByIndex)
 
-// unblockedByIndex is unblocked, and reads along the index whatever the statistics say. An EXISTS would lose its order.
+// unblockedByIndex is unblocked, and reads along the index with any statistics. An EXISTS would lose its order.
 const unblockedByIndex = `(m.key_hash IS NULL OR (
 	SELECT 1 FROM {retrying} b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
 	ORDER BY b.id` + alongIndex + ` LIMIT 1) IS NULL)`
 
-// anyLane lets a search for an id use the primary key, whose last column it is.
+// anyLane lets a search for an id use the primary key, of which the id is the last column.
 var anyLane = fmt.Sprintf(`
   AND m.state IN (0, 1, 2)
   AND m.lane = ANY(ARRAY(SELECT generate_series(0, %d)::smallint))`, MaxLanes-1)
@@ -321,7 +321,7 @@ func (p postgres) countStarts(spool int64, started []Started) Query {
 	return Query{Text: p.countText, Args: append(startedArrays(started), spool, spool)}
 }
 
-// startedArrays returns what refArrays does, and the starts.
+// startedArrays returns the arrays of refArrays, and the starts.
 func startedArrays(started []Started) []any {
 	refs, before := make([]Ref, len(started)), make(pq.Int64Array, len(started))
 	for i, s := range started {
@@ -349,9 +349,10 @@ func (p postgres) release(spool int64, holder string, lanes []int) Query {
 	return Query{Text: p.releaseText, Args: []any{spool, holder, list}}
 }
 
-// postgresMigrateBegin begins each migration. A lock of the session would be left behind where a pooler gives each transaction another session. The first
-// statement takes no snapshot, so the second one sees what was committed while it waited. The last one: all that come to a table after a migration that
-// waits for it wait behind that.
+// postgresMigrateBegin begins each migration. It takes no lock of the session, because a pooler may give each
+// transaction another session, and the lock would be left behind. The first statement takes no snapshot, so the second
+// one sees what was committed while the first waited. The last one limits the wait for locks, because all statements
+// that need a table wait behind a migration that waits for it.
 const postgresMigrateBegin = `
 LOCK TABLE %[1]s IN SHARE ROW EXCLUSIVE MODE;
 SELECT 1 / COUNT(*) FROM (SELECT 1) one WHERE NOT EXISTS (SELECT 1 FROM %[1]s WHERE version_id = %[2]s AND is_applied);

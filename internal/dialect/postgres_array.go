@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// nullInt64Array is a bigint[] with NULLs in it, which lib/pq has no fast type for.
+// nullInt64Array is a bigint[] with NULLs, for which lib/pq has no fast type.
 type nullInt64Array []*int64
 
-// Value writes the array in PostgreSQL's text form, which every driver passes on.
+// Value writes the array in PostgreSQL's text form, which every driver passes on unchanged.
 func (a nullInt64Array) Value() (driver.Value, error) {
 	var out strings.Builder
 	out.WriteByte('{')

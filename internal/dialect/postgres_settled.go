@@ -11,14 +11,15 @@ import (
 // as cheap to read as one row of it, and a statement that then reads that for each of its messages takes seconds. The
 // statements of this file and those of a fetch leave the planner no choice, so that they depend on no statistics.
 
-// alongIndex ends an ORDER BY for which there is an index, and makes the planner read along that index. Everything else that it might
-// read must be sorted, and it expects rows of this width to need a sort on disk, unless work_mem is above 300 MB. The
-// order is the same with these constants and without.
+// alongIndex ends an ORDER BY for which there is an index, and makes the planner read along that index. Any other plan
+// must sort the rows, and the planner expects rows of this width to need a sort on disk, unless work_mem is above 300
+// MB. The constants do not change the order.
 const alongIndex = `,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)`
 
-// The planner expects a number with two bounds to be rare. It then keeps the plan that it has made, and does not compile it.
+// The planner expects a number with two bounds to be rare. Then it keeps the plan that it has made, and does not
+// compile it.
 const (
 	leastNumber   = `'-9223372036854775808'`
 	largestNumber = `'9223372036854775807'`
@@ -35,12 +36,12 @@ CROSS JOIN LATERAL (
 	LIMIT 1{lock}) AS m
 WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber
 
-// held is stored for messages whose lane is held under the token of their ref. The lanes are read once: IS TRUE keeps the planner
-// from making a join of that.
+// held is stored for messages whose lane is held under the token of their ref. The lanes are read once: IS TRUE keeps
+// the planner from making a join of it.
 const held = stored + `
   AND ((s.lane, s.token) IN (SELECT l.lane, l.token FROM {lanes} l WHERE l.spool = ?)) IS TRUE`
 
-// storedRefs is stored for refs, with the ids alone.
+// storedRefs is stored for refs, and returns only the ids.
 func storedRefs(lock string) string {
 	return "SELECT m.id" + strings.NewReplacer("{columns}", "m.id", "{and starts}", "", "{starts}", "", "{same starts}", "", "{lock}", lock).Replace(stored)
 }
@@ -56,15 +57,15 @@ func foundStarted(columns, lock string) string {
 		"{same starts}", " AND m.starts = s.starts", "{lock}", lock).Replace(held)
 }
 
-// seemsDear holds for each message, and the planner expects it to cost as much as ten pages to find that out. Where there are
-// a few messages, it would else take reading the whole table for cheaper than looking up one, and keep that plan while the
-// table grows.
+// seemsDear is true for each message, but the planner expects its evaluation to cost as much as reading ten pages.
+// Otherwise, with few messages in the table, the planner would consider reading the whole table cheaper than one
+// lookup, and would keep that plan while the table grows.
 const seemsDear = `CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END`
 
-// removeReady removes messages that were ready, as nearly all are that are removed. It does what inPlace does with messages that were
-// found, in less time: there is one table to look in, and a lane is said to be held once and not with each of its messages.
-// Their ids are looked up in a hash as well, for the plan that reads the whole table. IS TRUE keeps the planner from an index on the
-// state.
+// removeReady removes messages that were ready, as nearly all removed messages are. It has the same effect as inPlace
+// on messages that were found, in less time: it searches one table, and checks each lane once and not with each
+// message. The ids are also looked up in a hash, for the plan that reads the whole table. IS TRUE keeps the planner
+// from an index on the state.
 var removeReady = `
 DELETE FROM ONLY {messages} m
 WHERE m.ctid = ANY(ARRAY(
@@ -84,7 +85,8 @@ WHERE m.ctid = ANY(ARRAY(
   AND (m.state = 0) IS TRUE
   AND ` + seemsDear
 
-// readyArgs returns the arguments for removeReady. There are none where messages of one lane were read under different tokens.
+// readyArgs returns the arguments for removeReady. It reports false if a message was not ready, or if messages of one
+// lane were read under different tokens.
 func readyArgs(spool int64, refs []Ref) (args []any, one bool) {
 	n := len(refs)
 	lanes, ids, created := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
@@ -106,12 +108,12 @@ func readyArgs(spool int64, refs []Ref) (args []any, one bool) {
 	return []any{lanes, ids, created, spool, held, tokens, spool, ids}, true
 }
 
-// place is where a message is found again, and what it was. By then another transaction may have changed it, and a message that
-// waits may have the same ctid as one that is ready.
+// place contains the location of a message and its previous state. By the time of the statement another transaction may
+// have changed it, and a waiting message may have the same ctid as a ready one.
 const place = `m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts`
 
-// inPlace applies a statement to the messages that were found, if these columns of theirs are still the same. They are
-// looked up in a hash: a plan that was made for a nearly empty table, and reads all of it, does so once.
+// inPlace applies a statement to the messages that were found, if the given columns are unchanged. They are looked up
+// in a hash, so a plan that was made for a nearly empty table, and reads all of it, does so once.
 func inPlace(found, statement, columns string) string {
 	mine := "m." + strings.ReplaceAll(columns, ", ", ", m.")
 	return `

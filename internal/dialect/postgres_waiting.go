@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// On PostgreSQL messages that wait stand in {waiting}, which inherits from {messages}: see the migration that makes it. A message
-// is in one of the two, by its state, so most statements name {messages} and mean both. Those that many messages go through
-// at the first attempt name the table they mean: ONLY {messages} is that of the ready ones.
+// On PostgreSQL, waiting messages are in {waiting}, which inherits from {messages}: see the migration that creates it.
+// The state of a message decides in which of the two it is, so most statements name {messages} and mean both.
+// Statements through which many messages go at the first attempt name one table: ONLY {messages} contains the ready
+// ones.
 
-// moveToWaiting moves a message that waits for another attempt for the first time to those that wait. A transaction that waits for its row meanwhile finds
-// that it is gone.
+// moveToWaiting moves a message that waits for another attempt for the first time to the waiting messages. A
+// transaction that waits for its row meanwhile finds that the row is gone.
 const moveToWaiting = `
 WITH t AS (SELECT ?::bigint AS delay, ?::integer AS attempts, ?::integer AS started),
 m AS (
@@ -27,24 +28,24 @@ w AS (
 	FROM m, t
 	RETURNING 1)` + howManyMoved
 
-// seekStrays tells whether moveStrays has something to do, which takes a transaction.
+// seekStrays returns whether moveStrays has something to do, because moveStrays takes a transaction.
 const seekStrays = `
 SELECT COUNT(*) FROM (
 	SELECT 1 FROM ONLY {messages} m WHERE m.spool = ? AND m.state > 0
 	ORDER BY m.spool, m.state, m.lane, m.id LIMIT 1) s`
 
-// moveStrays moves messages that wait among the ready ones, where no process looks for them: their state was changed by hand, or
-// a process did that does not know of {waiting}.
+// moveStrays moves waiting messages that are among the ready ones, where no process looks for them. Their state was
+// changed by hand, or by a process that does not know {waiting}.
 const moveStrays = `
 WITH m AS (DELETE FROM ONLY {messages} WHERE spool = ? AND state > 0 RETURNING *),
 w AS (INSERT INTO {waiting} SELECT * FROM m RETURNING 1)` + howManyMoved
 
-// howManyMoved ends a statement that moves messages. A trigger of the user may keep a message from the other table without an error, and then fewer
-// arrive than were taken.
+// howManyMoved ends a statement that moves messages. A trigger of the user may keep a message out of the other table
+// without an error, and then fewer messages arrive than were taken.
 const howManyMoved = `
 SELECT (SELECT COUNT(*) FROM m), (SELECT COUNT(*) FROM w)`
 
-// Conditions for insertRows, where only some rows wait.
+// Conditions for insertRows, if only some rows wait.
 const (
 	ofReady   = ` AND r.state = 0`
 	ofWaiting = ` AND r.state > 0`
@@ -55,17 +56,17 @@ var appendMixed = `
 WITH r AS MATERIALIZED (` + packedRows + `),
 w AS (` + insertRows("{waiting}", `r`, ofWaiting) + `)` + insertRows("{messages}", `r`, ofReady)
 
-// ready names the table of the ready messages in a statement of messages.
+// ready restricts a statement on messages to the table of the ready ones.
 func ready(statement string) string {
 	return strings.ReplaceAll(statement, "{messages}", "ONLY {messages}")
 }
 
-// allReady tells whether no row is to wait.
+// allReady reports whether all rows are ready.
 func allReady(rows []Row) bool {
 	return !slices.ContainsFunc(rows, func(r Row) bool { return r.State != StateReady })
 }
 
-// wereReady tells whether no message waited before it was handled.
+// wereReady reports whether all messages were ready before they were handled.
 func wereReady(refs []Ref) bool {
 	return !slices.ContainsFunc(refs, func(r Ref) bool { return r.State != StateReady })
 }

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// repeated builds the list statements of the databases without array arguments, MySQL and SQLite: lists of
-// numbers and words travel as one JSON argument, what has its own bytes is repeated.
+// repeated builds the list statements of the databases without array arguments, MySQL and SQLite. Lists of numbers and
+// words are passed as one JSON argument. For other values the text of the statement is repeated.
 type repeated struct {
 	insertHead, insertRow string
 	insertFirst           string // the first row of an insert, if that is another one
@@ -27,7 +27,7 @@ type repeated struct {
 	lockText, countText   string
 	releaseText           string
 	fetches               *sync.Map // fetchShape → text
-	portion               int       // rows of an insert at most, a power of two; 0 is no limit
+	portion               int       // maximum number of rows of an insert, a power of two; 0 means no limit
 }
 
 // newRepeated fills in the names.
@@ -57,7 +57,8 @@ func (r repeated) append(spool int64, rows []Row) []Query {
 	})
 }
 
-// insert inserts n rows: all at once, or in portions of few sizes, whose texts are few enough to be kept prepared.
+// insert inserts n rows: all at once, or in portions of few different sizes, whose texts are few enough to be kept
+// prepared.
 func (r repeated) insert(head, first, row string, n int, values func(i int) []any) []Query {
 	var queries []Query
 	for i := 0; i < n; {
@@ -74,7 +75,7 @@ func (r repeated) insert(head, first, row string, n int, values func(i int) []an
 	return queries
 }
 
-// fetchShape is what the text of a fetch depends on.
+// fetchShape holds everything on which the text of a fetch depends.
 type fetchShape struct {
 	lanes    int
 	upTo     bool
@@ -84,7 +85,7 @@ type fetchShape struct {
 
 const unionAll = "\nUNION ALL\n"
 
-// unwanted are the arguments of {topics} and {turn}.
+// unwanted returns the arguments of {topics} and {turn}.
 func (f FetchParams) unwanted() []any {
 	var lists []any
 	if len(f.Excluded) > 0 {
@@ -96,7 +97,7 @@ func (f FetchParams) unwanted() []any {
 	return lists
 }
 
-// fetchText is a fetch whose first part reads what is ready.
+// fetchText returns a fetch whose first part reads ready messages.
 func (r repeated) fetchText(shape fetchShape, ready func() string) string {
 	if text, ok := r.fetches.Load(shape); ok {
 		return text.(string)
@@ -139,7 +140,7 @@ func (r repeated) countStarts(spool int64, started []Started) Query {
 	return Query{Text: r.countText, Args: []any{startedTuples(started), spool}}
 }
 
-// startedTuples lists state and starts behind what refTuples does.
+// startedTuples lists state and starts after the columns of refTuples.
 func startedTuples(started []Started) string {
 	tuples := make([][6]int64, len(started))
 	for i, s := range started {
@@ -148,7 +149,7 @@ func startedTuples(started []Started) string {
 	return List(tuples)
 }
 
-// refTuples lists lane, token, id and time of each.
+// refTuples lists lane, token, id and time of each ref.
 func refTuples(refs []Ref) string {
 	tuples := make([][4]int64, len(refs))
 	for i, ref := range refs {

@@ -6,21 +6,23 @@ import (
 	"strings"
 )
 
-// Seen is what a process has seen of its database: which servers answered, and the highest id that was given to a message.
+// Seen is what a process has observed of its database: which servers answered, and the highest id that was given to a
+// message.
 type Seen struct {
 	Servers []string // see [Statements.Fetch]: the incarnations of the database
 	Given   int64
 }
 
-// RemoveWhere is [Statements.Remove] with a condition: the server that executes it is one that the process has read from, or, on SQLite, the
-// file has given out as many ids as the process has seen. A handler of a queue may have written its effect to a database that was
-// lost in a failover. The message is not done in the database that took over, so it must not be removed there.
+// RemoveWhere is [Statements.Remove] with a condition. The server that executes it must be one that the process has
+// read from. On SQLite, the file must have issued at least as many ids as the process has seen. A handler of a queue
+// may have written its effect to a database that was lost in a failover. Then the message is not done in the database
+// that took over, so it must not be removed there.
 func (s *Statements) RemoveWhere(spool int64, refs []Ref, seen *Seen) Query {
 	return s.where(s.Remove(spool, refs), seen)
 }
 
-// StandingWhere returns the ids of the messages that [Statements.RemoveWhere] is to remove, and that stand there all the same: a trigger of the
-// user can keep a row without an error. A message whose lane is lost is not among them.
+// StandingWhere returns the ids of messages that [Statements.RemoveWhere] should remove but that still exist: a trigger
+// of the user can keep a row without an error. It leaves out messages whose lane is lost.
 func (s *Statements) StandingWhere(spool int64, refs []Ref, seen *Seen) Query {
 	return s.where(s.lists.standing(spool, refs), seen)
 }
@@ -44,7 +46,7 @@ func (s *Statements) where(query Query, seen *Seen) Query {
 	return query
 }
 
-// list separates the servers by bars, and begins and ends with one, so that ServerIn finds whole names only.
+// list separates the servers by bars, and begins and ends with one, so that ServerIn matches whole names only.
 func (s *Seen) list() string {
 	return "|" + strings.Join(slices.Sorted(slices.Values(s.Servers)), "|") + "|"
 }

@@ -24,7 +24,7 @@ SELECT consumer_group, consumer_group = ? FROM {offsets} ORDER BY consumer_group
 		AddGroup: `
 INSERT IGNORE INTO {offsets} (consumer_group, offset_acked, offset_consumed) VALUES (?, 0, 0)`,
 
-		// The daemon reads in SERIALIZABLE: having waited for this lock it sees what we have deleted.
+		// The daemon reads in SERIALIZABLE: after it has waited for this lock, it sees the deletes.
 		Fence: `
 SELECT COALESCE(offset_acked, 0), 0, 0 FROM {offsets} WHERE consumer_group = ? FOR UPDATE SKIP LOCKED`,
 	}
@@ -33,7 +33,7 @@ SELECT COALESCE(offset_acked, 0), 0, 0 FROM {offsets} WHERE consumer_group = ? F
 SELECT EXISTS (SELECT 1 FROM {source} m WHERE m.` + "`offset`" + ` > ?), transaction_id, row_offset
 FROM {sources} WHERE name = ?`,
 
-		// No lock: it would wait for the producers that have not committed.
+		// No lock, because it would wait for producers that have not committed.
 		pageText: `
 SELECT 0, m.` + "`offset`" + `, m.uuid, m.payload, m.metadata
 FROM {source} m

@@ -12,8 +12,8 @@ type pgSource struct {
 	peekText, pageText, removeText string
 }
 
-// Written with ORDER BY and LIMIT throughout, so that the index is the cheapest way whatever the planner believes
-// about the number of rows: an EXISTS it may answer by reading the whole table.
+// All statements use ORDER BY and LIMIT, so that the index is the cheapest plan whatever the planner expects about the
+// number of rows. The planner might answer an EXISTS by reading the whole table.
 func postgresSource(names Names, tables *strings.Replacer) *SourceStatements {
 	s := &SourceStatements{
 		Register: `
@@ -31,9 +31,9 @@ SELECT consumer_group, consumer_group = ? FROM {offsets} ORDER BY consumer_group
 		AddGroup: `
 INSERT INTO {offsets} (consumer_group, offset_acked, last_processed_transaction_id) VALUES (?, 0, '0') ON CONFLICT DO NOTHING`,
 
-		// An update, which changes nothing, and not only a lock: the daemon reads in REPEATABLE READ, and one that
-		// took its snapshot before us would go on and find in it the rows that we have taken. So it gets a
-		// serialization failure and begins again.
+		// An update, which changes nothing, instead of only a lock. The daemon reads in REPEATABLE READ. If it took its
+		// snapshot before this transaction, it would continue after a lock and find the removed rows in its snapshot.
+		// With an update it gets a serialization failure and begins again.
 		Fence: `
 UPDATE {offsets} SET offset_acked = offset_acked
 WHERE consumer_group = (SELECT consumer_group FROM {offsets} WHERE consumer_group = ? FOR UPDATE SKIP LOCKED)

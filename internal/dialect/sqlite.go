@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// sqlite reads all lanes in one part: the driver binds each argument by a search among all.
+// sqlite reads all lanes in one part, because the driver binds each argument by a search among all of them.
 type sqlite struct{ repeated }
 
-// insertPortion is how many rows SQLite inserts at a time. Preparing a text for as many as there happen to be takes longer than
-// inserting them, and the driver looks each argument up among all. Larger portions gain little more.
+// insertPortion is the number of rows that SQLite inserts at a time. Preparing a text for the actual number of rows
+// takes longer than inserting them, and the driver searches each argument among all of them. Larger portions gain
+// little more.
 const insertPortion = 8
 
 // newSQLite returns the statements for SQLite 3.43 and later.
@@ -57,10 +58,10 @@ DELETE FROM {history} WHERE (id, done_at) IN (
 	s.BesideWriter = `PRAGMA wal_checkpoint(PASSIVE)`
 	s.MakeWritable = `PRAGMA query_only = 0`
 	s.DatabaseFile = `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`
-	s.MaxAppend = 100 // no limit of SQLite's: others get their turn to write
+	s.MaxAppend = 100 // no limit of SQLite: it lets others write in between
 
-	// LIMIT ? + 0: SQLite plans a statement again whenever the argument of a bare LIMIT ? changes hands, which took more
-	// time than running it.
+	// LIMIT ? + 0: SQLite plans a statement again whenever the argument of a bare LIMIT ? changes, which took more time
+	// than running it.
 	const items = `SELECT value FROM json_each(?)`
 	const started = `
 	SELECT m.id FROM json_each(?) s
@@ -95,7 +96,7 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= {now} AND m.lane IN (` +
   AND {turn}
 ORDER BY m.available_at, m.id LIMIT ? + 0)`,
 		topics: ` AND m.topic NOT IN (` + items + `)`,
-		// One writer at a time: whatever is visible is all there is, so each read ends an epoch.
+		// There is one writer at a time, so no invisible transaction can add messages, and each read is a watermark.
 		meta: `SELECT -1, 1, ` + freeLanes + `, 0, ` + liveMembers + `, ` + spoolVersion + `, '', NULL, NULL, {now},
        ` + s.ServerIn + `, NULL, NULL`,
 		removeText: `
@@ -120,7 +121,7 @@ SELECT m.id FROM json_each(?) s
 CROSS JOIN {messages} m ON m.id = s.value ->> 2
 CROSS JOIN {lanes} l ON l.spool = m.spool AND l.lane = s.value ->> 0 AND l.token = s.value ->> 1
 WHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3`,
-		lockText:  started, // a transaction that writes has the database for itself
+		lockText:  started, // a writing transaction locks the database
 		countText: `UPDATE {messages} SET starts = starts + 1 WHERE id IN (` + started + `)`,
 		releaseText: `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + items + `)`,

@@ -5,22 +5,23 @@ import (
 	"strings"
 )
 
-// Statements are all statements of Postbox for one database and one set of tables. A text that takes one argument at most is an exported field, whose
-// comment names the argument and, behind an arrow, what the statement returns. A text that takes more has a method, which names the arguments and puts
-// them into the order of the text. The text itself is not exported, so no caller can swap two of them.
+// Statements holds all statements of Postbox for one database and one set of tables. A text with at most one argument
+// is an exported field. Its comment names the argument and, after an arrow, the result of the statement. A text with
+// more arguments has a method, which names the arguments and puts them into the order of the text. That text is not
+// exported, so no caller can swap two arguments.
 type Statements struct {
 	Kind  Kind
 	Names Names
-	// MaxAppend is the number of rows that one Append takes: the database's limit on parameters, or
-	// what keeps its work at a sane size.
+	// MaxAppend is the maximum number of rows of one Append: the database's limit on parameters, or a limit on its
+	// work.
 	MaxAppend int
-	// Isolation is what our own transactions ask for, whatever the default of the database or the user is: they lock what
-	// they depend on, and expect each statement to see what was committed before it.
+	// Isolation is the isolation level of Postbox's own transactions, whatever the default of the database or the user
+	// is. They lock the rows they depend on, and expect each statement to see what was committed before it.
 	Isolation sql.IsolationLevel
-	// Isolate says that also a statement by itself that removes messages or changes lanes needs a transaction, to get that isolation:
-	// it would wait for rows that it only reads over.
+	// Isolate says that even a single statement that removes messages or changes lanes needs a transaction with that
+	// isolation. Otherwise it would wait for rows that it only reads.
 	Isolate bool
-	// ReadsUpTo says that a fetch knows FetchParams.UpTo, which costs far less than reading each lane.
+	// ReadsUpTo says that a fetch supports FetchParams.UpTo, which costs far less than reading each lane.
 	ReadsUpTo bool
 	lists     lists
 
@@ -56,9 +57,10 @@ type Statements struct {
 
 	// Messages: arguments_messages.go.
 
-	// Impatient stands before a statement that shall not wait for a lock for long, see [Statements.Impatiently].
+	// Impatient is the prefix of a statement that must not wait long for a lock, see [Statements.Impatiently].
 	Impatient string
-	// IsMariaDB → 1 on MariaDB, which obeys Impatient, and tells a statement whether there is a transaction; 0 on MySQL; empty elsewhere.
+	// IsMariaDB → 1 on MariaDB, which supports Impatient, and tells a statement whether there is a transaction; 0 on
+	// MySQL; empty elsewhere.
 	IsMariaDB string
 
 	loadPayload   string
@@ -148,20 +150,22 @@ type Statements struct {
 	MigrateUnlock string // lock name
 	CreateVersion string // makes the version table if it is not there; empty where the migration tool's way is safe
 	VersionTable  string // name of the table that holds the schema's version
-	// migrateBegin returns how each migration begins in its transaction, by its number: it takes the lock of all that migrate, fails if the migration was
-	// applied before (see [AppliedBefore]), and lets the rest wait for other transactions for a short time only. It is nil where there is a MigrateLock, or
-	// where a transaction that writes keeps all others out.
+	// migrateBegin returns the beginning of each migration's transaction, by its number. It takes the lock shared by
+	// all migrations, fails if the migration was applied before (see [AppliedBefore]), and limits how long the rest
+	// waits for other transactions. It is nil if there is a MigrateLock, or if a writing transaction excludes all
+	// others.
 	migrateBegin func(number string) string
 
 	// Whose fault it was.
 
 	Uptime string // → µs for which the server has been up, which server it is; empty where the database is a file
-	// TryWrite changes nothing, and fails where the server is read-only.
+	// TryWrite changes nothing, and fails if the server is read-only.
 	TryWrite string
-	// MakeWritable, if not empty, makes a session writable that a statement has made read-only, where its connection must not be given up: on SQLite it
-	// may hold the whole database in memory.
+	// MakeWritable, if not empty, makes a session writable again that a statement has made read-only. It is for SQLite,
+	// where the connection must not be given up, because it may hold the whole database in memory.
 	MakeWritable string
-	// BeginAgain fails within a transaction, and begins one where there is none; empty where the drivers tell, see TxStatusOf.
+	// BeginAgain fails within a transaction, and begins one if there is none; empty if the drivers report the status,
+	// see TxStatusOf.
 	BeginAgain string
 
 	// ServerIn is an expression. On servers it is the text by which the server that answers is found in the list of [Seen]; on SQLite it is the
@@ -173,7 +177,7 @@ type Statements struct {
 	notify string // wake-ups; empty where the database has none
 }
 
-// each calls f with a pointer to every statement text, so that names can be filled in at one place.
+// each calls f with a pointer to every statement text, so that names are filled in in one place.
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.DropMembers, &s.renew, &s.freeLanes, &s.acquire, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
@@ -197,8 +201,8 @@ func (s *Statements) finish(fill *strings.Replacer, marks func(string) string) *
 	return s
 }
 
-// Savepoint returns the statements that set a savepoint, go back to it and let go of it. The name must be the
-// only one of its kind in the transaction: on MySQL a second one takes the place of the first.
+// Savepoint returns the statements that set a savepoint, go back to it and release it. The name must be unique in the
+// transaction: on MySQL a second savepoint with the name replaces the first.
 func Savepoint(name string) (set, rollback, release string) {
 	return "SAVEPOINT " + name, "ROLLBACK TO SAVEPOINT " + name, "RELEASE SAVEPOINT " + name
 }

@@ -2,7 +2,8 @@ package dialect
 
 import "github.com/lib/pq"
 
-// SweepParams bounds one step of a sweep, which looks for messages that a drainer's reads do not meet any more.
+// SweepParams are the parameters of one step of a sweep, which looks for messages that a drainer's reads no longer
+// find.
 type SweepParams struct {
 	Spool    int64
 	Ranges   []Range
@@ -13,8 +14,8 @@ type SweepParams struct {
 	Held                  []int64 // that of [FetchParams]
 }
 
-// Range is the part of a lane that a step looks at: its ready messages with an id above After and up to UpTo. So the
-// step costs no more than the ids in between, however many index entries of deleted messages there are.
+// Range is the part of a lane that a step searches: its ready messages with an id above After and up to UpTo. So the
+// cost of the step depends only on the ids in between, however many index entries of deleted messages there are.
 type Range struct {
 	Lane        int
 	After, UpTo int64

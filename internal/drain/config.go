@@ -9,69 +9,73 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Handler handles a batch of messages of one topic and returns one outcome for each, in the same order.
-// Messages of one key stand in the batch in their order; after one that did not succeed, the later ones of its
-// key must not be handled and have the verdict [spool.Postpone].
+// Handler handles a batch of messages of one topic and returns one outcome for each, in the same order. Messages of one
+// key are in order within the batch. After a message that did not succeed, the handler must not handle later messages
+// of its key, and returns the verdict [spool.Postpone] for them.
 type Handler interface {
 	Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome
-	// Excluded lists the topics for which nothing shall be read now. A handler that postpones a message excludes its
-	// topic, or it comes again at once, and calls [Drainer.Rescan] when that is over.
+	// Excluded lists the topics whose messages must not be read now. A handler that postpones a message excludes its
+	// topic, or the message is handed out again immediately. When the topic is available again, the handler calls
+	// [Drainer.Rescan].
 	Excluded() []string
 }
 
-// HeadPolicy says what becomes of a key whose oldest message keeps failing. While that has attempts left, its key
-// waits in any case.
+// HeadPolicy says what happens to a key whose oldest message keeps failing. While that message has attempts left, its
+// key always waits.
 type HeadPolicy int
 
 const (
-	// HeadSkip moves the message to the dead letters, and its key goes on.
+	// HeadSkip moves the message to the dead letters, and its key continues.
 	HeadSkip HeadPolicy = iota
-	// HeadBlock tries it for ever, and its key waits. A permanent error moves it to the dead letters.
+	// HeadBlock retries the message for ever, and its key waits. A permanent error moves the message to the dead
+	// letters.
 	HeadBlock
-	// HeadPark leaves it where it is, and its key waits, until an operator decides.
+	// HeadPark leaves the message where it is, and its key waits until an operator decides.
 	HeadPark
 )
 
 const (
-	// LeaseRenewals is how often a lease is renewed within its time.
+	// LeaseRenewals is the number of renewals within the duration of a lease.
 	LeaseRenewals = 3
-	// InlineBytes is the largest payload that is read together with others, so that a page has a bounded size.
+	// InlineBytes is the size up to which payloads are read with their page. It bounds the size of a page.
 	InlineBytes = 16 << 10
-	// pagesInMemory is how many a drainer has at most: one is read, one handled, one removed.
+	// pagesInMemory is the maximum number of pages that a drainer holds: one is read, one handled, one removed.
 	pagesInMemory = 3
 )
 
-// Config bounds a drainer. Its owner has set and checked every field; what operators have stored for the spool, its
-// [spool.Settings], goes before it.
+// Config configures a drainer. The caller of [New] has set and checked every field. The settings that operators have
+// stored for the spool, its [spool.Settings], take precedence.
 type Config struct {
 	Holder      string        // unique to this drainer, not only to its process
-	Process     string        // what failure records name
+	Process     string        // the process name in failure records
 	PageSize    int           // messages to read at once; see pagesInMemory
 	InlineBytes int           // a larger payload is loaded just before it is handled
-	MaxBytes    int           // payloads loaded that way, of all that is handled at a time; 0: no bound. A larger one goes alone
-	Workers     int           // batches handled at a time; not more than so many
-	BatchSize   int           // messages of one topic in a batch, at most
-	PollMin     time.Duration // pause after a look that found nothing, at first
-	PollMax     time.Duration // and at last
+	MaxBytes    int           // bytes of such payloads in memory at a time; 0: no limit. A payload above the limit is handled alone
+	Workers     int           // maximum number of batches handled at a time
+	BatchSize   int           // maximum number of messages in a batch, all of one topic
+	PollMin     time.Duration // first pause after a poll that found nothing
+	PollMax     time.Duration // longest pause after a poll that found nothing
 	Lease       time.Duration
 	Renew       time.Duration
 	Retry       postbox.RetryProfile
 	Head        HeadPolicy
 	Unordered   bool             // messages of one key need not wait for each other
-	Exclusive   bool             // one drainer at a time has all lanes
-	Gather      *schedule.Gather // when a batch is handed out; nil: at once
-	// Unprepared says that no statement is prepared, see [spool.Prepared].
+	Exclusive   bool             // one drainer at a time holds all lanes
+	Gather      *schedule.Gather // tells when a batch is complete; nil: immediately
+	// Unprepared turns off prepared statements, see [spool.Prepared].
 	Unprepared bool
-	// Local says that handlers may write to this database. Their writes are lost with it, so a message is done only on the server on which it was handled.
+	// Local is true if handlers may write to this database. If the database goes back, their writes are lost with it.
+	// So a message is done only on the server on which it was handled.
 	Local   bool
-	History time.Duration // how long messages that are done are kept; 0: not at all
-	// Begin, if set, waits until a batch may be handled, and returns a function that ends that. It is called before the starts of
-	// suspects are counted: a message that waits for a connection is none that has been started.
+	History time.Duration // how long to keep messages that are done; 0: not at all
+	// Begin, if set, waits until a batch may be handled, and returns a function that the caller calls at its end. It is
+	// called before the starts of suspects are counted, so that a message that waits for a connection does not count as
+	// started.
 	Begin func(ctx context.Context) (end func(), err error)
-	// Buried, if set, runs in the transaction that moves a message to the dead letters, which ctx carries. Its error is a setback of that message
-	// alone, and so is that it takes longer than Renew.
+	// Buried, if set, runs in the transaction that moves a message to the dead letters, which ctx carries. If it
+	// returns an error, or takes longer than Renew, that is a setback of this message alone.
 	Buried func(ctx context.Context, m *spool.Message, attempts int, cause error) error
-	Close  time.Duration // how long handlers may go on after Close
-	// Observer, if set, hears what becomes of messages.
+	Close  time.Duration // how long handlers may continue after Close
+	// Observer, if set, is told the outcome of messages.
 	Observer Observer
 }

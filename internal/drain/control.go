@@ -10,7 +10,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// under returns the configuration with the settings of operators in place.
+// under returns the configuration with the stored settings of operators applied.
 func (c Config) under(s spool.Settings) Config {
 	if s.PageSize > 0 {
 		c.PageSize = max(s.PageSize, c.BatchSize)
@@ -31,25 +31,26 @@ func (c Config) under(s spool.Settings) Config {
 	return c
 }
 
-// controlInterval is how often the word of an operator is looked for, unless a read of messages tells.
+// controlInterval is how often the stored settings are read, unless a read of messages has brought their version.
 const controlInterval = time.Second
 
-// controlGrace is how much later it is looked for when a read is about to tell.
+// controlGrace is how much later the settings are read if a read of messages is about to bring their version.
 const controlGrace = 100 * time.Millisecond
 
-// unknownVersion is none that a spool has.
+// unknownVersion is a version that no spool has.
 const unknownVersion = -1
 
-// control is what a drainer knows of what operators have said.
+// control holds the state of the operators' settings that a drainer has applied.
 type control struct {
-	version    int64 // of the read that told it
+	version    int64 // the version that was applied
 	paused     bool
 	pausedKeys bool
 	checkedAt  time.Time
 }
 
-// applySettings looks, at least once in [controlInterval], whether operators have said something new, and does it: a pause lets
-// running batches end and hands out nothing more. Messages that wait in memory are dropped, since another pause may concern them.
+// applySettings checks, at least once in [controlInterval], whether operators have changed the settings, and applies
+// them. During a pause, running batches end and no message is handed out. Messages that wait in memory are dropped,
+// since a pause of a key may concern them.
 func (d *Drainer) applySettings(ctx context.Context) error {
 	if time.Now().Before(d.controlDue()) {
 		return nil
@@ -85,7 +86,8 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	return nil
 }
 
-// controlDue is when to look, a little later where a read of messages is about to tell: an idle drainer costs no more.
+// controlDue returns when to read the settings. It is a little later if a read of messages is about to bring their
+// version, so that an idle drainer needs no extra statement.
 func (d *Drainer) controlDue() time.Time {
 	due := d.control.checkedAt.Add(controlInterval)
 	known := !d.control.checkedAt.IsZero()
@@ -95,12 +97,12 @@ func (d *Drainer) controlDue() time.Time {
 	return due
 }
 
-// observeVersion notes the version that a read of messages has brought along.
+// observeVersion takes in the version of the settings that a read of messages has brought.
 func (d *Drainer) observeVersion(version int64) {
 	if version == d.control.version {
 		d.control.checkedAt = time.Now()
 		return
 	}
-	d.control.checkedAt = time.Time{} // look at once
+	d.control.checkedAt = time.Time{} // read the settings immediately
 	d.pollAt = time.Time{}
 }

@@ -9,16 +9,18 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// The crash guard. A message that crashes its process would do so again and again, since its outcome is never written. So when a process takes a lane that the
-// holder before did not hand back, it treats the first messages of the lane as exposed: as many as a drainer holds in memory. It records the start of each of
-// them before it hands it out, and takes the record back when the message comes back, whatever its outcome. A message whose start is recorded and which has not
-// come back is a suspect. Suspects run one at a time, so messages that merely ran beside the culprit are soon cleared. A message whose attempts and starts are
-// used up is dead. As long as no process crashes, nothing of this is written.
+// The crash guard. A message that crashes its process would do so again and again, since its outcome is never written.
+// So when a process takes a lane that the previous holder did not hand back, it treats the first messages of the lane
+// as exposed: as many as a drainer holds in memory. It records the start of each of them before it hands it out. When
+// the message comes back, with any outcome, it takes the record back. A message whose start is recorded and which has
+// not come back is a suspect. Suspects run one at a time, so messages that merely ran beside the culprit are soon
+// cleared. A message whose attempts and starts are used up is dead. As long as no process crashes, nothing of this is
+// written.
 
-// errCrashed is what the failure record says of such a message.
+// errCrashed is the error in the failure record of such a message.
 var errCrashed = errors.New("each process that handled the message ended without an outcome")
 
-// load notes a message that is about to be loaded, and whether it is a suspect.
+// load marks a message as exposed if its lane still has exposed messages to load.
 func (s *laneSet) load(m *spool.Message) {
 	if l := s.of(m); l != nil && l.suspects > 0 {
 		m.Exposed = true
@@ -27,7 +29,7 @@ func (s *laneSet) load(m *spool.Message) {
 	}
 }
 
-// unload takes load back: the message will be read again.
+// unload reverses load: the message will be read again.
 func (s *laneSet) unload(m *spool.Message) {
 	if l := s.of(m); l != nil && m.Exposed {
 		l.suspects++
@@ -35,14 +37,14 @@ func (s *laneSet) unload(m *spool.Message) {
 	}
 }
 
-// settled notes that a message is through.
+// settled records that an exposed message has been settled.
 func (s *laneSet) settled(m *spool.Message) {
 	if l := s.of(m); l != nil && m.Exposed {
 		l.loaded--
 	}
 }
 
-// of returns the lane of a message, if it is held as it was when the message was read.
+// of returns the lane of a message, if the lane is still held with the token with which the message was read.
 func (s *laneSet) of(m *spool.Message) *lane {
 	if l := s.held[m.Ref.Lane]; l != nil && l.token == m.Ref.Token {
 		return l
@@ -50,7 +52,7 @@ func (s *laneSet) of(m *spool.Message) *lane {
 	return nil
 }
 
-// clearSuspects takes the mark from lanes whose suspects are all through.
+// clearSuspects clears the mark of lanes whose exposed messages have all been settled.
 func (d *Drainer) clearSuspects(ctx context.Context) error {
 	for _, l := range d.lanes.held {
 		if !l.suspect || l.suspects > 0 || l.loaded > 0 {
@@ -65,8 +67,8 @@ func (d *Drainer) clearSuspects(ctx context.Context) error {
 	return nil
 }
 
-// isDoomed says that a message has been started too often without coming back. Once proves nothing: then it ran beside
-// others. Where the head of a key is tried for ever, its failures do not count.
+// isDoomed reports whether a message has been started too often without coming back. One such start proves nothing,
+// because the message then ran beside others. If the head of a key is retried for ever, its failures do not count.
 func (d *Drainer) isDoomed(m *spool.Message) bool {
 	failed := m.Attempts + m.Starts
 	if d.config.Head == HeadBlock {

@@ -1,17 +1,19 @@
-// Package drain reads the messages of a spool and lets a handler have them: in order for each key, on as many processes as there are, with an end
-// that the database knows. The handler of an outbox publishes; the handler of a queue is the user's.
+// Package drain reads the messages of a spool and passes them to a handler: in order for each key, on any number of
+// processes, and with an outcome that is stored in the database. The handler of an outbox publishes; the handler of a
+// queue is the user's.
 //
-// How a message goes through:
+// The path of a message:
 //
 //	messages table ──► Drainer.fetch ──► schedule.Scheduler ──► workers ──► Handler
 //	       ▲                                                       │
 //	       └────────── settle: delete, retry later, dead ◄─────────┘
 //
-// A [Drainer] holds lanes of the spool by leases (lease.go). It is the only one to touch the messages of these lanes, so it reads them without
-// claiming each, and keeps in memory which are in flight: a message costs one insert and one delete. Settling is guarded in SQL by the fencing token
-// of the lane.
+// A [Drainer] holds lanes of the spool by leases (lease.go). Only the holder of a lane touches its messages. So the
+// drainer reads messages without claiming each, and keeps in memory which of them are in flight: a message costs one
+// insert and one delete. In SQL, the fencing token of the lane guards each settlement.
 //
-// The goroutine of [Drainer.Run] reads, settles and renews, one statement or one short transaction at a time, so a pool with a single connection
-// is enough. Removals of messages that are simply done run beside it where the pool has a second connection (removal.go). Workers run the handler; they
-// go to the database for a payload that was too large to be read with the others, and to count the start of a suspect (starts.go).
+// The goroutine of [Drainer.Run] reads, settles and renews, one statement or one short transaction at a time, so a pool
+// with a single connection is enough. If the pool has a second connection, removals of messages that are simply done
+// run concurrently (removal.go). Workers run the handler. They use the database only to load a payload that was too
+// large to be read with its page, and to count the start of a suspect (starts.go).
 package drain

@@ -15,8 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Drainer drains the lanes that it holds of a spool. Any number of them, in any number of processes, share the
-// lanes of one spool.
+// Drainer processes the messages of the lanes that it holds of a spool. Any number of drainers, in any number of
+// processes, share the lanes of one spool.
 type Drainer struct {
 	db         *sql.DB
 	spool      *spool.Spool
@@ -24,45 +24,45 @@ type Drainer struct {
 	configured Config
 	logger     watermill.LoggerAdapter
 
-	// The rest belongs to the goroutine of Run, but for the scheduler, the starts and the channels.
+	// The fields below belong to the goroutine of Run, except for the scheduler, the starts and the channels.
 	id        int64
 	config    Config // with the stored settings
 	control   control
-	handling  context.Context //nolint:containedctx // the handlers' life, which a close ends when they take too long
+	handling  context.Context //nolint:containedctx // the context of handlers, which a close ends if they take too long
 	workers   sync.WaitGroup
-	started   int // workers
+	started   int // number of started workers
 	prepared  *spool.Prepared
-	reads     []string // those that are prepared, the last one used last
+	reads     []string // prepared reads, the most recently used last
 	lanes     *laneSet
 	watermark watermark
 	sweeping  sweep
 	past      past
-	reopen    bool  // the database went back, and the spool is to be found anew
-	fatal     error // Run ends with it
+	reopen    bool  // the database went back, and the spool must be looked up again
+	fatal     error // ends Run, which returns it
 	scheduler *schedule.Scheduler
-	unsettled []*schedule.Entry // but for what the removal has
+	unsettled []*schedule.Entry // finished, except for the messages of the removal
 	removal   *removal
 	setbacks  setbacks
 	hindrance hindrance
 	held      heldMessages
 	slowStart schedule.SlowStart
 	starts    starts
-	guarded   bool // messages are, see Guarded
-	// passedOver are the topics that the last read left out, and so may have read beyond.
+	guarded   bool // Guarded of each message
+	// passedOver lists the topics that the last read excluded. That read may have gone beyond their messages.
 	passedOver []string
 	renewAt    time.Time
-	strays     error // of the last moveStrays
+	strays     error // error of the last moveStrays
 	// renewedAhead is how far the wall clock was ahead at the last renewal, see standstill.go.
 	renewedAhead time.Duration
 	pollAt       time.Time
-	pause        time.Duration // between two looks that find nothing
-	rested       time.Time     // when wake-ups are obeyed again
-	took         time.Duration // the last look at all lanes
+	pause        time.Duration // between two polls that find nothing
+	rested       time.Time     // no wake-up causes a poll before this time
+	took         time.Duration // duration of the last poll of all lanes
 	members      int
 	free         int
-	given        int64 // the database's counter of ids, by the last read; see page
-	full         bool  // the memory is: nothing is read until something is settled
-	large        bool  // most payloads are: see pagesize.go
+	given        int64 // the database's counter of ids at the last read; see page
+	full         bool  // the memory is full: nothing is read until a message is settled
+	large        bool  // most payloads are large: see pagesize.go
 	stopping     bool
 
 	rescan    chan struct{}
@@ -70,7 +70,7 @@ type Drainer struct {
 	readyOnce sync.Once
 }
 
-// New returns a drainer, which does nothing until Run.
+// New returns a drainer, which does nothing before Run.
 func New(db *sql.DB, from *spool.Spool, handler Handler, config Config, logger watermill.LoggerAdapter) *Drainer {
 	d := &Drainer{
 		db: db, spool: from, handler: handler, configured: config, config: config, logger: logger,
@@ -85,10 +85,10 @@ func New(db *sql.DB, from *spool.Spool, handler Handler, config Config, logger w
 	return d
 }
 
-// Ready is closed when the drainer has looked at its lanes for the first time.
+// Ready is closed after the drainer has polled its lanes for the first time.
 func (d *Drainer) Ready() <-chan struct{} { return d.ready }
 
-// Rescan makes the drainer look again at what it passed over because its topic was excluded.
+// Rescan makes the drainer read again the messages that it passed over because their topic was excluded.
 func (d *Drainer) Rescan() {
 	select {
 	case d.rescan <- struct{}{}:
@@ -96,15 +96,15 @@ func (d *Drainer) Rescan() {
 	}
 }
 
-// Wake makes the drainer look for new messages now.
+// Wake makes the drainer poll for new messages now.
 func (d *Drainer) Wake() { d.spool.Wake() }
 
-// InFlight returns how many messages of each topic are being handled by this drainer.
+// InFlight returns the number of messages that this drainer is handling, by topic.
 func (d *Drainer) InFlight() map[string]int { return d.scheduler.InFlight() }
 
-// Run drains until ctx ends, and then stops cleanly: it takes nothing more, lets the handlers that run end
-// within the configured time with a live context, settles them and hands its lanes back. It fails where the
-// spool cannot be opened for a reason that waiting does not cure.
+// Run processes messages until ctx ends, and then stops cleanly. It takes no more messages. Running handlers may end
+// within the configured time, with a live context. Then Run settles their messages and hands its lanes back. It returns
+// an error if the spool cannot be opened for a reason that waiting does not fix.
 func (d *Drainer) Run(ctx context.Context) error {
 	wakeUps, stop := d.spool.Listen()
 	defer stop()
@@ -143,7 +143,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 	return d.fatal
 }
 
-// open finds the spool, waiting for a database that is away.
+// open opens the spool. If the database is unavailable, it waits.
 func (d *Drainer) open(ctx, live context.Context) error {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
@@ -168,12 +168,12 @@ func (d *Drainer) open(ctx, live context.Context) error {
 	}
 }
 
-// forGood says whether waiting does not help against an error of tryOpen.
+// forGood reports whether an error of tryOpen remains however long the drainer waits.
 func (d *Drainer) forGood(err error) bool {
 	return d.spool.Statements.Kind.Classify(err) == dialect.MissingTable || errors.Is(err, dialect.ErrUnfit) || isConfiguration(err)
 }
 
-// Check returns the error with which Run would end at once. Call it before Run.
+// Check returns the error that would end Run immediately. Call it before Run.
 func (d *Drainer) Check(ctx context.Context) error {
 	if err := d.tryOpen(ctx); err != nil && d.forGood(err) {
 		return err
@@ -203,7 +203,7 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	if _, err := d.db.ExecContext(ctx, d.spool.Statements.DropMembers, id); err != nil {
 		return fmt.Errorf("forget old members of spool %q: %w", d.spool.Name(), err)
 	}
-	if keep := d.configured.History.Microseconds(); keep > 0 { // for the process that has the task of the cleanup
+	if keep := d.configured.History.Microseconds(); keep > 0 { // for the process that runs the cleanup
 		if err := spool.Run(ctx, d.db, d.spool.Statements.KeepHistory(dialect.KeepHistoryParams{Spool: id, Keep: keep})); err != nil {
 			return fmt.Errorf("note the history of spool %q: %w", d.spool.Name(), err)
 		}
@@ -212,7 +212,7 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	return nil
 }
 
-// resize lets as many workers work as the configuration says. Those that are too many by now wait.
+// resize sets the number of workers to that of the configuration. Surplus workers wait.
 func (d *Drainer) resize() {
 	d.scheduler.Limit(d.config.Workers)
 	for ; d.started < d.config.Workers; d.started++ {
@@ -220,7 +220,7 @@ func (d *Drainer) resize() {
 	}
 }
 
-// step does what is due, in the order that the scheduler relies on: settle, then fetch.
+// step performs all due work, in the order that the scheduler relies on: settle, then fetch.
 func (d *Drainer) step(live context.Context) {
 	ctx, cancel := context.WithTimeout(live, spool.StatementTimeout)
 	defer cancel()
@@ -260,12 +260,12 @@ func (d *Drainer) step(live context.Context) {
 		d.hindered(err)
 		return
 	}
-	if !d.removal.failed { // otherwise the next one tells whether that is over
+	if !d.removal.failed { // otherwise the next removal tells whether the hindrance is over
 		d.unhindered()
 	}
 }
 
-// renew renews the leases when it is time to.
+// renew renews the leases when they are due.
 func (d *Drainer) renew(ctx context.Context) error {
 	if err := d.openAgain(ctx); err != nil || !d.renewalDue() {
 		return err
@@ -276,7 +276,7 @@ func (d *Drainer) renew(ctx context.Context) error {
 	return d.upkeep(ctx)
 }
 
-// wait returns how long there is nothing to do unless something happens.
+// wait returns how long the drainer may sleep unless it is woken.
 func (d *Drainer) wait() time.Duration {
 	next := d.pollAt
 	switch {

@@ -12,19 +12,21 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A drainer that stops takes nothing more. It hands back at once the lanes in which no handler runs and nothing is left to settle, and each
-// other lane when its messages are settled. What was read and not begun is dropped, so that it holds no lane.
+// A drainer that stops takes no more messages. It immediately hands back the lanes in which no handler runs and no
+// message is left to settle. It hands back each other lane when the lane's messages are settled. Messages that were
+// read and not begun are dropped, so that they hold no lane.
 //
-// Handlers may go on for the configured time. Then their context ends, and they have handBackTime to return. A handler that ignores the end of
-// its context cannot be stopped: Run returns without it and keeps its lane, so that no other process handles later messages of its key before the lease has run
-// out. What the handler returns afterwards is dropped, and its message is handled again.
+// Handlers may continue for the configured time. Then their context ends, and they have handBackTime to return. A
+// handler that ignores the end of its context cannot be stopped. Run returns without it and keeps its lane, so that no
+// other process handles later messages of its key before the lease has expired. The handler's later result is dropped,
+// and its message is handled again.
 
-// handBackTime is how long handlers have to return once their context has ended. It is also the least time for each of the two steps that follow:
-// settling what the handlers have done, and handing back the lanes. A lane that is not handed back waits for the end of its lease, and its messages are
-// treated as after a crash.
+// handBackTime is how long handlers have to return after their context has ended. It is also the minimum time for each
+// of the two steps that follow: settling the messages of the handlers, and handing back the lanes. A lane that is not
+// handed back waits for the end of its lease, and its messages are treated as after a crash.
 const handBackTime = 2 * time.Second
 
-// errIgnoresContext is why a drainer stops without a handler.
+// errIgnoresContext is the reason for stopping a drainer before a handler has returned.
 var errIgnoresContext = errors.New("a handler or a publisher does not return when its context ends")
 
 // stop ends a run.
@@ -36,7 +38,7 @@ func (d *Drainer) stop(live context.Context, abort context.CancelFunc) {
 	d.whileStopping(live, d.leave)
 }
 
-// awaitHandlers waits for the workers, and cancels their handlers when those take too long. Meanwhile it hands back lanes.
+// awaitHandlers waits for the workers. If their handlers take too long, it cancels them. Meanwhile it hands back lanes.
 func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) {
 	ended := make(chan struct{})
 	go func() {
@@ -46,7 +48,7 @@ func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) 
 	timeout := d.config.Close
 	patience, end := context.WithTimeout(live, timeout+handBackTime)
 	defer end()
-	// The timer does not wait for the loop below, which may wait for a connection that a handler has.
+	// The timer is independent of the loop below, which may wait for a connection that a handler holds.
 	cancelling := time.AfterFunc(timeout, func() {
 		d.logger.Error("Postbox cancels handlers that did not end in time", context.DeadlineExceeded, watermill.LogFields{
 			"spool": d.spool.Name(), "close_timeout": timeout.String(),
@@ -74,10 +76,10 @@ func (d *Drainer) awaitHandlers(live context.Context, abort context.CancelFunc) 
 	}
 }
 
-// tellOfHandlersLeft logs that the stop goes on without handlers that still run.
+// tellOfHandlersLeft logs that the stop continues although handlers are still running.
 func (d *Drainer) tellOfHandlersLeft() {
 	lanes := d.scheduler.RunningLanes()
-	if len(lanes) == 0 { // the last one has just returned
+	if len(lanes) == 0 { // the last handler has just returned
 		return
 	}
 	d.logger.Error("Postbox stops without handlers that ignore the end of their context: their lanes wait until the leases run out, and their messages are handled again",
@@ -86,8 +88,8 @@ func (d *Drainer) tellOfHandlersLeft() {
 		})
 }
 
-// whileStopping runs pieces of work until one fails. A failure loses nothing: what is not settled is handled again, and
-// leases end by themselves.
+// whileStopping runs functions until one fails. A failure loses nothing: messages that are not settled are handled
+// again, and leases expire.
 func (d *Drainer) whileStopping(live context.Context, works ...func(context.Context) error) {
 	for _, work := range works {
 		ctx, cancel := context.WithTimeout(live, min(spool.StatementTimeout, max(handBackTime, d.config.Close)))

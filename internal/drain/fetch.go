@@ -14,22 +14,23 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// page is what one fetch found.
+// page is the result of one fetch.
 type page struct {
 	messages []*spool.Message
-	perLane  map[int]int   // ready messages of each lane
-	last     map[int]int64 // highest id of them
-	waited   int           // messages that waited for their time
+	perLane  map[int]int   // number of ready messages in each lane
+	last     map[int]int64 // highest id of the ready messages in each lane
+	waited   int           // number of messages whose time has come
 	newest   int64
-	// transactions of the read's snapshot, the lowest one that runs, and a mark after it: see watermark
+	// the running transactions of the read's snapshot, the lowest of them, the transaction of a mark, and the highest
+	// id given: see watermark
 	running             []int64
 	lowest, next, given int64
-	// lanes that no process holds, and members that are alive
+	// lanes that no process holds, and live members
 	free, members int
-	version       int64     // of what operators say
+	version       int64     // version of the operators' settings
 	whole         bool      // the meta row, which is the last one, was read
 	unfit         string    // why this session cannot be used
-	incarnation   string    // of the database
+	incarnation   string    // identifies the instance of the database
 	now           time.Time // by the database's clock
 }
 
@@ -37,7 +38,7 @@ type page struct {
 func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page, error) {
 	query := d.spool.Statements.Fetch(params)
 	rows, err := d.prepared.Query(ctx, d.db, query)
-	d.keepReads(query.Text) // it may have been prepared before it failed
+	d.keepReads(query.Text) // the statement may have been prepared before it failed
 	if err != nil {
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), err)
 	}
@@ -49,7 +50,7 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 	return found, d.checkSession(ctx, found.unfit)
 }
 
-// readPage takes in all rows of a read.
+// readPage reads all rows of a fetch.
 func readPage(rows *sql.Rows, lanes *laneSet, unordered bool) (*page, error) {
 	found := &page{perLane: map[int]int{}, last: map[int]int64{}}
 	scanner := newRowScanner()
@@ -70,10 +71,12 @@ func readPage(rows *sql.Rows, lanes *laneSet, unordered bool) (*page, error) {
 	return found, nil
 }
 
-// errCutShort is an error, since a page without its end would look like a database that went back.
+// errCutShort is returned if the result has no meta row at its end. Without this error, a truncated page would look
+// like a database that went back.
 var errCutShort = errors.New("the result of the read ended before its last row: look for what stands between Postbox and its database, such as a pooler")
 
-// checkSession returns [dialect.ErrUnfit] if the session of a read cannot be used, and sees to it that the next read has another one.
+// checkSession returns [dialect.ErrUnfit] if the session of a read cannot be used, and makes the next read use another
+// session.
 func (d *Drainer) checkSession(ctx context.Context, unfit string) error {
 	err := d.spool.Statements.CheckReason(unfit)
 	if err == nil {
@@ -82,11 +85,12 @@ func (d *Drainer) checkSession(ctx context.Context, unfit string) error {
 	return cmp.Or(d.spool.Statements.CheckSessions(ctx, d.db), err)
 }
 
-// readsPrepared is how many reads a drainer keeps prepared. On MySQL and MariaDB the text of a read depends on how many lanes it reads, and so
-// there may be hundreds of texts. A server has a limit for the prepared statements of all its connections together.
+// readsPrepared is the number of reads that a drainer keeps prepared. On MySQL and MariaDB the text of a read depends
+// on the number of lanes it reads, so there may be hundreds of texts. A server limits the number of prepared statements
+// of all its connections together.
 const readsPrepared = 16
 
-// keepReads notes that a read was used, and gives up the one that was used least recently if too many are prepared.
+// keepReads records that a read was used. If too many reads are prepared, it closes the least recently used one.
 func (d *Drainer) keepReads(used string) {
 	d.reads = append(slices.DeleteFunc(d.reads, func(read string) bool { return read == used }), used)
 	if len(d.reads) > readsPrepared {
@@ -95,7 +99,7 @@ func (d *Drainer) keepReads(used string) {
 	}
 }
 
-// add takes in a row.
+// add adds a row to the page.
 func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 	if row.state == dialect.StateMeta {
 		p.whole = true
@@ -114,7 +118,7 @@ func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 	return nil
 }
 
-// count takes in a message.
+// count adds a message to the counts of the page.
 func (p *page) count(m *spool.Message) {
 	if m.Ref.State == dialect.StateReady {
 		p.perLane[m.Ref.Lane]++
@@ -126,7 +130,8 @@ func (p *page) count(m *spool.Message) {
 	p.messages = append(p.messages, m)
 }
 
-// complete returns the id up to which a read has all that is ready of a lane, and whether there may be more beyond it.
+// complete returns the id up to which a read has all ready messages of a lane, and whether the lane may have more
+// beyond it.
 func (p *page) complete(lane int, params dialect.FetchParams) (upTo int64, more bool) {
 	switch {
 	case params.UpTo > 0:
@@ -137,8 +142,8 @@ func (p *page) complete(lane int, params dialect.FetchParams) (upTo int64, more 
 	return math.MaxInt64, false
 }
 
-// leaveEarly leaves out scheduled messages that are due while older ones of their lane, which may be of their key, have
-// not all been read. Being read apart from the others, they come again.
+// leaveEarly removes due scheduled messages from the page if older messages of their lane, which may have the same key,
+// have not all been read. Scheduled messages are read separately from the others, so a later read returns them again.
 func (p *page) leaveEarly(params dialect.FetchParams) {
 	p.messages = slices.DeleteFunc(p.messages, func(m *spool.Message) bool {
 		upTo, _ := p.complete(m.Ref.Lane, params)
@@ -146,7 +151,7 @@ func (p *page) leaveEarly(params dialect.FetchParams) {
 	})
 }
 
-// Reload reads a message anew that a handler has had, and may have changed. It reports false where the message is gone.
+// Reload reads a message again that a handler has had, and may have changed. It reports false if the message is gone.
 func (d *Drainer) Reload(ctx context.Context, m *spool.Message) (bool, error) {
 	return d.loadPayload(ctx, d.db, m)
 }
@@ -156,8 +161,8 @@ type rowQuerier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// loadPayload reads what fetch left out because of its size, or what was unloaded since. It reports false where the
-// message is gone.
+// loadPayload reads a payload that fetch left out because of its size, or that has been unloaded since. It reports
+// false if the message is gone.
 func (d *Drainer) loadPayload(ctx context.Context, db rowQuerier, m *spool.Message) (bool, error) {
 	var payload, metadata []byte
 	query := d.spool.Statements.LoadPayload(d.id, m.Ref)

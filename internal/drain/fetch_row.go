@@ -11,11 +11,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// rowScanner reads the rows of a fetch one after the other. Its destinations are made once, and the driver's bytes are
-// looked at where they are: what a message keeps is copied, the bytes of many messages into one chunk. A destination of
-// another type than int64 would cost database/sql a detour through a string for each number.
+// rowScanner reads the rows of a fetch one after the other. It allocates its destinations once and reads the driver's
+// bytes in place. It copies only the bytes that a message keeps, those of many messages into one chunk. A destination
+// of another type than int64 would make database/sql convert each number through a string.
 type rowScanner struct {
-	columns []any // where Scan puts them
+	columns []any // destinations of Scan
 
 	state, id, lane, attempts, starts, createdAt, size int64
 	hash                                               sql.NullInt64
@@ -26,7 +26,7 @@ type rowScanner struct {
 	chunk  []byte
 }
 
-// chunkBytes is small beside a page: one message that stays in memory keeps the whole chunk there.
+// chunkBytes is small compared with a page, because one message that stays in memory keeps its whole chunk there.
 const chunkBytes = 16 << 10
 
 func newRowScanner() *rowScanner {
@@ -38,7 +38,7 @@ func newRowScanner() *rowScanner {
 	return r
 }
 
-// message makes a message of the row that was scanned last.
+// message returns a message made from the row that was scanned last.
 func (r *rowScanner) message(of *lane, unordered bool) *spool.Message {
 	m := &spool.Message{
 		Ref:       dialect.Ref{State: int(r.state), Lane: int(r.lane), Token: of.token, ID: r.id, CreatedAt: r.createdAt},
@@ -59,8 +59,9 @@ func (r *rowScanner) message(of *lane, unordered bool) *spool.Message {
 	return m
 }
 
-// running returns the transactions that ran when the snapshot was taken, from a meta row: on PostgreSQL all of them, from the
-// text of the snapshot, xmin:xmax:xip,xip. The other databases name one, by which they say whether a mark can be final.
+// running returns the transactions that were running when the snapshot was taken, from a meta row. On PostgreSQL it
+// returns all of them, from the text of the snapshot, xmin:xmax:xip,xip. The other databases return one number, which
+// says whether a mark can be final.
 func (r *rowScanner) running() ([]int64, error) {
 	text := string(r.messageID)
 	if text == "" {
@@ -81,7 +82,7 @@ func (r *rowScanner) running() ([]int64, error) {
 	return running, nil
 }
 
-// intern returns the same string for the same topic.
+// intern returns the same string for equal topics.
 func (r *rowScanner) intern(topic []byte) string {
 	name, known := r.topics[string(topic)]
 	if !known {
@@ -91,7 +92,8 @@ func (r *rowScanner) intern(topic []byte) string {
 	return name
 }
 
-// copy keeps bytes beyond the row. What is appended to them does not reach their neighbours.
+// copy copies bytes so that they outlive the row. Its result has no spare capacity, so appending to it does not
+// overwrite its neighbours.
 func (r *rowScanner) copy(bytes []byte) []byte {
 	n := len(bytes)
 	if n > chunkBytes {

@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// lane is what a drainer remembers of a lane that it holds.
+// lane is the state of a lane that a drainer holds.
 type lane struct {
 	number int
 	token  int64
-	// cursor is the id from which on the lane is read: nothing that may be handled stands at or below it.
+	// cursor is the id after which the lane is read: no message that may be handled has this id or a lower one.
 	cursor int64
-	// hasMore lanes gave as much as was asked for and have more.
+	// hasMore is set if the last read returned as many messages as it asked for and the lane has more.
 	hasMore bool
-	// suspect is the lane's mark in the database, see crashguard.go; suspects are the messages that are still to be
-	// treated as such when they are read, and loaded those that were and are in memory.
+	// suspect is the lane's mark in the database, see crashguard.go. suspects is the number of exposed messages that
+	// are still to be read. loaded is the number of exposed messages in memory.
 	suspect          bool
 	suspects, loaded int
-	// leaving lanes are handed back as soon as nothing of theirs is in memory.
+	// leaving lanes are handed back as soon as none of their messages is in memory.
 	leaving bool
 }
 
-// lower makes sure that the message with this id is read again.
+// lower moves the cursor back, if necessary, so that the message with this id is read again.
 func (l *lane) lower(id int64) { l.cursor = min(l.cursor, id-1) }
 
-// laneSet is the lanes of a drainer. It belongs to the drainer's goroutine.
+// laneSet holds the lanes of a drainer. It belongs to the drainer's goroutine.
 type laneSet struct {
 	held map[int]*lane
 }
@@ -34,7 +34,7 @@ func newLaneSet() *laneSet { return &laneSet{held: map[int]*lane{}} }
 // numbers returns the lanes that are not leaving, in order.
 func (s *laneSet) numbers() []int { return s.staying(func(*lane) bool { return true }) }
 
-// hasMore returns those of them that have more than was read. A drainer asks at each step.
+// hasMore returns those of these lanes that have more messages than were read. A drainer asks for them at each step.
 func (s *laneSet) hasMore() []int { return s.staying(func(l *lane) bool { return l.hasMore }) }
 
 func (s *laneSet) staying(wanted func(l *lane) bool) []int {
@@ -48,8 +48,8 @@ func (s *laneSet) staying(wanted func(l *lane) bool) []int {
 	return numbers
 }
 
-// replace takes over what the database says of the lanes, and returns those that were lost. A lane that was
-// lost and won again has a new token and starts over.
+// replace takes over the lanes that the database reports, and returns the lanes that were lost. A lane that was lost
+// and won again has a new token and starts over.
 func (s *laneSet) replace(found map[int]*lane) (lost []int) {
 	for number, l := range s.held {
 		if same, ok := found[number]; !ok || same.token != l.token {
@@ -65,7 +65,7 @@ func (s *laneSet) replace(found map[int]*lane) (lost []int) {
 	return lost
 }
 
-// older says that the database knows a lane under an older token than this process.
+// older reports whether the database knows a lane with an older token than this process.
 func (s *laneSet) older(found map[int]*lane) bool {
 	for number, l := range s.held {
 		if same := found[number]; same != nil && same.token < l.token {
@@ -75,7 +75,7 @@ func (s *laneSet) older(found map[int]*lane) bool {
 	return false
 }
 
-// surplus returns the lanes beyond the fair share, those with the highest numbers. The lanes that are kept are not among them.
+// surplus returns the lanes beyond the fair share, those with the highest numbers. It leaves out the lanes in kept.
 func (s *laneSet) surplus(share int, kept map[int]bool) []int {
 	numbers := s.numbers()
 	over := max(len(numbers)-share, 0)
@@ -83,8 +83,8 @@ func (s *laneSet) surplus(share int, kept map[int]bool) []int {
 	return numbers[max(len(numbers)-over, 0):]
 }
 
-// stay keeps a lane that was leaving. What was forgotten of it is read again, and so many of it are treated as suspects
-// where it has the mark.
+// stay keeps a lane that was leaving. The messages that were dropped are read again. If the lane has the mark, this
+// number of them is treated as exposed.
 func (l *lane) stay(suspects int) {
 	l.leaving, l.cursor = false, 0
 	if l.suspect {
@@ -98,14 +98,14 @@ func (s *laneSet) lower(number int, id int64) {
 	}
 }
 
-// rewind lets each lane be read from its beginning next time.
+// rewind makes the next read of each lane start at its beginning.
 func (s *laneSet) rewind() {
 	for _, l := range s.held {
 		l.cursor = 0
 	}
 }
 
-// fairShare is the number of lanes for each of so many members.
+// fairShare is the number of lanes for each member.
 func fairShare(lanes, members int) int {
 	return int(math.Ceil(float64(lanes) / float64(max(members, 1))))
 }

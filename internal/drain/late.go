@@ -9,19 +9,20 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// late are the open transactions that have written messages below the watermark, each with the place from which on its messages
-// may stand. Reads go on beyond. When a read's snapshot shows that one of them has ended, that read may have met a
-// message that was written after the late ones were committed, and has not met the late ones: it is thrown away, and
-// the lanes go back to the place.
+// late holds the open transactions that have written messages below the watermark. For each it holds the place after
+// which its messages may be. Reads continue beyond that place. If a read's snapshot shows that a late transaction has
+// ended, that read may contain a message that was written after the transaction's commit, but not the transaction's own
+// messages. So the read is thrown away, and the lanes go back to the place.
 type late struct {
-	places map[int64]int64 // by transaction
-	// patience is how long a mark waits for transactions that have written. It grows where many of them last longer, since
-	// each that is watched costs a read.
+	places map[int64]int64 // place, by transaction
+	// patience is how long a mark waits for transactions that have written. It grows if many transactions last longer,
+	// since each watched transaction costs a read.
 	patience time.Duration
-	backAt   time.Time // the last time that lanes went back
+	backAt   time.Time // time of the last return of the lanes to a place
 }
 
-// latePatience is the least patience, lateMost the greatest. Lanes go back once in so many times the patience, or it grows.
+// latePatience is the minimum of the patience, lateMost the maximum. If lanes go back more often than once in lateShare
+// times the patience, the patience grows.
 const (
 	latePatience = 250 * time.Millisecond
 	lateMost     = 30 * time.Second
@@ -35,7 +36,7 @@ func (l *late) watches(transaction int64) bool {
 	return watched
 }
 
-// watch adds transactions whose messages may stand beyond the place.
+// watch adds transactions whose messages may be beyond the place.
 func (l *late) watch(transactions []int64, place int64) {
 	if l.places == nil {
 		l.places = map[int64]int64{}
@@ -45,7 +46,7 @@ func (l *late) watch(transactions []int64, place int64) {
 	}
 }
 
-// ended forgets the watched transactions that do not run any more, and returns the lowest of their places.
+// ended removes the watched transactions that are no longer running, and returns the lowest of their places.
 func (l *late) ended(running []int64, now time.Time) (place int64, some bool) {
 	for transaction, from := range l.places {
 		if slices.Contains(running, transaction) {
@@ -66,7 +67,8 @@ func (l *late) ended(running []int64, now time.Time) (place int64, some bool) {
 	return place, some
 }
 
-// goBack takes lanes back where a late transaction has ended. It reports true for a read that began beyond its messages.
+// goBack moves lanes back if a late transaction has ended. It reports true for a read that began beyond the messages of
+// that transaction.
 func (d *Drainer) goBack(params dialect.FetchParams, found *page) bool {
 	place, some := d.watermark.late.ended(found.running, time.Now())
 	if !some {
@@ -79,8 +81,8 @@ func (d *Drainer) goBack(params dialect.FetchParams, found *page) bool {
 	return slices.ContainsFunc(params.Cursors, func(c dialect.Cursor) bool { return c.After > place })
 }
 
-// findWriters asks which transactions have written messages, when a mark waits for that. An error holds up nothing: the mark
-// stays pending, and the read that follows will tell if the database is away.
+// findWriters asks which transactions have written messages, if a mark waits for the answer. An error does no harm: the
+// mark stays pending, and the read that follows will report an unavailable database.
 func (d *Drainer) findWriters(ctx context.Context) {
 	statements, started := d.spool.Statements, time.Now()
 	if statements.Writers+statements.FreeWriters == "" || !d.watermark.wantsWriters(started) {

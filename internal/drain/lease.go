@@ -17,9 +17,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// upkeep renews the leases, learns which lanes this drainer holds, and takes or gives lanes so that each member
-// has its fair share. The process may act until the lease time has passed since before the renewal was sent:
-// the database counts from a later moment, so it gives the lanes to no other process earlier.
+// upkeep renews the leases and reads which lanes this drainer holds. It takes or gives lanes so that each member has
+// its fair share. The process may act until the lease time has passed since the moment before the renewal was sent. The
+// database counts from a later moment, so it does not give the lanes to another process earlier.
 func (d *Drainer) upkeep(ctx context.Context) error {
 	sent := time.Now()
 	ahead := d.scheduler.Ahead(sent)
@@ -49,12 +49,13 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	return nil
 }
 
-// member is how the database knows this drainer.
+// member returns the identity of this drainer in the database.
 func (d *Drainer) member() dialect.Member {
 	return dialect.Member{Spool: d.id, Holder: d.config.Holder}
 }
 
-// enroll counts this drainer among the members that share the lanes. One that stops leaves them, so that the others take its lanes.
+// enroll registers this drainer among the members that share the lanes. A drainer that stops unregisters, so that the
+// others take its lanes.
 func (d *Drainer) enroll(ctx context.Context) error {
 	if d.stopping {
 		if err := spool.Run(ctx, d.db, d.spool.Statements.Leave(d.member())); err != nil {
@@ -69,11 +70,12 @@ func (d *Drainer) enroll(ctx context.Context) error {
 	return nil
 }
 
-// giveAway drops the waiting messages of the lanes beyond the share of this drainer. These lanes are handed back as soon as none of their messages is in memory.
+// giveAway drops the waiting messages of the lanes beyond the share of this drainer. These lanes are handed back as
+// soon as none of their messages is in memory.
 func (d *Drainer) giveAway() {
 	share := d.share()
 	if d.config.Exclusive && d.lanes.held[0] == nil {
-		share = 0 // another process got the first one: let go
+		share = 0 // another process has the first lane: release all lanes
 	}
 	leaving := d.lanes.surplus(share, d.held.lanes())
 	if len(leaving) == 0 {
@@ -86,8 +88,8 @@ func (d *Drainer) giveAway() {
 	d.scheduler.Signal()
 }
 
-// moveStrays brings messages to light that wait where no read looks for them. Where it fails, the drainer is hindered, and renews its leases again
-// after each pause until this works too. Meanwhile it reads.
+// moveStrays makes messages visible that are waiting where no read looks for them. If it fails, the drainer is
+// hindered, and renews its leases again after each pause until this works too. Meanwhile it reads.
 func (d *Drainer) moveStrays(ctx context.Context) error {
 	statements := d.spool.Statements
 	if statements.MoveStrays == "" {
@@ -107,13 +109,13 @@ func (d *Drainer) moveStrays(ctx context.Context) error {
 	return nil
 }
 
-// incomplete says that another process still has some of the lanes that one drainer shall have all of.
+// incomplete reports whether another process still holds some of the lanes of an exclusive drainer.
 func (d *Drainer) incomplete() bool {
 	return d.config.Exclusive && len(d.lanes.numbers()) < d.spool.Lanes()
 }
 
-// permit lets messages be handed out, unless operators have paused the spool, or lanes are missing. When these have come,
-// that is after they have been read, so that a batch finds its messages in all of them.
+// permit lets messages be handed out, unless operators have paused the spool, or lanes are missing. When missing lanes
+// arrive, permit waits until they have been read, so that a batch can contain messages of all lanes.
 func (d *Drainer) permit() {
 	d.scheduler.Pause(d.control.paused || d.incomplete())
 }
@@ -121,12 +123,13 @@ func (d *Drainer) permit() {
 func (d *Drainer) inFlightText() string {
 	text, err := json.Marshal(d.scheduler.InFlight())
 	if err != nil {
-		return "{}" // a map of words to numbers always has a JSON
+		return "{}" // a map of strings to numbers can always be encoded as JSON
 	}
 	return string(text)
 }
 
-// share is the number of lanes that this drainer should have: none once it stops. Where one has all, it is the one with the first lane.
+// share returns the number of lanes that this drainer should have: none once it stops. An exclusive drainer should have
+// all lanes if it holds the first one.
 func (d *Drainer) share() int {
 	switch {
 	case d.stopping:
@@ -140,8 +143,8 @@ func (d *Drainer) share() int {
 	}
 }
 
-// unfair says whether lanes should change hands. Where one has all, the others leave alone what is free while another process
-// has the first lane: they would take it and let go of it, again and again.
+// unfair reports whether lanes should change hands. With exclusive drainers, others ignore free lanes while another
+// process holds the first lane. Otherwise they would take and release them again and again.
 func (d *Drainer) unfair() bool {
 	if d.config.Exclusive && d.lanes.held[0] == nil {
 		return d.free == d.spool.Lanes()
@@ -150,8 +153,9 @@ func (d *Drainer) unfair() bool {
 	return len(d.lanes.numbers()) < share && d.free > 0 || len(d.lanes.surplus(share, d.held.lanes())) > 0
 }
 
-// tokenSpread makes it unlikely that two holders have the same token of a lane: a promoted standby does not know the last
-// ones that its primary gave out. By the clock, in microseconds, and by chance it gives out others.
+// tokenSpread makes it unlikely that two holders get the same token of a lane. A promoted standby does not know the
+// last tokens that its primary issued. Because tokens depend on the clock, in microseconds, and on chance, the standby
+// issues others.
 const tokenSpread = 1_000_000
 
 // acquire takes free lanes up to the fair share.
@@ -162,7 +166,7 @@ func (d *Drainer) acquire(ctx context.Context) error {
 	}
 	take := dialect.AcquireParams{
 		Member: d.member(), TTL: d.config.Lease.Microseconds(), Limit: wanted,
-		Later: 1 + rand.Int64N(tokenSpread), //nolint:gosec // it is no secret
+		Later: 1 + rand.Int64N(tokenSpread), //nolint:gosec // the number need not be secret
 	}
 	var err error
 	if search := d.spool.Statements.FreeLanes(d.id, wanted); search.Text == "" {
@@ -183,7 +187,7 @@ func (d *Drainer) acquire(ctx context.Context) error {
 	return nil
 }
 
-// learn reads which lanes this drainer holds.
+// learn reads from the database which lanes this drainer holds.
 func (d *Drainer) learn(ctx context.Context) error {
 	query := d.spool.Statements.Held(d.member())
 	rows, err := d.db.QueryContext(ctx, query.Text, query.Args...)
@@ -198,7 +202,7 @@ func (d *Drainer) learn(ctx context.Context) error {
 			return fmt.Errorf("read leases of spool %q: %w", d.spool.Name(), err)
 		}
 		if l.suspect {
-			l.suspects = pagesInMemory * d.config.PageSize // what a drainer has in memory, and so can have begun
+			l.suspects = pagesInMemory * d.config.PageSize // the number of messages that the previous holder may have had in memory, and so may have started
 		}
 		found[l.number] = l
 	}
@@ -216,13 +220,13 @@ func (d *Drainer) learn(ctx context.Context) error {
 		d.startOver("it knows an older holder of a lane than this process", true)
 	}
 	if len(found) > before-len(lost) {
-		d.pollAt = time.Time{} // new lanes want to be read
+		d.pollAt = time.Time{} // read the new lanes immediately
 		d.slowStart.Begin()
 	}
 	return nil
 }
 
-// releaseLeaving hands back the leaving lanes of which nothing is in memory any more.
+// releaseLeaving hands back the leaving lanes that have no message in memory any more.
 func (d *Drainer) releaseLeaving(ctx context.Context) error {
 	var free []int
 	for number, l := range d.lanes.held {
@@ -248,7 +252,8 @@ func (d *Drainer) release(ctx context.Context, lanes []int) error {
 	return d.invite(ctx)
 }
 
-// leave hands back all lanes, but for those in which a handler still runs: its message is treated as after a crash, once the lease has run out.
+// leave hands back all lanes, except those in which a handler is still running. The message of such a handler is
+// treated as after a crash, once the lease has expired.
 func (d *Drainer) leave(ctx context.Context) error {
 	if err := d.enroll(ctx); err != nil {
 		return err
@@ -263,13 +268,13 @@ func (d *Drainer) leave(ctx context.Context) error {
 	return d.release(ctx, lanes)
 }
 
-// invite lets the other members look for free lanes now.
+// invite makes the other members look for free lanes now.
 func (d *Drainer) invite(ctx context.Context) error {
 	d.spool.Wake()
 	return d.spool.Notify(ctx, d.db)
 }
 
-// isConfiguration says whether an error stays until the configuration is changed or the process is restarted.
+// isConfiguration reports whether an error remains until the configuration is changed or the process is restarted.
 func isConfiguration(err error) bool {
 	return errors.Is(err, spool.ErrLanes) || errors.Is(err, spool.ErrName) || errors.Is(err, ErrReplaced) || errors.Is(err, dialect.ErrDeployment)
 }

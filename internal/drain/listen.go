@@ -13,14 +13,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Pauses between two tries of lib/pq to connect again.
+// Pauses between two attempts of lib/pq to reconnect.
 const (
 	listenRetryMin = 100 * time.Millisecond
 	listenRetryMax = 30 * time.Second
 )
 
-// Listen wakes the drainer when another process announces a commit, through a connection of its own. It is a convenience: while the connection
-// is away, polling finds the messages.
+// Listen wakes the drainer when another process announces a commit, through a connection of its own. It is optional:
+// while the connection is down, polling finds the messages.
 func (d *Drainer) Listen(ctx context.Context, dsn string) {
 	h := &hearing{logger: d.logger}
 	dialer := &listenDialer{ctx: ctx}
@@ -36,7 +36,7 @@ func (d *Drainer) Listen(ctx context.Context, dsn string) {
 		case pq.ListenerEventConnected, pq.ListenerEventReconnected:
 			dialer.connected()
 			h.connected()
-			d.Wake() // what was announced meanwhile was not heard
+			d.Wake() // announcements during the interruption were lost
 		}
 	})
 	defer func() { _ = listener.Close() }()
@@ -55,15 +55,15 @@ func (d *Drainer) Listen(ctx context.Context, dsn string) {
 	}
 }
 
-// hearing says once that there is no LISTEN connection, and once that there is one after all.
+// hearing logs once that there is no LISTEN connection, and once that the connection is established again.
 type hearing struct {
 	logger watermill.LoggerAdapter
 
 	mu   sync.Mutex
-	told bool // that there is none
+	told bool // the missing connection has been logged
 }
 
-// failed takes in that there is no connection.
+// failed records that there is no connection.
 func (h *hearing) failed(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +76,7 @@ func (h *hearing) failed(err error) {
 		dialect.HideAddress(err), nil)
 }
 
-// connected takes in that there is one.
+// connected records that there is a connection.
 func (h *hearing) connected() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,26 +13,29 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Another transaction may have locked the row of a message that is to be settled: an operator's UPDATE that is not committed, or a
-// process that hangs. A statement that settles the message would wait for it, and with it all other messages. So a settlement
-// locks its rows first and skips those that are locked already. The messages of these rows are held: they stay in
-// memory, nothing of their keys is read or handed out, and they are tried again each second. All other messages go on.
+// Another transaction may have locked the row of a message that is to be settled: an operator's UPDATE that is not
+// committed, or a process that hangs. A statement that settles the message would wait for that row, and so would all
+// other messages. So a settlement locks its rows first and skips rows that are already locked. The messages of these
+// rows are held: they stay in memory, no message of their keys is read or handed out, and they are tried again each
+// second. All other messages continue.
 //
-// Removing messages that are simply done is the one settlement that most messages go through, and locking their rows first would
-// cost them a statement. It is tried without, for LockPatience at most, as long as nothing is held.
+// Most messages are settled by removing them because they are done, and locking their rows first would cost an
+// additional statement. So as long as no message is held, a removal first runs without locking, for LockPatience at
+// most.
 //
-// In SQLite a transaction that writes has the whole file for itself, so there is no row to wait for.
+// In SQLite a writing transaction locks the whole file, so no statement waits for a row.
 
-// heldInterval is how often messages that are held are tried again.
+// heldInterval is how often the drainer tries held messages again.
 const heldInterval = time.Second
 
-// heldMessages are the messages that cannot be settled now. It belongs to the drainer's goroutine.
+// heldMessages are the messages that cannot be settled now because their rows are locked. They belong to the drainer's
+// goroutine.
 type heldMessages struct {
 	entries []*schedule.Entry
 	tryAt   time.Time
 }
 
-// take returns the messages if it is time to try them again.
+// take returns the held messages if it is time to try them again.
 func (h *heldMessages) take(now time.Time) []*schedule.Entry {
 	if len(h.entries) == 0 || now.Before(h.tryAt) {
 		return nil
@@ -42,8 +45,9 @@ func (h *heldMessages) take(now time.Time) []*schedule.Entry {
 	return entries
 }
 
-// hiddenKeys returns the hashes of the keys that reads leave out: those that a message keeps closed which is held, or which rests. A read
-// of them would find messages that must not be handled yet, and nothing else in a lane where they are many.
+// hiddenKeys returns the hashes of the keys that reads leave out: the keys closed by a held or resting message. A read
+// of these keys would find messages that must not be handled yet. In a lane with many of them it would find nothing
+// else.
 func (d *Drainer) hiddenKeys() (keys []int64) {
 	for _, e := range slices.Concat(d.held.entries, d.setbacks.resting) {
 		if e.Message.HasKey && e.Opens {
@@ -55,7 +59,7 @@ func (d *Drainer) hiddenKeys() (keys []int64) {
 	return slices.Compact(keys)
 }
 
-// lanes returns their lanes.
+// lanes returns the lanes of the held messages.
 func (h *heldMessages) lanes() map[int]bool {
 	lanes := map[int]bool{}
 	for _, e := range h.entries {
@@ -64,8 +68,8 @@ func (h *heldMessages) lanes() map[int]bool {
 	return lanes
 }
 
-// inUnlocked runs a settlement of messages in a transaction that has locked their rows, and returns the ids of those
-// whose rows another transaction has locked. The settlement is told them and must leave them alone.
+// inUnlocked locks the rows of messages and runs a settlement of them in the same transaction. It returns the ids of
+// messages whose rows another transaction has locked. The settlement gets these ids and must not change their messages.
 func (d *Drainer) inUnlocked(ctx context.Context, refs []dialect.Ref, settle func(tx *sql.Tx, locked map[int64]bool) error) (locked map[int64]bool, err error) {
 	err = spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error {
 		if locked, err = d.spool.LockRows(ctx, tx, d.id, refs); err != nil {
@@ -76,7 +80,7 @@ func (d *Drainer) inUnlocked(ctx context.Context, refs []dialect.Ref, settle fun
 	return locked, err
 }
 
-// unlocked returns those that are not among the locked ones.
+// unlocked returns the entries whose rows are not locked.
 func unlocked(entries []*schedule.Entry, locked map[int64]bool) []*schedule.Entry {
 	if len(locked) == 0 {
 		return entries
@@ -84,7 +88,7 @@ func unlocked(entries []*schedule.Entry, locked map[int64]bool) []*schedule.Entr
 	return slices.DeleteFunc(slices.Clone(entries), func(e *schedule.Entry) bool { return locked[e.Message.Ref.ID] })
 }
 
-// refsOf returns the names of messages.
+// refsOf returns the references of messages.
 func refsOf(entries []*schedule.Entry) []dialect.Ref {
 	refs := make([]dialect.Ref, len(entries))
 	for i, e := range entries {
@@ -93,7 +97,7 @@ func refsOf(entries []*schedule.Entry) []dialect.Ref {
 	return refs
 }
 
-// heldUp says whether a statement that was given a limited time, or the server, gave up, perhaps for a lock.
+// heldUp reports whether a statement was given up, by its time limit or by the server, perhaps because of a lock.
 func (d *Drainer) heldUp(limited context.Context, err error) bool {
 	switch d.spool.Statements.Kind.Classify(err) {
 	case dialect.Conflict, dialect.Interrupted:
@@ -103,10 +107,11 @@ func (d *Drainer) heldUp(limited context.Context, err error) bool {
 	}
 }
 
-// addBehind adds to the locked messages those that stand behind one of them and have failed too. Written before it they would wait in
-// the database without the one that they wait for, and the next holder of the lane could begin with them.
+// addBehind adds failed messages to the locked ones if an earlier message of their key is locked. If they were written
+// before that message, they would wait in the database without it, and the next holder of the lane could begin with
+// them.
 func addBehind(locked map[int64]bool, entries []*schedule.Entry) {
-	first := map[int64]int64{} // by key
+	first := map[int64]int64{} // lowest locked id, by key
 	for _, e := range entries {
 		key, id := e.Message.KeyHash, e.Message.Ref.ID
 		if e.Message.HasKey && locked[id] && (first[key] == 0 || id < first[key]) {
@@ -120,7 +125,7 @@ func addBehind(locked map[int64]bool, entries []*schedule.Entry) {
 	}
 }
 
-// conclude forgets messages that are settled, and holds those whose rows are locked.
+// conclude forgets messages that are settled, and holds messages whose rows are locked.
 func (d *Drainer) conclude(ctx context.Context, entries []*schedule.Entry, locked map[int64]bool) {
 	d.holdLocked(entries, locked)
 	settled := unlocked(entries, locked)
@@ -132,7 +137,7 @@ func (d *Drainer) conclude(ctx context.Context, entries []*schedule.Entry, locke
 	d.settled(ctx, settled)
 }
 
-// holdLocked holds those whose rows are locked.
+// holdLocked holds the messages whose rows are locked.
 func (d *Drainer) holdLocked(entries []*schedule.Entry, locked map[int64]bool) {
 	for _, e := range entries {
 		if locked[e.Message.Ref.ID] {
@@ -157,7 +162,7 @@ func (d *Drainer) hold(e *schedule.Entry) {
 		}
 		return
 	}
-	if !e.Announced { // it is still locked at the second try: most locks are gone by then
+	if !e.Announced { // still locked at the second try: most locks are gone by then
 		e.Announced = true
 		d.logger.Error("Postbox waits for a lock to settle a message: its key waits, the others go on, and it is tried again each second",
 			spool.ErrRowLocked, d.lockFields(e))

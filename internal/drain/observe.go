@@ -5,29 +5,30 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// End is what became of a message.
+// End is the outcome of a message.
 type End int
 
 const (
-	// EndDone says that it was handled, and its row is gone.
+	// EndDone: the message was handled, and its row is gone.
 	EndDone End = iota
-	// EndRetry says that it failed, and waits for another attempt.
+	// EndRetry: the message failed, and waits for another attempt.
 	EndRetry
-	// EndWait says that it waits, and no attempt was counted.
+	// EndWait: the message waits, and no attempt was counted.
 	EndWait
-	// EndParked says that it waits for an operator.
+	// EndParked: the message waits for an operator.
 	EndParked
-	// EndDead says that it is a dead letter.
+	// EndDead: the message is a dead letter.
 	EndDead
 )
 
-// Observer hears what becomes of messages, after the commit: a crash between the two, or an answer that was lost, leaves an end unheard or lets it be heard
-// twice. It is called by the goroutine that reads, so it must not wait for anything. It must not change the message, whose payload may be gone by then.
+// Observer is told the outcome of messages after the commit. After a crash between the two, or a lost answer, an
+// outcome may be reported twice or not at all. The goroutine that reads calls the observer, so the observer must not
+// wait for anything. It must not change the message, whose payload may be gone by then.
 type Observer interface {
 	Ended(m *spool.Message, end End)
 }
 
-// observe tells the observer of messages that are settled. One that comes back as it was has not ended.
+// observe reports settled messages to the observer. A message that is put back unchanged has not ended.
 func (d *Drainer) observe(settled []*schedule.Entry) {
 	if d.configured.Observer == nil {
 		return

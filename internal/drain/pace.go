@@ -4,17 +4,17 @@ import (
 	"time"
 )
 
-// How many times as long as a look at all lanes took a drainer rests from it: where commits always give a reason for the
-// next look, these take a third of the time, and on a busy database each finds the more the rarer they are. Where there is
-// one writer, on SQLite, a look is time in which no other connection writes. One look that took long, such as a sweep, is no reason for a
-// long rest, in which messages would wait: the shorter one of the last two counts.
+// The pause after a poll of all lanes, as a multiple of its duration. If every commit causes another poll, polls take a
+// third of the time. On a busy database, rarer polls find more messages each. With one writer, on SQLite, a poll blocks
+// the writes of all other connections, so the pause is longer. A single slow poll, such as one with a sweep, must not
+// cause a long pause during which messages wait. So the shorter one of the last two polls counts.
 const (
 	restShare          = 2
 	restShareOneWriter = 10
 )
 
-// plan chooses the time of the next look at all lanes: soon after one that found something, later and later
-// after those that did not.
+// plan sets the time of the next poll of all lanes: soon after a poll that found messages, later and later after polls
+// that found none.
 func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 	switch {
 	case something:
@@ -38,7 +38,7 @@ func (d *Drainer) restShare() int {
 	return restShare
 }
 
-// wakeSoon makes the next look come at once, or as soon as the drainer has rested from the last one.
+// wakeSoon makes the next poll start immediately, or as soon as the pause after the last one is over.
 func (d *Drainer) wakeSoon() {
 	d.pause = d.config.PollMin
 	if d.rested.Before(d.pollAt) {

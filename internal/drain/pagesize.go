@@ -4,16 +4,17 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// largeShare is what a page of large payloads has of the messages, and how many times as large they may be.
+// largeShare relates a page of large payloads to a usual page: it has a quarter of the messages, and its payloads may
+// be four times as large.
 const largeShare = 4
 
-// pageSize is how much one read asks for. Payloads that are larger than its inline bytes do not come along and are
-// loaded one by one, each by a statement of its own.
+// pageSize is the size of one read. Payloads above its inline bytes are not read with the page. They are loaded one by
+// one, each by a statement of its own.
 type pageSize struct {
 	messages, inline int
 }
 
-// pageSize returns what to ask for, so that a page has the same bytes at most whatever its messages are like.
+// pageSize returns the size of the next read. A page has the same maximum number of bytes whatever its messages are.
 func (d *Drainer) pageSize() pageSize {
 	inline := d.inline()
 	if d.large {
@@ -22,7 +23,8 @@ func (d *Drainer) pageSize() pageSize {
 	return pageSize{messages: d.config.PageSize, inline: inline}
 }
 
-// inline is the largest payload that comes with a page of the usual length. A page has at most half of what may be in flight.
+// inline returns the maximum payload that is read with a page of the usual length. A page has at most half of the bytes
+// that may be in flight.
 func (d *Drainer) inline() int {
 	if d.config.MaxBytes == 0 {
 		return d.config.InlineBytes
@@ -30,9 +32,9 @@ func (d *Drainer) inline() int {
 	return min(d.config.InlineBytes, d.config.MaxBytes/(2*max(d.config.PageSize, 1)))
 }
 
-// adaptPageSize makes the next pages small ones of large payloads, where that spares most of the messages that were found a
-// statement. Fewer are in memory then, so there must still be enough for all workers, and for a batch: one that is
-// gathered may need all that fit.
+// adaptPageSize makes the next pages small pages of large payloads, if that saves a statement for most of the messages
+// that were found. Fewer messages are in memory then, but they must still be enough for all workers and for a batch. A
+// batch that is gathered may need as many messages as fit into memory, so then pages keep their size.
 func (d *Drainer) adaptPageSize(found []*spool.Message) {
 	if len(found) == 0 {
 		return

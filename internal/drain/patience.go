@@ -8,31 +8,36 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// LockPatience is how long a removal that has not locked its rows may take before it finds out which of them are locked, and how long the one
-// in the transaction of a handler may take. MariaDB's server ends a wait for a lock after a second, see dialect.Statements.Impatient, so
-// there a removal may take long. No other server tells that a statement waits for a lock, so there one that is slow for another reason is
-// given up, too. On PostgreSQL it is done a second time, see patience. MySQL goes on with it for a while, so that its rows seem locked, and its
-// messages are held for a second or more. In the transaction of a handler, on each of the three, the handler runs again.
+// LockPatience is how long a removal that has not locked its rows may take before it finds out which of them are
+// locked. It also bounds the removal in the transaction of a handler.
+//
+// A MariaDB server ends a wait for a lock after a second, see dialect.Statements.Impatient, so there a removal may take
+// long. No other server reports that a statement waits for a lock, so there a statement that is slow for another reason
+// is given up, too. On PostgreSQL the removal is done a second time, see patience. MySQL continues with it for a while,
+// so that its rows seem locked, and its messages are held for a second or more. In the transaction of a handler, on
+// each of the three, the handler runs again.
 const LockPatience = 2 * time.Second
 
 // mostPatience leaves time for the second try of a removal.
 const mostPatience = spool.StatementTimeout / 2
 
-// patience is how long removals may take that have not locked their rows. A database that is slow, and has no row locked, would have each of
-// them done twice. So after such a removal the next one may take twice as long. It belongs to the removal that is under way beside the drainer.
+// patience bounds the time of removals that have not locked their rows. On a slow database without locked rows, each of
+// them would be done twice. So after such a removal the next one may take twice as long. The running removal owns the
+// patience.
 type patience struct {
 	least, limit time.Duration
 }
 
 func newPatience(least time.Duration) patience { return patience{least: least, limit: least} }
 
-// inVain takes in that a removal took too long, and no row was locked.
+// inVain records that a removal took too long although no row was locked.
 func (p *patience) inVain() { p.limit = min(2*p.limit, mostPatience) }
 
-// reset is for when a row was locked, or when the database is fast again.
+// reset restores the first limit, after a row was locked or when the database is fast again.
 func (p *patience) reset() { p.limit = p.least }
 
-// learnServer asks whether the server gives up a statement by itself that waits for a lock, and whether it tells a removal that its transaction has ended.
+// learnServer asks whether the server ends a statement that waits for a lock, and whether it reports to a removal that
+// its transaction has ended.
 func (d *Drainer) learnServer(ctx context.Context) error {
 	text := d.spool.Statements.IsMariaDB
 	if text == "" {

@@ -11,13 +11,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// roomBeside returns how many messages may be read beside those in memory. If it is full, the room is not worth a read.
+// roomBeside returns how many messages may be read in addition to those in memory. full is true if the room is too
+// small for a read.
 func roomBeside(inMemory, page int) (room int, full bool) {
 	room = (pagesInMemory-1)*page - inMemory
 	return room, room < (page+1)/2
 }
 
-// poll fetches when there is room and it is time.
+// poll fetches messages when there is room and a poll is due.
 func (d *Drainer) poll(ctx context.Context) error {
 	size, _ := d.scheduler.Size()
 	page := d.pageSize().messages
@@ -50,7 +51,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 		d.sweep(ctx, lanes)
 	}
 	started := time.Now()
-	limit := min(room, page) // so that the next page is read while this one is handled
+	limit := min(room, page) // leaves room to read the next page while this one is handled
 	params := d.params(lanes, limit)
 	params.Mark = d.watermark.wantsMark(started)
 	if everything {
@@ -69,8 +70,8 @@ func (d *Drainer) poll(ctx context.Context) error {
 	return nil
 }
 
-// markFirst sets a mark before the first read. That read then knows how much of what it passes over is final, so the next one
-// does not pass over it again: it may be all that waits behind a message that is tried again.
+// markFirst sets a mark before the first read. That read then knows which part of the ids that it passes over is final,
+// so the next read does not pass over that part again. It may be all the messages that wait behind a retried one.
 func (d *Drainer) markFirst(ctx context.Context) error {
 	params := d.params(nil, 0)
 	params.Mark = true
@@ -82,8 +83,8 @@ func (d *Drainer) markFirst(ctx context.Context) error {
 	return nil
 }
 
-// pollRetries is for batches that are gathered: those that are not complete may fill the memory for long, and what
-// waits for another attempt shall not wait for them.
+// pollRetries serves batches that are gathered. Incomplete batches may fill the memory for long, and messages that wait
+// for another attempt must not wait for them.
 func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 	if d.config.Gather == nil || room <= 0 || time.Now().Before(d.pollAt) {
 		return nil
@@ -103,7 +104,8 @@ func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 	return nil
 }
 
-// params is what every read of these lanes asks for, each from its cursor on, and at most so many ready messages.
+// params returns the parameters that all reads of these lanes share. Each lane is read from its cursor on, up to the
+// limit of ready messages.
 func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	params := dialect.FetchParams{
 		Spool: d.id, Inline: d.pageSize().inline, Excluded: d.handler.Excluded(),
@@ -125,8 +127,9 @@ func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	return params
 }
 
-// readTogether lets the read of all lanes begin at the lowest of their hints, and returns the id up to which it goes. That is worth it where it
-// passes no more ids than the read may find messages, and so little waits that it reaches the highest id. Otherwise it returns 0.
+// readTogether makes the read of all lanes begin at the lowest of their cursors, and returns the id up to which it
+// goes. This pays off if the read passes no more ids than it may find messages, and so few messages wait that it
+// reaches the highest id. Otherwise it returns 0.
 func (d *Drainer) readTogether(from map[int]int64, limit int) int64 {
 	if !d.spool.Statements.ReadsUpTo || len(from) == 0 || d.given == 0 || len(d.lanes.hasMore()) > 0 {
 		return 0
@@ -142,8 +145,8 @@ func (d *Drainer) readTogether(from map[int]int64, limit int) int64 {
 	return upTo
 }
 
-// readAgain goes back to the beginning when a topic is back that was passed over: its messages must be read before
-// newer ones of their keys, and this read may well come before the call of Rescan.
+// readAgain goes back to the beginning when an excluded topic is available again. Its messages must be read before
+// newer messages of their keys, and this read may come before the call of Rescan.
 func (d *Drainer) readAgain(excluded []string) {
 	back := func(topic string) bool { return !slices.Contains(excluded, topic) }
 	if slices.ContainsFunc(d.passedOver, back) {
@@ -151,9 +154,9 @@ func (d *Drainer) readAgain(excluded []string) {
 	}
 }
 
-// takeIn gives what was found to the workers, unless operators have said something that this process has not obeyed yet:
-// a message that they took away may have held back others, which were not read. It reports false for a read that is thrown
-// away because a late transaction has ended, or because the database went back.
+// takeIn passes the messages found to the scheduler, unless operators have changed settings that this process has not
+// applied yet: a message that they removed may have held back others, which were not read. It reports false for a read
+// that is thrown away, because a late transaction has ended or because the database went back.
 func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	if reason, lost := d.wentBack(found, time.Now()); reason != "" {
 		d.startOver(reason, lost)
@@ -192,7 +195,8 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	return true
 }
 
-// marked is the id of a mark, if that is beyond what was read. MariaDB's counter may go back to the last committed id in a crash.
+// marked returns the id of a mark, if that is beyond the ids read. On MariaDB it is 0, since a crash may set the
+// counter back to the last committed id.
 func (d *Drainer) marked(found *page) int64 {
 	if d.spool.Statements.FreeWriters != "" {
 		return 0
@@ -200,20 +204,20 @@ func (d *Drainer) marked(found *page) int64 {
 	return found.given
 }
 
-// remember notes how far each lane was read.
+// remember stores how far each lane was read.
 func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) {
 	for _, cursor := range params.Cursors {
 		l := d.lanes.held[cursor.Lane]
 		upTo, more := found.complete(cursor.Lane, params)
 		l.hasMore = more
 		if !more {
-			l.suspects = 0 // what the one before had read, this one has read too
+			l.suspects = 0 // everything that the previous holder had read, this drainer has read too
 		}
 		l.cursor = max(cursor.After, min(safe, upTo))
 	}
 }
 
-// prepareToLoad adds to a message what this process knows of it.
+// prepareToLoad adds this process's own knowledge to a message.
 func (d *Drainer) prepareToLoad(m *spool.Message, now time.Time) {
 	m.Spool, m.Keep, m.Guarded, m.Apart = d.spool, d.config.History > 0, d.guarded, d.setbacks.of(m) > 0
 	if d.config.Gather != nil {

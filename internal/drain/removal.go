@@ -14,36 +14,36 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// removal is the settlement of messages that are simply done. It goes on beside the drainer's reads, on a connection of
-// its own where the pool has one: what is in memory is not read again, so nothing that a read finds depends on whether
-// these rows are gone yet. Everything else is settled before the next read.
+// removal is the settlement of messages that are simply done. It runs concurrently with the drainer's reads, on a
+// connection of its own if the pool has one. Messages in memory are not read again, so the result of a read does not
+// depend on whether these rows are gone yet. All other outcomes are settled before the next read.
 type removal struct {
 	waiting  []*schedule.Entry
-	underWay int  // messages of the one that is under way; none while there is none
-	most     int  // messages that one takes, after the database refused one; 0: all
-	failed   bool // the last one did, for a reason that is not about its messages
+	underWay int  // number of messages in the running removal; 0: none is running
+	most     int  // maximum number of messages in a removal, after the database refused one; 0: no limit
+	failed   bool // the last removal failed, for a reason other than its messages
 	patience patience
 	ended    chan removed
-	abort    context.CancelFunc // of the one under way
+	abort    context.CancelFunc // cancels the running removal
 	running  sync.WaitGroup
 	start    func(work func())
 }
 
-// removed is how a removal ended.
+// removed is the result of a removal.
 type removed struct {
 	entries []*schedule.Entry
 	left    leftover
 	err     error
 }
 
-// leftover is the messages that a removal has not removed, by their ids.
+// leftover lists the messages that a removal has not removed, by their ids.
 type leftover struct {
-	missing bool           // some were not there, or not under this token, and it is not known which
-	locked  map[int64]bool // their rows are locked
-	kept    map[int64]bool // the database keeps them without an error
+	missing bool           // some messages were gone, or had another token, and it is not known which
+	locked  map[int64]bool // rows that are locked
+	kept    map[int64]bool // rows that the database keeps without an error
 }
 
-// others returns the messages of which it is not known whether they were removed, where some are missing.
+// others returns the messages that may or may not have been removed, if some are missing.
 func (l leftover) others(entries []*schedule.Entry) []*schedule.Entry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e *schedule.Entry) bool { return l.locked[e.Message.Ref.ID] || l.kept[e.Message.Ref.ID] })
 }
@@ -54,8 +54,8 @@ func newRemoval() *removal {
 	return r
 }
 
-// settleFinished settles what the workers finished, or begins to. What cannot be settled now is kept for the next step:
-// until then nothing is fetched, since the database would hand out what must wait.
+// settleFinished settles the messages that the workers finished, or begins to. It keeps messages that cannot be settled
+// now for the next step. Until then nothing is fetched, because a read would return messages that must wait.
 func (d *Drainer) settleFinished(ctx context.Context) error {
 	if err := d.takeRemoved(ctx); err != nil {
 		return err
@@ -102,18 +102,19 @@ func (d *Drainer) removeBeside(ctx context.Context) {
 	})
 }
 
-// manner is how messages that are done are removed.
+// manner says how done messages are removed.
 type manner struct {
-	keep bool // they are remembered
+	keep bool // keep them in the history
 	seen *dialect.Seen
-	lock bool // their rows are locked first, since some of them may be locked
+	lock bool // lock their rows first, since some of them may be locked
 }
 
 func (d *Drainer) manner(lock bool) manner {
 	return manner{keep: d.config.History > 0, seen: d.seen(), lock: lock}
 }
 
-// removeEntries removes messages that are done, and says which are left. The starts are taken back of those that may have to be handled again.
+// removeEntries removes messages that are done, and returns those that are left. If some may have to be handled again,
+// it takes back their starts.
 func (d *Drainer) removeEntries(ctx context.Context, entries []*schedule.Entry, how manner) (left leftover, err error) {
 	left, err = d.remove(ctx, refsOf(entries), how)
 	if err != nil || !left.missing {
@@ -124,7 +125,8 @@ func (d *Drainer) removeEntries(ctx context.Context, entries []*schedule.Entry, 
 	return left, err
 }
 
-// remove removes messages that are done, and says which are left. It uses nothing that belongs to the drainer's goroutine.
+// remove removes messages that are done, and returns those that are left. It uses nothing that belongs to the drainer's
+// goroutine.
 func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, how manner) (left leftover, err error) {
 	left = leftover{locked: map[int64]bool{}, kept: map[int64]bool{}}
 	for part := range slices.Chunk(refs, maxSettle) {
@@ -143,8 +145,8 @@ func (d *Drainer) remove(ctx context.Context, refs []dialect.Ref, how manner) (l
 	return left, nil
 }
 
-// findKept returns the ids of messages that the database has not removed, though nothing stood in the way that Postbox knows of: their rows are
-// there, were not locked, and their lanes are held. A trigger of the user can do that.
+// findKept returns the ids of messages that the database has not removed for no reason that Postbox knows: their rows
+// exist, were not locked, and their lanes are held. A trigger of the user can cause that.
 func (d *Drainer) findKept(ctx context.Context, refs []dialect.Ref, locked map[int64]bool, seen *dialect.Seen) (map[int64]bool, error) {
 	mine := slices.DeleteFunc(slices.Clone(refs), func(r dialect.Ref) bool { return locked[r.ID] })
 	return spool.SelectIDs(ctx, d.db, d.spool.Statements.StandingWhere(d.id, mine, seen))
@@ -167,7 +169,7 @@ func (d *Drainer) removePart(ctx context.Context, refs []dialect.Ref, how manner
 		return err
 	})
 	switch {
-	case how.lock: // it may be beside a removal that uses the patience
+	case how.lock: // it may run beside a removal that uses the patience
 	case len(locked) > 0:
 		d.removal.patience.reset()
 	case tooLong:
@@ -176,8 +178,8 @@ func (d *Drainer) removePart(ctx context.Context, refs []dialect.Ref, how manner
 	return removed, locked, err
 }
 
-// removeInTime removes messages without having looked for locks. It is not over where some of their rows may be locked, and tooLong
-// says that it gave up because of the time.
+// removeInTime removes messages without having looked for locks. over is false if some of their rows may be locked.
+// tooLong is true if the time limit ended the removal.
 func (d *Drainer) removeInTime(ctx context.Context, refs []dialect.Ref, how manner) (removed int64, over, tooLong bool, err error) {
 	limited, cancel := ctx, func() {}
 	if d.spool.Statements.LocksRows() {
@@ -210,8 +212,8 @@ func (d *Drainer) removeAtOnce(ctx context.Context, refs []dialect.Ref, how mann
 	return removed, err
 }
 
-// removeIn removes messages in a transaction. If a message is only removed, or only remembered, its lane was lost in between, and
-// neither is done.
+// removeIn removes messages in a transaction. If a message is only removed, or only added to the history, its lane was
+// lost in between, and both are rolled back.
 func (d *Drainer) removeIn(ctx context.Context, tx *sql.Tx, exec spool.Exec, refs []dialect.Ref, how manner) (int64, error) {
 	if how.keep {
 		return d.spool.KeepAndRemove(ctx, tx, exec, refs, how.seen)
@@ -219,7 +221,7 @@ func (d *Drainer) removeIn(ctx context.Context, tx *sql.Tx, exec spool.Exec, ref
 	return spool.Affected(exec(ctx, tx, d.spool.Statements.RemoveWhere(d.id, refs, how.seen)))
 }
 
-// takeRemoved takes in a removal that has ended.
+// takeRemoved processes the result of a removal that has ended.
 func (d *Drainer) takeRemoved(ctx context.Context) error {
 	select {
 	case r := <-d.removal.ended:
@@ -229,7 +231,7 @@ func (d *Drainer) takeRemoved(ctx context.Context) error {
 	}
 }
 
-// settleRest settles all, and waits for it while ctx lives. It does not wait for a row that is locked.
+// settleRest settles all messages, and waits for the removals while ctx lives. It does not wait for a locked row.
 func (d *Drainer) settleRest(ctx context.Context) error {
 	d.held.tryAt = time.Time{}
 	for {
@@ -251,8 +253,8 @@ func (d *Drainer) settleRest(ctx context.Context) error {
 	}
 }
 
-// endRemoval takes in a removal. One that the database refuses is tried in smaller and smaller parts, until a message that is refused
-// by itself rests.
+// endRemoval processes the result of a removal. A removal that the database refuses is tried again in smaller and
+// smaller parts. A message that is refused by itself rests.
 func (d *Drainer) endRemoval(ctx context.Context, r removed) error {
 	d.removal.underWay, d.removal.failed = 0, r.err != nil && !d.isRefusal(r.err)
 	switch {
@@ -274,7 +276,7 @@ func (d *Drainer) endRemoval(ctx context.Context, r removed) error {
 	return nil
 }
 
-// noteLeft notes of messages how a removal has left them.
+// noteLeft marks the messages that a removal has left.
 func (d *Drainer) noteLeft(entries []*schedule.Entry, left leftover) {
 	for _, e := range entries {
 		e.Kept = left.kept[e.Message.Ref.ID]
@@ -282,7 +284,7 @@ func (d *Drainer) noteLeft(entries []*schedule.Entry, left leftover) {
 	if !left.missing {
 		return
 	}
-	for _, e := range left.others(entries) { // it is not known which of them: those that are still there are read again
+	for _, e := range left.others(entries) { // it is not known which of them are gone: the others are read again
 		d.refused(e)
 	}
 }
@@ -294,7 +296,7 @@ func (r *removal) widen() {
 	}
 }
 
-// waitsAgain says whether a message keeps its key closed for others.
+// waitsAgain reports whether a message still keeps its key closed.
 func (d *Drainer) waitsAgain(e *schedule.Entry) bool {
 	switch e.Outcome.Verdict {
 	case spool.Wait, spool.Again:
@@ -311,9 +313,10 @@ func (d *Drainer) forget(entries []*schedule.Entry) {
 	d.overcome(entries)
 	for _, e := range entries {
 		ref := e.Message.Ref
-		// What was put back must be found again, and so must what stood behind a message that has given its key free.
-		// What stands behind one that waits again is still not to be read: it may be much. Of a key that was hidden, reads have also
-		// left out what stands before the message: a transaction that committed late, or a topic that is back.
+		// A message that was put back must be found again. So must the messages behind a message that has released its
+		// key. The messages behind a message that waits again need not be read yet, and they may be many. Of a hidden
+		// key, reads have also left out earlier messages: those of a transaction that committed late, or of a topic
+		// that is available again.
 		switch {
 		case e.Hidden:
 			d.lanes.lower(ref.Lane, 1)
@@ -323,7 +326,7 @@ func (d *Drainer) forget(entries []*schedule.Entry) {
 			d.pollAt = time.Time{}
 		}
 		if e.Outcome.Verdict == spool.Postpone && !e.Message.Counted {
-			d.lanes.unload(e.Message) // still a suspect, if it was one
+			d.lanes.unload(e.Message) // still exposed, if it was
 		} else {
 			d.lanes.settled(e.Message)
 		}

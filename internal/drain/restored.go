@@ -17,40 +17,41 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A database goes back when a standby that lagged is promoted, when a backup is restored while processes run, and when a
-// file is replaced by an older copy. It then gives out ids and fencing tokens again, and a drainer that went on from its
-// memory would hide new messages behind old ones, read beyond them, or wait for transactions that never were.
+// A database goes back when a lagging standby is promoted, when a backup is restored while processes run, and when a
+// file is replaced by an older copy. It then issues the same ids and fencing tokens again. A drainer that continued
+// with its memory would hide new messages behind old ones, read beyond them, or wait for transactions that never
+// existed.
 //
-// Guards in SQL protect each row: they name it by its id and its time. This file protects what is read: each read brings
-// along what shows that the database is another one, or an older one, than the read before saw. Then the result is
-// thrown away, and the drainer drops all that it has in memory and has not handed out. Messages that are being handled
-// are settled as they end: the guards let that pass where the row is still there, and their keys wait until then. But what a handler of a queue
-// wrote to the database is lost with it, so there a message is done only on a server that the process has read from since it was
-// read itself, which the removal asks (Statements.RemoveWhere).
+// Guards in SQL protect each row: they identify it by its id and its time. This file protects the reads. Each read
+// returns data that shows whether the database is another one, or an older one, than the previous reads saw. If so, the
+// result is thrown away, and the drainer drops all messages in memory that it has not handed out. Messages that are
+// being handled are settled as they end: the guards permit that if the row still exists, and their keys wait until
+// then. But the writes of a queue's handler are lost with the database. So there a message is done only on a server
+// that the process has read from since the message itself was read. The removal checks this (Statements.RemoveWhere).
 //
-// A restart that lost nothing looks the same and costs one read more.
+// A restart without loss looks the same and costs one additional read.
 
-// ErrReplaced is returned where the file of a database was moved away or replaced by another one while it was open. Connections that
-// are open go on with the old file, which no other process sees any more, so there is nothing that a drainer could do.
+// ErrReplaced is returned if the file of a database was moved away or replaced by another one while it was open. Open
+// connections continue with the old file, which no other process sees any more, so the drainer cannot recover.
 var ErrReplaced = errors.New("the file of the database was moved away or replaced while it was open: restart this process, and stop all processes before replacing the file")
 
-// clusterInterval is how recently another incarnation must have answered to be a node of a cluster, such as Galera's behind
-// a proxy, whose nodes answer in turn, and no promoted standby.
+// clusterInterval tells a cluster from a promoted standby. Another incarnation that has answered within this interval
+// is a node of a cluster, such as Galera's behind a proxy, whose nodes answer in turn.
 const clusterInterval = time.Minute
 
-// past is what a drainer has learned from its reads that only grows, unless the database goes back.
+// past holds values that a drainer has read and that only grow, unless the database goes back.
 type past struct {
-	incarnations map[string]time.Time // of the database, and when each answered last
-	latest       string               // the one that answered last
-	lowest       int64                // transaction
-	given        int64                // highest id, where the database tells it
-	file         os.FileInfo          // of SQLite's database
+	incarnations map[string]time.Time // incarnations of the database, with the time of the last answer of each
+	latest       string               // the incarnation that answered last
+	lowest       int64                // lowest running transaction
+	given        int64                // highest id given, if the database tells it
+	file         os.FileInfo          // the file of SQLite's database
 	path         string
-	since        time.Time // when this process started over last
+	since        time.Time // when this process last started over
 }
 
-// wentBack says how a read shows that the database is another one or an older one than the reads before saw; empty if it
-// does not. lost says that something was lost for sure.
+// wentBack returns how a read shows that the database is another one, or an older one, than the previous reads saw. The
+// reason is empty if it does not. lost is true if data was certainly lost.
 func (d *Drainer) wentBack(found *page, now time.Time) (reason string, lost bool) {
 	p := &d.past
 	last, met := p.incarnations[found.incarnation]
@@ -80,8 +81,8 @@ func (d *Drainer) wentBack(found *page, now time.Time) (reason string, lost bool
 	return "", false
 }
 
-// startOver drops what the drainer has in memory and has not handed out, and lets it find its spool, its lanes and all
-// messages anew.
+// startOver drops the messages in memory that the drainer has not handed out, and makes it look up its spool, its lanes
+// and all messages again.
 func (d *Drainer) startOver(reason string, lost bool) {
 	fields := watermill.LogFields{"spool": d.spool.Name(), "reason": reason}
 	if lost {
@@ -102,19 +103,19 @@ func (d *Drainer) startOver(reason string, lost bool) {
 		d.revoke(e)
 	}
 	d.reopen, d.renewAt, d.pollAt, d.pause = true, time.Time{}, time.Time{}, d.config.PollMin
-	d.scheduler.Extend(time.Time{}) // until it is known which lanes are held
+	d.scheduler.Extend(time.Time{}) // until the held lanes are known
 }
 
-// revoke discards the outcome Done of a message that was handed out before the drainer started over: the handler may have written to the
-// database that was lost.
+// revoke discards the outcome Done of a message that was handed out before the drainer started over: the handler may
+// have written to the database that was lost.
 func (d *Drainer) revoke(e *schedule.Entry) {
 	if d.config.Local && e.Outcome.Verdict == spool.Done && d.scheduler.HasOutlived(e) {
 		e.Outcome = spool.Outcome{Verdict: spool.Postpone}
 	}
 }
 
-// seen is the condition under which a message may be removed, see [dialect.Statements.RemoveWhere]. It is nil for a forwarder: what the broker
-// has confirmed stays done, whatever happens to the database.
+// seen returns the condition under which a message may be removed, see [dialect.Statements.RemoveWhere]. It is nil for
+// a forwarder: a message that the broker has confirmed stays done, whatever happens to the database.
 func (d *Drainer) seen() *dialect.Seen {
 	if !d.config.Local {
 		return nil
@@ -130,7 +131,7 @@ func (d *Drainer) seen() *dialect.Seen {
 
 var errWentBack = errors.New("a promoted standby that lagged, a restored backup, or a sequence that was set back")
 
-// openAgain finds the spool anew: what a restored database has under its name may have another id, or not be there.
+// openAgain looks up the spool again: in a restored database the spool may have another id, or may be missing.
 func (d *Drainer) openAgain(ctx context.Context) error {
 	if !d.reopen {
 		return nil
@@ -149,7 +150,8 @@ func (d *Drainer) openAgain(ctx context.Context) error {
 	return nil
 }
 
-// checkFile fails where SQLite's file is not the one that was opened. Other databases have none that this process sees.
+// checkFile returns an error if SQLite's file is not the one that was opened. Other databases have no file that this
+// process sees.
 func (d *Drainer) checkFile(ctx context.Context) error {
 	p := &d.past
 	if d.spool.Statements.DatabaseFile == "" {
@@ -157,10 +159,10 @@ func (d *Drainer) checkFile(ctx context.Context) error {
 	}
 	if p.path == "" {
 		err := d.db.QueryRowContext(ctx, d.spool.Statements.DatabaseFile).Scan(&p.path)
-		if err != nil || p.path == "" { // in memory
+		if err != nil || p.path == "" { // a database in memory
 			return err
 		}
-		p.file, _ = os.Stat(p.path) // a file system of the user's own is not asked again
+		p.file, _ = os.Stat(p.path) // with a file system of the user's own, Stat fails and is not tried again
 	}
 	if p.file == nil {
 		return nil

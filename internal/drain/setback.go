@@ -17,57 +17,62 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// A setback is when the end of a message is refused, though neither the message nor the database is at fault: its transaction
-// conflicts with others, a trigger keeps its row although its lane is held, the server reports an error, such as that of a trigger, or a dead letter
-// cannot be published as well, since it is too large for the outbox. Mostly
-// that is over at once, and a second try after a short pause works. It may also last, as with a trigger that always raises a serialization failure.
-// So the pause doubles with each setback in a row, and after some of them that is said once in the log and noted among the failures of the
-// message, where operators see it. No attempt is counted: the message is not to blame.
+// A setback means that a message cannot be settled, although neither the message nor the database is at fault. Its
+// transaction conflicts with others. A trigger keeps its row although its lane is held. The server reports an error,
+// such as that of a trigger. Or a dead letter cannot be published as well, since it is too large for the outbox.
 //
-// A message with the verdict [spool.Again] is handled again. It waits in the database, as every message does that failed, so that reads leave out what
-// stands behind it, or rests in memory where its row cannot be changed either. A message with another outcome has been handled, or published, and
-// is not handled again: it rests in memory, with its key closed, until that outcome is written.
+// Mostly a second try after a short pause works. A setback may also last, as with a trigger that always raises a
+// serialization failure. So the pause doubles with each setback in a row. After some of them, the setback is logged
+// once and recorded among the failures of the message, where operators see it. No attempt is counted, because the
+// message is not to blame.
+//
+// A message with the verdict [spool.Again] is handled again. It waits in the database, as every failed message does, so
+// that reads leave out the messages behind it. If its row cannot be changed either, it rests in memory. A message with
+// another outcome has been handled, or published, and is not handled again. It rests in memory, with its key closed,
+// until that outcome is written.
 
 const (
-	// setbackPause is about how long a message waits after its first setback, setbackMost how long it waits at most.
+	// setbackPause is the approximate pause after a first setback, setbackMost the longest pause.
 	setbackPause = 20 * time.Millisecond
 	setbackMost  = 10 * time.Second
-	// setbacksTold is after how many setbacks in a row a message is spoken of, for the first time. It is noted among its failures
-	// then and at each doubling of the number.
+	// setbacksTold is the number of setbacks in a row after which a message is reported for the first time. It is
+	// recorded among the failures of the message then, and at each doubling of the number.
 	setbacksTold = 6
-	// maxTold bounds the messages that the log names at a time: where all messages are held up, some are enough. A named message counts no
-	// more when it has had no setback for setbackRecent: it was deleted, its lane was lost, or its handler takes long.
+	// maxTold bounds the number of messages that the log names at a time: if all messages are held up, a few names are
+	// enough. A named message no longer counts when it has had no setback for setbackRecent: it was deleted, its lane
+	// was lost, or its handler takes long.
 	maxTold       = 10
 	setbackRecent = time.Minute
-	// maxSetbacks bounds the messages whose setbacks are remembered. Where it is reached, most of them are gone by now: they were
-	// removed together with one that is refused. Those that were not spoken of start again with a short pause.
+	// maxSetbacks bounds the number of messages whose setbacks are remembered. When it is reached, most of these
+	// messages are already gone: they were removed together with one that was refused. Messages that were not reported
+	// start again with a short pause.
 	maxSetbacks = 10_000
-	// crowdRepeated is after how long the log repeats that messages which cannot be settled fill the memory.
+	// crowdRepeated is the interval at which the log repeats that messages which cannot be settled fill the memory.
 	crowdRepeated = 10 * time.Minute
 )
 
-// errNotRemoved is the reason of a setback where the database reports no error.
+// errNotRemoved is the reason of a setback if the database reports no error.
 var errNotRemoved = errors.New("the database reports no error, and the message is neither removed nor changed")
 
-// setbacks are what a drainer knows of messages whose end was refused. It belongs to the drainer's goroutine.
+// setbacks holds the messages that could not be settled. It belongs to the drainer's goroutine.
 type setbacks struct {
 	known map[spool.Identity]setback
-	named map[spool.Identity]time.Time // when messages that count among those that the log names had their last setback
-	// toldOfCrowd is when the log said last that such messages fill the memory.
+	named map[spool.Identity]time.Time // last setback of each message that counts among the named ones
+	// toldOfCrowd is when the log last reported that such messages fill the memory.
 	toldOfCrowd time.Time
-	resting     []*schedule.Entry // until their time, or until they are another drainer's
+	resting     []*schedule.Entry // until their time comes, or until another drainer has their lane
 }
 
-// setback is what a drainer knows of one message.
+// setback is the state of one message.
 type setback struct {
 	inARow int
 	named  bool // in the log
 }
 
-// of returns how many setbacks in a row a message has had.
+// of returns the number of setbacks in a row of a message.
 func (s *setbacks) of(m *spool.Message) int { return s.known[m.Identity()].inARow }
 
-// add counts a setback, and returns the number in a row and the pause that follows.
+// add counts a setback. It returns the number in a row and the pause that follows.
 func (s *setbacks) add(m *spool.Message, now time.Time) (inARow int, pause time.Duration) {
 	if len(s.known) >= maxSetbacks {
 		maps.DeleteFunc(s.known, func(_ spool.Identity, b setback) bool { return b.inARow < setbacksTold })
@@ -87,10 +92,10 @@ func (s *setbacks) add(m *spool.Message, now time.Time) (inARow int, pause time.
 	if doublings := inARow - 1; doublings < 32 {
 		pause = min(setbackPause<<doublings, setbackMost)
 	}
-	return inARow, pause/2 + rand.N(pause/2) //nolint:gosec // jitter, so that messages that met do not meet again, needs no secrecy
+	return inARow, pause/2 + rand.N(pause/2) //nolint:gosec // the jitter, which keeps messages that conflicted from conflicting again, needs no secrecy
 }
 
-// name says whether the log shall name a message: once, and not more than some at a time.
+// name reports whether the log should name a message: each message once, and at most maxTold messages at a time.
 func (s *setbacks) name(m *spool.Message, now time.Time) bool {
 	maps.DeleteFunc(s.named, func(_ spool.Identity, last time.Time) bool { return now.Sub(last) > setbackRecent })
 	key := m.Identity()
@@ -103,13 +108,13 @@ func (s *setbacks) name(m *spool.Message, now time.Time) bool {
 	return true
 }
 
-// forget forgets the setbacks of a message.
+// forget removes the setbacks of a message.
 func (s *setbacks) forget(m *spool.Message) {
 	delete(s.known, m.Identity())
 	delete(s.named, m.Identity())
 }
 
-// setBack takes in a setback of a message.
+// setBack records a setback of a message.
 func (d *Drainer) setBack(ctx context.Context, e *schedule.Entry, reason error) {
 	if reason == nil {
 		reason = errNotRemoved
@@ -135,7 +140,7 @@ func (d *Drainer) setbackFields(m *spool.Message, inARow int) watermill.LogField
 	return watermill.LogFields{"spool": d.spool.Name(), "topic": m.Topic, "message_uuid": m.MessageID, "in_a_row": inARow}
 }
 
-// noteSetback writes the number of setbacks to the failures of the message, with attempt 0. Nothing depends on it.
+// noteSetback writes the number of setbacks to the failures of the message, with attempt 0. It ignores errors.
 func (d *Drainer) noteSetback(ctx context.Context, m *spool.Message, inARow int, reason error) {
 	text := spool.ErrorText(fmt.Errorf("could not be settled, %d times in a row, and no attempt is counted: %w", inARow, reason))
 	note := dialect.Failure{Subject: m.Subject(), Error: text, Process: d.config.Process}
@@ -144,7 +149,7 @@ func (d *Drainer) noteSetback(ctx context.Context, m *spool.Message, inARow int,
 	}
 }
 
-// overcome forgets the setbacks of messages that have ended, whichever way.
+// overcome forgets the setbacks of messages that have ended, with any outcome.
 func (d *Drainer) overcome(entries []*schedule.Entry) {
 	if len(d.setbacks.known) == 0 {
 		return
@@ -161,11 +166,11 @@ func (d *Drainer) overcome(entries []*schedule.Entry) {
 	}
 }
 
-// errMemoryFull is why a drainer reads nothing.
+// errMemoryFull is the reason for not reading any messages.
 var errMemoryFull = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, the database refuses to remove them, or PoisonOutbox does not take them")
 
-// logFullMemory logs that messages which cannot be settled leave no room to read others, and repeats it after a while if that lasts. Being full of other
-// messages is usual under load, and no reason to log.
+// logFullMemory logs that messages which cannot be settled leave no room to read others, and repeats it from time to
+// time. A memory that is full of other messages is usual under load and not logged.
 func (d *Drainer) logFullMemory(page int) {
 	resting, held := len(d.setbacks.resting), len(d.held.entries)
 	_, full := roomBeside(resting-min(resting, page)+held, page)
@@ -176,20 +181,22 @@ func (d *Drainer) logFullMemory(page int) {
 	d.logger.Error("Postbox reads no more messages", errMemoryFull, watermill.LogFields{"spool": d.spool.Name(), "messages": resting + held})
 }
 
-// isConflict says whether an error is that of a conflict with others, which may be over at any time.
+// isConflict reports whether an error comes from a conflict with other transactions, which may end at any time.
 func (d *Drainer) isConflict(err error) bool {
 	return errors.Is(err, spool.ErrLost) || d.spool.Statements.Kind.Classify(err) == dialect.Conflict
 }
 
-// isRefusal says whether an error is that of a settlement which may work later, or message by message: a conflict, a dead letter that the outbox does not
-// take, or what the server says of a statement that it will not run, as for a trigger that raises an error for one message.
+// isRefusal reports whether a settlement that failed with this error may work later, or message by message. Such an
+// error is a conflict, a dead letter that the outbox rejects, or a statement that the server refuses, for example
+// because a trigger raises an error for one message.
 func (d *Drainer) isRefusal(err error) bool {
 	var untold untoldError
 	return errors.As(err, &untold) || d.isConflict(err) || dialect.Coded(err) && d.spool.Statements.Kind.Classify(err) == dialect.Other
 }
 
-// settled forgets messages that were settled, except those of which nothing was changed: the database keeps them without an error, or a process
-// has them that took the lane. Suspects whose starts could not be counted rest, too: read again at once, they would keep the database busy.
+// settled forgets messages that were settled. It does not forget messages whose rows were not changed: the database
+// keeps them without an error, or a process that took the lane has them. Suspects whose starts could not be counted
+// rest, too: if they were read again immediately, they would keep the database busy.
 func (d *Drainer) settled(ctx context.Context, entries []*schedule.Entry) {
 	var through []*schedule.Entry
 	for _, e := range entries {
@@ -208,7 +215,7 @@ func (d *Drainer) settled(ctx context.Context, entries []*schedule.Entry) {
 	d.forget(through)
 }
 
-// restAgain lets a message rest that has to be read anew, and is handled again if it is still there.
+// restAgain lets a message rest that must be read again. It is handled again if it still exists.
 func (d *Drainer) restAgain(ctx context.Context, e *schedule.Entry, reason error) {
 	e.Refused, e.Message.Started = false, 0 // its start has been taken back
 	if e.Outcome.Verdict != spool.Again {
@@ -218,9 +225,10 @@ func (d *Drainer) restAgain(ctx context.Context, e *schedule.Entry, reason error
 	d.rest(ctx, e, reason)
 }
 
-// rest lets a message rest that has finished and could not be settled, with its key closed. The end of a stop does not wait for it.
+// rest lets a message rest that has finished and could not be settled, with its key closed. The end of a stop does not
+// wait for it.
 func (d *Drainer) rest(ctx context.Context, e *schedule.Entry, reason error) {
-	if errors.Is(reason, spool.ErrLost) { // or its row does not go: should the lane be lost, that is learned now
+	if errors.Is(reason, spool.ErrLost) { // or its row cannot be removed: if the lane was lost, the renewal finds out now
 		d.pollAgain()
 		reason = errNotRemoved
 	}
@@ -231,12 +239,13 @@ func (d *Drainer) rest(ctx context.Context, e *schedule.Entry, reason error) {
 	d.scheduler.Hold(e)
 }
 
-// takeRested returns the messages that have rested: those to be read anew as postponed, the others as they ended. Where the lane is lost, or is
-// to be handed back, no message rests, and what becomes of it is up to the next holder.
+// takeRested returns the messages that have rested. Messages that must be read again are returned as postponed, the
+// others with their outcome. If the lane is lost, or is to be handed back, its messages do not rest, and the next
+// holder decides about them.
 func (d *Drainer) takeRested() (rested []*schedule.Entry) {
 	now := time.Now()
 	slices.SortStableFunc(d.setbacks.resting, byID)
-	waits := map[int64]time.Time{} // until when an earlier message of the key rests
+	waits := map[int64]time.Time{} // until when an earlier message rests, by key
 	d.setbacks.resting = slices.DeleteFunc(d.setbacks.resting, func(e *schedule.Entry) bool {
 		lane := d.lanes.of(e.Message)
 		mine := lane != nil && !lane.leaving
@@ -257,7 +266,7 @@ func (d *Drainer) takeRested() (rested []*schedule.Entry) {
 	return rested
 }
 
-// nextRested is when the first of the resting messages has rested; zero without any.
+// nextRested returns when the first of the resting messages is due; zero if there is none.
 func (d *Drainer) nextRested() (next time.Time) {
 	for _, e := range d.setbacks.resting {
 		if next.IsZero() || e.Until.Before(next) {

@@ -19,20 +19,21 @@ import (
 
 func byID(a, b *schedule.Entry) int { return cmp.Compare(a.Message.Ref.ID, b.Message.Ref.ID) }
 
-// pollAgain is for when something could not be settled: a lane was lost, or an answer was, and this is the second try.
-// What the messages are now must be known before later ones of their keys go on.
+// pollAgain makes the drainer read all lanes from the beginning and renew its leases. It is called when a message could
+// not be settled: its lane was lost, or the answer to an earlier try was lost. The state of such messages must be known
+// before later messages of their keys are handed out.
 func (d *Drainer) pollAgain() {
 	d.lanes.rewind()
 	d.renewAt = time.Time{}
 }
 
-// refused is for a message that could not be settled and may be another's by now.
+// refused marks a message that could not be settled and that another process may have by now.
 func (d *Drainer) refused(e *schedule.Entry) {
 	e.Refused = true
 	d.pollAgain()
 }
 
-// execIsolated executes a statement that must not wait for rows that it does not concern, see [dialect.Statements.Isolate].
+// execIsolated executes a statement that must not wait for unrelated rows, see [dialect.Statements.Isolate].
 func (d *Drainer) execIsolated(ctx context.Context, query dialect.Query) error {
 	if d.spool.Statements.Isolate {
 		return spool.InTx(ctx, d.db, d.spool.Statements, func(tx *sql.Tx) error {
@@ -44,9 +45,9 @@ func (d *Drainer) execIsolated(ctx context.Context, query dialect.Query) error {
 	return err
 }
 
-// settleFailures writes failures, one by one: it is the rare path.
+// settleFailures writes failures one by one, because they are rare.
 func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*schedule.Entry) error {
-	kept := spool.ClosedKeys{} // what stands behind such a message is not written before it
+	kept := spool.ClosedKeys{} // whose later messages must not be written before a kept message
 	for _, e := range entries {
 		var err error
 		e.Refused, e.Kept = false, kept.Has(e.Message)
@@ -73,8 +74,9 @@ func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*sch
 	return nil
 }
 
-// unchanged finds out why nothing of a message could be changed: it is another's by now, or the database keeps it as it is without an error, as
-// a trigger of the user can. Then its outcome is written later, but for that of one that is to run again anyway.
+// unchanged finds out why a statement did not change the row of a message. Another process may have the message by now,
+// or the database may keep the row without an error, as a trigger of the user can. In the second case the outcome is
+// written later, unless the message is to run again anyway.
 func (d *Drainer) unchanged(ctx context.Context, tx *sql.Tx, e *schedule.Entry, least, most int) error {
 	m := e.Message
 	if e.Outcome.Verdict != spool.Again {
@@ -92,7 +94,7 @@ func (d *Drainer) unchanged(ctx context.Context, tx *sql.Tx, e *schedule.Entry, 
 	return d.takeBackStart(ctx, tx, m)
 }
 
-// next is what happens to a message that failed.
+// next is the next step for a message that failed.
 type next int
 
 const (
@@ -128,8 +130,9 @@ func (d *Drainer) delay(e *schedule.Entry) time.Duration {
 	return d.config.Retry.Delay(e.Message.Attempts + 1)
 }
 
-// retry lets a message wait so many microseconds, and adds so many attempts, if it still has the least number of starts. Where none is added, the reason is noted when the
-// message begins to wait, so that an operator sees it, and not again: an outage may last for thousands of probes.
+// retry makes a message wait for the delay in microseconds, and adds the attempts, if it still has the least number of
+// starts. If no attempt is added, the reason is recorded when the message begins to wait, so that an operator sees it.
+// It is not recorded again, because an outage may last for thousands of probes.
 func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *schedule.Entry, delay int64, attempts, least int) error {
 	m, statements := e.Message, d.spool.Statements
 	params := dialect.RetryParams{
@@ -155,11 +158,11 @@ func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *schedule.Entry, dela
 	return d.recordFailure(ctx, tx, e)
 }
 
-// waitNote begins the failure entry, with attempt 0, of a message that waits without an attempt.
+// waitNote begins the failure entry, with attempt 0, of a message that waits without a counted attempt.
 const waitNote = "waits, and no attempt is counted"
 
 func (d *Drainer) noteWait(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error {
-	if e.Message.Ref.State == dialect.StateRetrying || e.Outcome.Err == nil || e.Outcome.Verdict == spool.Again { // of which setback.go takes care
+	if e.Message.Ref.State == dialect.StateRetrying || e.Outcome.Err == nil || e.Outcome.Verdict == spool.Again { // setback.go records these
 		return nil
 	}
 	return spool.Run(ctx, tx, d.spool.Statements.InsertFailure(dialect.Failure{
@@ -182,11 +185,11 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error
 		return err
 	}
 	if d.config.Buried != nil {
-		if !m.Loaded { // it is large, see unload
+		if !m.Loaded { // a large payload, see unload
 			if _, err := d.loadPayload(ctx, tx, m); err != nil {
 				return err
 			}
-			defer m.Unload() // many may wait for another try
+			defer m.Unload() // many such messages may wait for another try
 		}
 		if err := d.callBuried(ctx, e); err != nil {
 			return untoldError{fmt.Errorf("tell of the death of message %d: %w", m.Ref.ID, err)}
@@ -211,19 +214,20 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error
 	return nil
 }
 
-// callBuried gives Buried less time than the settlement has: that is tried in halves until a message that is refused is by itself, and the leases are
-// renewed meanwhile.
+// callBuried gives Buried at most Renew, which is less time than the settlement has. A settlement with a refused
+// message is tried in halves until that message is alone, and the leases must be renewed meanwhile.
 func (d *Drainer) callBuried(ctx context.Context, e *schedule.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, d.config.Renew)
 	defer cancel()
 	return d.config.Buried(ctx, e.Message, e.Message.Attempts+1, e.Outcome.Err)
 }
 
-// untoldError is why a message could not be buried: what Buried does failed. That concerns this message alone, whatever the error looks like. It may
-// come from anywhere, as from a broker that is away. If the drainer's own database is away, the next statement says so.
+// untoldError means that a message could not be buried because Buried failed. It concerns this message alone, whatever
+// the error looks like. The cause may be anywhere, such as a broker that is unavailable. If the drainer's own database
+// is unavailable, the next statement reports that.
 type untoldError struct{ error }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (e untoldError) Unwrap() error { return e.error }
 
 func (d *Drainer) recordFailure(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error {

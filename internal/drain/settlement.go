@@ -12,31 +12,34 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// maxSettle bounds the messages that one statement settles.
+// maxSettle bounds the number of messages that one statement settles.
 const maxSettle = 1000
 
-// settlement writes down how messages ended. Run again after an error it changes nothing twice: each statement is
-// guarded by what the message was and by the fencing token, so an outcome that may or may not have been
-// committed is simply written again.
+// settlement writes the outcomes of messages. It can be repeated after an error without changing anything twice: each
+// statement is guarded by the previous state of the message and by the fencing token. So an outcome that may or may not
+// have been committed is simply written again.
 type settlement struct {
 	d      *Drainer
 	parts  []settlementPart
 	failed []*schedule.Entry // all messages that failed
-	// What stands behind a message of its key that failed is not written before that one: locked are the ids of messages that are not settled
-	// since their rows are locked, refused the keys of messages that rest, and why.
+	// A failed message is not written before an earlier failed message of its key. locked holds the ids of messages
+	// that are not settled because their rows are locked. refused holds the keys of messages that rest, and the
+	// reasons.
 	locked  map[int64]bool
 	refused map[int64]error
 }
 
-// settlementPart is messages that one transaction settles. It returns the ids of those that it leaves alone since their rows are locked.
+// settlementPart is a set of messages that one transaction settles. settle returns the ids of messages that it leaves
+// out because their rows are locked.
 type settlementPart struct {
 	entries []*schedule.Entry
 	settle  func(ctx context.Context, entries []*schedule.Entry) (locked map[int64]bool, err error)
 	inOrder bool
 }
 
-// settleUnsettled settles what must be known to the database before the next read. What the database refuses is tried again in halves, until
-// the messages that it refuses by themselves rest: what stands behind them is not handed out before they are settled.
+// settleUnsettled settles the messages whose outcomes must be in the database before the next read. If the database
+// refuses a part, its halves are tried again, until the messages that are refused by themselves rest. Later messages of
+// their keys are not handed out before they are settled.
 func (d *Drainer) settleUnsettled(ctx context.Context) error {
 	if len(d.unsettled) == 0 {
 		return nil
@@ -48,7 +51,7 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 			if err := d.renew(ctx); err != nil {
 				return err
 			}
-			if d.reopen { // it has started over: what waited for its removal, or for a lock, is to be settled too
+			if d.reopen { // the drainer has started over: messages that waited for their removal, or for a lock, must be settled too
 				return d.settleUnsettled(ctx)
 			}
 		}
@@ -61,7 +64,7 @@ func (d *Drainer) settleUnsettled(ctx context.Context) error {
 	return nil
 }
 
-// left returns what is not settled yet.
+// left returns the messages that are not settled yet.
 func (s *settlement) left() []*schedule.Entry {
 	var left []*schedule.Entry
 	for _, part := range s.parts {
@@ -70,10 +73,11 @@ func (s *settlement) left() []*schedule.Entry {
 	return left
 }
 
-// newSettlement sorts messages by how they are settled: an outcome that is committed stays so when others are refused.
+// newSettlement groups messages by the way in which they are settled. So an outcome that is committed remains when
+// others are refused.
 func (d *Drainer) newSettlement(entries []*schedule.Entry) *settlement {
 	s := &settlement{d: d, locked: map[int64]bool{}, refused: map[int64]error{}}
-	var done, back, through []*schedule.Entry // back have come back without an outcome that is written
+	var done, back, through []*schedule.Entry // back: messages without an outcome to write
 	slices.SortStableFunc(entries, byID)
 	for _, e := range entries {
 		e.Refused, e.Kept = false, false
@@ -102,7 +106,7 @@ func (s *settlement) add(all settlementPart) {
 	}
 }
 
-// next settles the first part, or makes two of it.
+// next settles the first part, or splits it in two.
 func (s *settlement) next(ctx context.Context) error {
 	part := s.parts[0]
 	if part.inOrder {
@@ -132,7 +136,7 @@ func (s *settlement) next(ctx context.Context) error {
 	return nil
 }
 
-// noteKept notes the keys of messages that will rest since the database keeps them as they are.
+// noteKept records the keys of messages that will rest because the database keeps them unchanged.
 func (s *settlement) noteKept(entries []*schedule.Entry) {
 	for _, e := range entries {
 		if e.Kept && e.Message.HasKey {
@@ -141,7 +145,7 @@ func (s *settlement) noteKept(entries []*schedule.Entry) {
 	}
 }
 
-// restBehind lets messages rest that stand behind one which rests. It returns the others.
+// restBehind lets messages rest if an earlier message of their key rests. It returns the others.
 func (s *settlement) restBehind(ctx context.Context, entries []*schedule.Entry) (others []*schedule.Entry) {
 	for _, e := range entries {
 		if err := s.refused[e.Message.KeyHash]; e.Message.HasKey && err != nil {
@@ -162,7 +166,7 @@ func (d *Drainer) settleDone(ctx context.Context, entries []*schedule.Entry) (lo
 	return left.locked, err
 }
 
-// settleFailed writes down what becomes of messages that failed.
+// settleFailed writes the outcomes of messages that failed.
 func (s *settlement) settleFailed(ctx context.Context, entries []*schedule.Entry) (locked map[int64]bool, err error) {
 	if len(entries) == 0 {
 		return nil, nil

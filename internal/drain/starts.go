@@ -15,10 +15,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// starts counts the starts of suspects, of which there are thousands after a crash with a backlog. The workers that come
-// while a transaction counts wait in line, and the next one counts for all of them, as in the group commit of a database.
+// starts counts the starts of suspects, of which there are thousands after a crash with a backlog. It uses group
+// commit: workers that arrive while a transaction counts wait, and the next transaction counts for all of them.
 type starts struct {
-	turn sync.Mutex // whose owner counts
+	turn sync.Mutex // held by the worker that counts
 	mu   sync.Mutex
 	line []*start
 }
@@ -26,14 +26,14 @@ type starts struct {
 // start is a message whose start is to be counted.
 type start struct {
 	message *spool.Message
-	tried   bool // together with others
-	alone   bool // that did not work
+	tried   bool // has been part of a group
+	alone   bool // the group did not count it, so it is counted alone
 	counted bool
 	err     error
 }
 
-// countStart counts the start of a suspect before it is handed out. It reports false where the lane was lost, or where a trigger of the user
-// keeps the row as it is.
+// countStart counts the start of a suspect before it is handed out. It reports false if the lane was lost, or if a
+// trigger of the user keeps the row unchanged.
 func (d *Drainer) countStart(ctx context.Context, m *spool.Message) (bool, error) {
 	if !m.Exposed && !m.Suspect() {
 		return true, nil
@@ -44,13 +44,14 @@ func (d *Drainer) countStart(ctx context.Context, m *spool.Message) (bool, error
 		s.counted, s.err = d.countAlone(ctx, m)
 	}
 	m.Counted = s.counted
-	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) { // then it may be counted all the same
+	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) { // with an unknown commit the start may be counted
 		m.Started = 1
 	}
 	return s.counted, s.err
 }
 
-// countInTurn returns when s has been counted, or the try has failed: the worker that has the turn first counts for all in line.
+// countInTurn returns when s has been counted, or the try has failed. The worker that gets the lock first counts for
+// all that wait.
 func (d *Drainer) countInTurn(ctx context.Context, s *start) {
 	d.starts.mu.Lock()
 	d.starts.line = append(d.starts.line, s)
@@ -76,8 +77,9 @@ func (d *Drainer) countInTurn(ctx context.Context, s *start) {
 	}
 }
 
-// countTogether counts those whose rows are not locked, and returns their ids, or none with an error. The others, such as one
-// whose row the process still has locked that held the lane before, are counted alone: there they hold up no others.
+// countTogether counts the starts of messages whose rows are not locked. It returns their ids, or an error and none.
+// The other messages, for example one whose row the previous holder of the lane still has locked, are counted alone:
+// then they hold up no others.
 func (d *Drainer) countTogether(ctx context.Context, line []*start) (counted map[int64]bool, err error) {
 	started := make([]dialect.Started, len(line))
 	for i, s := range line {
@@ -103,10 +105,11 @@ func (d *Drainer) countTogether(ctx context.Context, line []*start) (counted map
 	return counted, nil
 }
 
-// errNotAll rolls back a count of messages whose lane was lost between the two statements.
+// errNotAll rolls back a count if the lane of a message was lost between the two statements.
 var errNotAll = errors.New("not all starts were counted")
 
-// countAlone counts the start of one message, once. The error is ErrRowLocked where its row is locked, and then it is not counted.
+// countAlone counts the start of one message, once. If its row is locked, the error is ErrRowLocked and the start is
+// not counted.
 func (d *Drainer) countAlone(ctx context.Context, m *spool.Message) (counted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
@@ -129,8 +132,9 @@ func (d *Drainer) countAlone(ctx context.Context, m *spool.Message) (counted boo
 	return counted, nil
 }
 
-// takeBackStart takes back the start of a message that came back and whose outcome is not written, or could not be, since the
-// lane was lost: it has not ended its process, and must not be blamed for what befalls the next one.
+// takeBackStart takes back the start of a message that came back, if its outcome is not written, or could not be
+// written because the lane was lost. The message has not crashed its process, and must not be blamed if the next
+// process crashes.
 func (d *Drainer) takeBackStart(ctx context.Context, tx *sql.Tx, m *spool.Message) error {
 	if m.Started == 0 {
 		return nil
@@ -141,8 +145,8 @@ func (d *Drainer) takeBackStart(ctx context.Context, tx *sql.Tx, m *spool.Messag
 	return nil
 }
 
-// takeBackStarts does so for those that are given, each once, and returns the ids of those whose rows are locked: among them are also
-// those that could not be handled because of that, and have no start to take back.
+// takeBackStarts takes back the starts of these messages, each once. It returns the ids of messages whose rows are
+// locked. These include messages that could not be handled because of the lock, and that have no start to take back.
 func (d *Drainer) takeBackStarts(ctx context.Context, entries []*schedule.Entry) (locked map[int64]bool, err error) {
 	locked = map[int64]bool{}
 	concerned := slices.DeleteFunc(slices.Clone(entries), func(e *schedule.Entry) bool { return e.Message.Started == 0 && !e.Outcome.Locked })

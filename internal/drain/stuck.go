@@ -6,18 +6,19 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 )
 
-// A publisher may wait for its broker for ever, and then its call keeps a worker. If a topic has more messages than there are workers, all of them would come to wait like this, and
-// nothing else would be published. So the owner of a drainer asks now and then for calls that have not returned for long, and closes their topic. Each
-// worker that such a call keeps is replaced, by as many as there are workers at most.
+// A publisher may wait for its broker for ever, and its call then blocks a worker. If a topic has more messages than
+// there are workers, all workers would come to wait like this, and no other topic would be published. So the owner of a
+// drainer asks now and then for calls that have not returned for long, and closes their topic. Each worker that such a
+// call blocks is replaced, by at most as many as there are workers.
 
-// Stuck is what is known of the calls of a topic that have not returned for long.
+// Stuck describes the calls of a topic that have not returned for long.
 type Stuck struct {
 	Calls     int
-	Since     time.Time // when the first of them began
-	MessageID string    // of its first message
+	Since     time.Time // when the first of these calls began
+	MessageID string    // of the first message of that call
 }
 
-// Stuck returns the topics that have calls of the handler which began before that time and have not returned.
+// Stuck returns the topics with calls of the handler that began before the given time and have not returned.
 func (d *Drainer) Stuck(before time.Time) map[string]Stuck {
 	found := map[string]Stuck{}
 	d.scheduler.EachStuck(before, func(e *schedule.Entry) {
@@ -31,7 +32,8 @@ func (d *Drainer) Stuck(before time.Time) map[string]Stuck {
 	return found
 }
 
-// Replace lets other workers take the places of those that have calls of [Drainer.Stuck]. Close their topics first, or the others would come to wait in the same way.
+// Replace starts other workers for those that are blocked by calls of [Drainer.Stuck]. Close the topics of these calls
+// first, or the new workers would come to wait in the same way.
 func (d *Drainer) Replace(before time.Time) {
 	for range d.scheduler.ReplaceStuck(before) {
 		d.workers.Go(func() { d.work(d.handling) })

@@ -11,27 +11,28 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// A sweep looks for messages that became free below the cursors of their lanes without this process knowing of it. It goes from
-// the beginning to the cursors in steps, each over so many ids that it takes about sweepStep, so that no message waits long for a
-// step, however many index entries of deleted messages the database still keeps. A step that finds a message lets its lane
-// be read from there on.
+// A sweep looks for messages below the cursors of their lanes that were released without this process knowing of it. It
+// goes from the beginning to the cursors in steps. Each step covers as many ids as take about sweepStep, so that no
+// message waits long for a step, however many index entries of deleted messages the database still keeps. If a step
+// finds a message, its lane is read from there on.
 type sweep struct {
-	after int64 // ids up to here have had their turn in this round
-	span  int64 // ids of a step
+	after int64 // ids up to here have been searched in this round
+	span  int64 // number of ids in a step
 	next  time.Time
-	// pause is the time after a step that failed; failed says that one has since the round began, and reported that it was logged.
+	// pause is the pause after a step that failed. failed is set if a step has failed in this round. reported is set if
+	// that was logged.
 	pause            time.Duration
 	failed, reported bool
 }
 
 const (
-	// sweepShare keeps the time spent on sweeps below a twentieth.
+	// sweepShare limits the time spent on sweeps to a twentieth.
 	sweepShare = 20
-	// sweepInterval is the shortest time between the end of a round and the next one.
+	// sweepInterval is the shortest pause between two rounds.
 	sweepInterval = time.Second
-	// sweepStep is how long a step shall take at most.
+	// sweepStep is the intended maximum duration of a step.
 	sweepStep = 2 * time.Millisecond
-	// sweepLimit ends a step that takes too long, whatever holds it up.
+	// sweepLimit ends a step that takes too long for any reason.
 	sweepLimit = time.Second
 	// sweepPause is the longest pause after a step that failed.
 	sweepPause = time.Minute
@@ -39,10 +40,10 @@ const (
 	firstSpan, leastSpan, largestSpan = 10_000, 100, 1 << 40
 )
 
-// sweepDue says whether it is time for a step.
+// due reports whether it is time for a step.
 func (s *sweep) due(now time.Time) bool { return !now.Before(s.next) }
 
-// stepped plans the next step after one up to an id, which took as long. A round ends at the highest cursor.
+// stepped plans the next step after a step up to upTo that lasted took. A round ends at the highest cursor.
 func (s *sweep) stepped(upTo, highest int64, now time.Time, took time.Duration) {
 	s.pause, s.after, s.next = 0, upTo, now.Add(sweepShare*took)
 	switch {
@@ -64,7 +65,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// stopped plans the next step after one that failed: smaller, and later each time.
+// stopped plans the next step after a step that failed: smaller, and later each time.
 func (s *sweep) stopped(now time.Time) {
 	s.failed = true
 	s.span = max(s.span/4, leastSpan)
@@ -72,8 +73,8 @@ func (s *sweep) stopped(now time.Time) {
 	s.next = now.Add(s.pause)
 }
 
-// sweep takes a step if it is time for one. A step that fails holds up nothing: the read that follows begins at the cursors, and
-// will tell if the database is away.
+// sweep performs a step if one is due. A step that fails does no harm: the read that follows begins at the cursors, and
+// will report an unavailable database.
 func (d *Drainer) sweep(ctx context.Context, lanes []int) {
 	started := time.Now()
 	if !d.sweeping.due(started) {
@@ -95,14 +96,14 @@ func (d *Drainer) sweep(ctx context.Context, lanes []int) {
 		d.sweeping.stepped(upTo, highest, now, now.Sub(started))
 		return
 	}
-	first := !d.sweeping.failed // a step that took long once is no news: the next one is smaller
+	first := !d.sweeping.failed // a single failed step is not logged: the next step is smaller
 	d.sweeping.stopped(time.Now())
 	if first || d.sweeping.reported || d.spool.Statements.Kind.Classify(err) == dialect.Unavailable {
 		return
 	}
 	d.sweeping.reported = true
 	advice := "end transactions that have been open for long, vacuum the table of messages, or give this role a longer statement_timeout"
-	if !dialect.Coded(err) && waited >= sweepLimit/2 { // for most of the time the statement had not begun
+	if !dialect.Coded(err) && waited >= sweepLimit/2 { // for most of the time the statement was waiting for a connection
 		advice = fmt.Sprintf("it found no free connection in the pool within %s, so let the pool have more (SetMaxOpenConns), or hold its connections for less long", sweepLimit)
 	}
 	d.logger.Error("Postbox could not search its table for messages that other processes or operators have released. New messages "+
@@ -110,7 +111,7 @@ func (d *Drainer) sweep(ctx context.Context, lanes []int) {
 		watermill.LogFields{"spool": d.spool.Name()})
 }
 
-// sweepParams is what the next step looks at, up to which id, and the highest cursor.
+// sweepParams returns the parameters of the next step, the id up to which it goes, and the highest cursor.
 func (d *Drainer) sweepParams(lanes []int) (params dialect.SweepParams, upTo, highest int64) {
 	s := &d.sweeping
 	if s.span == 0 {
@@ -131,7 +132,7 @@ func (d *Drainer) sweepParams(lanes []int) (params dialect.SweepParams, upTo, hi
 	return params, upTo, highest
 }
 
-// findFreed returns the first message of each lane that a step has found.
+// findFreed returns the first message that a step has found in each lane.
 func (d *Drainer) findFreed(ctx context.Context, params dialect.SweepParams) (map[int]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()

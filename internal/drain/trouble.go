@@ -11,30 +11,33 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// hindrance is a row of steps that each failed: in a conflict with others, with another error of the server, or because the database
-// is away. Until its pause is over, the drainer settles what has finished and renews its leases in time, and does nothing else. So it
-// ends when what failed has been tried again with success, and not when something else has.
+// hindrance is a series of steps that each failed: because of a conflict, another error of the server, or an
+// unavailable database. Until its pause is over, the drainer only settles finished messages and renews its leases in
+// time. So the hindrance ends when the failed work has succeeded, and not when other work has.
 type hindrance struct {
 	steps int
 	pause time.Duration
 	until time.Time // when the pause is over
-	// renewal: the leases were due when a step failed, so they may be what could not be renewed. That waits for the end of the pause, too.
+	// renewal is set if the leases were due when a step failed, so their renewal may have failed. Then the next renewal
+	// waits for the end of the pause, too.
 	renewal bool
-	// end is what the log says when it is over; empty while nothing has been said of it.
+	// end is the log line for the end of the hindrance; empty if its beginning was not logged.
 	end string
 }
 
-// hinderedTold is after how many steps in a row that end with a conflict that is said. Of any other error the first is.
+// hinderedTold is the number of steps in a row with a conflict after which the hindrance is logged. Any other error is
+// logged at the first step.
 const hinderedTold = 10
 
-// rests says whether a pause is under way.
+// rests reports whether the pause is not over.
 func (h *hindrance) rests(now time.Time) bool { return now.Before(h.until) }
 
-// mayRenew says whether the leases may be renewed if they are due. Where they could not be, that waits for the end of the pause.
+// mayRenew reports whether leases that are due may be renewed. If a renewal has failed, the next one waits for the end
+// of the pause.
 func (d *Drainer) mayRenew() bool { return !d.hindrance.renewal || !d.hindrance.rests(time.Now()) }
 
-// hindered slows down after a step that failed. Mostly the next one works. Where the renewal of the leases
-// failed, the pause is short enough that it is tried several times before they end.
+// hindered starts a pause after a step that failed. Mostly the next step works. If the renewal of the leases failed,
+// the pause is short enough for several tries before they expire.
 func (d *Drainer) hindered(err error) {
 	h := &d.hindrance
 	h.steps++
@@ -55,7 +58,7 @@ func (d *Drainer) hindered(err error) {
 	d.logger.Error(begin+" and goes on trying", err, fields)
 }
 
-// reason is what helps to find out why a step failed, and what is said when that is over.
+// reason returns the log line that explains why a step failed, and the line for the end of the hindrance.
 func (d *Drainer) reason(err error) (begin, end string) {
 	const over, reached = "Postbox is not hindered any more", "Postbox reaches its database again"
 	kind := d.spool.Statements.Kind
@@ -80,7 +83,7 @@ func (d *Drainer) reason(err error) (begin, end string) {
 	}
 }
 
-// hinderedUntil is when a drainer that rests has something to do.
+// hinderedUntil returns when a drainer that rests must work again.
 func (d *Drainer) hinderedUntil() time.Time {
 	if !d.hindrance.renewal && d.renewAt.Before(d.hindrance.until) {
 		return d.renewAt
@@ -88,7 +91,7 @@ func (d *Drainer) hinderedUntil() time.Time {
 	return d.hindrance.until
 }
 
-// unhindered ends that.
+// unhindered ends the hindrance.
 func (d *Drainer) unhindered() {
 	if h := d.hindrance; h.end != "" {
 		d.slowStart.Begin()

@@ -18,11 +18,11 @@ func (d *Drainer) work(ctx context.Context) {
 	}
 }
 
-// workOn handles a batch. A handler that ends its goroutine ends the worker with it, so another worker takes its place: a goroutine for each
-// batch would cost a forwarder a third of its rate.
+// workOn handles a batch. A handler that ends its goroutine ends the worker with it, so another worker takes its place.
+// A goroutine for each batch would cost a forwarder a third of its rate.
 func (d *Drainer) workOn(ctx context.Context, batch []*schedule.Entry) {
 	outcomes := make([]spool.Outcome, len(batch))
-	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // unless the handler says more, also in a panic
+	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // the default, also after a panic
 	ended := true
 	defer func() {
 		d.stay(outcomes)
@@ -36,7 +36,7 @@ func (d *Drainer) workOn(ctx context.Context, batch []*schedule.Entry) {
 	ended = false
 }
 
-// unload lets go of large payloads: a settlement that takes long has up to two pages of messages wait for it.
+// unload releases large payloads, because up to two pages of messages wait for a settlement that takes long.
 func (d *Drainer) unload(batch []*schedule.Entry) {
 	for _, e := range batch {
 		if m := e.Message; e.Bytes > 0 || m.Size > d.configured.InlineBytes {
@@ -45,7 +45,7 @@ func (d *Drainer) unload(batch []*schedule.Entry) {
 	}
 }
 
-// stay makes messages that would be dead remain the heads of their keys, where that is the policy.
+// stay applies the policy HeadPark: messages that would be dead remain the heads of their keys.
 func (d *Drainer) stay(outcomes []spool.Outcome) {
 	if d.configured.Head != HeadPark {
 		return
@@ -57,7 +57,7 @@ func (d *Drainer) stay(outcomes []spool.Outcome) {
 	}
 }
 
-// begin handles a batch once it may be.
+// begin waits until a batch may be handled, and handles it.
 func (d *Drainer) begin(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
 	if d.configured.Begin != nil {
 		end, err := d.configured.Begin(ctx)
@@ -76,11 +76,11 @@ func fill(outcomes []spool.Outcome, with spool.Outcome) {
 	}
 }
 
-// handle gives the handler what is fit for it. A message that cannot be decoded is dead at once, with its stored
-// form kept; one that is gone was settled by the process that took the lane.
+// handle passes the fit messages to the handler. A message that cannot be decoded is dead immediately, with its stored
+// form kept. A message that is gone was settled by the process that took the lane.
 func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes []spool.Outcome) {
 	fit := make([]*spool.Message, 0, len(batch))
-	closed := spool.ClosedKeys{} // of which a message is dead, which is not written yet
+	closed := spool.ClosedKeys{} // with a message that is neither handed out nor done
 	for i, e := range batch {
 		if closed.Has(e.Message) {
 			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
@@ -95,7 +95,7 @@ func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes 
 		if !outcome.Through() {
 			closed.Close(e.Message)
 		}
-		if outcome.Verdict == spool.Postpone && !outcome.Locked { // the rest may be of the same key: all wait
+		if outcome.Verdict == spool.Postpone && !outcome.Locked { // the later messages may have the same key, so all of them wait
 			fill(outcomes[i+1:], spool.Outcome{Verdict: spool.Postpone})
 			break
 		}
@@ -117,7 +117,8 @@ func (d *Drainer) handle(ctx context.Context, batch []*schedule.Entry, outcomes 
 	}
 }
 
-// prepare counts the start of a suspect before it loads the payload: a large one may be what brings the process down.
+// prepare counts the start of a suspect before it loads the payload, because a large payload may be the reason of the
+// crash.
 func (d *Drainer) prepare(ctx context.Context, m *spool.Message) (outcome spool.Outcome, fit bool) {
 	if m.Doomed == nil {
 		if counted, err := d.countStart(ctx, m); !counted {
@@ -143,9 +144,9 @@ func (d *Drainer) prepare(ctx context.Context, m *spool.Message) (outcome spool.
 	return spool.Outcome{}, true
 }
 
-// protect runs the handler. Where that panics or ends its goroutine, the batch has failed.
+// protect runs the handler. If the handler panics or ends its goroutine, the batch has failed.
 func (d *Drainer) protect(ctx context.Context, messages []*spool.Message, outcomes []spool.Outcome) {
-	fill(outcomes, spool.Outcome{Verdict: spool.Retry, Err: spool.ErrGoexit}) // until it returns
+	fill(outcomes, spool.Outcome{Verdict: spool.Retry, Err: spool.ErrGoexit}) // until the handler returns
 	err := spool.Recovered(func() error {
 		handled := d.handler.Handle(ctx, messages)
 		if len(handled) != len(messages) {
@@ -159,8 +160,8 @@ func (d *Drainer) protect(ctx context.Context, messages []*spool.Message, outcom
 	}
 }
 
-// OutcomeOf turns a handler's error into an outcome, by what the error says of itself: [postbox.Permanent] and
-// [postbox.RetryAfter] are obeyed, anything else is retried, nil is done.
+// OutcomeOf translates a handler's error into an outcome. [postbox.Permanent] and [postbox.RetryAfter] are applied, any
+// other error is retried, and nil is done.
 func OutcomeOf(err error) spool.Outcome {
 	var permanent *postbox.PermanentError
 	var later *postbox.RetryAfterError

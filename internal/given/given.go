@@ -1,4 +1,4 @@
-// Package given checks what users give to the constructors of Postbox.
+// Package given checks the arguments that users pass to the constructors of Postbox.
 package given
 
 import (
@@ -11,7 +11,8 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// Nil says whether nothing was given: nil, or an interface that holds a nil pointer, which would panic at the first message.
+// Nil reports whether the value is nil, or an interface that holds a nil pointer, which would panic at the first
+// message.
 func Nil(value any) bool {
 	switch v := reflect.ValueOf(value); v.Kind() {
 	case reflect.Pointer, reflect.Func:
@@ -23,7 +24,7 @@ func Nil(value any) bool {
 	}
 }
 
-// Outbox returns an error unless the publisher writes in the transaction of each message. That there is none is fine.
+// Outbox returns an error unless the publisher writes in the transaction of each message. No publisher is allowed too.
 func Outbox(publisher message.Publisher) error {
 	switch {
 	case publisher == nil:

@@ -14,10 +14,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// ErrTransactionLost is in the error of an attempt that failed because of what its handler did to its transaction: its
-// connection was lost, for example to a time-out of the handler's own, while the database was there; a statement failed and the
-// handler went on; or the handler made the transaction read-only, or ended it. Nothing is settled then, and the attempt counts. What a handler
-// committed by itself stays, and is repeated with the next attempt.
+// ErrTransactionLost is in the error of an attempt that failed because the handler broke its transaction. There are
+// three cases. The connection was lost while the database was available, for example because of a time-out of the
+// handler's own. A statement failed and the handler continued. Or the handler made the transaction read-only, or ended
+// it. Then nothing is settled, and the attempt counts. Writes that a handler committed by itself stay, and the next
+// attempt repeats them.
 var ErrTransactionLost = errors.New("the handler lost its transaction")
 
 var (
@@ -26,38 +27,40 @@ var (
 		"or an error after which the database rolls back; what the handler wrote may be committed", ErrTransactionLost)
 )
 
-// brokenError is the error of a transaction that could not be ended, or of a handler that reports an outage. blame asks the database
-// whose fault it is.
+// brokenError is the error of a transaction that could not be ended, or of a handler that reports an outage. blame then
+// asks the database to find the cause.
 type brokenError struct {
 	err error
-	// lost: so was the connection.
+	// lost: the connection was lost too.
 	lost bool
-	// evident: the handler's error, or its lack of one, shows that the handler lost the connection.
+	// evident: the handler's error, or the lack of one, shows that the handler lost the connection.
 	evident bool
-	// refused: the server answered, and would not settle.
+	// refused: the server answered, and refused to settle.
 	refused bool
-	// readOnly: the server answered that nothing may be written.
+	// readOnly: the server answered that writes are not allowed.
 	readOnly bool
 }
 
 // Error returns the text of the error.
 func (e *brokenError) Error() string { return e.err.Error() }
 
-// Unwrap returns what the driver said.
+// Unwrap returns the driver's error.
 func (e *brokenError) Unwrap() error { return e.err }
 
-// DoubtError is the error of a handler that reports an outage although the database answers. The handler may be at fault, for example if it
-// lost its own connection, or the network may have failed for a moment. Such an error is an attempt from the second time on.
+// DoubtError is the error of a handler that reports an outage although the database answers. The handler may be at
+// fault, for example if it lost its own connection, or the network may have failed for a moment. Such an error counts
+// as an attempt from the second time on.
 type DoubtError struct {
 	Err error
-	// Exhausted: disk or memory was full, either of the server or for this handler alone. In a queue, the circuit decides.
+	// Exhausted: disk or memory was full, either on the server or for this handler alone. In a queue, the circuit
+	// decides which.
 	Exhausted bool
 }
 
 // Error returns the text of the error.
 func (e DoubtError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (e DoubtError) Unwrap() error { return e.Err }
 
 // RefusalError means that the server refuses to remove a message, although the handler did nothing wrong.
@@ -66,26 +69,27 @@ type RefusalError struct{ Err error }
 // Error returns the text of the error.
 func (e RefusalError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (e RefusalError) Unwrap() error { return e.Err }
 
 const (
-	// askTimeout is how long a database that is there may take to say so.
+	// askTimeout is the time within which an available database must answer.
 	askTimeout = 10 * time.Second
-	// uptimeMargin is how much longer than a transaction a server must have been up: MySQL counts in whole seconds.
+	// uptimeMargin is added to the age of a transaction when it is compared with the server's uptime, because MySQL
+	// counts whole seconds.
 	uptimeMargin = 2 * time.Second
 )
 
-// Inquiry asks the database whether it is there, and whether it can be written to. It asks each once, for all errors that one run of a
-// handler reports: a database that hangs takes as long as askTimeout.
+// Inquiry asks the database whether it is available, and whether it can be written to. It asks each question once for
+// all errors that one run of a handler reports, because a database that hangs takes as long as askTimeout.
 type Inquiry struct {
 	core  *Core
-	began time.Time // when the handler did
+	began time.Time // when the handler began
 
 	thereAnswer, writableAnswer *error // nil until asked
 }
 
-// Inquire returns an inquiry about a handler that began at that time.
+// Inquire returns an inquiry about a handler that began at the given time.
 func (c *Core) Inquire(began time.Time) *Inquiry { return &Inquiry{core: c, began: began} }
 
 func (i *Inquiry) there(ctx context.Context) error {
@@ -104,8 +108,8 @@ func (i *Inquiry) writable(ctx context.Context) error {
 	return *i.writableAnswer
 }
 
-// blame finds out whose fault it is that a transaction broke. The database is asked on another connection: if it answers, is the
-// server that it was, and has not restarted since the transaction began, the handler did it.
+// blame finds out why a transaction broke. It asks the database on another connection. If the same server answers, and
+// has not restarted since the transaction began, the handler is at fault.
 func (c *Core) blame(live context.Context, database *Inquiry, w Work, broken *brokenError) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(live), askTimeout)
 	defer cancel()
@@ -127,12 +131,12 @@ func (c *Core) blame(live context.Context, database *Inquiry, w Work, broken *br
 	return DoubtError{Err: lost}
 }
 
-// BlameCommit finds out the same about a commit whose answer was lost, and which the server has not made.
+// BlameCommit does the same for a commit whose answer was lost, and which the server has not made.
 func (c *Core) BlameCommit(live context.Context, began time.Time, err error) error {
 	return c.blame(live, c.Inquire(began), Work{}, &brokenError{err: err, lost: true})
 }
 
-// WithoutTransaction runs a handler that has no transaction of ours, again when it conflicts with others.
+// WithoutTransaction runs a handler without a transaction of Postbox, and again if it conflicts with others.
 func (c *Core) WithoutTransaction(ctx context.Context, handle func() error) error {
 	return c.UntilNoConflict(ctx, func() error {
 		began := time.Now()
@@ -144,7 +148,8 @@ func (c *Core) WithoutTransaction(ctx context.Context, handle func() error) erro
 	})
 }
 
-// BlameOutside finds it out for the error of a handler that has no transaction of ours. Only an error that reports an outage is asked about.
+// BlameOutside finds out the cause of the error of a handler without a transaction of Postbox. It asks the database
+// only if the error reports an outage.
 func (c *Core) BlameOutside(live context.Context, database *Inquiry, err error) error {
 	kind := c.Statements.Kind
 	var doubt DoubtError
@@ -152,7 +157,7 @@ func (c *Core) BlameOutside(live context.Context, database *Inquiry, err error) 
 	switch {
 	case errors.Is(err, ErrStopping):
 		return err
-	case errors.Is(err, ErrTransactionLost), errors.As(err, &doubt), errors.As(err, &outage): // an inbox within has asked
+	case errors.Is(err, ErrTransactionLost), errors.As(err, &doubt), errors.As(err, &outage): // a nested inbox has already asked
 		return &HandlerError{Err: err}
 	case kind.Classify(err) != dialect.Unavailable:
 		return &HandlerError{Err: err}
@@ -161,8 +166,8 @@ func (c *Core) BlameOutside(live context.Context, database *Inquiry, err error) 
 	}
 }
 
-// blameRefusal tries what the server refused in a transaction that no handler has touched, and rolls that back. If it works
-// there, the handler did something to its own transaction, such as change the role.
+// blameRefusal repeats the refused statement in a new transaction without a handler, and rolls that back. If the
+// statement works there, the handler changed its own transaction, for example its role.
 func (c *Core) blameRefusal(ctx context.Context, w Work, refusal error) error {
 	err := spool.InTx(ctx, c.DB, c.Statements, func(tx *sql.Tx) error {
 		if err := w.Settle(ctx, tx); err != nil {
@@ -184,8 +189,9 @@ func (c *Core) blameRefusal(ctx context.Context, w Work, refusal error) error {
 	}
 }
 
-// blameReadOnly tells a server that became read-only, such as an old primary after a failover, from a handler that must not write
-// when others may: it made its own transaction read-only, or met a limit which the server calls by the same name.
+// blameReadOnly distinguishes two cases. The server may have become read-only, such as an old primary after a failover.
+// Or only the handler cannot write: it made its own transaction read-only, or met a limit that the server reports with
+// the same code.
 func (c *Core) blameReadOnly(tryErr, err error) error {
 	if c.Statements.Kind.Classify(tryErr) == dialect.Unavailable {
 		return OutageError{fmt.Errorf("inbox: the database is read-only: %w", err)}
@@ -195,7 +201,7 @@ func (c *Core) blameReadOnly(tryErr, err error) error {
 
 var errWorks = errors.New("it works, and is rolled back")
 
-// ask returns an error where the database does not answer, is not the server that it was, or has restarted meanwhile.
+// ask returns an error if the database does not answer, is another server than before, or has restarted meanwhile.
 func (c *Core) ask(ctx context.Context, since time.Time) error {
 	if c.Statements.Uptime == "" {
 		return nil
@@ -208,14 +214,14 @@ func (c *Core) ask(ctx context.Context, since time.Time) error {
 	if known := c.server.Swap(&server); known != nil && *known != server {
 		return fmt.Errorf("it has been restarted, or is another server: it was %q and is %q", *known, server)
 	}
-	age := max(time.Since(since), time.Since(since.Round(0))) // also where one of the two clocks stood still
+	age := max(time.Since(since), time.Since(since.Round(0))) // also correct if one of the two clocks stood still
 	if up := time.Duration(uptime) * time.Microsecond; up <= age+uptimeMargin {
 		return fmt.Errorf("it has been up for %s only", up)
 	}
 	return nil
 }
 
-// meet learns which server this is, once.
+// meet reads the identity of the server, once.
 func (c *Core) meet(ctx context.Context, conn *sql.Conn) {
 	if c.Statements.Uptime == "" || c.server.Load() != nil {
 		return
@@ -227,16 +233,18 @@ func (c *Core) meet(ctx context.Context, conn *sql.Conn) {
 	}
 }
 
-// Doubts remembers the messages under which a connection was lost for an unknown reason. The zero value is ready to use.
+// Doubts remembers the messages during which a connection was lost for an unknown reason. The zero value is ready to
+// use.
 type Doubts struct {
 	mu   sync.Mutex
 	seen map[string]struct{}
 }
 
-// maxDoubts bounds the memory. Forgetting all gives each message the benefit of the doubt once more.
+// maxDoubts bounds the memory. When it is reached, all messages are forgotten, and each gets one more attempt that does
+// not count.
 const maxDoubts = 10_000
 
-// First says whether it is the first time for this message.
+// First reports whether the message has not been seen before.
 func (d *Doubts) First(subject []byte) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -250,8 +258,8 @@ func (d *Doubts) First(subject []byte) bool {
 	return true
 }
 
-// IsOwnContext says whether an error tells of the end of a context, and not of a connection that was too slow: the errors of
-// package net and net/url wrap the former. A handler that runs out of its own time has failed.
+// IsOwnContext reports whether an error comes from the end of a context, and not from a slow connection: errors of
+// packages net and net/url wrap the same errors. A handler that runs out of its own time has failed.
 func IsOwnContext(err error) bool {
 	var address *url.Error
 	var operation *net.OpError

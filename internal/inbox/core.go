@@ -15,7 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Config has those settings of a store that its queues need too, or the cleanup. inboxstore.Config explains them.
+// Config has the settings of a store that its queues or the cleanup need too. inboxstore.Config explains them.
 type Config struct {
 	ClaimRetention      time.Duration
 	DeadLetterRetention time.Duration
@@ -24,7 +24,7 @@ type Config struct {
 	CloseTimeout        time.Duration
 }
 
-// Core is what a store and those who work off its queues share. It is safe for concurrent use.
+// Core is the part that a store shares with the code that processes its queues. It is safe for concurrent use.
 type Core struct {
 	Config
 
@@ -36,7 +36,7 @@ type Core struct {
 	Doubts     Doubts // by claim or subject
 
 	logger watermill.LoggerAdapter
-	server atomic.Pointer[string] // which it was when it was last asked
+	server atomic.Pointer[string] // the server that answered last
 
 	spoolsMu sync.Mutex
 	spools   map[string]*spool.Spool // by name of the queue
@@ -47,7 +47,7 @@ type Core struct {
 	cleaner   sync.WaitGroup
 }
 
-// New returns a core in db, for which the statements are.
+// New returns a core in db, with the statements for that database.
 func New(db postbox.Database, statements *dialect.Statements, config Config, logger watermill.LoggerAdapter) *Core {
 	c := &Core{
 		Config: config, DB: db.DB, Place: spool.NewPlace(db.DB, statements), Statements: statements, Slots: slotsOf(db.DB),
@@ -60,15 +60,15 @@ func New(db postbox.Database, statements *dialect.Statements, config Config, log
 	return c
 }
 
-// Close ends the cleanup. What is under way goes on working. It can be called twice.
+// Close ends the cleanup. Running work continues. It can be called twice.
 func (c *Core) Close() {
 	c.stopClean()
-	c.cleaning.Do(func() {}) // a cleanup that begins has begun by now, and none begins later
+	c.cleaning.Do(func() {}) // a cleanup that was starting has started by now, and no other will start
 	c.cleaner.Wait()
 	c.Prepared.Close()
 }
 
-// Clean starts the cleanup, once: only who handles messages has something to clean up.
+// Clean starts the cleanup, once: only a process that handles messages has something to clean up.
 func (c *Core) Clean() {
 	c.cleaning.Do(func() {
 		if c.cleanup.Err() != nil {
@@ -88,7 +88,7 @@ func (c *Core) Clean() {
 	})
 }
 
-// Spool returns the spool of a queue, which is opened once.
+// Spool returns the spool of a queue, one for all calls.
 func (c *Core) Spool(queue string) *spool.Spool {
 	c.spoolsMu.Lock()
 	defer c.spoolsMu.Unlock()
@@ -98,7 +98,7 @@ func (c *Core) Spool(queue string) *spool.Spool {
 	return c.spools[queue]
 }
 
-// InTx says how hot statements are executed in a transaction.
+// InTx returns the function that executes hot statements in a transaction.
 func (c *Core) InTx() spool.Exec {
 	return c.Prepared.InTx
 }

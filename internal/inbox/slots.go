@@ -9,22 +9,23 @@ import (
 	"weak"
 )
 
-// Slots bound the handlers that hold a transaction of a pool, whatever stores they are of, so that one connection of it is left for leases,
-// reads and records: a process that cannot renew its leases loses its lanes, however alive it is. A pool of one has none to leave: there the
-// transaction of a handler holds its lane, see [spool.Hold].
+// Slots limit the number of handlers that hold a transaction of a pool, across all stores of that pool, so that one
+// connection remains for leases, reads and records. A process that cannot renew its leases loses its lanes even though
+// it is alive. A pool with one connection has none to reserve. There the transaction of a handler holds its lane, see
+// [spool.Hold].
 type Slots struct {
 	db *sql.DB
 	*queueForSlots
 }
 
-// queueForSlots is what the stores of a pool share.
+// queueForSlots is the state that the stores of a pool share.
 type queueForSlots struct {
 	mu      sync.Mutex
 	taken   int
 	waiting []chan struct{} // first come, first served
 }
 
-// pools has the queueForSlots of each pool that is in use. It does not keep a pool alive.
+// pools holds the queueForSlots of each pool that is in use. It does not keep a pool alive.
 var pools sync.Map
 
 func slotsOf(db *sql.DB) Slots {
@@ -36,7 +37,8 @@ func slotsOf(db *sql.DB) Slots {
 	return Slots{db: db, queueForSlots: shared.(*queueForSlots)}
 }
 
-// most is asked each time, since the pool may be given another size at any time. 0 is no limit.
+// most returns the number of slots; 0 means no limit. It is computed each time, since the size of the pool may change
+// at any time.
 func (s *Slots) most() int {
 	connections := s.db.Stats().MaxOpenConnections
 	if connections == 0 || s.Alone() {
@@ -45,10 +47,10 @@ func (s *Slots) most() int {
 	return connections - 1
 }
 
-// Alone says that a handler with a transaction has the only connection.
+// Alone reports whether a handler with a transaction holds the only connection.
 func (s *Slots) Alone() bool { return s.db.Stats().MaxOpenConnections == 1 }
 
-// Take waits for a slot while ctx lives, and returns a function that gives it back.
+// Take waits for a slot while ctx lives, and returns a function that frees it.
 func (s *Slots) Take(ctx context.Context) (giveBack func(), err error) {
 	s.mu.Lock()
 	if most := s.most(); most == 0 || s.taken < most {
@@ -68,7 +70,7 @@ func (s *Slots) Take(ctx context.Context) (giveBack func(), err error) {
 	defer s.mu.Unlock()
 	if i := slices.Index(s.waiting, turn); i >= 0 {
 		s.waiting = slices.Delete(s.waiting, i, i+1)
-	} else { // its turn has come meanwhile
+	} else { // the slot was granted meanwhile
 		s.free()
 	}
 	return nil, ctx.Err()
@@ -80,7 +82,7 @@ func (s *Slots) giveBack() {
 	s.free()
 }
 
-// free gives a slot back, and to those that wait as many as there are by now.
+// free frees a slot, and grants as many slots to waiting callers as there are by now.
 func (s *Slots) free() {
 	s.taken--
 	for most := s.most(); len(s.waiting) > 0 && (most == 0 || s.taken < most); s.taken++ {

@@ -15,7 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// HandlerError is an error of a handler, such as the one that a store runs once, and not of the store.
+// HandlerError is an error of a handler, such as the one that a store runs once, and not an error of the store.
 type HandlerError struct{ Err error }
 
 // Error returns the text of the handler's error.
@@ -24,39 +24,40 @@ func (e *HandlerError) Error() string { return e.Err.Error() }
 // Unwrap returns the handler's error.
 func (e *HandlerError) Unwrap() error { return e.Err }
 
-// OutageError is one of the database's, whatever the driver calls it. A queue whose handler comes back with it, since it has
-// an inbox of its own, counts no attempt.
+// OutageError is an outage of the database, whatever the driver calls it. If the handler of a queue has an inbox of its
+// own and returns this error, the queue counts no attempt.
 type OutageError struct{ Err error }
 
 // Error returns the text of the error.
 func (e OutageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (e OutageError) Unwrap() error { return e.Err }
 
-// ErrStopping is what a handler of a queue comes back with when the queue stops before its message was taken or answered. It counts for nothing.
+// ErrStopping is the result of a handler if its queue stops before the message was taken or answered. It counts no
+// attempt.
 var ErrStopping = errors.New("the subscription ends")
 
-// Work is what happens in one transaction.
+// Work is the content of one transaction.
 type Work struct {
-	// Begin is the first statement of ours, nil for none. Its error comes back as it is.
+	// Begin runs the first statement of Postbox; nil for none. Its error is returned unchanged.
 	Begin func(ctx context.Context, tx *sql.Tx) error
-	// Handle is the handler. Its error comes back as a [HandlerError], unless it was the database that failed, or is [ErrStopping]. One
-	// that handles several messages calls intact between them, and returns its error.
+	// Handle runs the handler. Its error is returned as a [HandlerError], unless the database failed or the error is
+	// [ErrStopping]. A Handle for several messages calls intact between them, and returns the error of intact.
 	Handle func(ctx context.Context, intact func() error) error
-	// Settle is the last statement of ours, nil for none.
+	// Settle runs the last statement of Postbox; nil for none.
 	Settle func(ctx context.Context, tx *sql.Tx) error
-	// Guarded: Settle changes nothing and fails where there is no transaction any more.
+	// Guarded: if the transaction has ended, Settle changes nothing and fails.
 	Guarded bool
 }
 
-// Transact does work in a transaction of our own, which the context that each part gets carries. It waits for the pool no longer
-// than the first context lives; the transaction lives as long as the second. When the transaction cannot be ended as it should
-// be, the database is asked whose fault that is, once the connection has been given back, since a pool may have no other.
+// Transact does work in a transaction of its own. The context of each part carries that transaction. Transact waits for
+// a connection until wait ends; the transaction lives until live ends. If the transaction cannot be ended as intended,
+// Transact asks the database for the cause. It returns the connection first, since a pool may have no other.
 func (c *Core) Transact(wait, live context.Context, w Work) error {
 	began := time.Now()
 	err := c.attempt(wait, live, w)
-	if broken, ok := err.(*brokenError); ok { //nolint:errorlint // it is the outermost error, or none at all
+	if broken, ok := err.(*brokenError); ok { //nolint:errorlint // it is the outermost error, or there is none
 		return c.blame(live, c.Inquire(began), w, broken)
 	}
 	return err
@@ -111,8 +112,8 @@ func (c *Core) attempt(wait, live context.Context, w Work) error {
 	return nil
 }
 
-// settleSoon settles, and gives up the whole transaction where that waits for long: another transaction has locked the row of a message, and a worker
-// that waits for as long as that takes could be the only one of its queue.
+// settleSoon settles. If that waits too long, because another transaction has locked the row of a message, it gives up
+// the whole transaction: the waiting worker could be the only one of its queue.
 func (t transaction) settleSoon(hooked context.Context, w Work, giveUp context.CancelCauseFunc) error {
 	if !t.core.Statements.LocksRows() {
 		return w.Settle(hooked, t.tx)
@@ -129,18 +130,18 @@ func (t transaction) settleSoon(hooked context.Context, w Work, giveUp context.C
 // transaction is one transaction of a handler.
 type transaction struct {
 	core *Core
-	live context.Context //nolint:containedctx // that the transaction began with
+	live context.Context //nolint:containedctx // the context with which the transaction began
 	conn *sql.Conn
 	tx   *sql.Tx
 }
 
-// handle runs the handler, and makes sure that its transaction is still the one that began, and can be committed.
+// handle runs the handler. Then it checks that its transaction is still the one that began, and can be committed.
 func (t transaction) handle(hooked context.Context, w Work) error {
 	scope := txscope.From(hooked)
 	defer func() { _ = scope.Return() }() // also after a panic
 	err := w.Handle(hooked, t.intact)
 	outlived := scope.Return()
-	if err == nil { // an error that a function around the handler has swallowed stands in the scope
+	if err == nil { // a function around the handler may have swallowed the error, which the scope keeps
 		err = scope.Failure()
 	}
 	switch {
@@ -150,7 +151,7 @@ func (t transaction) handle(hooked context.Context, w Work) error {
 		return err
 	case err != nil:
 		return t.failed(err)
-	case t.live.Err() != nil: // the transaction hears of it a moment later than the handler, and would commit until then
+	case t.live.Err() != nil: // the transaction learns of the end later than the handler, and would commit until then
 		return t.late()
 	case w.Guarded:
 		return t.check()
@@ -158,25 +159,26 @@ func (t transaction) handle(hooked context.Context, w Work) error {
 	return t.intact()
 }
 
-// intact is check for when no statement of ours follows that would notice the end of the transaction. MySQL's server rolls back all of it in a deadlock,
-// and its error does not tell the driver: a handler that looks away from that would be committed without its claim and its effect. On MySQL and
-// MariaDB it costs a statement, unless the last statement of the handler has changed rows.
+// intact is check for the case that no later statement of Postbox detects the end of the transaction. MySQL's server
+// rolls back the whole transaction in a deadlock, and its error does not tell the driver. If the handler ignored that
+// error, its later writes would be committed without its claim and its earlier ones. On MySQL and MariaDB intact costs
+// a statement, unless the last statement of the handler has changed rows.
 func (t transaction) intact() error {
 	if err := t.check(); err != nil || !dialect.MustTellStatus(t.conn) {
 		return err
 	}
-	_, _ = t.tx.ExecContext(t.live, dialect.TellStatus) // whatever it is, check sees it
+	_, _ = t.tx.ExecContext(t.live, dialect.TellStatus) // check sees the effect of any error
 	return t.check()
 }
 
-// isChecked says that an error is one of check.
+// isChecked reports whether an error comes from check.
 func isChecked(err error) bool {
-	_, broken := err.(*brokenError)  //nolint:errorlint // a handler may return one that comes from another inbox
-	_, failed := err.(*HandlerError) //nolint:errorlint // the same
+	_, broken := err.(*brokenError)  //nolint:errorlint // the handler may return an error that wraps one of another inbox
+	_, failed := err.(*HandlerError) //nolint:errorlint // as above
 	return broken || failed
 }
 
-// check returns an error where the handler has succeeded, and its transaction has not.
+// check returns an error if the handler has succeeded, but its transaction has not.
 func (t transaction) check() error {
 	switch dialect.TxStatusOf(t.conn) {
 	case dialect.TxFailed:
@@ -202,8 +204,8 @@ func (t transaction) check() error {
 	}
 }
 
-// late is the error of a handler that went on after its context had ended. Where that was a deadline of the delivery, it is the
-// handler's failure; otherwise the process stops.
+// late returns the error of a handler that continued after its context had ended. If a deadline of the delivery ended
+// the context, the handler has failed. Otherwise the process is stopping.
 func (t transaction) late() error {
 	cause := context.Cause(t.live)
 	if errors.Is(cause, spool.ErrRowLocked) {
@@ -216,10 +218,10 @@ func (t transaction) late() error {
 	return err
 }
 
-// failed tells a handler that failed from one under which the database did, or may have.
+// failed decides whether the handler failed, or whether the database failed or may have failed during the handler.
 func (t transaction) failed(err error) error {
 	kind := t.core.Statements.Kind
-	elsewhere := kind.Can().ErrorsEndTransactions && dialect.TxStatusOf(t.conn) == dialect.TxOpen // here, an error would have ended that
+	elsewhere := kind.Can().ErrorsEndTransactions && dialect.TxStatusOf(t.conn) == dialect.TxOpen // here, an error would have ended this transaction
 	rollbackErr := t.tx.Rollback()
 	lost := t.lost(err, rollbackErr)
 	switch away := kind.Classify(err) == dialect.Unavailable; {
@@ -232,16 +234,16 @@ func (t transaction) failed(err error) error {
 	}
 }
 
-// disconnected is the error of a transaction whose connection was lost. Where the server's word for it is no outage, or the
-// handler's context ended, the handler did it.
+// disconnected returns the error of a transaction whose connection was lost. If the server's error for it is no outage,
+// or the handler's context ended, the handler is at fault.
 func (t transaction) disconnected(err, rollbackErr error) error {
 	evident := t.core.Statements.Kind.Classify(err) != dialect.Unavailable &&
 		(IsOwnContext(err) || dialect.Coded(err) || dialect.Coded(rollbackErr))
 	return &brokenError{err: errors.Join(err, rollbackErr), lost: true, evident: evident}
 }
 
-// lost says whether the error of a rollback, which followed another error, tells of a connection that was lost. If disk or memory is full, a database may
-// roll back by itself, and then there is nothing left to roll back.
+// lost reports whether the error of a rollback, which followed another error, means that the connection was lost. If
+// disk or memory is full, a database may roll back by itself, and then there is nothing left to roll back.
 func (t transaction) lost(err, rollbackErr error) bool {
 	if rollbackErr == nil || errors.Is(rollbackErr, sql.ErrTxDone) {
 		return false
@@ -250,7 +252,7 @@ func (t transaction) lost(err, rollbackErr error) bool {
 	return !kind.Can().RollsBackWhenFull || !kind.Exhausted(err)
 }
 
-// unsettled tells why the last statement failed.
+// unsettled finds out why the last statement failed.
 func (t transaction) unsettled(err error) error {
 	status := dialect.TxStatusOf(t.conn)
 	rollbackErr := t.tx.Rollback()
@@ -282,11 +284,11 @@ func (t transaction) commit() error {
 		return &HandlerError{Err: errEnded}
 	case errors.Is(err, postbox.ErrCommitUnknown):
 		return fmt.Errorf("inbox: commit: %w", err)
-	case dialect.TxStatusOf(t.conn) == dialect.TxLost: // the server had ended the connection before, and only now says so
+	case dialect.TxStatusOf(t.conn) == dialect.TxLost: // the server had ended the connection earlier, and reports it only now
 		return t.disconnected(fmt.Errorf("inbox: commit: %w", err), nil)
 	default:
-		// A server that refuses a commit refuses what the handler did: a constraint that is checked at the end, or a
-		// statement that failed and was passed over.
+		// A server that refuses a commit refuses the work of the handler: a constraint that is checked at the end, or a
+		// statement that failed and was ignored.
 		return &HandlerError{Err: fmt.Errorf("inbox: commit: %w", err)}
 	}
 }

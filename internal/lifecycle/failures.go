@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Failures are the errors of parts of a router that have started and cannot go on. Run of a Watermill router returns no such error, so they travel by the context that it
-// gives to its subscribers.
+// Failures collects the errors of parts of a router that have started and cannot continue. Run of a Watermill router
+// does not return such an error, so the errors travel through the context that the router gives to its subscribers.
 type Failures struct {
 	stop context.CancelFunc
 
@@ -23,7 +23,8 @@ func Collect(ctx context.Context) (context.Context, *Failures) {
 	return context.WithValue(ctx, failuresKey{}, f), f
 }
 
-// Fail notes that a part of the router that ctx comes from has failed, and ends the run. It returns false unless the context is of [Collect].
+// Fail records that a part of the router that ctx comes from has failed, and ends the run. It returns false unless the
+// context comes from [Collect].
 func Fail(ctx context.Context, err error) bool {
 	f, collected := ctx.Value(failuresKey{}).(*Failures)
 	if !collected {
@@ -38,7 +39,7 @@ func Fail(ctx context.Context, err error) bool {
 	return true
 }
 
-// End ends the context when the run has ended, and returns the first error.
+// End ends the context after the run, and returns the first error.
 func (f *Failures) End() error {
 	f.stop()
 	f.mu.Lock()

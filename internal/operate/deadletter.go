@@ -15,16 +15,15 @@ import (
 )
 
 var (
-	// ErrNotFound is returned where there is no spool with that name, no message or no dead letter with that id, or no
-	// longer.
+	// ErrNotFound is returned if no spool has the name, or no message or dead letter has the id any more.
 	ErrNotFound = errors.New("not found")
-	// ErrLetterResolved is returned where a dead letter is resolved already.
+	// ErrLetterResolved is returned if a dead letter is already resolved.
 	ErrLetterResolved = errors.New("dead letter is resolved already")
-	// ErrLetterStuck is returned where a dead letter cannot be requeued as it is.
+	// ErrLetterStuck is returned if a dead letter cannot be requeued as it is.
 	ErrLetterStuck = errors.New("dead letter cannot be requeued")
 )
 
-// maxHistory bounds the failures that are read with a message or a dead letter, the newest ones.
+// maxHistory limits the failures that are read with a message or a dead letter to the newest ones.
 const maxHistory = 100
 
 // DeadLetter is a stored dead letter.
@@ -47,17 +46,17 @@ type DeadLetter struct {
 	ResolvedAt time.Time
 	Resolution string
 
-	// Size of payload and metadata in bytes.
+	// Size is the size of payload and metadata in bytes.
 	Size int
-	// Payload and Metadata are read with a single letter only. Metadata is nil where it cannot be decoded.
+	// Payload and Metadata are read only with a single letter. Metadata is nil if it cannot be decoded.
 	Payload  []byte
 	Metadata map[string]string
-	// broken says why.
+	// broken is the reason why Metadata cannot be decoded.
 	broken error
 }
 
-// Failure is one entry of a failure history. Attempt 0 is no attempt: it says what an operator did, and attempts count again
-// from there, or why the message waits without an attempt, when it begins to.
+// Failure is one entry of a failure history. Attempt 0 is not an attempt. It records the action of an operator, from
+// which attempts count again, or the reason why a message begins to wait without an attempt.
 type Failure struct {
 	Attempt int
 	At      time.Time
@@ -65,7 +64,7 @@ type Failure struct {
 	Process string
 }
 
-// Letters is what operators do with the dead letters of one set of tables. It is safe for concurrent use.
+// Letters contains the actions of operators on the dead letters of one set of tables. It is safe for concurrent use.
 type Letters struct {
 	db         *sql.DB
 	statements *dialect.Statements
@@ -76,13 +75,12 @@ type Letters struct {
 	spools map[int64]*spool.Spool // by id, so that messages without a key go to all lanes in turn
 }
 
-// NewLetters returns the dead letters of a database. The outbox is the one through which those of an inbox are
-// published again.
+// NewLetters returns the dead letters of a database. Dead letters of an inbox are published again through the outbox.
 func NewLetters(db *sql.DB, statements *dialect.Statements, outbox string, logger watermill.LoggerAdapter) *Letters {
 	return &Letters{db: db, statements: statements, outbox: outbox, logger: logger, spools: map[int64]*spool.Spool{}}
 }
 
-// List returns the dead letters that the filter chooses, in the order of their ids, without payload and metadata.
+// List returns the dead letters that the filter selects, in the order of their ids, without payload and metadata.
 func (l *Letters) List(ctx context.Context, filter dialect.DeadLetterFilter) ([]*DeadLetter, error) {
 	query := l.statements.DeadLetters(filter)
 	rows, err := l.db.QueryContext(ctx, query.Text, query.Args...)
@@ -104,7 +102,7 @@ func (l *Letters) List(ctx context.Context, filter dialect.DeadLetterFilter) ([]
 	return letters, nil
 }
 
-// Get returns one dead letter, whole, and its latest failures, oldest first.
+// Get returns one dead letter with payload and metadata, and its latest failures, oldest first.
 func (l *Letters) Get(ctx context.Context, id int64) (*DeadLetter, []Failure, error) {
 	letter, err := l.read(ctx, l.db, id)
 	if err != nil {
@@ -162,13 +160,13 @@ func (l *Letters) read(ctx context.Context, db rowQuerier, id int64) (*DeadLette
 	return letter, nil
 }
 
-// taken tells why a statement found no open dead letter with this id.
+// taken returns why a statement found no open dead letter with this id.
 func (l *Letters) taken(ctx context.Context, db rowQuerier, id int64) error {
 	_, err := l.read(ctx, db, id)
 	if err != nil {
 		return err
 	}
-	return ErrLetterResolved // it is there and not open, and none is ever opened again
+	return ErrLetterResolved // it exists and is not open, and a resolved letter is never opened again
 }
 
 // readFailures returns the latest failures of a subject, oldest first.
@@ -192,7 +190,7 @@ func readFailures(ctx context.Context, db *sql.DB, statements *dialect.Statement
 	return failures, rows.Err()
 }
 
-// scan reads the columns of the statement DeadLetters, and what follows them into more.
+// scan reads the columns of the statement DeadLetters, and the columns after them into more.
 func (l *DeadLetter) scan(scan func(...any) error, more ...any) error {
 	var (
 		messageID, key    []byte

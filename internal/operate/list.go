@@ -11,26 +11,26 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Listed is a message as operators see it.
+// Listed is a message in the form that operators see.
 type Listed struct {
-	Place     dialect.Place // in the list
+	Place     dialect.Place // position in the list
 	Topic     string
 	MessageID string
 	Key       string
 	Attempts  int
 	CreatedAt time.Time
-	// At is when the message may be handled, or, in the history, when it was done; zero for one that is parked.
+	// At is when the message may be handled, or, in the history, when it was done; zero for a parked message.
 	At     time.Time
 	Parked bool
 	Size   int // of payload and metadata, in bytes
 
-	// Payload and Metadata are read with a single message only. Metadata is nil where it cannot be decoded.
+	// Payload and Metadata are read only with a single message. Metadata is nil if it cannot be decoded.
 	Payload  []byte
 	Metadata map[string]string
 }
 
-// Messages lists pending messages, in the order of state, lane and id. A message only ever moves on in this order, and so
-// one that is pending all the while is in one of the pages at least.
+// Messages lists pending messages, in the order of state, lane and id. A message only moves forward in this order, so a
+// message that is pending all the time is on at least one of the pages.
 func (o *Operator) Messages(ctx context.Context, name string, filter dialect.MessageFilter) ([]*Listed, error) {
 	return o.list(ctx, name, "list messages of", filter, o.statements.Pending)
 }
@@ -68,7 +68,7 @@ func (o *Operator) list(
 	return messages, nil
 }
 
-// Message returns one message, pending or done, whole, and its latest failures, oldest first.
+// Message returns one message, pending or done, with payload and metadata, and its latest failures, oldest first.
 func (o *Operator) Message(ctx context.Context, name string, id int64) (*Listed, []Failure, error) {
 	what := fmt.Sprintf("read message %d of", id)
 	s, err := o.find(ctx, name)
@@ -77,7 +77,7 @@ func (o *Operator) Message(ctx context.Context, name string, id int64) (*Listed,
 	}
 	lookup := dialect.Lookup{Spool: s.ID(), ID: id}
 	m, err := o.read(ctx, o.statements.PendingMessage(lookup))
-	if errors.Is(err, ErrNotFound) { // it moves from the one to the other, and never back
+	if errors.Is(err, ErrNotFound) { // messages move from pending to done, and never back
 		m, err = o.read(ctx, o.statements.DoneMessage(lookup))
 	}
 	if err != nil {
@@ -106,7 +106,7 @@ func (o *Operator) read(ctx context.Context, query dialect.Query) (*Listed, erro
 	return m, nil
 }
 
-// scan reads the columns of a listed message, and what follows them into more.
+// scan reads the columns of a listed message, and the columns after them into more.
 func (m *Listed) scan(scan func(...any) error, more ...any) error {
 	var messageID, key []byte
 	var createdAt, at int64

@@ -11,10 +11,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// ErrReady is returned where a message does not wait for its time, so that another time means nothing.
+// ErrReady is returned if a message does not wait for a time, so it cannot get another one.
 var ErrReady = errors.New("message is ready")
 
-// RunNow makes a waiting message due. One that is ready is left as it is.
+// RunNow makes a waiting message due. It leaves a ready message unchanged.
 func (o *Operator) RunNow(ctx context.Context, name string, id int64) error {
 	return o.change(ctx, name, fmt.Sprintf("run message %d of", id), func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		found, err := o.lock(ctx, tx, s, id)
@@ -25,7 +25,8 @@ func (o *Operator) RunNow(ctx context.Context, name string, id int64) error {
 	})
 }
 
-// Reschedule makes a waiting message due at some time. Its drainer notices if it may have the message in memory.
+// Reschedule makes a waiting message due at the given time. If its drainer may have the message in memory, the drainer
+// is notified.
 func (o *Operator) Reschedule(ctx context.Context, name string, id int64, at time.Time) error {
 	return o.change(ctx, name, fmt.Sprintf("reschedule message %d of", id), func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		found, err := o.lockWaiting(ctx, tx, s, id)
@@ -36,9 +37,9 @@ func (o *Operator) Reschedule(ctx context.Context, name string, id int64, at tim
 	})
 }
 
-// Bury makes a message a dead letter, whether it is ready or waits. The transaction that removes the message has it: that of
-// its drainer, which then has handled it, or this one, and then what a handler does in a transaction of its own is rolled
-// back. A drainer that has the message in memory notices by the spool's new version, and forgets it.
+// Bury makes a ready or waiting message a dead letter. The transaction that removes the message decides. If it is that
+// of the drainer, the message has been handled. If it is this one, the writes of a handler in a transaction of its own
+// are rolled back. A drainer that has the message in memory notices the spool's new version, and forgets the message.
 func (o *Operator) Bury(ctx context.Context, name string, id int64, reason string) error {
 	return o.change(ctx, name, fmt.Sprintf("bury message %d of", id), func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		found, err := o.lock(ctx, tx, s, id)
@@ -57,7 +58,7 @@ func (o *Operator) Bury(ctx context.Context, name string, id int64, reason strin
 		if err == nil && !removed {
 			err = ErrNotFound
 		}
-		// A drainer may have it in memory, or must read the messages behind it.
+		// A drainer may have the message in memory, or must read the messages behind it.
 		return found.due || ref.State != dialect.StateScheduled, err
 	})
 }
@@ -66,11 +67,11 @@ func (o *Operator) Bury(ctx context.Context, name string, id int64, reason strin
 type locked struct {
 	ref    dialect.Ref
 	parked bool
-	due    bool // and so a drainer may have it
+	due    bool // a drainer may have it in memory
 }
 
-// lock locks a message. On PostgreSQL one that fails for the first time while a statement waits for it moves to another
-// table, where that statement does not look any more, and the next one does.
+// lock locks a message. On PostgreSQL a message that fails for the first time while a statement waits for it moves to
+// another table. That statement does not find it there, but the next one does.
 func (o *Operator) lock(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) (locked, error) {
 	found := locked{ref: dialect.Ref{ID: id}}
 	query := o.statements.LockMessage(dialect.Lookup{Spool: s.ID(), ID: id})
@@ -94,7 +95,7 @@ func (o *Operator) lockWaiting(ctx context.Context, tx *sql.Tx, s *spool.Spool, 
 	return found, err
 }
 
-// due sets the time of a message in microseconds, 0 for now. One that was parked has all its attempts again.
+// due sets the time of a message in microseconds, 0 for now. A parked message gets all its attempts again.
 func (o *Operator) due(ctx context.Context, tx *sql.Tx, s *spool.Spool, m locked, at int64) error {
 	err := spool.Run(ctx, tx, o.statements.SetDue(dialect.SetDueParams{Spool: s.ID(), Ref: m.ref, At: at}))
 	if err != nil || !m.parked {
@@ -103,7 +104,7 @@ func (o *Operator) due(ctx context.Context, tx *sql.Tx, s *spool.Spool, m locked
 	return note(ctx, tx, o.statements, spool.MessageSubject(m.ref.ID, m.ref.CreatedAt), resumeNote)
 }
 
-// note says among the failures of a subject, with attempt 0, what an operator did.
+// note records an action of an operator among the failures of a subject, with attempt 0.
 func note(ctx context.Context, tx *sql.Tx, statements *dialect.Statements, subject []byte, text string) error {
 	return spool.Run(ctx, tx, statements.InsertFailure(dialect.Failure{Subject: subject, Error: text, Process: spool.ProcessName()}))
 }

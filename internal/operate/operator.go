@@ -16,7 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Described names a spool for people.
+// Described returns a description of a spool for people.
 func Described(name string) string {
 	if queue, ok := strings.CutPrefix(name, spool.QueuePrefix); ok {
 		return fmt.Sprintf("queue %.300q", queue)
@@ -25,29 +25,30 @@ func Described(name string) string {
 }
 
 const (
-	// resumeNote and buryNote are failure entries with attempt 0, which says what an operator did.
+	// resumeNote and buryNote are failure entries with attempt 0, which record the action of an operator.
 	resumeNote = "resumed by an operator"
 	buryNote   = "buried by an operator: "
-	// resumePage is how many parked messages of a key a transaction resumes.
+	// resumePage is the number of parked messages of a key that one transaction resumes.
 	resumePage = 100
 )
 
-// Operator is what operators say of the spools of one set of tables, and ask about them. It is safe for concurrent use.
+// Operator contains the commands and queries of operators for the spools of one set of tables. It is safe for
+// concurrent use.
 //
-// What is said of a spool is committed together with its new version, by which its drainers notice within a second;
-// they are woken besides. A lost answer to the commit is [postbox.ErrCommitUnknown].
+// A command commits its change together with a new version of the spool, by which the spool's drainers notice within a
+// second. It also wakes them. If the answer to the commit is lost, the error is [postbox.ErrCommitUnknown].
 type Operator struct {
 	db         *sql.DB
 	statements *dialect.Statements
 	logger     watermill.LoggerAdapter
 }
 
-// NewOperator returns an operator of a database.
+// NewOperator returns an operator for a database.
 func NewOperator(db *sql.DB, statements *dialect.Statements, logger watermill.LoggerAdapter) *Operator {
 	return &Operator{db: db, statements: statements, logger: logger}
 }
 
-// Pause lets the drainers of a spool hand out nothing more. What runs goes on.
+// Pause makes the drainers of a spool stop handing out messages. Running handlers continue.
 func (o *Operator) Pause(ctx context.Context, name string) error {
 	return o.change(ctx, name, "pause", func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		return changed(tx.ExecContext(ctx, o.statements.PauseSpool, s.ID()))
@@ -61,7 +62,7 @@ func (o *Operator) Resume(ctx context.Context, name string) error {
 	})
 }
 
-// Set stores settings in place of those that were stored.
+// Set stores settings, which replace the stored ones.
 func (o *Operator) Set(ctx context.Context, name string, settings spool.Settings) error {
 	text, err := settings.Encode()
 	if err != nil {
@@ -72,7 +73,7 @@ func (o *Operator) Set(ctx context.Context, name string, settings spool.Settings
 	})
 }
 
-// PauseKey lets the drainers of a spool hand out nothing more of a key.
+// PauseKey makes the drainers of a spool stop handing out messages of a key.
 func (o *Operator) PauseKey(ctx context.Context, name, key string) error {
 	what := fmt.Sprintf("pause key %.60q of", key)
 	return o.change(ctx, name, what, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
@@ -87,7 +88,7 @@ func (o *Operator) ResumeKey(ctx context.Context, name, key string) error {
 	err := o.change(ctx, name, what, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		return changed(spool.Directly(ctx, tx, o.statements.ResumeKey(dialect.KeyRef{Spool: s.ID(), Hash: hash})))
 	})
-	// Usually there is one at most. Each page is bounded, and none comes round again that is parked anew.
+	// Usually there is at most one. Each page is bounded, and a message that is parked again does not come twice.
 	for after, more := int64(0), true; err == nil && more; {
 		err = o.change(ctx, name, what, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 			ids, err := o.parked(ctx, tx, dialect.ParkedParams{
@@ -107,7 +108,7 @@ func (o *Operator) ResumeKey(ctx context.Context, name, key string) error {
 	return err
 }
 
-// PausedKey is a key of which nothing is handed out.
+// PausedKey is a key whose messages are not handed out.
 type PausedKey struct {
 	Key   string
 	Since time.Time
@@ -139,8 +140,8 @@ func (o *Operator) PausedKeys(ctx context.Context, name string) ([]PausedKey, er
 	return keys, nil
 }
 
-// change does something to a spool in a transaction, and where it reports true its drainers will notice. The spool's
-// row is locked last, so that operators do not wait for each other crosswise.
+// change changes a spool in a transaction. If do reports true, the spool's drainers are notified. The spool's row is
+// locked last, to avoid deadlocks between operators.
 func (o *Operator) change(ctx context.Context, name, what string, do func(tx *sql.Tx, s *spool.Spool) (notice bool, err error)) error {
 	s, err := o.find(ctx, name)
 	if err == nil {
@@ -162,7 +163,7 @@ func (o *Operator) change(ctx context.Context, name, what string, do func(tx *sq
 	return nil
 }
 
-// find returns a spool as it is stored.
+// find returns a spool in its stored form.
 func (o *Operator) find(ctx context.Context, name string) (*spool.Spool, error) {
 	found, err := spool.New(o.statements, name, 0).Find(ctx, o.db, o.statements.FindSpool)
 	if err == nil {
@@ -216,7 +217,7 @@ func (o *Operator) unpark(ctx context.Context, tx *sql.Tx, s *spool.Spool, id in
 	return o.due(ctx, tx, s, found, 0)
 }
 
-// changed says whether a statement changed anything.
+// changed reports whether a statement changed a row.
 func changed(result sql.Result, err error) (bool, error) {
 	n, err := spool.Affected(result, err)
 	return n > 0, err
@@ -227,7 +228,7 @@ func failedTo(what, name string, err error) error {
 	return spool.Wrap(what+" "+Described(name), err)
 }
 
-// byName is the order in which spools are listed, whatever the collation of the database.
+// byName sorts spools by name, whatever the collation of the database.
 func byName(spools []*Overview) []*Overview {
 	slices.SortFunc(spools, func(a, b *Overview) int { return strings.Compare(a.Name, b.Name) })
 	return spools

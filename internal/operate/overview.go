@@ -12,11 +12,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Overview is how a spool does, and what operators have said of it.
+// Overview is the state of a spool, with the settings that operators have stored.
 type Overview struct {
 	Name        string
 	Lanes       int
-	Members     int // drainers that are alive
+	Members     int // number of live drainers
 	PausedSince time.Time
 	PausedKeys  int
 	Settings    spool.Settings
@@ -29,7 +29,7 @@ type Overview struct {
 	id int64
 }
 
-// Overviews returns all spools by name. What is pending, dead and done is of one moment.
+// Overviews returns all spools by name. The numbers of pending, dead and done messages come from one moment.
 func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 	spools, err := o.spools(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 	return spools, nil
 }
 
-// spools returns what is registered.
+// spools returns the registered spools.
 func (o *Operator) spools(ctx context.Context) ([]*Overview, error) {
 	rows, err := o.db.QueryContext(ctx, o.statements.Spools)
 	if err != nil {
@@ -66,7 +66,7 @@ func (o *Operator) spools(ctx context.Context) ([]*Overview, error) {
 		if paused.Valid {
 			s.PausedSince = time.UnixMicro(paused.Int64)
 		}
-		if s.Settings, err = spool.DecodeSettings(settings); err != nil { // drainers leave them alone too
+		if s.Settings, err = spool.DecodeSettings(settings); err != nil { // drainers ignore them too
 			o.logger.Error("Postbox cannot read stored settings", err, watermill.LogFields{"spool": s.Name})
 		}
 		spools = append(spools, s)
@@ -102,7 +102,7 @@ func (o *Operator) count(ctx context.Context, spools map[int64]*Overview) error 
 	return rows.Err()
 }
 
-// countMembers also adds up what they had in flight at their last heartbeats.
+// countMembers counts live drainers, and adds up the messages they had in flight at their last heartbeats.
 func (o *Operator) countMembers(ctx context.Context, spools map[int64]*Overview) error {
 	rows, err := o.db.QueryContext(ctx, o.statements.LiveMembers)
 	if err != nil {
@@ -139,7 +139,7 @@ func decodeHeartbeat(text []byte) (counts map[string]int, err error) {
 	return counts, nil
 }
 
-// Account is where the messages of a spool are.
+// Account counts the messages of a spool by where they are.
 type Account struct {
 	Pending  int
 	Done     int // in the history

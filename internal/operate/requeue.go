@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// requeuePage is how many dead letters are listed at once.
+	// requeuePage is the number of dead letters that are listed at once.
 	requeuePage = 100
-	// maxStuck bounds the errors about single letters that RequeueAll returns.
+	// maxStuck limits the number of errors about single letters that RequeueAll returns.
 	maxStuck = 10
 	// requeueNote is the failure entry, with attempt 0, from which attempts count again.
 	requeueNote = "requeued"
 )
 
-// Requeue gives a dead letter another turn: it becomes the last message of its spool. That the letter is deleted
-// in the same transaction, and that a letter can be deleted once, is what makes one of two operators win.
+// Requeue makes a dead letter the last message of its spool. It deletes the letter in the same transaction. A letter
+// can be deleted only once, so only one of two concurrent operators succeeds.
 func (l *Letters) Requeue(ctx context.Context, id int64) error {
 	spool, err := l.requeue(ctx, id)
 	if err != nil {
@@ -32,9 +32,10 @@ func (l *Letters) Requeue(ctx context.Context, id int64) error {
 	return nil
 }
 
-// RequeueAll requeues the open letters that the filter chooses, at most so many (0: no limit), and returns their
-// number. Letters that another operator took meanwhile are passed over; those that cannot be requeued as they are
-// too, and make up the error. It leaves letters alone that come after it began: what is requeued may die again.
+// RequeueAll requeues the open letters that the filter selects, at most the given number (0: no limit), and returns how
+// many it requeued. It skips letters that another operator took meanwhile. It also skips letters that cannot be
+// requeued as they are, and returns these as the error. It ignores letters that arrive after it began, because a
+// requeued message may become a dead letter again.
 func (l *Letters) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilter, most int) (int, error) {
 	if err := l.db.QueryRowContext(ctx, l.statements.LastDeadLetter).Scan(&filter.UpTo); err != nil {
 		return 0, spool.Wrap("find the last dead letter", err)
@@ -59,7 +60,7 @@ func (l *Letters) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilte
 	}
 }
 
-// requeueing is a RequeueAll under way.
+// requeueing is a running RequeueAll.
 type requeueing struct {
 	letters *Letters
 	most    int
@@ -69,7 +70,7 @@ type requeueing struct {
 
 func (r *requeueing) enough() bool { return r.most > 0 && r.count >= r.most }
 
-// page requeues letter by letter, so that one payload is in memory and no transaction is long, and wakes the
+// page requeues letter by letter, so that only one payload is in memory and no transaction is long. It wakes the
 // drainers once.
 func (r *requeueing) page(ctx context.Context, letters []*DeadLetter) error {
 	woken := map[*spool.Spool]struct{}{}
@@ -99,7 +100,7 @@ func (r *requeueing) page(ctx context.Context, letters []*DeadLetter) error {
 	return nil
 }
 
-// requeue does it, and returns the spool in which a message waits now.
+// requeue requeues a letter, and returns the spool in which its message now waits.
 func (l *Letters) requeue(ctx context.Context, id int64) (*spool.Spool, error) {
 	var s *spool.Spool
 	err := spool.InTx(ctx, l.db, l.statements, func(tx *sql.Tx) error {
@@ -126,7 +127,7 @@ func (l *Letters) requeue(ctx context.Context, id int64) (*spool.Spool, error) {
 	return s, nil
 }
 
-// draft returns the message as it was written first.
+// draft returns the message as it was first written.
 func (l *DeadLetter) draft() (spool.Draft, error) {
 	if !l.ResolvedAt.IsZero() {
 		return spool.Draft{}, ErrLetterResolved
@@ -137,11 +138,11 @@ func (l *DeadLetter) draft() (spool.Draft, error) {
 	return spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: l.Metadata}, nil
 }
 
-// spoolOf returns the spool through which the letter goes again.
+// spoolOf returns the spool through which the letter is sent again.
 func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (*spool.Spool, error) {
 	found, name := spool.Found{ID: letter.SpoolID}, l.outbox
 	var err error
-	if found.ID == 0 { // it came from a broker to an inbox, and goes there again
+	if found.ID == 0 { // the message came from a broker to an inbox, and is published again
 		found, err = spool.New(l.statements, name, 0).Find(ctx, tx, l.statements.FindSpool)
 	} else {
 		err = tx.QueryRowContext(ctx, l.statements.SpoolByID, found.ID).Scan(&name, &found.Lanes)
@@ -156,7 +157,7 @@ func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (
 	defer l.mu.Unlock()
 	known := l.spools[found.ID]
 	if known == nil || known.Name() != name || known.Lanes() != found.Lanes {
-		known = spool.Registered(l.statements, name, found) // this transaction registers none, so it is committed
+		known = spool.Registered(l.statements, name, found) // this transaction registers no spool, so this one is committed
 		l.spools[found.ID] = known
 	}
 	return known, nil
@@ -170,8 +171,8 @@ func (l *Letters) noSpool(letter *DeadLetter) error {
 	return fmt.Errorf("%w: its spool %d is not there any more", ErrLetterStuck, letter.SpoolID)
 }
 
-// take deletes the letter, and with one of an inbox its claim: the consumer will handle the message again, with
-// all attempts before it, while the claims of the other consumers absorb it.
+// take deletes the letter. For a letter of an inbox it also deletes the claim. Then the consumer will handle the
+// message again, with all its attempts, while the claims of other consumers absorb it.
 func (l *Letters) take(ctx context.Context, tx *sql.Tx, letter *DeadLetter) error {
 	removed, err := spool.Affected(tx.ExecContext(ctx, l.statements.RemoveDeadLetter, letter.ID))
 	if err != nil {

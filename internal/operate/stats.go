@@ -15,16 +15,16 @@ import (
 type TopicStats struct {
 	Topic     string
 	Pending   int // stored and not settled
-	Due       int // of these, without those that wait for their time or their next attempt
-	InFlight  int // of these, being handled at the last heartbeat of each live drainer
-	Failing   int // of these, with a failed attempt
-	Parked    int // of these, waiting for an operator
+	Due       int // pending, without messages that wait for their time or their next attempt
+	InFlight  int // pending, being handled at the last heartbeat of each live drainer
+	Failing   int // pending, with a failed attempt
+	Parked    int // pending, waiting for an operator
 	Dead      int // open dead letters of the spool
 	DeadInbox int // open dead letters of the inboxes with the same tables
 	OldestAge time.Duration
 }
 
-// Stats counts the messages of a spool by topic, in the order of the topics. Pending and dead are of one moment.
+// Stats counts the messages of a spool by topic, in the order of the topics. Pending and dead come from one moment.
 func Stats(ctx context.Context, db *sql.DB, statements *dialect.Statements, name string) ([]TopicStats, error) {
 	topics := map[string]*TopicStats{}
 	if err := countMessages(ctx, db, statements, name, topics); err != nil {
@@ -41,7 +41,7 @@ func Stats(ctx context.Context, db *sql.DB, statements *dialect.Statements, name
 	return stats, nil
 }
 
-// entryOf returns the counts of a topic, which it adds where they are new.
+// entryOf returns the counts of a topic, and adds them if they are missing.
 func entryOf(topics map[string]*TopicStats, topic string) *TopicStats {
 	entry := topics[topic]
 	if entry == nil {

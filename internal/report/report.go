@@ -1,4 +1,4 @@
-// Package report is what the context of a message of a queue carries for the error of its handler, since a Nack carries none.
+// Package report holds the error of a handler in the context of a queue's message, since a Nack carries none.
 package report
 
 import (
@@ -11,12 +11,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
-// ErrNacked is the error of a handler that left none.
+// ErrNacked is the error of a handler that reported none.
 var ErrNacked = errors.New("the handler nacked the message")
 
 type key struct{}
 
-// Report is where the error of one attempt is left. It is safe for concurrent use.
+// Report receives the error of one attempt. It is safe for concurrent use.
 type Report struct {
 	mu    sync.Mutex
 	err   error
@@ -35,8 +35,8 @@ func From(ctx context.Context) *Report {
 	return r
 }
 
-// Fail leaves the error of a handler where the queue finds it that handed out its message, and with the transaction that ctx carries. It reports
-// false where the message came from elsewhere.
+// Fail stores the error of a handler where the queue that handed out the message finds it. It also stores it with the
+// transaction that ctx carries. It reports false if the message does not come from a queue.
 func Fail(ctx context.Context, err error) bool {
 	err = usererror.Checked(err)
 	r := From(ctx)
@@ -47,7 +47,7 @@ func Fail(ctx context.Context, err error) bool {
 	return r != nil
 }
 
-// Listen notes that an error of the handler would be left here. A nil report ignores it.
+// Listen records that an error of the handler would be stored here. A nil report ignores it.
 func (r *Report) Listen() {
 	if r != nil {
 		r.mu.Lock()
@@ -56,21 +56,21 @@ func (r *Report) Listen() {
 	}
 }
 
-// leave leaves an error; the last one counts.
+// leave stores an error; the last one counts.
 func (r *Report) leave(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.err, r.heard = err, true
 }
 
-// Cause returns the error that was left, or [ErrNacked]. It is for a message that was nacked.
+// Cause returns the stored error, or [ErrNacked]. It is for a message that was nacked.
 func (r *Report) Cause() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return cmp.Or(r.err, ErrNacked)
 }
 
-// Heard says whether an error of the handler would have been left here.
+// Heard reports whether an error of the handler would have been stored here.
 func (r *Report) Heard() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,11 +2,11 @@ package schedule
 
 import "time"
 
-// processStart has a reading of both clocks.
+// processStart holds a reading of both clocks.
 var processStart = time.Now()
 
-// wallAhead returns how far the wall clock has got ahead of the monotonic clock between the start of the process and now. It is
-// negative when the wall clock was set back.
+// wallAhead returns how far the wall clock has moved ahead of the monotonic clock between the start of the process and
+// now. It is negative if the wall clock was set back.
 func wallAhead(now time.Time) time.Duration {
 	return now.Round(0).Sub(processStart.Round(0)) - now.Sub(processStart)
 }
@@ -16,8 +16,8 @@ func (s *Scheduler) StoodStill(since time.Duration, now time.Time) time.Duration
 	return max(s.Ahead(now)-since, 0)
 }
 
-// leaseOver says whether the leases may be over, by either clock.
+// leaseOver reports whether the leases may be over, by either clock.
 func (s *Scheduler) leaseOver() bool {
-	now := time.Now() // once: it is asked for each batch, under the scheduler's lock
+	now := time.Now() // read once: leaseOver is called for each batch, under the scheduler's lock
 	return !now.Add(s.StoodStill(s.aheadBefore, now)).Before(s.deadline)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// What the drainer says to its scheduler beside messages, and what it asks of it.
+// The methods with which the drainer controls and inspects its scheduler, apart from passing messages.
 
 // DropAll drops the waiting messages of all lanes, and returns them.
 func (s *Scheduler) DropAll() (dropped []*spool.Message) {
@@ -26,7 +26,7 @@ func (s *Scheduler) DropAll() (dropped []*spool.Message) {
 	return dropped
 }
 
-// Pause hands out nothing until it is called again.
+// Pause stops handing out messages, or continues.
 func (s *Scheduler) Pause(paused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *Scheduler) Pause(paused bool) {
 	}
 }
 
-// Limit bounds the batches that run at a time.
+// Limit sets the maximum number of batches that run at a time.
 func (s *Scheduler) Limit(most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,14 +44,14 @@ func (s *Scheduler) Limit(most int) {
 	s.work.Broadcast()
 }
 
-// Bound bounds the bytes of the payloads that are loaded one by one and handled at a time; 0 is no bound.
+// Bound sets the maximum number of payload bytes that are loaded one by one and handled at a time; 0 means no limit.
 func (s *Scheduler) Bound(bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.room.most = bytes
 }
 
-// Stop hands out nothing more.
+// Stop ends handing out messages for good.
 func (s *Scheduler) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,10 +62,10 @@ func (s *Scheduler) Stop() {
 	s.work.Broadcast()
 }
 
-// Extend moves the time after which nothing is handed out.
+// Extend moves the time after which no message is handed out.
 func (s *Scheduler) Extend(deadline time.Time) { s.ExtendSince(s.Ahead(time.Now()), deadline) }
 
-// ExtendSince is extend, reckoned from a time at which the wall clock was so far ahead.
+// ExtendSince is Extend, measured from a time at which the wall clock was ahead by the given duration.
 func (s *Scheduler) ExtendSince(ahead time.Duration, deadline time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *Scheduler) ExtendSince(ahead time.Duration, deadline time.Time) {
 	s.work.Broadcast()
 }
 
-// Known returns the messages in memory, by lane, that a read of these lanes, each from that id on, could find again.
+// Known returns the messages in memory, by lane, that a read of these lanes after these ids could find again.
 func (s *Scheduler) Known(from map[int]int64) map[int][]dialect.Known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *Scheduler) InLane(lane int) int {
 	return s.perLane[lane]
 }
 
-// RunningLanes returns the lanes of messages that workers have.
+// RunningLanes returns the lanes of messages that workers are handling.
 func (s *Scheduler) RunningLanes() map[int]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *Scheduler) RunningLanes() map[int]bool {
 	return lanes
 }
 
-// Size returns the number of messages in memory, and how many of them run.
+// Size returns the number of messages in memory, and how many of them are running.
 func (s *Scheduler) Size() (all, running int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,17 +151,17 @@ func (s *Scheduler) InFlight() map[string]int {
 	return counts
 }
 
-// Snapshot is what a scheduler has at one moment.
+// Snapshot is the state of a scheduler at one moment.
 type Snapshot struct {
 	Messages []*spool.Message // in memory, in the order of their ids
-	Running  int              // of these
-	Limit    int              // batches that may run at a time
+	Running  int              // how many of them are running
+	Limit    int              // maximum number of batches that run at a time
 	Paused   bool
-	// LeaseOver: nothing is handed out, since the leases may be over.
+	// LeaseOver: no message is handed out, since the leases may be over.
 	LeaseOver bool
 }
 
-// Snapshot returns it, for tests and for those who look into a process.
+// Snapshot returns the state of the scheduler, for tests and for diagnosis.
 func (s *Scheduler) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()

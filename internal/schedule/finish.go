@@ -7,9 +7,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Finish records how a batch ended. Keys whose messages all succeeded go on at once. The others wait until that is
-// settled: also where one died, since until then another process may have to handle it again, and first. And so does the
-// key of a message that was tried again: what stands behind it was not read, and has to be, from there on.
+// Finish records the outcomes of a batch. A key whose messages all succeeded continues immediately. Another key waits
+// until its messages are settled. This includes a key with a dead message: until the settlement, another process may
+// have to handle that message again, before all others. It also includes the key of a message that had waited for
+// another attempt: the messages behind it were not read, and must be read from there on.
 func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +35,7 @@ func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
 		if e.queue.blocked {
 			e.keepClosed()
 		}
-		if e.queue.running { // and not at rest since an earlier one of the batch
+		if e.queue.running { // not yet ended by an earlier message of the batch
 			s.rest(e.queue)
 		}
 	}
@@ -60,7 +61,7 @@ func (s *Scheduler) rest(q *queue) {
 	}
 }
 
-// putBack puts back the waiting messages of a queue. They come again behind the message that has closed the key.
+// putBack puts back the waiting messages of a queue. They are read again after the message that has closed the key.
 func (s *Scheduler) putBack(q *queue) {
 	for _, waiting := range q.entries {
 		waiting.Outcome = spool.Outcome{Verdict: spool.Postpone}
@@ -69,7 +70,7 @@ func (s *Scheduler) putBack(q *queue) {
 	q.entries = nil
 }
 
-// close forgets the queue of a key of which nothing is in memory but what is done.
+// close forgets the queue of a key if only done messages of the key are in memory.
 func (s *Scheduler) close(q *queue) {
 	if s.keys[q.key] == q && q.closedBy == 0 {
 		delete(s.keys, q.key)
@@ -82,7 +83,8 @@ func (s *Scheduler) forget(t *topicQueue) {
 	}
 }
 
-// Await says whether a settlement of what succeeded is under way: more such need not be announced until it ends.
+// Await records whether a settlement of successful messages is running. Until it ends, further successful messages need
+// no signal.
 func (s *Scheduler) Await(awaited bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +94,7 @@ func (s *Scheduler) Await(awaited bool) {
 	}
 }
 
-// Signal lets the owner of the scheduler look, by [Scheduler.Changed].
+// Signal wakes the owner of the scheduler through Scheduler.Changed.
 func (s *Scheduler) Signal() {
 	select {
 	case s.Changed <- struct{}{}:
@@ -100,7 +102,7 @@ func (s *Scheduler) Signal() {
 	}
 }
 
-// TakeFinished returns the messages that have to be settled. The caller settles them, however often it must try.
+// TakeFinished returns the messages that must be settled. The caller settles them, with as many tries as necessary.
 func (s *Scheduler) TakeFinished() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +111,7 @@ func (s *Scheduler) TakeFinished() []*Entry {
 	return finished
 }
 
-// Settled forgets messages. Their keys are open again: from now on the database knows who must wait.
+// Settled forgets messages. Their keys are open again: from now on the database knows which messages must wait.
 func (s *Scheduler) Settled(entries []*Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +120,7 @@ func (s *Scheduler) Settled(entries []*Entry) {
 		if e.Opens {
 			e.Opens = false
 			if e.queue.closedBy--; e.queue.closedBy == 0 {
-				e.queue.blocked = false // a later message may still run, see hold
+				e.queue.blocked = false // a later message may still be running, see Hold
 				if !e.queue.running {
 					s.close(e.queue)
 				}
@@ -141,8 +143,8 @@ func (s *Scheduler) remove(e *Entry) {
 	}
 }
 
-// Drop forgets the messages of some lanes that wait. Those that run end as they end, and their keys are closed until
-// then: should the lanes come back, what is behind such a message waits until it is known what became of it.
+// Drop forgets the waiting messages of some lanes. Running messages continue to their end, and their keys are closed
+// until then. If the lanes come back, messages behind a running one wait until its outcome is known.
 func (s *Scheduler) Drop(lanes []int) {
 	concerned := map[int]bool{}
 	for _, lane := range lanes {
@@ -165,7 +167,7 @@ func (s *Scheduler) Drop(lanes []int) {
 
 func (s *Scheduler) runs(key int64) bool { return s.keys[key] != nil && s.keys[key].running }
 
-// Simple says that nothing but this message depends on its being settled.
+// Simple reports whether no other message depends on the settlement of this message.
 func (e *Entry) Simple() bool {
 	return e.Outcome.Verdict == spool.Done && !e.Opens && e.Message.Ref.State != dialect.StateRetrying
 }

@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// Gather says when waiting messages are handed out as a batch, whose size the configuration bounds. It is for spools
-// with one topic.
+// Gather says when waiting messages are handed out as a batch. The configuration sets the maximum size of the batch.
+// Gather is for spools with one topic.
 type Gather struct {
-	// PerKey makes batches of one key each; a message without a key is one by itself.
+	// PerKey makes batches of one key each; a message without a key is a batch by itself.
 	PerKey bool
-	// Due returns when a message that was stored at that time must be handed out at the latest; the zero time means
+	// Due returns the latest time at which a message stored at the given time must be handed out. The zero time means
 	// that it may wait for others for ever.
 	Due func(stored time.Time) time.Time
-	// OnlyDue hands out messages that are due and no others: what was stored after the end of a period belongs to the
-	// next one. Otherwise a message that is due takes others along, and a full batch needs none that is.
+	// OnlyDue hands out only messages that are due: a message that was stored after the end of a period belongs to the
+	// next one. Otherwise a due message takes others along, and a full batch is handed out even if no message is due.
 	OnlyDue bool
 }
 
-// DueAt turns the time by the database's clock, where it is now, into one by this process's.
+// DueAt converts the due time of a message from the database's clock, which now shows the given time, to this process's
+// clock.
 func (g *Gather) DueAt(stored, now time.Time) time.Time {
 	at := g.Due(stored)
 	if at.IsZero() {
@@ -28,7 +29,8 @@ func (g *Gather) DueAt(stored, now time.Time) time.Time {
 	return time.Now().Add(at.Sub(now))
 }
 
-// gathered returns a batch that is complete, or none, and then looks again when the next message is due.
+// gathered returns a complete batch. If there is none, it returns nil and wakes the workers when the next message is
+// due.
 func (s *Scheduler) gathered(now time.Time) []*Entry {
 	t := s.turns[0]
 	s.sweepReady(t)
@@ -54,7 +56,7 @@ func (s *Scheduler) gathered(now time.Time) []*Entry {
 	return batch
 }
 
-// sweepReady drops queues of which nothing is left since their lane was lost.
+// sweepReady drops queues that are empty because their lane was lost.
 func (s *Scheduler) sweepReady(t *topicQueue) {
 	t.ready = slices.DeleteFunc(t.ready, func(q *queue) bool {
 		if len(q.entries) > 0 {
@@ -66,7 +68,8 @@ func (s *Scheduler) sweepReady(t *topicQueue) {
 	})
 }
 
-// takeAlone takes a message that must run alone, if there is one: that had a setback, or is a suspect and its like does not run.
+// takeAlone takes a message that must run alone, if there is one: a message that had a setback, or a suspect while no
+// other suspect is running.
 func (s *Scheduler) takeAlone(t *topicQueue) []*Entry {
 	for _, q := range t.ready {
 		switch head := q.entries[0]; {
@@ -81,7 +84,7 @@ func (s *Scheduler) takeAlone(t *topicQueue) []*Entry {
 	return nil
 }
 
-// complete takes the oldest messages of these queues, if they are a batch.
+// complete takes the oldest messages of these queues, if they form a batch.
 func (s *Scheduler) complete(queues []*queue, now time.Time) []*Entry {
 	var waiting []*Entry
 	due := false
@@ -89,7 +92,7 @@ func (s *Scheduler) complete(queues []*queue, now time.Time) []*Entry {
 		for _, e := range q.entries {
 			ripe := !e.Message.Due.IsZero() && !e.Message.Due.After(now)
 			if e.Message.Suspect() || e.Message.Apart || (s.gather.OnlyDue && !ripe) {
-				break // and what is behind it
+				break // and all messages behind it
 			}
 			due = due || ripe
 			waiting = append(waiting, e)
@@ -101,9 +104,9 @@ func (s *Scheduler) complete(queues []*queue, now time.Time) []*Entry {
 	slices.SortFunc(waiting, func(a, b *Entry) int { return cmp.Compare(a.Message.Ref.ID, b.Message.Ref.ID) })
 	batch := s.room.part(waiting[:min(len(waiting), s.batchSize)])
 	if !s.room.has(weight(batch)) {
-		return nil // until others of its size have ended
+		return nil // until other large messages have ended
 	}
-	for _, e := range batch { // of each queue they are the first ones, in order
+	for _, e := range batch { // the batch has the first messages of each queue, in order
 		e.queue.entries = e.queue.entries[1:]
 	}
 	return batch

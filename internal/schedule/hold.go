@@ -1,6 +1,7 @@
 package schedule
 
-// Hold closes the key of a message that has been handled and cannot be settled for a while. Waiting messages of the key are put back.
+// Hold closes the key of a message that has been handled and cannot be settled for a while. Waiting messages of the key
+// are put back.
 func (s *Scheduler) Hold(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -9,13 +10,13 @@ func (s *Scheduler) Hold(e *Entry) {
 		s.cleared()
 		s.wake()
 	}
-	if e.Opens { // it may have been another queue of the key that it kept closed
+	if e.Opens { // the message may have kept another queue of the key closed
 		e.Opens = false
 		e.queue.closedBy--
 	}
 	if current := s.keys[e.queue.key]; e.queue.keyed && current != nil {
 		e.queue = current
-	} else if e.queue.keyed { // the key was open, and nothing of it in memory
+	} else if e.queue.keyed { // the key was open, without any message in memory
 		s.keys[e.queue.key] = e.queue
 	}
 	q := e.queue

@@ -1,22 +1,22 @@
 package schedule
 
-// room is what payloads that are loaded one by one may take of the memory at a time. A message that finds no room is put aside, and
-// the smaller ones, which came with their page, go on. Those that were put aside go in their order, so a large
-// one is not overtaken for ever by others. A message that is larger than all the room goes when it has all of it. The scheduler's
-// mutex guards it.
+// room limits the memory for payloads that are loaded one by one. A message that finds no room is set aside, and
+// smaller messages, which were read with their page, continue. Messages that were set aside run in their order, so
+// others do not overtake a large message for ever. A message that is larger than the limit runs when no other message
+// takes room. The scheduler's mutex guards it.
 type room struct {
-	most    int // bytes; 0 is no bound
+	most    int // limit in bytes; 0 means no limit
 	taken   int
-	waiting []*queue // whose heads wait for room
-	turn    bool     // theirs is the next turn
+	waiting []*queue // queues whose heads wait for room
+	turn    bool     // the waiting queues come next
 }
 
-// has says whether there is room for so many bytes.
+// has reports whether there is room for this number of bytes.
 func (r *room) has(bytes int) bool {
 	return bytes == 0 || r.most == 0 || r.taken == 0 || r.taken+bytes <= r.most
 }
 
-// take takes the room for a batch.
+// take reserves the room for a batch.
 func (r *room) take(batch []*Entry) {
 	for _, e := range batch {
 		e.Bytes = e.Message.ToLoad()
@@ -24,14 +24,14 @@ func (r *room) take(batch []*Entry) {
 	}
 }
 
-// leave gives it back.
+// leave frees the room of a batch.
 func (r *room) leave(batch []*Entry) {
 	for _, e := range batch {
 		r.taken -= e.Bytes
 	}
 }
 
-// part is as much of a batch as there can ever be room for, and one message at least.
+// part returns as much of a batch as can ever fit into the room, and at least one message.
 func (r *room) part(batch []*Entry) []*Entry {
 	bytes := 0
 	for i, e := range batch {
@@ -52,20 +52,20 @@ func weight(batch []*Entry) int {
 	return bytes
 }
 
-// fits says whether there is room for a message in a batch, or in the next one if the batch is empty.
+// fits reports whether there is room for a message in a batch, or in the next one if the batch is empty.
 func (s *Scheduler) fits(batch []*Entry, e *Entry) bool {
 	bytes := e.Message.ToLoad()
 	if bytes == 0 || s.room.most == 0 {
 		return true
 	}
-	if len(s.room.waiting) > 0 { // they come first
+	if len(s.room.waiting) > 0 { // the waiting queues come first
 		return false
 	}
 	before := weight(batch)
 	return s.room.taken+before == 0 || s.room.taken+before+bytes <= s.room.most
 }
 
-// largeFits says whether there is room for the first message that was put aside.
+// largeFits reports whether there is room for the first message that was set aside.
 func (s *Scheduler) largeFits() bool {
 	for len(s.room.waiting) > 0 {
 		q := s.room.waiting[0]
@@ -73,7 +73,7 @@ func (s *Scheduler) largeFits() bool {
 		case len(q.entries) == 0: // its lane was lost
 			s.takeAside()
 			s.close(q)
-		case q.entries[0].Message.ToLoad() == 0: // a late committer has become its head
+		case q.entries[0].Message.ToLoad() == 0: // a message that committed late has become its head
 			s.takeAside()
 			s.offer(q)
 		default:
@@ -83,7 +83,7 @@ func (s *Scheduler) largeFits() bool {
 	return false
 }
 
-// takeAside returns the first queue that was put aside.
+// takeAside removes and returns the first queue that was set aside.
 func (s *Scheduler) takeAside() *queue {
 	q := s.room.waiting[0]
 	s.room.waiting[0] = nil
@@ -92,7 +92,7 @@ func (s *Scheduler) takeAside() *queue {
 	return q
 }
 
-// largeBatch takes messages that were put aside: of one topic, one of each key, as many as there is room for.
+// largeBatch takes messages that were set aside: of one topic, one of each key, as many as fit into the room.
 func (s *Scheduler) largeBatch() (batch []*Entry) {
 	var topic string
 	for size := 0; len(batch) < s.batchSize && s.largeFits(); {

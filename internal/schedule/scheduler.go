@@ -8,40 +8,42 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Scheduler is the memory of a drainer: what was read, what runs, and what is to be settled. It hands out
-// batches so that different keys run side by side and one key's messages one after the other, and topics take
-// turns. It is safe for concurrent use.
+// Scheduler is the memory of a drainer: the messages that were read, that are running, and that must be settled. It
+// hands out batches so that different keys run concurrently, the messages of one key run one after the other, and
+// topics take turns. It is safe for concurrent use.
 type Scheduler struct {
 	batchSize int
 	gather    *Gather
 
 	mu       sync.Mutex
 	work     *sync.Cond
-	messages map[int64]*Entry // all of them, by id, but for
-	outlived map[*Entry]bool  // those that were handed out before the database went back: see package drain, restored.go
+	messages map[int64]*Entry // all messages by id, except those of outlived
+	outlived map[*Entry]bool  // messages that were handed out before the database went back: see package drain, restored.go
 	keys     map[int64]*queue // by hash of the key
 	topics   map[string]*topicQueue
 	turns    []*topicQueue // topics with something to do, the next one first
 	finished []*Entry
 	room     room
-	running  int // messages
-	batches  int // that run
-	most     int // batches that may run at a time
-	lost     int // workers with batches that are stuck, which do not count among those that run: see stuck.go
-	spares   int // workers that were added for them, and stay
+	running  int // number of running messages
+	batches  int // number of running batches
+	most     int // maximum number of running batches
+	lost     int // workers with stuck batches, which do not count as running: see stuck.go
+	spares   int // workers that were added for stuck ones, and stay
 	paused   bool
 	perLane  map[int]int
-	// suspectRuns: a message that may bring the process down runs; those like it wait.
+	// suspectRuns: a message that may crash the process is running; other such messages wait.
 	suspectRuns     bool
 	suspectsWaiting []*queue
-	alarm           *time.Timer // rings when a message that gathers others is due
-	deadline        time.Time   // nothing is handed out after it: the leases may be over
+	alarm           *time.Timer // fires when a gathered message is due
+	deadline        time.Time   // no message is handed out later: the leases may be over
 	stopped         bool
-	// Ahead reads how far the wall clock is ahead, see package drain, standstill.go; aheadBefore is what it was when the leases were renewed.
+	// Ahead reads how far the wall clock is ahead, see package drain, standstill.go. aheadBefore is its value when the
+	// leases were renewed.
 	Ahead       func(now time.Time) time.Duration
 	aheadBefore time.Duration
 
-	// Changed gets a token when there is something to settle, unless another settlement ends soon and takes it along.
+	// Changed gets a token when a message must be settled, unless a running settlement ends soon and the next one takes
+	// the message along.
 	Changed chan struct{}
 	awaited bool
 }
@@ -51,45 +53,47 @@ type Entry struct {
 	Message *spool.Message
 	queue   *queue
 	Outcome spool.Outcome
-	running bool // a worker has it
-	// alone: it was handed out by itself, and those like it wait until it is settled.
+	running bool // a worker is handling it
+	// alone: the message was handed out by itself, and other suspects wait until it is settled.
 	alone bool
-	// dropped: its lane was given up or lost while it was handled, and then its outcome is not written.
+	// dropped: the lane of the message was given up or lost while it was handled, so its outcome is not written.
 	dropped bool
-	// Opens says that the key of the message is closed until the message is settled.
+	// Opens is set if the key of the message is closed until the message is settled.
 	Opens bool
-	// Refused says that writing the outcome changed nothing, so the message is read anew. Kept says the same of a message whose row is there and whose lane is
-	// held: its outcome is written later.
+	// Refused is set if writing the outcome changed nothing, so the message is read again. Kept is set if that happened
+	// although the row exists and the lane is held: then the outcome is written later.
 	Refused, Kept bool
 	// Until is the end of the pause after a setback, see package drain, setback.go.
 	Until time.Time
-	// Held says that the row was locked when the outcome had to be written, and Announced that this was logged: see package drain, locked.go.
+	// Held is set if the row was locked when the outcome had to be written, and Announced if this was logged: see
+	// package drain, locked.go.
 	Held, Announced bool
-	// Hidden says that reads leave out all messages of the key.
+	// Hidden is set if reads leave out all messages of the key.
 	Hidden bool
-	// Begun is when its batch was handed out, if the message is the first of it. stuck is set when the batch has not come back for so long that another worker has taken the place of its own.
+	// Begun is when the batch was handed out; it is set for the first message of a batch. stuck is set if the batch has
+	// not come back for so long that another worker has replaced the one that runs it.
 	Begun time.Time
 	stuck bool
-	// Bytes is how much of the scheduler's room the payload takes while the message is handled.
+	// Bytes is how much of the scheduler's room the message takes while it is handled.
 	Bytes int
 }
 
-// queue is the messages of one key, oldest first, or one message without a key. It is idle, offered to the
-// queue of its head's topic, or running.
+// queue holds the messages of one key, oldest first, or one message without a key. It is idle, offered to the queue of
+// its head's topic, or running.
 type queue struct {
 	key     int64
 	keyed   bool
-	entries []*Entry // those that wait
+	entries []*Entry // waiting messages
 	offered bool
 	running bool
-	// blocked: a message did not succeed, and that is not settled yet. What is read of the key meanwhile is
-	// left where it is, since the database does not know that it must wait.
+	// blocked: a message did not succeed, and is not settled yet. Messages of the key that are read meanwhile are left
+	// out, since the database does not know yet that they must wait.
 	blocked bool
-	// closedBy is how many messages keep it closed until they are settled.
+	// closedBy is the number of messages that keep the key closed until they are settled.
 	closedBy int
 }
 
-// NewEntry returns a message that is in no scheduler.
+// NewEntry returns an entry that belongs to no scheduler.
 func NewEntry(m *spool.Message) *Entry { return &Entry{Message: m, queue: &queue{}} }
 
 // keepClosed keeps the message's key closed until the message is settled.
@@ -100,15 +104,16 @@ func (e *Entry) keepClosed() {
 	}
 }
 
-// topicQueue is the queues whose heads are of one topic.
+// topicQueue holds the queues whose heads belong to one topic.
 type topicQueue struct {
 	name    string
 	ready   []*queue
 	running int
-	turn    bool // it stands in turns
+	turn    bool // it is in turns
 }
 
-// New returns a scheduler whose batches have so many messages at most. Without gather, a batch is handed out at once.
+// New returns a scheduler whose batches have at most batchSize messages. Without gather, a batch is handed out
+// immediately.
 func New(batchSize int, gather *Gather) *Scheduler {
 	s := &Scheduler{
 		batchSize: batchSize, gather: gather,
@@ -119,7 +124,7 @@ func New(batchSize int, gather *Gather) *Scheduler {
 	return s
 }
 
-// Load takes in messages and returns those that it left out because their key is blocked.
+// Load adds messages, and returns those that it left out because their key is blocked.
 func (s *Scheduler) Load(messages []*spool.Message) (left []*spool.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +161,7 @@ func (s *Scheduler) queueOf(m *spool.Message) *queue {
 	return q
 }
 
-// insert keeps the order of ids: a late committer may stand before what was read earlier.
+// insert keeps the order of ids: a message that committed late may belong before messages that were read earlier.
 func (q *queue) insert(e *Entry) {
 	at := len(q.entries)
 	for at > 0 && q.entries[at-1].Message.Ref.ID > e.Message.Ref.ID {
@@ -167,7 +172,7 @@ func (q *queue) insert(e *Entry) {
 	q.entries[at] = e
 }
 
-// offer lets a queue wait for the turn of its head's topic.
+// offer makes a queue wait for the turn of its head's topic.
 func (s *Scheduler) offer(q *queue) {
 	q.offered = true
 	t := s.topic(q.entries[0].Message.Topic)
@@ -187,8 +192,9 @@ func (s *Scheduler) topic(name string) *topicQueue {
 	return t
 }
 
-// wake wakes a worker if there may be something for it. A worker that takes a batch wakes the next worker, so no more are woken
-// than find something. A worker that ends a batch looks for the next one itself. Where batches are gathered, all look.
+// wake wakes a worker if there may be a batch for it. A worker that takes a batch wakes the next worker, so only as
+// many wake as find work. A worker that ends a batch looks for the next one itself. If batches are gathered, all
+// workers wake.
 func (s *Scheduler) wake() {
 	switch {
 	case s.gather != nil:
@@ -198,7 +204,7 @@ func (s *Scheduler) wake() {
 	}
 }
 
-// Take waits for a batch. It returns nil after stop.
+// Take waits for a batch. It returns nil after Stop.
 func (s *Scheduler) Take() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +214,7 @@ func (s *Scheduler) Take() []*Entry {
 			continue
 		}
 		if s.leaseOver() {
-			s.Signal() // the drainer renews
+			s.Signal() // makes the drainer renew the leases
 			s.work.Wait()
 			continue
 		}
@@ -227,7 +233,8 @@ func (s *Scheduler) Take() []*Entry {
 	return nil
 }
 
-// TryTake returns the batch that [Scheduler.Take] would return now, or nil where it would wait. Where batches are gathered, it returns nil.
+// TryTake returns the batch that [Scheduler.Take] would return now, or nil if Take would wait. If batches are gathered,
+// it returns nil.
 func (s *Scheduler) TryTake() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,10 +246,10 @@ func (s *Scheduler) TryTake() []*Entry {
 	return nil
 }
 
-// something says whether there may be something to hand out.
+// something reports whether there may be a message to hand out.
 func (s *Scheduler) something() bool { return len(s.turns) > 0 || s.largeFits() }
 
-// pick takes a batch: large messages that waited for room, and the topics' turns, one after the other.
+// pick takes a batch, alternately of large messages that waited for room and of the next topic.
 func (s *Scheduler) pick() (batch []*Entry) {
 	if s.room.turn = !s.room.turn; s.room.turn || len(s.turns) == 0 {
 		batch = s.largeBatch()
@@ -253,11 +260,11 @@ func (s *Scheduler) pick() (batch []*Entry) {
 	return batch
 }
 
-// MaxBatchBytes bounds the payloads that a batch has in memory, if it is more than one message.
+// MaxBatchBytes limits the payloads that a batch of more than one message has in memory.
 const MaxBatchBytes = spool.MaxAppendBytes
 
-// goesWith says whether a message may be handled together with a batch of this size. One that had a setback is handled by itself: should
-// the reason be its own, it holds up no others.
+// goesWith reports whether a message may be handled together with a batch of this size. A message that had a setback is
+// handled by itself: if it caused the setback, it does not hold up others.
 func goesWith(batch []*Entry, e *Entry, size int) bool {
 	return !batch[0].Message.Apart && !e.Message.Apart && size+e.Message.Size <= MaxBatchBytes
 }
@@ -300,7 +307,7 @@ func (s *Scheduler) batch() []*Entry {
 			q.entries = q.entries[1:]
 			q.running = true
 		}
-		if !q.running { // a late committer of another topic has become its head
+		if !q.running { // a message of another topic that committed late has become its head
 			s.offer(q)
 		}
 	}
@@ -308,9 +315,9 @@ func (s *Scheduler) batch() []*Entry {
 	return batch
 }
 
-// begin accounts for a batch of the topic whose turn it was, which is over.
+// begin ends the turn of a topic and counts its batch.
 func (s *Scheduler) begin(t *topicQueue, batch []*Entry) {
-	s.turns = slices.Delete(s.turns, 0, 1) // there are few topics, and the rest of a slice would have no room for the next turn
+	s.turns = slices.Delete(s.turns, 0, 1) // there are few topics, and reslicing would leave no capacity for the next turn
 	if len(t.ready) > 0 {
 		s.turns = append(s.turns, t)
 	} else {
@@ -319,7 +326,7 @@ func (s *Scheduler) begin(t *topicQueue, batch []*Entry) {
 	s.count(t, batch)
 }
 
-// count accounts for a batch of the topic that is handed out.
+// count updates the counters for a batch of the topic that is handed out.
 func (s *Scheduler) count(t *topicQueue, batch []*Entry) {
 	if len(batch) > 0 {
 		s.batches++

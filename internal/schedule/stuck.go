@@ -2,7 +2,8 @@ package schedule
 
 import "time"
 
-// EachStuck calls do for the first message of each batch that was handed out before that time and still runs, unless the drainer stops. It has the lock meanwhile.
+// EachStuck calls do for the first message of each batch that was handed out before the given time and is still
+// running, unless the drainer stops. It holds the lock meanwhile.
 func (s *Scheduler) EachStuck(before time.Time, do func(*Entry)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,11 +23,11 @@ func (s *Scheduler) EachStuck(before time.Time, do func(*Entry)) {
 	}
 }
 
-// busy says whether as many batches run as may.
+// busy reports whether the maximum number of batches is running.
 func (s *Scheduler) busy() bool { return s.batches-s.lost >= s.most }
 
-// ReplaceStuck counts workers whose batches were handed out before that time as lost, as many as may run at most, and returns how many workers must be added in their
-// places.
+// ReplaceStuck counts workers whose batches were handed out before the given time as lost, at most as many as may run
+// at a time. It returns how many workers must be added in their places.
 func (s *Scheduler) ReplaceStuck(before time.Time) (spares int) {
 	s.EachStuck(before, func(e *Entry) {
 		if e.stuck || s.lost >= s.most {

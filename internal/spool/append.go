@@ -7,11 +7,11 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// MaxAppendBytes bounds one insert, so that it fits into the packet of a MySQL server with default settings.
+// MaxAppendBytes limits one insert, so that it fits into the packet of a MySQL server with default settings.
 const MaxAppendBytes = 4 << 20
 
-// Append inserts messages in their order: in one statement, or in several where the database's limits on
-// packets or the work of its driver ask for it. Run it in a transaction if all or none must be there.
+// Append inserts messages in their order. It uses one statement, or several if the database's packet limit or the work
+// of its driver requires that. Run it in a transaction if either all messages or none must be stored.
 func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Draft) error {
 	id, err := s.OpenIn(ctx, db)
 	if err != nil {
@@ -47,10 +47,10 @@ func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Dr
 	return flush()
 }
 
-// Runner executes a query; it is how a caller brings its prepared statements along.
+// Runner executes a query. Callers pass one to use their own prepared statements.
 type Runner func(ctx context.Context, db Executor, query dialect.Query) error
 
-// Run executes a query as it is.
+// Run executes a query without preparing it.
 func Run(ctx context.Context, db Executor, query dialect.Query) error {
 	_, err := db.ExecContext(ctx, query.Text, query.Args...)
 	return err
@@ -70,7 +70,7 @@ func (s *Spool) row(draft Draft) (dialect.Row, error) {
 		row.Key = []byte(draft.Key)
 	}
 	if row.Payload == nil {
-		row.Payload = []byte{} // no message body is an empty one, never NULL
+		row.Payload = []byte{} // a missing message body is stored as an empty one, never as NULL
 	}
 	if !draft.Due.IsZero() {
 		row.Due = draft.Due.UnixMicro()

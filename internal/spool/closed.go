@@ -1,6 +1,6 @@
 package spool
 
-// ClosedKeys are the keys of which a message has not got through, so that the messages behind it must not either. Make it with make.
+// ClosedKeys are the keys whose later messages must wait, because an earlier message is not done.
 type ClosedKeys map[int64]bool
 
 // Close closes the key of a message, if it has one.

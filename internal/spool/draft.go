@@ -14,19 +14,20 @@ import (
 type Draft struct {
 	Topic     string
 	MessageID string
-	Key       string // none when empty
+	Key       string // empty for no key
 	Payload   []byte
 	Metadata  map[string]string
-	// Due is when the message may be handled first; the zero value means Delay from now.
+	// Due is the earliest time at which the message may be handled. The zero value means Delay from now.
 	Due   time.Time
 	Delay time.Duration
 }
 
-// maxBytes is what a message id and an ordering key may have, on every database: MySQL stores no more, or cuts them off without a word where sql_mode is not
-// strict.
+// maxBytes is the maximum length of a message id and of an ordering key, on every database. MySQL stores no more, or
+// truncates longer ones silently if sql_mode is not strict.
 const maxBytes = 65_535
 
-// Check returns an error where not every database can store the message under its topic, id and key. It says what to do, and no other try can succeed.
+// Check returns an error if some database cannot store the message under its topic, id and key. The error says what to
+// do. Another try cannot succeed.
 func (d *Draft) Check() error {
 	if err := CheckTopic(d.Topic); err != nil {
 		return err
@@ -40,8 +41,8 @@ func (d *Draft) Check() error {
 	return nil
 }
 
-// CheckTopic returns an error where not every database can store the topic. MySQL takes two topics for the same that differ by spaces at their ends: an outage of
-// one would hold up the other.
+// CheckTopic returns an error if some database cannot store the topic. MySQL treats two topics as equal that differ
+// only by spaces at their ends, so an outage of one would hold up the other.
 func CheckTopic(topic string) error {
 	switch {
 	case topic == "":
@@ -56,19 +57,21 @@ func CheckTopic(topic string) error {
 	return nil
 }
 
-// Fitting cuts off what is too long of a message id or an ordering key that another program has chosen, for a dead letter: its message cannot be refused any more.
+// Fitting truncates a message id or an ordering key that another program has chosen. It is for dead letters, whose
+// messages can no longer be refused.
 func Fitting(text []byte) []byte { return text[:min(len(text), maxBytes)] }
 
-// SetDelay obeys the metadata of Watermill's components/delay, which has both a duration and a time, whichever of them the user has chosen: the other one is
-// computed by the clock of the user's process, which may be wrong. A duration of whole milliseconds is what a user has chosen, and it counts from the database's now. One to the
-// nanosecond is what was left until a time when the message was made, and then the time counts.
+// SetDelay applies the metadata of Watermill's components/delay. It contains both a duration and a time. The user has
+// chosen one of them; the other one is computed with the clock of the user's process, which may be wrong. A duration of
+// whole milliseconds was chosen by the user, and counts from the database's now. A duration with nanoseconds was the
+// remaining time when the message was made, so then the time counts.
 func (d *Draft) SetDelay(metadata message.Metadata) error {
 	length, at := metadata.Get(delay.DelayedForKey), metadata.Get(delay.DelayedUntilKey)
 	if length == "" && at == "" {
 		return nil
 	}
 	duration, err := time.ParseDuration(length)
-	if length != "" && err != nil { // its text has that of the metadata in it
+	if length != "" && err != nil { // the text of err includes that of the metadata
 		return fmt.Errorf("metadata %s is no duration such as 1m30s", delay.DelayedForKey)
 	}
 	until, err := time.Parse(time.RFC3339, at)
@@ -85,7 +88,8 @@ func (d *Draft) SetDelay(metadata message.Metadata) error {
 	return nil
 }
 
-// withinSecond gives a time that was cut to whole seconds its fraction back, as far as the estimate, which may be by a wrong clock, tells.
+// withinSecond restores the fraction of a time that was truncated to whole seconds. It takes the fraction from the
+// estimate, as far as possible, since the estimate may come from a wrong clock.
 func withinSecond(cut, estimate time.Time) time.Time {
 	if last := cut.Add(time.Second - time.Microsecond); estimate.After(last) {
 		return last

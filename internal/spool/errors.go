@@ -6,7 +6,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// LogText is what the log says of an error, without the address of the database; empty for nil.
+// LogText returns the text of an error for the log, without the address of the database; empty for nil.
 func LogText(err error) string {
 	if err == nil {
 		return ""
@@ -14,7 +14,7 @@ func LogText(err error) string {
 	return dialect.HideAddress(err).Error()
 }
 
-// Wrap says what was done, and what to do where the tables are missing.
+// Wrap adds to an error what was done, and what to do if the tables are missing.
 func Wrap(what string, err error) error {
 	if dialect.LacksTable(err) {
 		return fmt.Errorf("%s: the tables are not there, or not of this version, call postbox.Migrate first: %w", what, err)

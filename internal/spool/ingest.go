@@ -10,33 +10,34 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// MaxIngestBytes bounds what one [Spool.Ingest] should take, if it is more than one message.
+// MaxIngestBytes limits the messages that one [Spool.Ingest] should take, if it takes more than one.
 const MaxIngestBytes = MaxAppendBytes
 
 // Arrival is a message to store under a claim, once.
 type Arrival struct {
-	// Claim tells the message from all others.
+	// Claim identifies the message.
 	Claim []byte
 	row   dialect.Row
 }
 
-// Arrival returns a message as [Spool.Ingest] takes it. It keeps the claim and the draft's payload.
+// Arrival returns a message in the form that [Spool.Ingest] takes. It keeps the claim and the draft's payload.
 func (s *Spool) Arrival(claim []byte, draft Draft) (Arrival, error) {
 	row, err := s.row(draft)
 	return Arrival{Claim: claim, row: row}, err
 }
 
-// Size returns the bytes that count for [MaxIngestBytes].
+// Size returns the number of bytes that count for [MaxIngestBytes].
 func (a Arrival) Size() int { return len(a.row.Payload) + len(a.row.Metadata) }
 
 // KeyHash returns the hash of the ordering key, nil without one.
 func (a Arrival) KeyHash() *int64 { return a.row.KeyHash }
 
-// Ingest stores messages, at most MaxAppend of them with a claim each that no other one has, and claims them, all in
-// one commit: when it returns, that is over. It returns the claims that were there before, whose messages it left
-// out. A conflict with another transaction runs it again.
+// Ingest stores messages and claims them, all in one commit, which has ended when Ingest returns. It takes at most
+// MaxAppend messages, whose claims must differ. It returns the claims that existed before, whose messages it left out.
+// After a conflict with another transaction it runs again.
 //
-// After an error nothing was stored, unless the answer to the commit was lost; then doing it again tells.
+// After an error nothing was stored, unless the answer to the commit was lost. In that case a second call shows what
+// was stored.
 func (s *Spool) Ingest(ctx context.Context, db *sql.DB, prepared *Prepared, arrivals []Arrival) (known map[string]bool, err error) {
 	id, err := s.Open(ctx, db)
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *Spool) ingest(id int64, arrivals []Arrival) dialect.Ingest {
 	return s.Statements.Ingest(id, claims, rows)
 }
 
-// ingestWhole runs the one statement, which commits by itself.
+// ingestWhole runs the single statement, which commits by itself.
 func (s *Spool) ingestWhole(
 	ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query, arrivals []Arrival, known map[string]bool,
 ) error {
@@ -77,7 +78,7 @@ func (s *Spool) ingestWhole(
 	return err
 }
 
-// selectInts returns what a query selects. Only the end of its rows says that it was committed.
+// selectInts returns the numbers that a query selects. The commit is certain only after the last row.
 func selectInts(ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query) ([]int, error) {
 	rows, err := prepared.Query(ctx, db, query)
 	if err != nil {
@@ -98,8 +99,9 @@ func selectInts(ctx context.Context, db *sql.DB, prepared *Prepared, query diale
 // errClaimed rolls back a transaction in which not all claims were new.
 var errClaimed = errors.New("some of the messages were stored before")
 
-// ingestInParts claims and appends in a transaction, on the bet that all claims are new. Where some are not, the
-// database does not say which: the transaction is rolled back, and tried again without those that are there by then.
+// ingestInParts claims and appends in a transaction, on the assumption that all claims are new. If some are not, the
+// database does not say which. Then the transaction is rolled back, and tried again without the claims that exist by
+// then.
 func (s *Spool) ingestInParts(
 	ctx context.Context, db *sql.DB, prepared *Prepared, id int64, arrivals []Arrival, known map[string]bool,
 ) error {
@@ -123,7 +125,7 @@ func (s *Spool) ingestInParts(
 			return nil
 		case !errors.Is(err, errClaimed):
 			return err
-		case claimed == 0: // then it is all of them
+		case claimed == 0: // then all of the claims exist
 			for _, a := range rest {
 				known[string(a.Claim)] = true
 			}
@@ -137,7 +139,7 @@ func (s *Spool) ingestInParts(
 	return nil
 }
 
-// execAll executes all queries, and returns how many rows they changed.
+// execAll executes all queries, and returns the number of rows they changed.
 func execAll(ctx context.Context, tx *sql.Tx, prepared *Prepared, queries []dialect.Query) (changed int64, err error) {
 	for _, query := range queries {
 		n, err := ExecPrepared(ctx, tx, prepared, query)
@@ -149,7 +151,7 @@ func execAll(ctx context.Context, tx *sql.Tx, prepared *Prepared, queries []dial
 	return changed, nil
 }
 
-// ExecPrepared executes a query in a transaction, prepared if it is by now.
+// ExecPrepared executes a query in a transaction, with a prepared statement if it is already prepared.
 func ExecPrepared(ctx context.Context, tx *sql.Tx, prepared *Prepared, query dialect.Query) (int64, error) {
 	return Affected(prepared.InTx(ctx, tx, query))
 }

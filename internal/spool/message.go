@@ -7,7 +7,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Message is a stored message as a handler gets it.
+// Message is a stored message in the form that a handler gets.
 type Message struct {
 	Ref       dialect.Ref
 	Topic     string
@@ -18,53 +18,55 @@ type Message struct {
 	Payload   []byte
 	Metadata  map[string]string
 	CreatedAt time.Time
-	// Attempts that failed before this one.
+	// Attempts is the number of attempts that failed before this one.
 	Attempts int
-	// Starts of attempts that never came back, because their process did not either.
+	// Starts is the number of starts that never came back, because their process ended.
 	Starts int
 
-	// Size of payload and metadata in bytes; large ones are loaded just before they are handled.
+	// Size is the size of payload and metadata in bytes. Large messages are loaded just before they are handled.
 	Size   int
 	Loaded bool
-	// Broken says why the stored form could not be decoded.
+	// Broken is the reason why the stored form could not be decoded.
 	Broken error
-	// Exposed is set where the process that held the lane before may have been handling the message when it ended. Started is 1 once this start has been
-	// recorded. Doomed is set when too many starts never came back. Counted is set when the start has been recorded: a message that then comes back has
-	// brought down no process.
+	// Exposed is set if the previous holder of the lane may have been handling the message when it ended. Started is 1
+	// once this start has been recorded. Doomed is set when too many starts never came back. Counted is set when the
+	// start has been recorded: a message that then comes back has not crashed its process.
 	Exposed bool
 	Started int
 	Doomed  error
 	Counted bool
-	// Apart is set for a message that is handled by itself, since its end was refused.
+	// Apart is set for a message that must be handled by itself, since it had a setback.
 	Apart bool
-	// Spool is where the message is stored. Keep says that it goes to the history when it is done. For Guarded see the function [Guarded].
+	// Spool is the spool that stores the message. Keep is set if the message goes to the history when it is done. For
+	// Guarded see the function [Guarded].
 	Spool   *Spool
 	Keep    bool
 	Guarded bool
-	// Due is when a batch must take it at the latest, by this process's clock; zero for never.
+	// Due is the latest time at which a batch must take the message, by this process's clock; zero for never.
 	Due time.Time
 }
 
-// Unload lets go of what is read again when it is needed.
+// Unload releases payload and metadata, which are read again when they are needed.
 func (m *Message) Unload() { m.Payload, m.Metadata, m.Loaded = nil, nil, false }
 
-// MessageSubject names a stored message in the table of failures: by its id and its time of creation, since a database that goes back to an earlier
-// state gives out the id again, and the new message must not inherit the failures of another one.
+// MessageSubject identifies a stored message in the table of failures, by its id and its time of creation. A database
+// that goes back to an earlier state issues the id again, and the new message must not inherit the failures of another
+// one.
 func MessageSubject(id, createdAt int64) []byte {
-	subject := binary.BigEndian.AppendUint64([]byte{'m'}, uint64(id)) //nolint:gosec // the bits are kept
-	return binary.BigEndian.AppendUint64(subject, uint64(createdAt))  //nolint:gosec // the bits are kept
+	subject := binary.BigEndian.AppendUint64([]byte{'m'}, uint64(id)) //nolint:gosec // keeps the bits
+	return binary.BigEndian.AppendUint64(subject, uint64(createdAt))  //nolint:gosec // keeps the bits
 }
 
-// Subject returns it for the message.
+// Subject returns the [MessageSubject] of the message.
 func (m *Message) Subject() []byte { return MessageSubject(m.Ref.ID, m.Ref.CreatedAt) }
 
-// Decode takes in payload and metadata as they are stored. What cannot be read of them is noted in Broken.
+// Decode sets payload and metadata from their stored form. If the metadata cannot be decoded, it sets Broken.
 func (m *Message) Decode(payload, metadata []byte) {
 	m.Payload, m.Loaded = payload, true
 	m.Metadata, m.Broken = DecodeMetadata(metadata)
 }
 
-// ToLoad returns the bytes that handling the message loads.
+// ToLoad returns the number of bytes that must be loaded to handle the message.
 func (m *Message) ToLoad() int {
 	if m.Loaded {
 		return 0
@@ -72,20 +74,21 @@ func (m *Message) ToLoad() int {
 	return m.Size
 }
 
-// Suspect says that the message has been started and did not come back.
+// Suspect reports whether the message has been started and did not come back.
 func (m *Message) Suspect() bool { return m.Starts > 0 }
 
-// AllStarts is how often the message has been started, this time included, unless one of them has come back since it was
-// read: to the process that had the lane before, and lost it while the handler was busy. A message that this number would end is then read again.
+// AllStarts is the number of starts of the message, including this one. Since the message was read, one of them may
+// have come back: to the previous holder of the lane, which lost the lane while its handler was busy. So a message that
+// this number would make dead is then read again.
 func (m *Message) AllStarts() int { return m.Starts + m.Started }
 
-// Identity names a message among all that its database has had: a database that goes back to an earlier state gives out ids again, but not with the
-// same time.
+// Identity identifies a message among all that its database has ever had. A database that goes back to an earlier state
+// issues ids again, but not with the same time.
 type Identity struct {
 	ID, CreatedAt int64 // the time in microseconds
 }
 
-// Identity returns it for the message.
+// Identity returns the identity of the message.
 func (m *Message) Identity() Identity {
 	return Identity{ID: m.Ref.ID, CreatedAt: m.CreatedAt.UnixMicro()}
 }

@@ -9,11 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// Metadata is stored as JSON, readable for people who look into the table. JSON cannot carry bytes that are not
-// UTF-8, and Watermill allows them: then each word is written in base64, after this mark, which no JSON starts with.
+// Metadata is stored as JSON, which is readable for people who look into the table. JSON cannot contain bytes that are
+// not UTF-8, but Watermill allows them. Then each word is written in base64, after this mark, with which no JSON
+// begins.
 const base64Mark = 0x00
 
-// EncodeMetadata writes metadata so that every string survives.
+// EncodeMetadata encodes metadata without loss, whatever bytes its strings contain.
 func EncodeMetadata(metadata map[string]string) ([]byte, error) {
 	if text, ok := encodePlain(metadata); ok {
 		return text, nil
@@ -29,11 +30,11 @@ func EncodeMetadata(metadata map[string]string) ([]byte, error) {
 	return append([]byte{base64Mark}, text...), err
 }
 
-// fewWords is how many keys encodePlain sorts without an allocation.
+// fewWords is the number of keys that encodePlain sorts without an allocation.
 const fewWords = 8
 
-// encodePlain writes what [json.Marshal] writes of words without special characters, as nearly all metadata is, without
-// its reflection. It reports false for anything else.
+// encodePlain encodes words without special characters, as nearly all metadata is, in the same way as [json.Marshal]
+// but without reflection. It reports false for anything else.
 func encodePlain(metadata map[string]string) ([]byte, bool) {
 	keys, size := make([]string, 0, fewWords), len("{}")
 	for key, value := range metadata {
@@ -54,7 +55,7 @@ func encodePlain(metadata map[string]string) ([]byte, bool) {
 	return append(text, '}'), true
 }
 
-// isPlain tells whether a word stands in JSON as it is.
+// isPlain reports whether JSON contains a word unchanged.
 func isPlain(word string) bool {
 	for i := range len(word) {
 		switch c := word[i]; {
@@ -74,7 +75,7 @@ func validUTF8(metadata map[string]string) bool {
 	return true
 }
 
-// DecodeMetadata reads what EncodeMetadata wrote. It never returns a nil map with a nil error.
+// DecodeMetadata decodes the result of EncodeMetadata. It never returns a nil map with a nil error.
 func DecodeMetadata(stored []byte) (map[string]string, error) {
 	if len(stored) > 0 && stored[0] == base64Mark {
 		var words [][]byte
@@ -106,8 +107,8 @@ func DecodeMetadata(stored []byte) (map[string]string, error) {
 	return metadata, nil
 }
 
-// decodePlain reads what EncodeMetadata wrote of words without special characters, as nearly all metadata is, with
-// fewer allocations than the general decoder. It reports false for anything else.
+// decodePlain decodes words without special characters, as nearly all metadata is, with fewer allocations than the
+// general decoder. It reports false for anything else.
 func decodePlain(text string) (map[string]string, bool) {
 	rest, ok := strings.CutPrefix(text, "{")
 	if !ok || !utf8.ValidString(text) {
@@ -135,7 +136,7 @@ func decodePlain(text string) (map[string]string, bool) {
 	}
 }
 
-// cutWord takes a quoted word from the beginning of a text, if it is written as it is.
+// cutWord cuts a quoted word from the beginning of a text, if it contains no escapes.
 func cutWord(text string) (word, rest string, ok bool) {
 	if !strings.HasPrefix(text, `"`) {
 		return "", "", false
@@ -151,10 +152,10 @@ func cutWord(text string) (word, rest string, ok bool) {
 	return "", "", false
 }
 
-// maxErrorText bounds what one failure keeps, in bytes: enough for an error and the top of a stack.
+// maxErrorText limits the bytes that one failure keeps: enough for an error and the top of a stack.
 const maxErrorText = 4096
 
-// ErrorText makes an error's text fit for a text column of any database.
+// ErrorText returns an error's text in a form that a text column of any database can store.
 func ErrorText(err error) string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) > maxErrorText {

@@ -12,9 +12,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// A transaction may have begun on another *sql.DB than that of the publisher or the store that is to work in it. In the same database that is all right. In another
-// one, messages and claims would be written where none of its processes looks for them, or under the number that another outbox has there. So each set of tables
-// has an identity, drawn by lot when it is made.
+// A transaction may have begun on another *sql.DB than that of the publisher or the store that works in it. In the same
+// database this is correct. In another database, messages and claims would be written where none of its processes looks
+// for them, or under the number of another outbox there. So each set of tables has a random identity, which it gets
+// when it is created.
 
 // ErrElsewhere is returned for a transaction of another database.
 var ErrElsewhere = errors.New("the transaction began on another *sql.DB than that of the publisher or the store, and is not in the same database: " +
@@ -26,7 +27,7 @@ type Place struct {
 	statements *dialect.Statements
 
 	mu       sync.Mutex
-	identity string // as far as it has been asked for
+	identity string // empty until it has been read
 }
 
 // NewPlace returns the place of the tables in db.
@@ -34,7 +35,8 @@ func NewPlace(db *sql.DB, statements *dialect.Statements) *Place {
 	return &Place{db: db, statements: statements}
 }
 
-// Check returns [ErrElsewhere] where a transaction is not in the place. For one that began on the same handle it costs nothing, for others a statement.
+// Check returns [ErrElsewhere] if a transaction is not in the place. For a transaction that began on the same handle it
+// costs nothing, for others one statement.
 func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {
 	if !BeganElsewhere(tx, p.db) {
 		return nil
@@ -50,18 +52,18 @@ func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {
 	if p.known() == there {
 		return nil
 	}
-	own, err := p.ask(ctx) // for the first time, or again, since a restored database may have another identity
+	own, err := p.ask(ctx) // for the first time, or again because a restored database may have another identity
 	if err == nil && own != there {
 		err = ErrElsewhere
 	}
 	return err
 }
 
-// Learn reads the identity of the place, unless it is known. It is called before the first write on a pool, since Check cannot ask where the only
-// connection waits for the transaction that is to be checked, as on SQLite.
+// Learn reads the identity of the place, unless it is known. It is called before the first write on a pool. Later,
+// Check may be unable to read it: on SQLite, for example, the transaction to check may hold the only connection.
 func (p *Place) Learn(ctx context.Context) {
 	if p.known() == "" {
-		_, _ = p.ask(ctx) // Check has the error, where it matters
+		_, _ = p.ask(ctx) // Check reports the error if it matters
 	}
 }
 
@@ -87,8 +89,9 @@ func (p *Place) ask(ctx context.Context) (identity string, err error) {
 	return identity, nil
 }
 
-// BeganElsewhere says whether a transaction began on another handle than db. A *sql.Tx has its handle, and does not give it to anybody, so that is looked up
-// by reflection; where the field has another name or type one day, the transaction is taken to be one of db.
+// BeganElsewhere reports whether a transaction began on another handle than db. A *sql.Tx does not expose its handle,
+// so BeganElsewhere reads it by reflection. If a later version of Go changes the name or the type of the field, the
+// transaction is assumed to belong to db.
 func BeganElsewhere(tx *sql.Tx, db *sql.DB) bool {
 	field := reflect.ValueOf(tx).Elem().FieldByName("db")
 	return field.IsValid() && field.Type() == reflect.TypeFor[*sql.DB]() && field.Pointer() != reflect.ValueOf(db).Pointer()

@@ -9,16 +9,16 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// Prepared keeps the hot statements prepared: a driver such as lib/pq spends two round trips on one that is
-// not. It is safe for concurrent use. A nil one prepares nothing. That is for poolers in transaction mode: there, a statement may run on
-// a connection of the server on which it was not prepared.
+// Prepared keeps hot statements prepared, because a driver such as lib/pq needs two round trips for an unprepared
+// statement. It is safe for concurrent use. A nil Prepared prepares nothing. That is for poolers in transaction mode,
+// which may run a statement on a connection of the server on which it was not prepared.
 type Prepared struct {
 	db        *sql.DB
-	watchesTx bool // whether the driver watches the context of a transaction
+	watchesTx bool // the driver watches the context of a transaction
 
 	mu         sync.Mutex
 	statements map[string]*sql.Stmt
-	preparing  map[string]context.CancelFunc // what is under way in the background
+	preparing  map[string]context.CancelFunc // statements that are being prepared in the background
 	closed     bool
 	background sync.WaitGroup
 }
@@ -31,8 +31,8 @@ func NewPrepared(db *sql.DB) *Prepared {
 	}
 }
 
-// Get returns the prepared statement, preparing it when it is new. It takes a connection from the pool, so it
-// must not be called by code that holds one.
+// Get returns the prepared statement, and prepares it if it is new. It takes a connection from the pool, so code that
+// holds one must not call it.
 func (p *Prepared) Get(ctx context.Context, text string) (*sql.Stmt, error) {
 	if stmt := p.lookup(text); stmt != nil {
 		return stmt, nil
@@ -44,7 +44,7 @@ func (p *Prepared) Get(ctx context.Context, text string) (*sql.Stmt, error) {
 	return p.keep(text, stmt), nil
 }
 
-// Query runs a query outside of a transaction.
+// Query runs a query outside a transaction.
 func (p *Prepared) Query(ctx context.Context, db *sql.DB, query dialect.Query) (*sql.Rows, error) {
 	if p == nil {
 		return db.QueryContext(ctx, query.Text, query.Args...)
@@ -56,7 +56,7 @@ func (p *Prepared) Query(ctx context.Context, db *sql.DB, query dialect.Query) (
 	return stmt.QueryContext(ctx, query.Args...)
 }
 
-// Exec executes a query outside of a transaction.
+// Exec executes a query outside a transaction.
 func (p *Prepared) Exec(ctx context.Context, db *sql.DB, query dialect.Query) (sql.Result, error) {
 	if p == nil {
 		return db.ExecContext(ctx, query.Text, query.Args...)
@@ -68,25 +68,27 @@ func (p *Prepared) Exec(ctx context.Context, db *sql.DB, query dialect.Query) (s
 	return stmt.ExecContext(ctx, query.Args...)
 }
 
-// InTx runs a query in a transaction, prepared if it is by now, and the transaction is one of the same *sql.DB. If not, it is prepared in
-// the background: the transaction may hold the only connection, so it must not wait for another one.
+// InTx executes a query in a transaction. It uses a prepared statement if the query is already prepared and the
+// transaction belongs to the same *sql.DB. Otherwise it prepares the query in the background: the transaction may hold
+// the only connection, so InTx must not wait for another one.
 func (p *Prepared) InTx(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
 	if p == nil || query.Once {
 		return tx.ExecContext(ctx, query.Text, query.Args...)
 	}
 	stmt := p.lookup(query.Text)
 	if stmt == nil {
-		p.prepareLater(query.Text) //nolint:contextcheck // it goes on when the caller's context has ended
+		p.prepareLater(query.Text) //nolint:contextcheck // it continues after the caller's context has ended
 		return tx.ExecContext(ctx, query.Text, query.Args...)
 	}
 	watched := ctx
 	if p.watchesTx && txscope.EndsWith(ctx, tx) {
-		watched = context.WithoutCancel(ctx) // its end interrupts the statement all the same
+		watched = context.WithoutCancel(ctx) // the end of ctx still interrupts the statement
 	}
 	result, err := tx.StmtContext(watched, stmt).ExecContext(watched, query.Args...) //nolint:sqlclosecheck // it ends with the transaction
 	if err != nil && !dialect.Coded(err) {
-		// Not the server's word. It may be database/sql's, that the transaction comes from another handle on the
-		// database, where the statement is not prepared. If it is the connection's, this fails as well.
+		// The error does not come from the server. It may come from database/sql, because the transaction belongs to
+		// another handle on the database, where the statement is not prepared. If it comes from the connection, the
+		// next call fails as well.
 		return tx.ExecContext(ctx, query.Text, query.Args...)
 	}
 	return result, err
@@ -129,7 +131,7 @@ func (p *Prepared) keep(text string, stmt *sql.Stmt) *sql.Stmt {
 	return stmt
 }
 
-// Drop closes one statement. No other goroutine may be about to use it.
+// Drop closes one statement, which no other goroutine may be about to use.
 func (p *Prepared) Drop(text string) {
 	if p == nil {
 		return
@@ -143,8 +145,8 @@ func (p *Prepared) Drop(text string) {
 	}
 }
 
-// Close closes the statements, not the database. What is being prepared in the background is given up: it may wait for a connection that the
-// caller holds. Close can be called twice.
+// Close closes the statements, not the database. It gives up statements that are being prepared in the background,
+// since they may wait for a connection that the caller holds. It can be called twice.
 func (p *Prepared) Close() {
 	if p == nil {
 		return
@@ -163,5 +165,5 @@ func (p *Prepared) Close() {
 	p.Wait()
 }
 
-// Wait waits until what is prepared in the background is.
+// Wait waits until the statements in the background are prepared.
 func (p *Prepared) Wait() { p.background.Wait() }

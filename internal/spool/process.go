@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// ProcessName tells processes apart for people who read failures and leases: host and process id.
+// ProcessName returns host and process id, so that people who read failures and leases can tell processes apart.
 func ProcessName() string {
 	host, err := os.Hostname()
 	if err != nil {

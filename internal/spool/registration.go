@@ -11,17 +11,18 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// A spool is registered by the first transaction that needs it, which may be a user's and may roll back, as a whole or to a savepoint. So
-// what a transaction sees of the spool is good for that one statement: [Spool.OpenIn] remembers nothing. The id is remembered when
-// it is known to be committed: when a transaction of our own sees it. If a rolled back id were remembered, no forwarder would ever read the messages
-// that are stored under it, or that of another outbox would: SQLite gives out the id again.
+// The first transaction that needs a spool registers it. That may be a user's transaction, and it may roll back, as a
+// whole or to a savepoint. So the id that a transaction sees is valid for that one statement only, and [Spool.OpenIn]
+// does not remember it. The id is remembered once it is known to be committed, because a transaction of Postbox's own
+// has seen it. If an id that was rolled back were remembered, no forwarder would ever read the messages stored under
+// it. Or another outbox's forwarder would, since SQLite issues the id again.
 
-// ErrLanes is returned where a spool has another number of lanes than the configuration says.
+// ErrLanes is returned if a spool has another number of lanes than the configuration says.
 var ErrLanes = errors.New("number of lanes differs from the stored one")
 
-// Open finds the spool, or registers it with its number of lanes and commits that, and returns its id. It fails with
-// [ErrName] where the name cannot be stored, and with [ErrLanes] where the spool is stored with another number of lanes:
-// the same key would live in two of them.
+// Open finds the spool, or registers it with its number of lanes and commits, and returns its id. It returns [ErrName]
+// if the name cannot be stored. It returns [ErrLanes] if the spool is stored with another number of lanes: the same key
+// would be in two lanes.
 func (s *Spool) Open(ctx context.Context, db *sql.DB) (int64, error) {
 	id, err := s.FindCommitted(ctx, db)
 	if !errors.Is(err, sql.ErrNoRows) {
@@ -39,8 +40,8 @@ func (s *Spool) Open(ctx context.Context, db *sql.DB) (int64, error) {
 	return found.ID, nil
 }
 
-// OpenIn is [Spool.Open] in a transaction of the user. Unless the id is known already, it is valid in this transaction alone. The error is [ErrUnknown] if
-// it is not known, and the transaction cannot be asked.
+// OpenIn is [Spool.Open] in a transaction of the user. Unless the id is already known, it is valid only in this
+// transaction. The error is [ErrUnknown] if the id is not known and the transaction cannot run queries.
 func (s *Spool) OpenIn(ctx context.Context, tx Executor) (int64, error) {
 	if id := s.ID(); id != 0 {
 		return id, nil
@@ -53,7 +54,7 @@ func (s *Spool) OpenIn(ctx context.Context, tx Executor) (int64, error) {
 	return found.ID, err
 }
 
-// ErrUnknown is returned where the number of a spool is not known and cannot be asked for.
+// ErrUnknown is returned if the id of a spool is not known and cannot be queried.
 var ErrUnknown = errors.New("its number in the database is not known yet, and the transaction can only execute statements, not ask for it")
 
 // register finds the spool in a transaction, or inserts it.
@@ -74,8 +75,8 @@ func (s *Spool) register(ctx context.Context, tx Querier) (Found, error) {
 	return found, s.checkLanes(found.Lanes)
 }
 
-// FindCommitted returns the id of a spool that is registered, and remembers it, or [sql.ErrNoRows]. It does not see what others have not committed, whatever
-// isolation level the server gives to a statement by itself.
+// FindCommitted returns the id of a registered spool, and remembers it, or returns [sql.ErrNoRows]. It does not see
+// uncommitted rows, whatever isolation level the server gives to a statement outside a transaction.
 func (s *Spool) FindCommitted(ctx context.Context, db *sql.DB) (id int64, err error) {
 	if id := s.ID(); id != 0 {
 		return id, nil
@@ -105,13 +106,13 @@ func (s *Spool) FindCommitted(ctx context.Context, db *sql.DB) (id int64, err er
 	return found.ID, nil
 }
 
-// Found is a spool as it is stored.
+// Found is the stored form of a spool.
 type Found struct {
 	ID    int64
 	Lanes int
 }
 
-// Find asks for the spool by its name, with one of the statements for it.
+// Find looks up the spool by its name, with one of the statements for that.
 func (s *Spool) Find(ctx context.Context, db Querier, query string) (found Found, err error) {
 	rows, err := db.QueryContext(ctx, query, s.name)
 	if err != nil {
@@ -135,7 +136,7 @@ func (s *Spool) checkLanes(stored int) error {
 		s.name, stored, s.lanes, stored, ErrLanes)
 }
 
-// OpenError says that the spool cannot be opened, and [ErrNoTables] where the tables are missing.
+// OpenError wraps an error that prevents the spool from being opened. It adds [ErrNoTables] if the tables are missing.
 func (s *Spool) OpenError(err error) error {
 	if dialect.LacksTable(err) {
 		return fmt.Errorf("open spool %q: %w: %w", s.name, ErrNoTables, err)
@@ -143,45 +144,46 @@ func (s *Spool) OpenError(err error) error {
 	return fmt.Errorf("open spool %q: %w", s.name, dialect.HideAddress(err))
 }
 
-// remember keeps a spool that is known to be committed.
+// remember stores a spool that is known to be committed.
 func (s *Spool) remember(found Found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stored = found
 }
 
-// known returns what is remembered.
+// known returns the remembered spool.
 func (s *Spool) known() Found {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stored
 }
 
-// ID returns the id under which the spool is stored, or 0 while it is not known to be committed.
+// ID returns the id of the spool, or 0 while it is not known to be committed.
 func (s *Spool) ID() int64 { return s.known().ID }
 
-// Finder looks for a spool that others have registered until it is known to be committed. It serves those who store messages only in transactions of
-// others, and so would have to ask for the id in each of them. It is safe for concurrent use.
+// Finder looks for a spool that other code has registered until it is known to be committed. It serves code that stores
+// messages only in transactions of others, and would have to query the id in each of them. It is safe for concurrent
+// use.
 type Finder struct {
 	spool *Spool
 	db    *sql.DB
 
 	mu      sync.Mutex
 	looking bool
-	life    context.Context //nolint:containedctx // that of the finder, which Close ends
+	life    context.Context //nolint:containedctx // the life of the finder, which Close ends
 	end     context.CancelFunc
 	done    sync.WaitGroup
 }
 
-// NewFinder returns a finder, which does nothing until Look.
+// NewFinder returns a finder, which does nothing before Look.
 func NewFinder(spool *Spool, db *sql.DB) *Finder {
 	f := &Finder{spool: spool, db: db}
 	f.life, f.end = context.WithCancel(context.Background())
 	return f
 }
 
-// Look lets the finder look for the spool in the background, unless it is found or looked for already. It waits for nothing: the caller may hold the only
-// connection. An error is not reported, since the next call tries again.
+// Look makes the finder look for the spool in the background, unless it is found or the search is running. It does not
+// wait, because the caller may hold the only connection. It reports no errors, since the next call tries again.
 func (f *Finder) Look() {
 	if f.spool.ID() != 0 {
 		return
@@ -210,10 +212,10 @@ func (f *Finder) Close() {
 	f.done.Wait()
 }
 
-// Forget lets the next call of Open look for the spool again.
+// Forget makes the next call of Open look for the spool again.
 func (s *Spool) Forget() { s.remember(Found{}) }
 
-// Registered describes a spool that is known to be committed.
+// Registered returns a spool that is known to be committed.
 func Registered(statements *dialect.Statements, name string, found Found) *Spool {
 	s := New(statements, name, found.Lanes)
 	s.remember(found)

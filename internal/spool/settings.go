@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// Settings are what operators have stored for a spool, for all processes. A zero field leaves it to each process's
-// own configuration.
+// Settings are the settings that operators have stored for a spool, for all processes. With a zero field, each
+// process's own configuration applies.
 type Settings struct {
 	PageSize    int           `json:"page_size,omitempty"`
 	Concurrency int           `json:"concurrency,omitempty"`
 	PollMax     time.Duration `json:"poll_max,omitempty"`
 	Attempts    int           `json:"attempts,omitempty"`
-	// History is how long messages that are done are kept; negative turns it off, and what was kept goes.
+	// History is how long messages that are done are kept. Negative turns the history off, and deletes the messages in
+	// it.
 	History time.Duration `json:"history,omitempty"`
-	// Retention is how long dead letters of the spool are kept; negative keeps them.
+	// Retention is how long dead letters of the spool are kept. Negative keeps them for ever.
 	Retention time.Duration `json:"retention,omitempty"`
 }
 

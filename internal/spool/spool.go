@@ -14,25 +14,26 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// StatementTimeout bounds each statement of ours: far more than one takes, and an end when a connection hangs.
+// StatementTimeout bounds each statement of Postbox. It is far longer than a statement takes, and ends a statement on a
+// connection that hangs.
 const StatementTimeout = 30 * time.Second
 
-// MaxLanes is the most lanes that a spool can have.
+// MaxLanes is the maximum number of lanes of a spool.
 const MaxLanes = dialect.MaxLanes
 
-// The outbox of a program that names none, and the lanes of a spool whose number is not configured.
+// The default name of an outbox, and the default number of lanes of a spool.
 const (
 	DefaultOutbox = "outbox"
 	DefaultLanes  = 32
 )
 
-// QueuePrefix starts the names of the spools that are queues of an inbox, to keep them apart from outboxes.
+// QueuePrefix begins the names of spools that are queues of an inbox, so that they differ from the names of outboxes.
 const QueuePrefix = "inbox "
 
-// Executor executes statements, and that is all that storing a message needs once the spool is known: see [postbox.Executor].
+// Executor executes statements. Storing a message needs nothing else once the spool is known: see [postbox.Executor].
 type Executor = postbox.Executor
 
-// Querier also reads: a *sql.DB, *sql.Tx or *sql.Conn, and what stands for one in another library.
+// Querier also runs queries: a *sql.DB, *sql.Tx or *sql.Conn, or its equivalent in another library.
 type Querier interface {
 	Executor
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -50,14 +51,14 @@ type Spool struct {
 	turn   int   // next lane for a message without a key
 }
 
-// ErrNoTables is returned where the tables are missing.
+// ErrNoTables is returned if the tables are missing.
 var ErrNoTables = errors.New("the tables are not there, or not of this version, call postbox.Migrate first")
 
-// maxName is what the name of a spool may have in bytes, on every database.
+// maxName is the maximum length in bytes of the name of a spool, on every database.
 const maxName = 255
 
-// ErrName is returned for a spool whose name not every database can store. MySQL would cut some off without a word, and takes two names for the
-// same that differ by spaces at their ends.
+// ErrName is returned for a spool whose name some database cannot store. MySQL would truncate some names silently, and
+// treats two names as equal that differ only by spaces at their ends.
 var ErrName = errors.New("a name has at most 255 bytes, is UTF-8 text without NUL, and does not end with a space")
 
 // CheckName returns [ErrName] unless the name can be stored.
@@ -68,10 +69,10 @@ func CheckName(name string) error {
 	return nil
 }
 
-// isText says whether every database takes the string as text.
+// isText reports whether every database accepts the string as text.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// CheckQueue returns an error unless a queue can have the name.
+// CheckQueue returns an error unless the name is valid for a queue.
 func CheckQueue(name string) error {
 	if name == "" {
 		return errors.New("the queue has no name")
@@ -82,8 +83,8 @@ func CheckQueue(name string) error {
 	return nil
 }
 
-// NameText makes a name that another program has chosen fit for a column of names, for people to read: what is no text in it is
-// replaced, and the end of a long one cut off.
+// NameText makes a name that another program has chosen fit for a column of names, for people to read. It replaces
+// bytes that are no text, and truncates a long name.
 func NameText(name string) string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(name, "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) > maxName {
@@ -92,7 +93,7 @@ func NameText(name string) string {
 	return text
 }
 
-// New describes a spool; [Spool.Open] and [Spool.OpenIn] find it in the database.
+// New returns a spool; [Spool.Open] and [Spool.OpenIn] find it in the database.
 func New(statements *dialect.Statements, name string, lanes int) *Spool {
 	return &Spool{
 		Statements: statements, name: name, lanes: lanes,
@@ -100,25 +101,25 @@ func New(statements *dialect.Statements, name string, lanes int) *Spool {
 	}
 }
 
-// Is says whether the other spool, if it is in the same database, is this one.
+// Is reports whether both spools are the same, if they are in the same database.
 func (s *Spool) Is(other *Spool) bool { return s.wakeUp == other.wakeUp }
 
 // Name returns the name of the spool.
 func (s *Spool) Name() string { return s.name }
 
-// maxChannel is what PostgreSQL takes as the name of a channel, in bytes.
+// maxChannel is the maximum length in bytes of the name of a channel in PostgreSQL.
 const maxChannel = 63
 
 // Channel returns the name under which NOTIFY announces messages of this spool. A name that is too long is hashed.
 func (s *Spool) Channel() string {
 	channel := s.Statements.Names.Prefix + s.name
 	if len(channel) > maxChannel {
-		return fmt.Sprintf("%s%016x", s.Statements.Names.Prefix, uint64(postbox.KeyHash(s.name))) //nolint:gosec // the bits are kept
+		return fmt.Sprintf("%s%016x", s.Statements.Names.Prefix, uint64(postbox.KeyHash(s.name))) //nolint:gosec // keeps the bits
 	}
 	return channel
 }
 
-// laneOf returns the lane of a message: that of its key, or, without one, any lane in turn.
+// laneOf returns the lane of a message: the lane of its key, or each lane in turn for messages without a key.
 func (s *Spool) laneOf(key string) (lane int, hash *int64) {
 	if key != "" {
 		h := postbox.KeyHash(key)
@@ -130,5 +131,5 @@ func (s *Spool) laneOf(key string) (lane int, hash *int64) {
 	return s.turn, nil
 }
 
-// Lanes returns how many lanes the spool has.
+// Lanes returns the number of lanes of the spool.
 func (s *Spool) Lanes() int { return s.lanes }

@@ -18,8 +18,9 @@ func Affected(result sql.Result, err error) (int64, error) {
 	return result.RowsAffected()
 }
 
-// Moved executes a query that moves messages to another table, and returns how many it took. The error is [ErrLost] where fewer arrived there: a
-// trigger of the user can do that. They would be lost, so the transaction must be rolled back.
+// Moved executes a query that moves messages to another table, and returns how many it took. The error is [ErrLost] if
+// fewer messages arrived there, which a trigger of the user can cause. They would be lost, so the transaction must be
+// rolled back.
 func Moved(ctx context.Context, tx *sql.Tx, query dialect.Query) (taken int64, err error) {
 	var arrived int64
 	err = tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&taken, &arrived)
@@ -29,10 +30,12 @@ func Moved(ctx context.Context, tx *sql.Tx, query dialect.Query) (taken int64, e
 	return taken, err
 }
 
-// ErrNoLetter is why a message is not buried although the database reports no error: a trigger of the user keeps the dead letter from being stored.
+// ErrNoLetter means that a message was not buried although the database reports no error: a trigger of the user
+// prevents the dead letter from being stored.
 var ErrNoLetter = errors.New("the database reports no error, and has stored no dead letter")
 
-// Buried returns the error of a statement that stores one dead letter: [ErrNoLetter] where it has stored none.
+// Buried returns the error of a statement that stores one dead letter. It returns [ErrNoLetter] if the statement has
+// stored none.
 func Buried(result sql.Result, err error) error {
 	stored, err := Affected(result, err)
 	if err == nil && stored == 0 {
@@ -41,18 +44,20 @@ func Buried(result sql.Result, err error) error {
 	return err
 }
 
-// Exec executes a query in a transaction: [Prepared.InTx] and [Directly] do.
+// Exec executes a query in a transaction. [Prepared.InTx] and [Directly] are of this type.
 type Exec func(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error)
 
-// Directly executes a query without having prepared it.
+// Directly executes a query without preparing it.
 func Directly(ctx context.Context, tx *sql.Tx, query dialect.Query) (sql.Result, error) {
 	return tx.ExecContext(ctx, query.Text, query.Args...)
 }
 
-// conflictTries is how often something is tried at once before its conflict with other transactions is an error.
+// conflictTries is how often a function is tried immediately before its conflict with other transactions becomes an
+// error.
 const conflictTries = 5
 
-// UntilNoConflict calls try, again when it conflicts with other transactions, five times at most.
+// UntilNoConflict calls try. If it conflicts with other transactions, UntilNoConflict calls it again, at most five
+// times in all.
 func UntilNoConflict(isConflict func(err error) bool, try func() error) error {
 	var err error
 	for range conflictTries {
@@ -63,13 +68,13 @@ func UntilNoConflict(isConflict func(err error) bool, try func() error) error {
 	return err
 }
 
-// Conflicts says whether a statement failed because of another transaction.
+// Conflicts returns a function that reports whether a statement failed because of another transaction.
 func Conflicts(kind dialect.Kind) func(err error) bool {
 	return func(err error) bool { return kind.Classify(err) == dialect.Conflict }
 }
 
-// InTx runs fn in a transaction, again when it conflicts with another one. A lost answer to the commit is
-// [postbox.ErrCommitUnknown].
+// InTx runs fn in a transaction, and again if that conflicts with another one. If the answer to the commit is lost, the
+// error is [postbox.ErrCommitUnknown].
 func InTx(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn func(tx *sql.Tx) error) error {
 	return UntilNoConflict(Conflicts(statements.Kind), func() error { return Once(ctx, db, statements, fn) })
 }
@@ -92,7 +97,7 @@ func Once(ctx context.Context, db *sql.DB, statements *dialect.Statements, fn fu
 	return Commit(ctx, conn, tx)
 }
 
-// ignoreDone drops the error of rolling back what the driver has rolled back already.
+// ignoreDone drops the error of rolling back a transaction that the driver has already rolled back.
 func ignoreDone(err error) error {
 	if errors.Is(err, sql.ErrTxDone) {
 		return nil
@@ -100,15 +105,17 @@ func ignoreDone(err error) error {
 	return err
 }
 
-// errEnded is returned where a transaction is not there any more when it is to be committed.
+// errEnded is returned if a transaction no longer exists when it is to be committed.
 var errEnded = errors.New("the transaction had ended before: the function called Commit or Rollback, a statement was COMMIT or ROLLBACK, or the database rolled back by itself, as " +
 	"MySQL and MariaDB do in a deadlock, and the function did not return that error; what it executed afterwards is committed")
 
-// Ended returns the [postbox.ErrCommitUnknown] of a transaction, or a savepoint, that is not there any more when it is to be committed, with the error that shows it.
+// Ended returns the [postbox.ErrCommitUnknown] of a transaction, or a savepoint, that no longer exists when it is to be
+// committed. It wraps the error that shows this.
 func Ended(err error) error { return fmt.Errorf("%w: %w: %w", postbox.ErrCommitUnknown, errEnded, err) }
 
-// Intact returns [postbox.ErrCommitUnknown] where the transaction on conn has ended although the function that had it returned no error. On MySQL and
-// MariaDB it costs a statement, unless the last one of the function has changed rows. A driver that does not tell hides it.
+// Intact returns [postbox.ErrCommitUnknown] if the transaction on conn has ended although the function that used it
+// returned no error. On MySQL and MariaDB it costs a statement, unless the last statement of the function has changed
+// rows. It cannot detect this if the driver does not expose the status.
 func Intact(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
 	if dialect.MustTellStatus(conn) {
 		if _, err := tx.ExecContext(ctx, dialect.TellStatus); err != nil {
@@ -121,10 +128,10 @@ func Intact(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
 	return nil
 }
 
-// Commit commits a transaction of conn and tells apart, by its error, a transaction that certainly was rolled back from one that
-// may have been committed: then it is [postbox.ErrCommitUnknown]. It was rolled back if the server says so with a code of
-// its own, or if the connection lives: then the server did answer, and a driver reports in its own words that it
-// rolled back a transaction in which a statement had failed.
+// Commit commits a transaction of conn. Its error tells a transaction that was certainly rolled back from one that may
+// have been committed, for which the error is [postbox.ErrCommitUnknown]. The transaction was rolled back in two cases.
+// The server says so with an error code. Or the connection is alive, so the server did answer: a driver reports in its
+// own words that it rolled back a transaction in which a statement had failed.
 func Commit(ctx context.Context, conn *sql.Conn, tx *sql.Tx) error {
 	err := tx.Commit()
 	switch {

@@ -1,4 +1,4 @@
-// Package usererror makes the errors that functions of the user return safe to look at.
+// Package usererror makes errors that functions of the user return safe to inspect.
 package usererror
 
 import (
@@ -7,13 +7,13 @@ import (
 	"reflect"
 )
 
-// maxDepth is how deep errors may nest. An error that unwraps to itself would be examined for ever. A handler may well join thousands of errors one by
-// one, each within the next, and the class of the innermost must not be lost.
+// maxDepth limits how deep errors may nest. An error that unwraps to itself would be examined for ever. A handler may
+// join thousands of errors one by one, each within the next, and the class of the innermost must not be lost.
 const maxDepth = 10_000
 
-// Checked returns the error of a user's function, or one that says why that cannot be looked at: a method of it, or of an error within it, panics.
-// The usual reason is a nil pointer of a concrete type that is returned as an error. Such a panic must come here, under recover, and not later, where
-// it would end the process, or stop a queue.
+// Checked returns the error of a user's function. If a method of the error, or of an error within it, panics, it
+// returns an error that says so. The usual reason is a nil pointer of a concrete type that is returned as an error.
+// Such a panic must happen here, under recover. Later it would end the process, or stop a queue.
 func Checked(err error) (checked error) {
 	if err == nil {
 		return nil
@@ -28,10 +28,11 @@ func Checked(err error) (checked error) {
 	return err
 }
 
-// walk is the visit of an error and of all errors within it.
+// walk visits an error and all errors within it.
 type walk struct{ at error }
 
-// visit calls all methods that fmt and errors may call, of the errors within first. It panics where one of them does.
+// visit calls all methods that fmt and errors may call, first those of the errors within. It panics if one of them
+// does.
 func (w *walk) visit(err error, depth int) {
 	if w.at = err; depth > maxDepth {
 		panic(fmt.Sprintf("more than %d errors, one within the other", maxDepth))
@@ -55,8 +56,9 @@ func (w *walk) visit(err error, depth int) {
 	_ = err.Error()
 }
 
-// isStandard says whether an error is one of errors.Join or fmt.Errorf: they only hand on what the errors within say, and these have been visited. To
-// ask each of thousands for its text, which has those of all the others, would take seconds.
+// isStandard reports whether an error comes from errors.Join or fmt.Errorf. Such an error only passes on the texts of
+// the errors within it, which have been visited. Asking each of thousands for its text, which contains those of all the
+// others, would take seconds.
 func isStandard(err error) bool {
 	t := reflect.TypeOf(err)
 	if t.Kind() != reflect.Pointer || reflect.ValueOf(err).IsNil() {
@@ -74,7 +76,7 @@ func (w *walk) visitInner(depth int, errs ...error) {
 	}
 }
 
-// unusable is the error that stands for the one that panicked. It keeps the text of that, if there is one.
+// unusable returns the error that replaces one that panicked. It keeps the text of that error, if there is one.
 func (w *walk) unusable(err error, reason any) error {
 	why := fmt.Sprintf("an error of type %T panics: %v", w.at, reason)
 	if v := reflect.ValueOf(w.at); v.Kind() == reflect.Pointer && v.IsNil() {
@@ -86,13 +88,13 @@ func (w *walk) unusable(err error, reason any) error {
 	return errors.New(why)
 }
 
-// textOf returns the text of an error, or none if that panics.
+// textOf returns the text of an error, or an empty text if that panics.
 func textOf(err error) (text string) {
 	defer func() { _ = recover() }()
 	return err.Error()
 }
 
-// harmless is an error that no other one is.
+// harmless is an error that equals no other error.
 type harmless struct{}
 
 // Error returns the text of the error.

@@ -96,7 +96,7 @@ var ofRefusals = []safeguard{
 		name: "a dead letter that is refused leaves the memory", guarantees: "G8",
 		edits: []edit{{
 			file: "internal/drain/settle.go",
-			from: "			defer m.Unload() // many may wait for another try\n",
+			from: "			defer m.Unload() // many such messages may wait for another try\n",
 			to:   "",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "unloads_a_dead_letter",
@@ -105,8 +105,8 @@ var ofRefusals = []safeguard{
 		name: "a batch is undone until its handler returns", guarantees: "G2",
 		edits: []edit{{
 			file: "internal/drain/worker.go",
-			from: "	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // unless",
-			to:   "	fill(outcomes, spool.Outcome{Verdict: spool.Done}) // unless",
+			from: "	fill(outcomes, spool.Outcome{Verdict: spool.Postpone}) // the default",
+			to:   "	fill(outcomes, spool.Outcome{Verdict: spool.Done}) // the default",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "panic_outside_the_handler",
 	},
@@ -114,8 +114,8 @@ var ofRefusals = []safeguard{
 		name: "a start that was not counted is not taken back", guarantees: "F5",
 		edits: []edit{{
 			file: "internal/drain/starts.go",
-			from: "	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) { // then",
-			to:   "	if s.counted || s.err != nil { // then",
+			from: "	if s.counted || errors.Is(s.err, postbox.ErrCommitUnknown) { // with an unknown",
+			to:   "	if s.counted || s.err != nil { // with an unknown",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "start_cannot_be_counted",
 	},

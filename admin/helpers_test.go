@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	patience = 30 * time.Second
+	patience = time.Minute
 	lanes    = 8
 )
 

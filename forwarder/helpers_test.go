@@ -19,7 +19,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var errBroker = errors.New("broker says no")
 

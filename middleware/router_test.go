@@ -18,7 +18,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func startRouter(t *testing.T, add func(*message.Router)) *message.Router {
 	t.Helper()

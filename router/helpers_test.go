@@ -18,7 +18,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // service is what a program with Postbox has: a database, a broker, a store, an outbox and a router.
 type service struct {

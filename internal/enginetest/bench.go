@@ -18,7 +18,7 @@ import (
 
 const (
 	// Patience is how long a test waits for something that must happen.
-	Patience = 20 * time.Second
+	Patience = time.Minute
 	// Lanes is how many lanes the spool of a bench has.
 	Lanes = 8
 )

@@ -20,7 +20,7 @@ import (
 )
 
 // Patience is how long a test waits for what must come.
-const Patience = 30 * time.Second
+const Patience = time.Minute
 
 // Bench is the queue "q" as one process has it, with a table for the effects of handlers.
 type Bench struct {

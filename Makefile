@@ -19,10 +19,10 @@ demo: ## run the quickstart example, on SQLite
 	go run -C examples ./quickstart
 
 test: ## run the tests with the race detector, on real databases and brokers
-	scripts/services run -- scripts/go-test test $(ARGS)
+	POSTBOX_SERVICES_IN=memory scripts/services run -- scripts/go-test test $(ARGS)
 
 proof: ## run the long proofs: several processes, crash points, safeguards, a short torture run
-	scripts/services run -- scripts/go-test proof $(ARGS)
+	POSTBOX_SERVICES_IN=memory scripts/services run -- scripts/go-test proof $(ARGS)
 
 test-versions: ## run what meets the database on other versions of PostgreSQL and MariaDB; ARGS='postgres-18.0.0' for one
 	scripts/test-versions $(ARGS)

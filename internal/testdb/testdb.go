@@ -111,6 +111,9 @@ func (d *Database) On(db *sql.DB) postbox.Database {
 	return postbox.Database{DB: db, Dialect: d.Dialect}
 }
 
+// connections is the pool of a handle: tests run side by side on one small server.
+const connections = 16
+
 // Open returns another handle on the same database, as another process would have it.
 func (d *Database) Open(tb testing.TB) *sql.DB {
 	tb.Helper()
@@ -119,7 +122,8 @@ func (d *Database) Open(tb testing.TB) *sql.DB {
 	if d.Dialect == postbox.SQLite {
 		db.SetMaxOpenConns(1)
 	} else {
-		db.SetMaxOpenConns(16) // tests run side by side on one small server
+		db.SetMaxOpenConns(connections)
+		db.SetMaxIdleConns(connections) // a server starts a process for each new one
 	}
 	tb.Cleanup(func() { _ = db.Close() })
 	return db

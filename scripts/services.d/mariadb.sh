@@ -46,7 +46,7 @@ EOF
     mariadb_run as_user mysql mariadbd --no-defaults "${home[@]}" --datadir="$data/data" --init-file="$data/init.sql" \
         --socket="$data/socket" --pid-file="$data/pid" --tmpdir="$data" \
         --skip-networking=0 --bind-address=127.0.0.1 --port="${port[mariadb]}" --skip-name-resolve \
-        --max-connections=300 --max-allowed-packet=64M \
+        --max-connections=600 --max-allowed-packet=64M \
         --character-set-server=utf8mb4 --collation-server=utf8mb4_general_ci
 }
 

@@ -20,15 +20,15 @@ func WatchesTransactions(db *sql.DB) bool {
 type TxStatus int
 
 const (
-	// TxUnknown: the driver does not expose the status, so only the next statement shows it.
+	// TxUnknown means that the driver does not expose the status, so only the next statement shows it.
 	TxUnknown TxStatus = iota
-	// TxOpen: the transaction can continue.
+	// TxOpen means that the transaction can continue.
 	TxOpen
-	// TxFailed: a statement of a PostgreSQL transaction failed, so it can only be rolled back.
+	// TxFailed means that a statement of a PostgreSQL transaction failed, so it can only be rolled back.
 	TxFailed
-	// TxEnded: there is no transaction, because a statement or the server has committed or rolled it back.
+	// TxEnded means that there is no transaction, because a statement or the server has committed or rolled it back.
 	TxEnded
-	// TxLost: the connection can no longer be used.
+	// TxLost means that the connection can no longer be used.
 	TxLost
 )
 

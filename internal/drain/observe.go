@@ -9,15 +9,15 @@ import (
 type End int
 
 const (
-	// EndDone: the message was handled, and its row is gone.
+	// EndDone means that the message was handled, and its row is gone.
 	EndDone End = iota
-	// EndRetry: the message failed, and waits for another attempt.
+	// EndRetry means that the message failed, and waits for another attempt.
 	EndRetry
-	// EndWait: the message waits, and no attempt was counted.
+	// EndWait means that the message waits, and no attempt was counted.
 	EndWait
-	// EndParked: the message waits for an operator.
+	// EndParked means that the message waits for an operator.
 	EndParked
-	// EndDead: the message is a dead letter.
+	// EndDead means that the message is a dead letter.
 	EndDead
 )
 

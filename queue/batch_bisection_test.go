@@ -57,7 +57,7 @@ func TestBatch_N2_culprits_among_a_hundred_are_found(t *testing.T) {
 				b.Drained()
 				require.Equal(t, without(ids, test.culprits), slices.Sorted(slices.Values(b.Effects())), "each once")
 				require.ElementsMatch(t, test.culprits, b.Dead())
-				require.Len(t, b.Failures(), 3*len(test.culprits), "nobody else has an attempt")
+				require.Len(t, b.Failures(), 3*len(test.culprits), "no other message has an attempt")
 				require.LessOrEqual(t, len(parts.All()), 2+(2*7+2)*len(test.culprits))
 				for _, failure := range b.Failures() {
 					if test.fail != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/brokers/amqpbrokerv3"
 )
 
-const nowhere = "amqp://guest:secret@127.0.0.1:1/" //nolint:gosec // nobody listens there
+const nowhere = "amqp://guest:secret@127.0.0.1:1/" //nolint:gosec // no server listens on this port
 
 func TestConfigs(t *testing.T) {
 	t.Parallel()

@@ -95,7 +95,7 @@ func (b *queueBench) places() map[string]func(fn func(ctx context.Context) error
 	}
 }
 
-// Whoever calls the store must not count a conflict, so it is not the handler's error.
+// A caller of the store must not count a conflict as an attempt, so a conflict is not the handler's error.
 func TestStore_G7_conflicts_beyond_the_tries_are_no_failure_of_the_handler(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

@@ -79,7 +79,7 @@ func (b *Bench) Over(db *sql.DB) *Bench {
 	return &other
 }
 
-// Put stores messages. What stands before a slash in an id is the ordering key.
+// Put stores messages with these ids. In "key/1", the part before the slash is the ordering key.
 func (b *Bench) Put(ids ...string) {
 	b.T.Helper()
 	for _, id := range ids {
@@ -89,7 +89,7 @@ func (b *Bench) Put(ids ...string) {
 	}
 }
 
-// Keyed returns a message with that id. What stands before a slash in it is the ordering key.
+// Keyed returns a message with this id. In "key/1", the part before the slash is the ordering key.
 func Keyed(id string) *message.Message {
 	msg := message.NewMessage(id, []byte("payload of "+id))
 	if key, _, found := strings.Cut(id, "/"); found {

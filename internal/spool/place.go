@@ -59,8 +59,9 @@ func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// Learn reads the identity of the place, unless it is known. It is called before the first write on a pool. Later,
-// Check may be unable to read it: on SQLite, for example, the transaction to check may hold the only connection.
+// Learn reads the identity of the place, unless it is known. It is called before the first write in the background. On
+// SQLite such a write may wait for the transaction that Check is to check, and holds the only connection meanwhile, so
+// Check could not read the identity.
 func (p *Place) Learn(ctx context.Context) {
 	if p.known() == "" {
 		_, _ = p.ask(ctx) // Check reports the error if it matters

@@ -24,8 +24,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// Migrate creates the tables of Postbox in an empty database. It leaves the same tables as [postbox.Migrate], which parses all migrations each time and
-// runs each by itself: with a database for every test, that was a fifth of what the tests cost.
+// Migrate creates the tables of Postbox, which are the same as those of [postbox.Migrate]. In an empty database it is much cheaper, since every test has a
+// database of its own: [postbox.Migrate] parses all migrations each time, and runs each by itself.
 func (d *Database) Migrate(tb testing.TB) *Database {
 	tb.Helper()
 	switch {

@@ -279,7 +279,7 @@ func (s *shop) live(t *testing.T, r replacement) {
 	close()
 	sellers.Wait()
 	s.awaitAll(t)
-	lost := s.judge(t, before, after)
+	lost := s.judge(t, before, after, r.lossless)
 	require.Equal(t, r.lossless, lost == 0, "%d orders are lost", lost)
 	stop()
 	consumers.Wait()
@@ -294,7 +294,7 @@ func (s *shop) awaitMore(t *testing.T, number int) {
 
 // judge compares what was confirmed before the fork and after the database was replaced, and all else that the new one
 // has, with what was published and done. It returns how many orders the old one confirmed that the new one lacks.
-func (s *shop) judge(t *testing.T, before, after int) (lost int) {
+func (s *shop) judge(t *testing.T, before, after int, lossless bool) (lost int) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,10 +317,14 @@ func (s *shop) judge(t *testing.T, before, after int) (lost int) {
 		require.Equal(t, orders, known(published), "G2, G3: what the new database has is published, and in its order (%s)", key)
 		effects := known(s.column(t, "SELECT message_id FROM effects WHERE ordering_key = ? ORDER BY id", key))
 		require.ElementsMatch(t, orders, effects, "G4: and has its effect once (%s)", key)
-		inOrder := func(ids []string) []string {
-			return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return s.across[id] })
-		}
+		early := func(id string) bool { return s.across[id] && !lossless } // a database that has lost nothing has the effects of those before
+		inOrder := func(ids []string) []string { return slices.DeleteFunc(slices.Clone(ids), early) }
 		require.Equal(t, inOrder(orders), inOrder(effects), "G3: in its order (%s)", key)
+		for at, id := range orders {
+			if early(id) {
+				require.LessOrEqual(t, slices.Index(effects, id), at, "G3: it can only be too early (%s)", key)
+			}
+		}
 	}
 	for n, o := range s.confirmed {
 		if n < before || n >= after {

@@ -95,7 +95,7 @@ func Example_consumeOnce() {
 	must(err)
 	handler := router.AddConsumerHandler("payments", "orders", broker, func(msg *message.Message) error {
 		tx, _ := postbox.TxFromContext(msg.Context()) // commits together with the claim of the message
-		_, err := tx.ExecContext(msg.Context(), `INSERT INTO payments VALUES (?)`, string(msg.Payload))
+		_, err := tx.ExecContext(msg.Context(), `INSERT INTO payments VALUES ($1)`, string(msg.Payload))
 		return err
 	})
 	handler.AddMiddleware(inbox.Middleware)

@@ -25,7 +25,6 @@ const maxGroup = 100
 // memory database systems", 1984.
 //
 // It is safe for concurrent use. Make one for each database. It does not have to be closed.
-// It is safe for concurrent use. Have one for a database; it keeps nothing that would have to be closed.
 type GroupCommit struct {
 	db *sql.DB
 

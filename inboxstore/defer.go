@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -38,6 +39,9 @@ import (
 // a message takes no part in a group commit. If the transaction belongs to another library (see [postbox.Executor]),
 // the error is [postbox.ErrNoTransaction]. Defer is safe for concurrent use, as far as a transaction is.
 func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.Message) (fresh bool, err error) {
+	if err := checkMessage(key, msg); err != nil {
+		return false, fmt.Errorf("inbox: defer message: %w", err)
+	}
 	in, err := s.ingest(queue)
 	if err != nil {
 		return false, fmt.Errorf("inbox: defer message: %w", err)
@@ -76,6 +80,14 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 		return false, fmt.Errorf("inbox: defer message %.60q: %w", key.MessageID, dialect.HintAtPooler(err))
 	}
 	return fresh, nil
+}
+
+// checkMessage returns an error if a message cannot be stored under its key.
+func checkMessage(key Key, msg *message.Message) error {
+	if msg == nil {
+		return postbox.Permanent(errors.New("the message is nil"))
+	}
+	return key.Validate()
 }
 
 // draft returns the message in its stored form.

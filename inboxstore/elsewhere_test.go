@@ -78,3 +78,45 @@ func TestStore_G4_takes_a_transaction_of_another_handle_while_its_cleanup_waits_
 	require.NoError(t, err)
 	require.True(t, fresh)
 }
+
+// The first transaction of the store waits, with its only connection, for the transaction that is to be checked.
+func TestStore_G4_takes_a_transaction_of_another_handle_while_its_first_one_waits_for_that(t *testing.T) {
+	t.Parallel()
+	database := withEffects(t, testdb.SQLite(t))
+	own := database.Open(t)
+	store := inboxtest.StoreFor(t, database, own, nil)
+	tx, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	once := func(ctx context.Context, id string) (bool, error) {
+		return store.Once(ctx, inboxstore.Key{Consumer: "c", Topic: "t", MessageID: id}, func(context.Context) error { return nil })
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := once(t.Context(), "alone")
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return own.Stats().InUse == 1 }, inboxtest.Patience, time.Millisecond)
+
+	fresh, err := once(postbox.ContextWithTx(t.Context(), tx), "joined")
+	require.NoError(t, err)
+	require.True(t, fresh)
+	require.NoError(t, tx.Commit())
+	require.NoError(t, <-ended)
+}
+
+func TestStore_G12_a_duplicate_that_comes_after_the_end_is_no_panic(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		store := inboxtest.StoreFor(t, database, database.DB, func(c *inboxstore.Config) { c.CacheSize = 0 })
+		key := inboxstore.Key{Consumer: "c", Topic: "t", MessageID: "1"}
+		once := func() (bool, error) { return store.Once(t.Context(), key, func(context.Context) error { return nil }) }
+		fresh, err := once()
+		require.NoError(t, err)
+		require.True(t, fresh)
+		require.NoError(t, store.Close())
+		fresh, err = once()
+		require.NoError(t, err)
+		require.False(t, fresh)
+	})
+}

@@ -23,6 +23,9 @@ const recordTimeout = 30 * time.Second
 // counted one after the other. In a transaction that the store did not begin, RecordFailure writes to that transaction,
 // since a pool may have no second connection.
 func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attempts int, err error) {
+	if err := key.Validate(); err != nil {
+		return 0, fmt.Errorf("inbox: record failure: %w", err)
+	}
 	claim := key.bytes()
 	lock := lockOf(claim)
 	_, joined := postbox.TxFromContext(ctx)
@@ -60,6 +63,9 @@ func (s *Store) RecordFailure(ctx context.Context, key Key, cause error) (attemp
 // because otherwise the message would be nacked for ever. This concerns a consumer or topic that is no text or has more
 // than 255 bytes, and an id or ordering key of more than 65,535 bytes.
 func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempts int, cause error) error {
+	if err := checkMessage(key, msg); err != nil {
+		return fmt.Errorf("inbox: bury message: %w", err)
+	}
 	metadata, err := spool.EncodeMetadata(msg.Metadata)
 	if err != nil {
 		return fmt.Errorf("inbox: bury message: %w", err)

@@ -3,10 +3,13 @@ package inboxstore
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"strings"
 
 	"github.com/google/uuid"
 	"github.com/oklog/ulid"
+
+	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 // Key identifies a message for one consumer. The same message has another key for another consumer, and the same
@@ -15,6 +18,17 @@ type Key struct {
 	Consumer  string
 	Topic     string
 	MessageID string
+}
+
+var errNoMessageID = errors.New("the key has no MessageID, so all messages of its consumer and topic would be the same one: give each message an id of its own")
+
+// Validate returns a [postbox.PermanentError] if the key cannot tell messages apart, because it has no MessageID. Stores
+// take no such key: the second message would be a duplicate of the first, and would be lost.
+func (k Key) Validate() error {
+	if k.MessageID == "" {
+		return postbox.Permanent(errNoMessageID)
+	}
+	return nil
 }
 
 // The forms of a message id in the stored key. The forms are distinguishable, so no two ids have the same stored key.

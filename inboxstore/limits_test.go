@@ -1,6 +1,8 @@
 package inboxstore_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -77,7 +79,7 @@ func TestBury_G2_of_an_id_and_a_key_that_are_too_long_the_dead_letter_keeps_what
 		}
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters WHERE message_id = ? AND ordering_key = ? AND payload = ?",
 			[]byte(long.MessageID[:longest]), []byte(strings.Repeat("k", longest)), []byte("payload")))
-		fresh, err := store.Once(t.Context(), long, nil)
+		fresh, err := store.Once(t.Context(), long, func(context.Context) error { return errors.New("the function of a duplicate ran") })
 		require.NoError(t, err)
 		require.False(t, fresh, "it is claimed")
 	})

@@ -40,6 +40,12 @@ const (
 // the store's database, or it is an error.
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
+	if err := key.Validate(); err != nil {
+		return false, fmt.Errorf("inbox: %w", err)
+	}
+	if fn == nil {
+		return false, errors.New("inbox: the function is nil")
+	}
 	s.core.Clean()
 	claim, handle := key.bytes(), fn
 	fn = func(ctx context.Context) error { return usererror.Checked(handle(ctx)) }

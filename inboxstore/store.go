@@ -60,7 +60,7 @@ func (s *Store) Core() *inbox.Core { return s.core }
 
 // Close ends the cleanup, and waits for the running commits of [Store.Defer], at most 30 s for each. It does not affect
 // running handlers: [Store.Once] continues to work, but without the cleanup. So close the router first. Close can be
-// called twice.
+// called twice. A subscriber or a batch of package queue that is not closed goes on, also without the cleanup.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closeIngests()
@@ -78,6 +78,9 @@ func (s *Store) checkFit(ctx context.Context) error {
 	err := s.core.Statements.CheckServer(ctx, s.core.DB)
 	if errors.Is(err, dialect.ErrUnfit) {
 		return fmt.Errorf("inbox: %w", err)
+	}
+	if err == nil {
+		s.core.Place.Learn(ctx)
 	}
 	s.fit.Store(err == nil)
 	return nil // the first statement will report the same error

@@ -36,7 +36,7 @@ func (e emitter) handle(ctx context.Context, msg *message.Message, h message.Han
 		topic = message.PublishTopicFromCtx(ctx)
 	}
 	if e.outbox == nil || topic == "" {
-		return errors.New("the handler returned messages: configure an Outbox, and a PublishTopic unless the router knows one")
+		return errors.New("the handler returned messages, and there is no Outbox to publish them, or no topic: configure an Outbox and a PublishTopic, for a queue with middleware.ProcessWith")
 	}
 	if slices.Contains(produced, nil) {
 		return postbox.Permanent(errors.New("the handler returned a message that is nil"))

@@ -17,7 +17,8 @@ import (
 
 // BatchHandler handles many messages at once. If it returns nil, all messages are done. If it returns a [BatchError],
 // the messages that the error names have failed and the others are done. After any other error at least one message has
-// failed, and Postbox finds it by handling halves of the batch.
+// failed, and Postbox finds it by handling halves of the batch. If a BatchError names only messages that are not in the
+// batch, all messages of the batch have failed. Ack and Nack of these messages, and [Fail], have no meaning: return the error.
 //
 // With Config.Transactional the context carries a transaction: see [postbox.TxFromContext].
 type BatchHandler func(ctx context.Context, messages []*message.Message) error
@@ -40,19 +41,22 @@ type Batch struct {
 
 // NewBatch returns a batch handler for a queue of the store. A nil logger logs nothing.
 func NewBatch(store *inboxstore.Store, name string, handler BatchHandler, config BatchConfig, logger watermill.LoggerAdapter) (*Batch, error) {
-	if store == nil || handler == nil {
-		return nil, errors.New("inbox batch: the store or the handler is nil")
+	if store == nil || store.Core() == nil {
+		return nil, errors.New("queue batch: the store is nil, or was not made by inboxstore.New")
+	}
+	if handler == nil {
+		return nil, errors.New("queue batch: the handler is nil")
 	}
 	if err := spool.CheckQueue(name); err != nil {
-		return nil, fmt.Errorf("inbox batch: %w", err)
+		return nil, fmt.Errorf("queue batch: %w", err)
 	}
 	config.setDefaults()
 	if err := config.validate(); err != nil {
-		return nil, fmt.Errorf("inbox batch: invalid config: %w", err)
+		return nil, fmt.Errorf("queue batch: invalid config: %w", err)
 	}
 	settings, err := config.drainer(store.Core())
 	if err != nil {
-		return nil, fmt.Errorf("inbox batch: invalid config: %w", err)
+		return nil, fmt.Errorf("queue batch: invalid config: %w", err)
 	}
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}

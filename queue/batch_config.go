@@ -72,7 +72,7 @@ func (c BatchConfig) validate() error {
 		problems = append(problems, errors.New("PerKey: set Age or Schedule too, or keys with few messages wait for ever"))
 	}
 	if c.QueueConfig.MicroBatch > 1 || c.QueueConfig.Mode != Sequential {
-		problems = append(problems, errors.New("QueueConfig: Mode and MicroBatch are for single messages"))
+		problems = append(problems, errors.New("QueueConfig: leave out Mode and MicroBatch, which are for a Subscriber"))
 	}
 	if _, err := c.schedule(); err != nil {
 		problems = append(problems, err)

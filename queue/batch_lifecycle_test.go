@@ -133,7 +133,7 @@ func TestBatch_bad_input_says_what_to_do(t *testing.T) {
 		"Age and Schedule":                   {Age: time.Second, Schedule: "@daily"},
 		"PerKey: set Age or Schedule":        {PerKey: true},
 		"Mode and MicroBatch":                {QueueConfig: queue.Config{MicroBatch: 2}},
-		"for single messages":                {QueueConfig: queue.Config{Mode: queue.Single}},
+		"for a Subscriber":                   {QueueConfig: queue.Config{Mode: queue.Single}},
 		`Schedule: "at midnight" is no cron`: {Schedule: "at midnight"},
 		`Schedule: "0 0 30 2 *" never comes`: {Schedule: "0 0 30 2 *"},
 		`Schedule: "@every 1h" has no times`: {Schedule: "@every 1h"},
@@ -141,7 +141,7 @@ func TestBatch_bad_input_says_what_to_do(t *testing.T) {
 	} {
 		_, err := queue.NewBatch(store, "q", nothing, config, nil)
 		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err, "inbox batch: invalid config")
+		require.ErrorContains(t, err, "queue batch: invalid config")
 	}
 	all := queue.BatchConfig{Size: -1, Age: -1, Schedule: "?", PerKey: true, QueueConfig: queue.Config{Lease: 1}}
 	_, err = queue.NewBatch(store, "q", nothing, all, nil)

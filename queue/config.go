@@ -195,8 +195,11 @@ func (c Config) validate() error {
 	if c.Concurrency > maxConcurrency {
 		problems = append(problems, fmt.Errorf("Concurrency: %d is more than %d: each is a goroutine, and in a transaction a connection", c.Concurrency, maxConcurrency))
 	}
-	if c.Mode < Sequential || c.Mode > Single || c.Head < SkipHead || c.Head > ParkHead {
-		problems = append(problems, fmt.Errorf("Mode, Head: %d and %d are not both among the constants of this package", c.Mode, c.Head))
+	if c.Mode < Sequential || c.Mode > Single {
+		problems = append(problems, fmt.Errorf("Mode: %d is not one of the constants of package queue", c.Mode))
+	}
+	if c.Head < SkipHead || c.Head > ParkHead {
+		problems = append(problems, fmt.Errorf("Head: %d is not one of the constants of package queue", c.Head))
 	}
 	if c.PageSize < c.MicroBatch {
 		problems = append(problems, fmt.Errorf("MicroBatch: %d is more than PageSize, %d", c.MicroBatch, c.PageSize))
@@ -204,8 +207,11 @@ func (c Config) validate() error {
 	if c.Lease < time.Second {
 		problems = append(problems, fmt.Errorf("Lease: %s is less than a second, which a slow moment of the database may last", c.Lease))
 	}
-	if c.HandlerTimeout < 0 || c.History < 0 {
-		problems = append(problems, errors.New("HandlerTimeout and History: negative"))
+	if c.HandlerTimeout < 0 {
+		problems = append(problems, fmt.Errorf("HandlerTimeout: %s is negative", c.HandlerTimeout))
+	}
+	if c.History < 0 {
+		problems = append(problems, fmt.Errorf("History: %s is negative", c.History))
 	}
 	if (c.PoisonOutbox == nil) != (c.PoisonTopic == "") {
 		problems = append(problems, errors.New("PoisonOutbox and PoisonTopic: set both or none"))

@@ -1,13 +1,16 @@
 package queue_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/queue"
@@ -26,22 +29,22 @@ func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
 		"PageSize: -1":                                      {PageSize: -1},
 		"MaxBytesInFlight: -1":                              {MaxBytesInFlight: -1},
 		"Concurrency: 1000000 is more than 10000":           {Concurrency: 1_000_000},
-		"Mode, Head: 7 and 0":                               {Mode: 7},
-		"Mode, Head: 0 and 9":                               {Head: 9},
+		"Mode: 7 is not one of":                             {Mode: 7},
+		"Head: 9 is not one of":                             {Head: 9},
 		"MicroBatch: -1":                                    {MicroBatch: -1},
 		"MicroBatch: 9 is more than PageSize, 5":            {MicroBatch: 9, PageSize: 5},
 		"PollMin and PollMax: 2s and 1s":                    {PollMin: 2 * time.Second, PollMax: time.Second},
 		"PollMin and PollMax: -1ns and 1s":                  {PollMin: -1},
 		"ProbeMin and ProbeMax: 1m0s and 1s":                {ProbeMin: time.Minute, ProbeMax: time.Second},
 		"Lease: 999ms is less than a second":                {Lease: 999 * time.Millisecond},
-		"HandlerTimeout and History":                        {HandlerTimeout: -1},
-		"and History: negative":                             {History: -1},
+		"HandlerTimeout: -1ns is negative":                  {HandlerTimeout: -1},
+		"History: -1ns is negative":                         {History: -1},
 		"PoisonOutbox and PoisonTopic":                      {PoisonTopic: "poison"},
 		"PoisonTopic: set both":                             {PoisonOutbox: make(sink)},
 		"PoisonOutbox: a queue_test.sink publishes at once": {PoisonOutbox: make(sink), PoisonTopic: "poison"},
 		"PoisonOutbox: it is a nil *forwarder.Publisher":    {PoisonOutbox: (*forwarder.Publisher)(nil), PoisonTopic: "poison"},
 		"Retry: Attempts: -2":                               {Retry: postbox.RetryProfile{Attempts: -2}},
-		"inbox subscriber: invalid config: PageSize: -":     {PageSize: -7},
+		"queue subscriber: invalid config: PageSize: -":     {PageSize: -7},
 	} {
 		_, err := queue.NewSubscriber(store, config, nil)
 		require.ErrorContains(t, err, want)
@@ -50,5 +53,15 @@ func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
 	_, err = queue.NewSubscriber(store, all, nil)
 	for _, want := range []string{"Concurrency", "PollMin", "Lease", "HandlerTimeout", "PoisonTopic", "Jitter"} {
 		require.ErrorContains(t, err, want, "all at once")
+	}
+}
+
+func TestNew_refuses_a_store_that_New_did_not_make(t *testing.T) {
+	t.Parallel()
+	for _, store := range []*inboxstore.Store{nil, {}} {
+		_, err := queue.NewSubscriber(store, queue.Config{}, nil)
+		require.ErrorContains(t, err, "was not made by inboxstore.New")
+		_, err = queue.NewBatch(store, "q", func(context.Context, []*message.Message) error { return nil }, queue.BatchConfig{}, nil)
+		require.ErrorContains(t, err, "was not made by inboxstore.New")
 	}
 }

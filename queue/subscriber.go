@@ -38,12 +38,12 @@ type Subscriber struct {
 
 // NewSubscriber returns a subscriber over the queues of a store. A nil logger logs nothing.
 func NewSubscriber(store *inboxstore.Store, config Config, logger watermill.LoggerAdapter) (*Subscriber, error) {
-	if store == nil {
-		return nil, errors.New("inbox subscriber: the store is nil")
+	if store == nil || store.Core() == nil {
+		return nil, errors.New("queue subscriber: the store is nil, or was not made by inboxstore.New")
 	}
 	config.setDefaults()
 	if err := config.validate(); err != nil {
-		return nil, fmt.Errorf("inbox subscriber: invalid config: %w", err)
+		return nil, fmt.Errorf("queue subscriber: invalid config: %w", err)
 	}
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}

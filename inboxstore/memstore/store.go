@@ -82,6 +82,9 @@ func (s *Store) Once(ctx context.Context, key inboxstore.Key, fn func(ctx contex
 
 // once claims the key and runs fn. If fn succeeds, once commits the claim and calls commit while it holds the lock.
 func (s *Store) once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error, commit func()) (fresh bool, err error) {
+	if err := key.Validate(); err != nil {
+		return false, fmt.Errorf("memstore: %w", err)
+	}
 	mine, err := s.claim(ctx, key)
 	if mine == nil {
 		return false, err
@@ -151,6 +154,9 @@ func (s *Store) end(key inboxstore.Key, mine *claim, committed bool, commit func
 
 // RecordFailure records that the handler failed, and returns the number of failures so far.
 func (s *Store) RecordFailure(_ context.Context, key inboxstore.Key, cause error) (attempts int, err error) {
+	if err := key.Validate(); err != nil {
+		return 0, fmt.Errorf("memstore: record failure: %w", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -28,6 +28,25 @@ func testFreshOnce(t *testing.T, h Harness) {
 	require.Equal(t, 1, ran)
 }
 
+// F3: without an id, the second message would be taken for the first, and be lost.
+func testKeyWithoutID(t *testing.T, h Harness) {
+	key, ran := inboxstore.Key{Consumer: "consumer", Topic: "topic"}, false
+	fresh, once := h.Store.Once(patient(t), key, func(context.Context) error { ran = true; return nil })
+	require.False(t, fresh)
+	fresh, deferred := h.Store.Defer(patient(t), queue, key, newMessage("", ""))
+	require.False(t, fresh)
+	_, recorded := h.Store.RecordFailure(patient(t), key, errFn)
+	for _, err := range []error{once, deferred, recorded, h.Store.Bury(patient(t), key, newMessage("", ""), 1, errFn)} {
+		var permanent *postbox.PermanentError
+		require.ErrorAs(t, err, &permanent)
+		require.ErrorContains(t, err, "MessageID")
+	}
+	require.False(t, ran)
+	letters, err := h.DeadLetters(patient(t))
+	require.NoError(t, err)
+	require.Empty(t, letters)
+}
+
 // F2: if fn returns an error, the message was not handled. When the message is delivered again, fn runs again.
 func testErrorLeavesTheClaimFree(t *testing.T, h Harness) {
 	for range 3 {

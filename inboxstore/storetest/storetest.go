@@ -132,6 +132,7 @@ func cases() []contractCase {
 		{name: "a claim within fn of its own key is part of it", test: testClaimWithinItself},
 		{name: "F21 consumers and topics do not share claims", test: testScopes},
 		{name: "F3 distinct ids are distinct messages", test: testDistinctIDs},
+		{name: "F3 a key without an id is refused", test: testKeyWithoutID},
 
 		{name: "only errors of fn are handler errors", test: testHandlerError},
 		{name: "nothing happens when the context has ended before", test: testEndedContext},

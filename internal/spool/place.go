@@ -59,12 +59,12 @@ func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// Learn reads the identity of the place, unless it is known. It is called before the first write in the background. On
-// SQLite such a write may wait for the transaction that Check is to check, and holds the only connection meanwhile, so
-// Check could not read the identity.
+// Learn reads the identity of the place, unless it is known, and waits for a connection until ctx ends. It is called
+// before the first write of Postbox. On SQLite such a write may wait for the transaction that Check is to check, and
+// holds the only connection meanwhile, so Check could not read the identity.
 func (p *Place) Learn(ctx context.Context) {
 	if p.known() == "" {
-		_, _ = p.ask(ctx) // Check reports the error if it matters
+		_, _ = p.read(ctx) // Check reports the error if it matters
 	}
 }
 
@@ -77,10 +77,15 @@ func (p *Place) known() string {
 // ownPatience bounds how long Check waits for a connection of its own pool.
 const ownPatience = time.Second
 
-// ask reads the identity of the place.
+// ask reads the identity of the place. A caller of Check may hold the only connection, so ask does not wait for long.
 func (p *Place) ask(ctx context.Context) (identity string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ownPatience)
 	defer cancel()
+	return p.read(ctx)
+}
+
+// read reads the identity of the place, and remembers it.
+func (p *Place) read(ctx context.Context) (identity string, err error) {
 	if err := p.db.QueryRowContext(ctx, p.statements.Identity).Scan(&identity); err != nil {
 		return "", Wrap("ask our own database which one it is, since the transaction began on another *sql.DB", err)
 	}

@@ -3,6 +3,7 @@ package spool
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"sync"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -41,8 +42,13 @@ func (p *Prepared) Get(ctx context.Context, text string) (*sql.Stmt, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.keep(text, stmt), nil
+	if stmt = p.keep(text, stmt); stmt == nil {
+		return nil, errClosed
+	}
+	return stmt, nil
 }
+
+var errClosed = errors.New("the prepared statements are closed")
 
 // Query runs a query outside a transaction.
 func (p *Prepared) Query(ctx context.Context, db *sql.DB, query dialect.Query) (*sql.Rows, error) {

@@ -14,10 +14,9 @@ import (
 
 // Bounds of [Settings].
 const (
-	maxPageSize    = 10_000
-	maxConcurrency = 10_000
-	minPollMax     = time.Millisecond
-	maxPollMax     = time.Hour
+	maxPageSize = 10_000
+	minPollMax  = time.Millisecond
+	maxPollMax  = time.Hour
 )
 
 // Settings are settings that operators store for an outbox or a queue, for all processes. They override the configuration
@@ -46,7 +45,7 @@ func (s Settings) Validate() error {
 	for _, count := range []struct {
 		name    string
 		n, most int
-	}{{"PageSize", s.PageSize, maxPageSize}, {"Concurrency", s.Concurrency, maxConcurrency}} {
+	}{{"PageSize", s.PageSize, maxPageSize}, {"Concurrency", s.Concurrency, spool.MaxConcurrency}} {
 		if count.n < 0 || count.n > count.most {
 			problems = append(problems, fmt.Errorf("%s: %d is not between 1 and %d, nor 0 for what each process is configured with",
 				count.name, count.n, count.most))

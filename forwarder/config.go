@@ -10,6 +10,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 )
 
 // Config says how an outbox is drained. The zero value has all defaults.
@@ -86,21 +87,13 @@ type Config struct {
 func (c *Config) setDefaults(kind postbox.Dialect) {
 	c.Outbox = cmp.Or(c.Outbox, defaultOutbox)
 	c.Lanes = cmp.Or(c.Lanes, defaultLanes)
-	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
 	c.BatchSize = cmp.Or(c.BatchSize, defaultBatchSize)
-	c.PageSize = cmp.Or(c.PageSize, defaultPageSize)
-	c.MaxBytesInFlight = cmp.Or(c.MaxBytesInFlight, defaultMaxBytesInFlight)
-	c.PollMin = cmp.Or(c.PollMin, defaultPollMin)
-	c.PollMax = cmp.Or(c.PollMax, max(defaultPollMax, c.PollMin))
-	c.Lease = cmp.Or(c.Lease, defaultLease)
-	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
 	c.FailuresInRow = cmp.Or(c.FailuresInRow, defaultFailuresInRow)
 	c.OutageLimit = cmp.Or(c.OutageLimit, defaultOutageLimit)
-	c.ProbeMin = cmp.Or(c.ProbeMin, defaultProbeMin)
-	c.ProbeMax = cmp.Or(c.ProbeMax, max(defaultProbeMax, c.ProbeMin))
 	c.DeadLetterRetention = cmp.Or(c.DeadLetterRetention, defaultRetention)
 	c.Name = cmp.Or(c.Name, "postbox_forwarder_"+c.Outbox)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, defaultCloseTimeout)
+	c.tuning().SetDefaults(defaultConcurrency, defaultMaxAttempts)
 	if c.Classify == nil {
 		c.Classify = postbox.ClassifyNetwork
 	} else {
@@ -111,40 +104,21 @@ func (c *Config) setDefaults(kind postbox.Dialect) {
 	}
 }
 
+// tuning returns the settings that a forwarder and a queue have in common.
+func (c *Config) tuning() drain.Tuning {
+	return drain.Tuning{
+		Concurrency: &c.Concurrency, PageSize: &c.PageSize, MaxBytesInFlight: &c.MaxBytesInFlight,
+		PollMin: &c.PollMin, PollMax: &c.PollMax, Lease: &c.Lease, ProbeMin: &c.ProbeMin, ProbeMax: &c.ProbeMax,
+		Retry: &c.Retry, ListenDSN: c.ListenDSN,
+	}
+}
+
 // validate returns all that is wrong with the configuration for a database of that kind.
 func (c Config) validate(kind postbox.Dialect) error {
-	problems := []error{validateOutbox(c.Outbox, c.Lanes)}
-	for name, n := range map[string]int{
-		"Concurrency": c.Concurrency, "BatchSize": c.BatchSize, "PageSize": c.PageSize,
-		"MaxBytesInFlight": c.MaxBytesInFlight,
-		"FailuresInRow":    c.FailuresInRow,
-	} {
-		if n < 1 {
-			problems = append(problems, fmt.Errorf("%s: %d is not positive", name, n))
-		}
-	}
-	for name, d := range map[string]time.Duration{
-		"PollMin": c.PollMin, "ProbeMin": c.ProbeMin, "OutageLimit": c.OutageLimit, "CloseTimeout": c.CloseTimeout,
-	} {
-		if d <= 0 {
-			problems = append(problems, fmt.Errorf("%s: %s is not positive", name, d))
-		}
-	}
-	for name, pair := range map[string][2]time.Duration{
-		"Poll": {c.PollMin, c.PollMax}, "Probe": {c.ProbeMin, c.ProbeMax},
-	} {
-		if pair[0] > pair[1] {
-			problems = append(problems, fmt.Errorf("%s: the lower bound %s is above the upper one, %s", name, pair[0], pair[1]))
-		}
-	}
-	if err := c.Retry.Validate(); err != nil {
-		problems = append(problems, fmt.Errorf("Retry: %w", err))
-	}
-	if c.Lease < minLease {
-		problems = append(problems, fmt.Errorf("Lease: %s is less than %s, which a slow moment of the database may last", c.Lease, minLease))
-	}
-	if c.ListenDSN != "" && !dialect.Kind(kind).Can().Listens {
-		problems = append(problems, fmt.Errorf("ListenDSN: only PostgreSQL has LISTEN, the dialect is %s", kind))
+	problems := []error{
+		validateOutbox(c.Outbox, c.Lanes), c.tuning().Validate(dialect.Kind(kind)),
+		drain.Positive("BatchSize", c.BatchSize), drain.Positive("FailuresInRow", c.FailuresInRow),
+		drain.Positive("OutageLimit", c.OutageLimit), drain.Positive("CloseTimeout", c.CloseTimeout),
 	}
 	for i, source := range c.Sources {
 		if err := source.validate(kind); err != nil {
@@ -153,6 +127,3 @@ func (c Config) validate(kind postbox.Dialect) error {
 	}
 	return errors.Join(problems...)
 }
-
-// minLease is the shortest lease that a process can be expected to renew in time.
-const minLease = time.Second

@@ -12,23 +12,16 @@ import (
 
 // Defaults of the settings in [PublisherConfig] and [Config], which explain them.
 const (
-	defaultOutbox           = spool.DefaultOutbox
-	defaultLanes            = spool.DefaultLanes
-	defaultMaxPayload       = 16 << 20
-	defaultPageSize         = 2000
-	defaultConcurrency      = 64
-	defaultMaxBytesInFlight = 64 << 20
-	defaultBatchSize        = 1
-	defaultPollMin          = 5 * time.Millisecond
-	defaultPollMax          = time.Second
-	defaultLease            = 15 * time.Second
-	defaultMaxAttempts      = 10
-	defaultCloseTimeout     = 30 * time.Second
-	defaultFailuresInRow    = circuit.FailuresInRow
-	defaultOutageLimit      = circuit.OutageLimit
-	defaultProbeMin         = 100 * time.Millisecond
-	defaultProbeMax         = 30 * time.Second
-	defaultRetention        = 30 * 24 * time.Hour
+	defaultOutbox        = spool.DefaultOutbox
+	defaultLanes         = spool.DefaultLanes
+	defaultMaxPayload    = 16 << 20
+	defaultConcurrency   = 64
+	defaultBatchSize     = 1
+	defaultMaxAttempts   = 10
+	defaultCloseTimeout  = 30 * time.Second
+	defaultFailuresInRow = circuit.FailuresInRow
+	defaultOutageLimit   = circuit.OutageLimit
+	defaultRetention     = 30 * 24 * time.Hour
 )
 
 // validateOutbox checks what a publisher and a forwarder of one outbox have in common.

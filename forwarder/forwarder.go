@@ -82,16 +82,10 @@ func New(db postbox.Database, publisher message.Publisher, config Config, logger
 }
 
 func (f *Forwarder) drainerConfig(unprepared bool) drain.Config {
-	process := spool.ProcessName()
-	return drain.Config{
-		Holder: process + " " + postbox.NewMessageID(), Process: process,
-		PageSize: f.config.PageSize, InlineBytes: drain.InlineBytes, MaxBytes: f.config.MaxBytesInFlight,
-		Workers: f.config.Concurrency, BatchSize: f.config.BatchSize,
-		PollMin: f.config.PollMin, PollMax: f.config.PollMax,
-		Lease: f.config.Lease, Renew: f.config.Lease / drain.LeaseRenewals,
-		Retry: f.config.Retry,
-		Close: f.config.CloseTimeout, Unprepared: unprepared,
-	}
+	c := f.config.tuning().Config()
+	c.BatchSize = f.config.BatchSize
+	c.Close, c.Unprepared = f.config.CloseTimeout, unprepared
+	return c
 }
 
 // Run publishes messages until ctx ends or Close is called, and returns after a clean stop. From then on it takes no more messages, waits

@@ -12,6 +12,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -106,9 +107,9 @@ func (s *Source) setDefaults(dialect postbox.Dialect) {
 	if !s.Envelope {
 		s.Destination = cmp.Or(s.Destination, s.Topic)
 	}
-	s.PageSize = cmp.Or(s.PageSize, defaultPageSize)
-	s.PollMin = cmp.Or(s.PollMin, defaultPollMin)
-	s.PollMax = cmp.Or(s.PollMax, max(defaultPollMax, s.PollMin))
+	s.PageSize = cmp.Or(s.PageSize, drain.DefaultPageSize)
+	s.PollMin = cmp.Or(s.PollMin, drain.DefaultPollMin)
+	s.PollMax = cmp.Or(s.PollMax, max(drain.DefaultPollMax, s.PollMin))
 }
 
 // sourceTopic admits what watermill-sql admits: a topic becomes a part of SQL text.
@@ -139,8 +140,6 @@ func (s Source) validate(kind postbox.Dialect) error {
 	if s.PageSize < 0 || s.PageSize > maxSourcePage {
 		problems = append(problems, fmt.Errorf("PageSize: %d is not between 1 and %d", s.PageSize, maxSourcePage))
 	}
-	if s.PollMin < 0 || s.PollMin > s.PollMax {
-		problems = append(problems, fmt.Errorf("PollMin, PollMax: %s and %s are not positive and in this order", s.PollMin, s.PollMax))
-	}
+	problems = append(problems, drain.InOrder("Poll", s.PollMin, s.PollMax))
 	return errors.Join(problems...)
 }

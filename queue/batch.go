@@ -51,7 +51,7 @@ func NewBatch(store *inboxstore.Store, name string, handler BatchHandler, config
 		return nil, fmt.Errorf("queue batch: %w", err)
 	}
 	config.setDefaults()
-	if err := config.validate(); err != nil {
+	if err := config.validate(store.Core().Statements.Kind); err != nil {
 		return nil, fmt.Errorf("queue batch: invalid config: %w", err)
 	}
 	settings, err := config.drainer(store.Core())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
@@ -52,13 +53,13 @@ func (c *BatchConfig) setDefaults() {
 		c.TimeZone = time.UTC
 	}
 	c.QueueConfig.Concurrency = cmp.Or(c.QueueConfig.Concurrency, 1)
-	c.QueueConfig.PageSize = cmp.Or(c.QueueConfig.PageSize, max(defaultPageSize, c.Size))
+	c.QueueConfig.PageSize = cmp.Or(c.QueueConfig.PageSize, max(drain.DefaultPageSize, c.Size))
 	c.QueueConfig.setDefaults()
 }
 
 // validate returns all problems of the configuration.
-func (c BatchConfig) validate() error {
-	problems := []error{c.QueueConfig.validate()}
+func (c BatchConfig) validate(kind dialect.Kind) error {
+	problems := []error{c.QueueConfig.validate(kind)}
 	if c.Size < 1 || c.Size > c.QueueConfig.PageSize {
 		problems = append(problems, fmt.Errorf("Size: %d is not between 1 and PageSize, %d", c.Size, c.QueueConfig.PageSize))
 	}

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // A message belongs to the first time of the schedule after it was stored, by the clocks of the schedule's time zone.
@@ -58,7 +61,7 @@ func TestBatchConfig_S0_0_5_schedule_in_time_zones(t *testing.T) {
 			t.Parallel()
 			config := BatchConfig{Schedule: test.schedule, TimeZone: test.zone}
 			config.setDefaults()
-			require.NoError(t, config.validate())
+			require.NoError(t, config.validate(dialect.Kind(postbox.SQLite)))
 			gather, err := config.gather()
 			require.NoError(t, err)
 			require.True(t, gather.OnlyDue)

@@ -10,27 +10,17 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Defaults of the settings in [Config], where they are explained.
+// Defaults of settings in [Config], where they are explained.
 const (
-	defaultConcurrency      = 16
-	defaultMaxAttempts      = 15
-	defaultPageSize         = 2000
-	defaultMaxBytesInFlight = 64 << 20
-	defaultPollMin          = 5 * time.Millisecond
-	defaultPollMax          = time.Second
-	defaultLease            = 15 * time.Second
-	defaultProbeMin         = 100 * time.Millisecond
-	defaultProbeMax         = 30 * time.Second
+	defaultConcurrency = 16
+	defaultMaxAttempts = 15
 )
-
-// maxConcurrency is the same limit as in admin.Settings.
-const maxConcurrency = 10_000
 
 // Mode says how the messages of a queue depend on each other.
 type Mode int
@@ -154,17 +144,10 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
 	c.MicroBatch = cmp.Or(c.MicroBatch, 1)
 	c.Transactional = c.Transactional || c.MicroBatch > 1
-	c.PageSize = cmp.Or(c.PageSize, max(defaultPageSize, c.MicroBatch))
-	c.MaxBytesInFlight = cmp.Or(c.MaxBytesInFlight, defaultMaxBytesInFlight)
-	c.PollMin = cmp.Or(c.PollMin, defaultPollMin)
-	c.PollMax = cmp.Or(c.PollMax, max(defaultPollMax, c.PollMin))
-	c.Lease = cmp.Or(c.Lease, defaultLease)
-	c.Retry = c.Retry.WithDefaults(defaultMaxAttempts)
-	c.ProbeMin = cmp.Or(c.ProbeMin, defaultProbeMin)
-	c.ProbeMax = cmp.Or(c.ProbeMax, max(defaultProbeMax, c.ProbeMin))
+	c.PageSize = cmp.Or(c.PageSize, max(drain.DefaultPageSize, c.MicroBatch))
+	c.tuning().SetDefaults(defaultConcurrency, defaultMaxAttempts)
 	if c.Rule == nil {
 		c.Rule = func(p RuleParams) error { return p.Err }
 	}
@@ -173,39 +156,26 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// validate returns all problems of the configuration.
-func (c Config) validate() error {
-	var problems []error
-	for _, count := range []struct {
-		name string
-		n    int
-	}{{"Concurrency", c.Concurrency}, {"PageSize", c.PageSize}, {"MicroBatch", c.MicroBatch}, {"MaxBytesInFlight", c.MaxBytesInFlight}} {
-		if count.n < 1 {
-			problems = append(problems, fmt.Errorf("%s: %d is not positive", count.name, count.n))
-		}
+// tuning returns the settings that a queue and a forwarder have in common.
+func (c *Config) tuning() drain.Tuning {
+	return drain.Tuning{
+		Concurrency: &c.Concurrency, PageSize: &c.PageSize, MaxBytesInFlight: &c.MaxBytesInFlight,
+		PollMin: &c.PollMin, PollMax: &c.PollMax, Lease: &c.Lease, ProbeMin: &c.ProbeMin, ProbeMax: &c.ProbeMax,
+		Retry: &c.Retry, ListenDSN: c.ListenDSN,
 	}
-	for _, span := range []struct {
-		name        string
-		least, most time.Duration
-	}{{"Poll", c.PollMin, c.PollMax}, {"Probe", c.ProbeMin, c.ProbeMax}} {
-		if span.least <= 0 || span.least > span.most {
-			problems = append(problems, fmt.Errorf("%sMin and %sMax: %s and %s are not positive and in order", span.name, span.name, span.least, span.most))
-		}
-	}
-	if c.Concurrency > maxConcurrency {
-		problems = append(problems, fmt.Errorf("Concurrency: %d is more than %d: each is a goroutine, and in a transaction a connection", c.Concurrency, maxConcurrency))
-	}
+}
+
+// validate returns all problems of the configuration, for a database of that kind.
+func (c Config) validate(kind dialect.Kind) error {
+	problems := []error{c.tuning().Validate(kind), drain.Positive("MicroBatch", c.MicroBatch)}
 	if c.Mode < Sequential || c.Mode > Single {
 		problems = append(problems, fmt.Errorf("Mode: %d is not one of the constants of package queue", c.Mode))
 	}
 	if c.Head < SkipHead || c.Head > ParkHead {
 		problems = append(problems, fmt.Errorf("Head: %d is not one of the constants of package queue", c.Head))
 	}
-	if c.PageSize < c.MicroBatch {
+	if c.MicroBatch > c.PageSize {
 		problems = append(problems, fmt.Errorf("MicroBatch: %d is more than PageSize, %d", c.MicroBatch, c.PageSize))
-	}
-	if c.Lease < time.Second {
-		problems = append(problems, fmt.Errorf("Lease: %s is less than a second, which a slow moment of the database may last", c.Lease))
 	}
 	if c.HandlerTimeout < 0 {
 		problems = append(problems, fmt.Errorf("HandlerTimeout: %s is negative", c.HandlerTimeout))
@@ -219,22 +189,14 @@ func (c Config) validate() error {
 	if err := given.Outbox(c.PoisonOutbox); err != nil {
 		problems = append(problems, fmt.Errorf("PoisonOutbox: %w", err))
 	}
-	if err := c.Retry.Validate(); err != nil {
-		problems = append(problems, fmt.Errorf("Retry: %w", err))
-	}
 	return errors.Join(problems...)
 }
 
 // drainer returns the engine's form of the configuration.
 func (c Config) drainer(core *inbox.Core) drain.Config {
-	process := spool.ProcessName()
-	return drain.Config{
-		Holder: process + " " + postbox.NewMessageID(), Process: process,
-		PageSize: c.PageSize, InlineBytes: drain.InlineBytes, MaxBytes: c.MaxBytesInFlight,
-		Workers: c.Concurrency, BatchSize: c.MicroBatch,
-		PollMin: c.PollMin, PollMax: c.PollMax, Lease: c.Lease, Renew: c.Lease / drain.LeaseRenewals,
-		Retry: c.Retry, Head: drain.HeadPolicy(c.Head), Unordered: c.Mode == Single, History: c.History,
-		Close: core.CloseTimeout, Local: true,
-		Unprepared: core.Prepared == nil,
-	}
+	engine := c.tuning().Config()
+	engine.BatchSize = c.MicroBatch
+	engine.Head, engine.Unordered, engine.History = drain.HeadPolicy(c.Head), c.Mode == Single, c.History
+	engine.Close, engine.Local, engine.Unprepared = core.CloseTimeout, true, core.Prepared == nil
+	return engine
 }

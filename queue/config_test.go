@@ -39,6 +39,7 @@ func TestQueueConfig_bad_input_says_what_to_do(t *testing.T) {
 		"Lease: 999ms is less than a second":                {Lease: 999 * time.Millisecond},
 		"HandlerTimeout: -1ns is negative":                  {HandlerTimeout: -1},
 		"History: -1ns is negative":                         {History: -1},
+		"ListenDSN: only PostgreSQL has LISTEN":             {ListenDSN: "postgres://"},
 		"PoisonOutbox and PoisonTopic":                      {PoisonTopic: "poison"},
 		"PoisonTopic: set both":                             {PoisonOutbox: make(sink)},
 		"PoisonOutbox: a queue_test.sink publishes at once": {PoisonOutbox: make(sink), PoisonTopic: "poison"},

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // A schedule is refused, or has a next time after whatever time a message was stored.
@@ -22,7 +25,7 @@ func FuzzBatchConfig_Schedule(f *testing.F) {
 		}
 		config := BatchConfig{Schedule: schedule}
 		config.setDefaults()
-		if config.validate() != nil || schedule == "" {
+		if config.validate(dialect.Kind(postbox.SQLite)) != nil || schedule == "" {
 			return
 		}
 		gather, err := config.gather()

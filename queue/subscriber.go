@@ -42,7 +42,7 @@ func NewSubscriber(store *inboxstore.Store, config Config, logger watermill.Logg
 		return nil, errors.New("queue subscriber: the store is nil, or was not made by inboxstore.New")
 	}
 	config.setDefaults()
-	if err := config.validate(); err != nil {
+	if err := config.validate(store.Core().Statements.Kind); err != nil {
 		return nil, fmt.Errorf("queue subscriber: invalid config: %w", err)
 	}
 	if given.Nil(logger) {

@@ -35,8 +35,8 @@ const (
 )
 
 const (
-	// LeaseRenewals is the number of renewals within the duration of a lease.
-	LeaseRenewals = 3
+	// leaseRenewals is the number of renewals within the duration of a lease.
+	leaseRenewals = 3
 	// InlineBytes is the size up to which payloads are read with their page. It bounds the size of a page.
 	InlineBytes = 16 << 10
 	// pagesInMemory is the maximum number of pages that a drainer holds: one is read, one handled, one removed.

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// MaxConcurrency is the maximum number of handlers, or of calls to the broker, that a process runs for a spool at a time.
+const MaxConcurrency = 10_000
+
 // Settings are the settings that operators have stored for a spool, for all processes. With a zero field, each
 // process's own configuration applies.
 type Settings struct {

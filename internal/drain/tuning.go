@@ -1,0 +1,98 @@
+package drain
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// Tuning points to the settings that a forwarder and a queue have in common, in the configuration that users give.
+type Tuning struct {
+	Concurrency, PageSize, MaxBytesInFlight     *int
+	PollMin, PollMax, Lease, ProbeMin, ProbeMax *time.Duration
+	Retry                                       *postbox.RetryProfile
+	ListenDSN                                   string
+}
+
+// Defaults of the settings in [Tuning]. The defaults of Concurrency and Retry depend on what is read.
+const (
+	DefaultPageSize = 2000
+	DefaultPollMin  = 5 * time.Millisecond
+	DefaultPollMax  = time.Second
+
+	defaultMaxBytesInFlight = 64 << 20
+	defaultLease            = 15 * time.Second
+	defaultProbeMin         = 100 * time.Millisecond
+	defaultProbeMax         = 30 * time.Second
+)
+
+// minLease is the shortest lease that a process can be expected to renew in time.
+const minLease = time.Second
+
+// SetDefaults fills in the settings that are zero.
+func (t Tuning) SetDefaults(concurrency, attempts int) {
+	*t.Concurrency = cmp.Or(*t.Concurrency, concurrency)
+	*t.PageSize = cmp.Or(*t.PageSize, DefaultPageSize)
+	*t.MaxBytesInFlight = cmp.Or(*t.MaxBytesInFlight, defaultMaxBytesInFlight)
+	*t.PollMin = cmp.Or(*t.PollMin, DefaultPollMin)
+	*t.PollMax = cmp.Or(*t.PollMax, max(DefaultPollMax, *t.PollMin))
+	*t.Lease = cmp.Or(*t.Lease, defaultLease)
+	*t.ProbeMin = cmp.Or(*t.ProbeMin, defaultProbeMin)
+	*t.ProbeMax = cmp.Or(*t.ProbeMax, max(defaultProbeMax, *t.ProbeMin))
+	*t.Retry = t.Retry.WithDefaults(attempts)
+}
+
+// Validate returns all problems of the settings, for a database of that kind.
+func (t Tuning) Validate(kind dialect.Kind) error {
+	err := errors.Join(
+		Positive("Concurrency", *t.Concurrency),
+		Positive("PageSize", *t.PageSize),
+		Positive("MaxBytesInFlight", *t.MaxBytesInFlight),
+		InOrder("Poll", *t.PollMin, *t.PollMax),
+		InOrder("Probe", *t.ProbeMin, *t.ProbeMax),
+	)
+	if *t.Concurrency > spool.MaxConcurrency {
+		err = errors.Join(err, fmt.Errorf("Concurrency: %d is more than %d: each is a goroutine, and in a transaction a connection", *t.Concurrency, spool.MaxConcurrency))
+	}
+	if *t.Lease < minLease {
+		err = errors.Join(err, fmt.Errorf("Lease: %s is less than %s, which a slow moment of the database may last", *t.Lease, minLease))
+	}
+	if retry := t.Retry.Validate(); retry != nil {
+		err = errors.Join(err, fmt.Errorf("Retry: %w", retry))
+	}
+	if t.ListenDSN != "" && !kind.Can().Listens {
+		err = errors.Join(err, fmt.Errorf("ListenDSN: only PostgreSQL has LISTEN, the dialect is %s", kind))
+	}
+	return err
+}
+
+// Positive returns an error unless a setting is positive.
+func Positive[N int | time.Duration](name string, n N) error {
+	if n > 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %v is not positive", name, n)
+}
+
+// InOrder returns an error unless the settings nameMin and nameMax are positive and in this order.
+func InOrder(name string, least, most time.Duration) error {
+	if 0 < least && least <= most {
+		return nil
+	}
+	return fmt.Errorf("%sMin and %sMax: %s and %s are not positive and in this order", name, name, least, most)
+}
+
+// Config returns the engine's form of the settings.
+func (t Tuning) Config() Config {
+	process := spool.ProcessName()
+	return Config{
+		Holder: process + " " + postbox.NewMessageID(), Process: process,
+		PageSize: *t.PageSize, InlineBytes: InlineBytes, MaxBytes: *t.MaxBytesInFlight, Workers: *t.Concurrency,
+		PollMin: *t.PollMin, PollMax: *t.PollMax, Lease: *t.Lease, Renew: *t.Lease / leaseRenewals, Retry: *t.Retry,
+	}
+}

@@ -49,7 +49,8 @@ func (b *bench) drainTwice(h drain.Handler, change func(*drain.Config)) {
 	}, "both have lanes")
 }
 
-func TestPause_W14_two_drainers_obey_within_a_second_or_so(t *testing.T) {
+// Covers feature W14.
+func TestPause_stops_two_drainers_within_seconds(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -85,7 +86,8 @@ func TestPause_W14_two_drainers_obey_within_a_second_or_so(t *testing.T) {
 	})
 }
 
-func TestPause_W14_again_changes_nothing(t *testing.T) {
+// Covers feature W14.
+func TestPause_repeated_calls_change_nothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -119,7 +121,8 @@ func TestPause_W14_again_changes_nothing(t *testing.T) {
 	})
 }
 
-func TestPauseKey_W14_holds_back_its_key_and_no_other(t *testing.T) {
+// Covers feature W14.
+func TestPauseKey_holds_back_its_key_and_no_other(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -159,7 +162,8 @@ func TestPauseKey_W14_holds_back_its_key_and_no_other(t *testing.T) {
 	})
 }
 
-func TestResumeKey_N8_parked_head_of_a_key_has_all_attempts_again(t *testing.T) {
+// Covers feature N8.
+func TestResumeKey_gives_a_parked_head_all_its_attempts_again(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -210,7 +214,8 @@ func TestResumeKey_N8_parked_head_of_a_key_has_all_attempts_again(t *testing.T) 
 	})
 }
 
-func TestResumeKey_N8_many_parked_messages_of_a_key_without_order(t *testing.T) {
+// Covers feature N8.
+func TestResumeKey_resumes_all_parked_messages_of_an_unordered_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -231,7 +236,8 @@ func TestResumeKey_N8_many_parked_messages_of_a_key_without_order(t *testing.T) 
 
 // Operators contradict each other while two processes drain, and keys are paused and resumed: nothing is lost, nothing
 // handled twice, and each key keeps its order.
-func TestPause_F22_W14_operators_and_drainers_at_once(t *testing.T) {
+// Also covers feature W14.
+func TestPause_F22_operators_contradict_each_other_while_processes_drain(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

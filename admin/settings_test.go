@@ -48,7 +48,8 @@ func TestSettings_say_what_is_wrong_and_what_to_do(t *testing.T) {
 	require.Zero(t, b.info().Settings, "nothing is stored")
 }
 
-func TestSetSettings_W14_is_stored_whole_and_replaced_whole(t *testing.T) {
+// Covers feature W14.
+func TestSetSettings_replaces_all_settings(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -68,7 +69,8 @@ func TestSetSettings_W14_is_stored_whole_and_replaced_whole(t *testing.T) {
 	})
 }
 
-func TestSetSettings_W14_drainers_obey_while_they_run(t *testing.T) {
+// Covers feature W14.
+func TestSetSettings_applies_to_running_drainers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

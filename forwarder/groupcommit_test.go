@@ -118,7 +118,7 @@ func query(t *testing.T, db *sql.DB, text string) (found []string) {
 	return found
 }
 
-func TestGroupCommit_those_who_wait_share_a_transaction_in_their_order(t *testing.T) {
+func TestGroupCommit_waiting_functions_share_a_transaction_in_their_order(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	b.behind(nil, func() {
@@ -140,7 +140,7 @@ func TestGroupCommit_those_who_wait_share_a_transaction_in_their_order(t *testin
 	require.Same(t, b.txs[101], b.txs[120])
 }
 
-func TestGroupCommit_a_context_that_ends(t *testing.T) {
+func TestGroupCommit_a_waiting_function_leaves_when_its_context_ends(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	canceled, cancel := context.WithCancel(t.Context())
@@ -161,7 +161,7 @@ func TestGroupCommit_a_context_that_ends(t *testing.T) {
 	require.Len(t, b.txs, 3, "whoever left does not run")
 }
 
-func TestGroupCommit_a_context_that_ends_before_the_connection_is_there(t *testing.T) {
+func TestGroupCommit_a_context_that_ends_before_there_is_a_connection_is_an_error(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	taken, err := b.DB.Conn(t.Context())
@@ -179,7 +179,7 @@ func TestGroupCommit_a_context_that_ends_before_the_connection_is_there(t *testi
 	require.Equal(t, "a", b.names())
 }
 
-func TestGroupCommit_within_a_transaction_works_in_that_one(t *testing.T) {
+func TestGroupCommit_within_a_transaction_joins_it(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	require.NoError(t, b.groups.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
@@ -200,7 +200,7 @@ func TestGroupCommit_within_a_transaction_works_in_that_one(t *testing.T) {
 	require.Equal(t, "a b c", b.names())
 }
 
-func TestGroupCommit_a_database_that_is_closed(t *testing.T) {
+func TestGroupCommit_a_closed_database_is_an_error_of_all_functions(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	b.behind(func(context.Context, *sql.Tx) error { return b.DB.Close() }, func() {
@@ -212,7 +212,7 @@ func TestGroupCommit_a_database_that_is_closed(t *testing.T) {
 	}
 }
 
-func TestNewGroupCommit_refuses_what_shares_commits_by_itself(t *testing.T) {
+func TestNewGroupCommit_refuses_databases_that_share_commits_by_themselves(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t).DB
 	for dialect, want := range map[postbox.Dialect]string{

@@ -33,7 +33,7 @@ func refuse(t *testing.T, database *testdb.Database, payload string) {
 	}
 }
 
-func TestIngest_F16_what_the_database_refuses_fails_alone(t *testing.T) {
+func TestIngest_F16_a_message_that_the_database_refuses_fails_alone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
@@ -101,7 +101,7 @@ func TestIngest_conflicts_are_run_again(t *testing.T) {
 	}
 }
 
-func TestIngest_lasting_conflict_is_everybodys_error(t *testing.T) {
+func TestIngest_lasting_conflict_is_an_error_of_all_deliveries(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		database := open(t).Migrate(t)
@@ -119,7 +119,8 @@ func TestIngest_lasting_conflict_is_everybodys_error(t *testing.T) {
 }
 
 // Whether the connection or the whole server went away under a commit, nothing is lost, and a redelivery tells.
-func TestIngest_F26_G2_killed_connection(t *testing.T) {
+// Also covers G2.
+func TestIngest_F26_killed_connection_loses_nothing(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		database := open(t)
@@ -172,7 +173,7 @@ func waitingClaim(t *testing.T, database *testdb.Database) (id int64) {
 	return id
 }
 
-func TestIngest_G7_database_away_is_everybodys_error(t *testing.T) {
+func TestIngest_G7_an_outage_of_the_database_is_an_error_of_all_deliveries(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c, release := gather(t, database.Migrate(t))

@@ -19,7 +19,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestIngest_deliveries_at_a_time_share_a_commit_in_the_order_of_their_arrival(t *testing.T) {
+func TestIngest_waiting_deliveries_share_a_commit_in_the_order_of_arrival(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c, release := gather(t, database.Migrate(t))
@@ -40,7 +40,7 @@ func TestIngest_deliveries_at_a_time_share_a_commit_in_the_order_of_their_arriva
 }
 
 // A commit that cannot end holds up its own messages, and those of their keys.
-func TestIngest_G3_many_who_wait_get_a_second_commit_but_for_the_keys_of_the_first(t *testing.T) {
+func TestIngest_G3_a_second_commit_leaves_out_the_keys_of_the_first(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c, release := gather(t, database.Migrate(t))
@@ -93,7 +93,7 @@ func TestIngest_G3_many_who_wait_get_a_second_commit_but_for_the_keys_of_the_fir
 	})
 }
 
-func TestIngest_who_is_alone_is_committed_at_once(t *testing.T) {
+func TestIngest_a_lone_delivery_commits_immediately(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		db, appends := inboxtest.Counted(t, database.Migrate(t))
@@ -152,7 +152,7 @@ func TestIngest_G8_a_commit_is_bounded_in_rows_and_bytes(t *testing.T) {
 	})
 }
 
-func TestIngest_F6_duplicates_among_the_deliveries_of_a_commit(t *testing.T) {
+func TestIngest_F6_a_commit_stores_one_of_several_copies(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		ids := numbered(12)
@@ -193,7 +193,7 @@ func TestIngest_F6_duplicates_among_the_deliveries_of_a_commit(t *testing.T) {
 	})
 }
 
-func TestIngest_G8_cancelled_delivery_leaves_the_line_and_no_commit_ends_with_it(t *testing.T) {
+func TestIngest_G8_a_cancelled_delivery_stops_waiting_and_ends_no_commit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c, release := gather(t, database.Migrate(t))
@@ -245,7 +245,7 @@ type overdue struct{ context.Context } //nolint:containedctx // it is one
 
 func (overdue) Err() error { return context.DeadlineExceeded }
 
-func TestIngest_G12_close_waits_for_the_line(t *testing.T) {
+func TestIngest_G12_close_waits_for_waiting_deliveries(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c, release := gather(t, database.Migrate(t))

@@ -34,7 +34,8 @@ func plague(culprit string, met *int) func(p *process) drain.Handler {
 
 // Whoever handles the culprit is dead, and nothing says so. Wherever it stands among the others, those that ran beside
 // it, stand behind it, or have failed almost too often already, are handled once and do not die with it.
-func TestDrainer_F5_G2_message_that_brings_its_process_down_dies_alone(t *testing.T) {
+// Also covers F5.
+func TestDrainer_G2_a_message_that_crashes_its_process_dies_alone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		for _, culprit := range []int{0, 7, 29} {
@@ -193,7 +194,8 @@ func TestDrainer_F5_after_a_crash_starts_are_counted_and_taken_back(t *testing.T
 }
 
 // A process that stops cleanly before it has handled all suspects leaves the mark to the next one.
-func TestDrainer_F5_G12_the_mark_stays_until_all_suspects_are_through(t *testing.T) {
+// Also covers F5.
+func TestDrainer_G12_the_mark_stays_until_all_suspects_are_handled(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -223,7 +225,8 @@ func TestDrainer_F5_G12_the_mark_stays_until_all_suspects_are_through(t *testing
 }
 
 // A message whose head is tried for ever has more failures than attempts. That its process crashes proves nothing.
-func TestDrainer_F5_N8_blocked_head_survives_a_crash_and_not_a_crash_loop(t *testing.T) {
+// Also covers feature N8.
+func TestDrainer_F5_a_blocked_head_survives_one_crash_but_no_crash_loop(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -247,7 +250,7 @@ func TestDrainer_F5_N8_blocked_head_survives_a_crash_and_not_a_crash_loop(t *tes
 }
 
 // Whoever is told of the death gets the message whole, also where its payload is too large to be read with others.
-func TestDrainer_F5_death_of_a_large_message_that_brings_its_process_down(t *testing.T) {
+func TestDrainer_F5_the_hook_gets_a_large_message_that_crashed_its_process_whole(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	b := newBench(t, database)

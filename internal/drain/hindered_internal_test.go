@@ -17,7 +17,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestDrainer_pauses_double_while_its_steps_are_hindered(t *testing.T) {
+func TestDrainer_doubles_its_pauses_while_its_steps_fail(t *testing.T) {
 	t.Parallel()
 	statements, err := dialect.For(dialect.SQLite, "", "", "")
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestDrainer_pauses_double_while_its_steps_are_hindered(t *testing.T) {
 }
 
 // What is wrong is said at once and by its name, and a conflict when it lasts. Whatever it is, the leases are renewed in time.
-func TestDrainer_says_what_hinders_it(t *testing.T) {
+func TestDrainer_logs_why_its_steps_fail(t *testing.T) {
 	t.Parallel()
 	statements, err := dialect.For(dialect.PostgreSQL, "", "", "")
 	require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestDrainer_says_what_hinders_it(t *testing.T) {
 
 // A drainer that is hindered rests for longer than its leases last. It renews them in time all the same, and what conflicts is tried at the
 // end of each pause and not before, whatever wakes the drainer.
-func TestDrainer_G6_renews_its_leases_while_it_is_hindered(t *testing.T) {
+func TestDrainer_G6_renews_its_leases_while_its_steps_fail(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		d, end := newStepped(database.DB, newOutbox(t, database, 1), 10)

@@ -19,7 +19,7 @@ func ofLane(id, token int64) *spool.Message {
 	return &spool.Message{Ref: dialect.Ref{ID: id, Lane: 1, Token: token}}
 }
 
-func TestLaneSet_suspects_are_what_the_holder_before_can_have_begun(t *testing.T) {
+func TestLaneSet_messages_that_the_previous_holder_may_have_started_are_exposed(t *testing.T) {
 	t.Parallel()
 	set := held(2)
 	first, second, third := ofLane(1, 3), ofLane(2, 3), ofLane(3, 3)
@@ -41,7 +41,7 @@ func TestLaneSet_suspects_are_what_the_holder_before_can_have_begun(t *testing.T
 	require.Zero(t, set.held[1].loaded)
 }
 
-func TestLaneSet_message_of_an_earlier_token_counts_for_nothing(t *testing.T) {
+func TestLaneSet_ignores_a_message_with_an_earlier_token(t *testing.T) {
 	t.Parallel()
 	set := held(2)
 	m := ofLane(1, 2)

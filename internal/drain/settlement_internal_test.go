@@ -65,7 +65,8 @@ func TestSettlement_finds_the_message_that_is_refused_in_few_transactions(t *tes
 
 // The drainer may find in the middle of a settlement, while it renews its leases, that its database has gone back. It then settles what
 // waited for a removal or for a lock, too.
-func TestSettlement_G3_G6_a_drainer_that_starts_over_meanwhile_forgets_no_message(t *testing.T) {
+// Also covers G6.
+func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)

@@ -85,7 +85,7 @@ func (c *counter) starts() int {
 	return c.database.Count(c, "SELECT COUNT(*) FROM postbox_messages WHERE starts = 1")
 }
 
-func TestStarts_those_in_line_are_counted_once_each_F5(t *testing.T) {
+func TestStarts_F5_counts_each_waiting_message_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
@@ -99,7 +99,7 @@ func TestStarts_those_in_line_are_counted_once_each_F5(t *testing.T) {
 	})
 }
 
-func TestStarts_a_message_that_is_gone_is_not_counted_and_the_others_are_F5(t *testing.T) {
+func TestStarts_F5_counts_all_but_a_message_that_is_gone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
@@ -114,7 +114,7 @@ func TestStarts_a_message_that_is_gone_is_not_counted_and_the_others_are_F5(t *t
 
 // The lane was lost while the message was handled, so its outcome cannot be written. It stays in memory for another step, and meanwhile the
 // next holder may have counted a start of its own.
-func TestStarts_a_start_that_came_back_is_taken_back_once_F5(t *testing.T) {
+func TestStarts_F5_a_start_is_taken_back_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
@@ -134,7 +134,7 @@ func TestStarts_a_start_that_came_back_is_taken_back_once_F5(t *testing.T) {
 	})
 }
 
-func TestStarts_a_row_that_is_locked_holds_up_nobody_else_F5(t *testing.T) {
+func TestStarts_F5_a_locked_row_holds_up_no_other_message(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
@@ -180,7 +180,7 @@ func TestStarts_a_renewal_holds_up_no_lock(t *testing.T) {
 }
 
 // A transaction that was rolled back is run again, and what it counted the first time is not counted then.
-func TestStarts_what_a_conflict_rolled_back_is_not_counted_F5(t *testing.T) {
+func TestStarts_F5_a_start_that_a_conflict_rolled_back_is_not_counted(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	c := newCounter(t, database)

@@ -71,7 +71,7 @@ func TestRoom_gathered_batch_has_fewer_messages_rather_than_more_bytes(t *testin
 }
 
 // A message that waits for room leaves with its lane, and one that becomes the head of its key takes its place.
-func TestRoom_lost_lane_and_late_committer(t *testing.T) {
+func TestRoom_a_lost_lane_and_a_late_committer_change_which_message_waits(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
 	s.Bound(10)

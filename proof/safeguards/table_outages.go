@@ -126,7 +126,7 @@ var ofOutages = []safeguard{
 			from: "	replace := state != nil && state.runs(call)\n",
 			to:   "	replace := state != nil && state.runs(call) && topic == \"\"\n",
 		}},
-		packages: []string{module + "internal/circuit", module + "forwarder", module + "queue"}, tests: "Circuits|a_probe_that|a_probe_whose",
+		packages: []string{module + "internal/circuit", module + "forwarder", module + "queue"}, tests: "Circuits|a_probe_without|a_probe_whose",
 	},
 	{
 		name: "a panic of Classify blames one message alone", guarantees: "G7",
@@ -135,7 +135,7 @@ var ofOutages = []safeguard{
 			from: "Protect(func() error { class = classify(err); return nil });",
 			to:   "func() error { class = classify(err); return nil }();",
 		}},
-		packages: []string{module + "forwarder", module + "queue"}, tests: "blames_no_neighbour",
+		packages: []string{module + "forwarder", module + "queue"}, tests: "blames_no_other_message",
 	},
 	{
 		name: "codes are believed of the driver's own types alone", guarantees: "G7, F8",

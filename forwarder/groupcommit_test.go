@@ -57,7 +57,7 @@ func (b *groupBench) writes(name string, then inTxFunc) inTxFunc {
 	}
 }
 
-// enter calls InTx, and returns when it is in line behind n others.
+// enter calls InTx, and returns when it waits behind n others.
 func (b *groupBench) enter(ctx context.Context, n int, name string, then inTxFunc) {
 	b.t.Helper()
 	b.calls.Go(func() {
@@ -76,10 +76,10 @@ func (b *groupBench) enter(ctx context.Context, n int, name string, then inTxFun
 		defer b.mu.Unlock()
 		b.errors[name] = err
 	})
-	require.Eventually(b.t, func() bool { return b.groups.InLine() == n+1 }, patience, time.Millisecond)
+	require.Eventually(b.t, func() bool { return b.groups.Waiting() == n+1 }, patience, time.Millisecond)
 }
 
-// behind runs a first transaction, and others that have come in line before it ends, and waits for all.
+// behind runs a first transaction, and others that wait before it ends, and waits for all.
 func (b *groupBench) behind(first inTxFunc, others func()) {
 	b.t.Helper()
 	begun, end := make(chan struct{}), make(chan struct{})
@@ -147,7 +147,7 @@ func TestGroupCommit_a_waiting_function_leaves_when_its_context_ends(t *testing.
 	running, stop := context.WithCancel(t.Context())
 	b.behind(func(context.Context, *sql.Tx) error {
 		cancel()
-		require.Eventually(t, func() bool { return b.groups.InLine() == 2 }, patience, time.Millisecond, "it leaves the line at once")
+		require.Eventually(t, func() bool { return b.groups.Waiting() == 2 }, patience, time.Millisecond, "it leaves the queue at once")
 		return nil
 	}, func() {
 		b.enter(t.Context(), 0, "a", nil)
@@ -175,7 +175,7 @@ func TestGroupCommit_a_context_that_ends_before_there_is_a_connection_is_an_erro
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.NoError(t, taken.Close())
 	b.calls.Wait()
-	require.NoError(t, b.errors["a"], "the next in line begins the group")
+	require.NoError(t, b.errors["a"], "the next in the queue begins the group")
 	require.Equal(t, "a", b.names())
 }
 

@@ -297,7 +297,7 @@ func TestDefer_G12_closed_store(t *testing.T) {
 		require.NoError(t, store.Close())
 		inTime := storedMessages(t, database)
 		wg.Wait()
-		require.EqualValues(t, inTime, stored.Load(), "what was in line is stored, and nothing after the close")
+		require.EqualValues(t, inTime, stored.Load(), "waiting deliveries are stored, and nothing after the close")
 		require.Equal(t, inTime, storedMessages(t, database))
 		for _, queue := range []string{"q", "another queue"} {
 			_, err := store.Defer(t.Context(), queue, deferKey("late"), message.NewMessage("late", nil))
@@ -320,12 +320,12 @@ func TestDefer_wakes_the_subscriber_of_the_same_process(t *testing.T) {
 	subscriber, err := queue.NewSubscriber(store, queue.Config{PollMin: time.Hour, PollMax: time.Hour}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, subscriber.Close()) }()
-	messages, err := subscriber.Subscribe(t.Context(), "bell")
+	messages, err := subscriber.Subscribe(t.Context(), "wake-ups")
 	require.NoError(t, err)
 	for i := range 10 {
 		id := strconv.Itoa(i)
 		deliver := func(ctx context.Context) error {
-			_, err := store.Defer(ctx, "bell", deferKey(id), message.NewMessage(id, nil))
+			_, err := store.Defer(ctx, "wake-ups", deferKey(id), message.NewMessage(id, nil))
 			return err
 		}
 		if i%2 == 0 {

@@ -54,12 +54,12 @@ func newCounter(t *testing.T, database *testdb.Database) *counter {
 	return c
 }
 
-// together counts all suspects at a time, the first line of which has all of them, and returns what was said of each.
+// together counts all suspects at a time, the first group of which has all of them, and returns what was said of each.
 func (c *counter) together(expected ...error) (results []bool, wait func()) {
 	c.Helper()
 	results = make([]bool, len(c.suspects))
 	var workers sync.WaitGroup
-	c.d.starts.turn.Lock()
+	c.d.starts.counting.Lock()
 	for i, m := range c.suspects {
 		workers.Go(func() {
 			ok, err := c.d.countStart(context.WithoutCancel(c.Context()), m)
@@ -72,9 +72,9 @@ func (c *counter) together(expected ...error) (results []bool, wait func()) {
 	require.Eventually(c, func() bool {
 		c.d.starts.mu.Lock()
 		defer c.d.starts.mu.Unlock()
-		return len(c.d.starts.line) == len(c.suspects)
+		return len(c.d.starts.waiting) == len(c.suspects)
 	}, time.Minute, time.Millisecond)
-	c.d.starts.turn.Unlock()
+	c.d.starts.counting.Unlock()
 	return results, workers.Wait
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// obeyed is how long drainers may take to notice what an operator says, on a machine that has other things to do.
-const obeyed = 10 * time.Second
+// applied is how long drainers may take to notice what an operator says, on a machine that has other things to do.
+const applied = 10 * time.Second
 
 // order remembers in which order messages were handled.
 type order struct {
@@ -72,15 +72,15 @@ func TestPause_stops_two_drainers_within_seconds(t *testing.T) {
 				before, since = handled, time.Now()
 			}
 			return time.Since(since) > 200*time.Millisecond
-		}, obeyed, 10*time.Millisecond)
-		t.Logf("obeyed after %s", since.Sub(paused))
+		}, applied, 10*time.Millisecond)
+		t.Logf("applied after %s", since.Sub(paused))
 		handled := len(h.counts())
 		require.Never(t, func() bool { return len(h.counts()) > handled }, 1500*time.Millisecond, 50*time.Millisecond)
 		require.WithinRange(t, b.info().PausedSince, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 		require.Equal(t, written-handled, b.pending(), "nothing is lost")
 
 		require.NoError(t, b.admin.Resume(t.Context(), b.target))
-		require.Eventually(t, func() bool { return b.pending() == 0 }, obeyed, 2*time.Millisecond)
+		require.Eventually(t, func() bool { return b.pending() == 0 }, applied, 2*time.Millisecond)
 		require.True(t, b.info().PausedSince.IsZero())
 		require.Len(t, h.counts(), written)
 	})
@@ -150,7 +150,7 @@ func TestPauseKey_holds_back_its_key_and_no_other(t *testing.T) {
 		require.Equal(t, 2, b.info().PausedKeys)
 
 		require.NoError(t, b.admin.ResumeKey(t.Context(), b.target, odd))
-		require.Eventually(t, func() bool { return len(h.counts()) == 5 }, obeyed, 2*time.Millisecond)
+		require.Eventually(t, func() bool { return len(h.counts()) == 5 }, applied, 2*time.Millisecond)
 		b.eventually(func() bool { return b.pending() == 1 }, "the other key stays paused")
 
 		// While it drains, too: what it has read already is read again.
@@ -158,7 +158,7 @@ func TestPauseKey_holds_back_its_key_and_no_other(t *testing.T) {
 		require.Eventually(t, func() bool {
 			b.append(draft("late", "orders", odd), draft("late too", "orders", "other"))
 			return b.pending() > 2
-		}, obeyed, 50*time.Millisecond)
+		}, applied, 50*time.Millisecond)
 	})
 }
 

@@ -206,11 +206,11 @@ func TestBury_F22_exactly_one_wins(t *testing.T) {
 		waiting := b.messages(admin.MessageFilter{})
 		h, _ := b.drain(func(*spool.Message) error { return nil })
 		var won [messages]atomic.Int32
-		var crowd sync.WaitGroup
+		var group sync.WaitGroup
 		outcomes := make(chan error, operators*messages)
 		for range operators {
 			operator := b.operator(database)
-			crowd.Go(func() {
+			group.Go(func() {
 				for i, m := range waiting {
 					err := operator.Bury(t.Context(), b.target, m.ID, "no")
 					if err == nil {
@@ -220,13 +220,13 @@ func TestBury_F22_exactly_one_wins(t *testing.T) {
 				}
 			})
 		}
-		crowd.Go(func() {
+		group.Go(func() {
 			for i := range waiting {
 				last := waiting[len(waiting)-1-i]
 				_ = b.admin.RunNow(t.Context(), b.target, last.ID)
 			}
 		})
-		crowd.Wait()
+		group.Wait()
 		close(outcomes)
 		for err := range outcomes {
 			if err != nil {

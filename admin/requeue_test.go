@@ -118,12 +118,12 @@ func TestRequeue_F22_one_of_many_operators_wins(t *testing.T) {
 		require.Len(t, open, letters)
 
 		var won, lost atomic.Int32
-		var crowd sync.WaitGroup
+		var group sync.WaitGroup
 		start := make(chan struct{})
 		failures := make(chan error, letters*operators)
 		for range operators {
 			operator := b.operator(database)
-			crowd.Go(func() {
+			group.Go(func() {
 				<-start
 				for _, letter := range open {
 					if err := operator.Requeue(t.Context(), letter.ID); err != nil {
@@ -136,7 +136,7 @@ func TestRequeue_F22_one_of_many_operators_wins(t *testing.T) {
 			})
 		}
 		close(start)
-		crowd.Wait()
+		group.Wait()
 		close(failures)
 		for err := range failures {
 			require.ErrorIs(t, err, admin.ErrNotFound)

@@ -32,7 +32,7 @@ type exchange struct {
 	tries   map[string]int
 	done    map[string]time.Duration // when it got through
 	dead    map[string]time.Duration
-	accused map[string]time.Duration                      // when its first attempt was counted
+	counted map[string]time.Duration                      // when its first attempt was counted
 	waits   map[string]int                                // failures in a row that did not count
 	feed    func() (next time.Duration, m *spool.Message) // the next message, and the time until the one after it
 }
@@ -52,7 +52,7 @@ func newExchange(t *testing.T, broken func(m *spool.Message) bool) *exchange {
 		t: t, config: config, circuits: New(config, func() {}), workers: 64, took: 5 * time.Millisecond, broken: broken,
 		retry: postbox.RetryProfile{}.WithDefaults(10), began: time.Now(),
 		tries: map[string]int{}, done: map[string]time.Duration{}, dead: map[string]time.Duration{},
-		accused: map[string]time.Duration{}, waits: map[string]int{},
+		counted: map[string]time.Duration{}, waits: map[string]int{},
 	}
 }
 
@@ -151,7 +151,7 @@ func (x *exchange) end(m *spool.Message, call Call) {
 	if blame.Counts {
 		x.waits[m.MessageID] = 0
 		if m.Attempts++; m.Attempts == 1 {
-			x.accused[m.MessageID] = x.now()
+			x.counted[m.MessageID] = x.now()
 		}
 		if x.retry.Exhausted(m.Attempts) {
 			x.dead[m.MessageID] = x.now()
@@ -221,13 +221,13 @@ func TestBlame_poison_messages_end_while_others_get_through_with_little_delay(t 
 				_, n := latest(x.dead, "poison")
 				require.Equal(t, 50, n)
 				require.Len(t, x.dead, 50)
-				require.Len(t, x.accused, 50)
-				allAccused, _ := latest(x.accused, "poison")
-				require.Less(t, allAccused, 10*pause, "a few signs of life are enough")
+				require.Len(t, x.counted, 50)
+				allCounted, _ := latest(x.counted, "poison")
+				require.Less(t, allCounted, 10*pause, "a few signs of life are enough")
 				for id, at := range x.done {
 					waited := at - sent[id]
 					require.LessOrEqual(t, waited, min(pause, x.config.ProbeMax)+x.config.ProbeMin, id)
-					if sent[id] > allAccused+pause { // the one before it has ended the outage
+					if sent[id] > allCounted+pause { // the one before it has ended the outage
 						require.Equal(t, x.took, waited, "%s: nothing stands in its way", id)
 					}
 				}

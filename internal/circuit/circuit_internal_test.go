@@ -136,8 +136,8 @@ func TestCircuits_a_message_with_an_attempt_opens_no_circuit(t *testing.T) {
 		unknownFailure(c, 3, before[2])
 		c.Succeeded("topic", good, nil)
 		require.False(t, c.Open("topic"))
-		accused := &spool.Message{Ref: dialect.Ref{ID: 4}, Topic: "topic", Attempts: 1}
-		require.False(t, c.Failed(accused, probesOf(c)).Opened)
+		counted := &spool.Message{Ref: dialect.Ref{ID: 4}, Topic: "topic", Attempts: 1}
+		require.False(t, c.Failed(counted, probesOf(c)).Opened)
 		require.False(t, c.Open("topic"))
 		require.True(t, unknownFailure(c, 5, probesOf(c)).Opened, "one that has none is further evidence")
 	})

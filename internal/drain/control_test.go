@@ -65,7 +65,7 @@ func TestDrainer_of_a_paused_queue_finishes_running_messages_and_hands_out_nothi
 			signal(t, handler.entered, "five run")
 		}
 		b.say("paused_at = 1")
-		b.Eventually(func() bool { paused, _, _ := r.Obeys(); return paused }, "it hears it")
+		b.Eventually(func() bool { paused, _, _ := r.Applied(); return paused }, "it hears it")
 		require.Equal(t, 20, b.Pending(), "what runs is left alone")
 		for range 5 {
 			handler.proceed <- spool.Outcome{Verdict: spool.Done}
@@ -150,7 +150,7 @@ func TestDrainer_with_a_paused_key_finishes_running_messages(t *testing.T) {
 		r := b.start(database.DB, handler, c)
 		signal(t, handler.entered, "one runs")
 		b.pauseKey("key")
-		b.Eventually(func() bool { _, _, waiting := r.Obeys(); return waiting == 0 }, "it hears it")
+		b.Eventually(func() bool { _, _, waiting := r.Applied(); return waiting == 0 }, "it hears it")
 		require.Equal(t, 10, b.Pending(), "nothing changes")
 		handler.proceed <- spool.Outcome{Verdict: spool.Done}
 		b.Eventually(func() bool { return b.Pending() == 9 }, "it is settled")
@@ -206,7 +206,7 @@ func TestDrainer_applies_settings_while_it_runs(t *testing.T) {
 		}
 		heard := func(most int) {
 			t.Helper()
-			b.Eventually(func() bool { _, limit, _ := r.Obeys(); return limit == most }, "it hears it")
+			b.Eventually(func() bool { _, limit, _ := r.Applied(); return limit == most }, "it hears it")
 		}
 		end := func(n int) {
 			t.Helper()
@@ -253,7 +253,7 @@ func TestDrainer_settings_of_polling_attempts_and_history(t *testing.T) {
 		b.Eventually(func() bool { return b.Pending() == 0 && b.history() == 2 && b.Dead() == 1 }, "one attempt is enough")
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
 		b.set(spool.Settings{PollMax: 5 * time.Millisecond, History: -1, Concurrency: 3})
-		b.Eventually(func() bool { _, most, _ := r.Obeys(); return most == 3 }, "it hears it")
+		b.Eventually(func() bool { _, most, _ := r.Applied(); return most == 3 }, "it hears it")
 		b.Append(database.DB, draft("three", ""))
 		b.Eventually(func() bool { return b.Pending() == 0 }, "it is done")
 		require.Equal(t, 2, b.history(), "and not kept")

@@ -68,7 +68,7 @@ func (w *lateWorld) step(random *rand.Rand) {
 		h.setAt, h.askAt, h.markAt = time.Now().Add(-time.Hour), time.Time{}, time.Now().Add(-time.Hour)
 	}
 	w.d.step(w.Context())
-	require.Empty(w, w.d.hindrance.end)
+	require.Empty(w, w.d.trouble.end)
 	w.handle()
 }
 

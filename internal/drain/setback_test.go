@@ -66,9 +66,9 @@ func (b *bench) refuse(kind refusal) (end func()) {
 }
 
 const (
-	toldOfSetbacks  = "Postbox cannot settle a message and goes on trying"
-	toldOfTheirEnd  = "Postbox has settled a message that it could not settle before"
-	toldOfHindrance = "Postbox is hindered by other transactions"
+	toldOfSetbacks = "Postbox cannot settle a message and goes on trying"
+	toldOfTheirEnd = "Postbox has settled a message that it could not settle before"
+	conflictLogged = "Postbox is hindered by other transactions"
 )
 
 // The database never removes one message, and its drainer, or its handler's transaction, tries for ever.
@@ -193,7 +193,7 @@ func TestDrainer_G7_lasting_conflict_of_the_drainer_is_said_once(t *testing.T) {
 			drop = "DROP TRIGGER refuse"
 			database.Exec(t, "CREATE TRIGGER refuse BEFORE UPDATE ON postbox_members FOR EACH ROW SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Konflikt'")
 		}
-		b.Eventually(func() bool { return log.Said(toldOfHindrance) == 1 }, "it is said")
+		b.Eventually(func() bool { return log.Said(conflictLogged) == 1 }, "it is said")
 		database.Exec(t, drop)
 		b.Eventually(func() bool { return log.Said("Postbox is not hindered any more") == 1 }, "its end too")
 		b.Append(database.DB, draft("after", ""))

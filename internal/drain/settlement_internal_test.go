@@ -143,9 +143,9 @@ func TestSettlement_G6_renews_leases_after_a_step_that_failed(t *testing.T) {
 	d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
 	d.unsettled = d.scheduler.TakeFinished()
 	d.renewAt = time.Time{}
-	d.hindered(errNotAll)
-	require.True(t, d.hindrance.renewal)
-	d.hindrance.until = time.Now() // its pause is over
+	d.stepFailed(errNotAll)
+	require.True(t, d.trouble.renewal)
+	d.trouble.until = time.Now() // its pause is over
 
 	require.NoError(t, d.settleUnsettled(t.Context()))
 	require.False(t, d.renewalDue())

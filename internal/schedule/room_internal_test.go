@@ -92,12 +92,12 @@ func TestRoom_suspect_messages_wait_for_room_too(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
 	s.Bound(10)
-	accused := func(id int64) *spool.Message {
+	suspect := func(id int64) *spool.Message {
 		m := started(id, "a", 0, 1)
 		m.Size = 4
 		return m
 	}
-	s.Load([]*spool.Message{bulky(1, "a", 0, 8), accused(2), accused(3)})
+	s.Load([]*spool.Message{bulky(1, "a", 0, 8), suspect(2), suspect(3)})
 	first := s.Take()
 	require.Equal(t, []int64{1}, ids(first))
 	require.Nil(t, s.tryTake())

@@ -32,7 +32,7 @@ func TestScheduler_suspects_run_one_at_a_time(t *testing.T) {
 	require.Nil(t, s.TryTake())
 }
 
-// The outcome of an accused message must be written before the next one runs: if that one brings the process down, the
+// The outcome of a suspect must be written before the next one runs: if that one brings the process down, the
 // innocent has not been started once more without an outcome.
 func TestScheduler_a_suspect_waits_until_the_one_before_it_is_settled(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,7 @@ func TestCausation_stamp_keeps_what_the_user_set(t *testing.T) {
 		"a causation id":     {message.Metadata{postbox.CausationID: "mine"}, message.Metadata{postbox.CorrelationID: "all of us", postbox.CausationID: "mine", postbox.CausationPath: path}},
 		"a path that begins": {message.Metadata{postbox.CausationPath: "[]"}, message.Metadata{postbox.CorrelationID: "all of us", postbox.CausationID: "me", postbox.CausationPath: "[]"}},
 		"empty is not set":   {message.Metadata{postbox.CorrelationID: "", postbox.CausationPath: ""}, message.Metadata{postbox.CorrelationID: "all of us", postbox.CausationID: "me", postbox.CausationPath: path}},
-		"what a copy of the handled message says is replaced": {
+		"values of a copied message are replaced": {
 			message.Metadata{postbox.CorrelationID: "all of us", postbox.CausationID: "my parent", postbox.CausationPath: `["orders/OrderPlaced"]`},
 			message.Metadata{postbox.CorrelationID: "all of us", postbox.CausationID: "me", postbox.CausationPath: path},
 		},
@@ -74,7 +74,7 @@ func TestCausation_stamp_keeps_what_the_user_set(t *testing.T) {
 	require.Equal(t, message.Metadata{"color": "red"}, shared)
 }
 
-func TestCausation_stamp_says_nothing_of_what_is_unknown(t *testing.T) {
+func TestCausation_stamp_leaves_out_unknown_values(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, postbox.Causation{}.Stamp(nil))
 	require.Equal(t, message.Metadata{postbox.CorrelationID: "request"}, postbox.Causation{CorrelationID: "request"}.Stamp(nil))

@@ -14,7 +14,7 @@ import (
 // quotesWhole finds what quotes an id, a key or a name of somebody else at any length. Names of spools have 255 bytes at most.
 var quotesWhole = regexp.MustCompile(`(message|messages|key|topic|queue|exchange) %q`)
 
-func TestErrors_quote_ids_keys_and_topics_up_to_a_length(t *testing.T) {
+func TestErrors_shorten_the_ids_keys_and_topics_that_they_quote(t *testing.T) {
 	t.Parallel()
 	ours := regexp.MustCompile(`^(admin|brokers|forwarder|inboxstore|middleware|postboxtest|queue|router|internal/(dialect|inbox|spool|txscope|usererror|lifecycle))?/?[^/]*\.go$|^(brokers|inboxstore)/`)
 	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {

@@ -57,7 +57,7 @@ func TestMigrate_refuses_a_file_of_SQLite_on_which_transactions_would_fail(t *te
 	}
 }
 
-func TestMigrate_refuses_sessions_whose_statements_do_not_stay(t *testing.T) {
+func TestMigrate_refuses_sessions_that_do_not_commit_by_themselves(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)
 	for options, want := range map[string]string{

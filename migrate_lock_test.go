@@ -53,7 +53,7 @@ func migratedBeforeWaiting(t *testing.T, database *testdb.Database) {
 }
 
 // A migration that waits for a table keeps all others from it who come after it, so it waits for a short time only, again and again.
-func TestMigrate_lets_producers_go_on_while_it_waits_for_one(t *testing.T) {
+func TestMigrate_lets_producers_write_while_it_waits_for_a_lock(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	migratedBeforeWaiting(t, database)
@@ -76,7 +76,7 @@ func TestMigrate_lets_producers_go_on_while_it_waits_for_one(t *testing.T) {
 }
 
 // Millions of messages that wait take seconds to move.
-func TestMigrate_lets_producers_go_on_while_it_moves_what_waits(t *testing.T) {
+func TestMigrate_lets_producers_write_while_it_moves_waiting_messages(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	migratedBeforeWaiting(t, database)
@@ -111,7 +111,7 @@ func TestMigrate_takes_no_lock_that_outlives_its_transaction(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestMigrate_ends_with_its_context_while_another_transaction_is_in_its_way(t *testing.T) {
+func TestMigrate_ends_with_its_context_while_it_waits_for_another_transaction(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	migratedBeforeWaiting(t, database)

@@ -35,7 +35,7 @@ const (
 
 func newest(database *testdb.Database) int { return slices.Max(versions(database.Dialect)) }
 
-func TestMigrate_F23_many_starters_at_once(t *testing.T) {
+func TestMigrate_F23_many_processes_start_at_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		const starters = 8
@@ -78,7 +78,7 @@ func TestMigrate_F23_from_every_earlier_version(t *testing.T) {
 }
 
 // Messages that waited before PostgreSQL had a table for that are there, and found by their time.
-func TestMigrate_G1_moves_what_waits(t *testing.T) {
+func TestMigrate_G1_moves_waiting_messages_to_their_table(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), beforeWaiting))
@@ -96,7 +96,7 @@ func TestMigrate_G1_moves_what_waits(t *testing.T) {
 }
 
 // A message that was made ready by hand among those that wait would never be settled, since that is done in the other table.
-func TestMigrate_G2_nothing_ready_stands_among_what_waits(t *testing.T) {
+func TestMigrate_G2_keeps_ready_messages_out_of_the_waiting_table(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), beforeCheck))
@@ -178,7 +178,7 @@ func TestMigrate_into_a_schema(t *testing.T) {
 	require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM "+schema+".pb_messages"))
 }
 
-func TestWriteMigrations_prints_what_runs_by_itself(t *testing.T) {
+func TestWriteMigrations_prints_SQL_that_runs_without_goose(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		var text strings.Builder

@@ -19,14 +19,16 @@ func pauses(p postbox.RetryProfile) []time.Duration {
 	return list
 }
 
-func TestRetry_S1_1_6_five_retries_after_1_2_4_8_16_seconds(t *testing.T) {
+// Covers feature 1.6.
+func TestRetryBriefly_retries_five_times_after_1_2_4_8_16_seconds(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, postbox.RetryBriefly().WithDefaults(10).Validate())
 	require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second},
 		pauses(postbox.RetryBriefly()))
 }
 
-func TestRetry_S0_0_8_fifteen_attempts_from_two_seconds_on(t *testing.T) {
+// Covers feature 0.8.
+func TestRetryPatiently_has_fifteen_attempts_from_two_seconds_on(t *testing.T) {
 	t.Parallel()
 	profile := postbox.RetryPatiently()
 	profile.Jitter = postbox.NoJitter

@@ -46,7 +46,7 @@ func TestLane_spreads_keys(t *testing.T) {
 
 // Lanes that are counted through several servers, as docs/scaling.md advises: each server has its share of the keys, in all
 // of its lanes, and with twice as many servers a key stays or moves to the one new server that is its own's heir.
-func TestLane_numbered_through_all_servers_leaves_none_empty(t *testing.T) {
+func TestLane_numbered_across_several_servers_leaves_no_lane_empty(t *testing.T) {
 	t.Parallel()
 	const servers, lanes, keys = 4, 32, 32_000
 	var counts [servers][lanes]int
@@ -73,7 +73,7 @@ func TestNewMessageID_is_ordered_by_time(t *testing.T) {
 	}
 }
 
-func TestErrors_say_what_they_ask_for(t *testing.T) {
+func TestErrors_carry_what_Permanent_and_RetryAfter_ask_for(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, postbox.Permanent(nil))
 	require.NoError(t, postbox.RetryAfter(nil, time.Second))
@@ -110,7 +110,7 @@ func TestClassifyNetwork(t *testing.T) {
 	require.Equal(t, "outage, message fault, unclassified", fmt.Sprintf("%s, %s, %s", postbox.Outage, postbox.MessageFault, postbox.Unclassified))
 }
 
-func TestContext_carries_the_transaction_and_what_waits_for_its_commit(t *testing.T) {
+func TestContext_carries_the_transaction_and_its_AfterCommit_functions(t *testing.T) {
 	t.Parallel()
 	tx, err := testdb.SQLite(t).DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)

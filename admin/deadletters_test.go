@@ -52,7 +52,7 @@ func TestAdmin_reads_a_dead_letter_with_its_history(t *testing.T) {
 	})
 }
 
-func TestAdmin_lists_what_the_filter_chooses(t *testing.T) {
+func TestAdmin_lists_the_dead_letters_that_a_filter_selects(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -139,7 +139,7 @@ func TestAdmin_resolves_with_a_reason(t *testing.T) {
 	})
 }
 
-func TestAdmin_deletes(t *testing.T) {
+func TestAdmin_deletes_dead_letters_and_keeps_their_claims(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

@@ -40,7 +40,8 @@ func (b *bench) whole(id int64) *admin.Message {
 	return m
 }
 
-func TestMessages_S0_0_7_status_attempts_executeAt_and_failures_are_visible(t *testing.T) {
+// Covers feature 0.7.
+func TestMessages_shows_status_attempts_due_time_and_failures(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -131,7 +132,7 @@ func TestMessages_S0_0_7_status_attempts_executeAt_and_failures_are_visible(t *t
 }
 
 // A database that goes back to an earlier state gives out ids again, and so does one whose sequence is behind.
-func TestMessages_F27_a_message_with_the_id_of_an_earlier_one_has_none_of_its_failures(t *testing.T) {
+func TestMessages_F27_a_message_with_a_reused_id_shows_no_failures_of_the_earlier_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -152,7 +153,7 @@ func TestMessages_F27_a_message_with_the_id_of_an_earlier_one_has_none_of_its_fa
 	})
 }
 
-func TestMessages_are_those_of_the_target(t *testing.T) {
+func TestMessages_lists_only_the_messages_of_its_target(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -256,7 +257,7 @@ func TestMessages_pages_through_thousands_with_filters(t *testing.T) {
 }
 
 // While pages are read, messages fail and move on, new ones come and old ones go: what is pending all the while is seen.
-func TestMessages_misses_nothing_that_moves(t *testing.T) {
+func TestMessages_misses_no_pending_message_while_messages_move(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -279,7 +280,7 @@ func TestMessages_misses_nothing_that_moves(t *testing.T) {
 	})
 }
 
-func TestMessages_refuses_what_it_cannot_do(t *testing.T) {
+func TestMessages_refuses_invalid_filters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
 	b.append(draft("1", "orders", ""))

@@ -18,8 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// obeyed is how long drainers may take to notice what an operator says, on a machine that has other things to do.
-const obeyed = 10 * time.Second
+// applied is how long drainers may take to notice what an operator says, on a machine that has other things to do.
+const applied = 10 * time.Second
 
 // order remembers in which order messages were handled.
 type order struct {
@@ -49,7 +49,8 @@ func (b *bench) drainTwice(h drain.Handler, change func(*drain.Config)) {
 	}, "both have lanes")
 }
 
-func TestPause_W14_two_drainers_obey_within_a_second_or_so(t *testing.T) {
+// Covers feature W14.
+func TestPause_stops_two_drainers_within_seconds(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -71,21 +72,22 @@ func TestPause_W14_two_drainers_obey_within_a_second_or_so(t *testing.T) {
 				before, since = handled, time.Now()
 			}
 			return time.Since(since) > 200*time.Millisecond
-		}, obeyed, 10*time.Millisecond)
-		t.Logf("obeyed after %s", since.Sub(paused))
+		}, applied, 10*time.Millisecond)
+		t.Logf("applied after %s", since.Sub(paused))
 		handled := len(h.counts())
 		require.Never(t, func() bool { return len(h.counts()) > handled }, 1500*time.Millisecond, 50*time.Millisecond)
 		require.WithinRange(t, b.info().PausedSince, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 		require.Equal(t, written-handled, b.pending(), "nothing is lost")
 
 		require.NoError(t, b.admin.Resume(t.Context(), b.target))
-		require.Eventually(t, func() bool { return b.pending() == 0 }, obeyed, 2*time.Millisecond)
+		require.Eventually(t, func() bool { return b.pending() == 0 }, applied, 2*time.Millisecond)
 		require.True(t, b.info().PausedSince.IsZero())
 		require.Len(t, h.counts(), written)
 	})
 }
 
-func TestPause_W14_again_changes_nothing(t *testing.T) {
+// Covers feature W14.
+func TestPause_repeated_calls_change_nothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -119,7 +121,8 @@ func TestPause_W14_again_changes_nothing(t *testing.T) {
 	})
 }
 
-func TestPauseKey_W14_holds_back_its_key_and_no_other(t *testing.T) {
+// Covers feature W14.
+func TestPauseKey_holds_back_its_key_and_no_other(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -147,7 +150,7 @@ func TestPauseKey_W14_holds_back_its_key_and_no_other(t *testing.T) {
 		require.Equal(t, 2, b.info().PausedKeys)
 
 		require.NoError(t, b.admin.ResumeKey(t.Context(), b.target, odd))
-		require.Eventually(t, func() bool { return len(h.counts()) == 5 }, obeyed, 2*time.Millisecond)
+		require.Eventually(t, func() bool { return len(h.counts()) == 5 }, applied, 2*time.Millisecond)
 		b.eventually(func() bool { return b.pending() == 1 }, "the other key stays paused")
 
 		// While it drains, too: what it has read already is read again.
@@ -155,11 +158,12 @@ func TestPauseKey_W14_holds_back_its_key_and_no_other(t *testing.T) {
 		require.Eventually(t, func() bool {
 			b.append(draft("late", "orders", odd), draft("late too", "orders", "other"))
 			return b.pending() > 2
-		}, obeyed, 50*time.Millisecond)
+		}, applied, 50*time.Millisecond)
 	})
 }
 
-func TestResumeKey_N8_parked_head_of_a_key_has_all_attempts_again(t *testing.T) {
+// Covers feature N8.
+func TestResumeKey_gives_a_parked_head_all_its_attempts_again(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -210,7 +214,8 @@ func TestResumeKey_N8_parked_head_of_a_key_has_all_attempts_again(t *testing.T) 
 	})
 }
 
-func TestResumeKey_N8_many_parked_messages_of_a_key_without_order(t *testing.T) {
+// Covers feature N8.
+func TestResumeKey_resumes_all_parked_messages_of_an_unordered_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -231,7 +236,8 @@ func TestResumeKey_N8_many_parked_messages_of_a_key_without_order(t *testing.T) 
 
 // Operators contradict each other while two processes drain, and keys are paused and resumed: nothing is lost, nothing
 // handled twice, and each key keeps its order.
-func TestPause_F22_W14_operators_and_drainers_at_once(t *testing.T) {
+// Also covers feature W14.
+func TestPause_F22_operators_contradict_each_other_while_processes_drain(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

@@ -40,7 +40,8 @@ func TestTarget(t *testing.T) {
 	require.NotEqual(t, admin.Queue("a"), admin.Outbox("a"))
 }
 
-func TestQueues_W8_G9_count_outboxes_and_queues(t *testing.T) {
+// Also covers feature W8.
+func TestQueues_G9_counts_outboxes_and_queues(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -88,7 +89,7 @@ func (b *bench) insertHistory() string {
 		VALUES (?, ?, 'orders', 'done', 'key', 'payload', '{}', 1, ?, 1)`
 }
 
-func TestStatsOf_a_queue_knows_nothing_of_inboxes_handlers(t *testing.T) {
+func TestStatsOf_a_queue_leaves_out_dead_letters_of_inboxes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -119,7 +120,7 @@ func everything(ctx context.Context, a *admin.Admin, target admin.Target) map[st
 	}
 }
 
-func TestTarget_unknown_and_what_there_is(t *testing.T) {
+func TestTarget_that_is_unknown_is_an_error_that_lists_the_known_ones(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -153,7 +154,8 @@ func TestAdmin_says_that_the_tables_are_missing(t *testing.T) {
 
 // The tables are named in each statement: with a prefix, and where there are any in a schema, none may be forgotten. One
 // connection is enough.
-func TestAdmin_G10_W15_everything_with_a_prefix_and_a_schema(t *testing.T) {
+// Also covers feature W15.
+func TestAdmin_G10_works_with_a_prefix_and_a_schema(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		shop := postbox.Database{Dialect: database.Dialect, Prefix: "shop_"}
@@ -227,7 +229,7 @@ func TestAccount_G9_adds_up_while_everything_moves(t *testing.T) {
 	})
 }
 
-func TestAccount_G9_without_a_history_and_with_resolved_letters(t *testing.T) {
+func TestAccount_G9_adds_up_without_history_and_with_resolved_dead_letters(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

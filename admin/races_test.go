@@ -65,7 +65,8 @@ func (b *bench) effects() map[string]int {
 }
 
 // A message is in a handler when an operator buries it: the handler's transaction is rolled back.
-func TestBury_F22_G4_of_a_message_that_is_being_handled(t *testing.T) {
+// Also covers F22.
+func TestBury_G4_rolls_back_the_transaction_of_a_running_handler(t *testing.T) {
 	t.Parallel()
 	t.Run("for the first time", func(t *testing.T) { t.Parallel(); buryWhileHandled(t, false) })
 	t.Run("again", func(t *testing.T) { t.Parallel(); buryWhileHandled(t, true) })
@@ -103,7 +104,8 @@ func buryWhileHandled(t *testing.T, again bool) {
 
 // Two operators and two drainers go for the same messages, over and over: they are run now, put off, buried and requeued,
 // fail and succeed. Each thing that is done to a message is done by one of them, none is lost, and each has one effect.
-func TestTurns_F22_G4_G9_operators_and_drainers_at_once(t *testing.T) {
+// Also covers G9 and F22.
+func TestAdmin_G4_operators_and_drainers_change_the_same_messages_at_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -204,11 +206,11 @@ func TestBury_F22_exactly_one_wins(t *testing.T) {
 		waiting := b.messages(admin.MessageFilter{})
 		h, _ := b.drain(func(*spool.Message) error { return nil })
 		var won [messages]atomic.Int32
-		var crowd sync.WaitGroup
+		var group sync.WaitGroup
 		outcomes := make(chan error, operators*messages)
 		for range operators {
 			operator := b.operator(database)
-			crowd.Go(func() {
+			group.Go(func() {
 				for i, m := range waiting {
 					err := operator.Bury(t.Context(), b.target, m.ID, "no")
 					if err == nil {
@@ -218,13 +220,13 @@ func TestBury_F22_exactly_one_wins(t *testing.T) {
 				}
 			})
 		}
-		crowd.Go(func() {
+		group.Go(func() {
 			for i := range waiting {
 				last := waiting[len(waiting)-1-i]
 				_ = b.admin.RunNow(t.Context(), b.target, last.ID)
 			}
 		})
-		crowd.Wait()
+		group.Wait()
 		close(outcomes)
 		for err := range outcomes {
 			if err != nil {
@@ -280,7 +282,7 @@ func TestBury_F22_against_requeue(t *testing.T) {
 }
 
 // A message fails for the first time while an operator waits for its row: on PostgreSQL it moves to another table.
-func TestRunNow_F22_of_a_message_that_moves_meanwhile(t *testing.T) {
+func TestRunNow_F22_finds_a_message_that_moves_to_another_table_meanwhile(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	b := newBench(t, database)

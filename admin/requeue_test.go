@@ -44,7 +44,7 @@ func TestRequeue_gives_a_message_of_the_outbox_all_its_attempts_again(t *testing
 	})
 }
 
-func TestRequeue_lets_the_consumer_of_an_inbox_have_the_message_again(t *testing.T) {
+func TestRequeue_delivers_a_message_to_its_inbox_again(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -72,7 +72,7 @@ func TestRequeue_lets_the_consumer_of_an_inbox_have_the_message_again(t *testing
 	})
 }
 
-func TestRequeue_leaves_alone_what_cannot_be_requeued(t *testing.T) {
+func TestRequeue_keeps_dead_letters_that_cannot_be_requeued(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -118,12 +118,12 @@ func TestRequeue_F22_one_of_many_operators_wins(t *testing.T) {
 		require.Len(t, open, letters)
 
 		var won, lost atomic.Int32
-		var crowd sync.WaitGroup
+		var group sync.WaitGroup
 		start := make(chan struct{})
 		failures := make(chan error, letters*operators)
 		for range operators {
 			operator := b.operator(database)
-			crowd.Go(func() {
+			group.Go(func() {
 				<-start
 				for _, letter := range open {
 					if err := operator.Requeue(t.Context(), letter.ID); err != nil {
@@ -136,7 +136,7 @@ func TestRequeue_F22_one_of_many_operators_wins(t *testing.T) {
 			})
 		}
 		close(start)
-		crowd.Wait()
+		group.Wait()
 		close(failures)
 		for err := range failures {
 			require.ErrorIs(t, err, admin.ErrNotFound)
@@ -148,7 +148,7 @@ func TestRequeue_F22_one_of_many_operators_wins(t *testing.T) {
 	})
 }
 
-func TestRequeue_F22_against_resolve_and_delete_exactly_one_wins(t *testing.T) {
+func TestRequeue_F22_exactly_one_of_requeue_resolve_and_delete_wins(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -174,7 +174,8 @@ func TestRequeue_F22_against_resolve_and_delete_exactly_one_wins(t *testing.T) {
 
 // Messages die while operators requeue all dead letters, over and over: at each moment a message is in the outbox
 // or a letter, and in the end each was handled once.
-func TestRequeueAll_F22_G9_races_with_dying(t *testing.T) {
+// Also covers F22.
+func TestRequeueAll_G9_adds_up_while_messages_die(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

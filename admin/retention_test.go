@@ -18,7 +18,7 @@ import (
 )
 
 // Forwarders and inboxes clean up what operators no longer want, also where they are told to keep dead letters themselves.
-func TestSetSettings_F18_is_obeyed_by_those_who_clean_up(t *testing.T) {
+func TestSetSettings_F18_applies_to_the_cleanup_of_forwarders_and_inboxes(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T, database *testdb.Database){
 		"forwarder": func(t *testing.T, database *testdb.Database) {

@@ -48,7 +48,8 @@ func TestSettings_say_what_is_wrong_and_what_to_do(t *testing.T) {
 	require.Zero(t, b.info().Settings, "nothing is stored")
 }
 
-func TestSetSettings_W14_is_stored_whole_and_replaced_whole(t *testing.T) {
+// Covers feature W14.
+func TestSetSettings_replaces_all_settings(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -68,7 +69,8 @@ func TestSetSettings_W14_is_stored_whole_and_replaced_whole(t *testing.T) {
 	})
 }
 
-func TestSetSettings_W14_drainers_obey_while_they_run(t *testing.T) {
+// Covers feature W14.
+func TestSetSettings_applies_to_running_drainers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -91,7 +93,7 @@ func TestSetSettings_W14_drainers_obey_while_they_run(t *testing.T) {
 		}
 		b.eventually(func() bool { return running.Load() == 1 }, "one at a time, as configured")
 		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{Concurrency: 7, History: time.Hour, Attempts: 5}))
-		require.Eventually(t, func() bool { return running.Load() == 7 }, obeyed, 2*time.Millisecond)
+		require.Eventually(t, func() bool { return running.Load() == 7 }, applied, 2*time.Millisecond)
 		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{Concurrency: 2, History: time.Hour, Attempts: 5}))
 		require.Eventually(t, func() bool { // as handlers end, fewer begin
 			if running.Load() > 2 {
@@ -99,7 +101,7 @@ func TestSetSettings_W14_drainers_obey_while_they_run(t *testing.T) {
 				b.append(draft(postbox.NewMessageID(), "orders", ""))
 			}
 			return running.Load() <= 2
-		}, obeyed, 20*time.Millisecond)
+		}, applied, 20*time.Millisecond)
 		open()
 		b.eventually(func() bool { return b.pending() == 0 }, "all are handled")
 		b.append(draft("kept", "orders", ""))

@@ -65,7 +65,7 @@ func TestStats_G9_count_by_topic(t *testing.T) {
 	})
 }
 
-func TestStats_in_flight_as_of_the_last_heartbeat(t *testing.T) {
+func TestStats_counts_messages_in_flight_as_of_the_last_heartbeat(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

@@ -50,7 +50,8 @@ func (b *bench) version() int {
 	return b.database.Count(b.T, "SELECT version FROM postbox_spools WHERE id = ?", b.outboxID())
 }
 
-func TestRunNow_W3_makes_what_waits_due(t *testing.T) {
+// Covers feature W3.
+func TestRunNow_makes_a_waiting_message_due(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -103,7 +104,8 @@ func TestRunNow_wakes_the_drainers(t *testing.T) {
 	})
 }
 
-func TestReschedule_W3_lets_what_waits_wait_for_another_time(t *testing.T) {
+// Covers feature W3.
+func TestReschedule_sets_another_time_for_a_waiting_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -145,7 +147,7 @@ func TestReschedule_W3_lets_what_waits_wait_for_another_time(t *testing.T) {
 }
 
 // A message that is due and waits in the memory of a drainer behind another one is rescheduled: the drainer forgets it.
-func TestReschedule_reaches_what_a_drainer_has_in_memory(t *testing.T) {
+func TestReschedule_takes_a_message_out_of_the_memory_of_a_drainer(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -177,7 +179,8 @@ func TestReschedule_reaches_what_a_drainer_has_in_memory(t *testing.T) {
 	})
 }
 
-func TestBury_N7_N8_an_operator_ends_what_waits_and_says_why(t *testing.T) {
+// Covers feature N7 and feature N8.
+func TestBury_ends_a_waiting_message_with_the_reason_of_the_operator(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -226,7 +229,8 @@ func TestBury_N7_N8_an_operator_ends_what_waits_and_says_why(t *testing.T) {
 }
 
 // The drainer has read far beyond the parked head of a key. When that is buried, what stands behind it is found at once.
-func TestBury_N8_the_key_goes_on(t *testing.T) {
+// Also covers feature N8.
+func TestBury_of_a_parked_head_lets_its_key_go_on(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -252,7 +256,7 @@ func TestBury_N8_the_key_goes_on(t *testing.T) {
 }
 
 // A ready message that waits in the memory of a drainer behind another one is buried: the drainer forgets it, and its key goes on.
-func TestBury_reaches_a_ready_message_that_a_drainer_has_in_memory(t *testing.T) {
+func TestBury_takes_a_ready_message_out_of_the_memory_of_a_drainer(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

@@ -60,7 +60,7 @@ func traffic(t *testing.T, database *testdb.Database) {
 	t.Cleanup(func() { close(stop); <-ended })
 }
 
-func TestForwarder_poison_in_numbers_lets_others_through_and_ends(t *testing.T) {
+func TestForwarder_many_poison_messages_let_others_through_and_end(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 10} {
 		t.Run(fmt.Sprintf("batches of %d", batch), func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestForwarder_poison_in_numbers_lets_others_through_and_ends(t *testing.T) 
 	}
 }
 
-func TestForwarder_G7_unknown_errors_of_an_outage_make_no_dead_letter_however_few_wait(t *testing.T) {
+func TestForwarder_G7_unknown_errors_of_an_outage_make_no_dead_letter(t *testing.T) {
 	t.Parallel()
 	for _, messages := range []int{1, 3, 300} {
 		t.Run(fmt.Sprint(messages), func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestForwarder_names_the_message_with_which_an_outage_begins(t *testing.T) {
 
 // Until the dead letter of a message is written another process may have to publish it, and must do so before the next
 // message of its key.
-func TestForwarder_G3_message_behind_a_dead_one_waits_for_its_dead_letter(t *testing.T) {
+func TestForwarder_G3_next_message_of_a_key_waits_for_the_dead_letter_before_it(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)

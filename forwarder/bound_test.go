@@ -39,7 +39,7 @@ func TestPublisher_G1_publishes_in_a_transaction_that_only_executes(t *testing.T
 	})
 }
 
-func TestContextWithTx_of_another_library_carries_nothing_that_InTx_can_work_in(t *testing.T) {
+func TestContextWithTx_InTx_refuses_a_transaction_that_can_only_execute(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	tx, err := database.DB.BeginTx(t.Context(), nil)
@@ -63,7 +63,7 @@ func TestContextWithTx_of_another_library_carries_nothing_that_InTx_can_work_in(
 }
 
 // The number of the outbox has to be asked for, and neither the transaction nor the pool can do that.
-func TestPublisher_says_what_to_do_where_the_outbox_cannot_be_asked_for(t *testing.T) {
+func TestPublisher_says_what_to_do_if_it_has_no_connection_to_look_up_the_outbox(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	database.DB.SetMaxOpenConns(1)

@@ -51,7 +51,8 @@ func (p *publishing) called(t *testing.T) []*message.Message {
 }
 
 // Many publishers know nothing of contexts, and may wait for their broker for ever.
-func TestForwarder_G12_F24_close_does_not_wait_for_a_publisher_that_never_returns(t *testing.T) {
+// Also covers F24.
+func TestForwarder_G12_close_does_not_wait_for_a_publisher_that_never_returns(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	proceed := make(chan struct{})

@@ -15,7 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestDecorate_an_outbox_stays_one(t *testing.T) {
+func TestDecorate_keeps_an_outbox_an_outbox(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)

@@ -36,7 +36,7 @@ func (picky) Error() string { return "picky" }
 
 func (picky) Is(err error) bool { return err.(picky) == picky{} } //nolint:forcetypeassert // it panics
 
-func TestForwarder_G7_an_error_that_panics_is_that_of_its_message_alone(t *testing.T) {
+func TestForwarder_G7_an_error_that_panics_counts_for_its_message_alone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)

@@ -2,11 +2,11 @@ package forwarder
 
 import "time"
 
-// InLine is how many wait for their turn.
-func (c *GroupCommit) InLine() int {
+// Waiting returns how many functions wait for their slot.
+func (c *GroupCommit) Waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.line)
+	return len(c.queue)
 }
 
 // Impatient makes the forwarder look soon for calls that do not return. Call it before Run.

@@ -145,7 +145,7 @@ func look(t *testing.T, db *sql.DB) {
 	}
 }
 
-func TestForwarder_takes_a_driver_of_which_nothing_is_known(t *testing.T) {
+func TestForwarder_accepts_an_unknown_driver(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	db := database.OpenUnknown(t)

@@ -21,7 +21,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestForwarder_G2_G3_several_in_one_process_share_the_work_in_order(t *testing.T) {
+// Also covers G2.
+func TestForwarder_G3_several_in_one_process_share_the_work_in_order(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
@@ -46,7 +47,8 @@ func TestForwarder_G2_G3_several_in_one_process_share_the_work_in_order(t *testi
 	})
 }
 
-func TestForwarder_G7_F13_outage_counts_no_attempt(t *testing.T) {
+// Also covers F13.
+func TestForwarder_G7_outage_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
@@ -204,7 +206,7 @@ func TestForwarder_F16_batch_fails_in_part(t *testing.T) {
 }
 
 // A decorator of the publisher changes messages, and the call fails. They are published one by one, as they were stored.
-func TestForwarder_F16_what_a_failed_call_has_changed_is_not_published(t *testing.T) {
+func TestForwarder_F16_changes_of_a_failed_call_are_not_published(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
@@ -362,7 +364,8 @@ func TestForwarder_in_a_router(t *testing.T) {
 }
 
 // Closed in the middle of a load, again and again, by a router that cancels contexts: nothing is lost.
-func TestForwarder_F24_F1_close_under_load(t *testing.T) {
+// Also covers F1.
+func TestForwarder_F24_close_under_load_loses_nothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)

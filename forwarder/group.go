@@ -14,22 +14,22 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
 
-// group is a transaction that members of a [GroupCommit] use in turns, each in its own goroutine. The one whose turn it
-// is has it for itself, so there is no lock.
+// group is a transaction that members of a [GroupCommit] use one after the other, each in its own goroutine and in its
+// slot. Only the member in its slot uses the group, so there is no lock.
 type group struct {
 	commits *GroupCommit
 	conn    *sql.Conn
 	tx      *sql.Tx
 	mark    int32     // 0 until it is set, see setMark
-	turns   int       // still to come
+	slots   int       // still to be given
 	waiting []*member // for the commit
 	broken  error     // the reason why the transaction cannot be written to any more
 }
 
-// savepoint begins a turn.
+// savepoint begins a slot.
 const savepoint = "postbox_group"
 
-// run takes a turn: it runs fn, and gives the turn to the next member. If waits is true, the outcome of the group is sent to me later.
+// run uses the slot of a member: it runs fn, and gives the next member a slot. If waits is true, the outcome of the group is sent to me later.
 func (g *group) run(ctx context.Context, scope *txscope.Scope, me *member, fn func(ctx context.Context, tx *sql.Tx) error) (waits bool, err error) {
 	live := context.WithoutCancel(ctx) // a statement that is interrupted rolls back the whole transaction
 	defer g.handOn(live)               // also when fn panics
@@ -78,11 +78,11 @@ func (g *group) exec(ctx context.Context, statement string) bool {
 	return g.broken == nil
 }
 
-// handOn gives the turn to the next member in the queue, or ends the group.
+// handOn gives the next member in the queue a slot, or ends the group.
 func (g *group) handOn(ctx context.Context) {
-	if g.broken == nil && g.turns > 0 {
-		g.turns-- // before another member has the group
-		if g.commits.turn(g) {
+	if g.broken == nil && g.slots > 0 {
+		g.slots-- // before another member has the group
+		if g.commits.giveSlot(g) {
 			return
 		}
 	}

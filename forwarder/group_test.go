@@ -15,7 +15,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-func TestGroupCommit_G1_what_fails_leaves_nothing_and_the_others_commit(t *testing.T) {
+func TestGroupCommit_G1_a_failed_function_leaves_nothing_and_the_others_commit(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	b.behind(nil, func() {
@@ -40,7 +40,7 @@ func TestGroupCommit_G1_what_fails_leaves_nothing_and_the_others_commit(t *testi
 	}
 }
 
-func TestGroupCommit_nobody_is_left_when_all_fail(t *testing.T) {
+func TestGroupCommit_goes_on_after_all_functions_of_a_group_failed(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	fails := func(context.Context, *sql.Tx) error { return errBroker }
@@ -53,7 +53,7 @@ func TestGroupCommit_nobody_is_left_when_all_fail(t *testing.T) {
 	require.Equal(t, "later", b.names())
 }
 
-func TestGroupCommit_an_outbox_that_was_registered_by_what_failed(t *testing.T) {
+func TestGroupCommit_publishes_to_an_outbox_that_a_failed_function_registered(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	publisher := publisherFor(t, b.Database, nil)
@@ -98,7 +98,7 @@ func TestGroupCommit_hooks_run_after_the_commit_and_only_then(t *testing.T) {
 }
 
 // An interrupted statement ends the whole transaction in SQLite: that must not be the others' fault.
-func TestGroupCommit_an_interrupted_statement_takes_nobody_along(t *testing.T) {
+func TestGroupCommit_an_interrupted_statement_fails_no_other_function(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	b.behind(nil, func() {
@@ -119,7 +119,7 @@ WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) INSERT INTO bus
 	require.Len(t, b.txs, 5, "what was rolled back ran again")
 }
 
-func TestGroupCommit_whoever_passes_over_the_end_of_its_transaction_does_not_run_again(t *testing.T) {
+func TestGroupCommit_a_function_that_ignores_a_rollback_does_not_run_again(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	b.Exec(t, "CREATE TRIGGER refuse BEFORE INSERT ON business WHEN NEW.name = 'refused' BEGIN SELECT RAISE(ROLLBACK, 'no'); END")
@@ -139,7 +139,7 @@ func TestGroupCommit_whoever_passes_over_the_end_of_its_transaction_does_not_run
 	require.ElementsMatch(t, []string{"first", "outside of any transaction", "a", "b"}, query(t, b.DB, "SELECT name FROM business"))
 }
 
-func TestGroupCommit_a_refused_commit_is_the_error_of_whoever_is_to_blame(t *testing.T) {
+func TestGroupCommit_a_refused_commit_fails_only_the_function_that_caused_it(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	b.Exec(t, "CREATE TABLE orders (customer TEXT REFERENCES customers (name) DEFERRABLE INITIALLY DEFERRED)")
@@ -163,7 +163,7 @@ func TestGroupCommit_a_refused_commit_is_the_error_of_whoever_is_to_blame(t *tes
 }
 
 // Those before it in the group are done if the transaction was committed, and must not run again.
-func TestGroupCommit_G1_a_function_that_ends_the_transaction_itself(t *testing.T) {
+func TestGroupCommit_G1_a_function_that_ends_the_transaction_gets_an_error(t *testing.T) {
 	t.Parallel()
 	execute := func(statement string) inTxFunc {
 		return func(ctx context.Context, tx *sql.Tx) error {
@@ -207,7 +207,7 @@ func TestGroupCommit_G1_a_function_that_ends_the_transaction_itself(t *testing.T
 }
 
 // SQLite releases no savepoint while a statement that writes is open, and the transaction goes on: the others must not be told that it was committed.
-func TestGroupCommit_G1_whoever_leaves_a_statement_open_takes_nobody_along(t *testing.T) {
+func TestGroupCommit_G1_an_open_statement_of_one_function_fails_no_other(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func() error{
 		"returns": func() error { return nil },

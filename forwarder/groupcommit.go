@@ -28,15 +28,15 @@ const maxGroup = 100
 type GroupCommit struct {
 	db *sql.DB
 
-	mu   sync.Mutex
-	line []*member // not yet in a group
-	led  bool      // a function begins a group, or is in one
+	mu    sync.Mutex
+	queue []*member // not yet in a group
+	led   bool      // a function begins a group, or is in one
 }
 
 // member is a call of [GroupCommit.InTx].
 type member struct {
-	turn  chan *group  // receives the group in which it has its turn, or nil if it has to begin one. Has room for one value
-	ended chan outcome // receives the outcome of the group in which it had its turn. Has room for one value
+	slot  chan *group  // receives the group in which it has a slot, or nil if it has to begin one. Has room for one value
+	ended chan outcome // receives the outcome of the group in which it had a slot. Has room for one value
 }
 
 // outcome is the result of a group.
@@ -85,7 +85,7 @@ func (c *GroupCommit) InTx(ctx context.Context, fn func(ctx context.Context, tx 
 	} else if tx != nil {
 		return within(ctx, tx, fn)
 	}
-	me := &member{turn: make(chan *group, 1), ended: make(chan outcome, 1)}
+	me := &member{slot: make(chan *group, 1), ended: make(chan outcome, 1)}
 	g, err := c.await(ctx, me)
 	if err != nil {
 		return fmt.Errorf("begin transaction: %w", err)
@@ -105,17 +105,17 @@ func (c *GroupCommit) InTx(ctx context.Context, fn func(ctx context.Context, tx 
 	return nil
 }
 
-// await returns the group when me has its turn.
+// await returns the group when me has its slot.
 func (c *GroupCommit) await(ctx context.Context, me *member) (*group, error) {
 	c.enter(me)
 	var g *group
 	select {
-	case g = <-me.turn:
+	case g = <-me.slot:
 	case <-ctx.Done():
 		if c.leave(me) {
 			return nil, ctx.Err()
 		}
-		g = <-me.turn // it has been given to us, and others wait behind us
+		g = <-me.slot // it has been given to us, and others wait behind us
 	}
 	if g != nil {
 		return g, nil
@@ -127,22 +127,22 @@ func (c *GroupCommit) enter(me *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.led {
-		c.line = append(c.line, me)
+		c.queue = append(c.queue, me)
 		return
 	}
 	c.led = true
-	me.turn <- nil
+	me.slot <- nil
 }
 
-// leave returns true if the member did not have its turn yet.
+// leave returns true if the member did not have its slot yet.
 func (c *GroupCommit) leave(me *member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := slices.Index(c.line, me)
+	at := slices.Index(c.queue, me)
 	if at < 0 {
 		return false
 	}
-	c.line = slices.Delete(c.line, at, at+1)
+	c.queue = slices.Delete(c.queue, at, at+1)
 	return true
 }
 
@@ -156,29 +156,29 @@ func (c *GroupCommit) begin(ctx context.Context) (*group, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &group{commits: c, conn: conn, tx: tx, turns: min(len(c.line), maxGroup-1)}, nil
+	return &group{commits: c, conn: conn, tx: tx, slots: min(len(c.queue), maxGroup-1)}, nil
 }
 
 // next lets the first member in the queue begin a group.
 func (c *GroupCommit) next() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.led = c.hand(nil)
+	c.led = c.giveSlotLocked(nil)
 }
 
-// turn gives the first member in the queue its turn in a group. It says whether there was one.
-func (c *GroupCommit) turn(g *group) bool {
+// giveSlot gives the first member in the queue a slot in a group. It says whether there was one.
+func (c *GroupCommit) giveSlot(g *group) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.hand(g)
+	return c.giveSlotLocked(g)
 }
 
-// hand is turn for a caller that has the lock.
-func (c *GroupCommit) hand(g *group) bool {
-	if len(c.line) == 0 {
+// giveSlotLocked is giveSlot for a caller that has the lock.
+func (c *GroupCommit) giveSlotLocked(g *group) bool {
+	if len(c.queue) == 0 {
 		return false
 	}
-	c.line[0].turn <- g
-	c.line = slices.Delete(c.line, 0, 1)
+	c.queue[0].slot <- g
+	c.queue = slices.Delete(c.queue, 0, 1)
 	return true
 }

@@ -57,7 +57,7 @@ func (b *groupBench) writes(name string, then inTxFunc) inTxFunc {
 	}
 }
 
-// enter calls InTx, and returns when it is in line behind n others.
+// enter calls InTx, and returns when it waits behind n others.
 func (b *groupBench) enter(ctx context.Context, n int, name string, then inTxFunc) {
 	b.t.Helper()
 	b.calls.Go(func() {
@@ -76,10 +76,10 @@ func (b *groupBench) enter(ctx context.Context, n int, name string, then inTxFun
 		defer b.mu.Unlock()
 		b.errors[name] = err
 	})
-	require.Eventually(b.t, func() bool { return b.groups.InLine() == n+1 }, patience, time.Millisecond)
+	require.Eventually(b.t, func() bool { return b.groups.Waiting() == n+1 }, patience, time.Millisecond)
 }
 
-// behind runs a first transaction, and others that have come in line before it ends, and waits for all.
+// behind runs a first transaction, and others that wait before it ends, and waits for all.
 func (b *groupBench) behind(first inTxFunc, others func()) {
 	b.t.Helper()
 	begun, end := make(chan struct{}), make(chan struct{})
@@ -118,7 +118,7 @@ func query(t *testing.T, db *sql.DB, text string) (found []string) {
 	return found
 }
 
-func TestGroupCommit_those_who_wait_share_a_transaction_in_their_order(t *testing.T) {
+func TestGroupCommit_waiting_functions_share_a_transaction_in_their_order(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	b.behind(nil, func() {
@@ -140,14 +140,14 @@ func TestGroupCommit_those_who_wait_share_a_transaction_in_their_order(t *testin
 	require.Same(t, b.txs[101], b.txs[120])
 }
 
-func TestGroupCommit_a_context_that_ends(t *testing.T) {
+func TestGroupCommit_a_waiting_function_leaves_when_its_context_ends(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	canceled, cancel := context.WithCancel(t.Context())
 	running, stop := context.WithCancel(t.Context())
 	b.behind(func(context.Context, *sql.Tx) error {
 		cancel()
-		require.Eventually(t, func() bool { return b.groups.InLine() == 2 }, patience, time.Millisecond, "it leaves the line at once")
+		require.Eventually(t, func() bool { return b.groups.Waiting() == 2 }, patience, time.Millisecond, "it leaves the queue at once")
 		return nil
 	}, func() {
 		b.enter(t.Context(), 0, "a", nil)
@@ -161,7 +161,7 @@ func TestGroupCommit_a_context_that_ends(t *testing.T) {
 	require.Len(t, b.txs, 3, "whoever left does not run")
 }
 
-func TestGroupCommit_a_context_that_ends_before_the_connection_is_there(t *testing.T) {
+func TestGroupCommit_a_context_that_ends_before_there_is_a_connection_is_an_error(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	taken, err := b.DB.Conn(t.Context())
@@ -175,11 +175,11 @@ func TestGroupCommit_a_context_that_ends_before_the_connection_is_there(t *testi
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.NoError(t, taken.Close())
 	b.calls.Wait()
-	require.NoError(t, b.errors["a"], "the next in line begins the group")
+	require.NoError(t, b.errors["a"], "the next in the queue begins the group")
 	require.Equal(t, "a", b.names())
 }
 
-func TestGroupCommit_within_a_transaction_works_in_that_one(t *testing.T) {
+func TestGroupCommit_within_a_transaction_joins_it(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	require.NoError(t, b.groups.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
@@ -200,7 +200,7 @@ func TestGroupCommit_within_a_transaction_works_in_that_one(t *testing.T) {
 	require.Equal(t, "a b c", b.names())
 }
 
-func TestGroupCommit_a_database_that_is_closed(t *testing.T) {
+func TestGroupCommit_a_closed_database_is_an_error_of_all_functions(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	b.behind(func(context.Context, *sql.Tx) error { return b.DB.Close() }, func() {
@@ -212,7 +212,7 @@ func TestGroupCommit_a_database_that_is_closed(t *testing.T) {
 	}
 }
 
-func TestNewGroupCommit_refuses_what_shares_commits_by_itself(t *testing.T) {
+func TestNewGroupCommit_refuses_databases_that_share_commits_by_themselves(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t).DB
 	for dialect, want := range map[postbox.Dialect]string{

@@ -16,7 +16,7 @@ import (
 )
 
 // Each driver has another error for a commit after its context has ended.
-func TestInTx_a_context_that_ends_before_the_commit_is_one_error_on_each_database(t *testing.T) {
+func TestInTx_a_context_that_ends_before_the_commit_is_the_same_error_on_each_database(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
@@ -49,7 +49,7 @@ func TestInTx_a_context_that_ends_before_the_commit_is_one_error_on_each_databas
 }
 
 // The server rolls back all of the transaction, and then commits each statement by itself.
-func TestInTx_G1_a_deadlock_that_a_function_passes_over_is_an_error(t *testing.T) {
+func TestInTx_G1_a_deadlock_that_a_function_ignores_is_an_error(t *testing.T) {
 	t.Parallel()
 	for name, afterwards := range map[string]bool{"and publishes": true, "and does nothing more": false} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func lenient(t *testing.T, database *testdb.Database) *testdb.Database {
 // longest is what an id and an ordering key may have.
 const longest = 65_535
 
-func TestPublisher_what_not_every_database_can_store_is_a_permanent_error_that_says_what_to_do(t *testing.T) {
+func TestPublisher_refuses_values_that_not_every_database_can_store(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		lenient(t, database)

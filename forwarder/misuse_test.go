@@ -14,7 +14,7 @@ import (
 )
 
 // A *sql.DB or a *sql.Conn where the transaction should be: each message would be committed by itself, whatever becomes of the business data.
-func TestBind_G1_refuses_what_is_no_transaction(t *testing.T) {
+func TestBind_G1_refuses_pools_and_connections(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)

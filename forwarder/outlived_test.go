@@ -48,7 +48,7 @@ func requireNoNames(t *testing.T, database *testdb.Database) {
 	require.Empty(t, query(t, database.DB, "SELECT name FROM business"))
 }
 
-func TestInTx_G1_a_function_that_returns_before_one_within_it_is_rolled_back(t *testing.T) {
+func TestInTx_G1_a_function_that_returns_before_a_nested_one_is_rolled_back(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
@@ -81,7 +81,7 @@ func TestInTx_G1_a_function_that_returns_before_one_within_it_is_rolled_back(t *
 }
 
 // Postbox does not commit this transaction, so it has to keep its owner from doing that.
-func TestInTx_G1_a_transaction_of_the_user_is_rolled_back_if_a_function_within_it_returns_too_early(t *testing.T) {
+func TestInTx_G1_a_user_transaction_is_rolled_back_if_a_function_in_it_returns_too_early(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
@@ -178,7 +178,7 @@ func TestInTx_the_context_of_a_function_that_has_returned_carries_no_transaction
 }
 
 // What the savepoint of the next member would take with it, or add to the commit, is not the next member's.
-func TestGroupCommit_G1_what_a_function_leaves_behind_cannot_touch_the_turns_of_others(t *testing.T) {
+func TestGroupCommit_G1_a_goroutine_left_behind_cannot_write_among_other_functions(t *testing.T) {
 	t.Parallel()
 	b := newGroupBench(t)
 	publisher := publisherFor(t, b.Database, nil)
@@ -229,7 +229,7 @@ func TestGroupCommit_G1_what_a_function_leaves_behind_cannot_touch_the_turns_of_
 }
 
 // It is inside, so nothing can keep it from writing but the end of the transaction. The others are not at fault, and run again.
-func TestGroupCommit_G1_a_function_that_returns_before_one_within_it_takes_nobody_along(t *testing.T) {
+func TestGroupCommit_G1_a_function_that_returns_before_a_nested_one_fails_no_other(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func() error{
 		"returns": func() error { return nil },

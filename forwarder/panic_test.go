@@ -24,7 +24,7 @@ var neverReturns = map[string]func(){
 }
 
 // The second call is the probe of a paused topic. The topic must not wait for ever for what becomes of it.
-func TestForwarder_G7_a_probe_that_tells_nothing_makes_room_for_another(t *testing.T) {
+func TestForwarder_G7_a_probe_without_a_result_makes_room_for_another(t *testing.T) {
 	t.Parallel()
 	classes := map[string]func() postbox.ErrorClass{
 		"the message is at fault": func() postbox.ErrorClass { return postbox.MessageFault },
@@ -70,7 +70,7 @@ func TestForwarder_G7_a_probe_that_tells_nothing_makes_room_for_another(t *testi
 }
 
 // A Classify that does not return for one message counts against no other message of its call.
-func TestForwarder_G7_a_Classify_that_does_not_return_blames_no_neighbour(t *testing.T) {
+func TestForwarder_G7_a_Classify_that_does_not_return_blames_no_other_message(t *testing.T) {
 	t.Parallel()
 	for name, leave := range neverReturns {
 		t.Run(name, func(t *testing.T) {

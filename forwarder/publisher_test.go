@@ -66,7 +66,7 @@ func TestPublisher_G10_one_connection(t *testing.T) {
 }
 
 // The first message ever of an outbox is in a transaction that stays open.
-func TestPublisher_first_publication_holds_up_nobody(t *testing.T) {
+func TestPublisher_first_publication_blocks_no_other_transaction(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
@@ -87,7 +87,7 @@ func TestPublisher_first_publication_holds_up_nobody(t *testing.T) {
 	})
 }
 
-func TestPublisher_without_transaction(t *testing.T) {
+func TestPublisher_without_a_transaction_is_refused_unless_autocommit_is_allowed(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
@@ -173,7 +173,8 @@ func TestPublisher_bound_to_a_transaction(t *testing.T) {
 
 // The first transaction ever on an outbox publishes through several wrappers of itself, and rolls back. It has registered the outbox, where the publisher
 // found no connection to do that on.
-func TestPublisher_G1_G2_what_a_rolled_back_transaction_registered_is_forgotten(t *testing.T) {
+// Also covers G2.
+func TestPublisher_G1_forgets_an_outbox_that_a_rolled_back_transaction_registered(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
@@ -266,7 +267,8 @@ func TestPublisher_any_message_survives(t *testing.T) {
 	})
 }
 
-func TestPublisher_S4_4_4_message_without_id_gets_one_when_written(t *testing.T) {
+// Covers feature 4.4.
+func TestPublisher_gives_a_message_without_an_id_one_when_it_is_written(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	msg := newMessage("", "")

@@ -17,7 +17,7 @@ import (
 )
 
 // An error goes into logs and failure records, and what it quotes came from others.
-func TestPublisher_errors_quote_little(t *testing.T) {
+func TestPublisher_errors_shorten_what_they_quote(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	long := strings.Repeat("x", 1<<20)

@@ -106,7 +106,7 @@ func TestDecoder_envelope(t *testing.T) {
 	require.Empty(t, draft.Payload)
 }
 
-func TestDecoder_F12_what_is_no_message(t *testing.T) {
+func TestDecoder_F12_names_what_is_wrong_with_a_row(t *testing.T) {
 	t.Parallel()
 	panicking := func(string, *message.Message) string { panic("no tenant") }
 	for name, test := range map[string]struct {
@@ -211,7 +211,8 @@ func (m *model) page(p position, gone map[dialect.SourceRow]bool, limit int) (ro
 
 // Whatever overlaps, every committed row is found once, and a transaction that began after another one committed is
 // found after it. Two processes take turns, of which one forgets all but what is stored.
-func TestPosition_F4_G3_every_row_in_an_order_that_respects_causality(t *testing.T) {
+// Also covers F4.
+func TestPosition_G3_reads_every_row_in_causal_order(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same numbers each time are wanted

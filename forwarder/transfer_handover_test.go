@@ -110,7 +110,8 @@ func TestTransfer_G2_what_the_old_daemon_forwarded_is_not_sent_again(t *testing.
 }
 
 // While a deployment is rolled out, both run.
-func TestTransfer_G2_G3_handing_over_in_mid_stream(t *testing.T) {
+// Also covers G2.
+func TestTransfer_G3_takes_over_while_the_old_daemon_forwards(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {
 		w.source.Envelope, w.source.PageSize = true, 20
@@ -138,7 +139,7 @@ func TestTransfer_G2_G3_handing_over_in_mid_stream(t *testing.T) {
 }
 
 // F20: the old daemon holds its lock while the broker is slow. Nobody waits for it, and nothing is sent twice.
-func TestTransfer_F20_the_old_daemon_at_work(t *testing.T) {
+func TestTransfer_F20_does_not_wait_for_the_old_daemon(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {
 		w.initialize()
@@ -157,7 +158,7 @@ func TestTransfer_F20_the_old_daemon_at_work(t *testing.T) {
 	})
 }
 
-func TestTransfer_G2_refuses_to_take_what_other_consumer_groups_read(t *testing.T) {
+func TestTransfer_G2_refuses_rows_that_other_consumer_groups_read(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {
 		w.source.ConsumerGroup = "forwarder"

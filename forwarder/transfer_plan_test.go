@@ -42,7 +42,7 @@ func (n planNode) each(visit func(planNode)) {
 // L9: watermill-sql sorts the whole backlog for each batch of 100; a million rows cost 306 to 475 ms. Ours reads what it
 // returns, wherever the position stands and whatever the planner knows: on a table of 50,000 rows no node of a plan
 // has more than a few pages of rows.
-func TestTransfer_L9_F19_a_page_costs_the_same_on_any_backlog(t *testing.T) {
+func TestTransfer_F19_a_page_costs_the_same_on_any_backlog(t *testing.T) {
 	t.Parallel()
 	w := newOldWorld(t, testdb.Postgres(t)).initialize()
 	w.database.Exec(t, fmt.Sprintf(`INSERT INTO %s (uuid, payload, metadata, transaction_id)
@@ -81,7 +81,8 @@ func TestTransfer_L9_F19_a_page_costs_the_same_on_any_backlog(t *testing.T) {
 
 // While a transaction is open PostgreSQL keeps all that was deleted after it began, index entries too. Reading from
 // there on would cost more with each page; reading from the last page on would miss what commits late.
-func TestTransfer_L9_F4_an_open_transaction_makes_no_page_dearer(t *testing.T) {
+// Also covers finding L9.
+func TestTransfer_F4_an_open_transaction_makes_no_page_more_expensive(t *testing.T) {
 	t.Parallel()
 	w := newOldWorld(t, testdb.Postgres(t))
 	w.source.PageSize = planPage
@@ -156,7 +157,8 @@ func literals(t *testing.T, args []any) string {
 	return strings.Join(list, ", ")
 }
 
-func TestTransfer_L9_F19_a_page_costs_the_same_on_any_backlog_mysql(t *testing.T) {
+// Also covers finding L9.
+func TestTransfer_F19_a_page_costs_the_same_on_any_backlog_mysql(t *testing.T) {
 	t.Parallel()
 	w := newOldWorld(t, testdb.MySQL(t)).initialize()
 	w.database.Exec(t, fmt.Sprintf(`INSERT INTO %s (uuid, payload, metadata)

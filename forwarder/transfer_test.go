@@ -19,7 +19,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestTransfer_G2_G3_G10_producers_write_while_several_processes_take_over(t *testing.T) {
+// Also covers G2 and G10.
+func TestTransfer_G3_several_processes_take_over_while_producers_write(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {
 		const producers, each = 4, 60
@@ -67,7 +68,8 @@ func TestTransfer_G2_G3_G10_producers_write_while_several_processes_take_over(t 
 	})
 }
 
-func TestTransfer_F4_G3_late_commit(t *testing.T) {
+// Also covers F4.
+func TestTransfer_G3_takes_a_row_that_commits_late(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {
 		w.source.PageSize = 4
@@ -118,7 +120,8 @@ func TestTransfer_G3_unrelated_transaction_delays_nothing(t *testing.T) {
 	})
 }
 
-func TestTransfer_F12_G9_what_is_no_message_becomes_a_dead_letter(t *testing.T) {
+// Also covers G9.
+func TestTransfer_F12_a_row_that_is_no_message_becomes_a_dead_letter(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {
 		w.source.Envelope = true
@@ -209,7 +212,8 @@ func TestTransfer_every_payload_type(t *testing.T) {
 }
 
 // A process may die at any statement: its transaction goes, its locks with it, and nothing of it was seen.
-func TestTransfer_F5_F20_G2_a_process_that_dies_leaves_nothing(t *testing.T) {
+// Also covers F5 and F20.
+func TestTransfer_G2_a_process_that_dies_leaves_no_trace(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {
 		w.initialize()
@@ -232,7 +236,7 @@ func TestTransfer_F5_F20_G2_a_process_that_dies_leaves_nothing(t *testing.T) {
 }
 
 // Two sets of tables do not know each other's locks: whoever deletes a row has it.
-func TestTransfer_G2_rows_that_somebody_else_deletes_are_not_doubled(t *testing.T) {
+func TestTransfer_G2_rows_that_another_transaction_deletes_are_not_transferred(t *testing.T) {
 	t.Parallel()
 	eachOldWorld(t, func(w *oldWorld) {
 		w.initialize()

@@ -125,7 +125,7 @@ func (l *loses) Publish(topic string, messages ...*message.Message) error {
 	}
 }
 
-func TestForwarder_G7_a_topic_goes_on_where_the_call_that_tries_hangs_too(t *testing.T) {
+func TestForwarder_G7_a_topic_goes_on_although_its_probe_hangs_too(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)

@@ -60,7 +60,7 @@ func TestInTx_G1_within_a_transaction_is_part_of_it(t *testing.T) {
 }
 
 // A server ends the whole transaction at the first statement that fails, or keeps what others wrote. The savepoint makes them alike.
-func TestInTx_within_a_transaction_goes_back_after_a_statement_that_failed(t *testing.T) {
+func TestInTx_within_a_transaction_rolls_back_to_its_savepoint_after_an_error(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
@@ -75,7 +75,7 @@ func TestInTx_within_a_transaction_goes_back_after_a_statement_that_failed(t *te
 	})
 }
 
-func TestInTx_within_a_transaction_runs_what_waits_for_the_commit_unless_it_failed(t *testing.T) {
+func TestInTx_within_a_transaction_runs_AfterCommit_functions_unless_it_failed(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	ran := []string{}
@@ -113,7 +113,7 @@ func TestInTx_within_a_transaction_of_another_database_has_its_own(t *testing.T)
 	require.Equal(t, []string{"b"}, query(t, two.DB, "SELECT name FROM business"))
 }
 
-func TestInTx_without_the_transaction_of_the_context_has_its_own(t *testing.T) {
+func TestInTx_has_its_own_transaction_if_that_of_the_context_was_removed(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) { // SQLite has one writer
 		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")
@@ -150,7 +150,7 @@ func TestInTxWith_other_options_than_those_of_the_transaction_are_refused(t *tes
 	})
 }
 
-func TestInTx_nothing_given_is_an_error(t *testing.T) {
+func TestInTx_nil_arguments_are_errors(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	require.ErrorContains(t, forwarder.InTx(t.Context(), nil, func(context.Context, *sql.Tx) error { return nil }), "the database or the function is nil")
@@ -190,7 +190,7 @@ func TestInTx_in_a_hook_has_its_own_transaction(t *testing.T) {
 }
 
 // ROLLBACK TO SAVEPOINT undoes all later writes of the transaction, also those of another goroutine whose InTx has already returned nil.
-func TestInTx_side_by_side_in_one_transaction_is_refused(t *testing.T) {
+func TestInTx_concurrent_calls_in_one_transaction_are_refused(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Exec(t, "CREATE TABLE business (name VARCHAR(20))")

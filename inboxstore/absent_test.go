@@ -16,7 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-func TestStore_before_the_migrations_says_what_to_call(t *testing.T) {
+func TestStore_without_tables_says_what_to_call(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		store, err := inboxstore.New(database.Postbox(), inboxstore.Config{}, nil)
@@ -47,7 +47,7 @@ func TestStore_before_the_migrations_says_what_to_call(t *testing.T) {
 }
 
 // A queue without a name would take messages for which there can be no subscriber; on MySQL a long name would be cut off.
-func TestStore_a_queue_that_cannot_be_is_refused_at_each_door(t *testing.T) {
+func TestStore_refuses_invalid_queue_names_in_each_function(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	store := inboxtest.StoreFor(t, database, database.DB, nil)

@@ -40,7 +40,7 @@ func storedMessages(t *testing.T, database *testdb.Database) int {
 	return database.Count(t, "SELECT COUNT(*) FROM postbox_messages")
 }
 
-func TestDefer_G5_stored_before_it_returns_and_a_redelivery_once(t *testing.T) {
+func TestDefer_G5_stores_a_message_once_before_it_returns(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		store := inboxtest.StoreFor(t, database.Migrate(t), database.Open(t), nil)
@@ -62,7 +62,8 @@ func TestDefer_G5_stored_before_it_returns_and_a_redelivery_once(t *testing.T) {
 }
 
 // A rebalance: both members have the messages in hand, in many copies at the same instant.
-func TestDefer_F6_F25_G5_copies_at_the_same_instant_in_two_processes(t *testing.T) {
+// Also covers F6 and F25.
+func TestDefer_G5_stores_one_of_many_copies_in_two_processes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		const messages, copies = 50, 64
@@ -150,7 +151,7 @@ func TestDefer_in_a_transaction_of_the_user(t *testing.T) {
 	})
 }
 
-func TestDefer_delay_metadata_is_obeyed_by_the_clock_of_the_database(t *testing.T) {
+func TestDefer_applies_delay_metadata_by_the_clock_of_the_database(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		store := inboxtest.StoreFor(t, database.Migrate(t), database.DB, nil)
@@ -182,7 +183,7 @@ func TestDefer_delay_metadata_is_obeyed_by_the_clock_of_the_database(t *testing.
 	})
 }
 
-func TestDefer_what_is_stored(t *testing.T) {
+func TestDefer_stores_id_payload_metadata_and_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		store := inboxtest.StoreFor(t, database.Migrate(t), database.DB, nil)
@@ -220,7 +221,7 @@ func TestDefer_G8_too_large_says_what_to_do(t *testing.T) {
 }
 
 // By itself the cache would ack a message that a promoted standby or a restored backup has lost.
-func TestDefer_G5_cache_answers_for_claims_that_the_database_has(t *testing.T) {
+func TestDefer_G5_cache_answers_only_for_committed_claims(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	store := inboxtest.StoreFor(t, database, database.DB, func(c *inboxstore.Config) { c.CacheSize = 10 })
@@ -251,7 +252,7 @@ func TestDefer_G5_cache_answers_for_claims_that_the_database_has(t *testing.T) {
 }
 
 // The first message of a store starts its cleanup, which Close waits for: the race detector sees whether the two know of each other.
-func TestDefer_G12_store_is_closed_while_its_first_message_comes(t *testing.T) {
+func TestDefer_G12_close_during_the_first_message_loses_nothing(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	for i := range 300 {
@@ -296,7 +297,7 @@ func TestDefer_G12_closed_store(t *testing.T) {
 		require.NoError(t, store.Close())
 		inTime := storedMessages(t, database)
 		wg.Wait()
-		require.EqualValues(t, inTime, stored.Load(), "what was in line is stored, and nothing after the close")
+		require.EqualValues(t, inTime, stored.Load(), "waiting deliveries are stored, and nothing after the close")
 		require.Equal(t, inTime, storedMessages(t, database))
 		for _, queue := range []string{"q", "another queue"} {
 			_, err := store.Defer(t.Context(), queue, deferKey("late"), message.NewMessage("late", nil))
@@ -312,19 +313,19 @@ func TestDefer_G12_closed_store(t *testing.T) {
 }
 
 // Whoever drains the queue looks for messages by itself once an hour.
-func TestDefer_wakes_who_drains_the_queue_in_the_same_process(t *testing.T) {
+func TestDefer_wakes_the_subscriber_of_the_same_process(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	store := inboxtest.StoreFor(t, database, database.DB, nil)
 	subscriber, err := queue.NewSubscriber(store, queue.Config{PollMin: time.Hour, PollMax: time.Hour}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, subscriber.Close()) }()
-	messages, err := subscriber.Subscribe(t.Context(), "bell")
+	messages, err := subscriber.Subscribe(t.Context(), "wake-ups")
 	require.NoError(t, err)
 	for i := range 10 {
 		id := strconv.Itoa(i)
 		deliver := func(ctx context.Context) error {
-			_, err := store.Defer(ctx, "bell", deferKey(id), message.NewMessage(id, nil))
+			_, err := store.Defer(ctx, "wake-ups", deferKey(id), message.NewMessage(id, nil))
 			return err
 		}
 		if i%2 == 0 {

@@ -54,7 +54,7 @@ func TestStore_G4_refuses_a_transaction_of_another_database(t *testing.T) {
 }
 
 // On SQLite the cleanup waits, with the only connection of the store, for the transaction that is to be checked.
-func TestStore_G4_takes_a_transaction_of_another_handle_while_its_cleanup_waits_for_that(t *testing.T) {
+func TestStore_G4_accepts_a_transaction_of_another_handle_while_its_cleanup_waits_for_it(t *testing.T) {
 	t.Parallel()
 	database := withEffects(t, testdb.SQLite(t))
 	own := database.Open(t)

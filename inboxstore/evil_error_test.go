@@ -13,7 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestStore_an_error_that_panics_comes_back_as_the_handlers(t *testing.T) {
+func TestStore_returns_an_error_that_panics_as_an_error_of_the_handler(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)

@@ -1,16 +1,16 @@
 package inboxstore
 
-// SecondCommit is how many wait before a second commit begins.
+// SecondCommit is the number of waiting deliveries that starts a second commit.
 const SecondCommit = secondCommit
 
-// Line tells a test how many deliveries to a queue wait for the next commit, and whether one is under way, which it does
-// not know after Close.
-func (s *Store) Line(queue string) (waiting int, committing bool) {
+// Waiting returns how many deliveries to a queue wait for the next commit, and whether a commit is running. After Close it
+// returns zero values.
+func (s *Store) Waiting(queue string) (waiting int, committing bool) {
 	in, err := s.ingest(queue)
 	if err != nil {
 		return 0, false
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return len(in.line), in.committing > 0
+	return len(in.waiting), in.committing > 0
 }

@@ -110,7 +110,7 @@ func TestStore_G2_a_message_whose_dead_letter_is_not_stored_is_not_claimed(t *te
 
 // What Postbox itself writes must not depend on the isolation that the database has by default: copies of a message that fail at the
 // same instant each count.
-func TestStore_G7_failures_count_whatever_the_default_isolation_is(t *testing.T) {
+func TestStore_G7_counts_failures_at_any_default_isolation_level(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {

@@ -58,7 +58,7 @@ func refuses(t *testing.T, store *inboxstore.Store, want string) {
 }
 
 // An error goes into logs and failure records, and what it quotes came from others.
-func TestStore_errors_quote_little(t *testing.T) {
+func TestStore_errors_shorten_what_they_quote(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	store, err := inboxstore.New(postbox.Database{DB: database.DB, Dialect: postbox.SQLite}, inboxstore.Config{MaxPayload: 1}, nil)

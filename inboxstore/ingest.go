@@ -34,7 +34,7 @@ type ingest struct {
 	announcer *spool.Announcer
 
 	mu         sync.Mutex
-	line       []*entrant     // waiting for a commit
+	waiting    []*entrant     // for a commit
 	keys       map[int64]bool // hashes of the keys in running commits
 	committing int            // number of running commits
 	closed     bool
@@ -98,8 +98,8 @@ func (in *ingest) enter(e *entrant) bool {
 	if in.closed {
 		return false
 	}
-	in.line = append(in.line, e)
-	if in.committing == 0 || in.committing < in.most() && len(in.line) >= secondCommit {
+	in.waiting = append(in.waiting, e)
+	if in.committing == 0 || in.committing < in.most() && len(in.waiting) >= secondCommit {
 		in.committing++
 		in.committer.Go(in.run)
 	}
@@ -109,7 +109,7 @@ func (in *ingest) enter(e *entrant) bool {
 func (in *ingest) leave(e *entrant) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.line = slices.DeleteFunc(in.line, func(other *entrant) bool { return other == e })
+	in.waiting = slices.DeleteFunc(in.waiting, func(other *entrant) bool { return other == e })
 }
 
 // close waits until all waiting messages are stored. It can be called twice.
@@ -152,8 +152,8 @@ func (in *ingest) next(done []*entrant) (batch []*entrant) {
 			delete(in.keys, *key)
 		}
 	}
-	if in.committing == 1 || len(in.line) >= secondCommit {
-		batch = in.takeFromLine()
+	if in.committing == 1 || len(in.waiting) >= secondCommit {
+		batch = in.takeWaiting()
 	}
 	if len(batch) == 0 {
 		in.committing--
@@ -161,17 +161,17 @@ func (in *ingest) next(done []*entrant) (batch []*entrant) {
 	return batch
 }
 
-func (in *ingest) takeFromLine() (batch []*entrant) {
+func (in *ingest) takeWaiting() (batch []*entrant) {
 	var left []*entrant
 	size := 0
-	for i, e := range in.line {
+	for i, e := range in.waiting {
 		if key := e.KeyHash(); key != nil && in.keys[*key] {
 			left = append(left, e)
 			continue
 		}
 		size += e.Size()
 		if len(batch) == in.inbox.core.Statements.MaxAppend || len(batch) > 0 && size > spool.MaxIngestBytes {
-			left = append(left, in.line[i:]...)
+			left = append(left, in.waiting[i:]...)
 			break
 		}
 		batch = append(batch, e)
@@ -181,7 +181,7 @@ func (in *ingest) takeFromLine() (batch []*entrant) {
 			in.keys[*key] = true
 		}
 	}
-	in.line = left
+	in.waiting = left
 	return batch
 }
 

@@ -33,14 +33,14 @@ func refuse(t *testing.T, database *testdb.Database, payload string) {
 	}
 }
 
-func TestIngest_F16_what_the_database_refuses_fails_alone(t *testing.T) {
+func TestIngest_F16_a_message_that_the_database_refuses_fails_alone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
 		refuse(t, database, "payload of 013")
-		c, release := gather(t, database)
+		c, release := newBacklog(t, database)
 		ids := numbered(20)
-		c.lineUp(ids...)
+		c.enqueue(ids...)
 		release(true)
 		var stored []string
 		for _, id := range ids {
@@ -89,9 +89,9 @@ func TestIngest_conflicts_are_run_again(t *testing.T) {
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		database := open(t).Migrate(t)
 		conflict(t, database, "payload of 005", "4")
-		c, release := gather(t, database)
+		c, release := newBacklog(t, database)
 		ids := numbered(10)
-		c.lineUp(ids...)
+		c.enqueue(ids...)
 		release(true)
 		for _, id := range ids {
 			require.Equal(t, result{fresh: true}, c.result(id), id)
@@ -101,14 +101,14 @@ func TestIngest_conflicts_are_run_again(t *testing.T) {
 	}
 }
 
-func TestIngest_lasting_conflict_is_everybodys_error(t *testing.T) {
+func TestIngest_lasting_conflict_is_an_error_of_all_deliveries(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		database := open(t).Migrate(t)
 		conflict(t, database, "payload of 005", "1000")
-		c, release := gather(t, database)
+		c, release := newBacklog(t, database)
 		ids := numbered(10)
-		c.lineUp(ids...)
+		c.enqueue(ids...)
 		release(true)
 		for _, id := range ids {
 			require.Equal(t, dialect.Conflict, dialect.Kind(database.Dialect).Classify(c.result(id).err), id)
@@ -119,17 +119,18 @@ func TestIngest_lasting_conflict_is_everybodys_error(t *testing.T) {
 }
 
 // Whether the connection or the whole server went away under a commit, nothing is lost, and a redelivery tells.
-func TestIngest_F26_G2_killed_connection(t *testing.T) {
+// Also covers G2.
+func TestIngest_F26_killed_connection_loses_nothing(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		database := open(t)
-		c, release := gather(t, database.Migrate(t))
+		c, release := newBacklog(t, database.Migrate(t))
 		next := c.hold(database.Open(t), "005") // the commit after this one has to wait too
 		ids := numbered(10)
-		c.lineUp(ids...)
+		c.enqueue(ids...)
 		release(true)
 		require.NoError(t, c.result("blocker").err)
-		c.inLine(0)
+		c.awaitWaiting(0)
 		kill(t, database)
 		next(false)
 		for _, id := range ids {
@@ -172,12 +173,12 @@ func waitingClaim(t *testing.T, database *testdb.Database) (id int64) {
 	return id
 }
 
-func TestIngest_G7_database_away_is_everybodys_error(t *testing.T) {
+func TestIngest_G7_an_outage_of_the_database_is_an_error_of_all_deliveries(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		c, release := gather(t, database.Migrate(t))
+		c, release := newBacklog(t, database.Migrate(t))
 		ids := numbered(20)
-		c.lineUp(ids...)
+		c.enqueue(ids...)
 		c.appends.Away.Store(true)
 		release(true)
 		for _, id := range ids {

@@ -19,12 +19,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestIngest_deliveries_at_a_time_share_a_commit_in_the_order_of_their_arrival(t *testing.T) {
+func TestIngest_waiting_deliveries_share_a_commit_in_the_order_of_arrival(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		c, release := gather(t, database.Migrate(t))
+		c, release := newBacklog(t, database.Migrate(t))
 		ids := numbered(20)
-		c.lineUp(ids...)
+		c.enqueue(ids...)
 		release(false)
 		for _, id := range append(ids, "blocker") {
 			require.Equal(t, result{fresh: true}, c.result(id), id)
@@ -40,13 +40,13 @@ func TestIngest_deliveries_at_a_time_share_a_commit_in_the_order_of_their_arriva
 }
 
 // A commit that cannot end holds up its own messages, and those of their keys.
-func TestIngest_G3_many_who_wait_get_a_second_commit_but_for_the_keys_of_the_first(t *testing.T) {
+func TestIngest_G3_a_second_commit_leaves_out_the_keys_of_the_first(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		c, release := gather(t, database.Migrate(t))
+		c, release := newBacklog(t, database.Migrate(t))
 		if database.Dialect == postbox.SQLite { // writers take turns, so a second commit would only be a smaller one
 			ids := numbered(2 * inboxstore.SecondCommit)
-			c.lineUp(ids...)
+			c.enqueue(ids...)
 			release(false)
 			for _, id := range ids {
 				require.Equal(t, result{fresh: true}, c.result(id), id)
@@ -66,25 +66,25 @@ func TestIngest_G3_many_who_wait_get_a_second_commit_but_for_the_keys_of_the_fir
 		// The second commit waits for somebody else, too, and then there is no third.
 		second := c.hold(database.Open(t), "second blocker")
 		deliver("second blocker", "customer")
-		c.inLine(1)
+		c.awaitWaiting(1)
 		ids := numbered(inboxstore.SecondCommit - 1)
 		for _, id := range ids {
 			c.join(t.Context(), id)
 		}
-		c.inLine(0)
+		c.awaitWaiting(0)
 		deliver("behind", "customer")
-		c.inLine(1)
+		c.awaitWaiting(1)
 		more := numbered(3 * inboxstore.SecondCommit)[:2*inboxstore.SecondCommit]
 		for _, id := range more {
 			c.join(t.Context(), id)
 		}
-		c.inLine(1 + len(more))
+		c.awaitWaiting(1 + len(more))
 
 		release(false)
 		for _, id := range append(more, "blocker") {
 			require.Equal(t, result{fresh: true}, c.result(id), id)
 		}
-		c.inLine(1) // behind the one of its key
+		c.awaitWaiting(1) // behind the one of its key
 		second(false)
 		for _, id := range append(ids, "second blocker", "behind") {
 			require.Equal(t, result{fresh: true}, c.result(id), id)
@@ -93,7 +93,7 @@ func TestIngest_G3_many_who_wait_get_a_second_commit_but_for_the_keys_of_the_fir
 	})
 }
 
-func TestIngest_who_is_alone_is_committed_at_once(t *testing.T) {
+func TestIngest_a_lone_delivery_commits_immediately(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		db, appends := inboxtest.Counted(t, database.Migrate(t))
@@ -118,7 +118,7 @@ func TestIngest_who_is_alone_is_committed_at_once(t *testing.T) {
 func TestIngest_G8_a_commit_is_bounded_in_rows_and_bytes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		c, release := gather(t, database.Migrate(t))
+		c, release := newBacklog(t, database.Migrate(t))
 		mebibyte := string(make([]byte, 1<<20))
 		large := string(make([]byte, 6<<20)) // more than a commit takes otherwise
 		for i := range 11 {
@@ -127,7 +127,7 @@ func TestIngest_G8_a_commit_is_bounded_in_rows_and_bytes(t *testing.T) {
 				payload = large
 			}
 			c.joinWith(t.Context(), strconv.Itoa(i), payload)
-			c.inLine(i + 1)
+			c.awaitWaiting(i + 1)
 		}
 		release(true)
 		for i := range 11 {
@@ -140,9 +140,9 @@ func TestIngest_G8_a_commit_is_bounded_in_rows_and_bytes(t *testing.T) {
 			before := c.appends.All.Load()
 			release = c.hold(database.DB, "another blocker")
 			c.join(t.Context(), "another blocker")
-			c.inLine(0)
+			c.awaitWaiting(0)
 			ids := numbered(250)
-			c.lineUp(ids...)
+			c.enqueue(ids...)
 			release(true)
 			for _, id := range ids {
 				require.Equal(t, result{fresh: true}, c.result(id))
@@ -152,7 +152,7 @@ func TestIngest_G8_a_commit_is_bounded_in_rows_and_bytes(t *testing.T) {
 	})
 }
 
-func TestIngest_F6_duplicates_among_the_deliveries_of_a_commit(t *testing.T) {
+func TestIngest_F6_a_commit_stores_one_of_several_copies(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		ids := numbered(12)
@@ -160,8 +160,8 @@ func TestIngest_F6_duplicates_among_the_deliveries_of_a_commit(t *testing.T) {
 		for i := 0; i < len(ids); i += 3 {
 			theirs = append(theirs, ids[i])
 		}
-		c, release := gather(t, database.Migrate(t), theirs...)
-		c.lineUp(ids...)
+		c, release := newBacklog(t, database.Migrate(t), theirs...)
+		c.enqueue(ids...)
 		copies := make([]chan result, 0, len(ids))
 		for i, id := range ids { // the second copy of each, in the same commit
 			copies = append(copies, make(chan result, 1))
@@ -170,7 +170,7 @@ func TestIngest_F6_duplicates_among_the_deliveries_of_a_commit(t *testing.T) {
 				copies[i] <- result{fresh, err}
 			}()
 		}
-		c.inLine(2 * len(ids))
+		c.awaitWaiting(2 * len(ids))
 		release(true)
 		require.Equal(t, result{}, c.result("blocker"), "somebody else stored it meanwhile")
 		for i, id := range ids {
@@ -193,20 +193,20 @@ func TestIngest_F6_duplicates_among_the_deliveries_of_a_commit(t *testing.T) {
 	})
 }
 
-func TestIngest_G8_cancelled_delivery_leaves_the_line_and_no_commit_ends_with_it(t *testing.T) {
+func TestIngest_G8_a_cancelled_delivery_stops_waiting_and_ends_no_commit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		c, release := gather(t, database.Migrate(t))
+		c, release := newBacklog(t, database.Migrate(t))
 		cancelled := func(id string) {
 			ctx, cancel := context.WithCancel(t.Context())
 			c.join(ctx, id)
-			c.inLine(1)
+			c.awaitWaiting(1)
 			cancel()
 			require.ErrorIs(t, c.result(id).err, context.Canceled)
-			c.inLine(0)
+			c.awaitWaiting(0)
 		}
 		cancelled("impatient")
-		c.lineUp("patient")
+		c.enqueue("patient")
 		release(false)
 		require.Equal(t, result{fresh: true}, c.result("blocker"))
 		require.Equal(t, result{fresh: true}, c.result("patient"))
@@ -220,11 +220,11 @@ func TestIngest_G8_cancelled_delivery_leaves_the_line_and_no_commit_ends_with_it
 			_, err := c.store.Defer(ctx, "q", deferKey("second blocker"), msg)
 			gone <- err
 		}()
-		c.inLine(0)
+		c.awaitWaiting(0)
 		cancel()
 		require.ErrorIs(t, <-gone, context.Canceled, "it does not wait for the commit")
 		copy(msg.Payload, "behind")
-		c.lineUp("third")
+		c.enqueue("third")
 		release(false)
 		require.Equal(t, result{fresh: true}, c.result("third"))
 		require.Equal(t, []string{"blocker", "patient", "second blocker", "third"}, c.stored(), "the commit went on")
@@ -245,11 +245,11 @@ type overdue struct{ context.Context } //nolint:containedctx // it is one
 
 func (overdue) Err() error { return context.DeadlineExceeded }
 
-func TestIngest_G12_close_waits_for_the_line(t *testing.T) {
+func TestIngest_G12_close_waits_for_waiting_deliveries(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		c, release := gather(t, database.Migrate(t))
-		c.lineUp("1", "2")
+		c, release := newBacklog(t, database.Migrate(t))
+		c.enqueue("1", "2")
 		var closed atomic.Bool
 		done := make(chan error, 1)
 		go func() {
@@ -258,7 +258,7 @@ func TestIngest_G12_close_waits_for_the_line(t *testing.T) {
 			done <- err
 		}()
 		require.Eventually(t, func() bool {
-			_, open := c.store.Line("q")
+			_, open := c.store.Waiting("q")
 			return !open
 		}, inboxtest.Patience, time.Millisecond)
 		_, err := deferred(t.Context(), c.store, "late")

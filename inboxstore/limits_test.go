@@ -34,7 +34,7 @@ func lenient(t *testing.T, database *testdb.Database) {
 // longest is what an id and an ordering key may have.
 const longest = 65_535
 
-func TestDefer_what_not_every_database_can_store_is_a_permanent_error_that_says_what_to_do(t *testing.T) {
+func TestDefer_refuses_values_that_not_every_database_can_store(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		lenient(t, database)
@@ -66,7 +66,7 @@ func TestDefer_what_not_every_database_can_store_is_a_permanent_error_that_says_
 }
 
 // The broker has chosen the id. A message that cannot be buried would be nacked for ever.
-func TestBury_G2_of_an_id_and_a_key_that_are_too_long_the_dead_letter_keeps_what_fits(t *testing.T) {
+func TestBury_G2_dead_letter_keeps_the_beginning_of_an_id_and_key_that_are_too_long(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		lenient(t, database)

@@ -50,7 +50,8 @@ func effect(t *testing.T, err error) func(ctx context.Context) error {
 	}
 }
 
-func TestStore_G4_F2_F7_effect_once(t *testing.T) {
+// Also covers F2 and F7.
+func TestStore_G4_handles_a_message_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		withEffects(t, database)
@@ -147,7 +148,7 @@ func TestStore_F21_same_id_for_another_consumer_or_on_another_topic(t *testing.T
 	})
 }
 
-func TestStore_in_a_savepoint_that_is_rolled_back_nothing_waits_for_the_commit(t *testing.T) {
+func TestStore_in_a_savepoint_that_is_rolled_back_AfterCommit_functions_do_not_run(t *testing.T) {
 	t.Parallel()
 	database := withEffects(t, testdb.SQLite(t))
 	store := inboxtest.StoreFor(t, database, database.DB, nil)

@@ -39,7 +39,7 @@ func tooEarly(t *testing.T, db *sql.DB) (handler func(ctx context.Context) error
 	}
 }
 
-func TestStore_G4_a_handler_that_returns_before_InTx_within_it_has_failed(t *testing.T) {
+func TestStore_G4_a_handler_that_returns_before_a_nested_InTx_has_failed(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		withEffects(t, database)
@@ -74,7 +74,7 @@ func TestStore_G4_a_handler_that_returns_before_InTx_within_it_has_failed(t *tes
 }
 
 // The inbox is what was left behind.
-func TestStore_G4_an_inbox_that_a_function_leaves_behind_has_failed(t *testing.T) {
+func TestStore_G4_a_handler_that_a_returned_function_left_behind_has_failed(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		withEffects(t, database)

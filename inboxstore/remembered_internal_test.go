@@ -12,7 +12,7 @@ import (
 
 func claimOf(id string) []byte { return Key{Consumer: "billing", MessageID: id}.bytes() }
 
-func TestRemembered_has_whole_claims_of_any_length(t *testing.T) {
+func TestRemembered_distinguishes_claims_of_any_length(t *testing.T) {
 	t.Parallel()
 	r := remember(defaultCacheSize)
 	for _, id := range []string{uuid.NewString(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "1", strings.Repeat("i", maxTextID), strings.Repeat("i", maxTextID+1)} {

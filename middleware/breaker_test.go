@@ -21,7 +21,7 @@ import (
 )
 
 // The recipe of docs/inbox.md. Without the pause the channel would deliver the message again at once, for ever.
-func TestInbox_behind_an_open_CircuitBreaker_the_Retry_of_Watermill_slows_down_the_nacks(t *testing.T) {
+func TestInbox_Retry_of_Watermill_slows_down_the_nacks_of_an_open_CircuitBreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Config{})

@@ -70,7 +70,8 @@ func named(uuid, name string) *message.Message {
 	return msg
 }
 
-func TestCausation_S3_3_2_travels_through_inbox_and_outbox_of_three_modules(t *testing.T) {
+// Covers feature 3.2.
+func TestCausation_travels_through_inbox_and_outbox_of_three_modules(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		m := newMonolith(t, database)
@@ -116,14 +117,15 @@ func TestCausation_S3_3_2_travels_through_inbox_and_outbox_of_three_modules(t *t
 	})
 }
 
-func TestCausation_S3_3_2_loop_ends_dead_with_the_path_as_its_reason(t *testing.T) {
+// Covers feature 3.2.
+func TestCausation_a_loop_ends_as_a_dead_letter_with_the_path_as_its_reason(t *testing.T) {
 	t.Parallel()
 	type answer func(outbox message.Publisher, topic string, msg *message.Message) ([]*message.Message, error)
 	for name, answer := range map[string]answer{
 		"returned": func(_ message.Publisher, _ string, _ *message.Message) ([]*message.Message, error) {
 			return []*message.Message{message.NewMessage(watermill.NewUUID(), nil)}, nil
 		},
-		"a copy of what came": func(_ message.Publisher, _ string, msg *message.Message) ([]*message.Message, error) {
+		"a copy of the handled message": func(_ message.Publisher, _ string, msg *message.Message) ([]*message.Message, error) {
 			again := msg.Copy()
 			again.UUID = watermill.NewUUID()
 			return []*message.Message{again}, nil

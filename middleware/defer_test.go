@@ -56,7 +56,8 @@ func deferWith(t *testing.T, store middleware.DeferStore, config middleware.Defe
 	})
 }
 
-func TestDefer_G5_F21_in_a_router_each_message_of_a_topic_is_stored_once_a_queue(t *testing.T) {
+// Also covers F21.
+func TestDefer_G5_stores_each_message_of_a_topic_once_in_each_queue(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		store, err := inboxstore.New(database.On(database.Migrate(t).DB), inboxstore.Config{CacheSize: -1}, nil)
@@ -85,7 +86,7 @@ func TestDefer_G5_F21_in_a_router_each_message_of_a_topic_is_stored_once_a_queue
 	})
 }
 
-func TestDefer_what_is_captured(t *testing.T) {
+func TestDefer_captures_topic_ordering_key_and_broker_metadata(t *testing.T) {
 	t.Parallel()
 	capture := func(*message.Message) map[string]string {
 		return map[string]string{postbox.KafkaKey: "customer 7", "captured": "by the broker", "both": "by the broker"}
@@ -219,7 +220,7 @@ func TestDefer_G7_pauses_before_a_nack_and_longer_with_each_failure_in_a_row(t *
 	require.ErrorIs(t, <-second, errAway, "the pause ends with the delivery")
 }
 
-func TestDefer_does_not_pause_in_a_transaction_of_somebody_else(t *testing.T) {
+func TestDefer_does_not_pause_in_a_transaction_of_the_user(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	tx, err := database.DB.BeginTx(t.Context(), nil)

@@ -60,7 +60,7 @@ func TestInbox_G7_an_error_that_panics_is_a_failed_attempt_in_any_store(t *testi
 	deadAfterThree(t, inbox)
 }
 
-func TestInbox_an_id_that_cannot_be_made_is_an_error_that_can_be_read(t *testing.T) {
+func TestInbox_an_error_of_WithoutID_that_panics_is_readable(t *testing.T) {
 	t.Parallel()
 	nameless := func(*message.Message) (string, error) { return "", (*pq.Error)(nil) }
 	config := middleware.InboxConfig{Consumer: "c", Topic: "t", WithoutID: nameless, Retry: postbox.RetryProfile{Attempts: 3, Base: 1, Cap: 1}}

@@ -246,7 +246,7 @@ func (b *guardBench) processOrders(subscriber message.Subscriber, around ...mess
 }
 
 // Watermill's CQRS component drops the error of a command's handler where it is told to, before any middleware sees it.
-func TestGuardCommands_G4_acknowledged_errors_of_commands_are_never_committed(t *testing.T) {
+func TestGuardCommands_G4_never_commits_a_command_whose_error_was_acknowledged(t *testing.T) {
 	t.Parallel()
 	for place, begin := range map[string]func(b *guardBench, command *message.Message){
 		"queue": func(b *guardBench, command *message.Message) {

@@ -139,7 +139,7 @@ func TestInbox_panic_is_a_failure_with_its_stack(t *testing.T) {
 	require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE error LIKE 'panic: oh no%inbox_test.go%'"))
 }
 
-func TestInbox_G7_a_connection_that_the_database_ends_is_forgiven_once(t *testing.T) {
+func TestInbox_G7_a_connection_that_the_database_ends_counts_no_failure_once(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		if database.Dialect != postbox.PostgreSQL {

@@ -54,7 +54,8 @@ func TestInbox_in_a_router_takes_consumer_and_topics_from_it(t *testing.T) {
 
 // The router closes in the middle of a handler and cancels its context: the handler ends in peace and is
 // committed, so the next delivery is a duplicate.
-func TestInbox_G12_F24_router_closes_under_a_handler(t *testing.T) {
+// Also covers F24.
+func TestInbox_G12_router_closes_while_a_handler_runs(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		inbox := inboxFor(t, database, nil)

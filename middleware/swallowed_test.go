@@ -57,7 +57,7 @@ func loudInbox(t *testing.T, b *guardBench) (*middleware.Inbox, *errorLog) {
 }
 
 // A message that failed, and that a middleware outside of the inbox lets the router ack, is lost without a trace but this one.
-func TestInbox_says_that_a_middleware_outside_has_swallowed_its_error(t *testing.T) {
+func TestInbox_logs_that_an_outer_middleware_swallowed_its_error(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newGuardBench(t, database)
@@ -90,7 +90,7 @@ func TestInbox_says_that_a_middleware_outside_has_swallowed_its_error(t *testing
 }
 
 // None of these loses a message.
-func TestInbox_says_nothing_of_a_swallowed_error_where_the_message_has_its_end(t *testing.T) {
+func TestInbox_does_not_log_a_swallowed_error_of_a_message_that_is_not_lost(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	b := newGuardBench(t, database)
@@ -135,7 +135,7 @@ func errUntil(calls, failures int32) error {
 }
 
 // Where the transaction of a queue around the inbox has failed, the ack counts for nothing.
-func TestInbox_says_nothing_of_a_swallowed_error_in_a_queue_that_tries_again(t *testing.T) {
+func TestInbox_does_not_log_a_swallowed_error_in_a_queue_that_tries_again(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newGuardBench(t, database)

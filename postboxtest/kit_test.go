@@ -35,7 +35,8 @@ func ids(messages []*message.Message) []string {
 	return list
 }
 
-func TestKit_W12_published_and_advance(t *testing.T) {
+// Covers feature W12.
+func TestKit_shows_published_messages_and_advances_the_time(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		kit := kitFor(t, database)
@@ -65,7 +66,8 @@ func TestKit_W12_published_and_advance(t *testing.T) {
 	})
 }
 
-func TestKit_W12_drain_a_queue_and_let_time_pass(t *testing.T) {
+// Covers feature W12.
+func TestKit_drains_a_queue_and_lets_time_pass(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		kit := kitFor(t, database)
@@ -104,7 +106,7 @@ func TestKit_W12_drain_a_queue_and_let_time_pass(t *testing.T) {
 	})
 }
 
-func TestKit_single_mode_goes_past_what_waits(t *testing.T) {
+func TestKit_single_mode_passes_waiting_messages(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	kit := kitFor(t, database)

@@ -24,7 +24,8 @@ func without(ids, culprits []string) []string {
 
 // Each culprit costs at most two calls for each of the seven times that a hundred can be halved, and then one for each
 // attempt that is left. Whoever takes the queue over has its first lane before the others, and perhaps a batch of that.
-func TestBatch_N2_culprits_among_a_hundred_are_found(t *testing.T) {
+// Also covers feature N2.
+func TestBatch_finds_culprits_among_a_hundred_messages(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		culprits []string
@@ -71,7 +72,8 @@ func TestBatch_N2_culprits_among_a_hundred_are_found(t *testing.T) {
 	}
 }
 
-func TestBatch_N2_all_fail(t *testing.T) {
+// Covers feature N2.
+func TestBatch_in_which_each_message_fails_is_dead(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -85,7 +87,8 @@ func TestBatch_N2_all_fail(t *testing.T) {
 }
 
 // Without a transaction a handler sees messages again, and only the culprit is tried again for its own sake.
-func TestBatch_N2_without_a_transaction(t *testing.T) {
+// Also covers feature N2.
+func TestBatch_without_a_transaction_tries_only_the_culprit_again(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -111,7 +114,8 @@ func TestBatch_N2_without_a_transaction(t *testing.T) {
 }
 
 // A handler that knows which messages failed spares itself the search.
-func TestBatch_N2_BatchError_names_the_culprits(t *testing.T) {
+// Also covers feature N2.
+func TestBatch_BatchError_names_the_culprits(t *testing.T) {
 	t.Parallel()
 	for _, inTx := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in a transaction is %t", inTx), func(t *testing.T) {
@@ -159,7 +163,8 @@ func TestBatch_N2_BatchError_names_the_culprits(t *testing.T) {
 }
 
 // A BatchError of which no message is in the batch says nothing about it.
-func TestBatch_N2_BatchError_about_others_is_an_error_like_any_other(t *testing.T) {
+// Also covers feature N2.
+func TestBatch_BatchError_that_names_no_message_of_the_batch_is_an_ordinary_error(t *testing.T) {
 	t.Parallel()
 	b := newQueueBench(t, testdb.SQLite(t))
 	b.Put(inboxtest.Numbers(4)...)
@@ -195,7 +200,8 @@ func TestBatchError_text_and_nil(t *testing.T) {
 }
 
 // What stands behind a culprit of its key waits until that is done or dead; other keys do not.
-func TestBatch_N2_G3_N1_key_of_a_culprit_waits(t *testing.T) {
+// Also covers feature N1 and feature N2.
+func TestBatch_G3_the_key_of_a_culprit_waits(t *testing.T) {
 	t.Parallel()
 	for _, named := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the culprit is named is %t", named), func(t *testing.T) {
@@ -246,7 +252,8 @@ func TestBatch_N2_G3_N1_key_of_a_culprit_waits(t *testing.T) {
 }
 
 // As long as nothing fails, a batch is one call and one commit.
-func TestBatch_N10_one_commit(t *testing.T) {
+// Also covers feature N10.
+func TestBatch_needs_one_call_and_one_commit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.DB.SetMaxOpenConns(1) // G10

@@ -23,7 +23,8 @@ func impatientBench(t *testing.T, database *testdb.Database) *queueBench {
 	return b
 }
 
-func TestBatch_G12_F24_close_does_not_wait_for_a_handler_that_never_returns(t *testing.T) {
+// Also covers F24.
+func TestBatch_G12_close_does_not_wait_for_a_handler_that_never_returns(t *testing.T) {
 	t.Parallel()
 	for name, inTx := range map[string]bool{"in a transaction": true, "without one": false} {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,8 @@ func TestBatch_G12_run_ends_with_its_context(t *testing.T) {
 	require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder IS NOT NULL"))
 }
 
-func TestBatch_G12_F1_close_waits_for_the_handler_and_then_cancels_it(t *testing.T) {
+// Also covers F1.
+func TestBatch_G12_close_waits_for_the_handler_and_then_cancels_it(t *testing.T) {
 	t.Parallel()
 	for name, timeout := range map[string]time.Duration{"in time": time.Minute, "too late": 100 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,8 @@ func awayBatch(inTx bool) queue.BatchConfig {
 }
 
 // What the handler needs is away: all wait, nobody is blamed, and halves are not asked.
-func TestBatch_F13_G7_N5_outage_postpones_all(t *testing.T) {
+// Also covers F13 and feature N5.
+func TestBatch_G7_an_outage_postpones_the_whole_batch(t *testing.T) {
 	t.Parallel()
 	for _, inTx := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in a transaction is %t", inTx), func(t *testing.T) {
@@ -68,7 +69,8 @@ func TestBatch_F13_G7_N5_outage_postpones_all(t *testing.T) {
 
 // The outage begins while a culprit is looked for: what has not been handled yet waits, and only the culprit, if it was
 // found, has an attempt.
-func TestBatch_F13_G7_N2_outage_in_the_middle_of_the_search(t *testing.T) {
+// Also covers F13 and feature N2.
+func TestBatch_G7_an_outage_during_the_search_for_a_culprit_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -96,7 +98,8 @@ func TestBatch_F13_G7_N2_outage_in_the_middle_of_the_search(t *testing.T) {
 
 // A service is away for one message only, and the handler says for which. The others are done; that one waits for the
 // next probe, and does not come again and again.
-func TestBatch_F13_G7_outage_named_for_a_message(t *testing.T) {
+// Also covers F13.
+func TestBatch_G7_an_outage_for_one_message_postpones_only_that_one(t *testing.T) {
 	t.Parallel()
 	for _, inTx := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in a transaction is %t", inTx), func(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 )
 
 // One process works, so that batches are as large as they can be, and another one stands by.
-func TestBatch_S0_0_10_G12_one_works_and_the_other_takes_over(t *testing.T) {
+// Also covers feature 0.10.
+func TestBatch_G12_one_process_works_and_another_takes_over(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -55,7 +56,8 @@ func TestBatch_S0_0_10_G12_one_works_and_the_other_takes_over(t *testing.T) {
 }
 
 // The process at work does not stop, it is gone: its lease runs out.
-func TestBatch_G6_F5_a_process_that_is_gone_is_succeeded(t *testing.T) {
+// Also covers F5.
+func TestBatch_G6_another_process_takes_over_after_a_crash(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -81,7 +83,8 @@ func TestBatch_G6_F5_a_process_that_is_gone_is_succeeded(t *testing.T) {
 }
 
 // Two processes have the same batch, since the first one lost its lease and does not know. The effects are there once.
-func TestBatch_G4_G6_F10_effect_once_although_the_lease_was_lost(t *testing.T) {
+// Also covers G6 and F10.
+func TestBatch_G4_has_its_effect_once_although_the_lease_was_lost(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		b := newQueueBench(t, open(t))
@@ -118,7 +121,8 @@ func TestBatch_G4_G6_F10_effect_once_although_the_lease_was_lost(t *testing.T) {
 }
 
 // The answer to a commit is lost, and so is the connection: the batch is looked for, and there, or not.
-func TestBatch_F26_G4_answer_to_the_commit_is_lost(t *testing.T) {
+// Also covers F26.
+func TestBatch_G4_lost_answer_to_the_commit_leaves_one_effect(t *testing.T) {
 	t.Parallel()
 	for name, committed := range map[string]bool{"committed": true, "lost": false} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 )
 
 // A message belongs to the first time of the schedule after it was stored, by the clocks of the schedule's time zone.
-func TestBatchConfig_S0_0_5_schedule_in_time_zones(t *testing.T) {
+// Also covers feature 0.5.
+func TestBatchConfig_schedules_in_time_zones(t *testing.T) {
 	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)

@@ -18,7 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-func TestBatch_S0_0_5_is_handed_out_when_it_is_full(t *testing.T) {
+// Covers feature 0.5.
+func TestBatch_is_handed_out_when_it_is_full(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -39,7 +40,8 @@ func TestBatch_S0_0_5_is_handed_out_when_it_is_full(t *testing.T) {
 }
 
 // The oldest message has waited long enough by the database's clock, and takes the others along.
-func TestBatch_S0_0_5_G11_is_handed_out_when_its_oldest_message_is_old_enough(t *testing.T) {
+// Also covers feature 0.5.
+func TestBatch_G11_is_handed_out_when_its_oldest_message_is_old_enough(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -74,7 +76,8 @@ func TestBatch_S0_0_5_G11_is_handed_out_when_its_oldest_message_is_old_enough(t 
 }
 
 // Each second ends a period: what was stored in it comes after its end.
-func TestBatch_S0_0_5_schedule_takes_what_was_stored_before_its_time(t *testing.T) {
+// Also covers feature 0.5.
+func TestBatch_schedule_takes_messages_that_were_stored_before_its_time(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		const second = int(time.Second / time.Microsecond)
@@ -99,7 +102,8 @@ func TestBatch_S0_0_5_schedule_takes_what_was_stored_before_its_time(t *testing.
 }
 
 // A time that passed while nobody ran is made up for, for what was stored until then.
-func TestBatch_S0_0_5_schedule_makes_up_for_a_missed_time(t *testing.T) {
+// Also covers feature 0.5.
+func TestBatch_schedule_catches_up_after_a_missed_time(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -122,7 +126,8 @@ func TestBatch_S0_0_5_schedule_makes_up_for_a_missed_time(t *testing.T) {
 	})
 }
 
-func TestBatch_N1_batches_of_one_key_each(t *testing.T) {
+// Covers feature N1.
+func TestBatch_per_key_has_messages_of_one_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)

@@ -17,7 +17,8 @@ import (
 )
 
 // Of ten messages one is acked, one has been taken and nine have not: they are all there for the next one.
-func TestQueue_F1_G12_close_loses_nothing(t *testing.T) {
+// Also covers F1.
+func TestQueue_G12_close_loses_nothing(t *testing.T) {
 	t.Parallel()
 	for _, inTx := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in a transaction is %t", inTx), func(t *testing.T) {
@@ -66,7 +67,8 @@ var closings = map[string]func(t *testing.T, p *inboxtest.Process, unsubscribe c
 	"the end of the subscription's context": func(_ *testing.T, _ *inboxtest.Process, unsubscribe context.CancelFunc) { unsubscribe() },
 }
 
-func TestQueue_G12_F24_end_waits_for_handlers_and_hands_everything_back(t *testing.T) {
+// Also covers F24.
+func TestQueue_G12_close_waits_for_handlers_and_hands_all_lanes_back(t *testing.T) {
 	t.Parallel()
 	for name, end := range closings {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +102,7 @@ func TestQueue_G12_F24_end_waits_for_handlers_and_hands_everything_back(t *testi
 				require.Equal(t, []string{inboxtest.ErrHandler.Error()}, b.Failures())
 				require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE holder IS NOT NULL OR expires_at > 0"))
 				require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_members"))
-				require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE suspect <> 0"), "a clean stop leaves no suspicion")
+				require.Zero(t, b.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE suspect <> 0"), "a clean stop leaves no mark")
 				require.NoError(t, subscriber.Close())
 			})
 		})
@@ -128,7 +130,8 @@ func TestQueue_G12_handlers_are_cancelled_after_the_close_timeout(t *testing.T) 
 }
 
 // Watermill's router cancels its subscriptions first of all; the handlers go on in peace.
-func TestQueue_G12_F24_router_closes_under_a_handler(t *testing.T) {
+// Also covers F24.
+func TestQueue_G12_router_closes_while_a_handler_runs(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)

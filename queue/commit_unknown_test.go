@@ -19,7 +19,8 @@ import (
 
 // Nobody knows what became of the commit, so the message is looked for: it is gone, or it is handled again. Either way
 // its effect is there once, and no attempt is counted.
-func TestQueue_F26_G4_G7_answer_to_the_commit_is_lost(t *testing.T) {
+// Also covers G7 and F26.
+func TestQueue_G4_lost_answer_to_the_commit_leaves_one_effect(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ committed, micro bool }{
 		"committed":                {committed: true},

@@ -84,7 +84,8 @@ func (l leftLog) Error(_ string, _ error, fields watermill.LogFields) {
 	}
 }
 
-func TestQueue_G12_F24_close_does_not_wait_for_an_OnDead_that_never_returns(t *testing.T) {
+// Also covers F24.
+func TestQueue_G12_close_does_not_wait_for_an_OnDead_that_never_returns(t *testing.T) {
 	t.Parallel()
 	for name, left := range map[string]int{"ends with its context": 0, "ignores its context": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +123,8 @@ func TestQueue_G12_F24_close_does_not_wait_for_an_OnDead_that_never_returns(t *t
 }
 
 // A parked message is not dead.
-func TestQueue_N8_OnDead_is_not_called_for_a_parked_message(t *testing.T) {
+// Also covers feature N8.
+func TestQueue_OnDead_is_not_called_for_a_parked_message(t *testing.T) {
 	t.Parallel()
 	b := newQueueBench(t, testdb.SQLite(t))
 	b.Put("bad/1", "bad/2", "bad/3")
@@ -152,7 +154,7 @@ func (f *failing) Publish(topic string, messages ...*message.Message) error {
 	return f.Publisher.Publish(topic, messages...)
 }
 
-func TestQueue_PoisonOutbox_publishes_with_the_keys_of_Watermill_or_buries_nothing(t *testing.T) {
+func TestQueue_buries_nothing_unless_PoisonOutbox_publishes_it_with_the_keys_of_Watermill(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)

@@ -23,7 +23,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-func TestQueue_W6_permanent_error_is_dead_at_once(t *testing.T) {
+// Covers feature W6.
+func TestQueue_a_permanent_error_is_dead_at_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -44,7 +45,7 @@ func TestQueue_W6_permanent_error_is_dead_at_once(t *testing.T) {
 }
 
 // The pause stands in the database as a time of its own clock.
-func TestQueue_G11_RetryAfter_is_obeyed_by_the_clock_of_the_database(t *testing.T) {
+func TestQueue_G11_RetryAfter_waits_by_the_clock_of_the_database(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -68,7 +69,8 @@ func TestQueue_G11_RetryAfter_is_obeyed_by_the_clock_of_the_database(t *testing.
 	})
 }
 
-func TestQueue_W6_rule_decides_by_the_error_and_the_attempt(t *testing.T) {
+// Covers feature W6.
+func TestQueue_Rule_decides_by_the_error_and_the_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -112,7 +114,8 @@ func TestQueue_W6_rule_decides_by_the_error_and_the_attempt(t *testing.T) {
 }
 
 // A handler in a router fails in three ways, and the record says each time why.
-func TestQueue_S0_0_7_failure_record_says_why(t *testing.T) {
+// Also covers feature 0.7.
+func TestQueue_failure_record_says_why_the_handler_failed(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		for _, inTx := range []bool{false, true} {
@@ -212,7 +215,8 @@ func (l *unheardLog) Error(msg string, err error, _ watermill.LogFields) {
 	}
 }
 
-func TestQueue_S0_0_7_nack_without_a_reason(t *testing.T) {
+// Covers feature 0.7.
+func TestQueue_nack_without_a_reason_is_recorded_as_a_failure(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -234,7 +238,7 @@ func TestQueue_S0_0_7_nack_without_a_reason(t *testing.T) {
 }
 
 // What a handler does to its message does not stay.
-func TestQueue_F2_next_attempt_sees_the_message_as_it_was_stored(t *testing.T) {
+func TestQueue_F2_the_next_attempt_gets_the_message_as_it_was_stored(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)

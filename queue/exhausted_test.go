@@ -59,7 +59,7 @@ var exhaustingModes = map[string]func(b *queueBench, handle func(ctx context.Con
 }
 
 // Disk or memory is full for some messages only: they hold up no others, and come to their end once others get through.
-func TestQueue_G7_a_message_that_wants_too_much_is_no_outage(t *testing.T) {
+func TestQueue_G7_a_message_that_exhausts_the_disk_or_memory_is_no_outage(t *testing.T) {
 	t.Parallel()
 	for mode, start := range exhaustingModes {
 		t.Run(mode, func(t *testing.T) {

@@ -22,7 +22,8 @@ const mostRuns = 3
 
 // Somebody has locked the row of one of many messages that share a transaction. It waits, and with it the message behind it of its
 // key. All others are done meanwhile, in the next transaction, and nothing is said of them.
-func TestQueue_G3_G4_a_row_that_is_locked_holds_up_no_other_message_of_its_batch(t *testing.T) {
+// Also covers G4.
+func TestQueue_G3_a_locked_row_holds_up_no_other_message_of_its_batch(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(b *queueBench, runs *inboxtest.Journal){
 		"batch": func(b *queueBench, runs *inboxtest.Journal) {

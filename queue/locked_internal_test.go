@@ -37,7 +37,7 @@ func (p *progress) verdicts() []spool.Outcome {
 	return list
 }
 
-func TestProgress_G3_what_stands_behind_a_locked_row_waits_and_what_stands_before_it_goes_on(t *testing.T) {
+func TestProgress_G3_only_messages_behind_a_locked_one_of_their_key_wait(t *testing.T) {
 	t.Parallel()
 	p, q := locking(1, 1, 2, 1, 0, 0)
 	none := spool.Outcome{}
@@ -49,7 +49,7 @@ func TestProgress_G3_what_stands_behind_a_locked_row_waits_and_what_stands_befor
 }
 
 // No row is locked any more, and each time the transaction is given up.
-func TestProgress_G7_a_batch_that_is_refused_for_no_row_is_not_tried_for_ever(t *testing.T) {
+func TestProgress_G7_a_batch_that_is_refused_without_a_locked_row_is_not_tried_for_ever(t *testing.T) {
 	t.Parallel()
 	p, q := locking(1, 2, 3)
 	for range mostRefused {

@@ -16,7 +16,8 @@ import (
 
 // Somebody has locked the row of a message whose handler has a transaction. The only worker gives that transaction up after a while and
 // goes on with the other messages. Nothing counts as an attempt, and when the lock is gone the message is done, once.
-func TestQueue_G3_G4_a_row_that_is_locked_holds_up_no_other_handler(t *testing.T) {
+// Also covers G4.
+func TestQueue_G3_a_locked_row_holds_up_no_other_handler(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string]time.Duration{"removed": 0, "kept": time.Hour} {
 		t.Run(name, func(t *testing.T) {

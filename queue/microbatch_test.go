@@ -33,7 +33,8 @@ func keysOf(messages int, keys ...string) []string {
 	return ids
 }
 
-func TestQueue_N10_many_messages_share_a_commit(t *testing.T) {
+// Covers feature N10.
+func TestQueue_many_messages_share_a_commit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.DB.SetMaxOpenConns(1) // G10
@@ -56,7 +57,8 @@ func TestQueue_N10_many_messages_share_a_commit(t *testing.T) {
 }
 
 // The batch of nine is rolled back. Then each is by itself: only the culprit is tried again, and its key waits.
-func TestQueue_G4_G3_N10_one_of_many_fails_and_all_have_their_effect_once(t *testing.T) {
+// Also covers G3 and feature N10.
+func TestQueue_G4_effects_happen_once_although_one_message_of_a_commit_fails(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func() error{
 		"an error": func() error { return inboxtest.ErrHandler },
@@ -92,7 +94,8 @@ func TestQueue_G4_G3_N10_one_of_many_fails_and_all_have_their_effect_once(t *tes
 }
 
 // The culprit takes nobody along.
-func TestQueue_N10_culprit_dies_alone(t *testing.T) {
+// Also covers feature N10.
+func TestQueue_a_culprit_in_a_shared_commit_dies_alone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -112,7 +115,8 @@ func TestQueue_N10_culprit_dies_alone(t *testing.T) {
 }
 
 // A service that the handler needs is away: no handler is called one by one to find that out again.
-func TestQueue_G7_N10_outage_in_a_transaction_of_many_is_noticed_once(t *testing.T) {
+// Also covers feature N10.
+func TestQueue_G7_an_outage_in_a_shared_transaction_is_counted_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -138,7 +142,8 @@ func TestQueue_G7_N10_outage_in_a_transaction_of_many_is_noticed_once(t *testing
 }
 
 // The messages of a lost lane take the others' transaction with them, and those are handled again.
-func TestQueue_G4_G6_N10_one_of_many_is_in_other_hands(t *testing.T) {
+// Also covers G6 and feature N10.
+func TestQueue_G4_effects_happen_once_although_one_lane_of_a_commit_was_lost(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		b := newQueueBench(t, open(t))

@@ -42,7 +42,8 @@ func (b *busy) enter(key string) (leave func()) {
 	}
 }
 
-func TestQueue_G3_S0_0_4_one_key_in_order_over_two_processes_whatever_fails(t *testing.T) {
+// Also covers feature 0.4.
+func TestQueue_G3_two_processes_keep_the_order_of_a_key_despite_failures(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		const perKey = 20
@@ -81,7 +82,8 @@ func TestQueue_G3_S0_0_4_one_key_in_order_over_two_processes_whatever_fails(t *t
 }
 
 // Two handlers of one key meet: with one after the other they never would.
-func TestQueue_S0_0_3_single_handles_messages_of_one_key_side_by_side(t *testing.T) {
+// Also covers feature 0.3.
+func TestQueue_single_mode_handles_messages_of_a_key_concurrently(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -102,7 +104,8 @@ func TestQueue_S0_0_3_single_handles_messages_of_one_key_side_by_side(t *testing
 	})
 }
 
-func TestQueue_S0_0_3_single_passes_a_message_that_fails(t *testing.T) {
+// Covers feature 0.3.
+func TestQueue_single_mode_passes_a_message_that_fails(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -124,7 +127,8 @@ func TestQueue_S0_0_3_single_passes_a_message_that_fails(t *testing.T) {
 
 // What happens when the head of a key keeps failing. In each case its key waits as long as the head is there, and
 // everybody else does not.
-func TestQueue_N8_F11_head_of_a_key_keeps_failing(t *testing.T) {
+// Also covers feature N8.
+func TestQueue_F11_a_head_that_keeps_failing_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
 	ids := []string{"bad/1", "bad/2", "good/1", "bad/3", "good/2", "3"}
 	headOf := func(policy queue.HeadPolicy) queue.Config {
@@ -220,7 +224,8 @@ func (b *queueBench) parked(attempts int) {
 }
 
 // Messages that wait for another attempt, more of them than a page or the memory holds, starve nobody.
-func TestQueue_F11_G8_many_that_wait_starve_nobody(t *testing.T) {
+// Also covers G8.
+func TestQueue_F11_many_waiting_messages_starve_no_other(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)

@@ -33,7 +33,8 @@ func awayIsOutage(c *queue.Config) {
 
 // A driver may say that it has lost its connection in words that nobody knows. Where an inbox within the handler of a queue
 // hears them, they are the database's.
-func TestQueue_F13_G7_inbox_within_a_queue_has_no_connection(t *testing.T) {
+// Also covers F13.
+func TestQueue_G7_an_inbox_in_a_handler_without_a_connection_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -56,7 +57,8 @@ func TestQueue_F13_G7_inbox_within_a_queue_has_no_connection(t *testing.T) {
 }
 
 // The probe succeeds, but its message is not this process's any more: the queue must go on nevertheless.
-func TestQueue_F13_G6_probe_of_an_outage_loses_its_lease(t *testing.T) {
+// Also covers F13.
+func TestQueue_G6_goes_on_after_a_probe_lost_its_lease(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		b := newQueueBench(t, open(t))
@@ -78,7 +80,8 @@ func TestQueue_F13_G6_probe_of_an_outage_loses_its_lease(t *testing.T) {
 	}
 }
 
-func TestQueue_F13_G7_N5_outage_counts_no_attempt_and_ends_by_itself(t *testing.T) {
+// Also covers F13 and feature N5.
+func TestQueue_G7_an_outage_counts_no_attempt_and_ends_by_itself(t *testing.T) {
 	t.Parallel()
 	for _, inTx := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in a transaction is %t", inTx), func(t *testing.T) {
@@ -126,7 +129,8 @@ func TestQueue_F13_G7_N5_outage_counts_no_attempt_and_ends_by_itself(t *testing.
 }
 
 // The database goes away under the handlers, and comes back.
-func TestQueue_F13_G7_database_away(t *testing.T) {
+// Also covers F13.
+func TestQueue_G7_an_outage_of_the_database_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	for _, inTx := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in a transaction is %t", inTx), func(t *testing.T) {

@@ -93,7 +93,7 @@ func TestQueue_G7_a_probe_whose_hook_does_not_return_makes_room_for_another(t *t
 }
 
 // A function that does not return for one message counts against no other message of its batch.
-func TestBatch_G7_a_Classify_or_Rule_that_does_not_return_blames_no_neighbour(t *testing.T) {
+func TestBatch_G7_a_Classify_or_Rule_that_does_not_return_blames_no_other_message(t *testing.T) {
 	t.Parallel()
 	for name, leave := range neverReturns {
 		for function, config := range map[string]queue.Config{

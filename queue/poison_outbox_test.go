@@ -35,7 +35,8 @@ func (u *unwilling) Publish(topic string, messages ...*message.Message) error {
 	return u.Publisher.Publish(topic, messages...)
 }
 
-func TestQueue_G3_G7_a_dead_letter_that_PoisonOutbox_refuses_holds_up_only_its_key(t *testing.T) {
+// Also covers G7.
+func TestQueue_G3_a_dead_letter_that_PoisonOutbox_refuses_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		for name, refuse := range map[string]func(small message.Publisher) func(topic string, messages ...*message.Message) error{
@@ -95,7 +96,8 @@ func TestQueue_G3_G7_a_dead_letter_that_PoisonOutbox_refuses_holds_up_only_its_k
 }
 
 // The outbox waits until it is told that its time is over, which is longer than the log and the leases can wait.
-func TestQueue_G3_G7_a_PoisonOutbox_that_hangs_holds_up_only_the_key_of_its_message(t *testing.T) {
+// Also covers G7.
+func TestQueue_G3_a_PoisonOutbox_that_hangs_holds_up_only_the_key_of_its_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)

@@ -67,7 +67,8 @@ func leasesAreRenewed(t *testing.T, database *testdb.Database, work worker, stor
 
 // A pool of one has no connection to renew a lease with while a handler has it. Its transaction holds the lane, so that a handler may
 // take longer than the lease, and another process, which needs the lane of a message that waits, takes all others.
-func TestQueue_G10_G6_handler_with_the_only_connection_takes_longer_than_the_lease(t *testing.T) {
+// Also covers G6.
+func TestQueue_G10_a_handler_with_the_only_connection_keeps_its_lease(t *testing.T) {
 	t.Parallel()
 	for mode, work := range workers {
 		t.Run(mode, func(t *testing.T) {

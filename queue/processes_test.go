@@ -18,7 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
-func TestQueue_F14_N6_attempts_do_not_multiply_with_processes(t *testing.T) {
+// Also covers feature N6.
+func TestQueue_F14_attempts_do_not_multiply_with_processes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -66,7 +67,8 @@ func TestQueue_F15_nack_after_the_ack_changes_nothing(t *testing.T) {
 
 // A process whose lease ran out without its noticing finishes what somebody else has taken over: its word counts for
 // nothing, before the other one has finished and after.
-func TestQueue_F15_F10_G6_word_of_a_zombie_counts_for_nothing(t *testing.T) {
+// Also covers F10 and F15.
+func TestQueue_G6_an_outcome_of_a_process_that_lost_the_lease_is_ignored(t *testing.T) {
 	t.Parallel()
 	for name, says := range map[string]error{"ack": nil, "nack": inboxtest.ErrHandler, "permanent": postbox.Permanent(inboxtest.ErrHandler)} {
 		for _, early := range []bool{false, true} {
@@ -122,7 +124,8 @@ func TestQueue_F15_F10_G6_word_of_a_zombie_counts_for_nothing(t *testing.T) {
 
 // A handler runs for longer than a lease lasts, and the lease follows the life of the process: nobody else gets the
 // message.
-func TestQueue_N4_G6_handlers_longer_than_the_lease_keep_it(t *testing.T) {
+// Also covers feature N4.
+func TestQueue_G6_handlers_that_run_longer_than_the_lease_keep_it(t *testing.T) {
 	t.Parallel()
 	for _, inTx := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in a transaction is %t", inTx), func(t *testing.T) {
@@ -160,7 +163,8 @@ func TestQueue_N4_G6_handlers_longer_than_the_lease_keep_it(t *testing.T) {
 }
 
 // A rebalance gives the same messages to two members of a consumer group, again and again: each of them stores and acks.
-func TestQueue_F25_F6_G5_two_members_with_the_same_messages(t *testing.T) {
+// Also covers F6 and F25.
+func TestQueue_G5_two_members_of_a_group_store_the_same_messages_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)

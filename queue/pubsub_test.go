@@ -31,7 +31,8 @@ import (
 // commit of its own.
 // SQLite has one transaction that writes at a time. So that of a message which waits for its reader keeps out the other
 // topics, and the suite, which reads one topic after the other, waits for ever.
-func TestPubSub_G3_G5_F1_F2_queues(t *testing.T) {
+// Also covers G5, F1 and F2.
+func TestPubSub_G3_queues_pass_the_suite_of_Watermill(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		exactlyOnce, short bool
@@ -64,7 +65,8 @@ func TestPubSub_G3_G5_F1_F2_queues(t *testing.T) {
 
 // The chain as users have it: a broker that delivers everything twice, the middleware that stores and acks, the queue.
 // A GoChannel promises no order, so there is none to keep, and messages without a key are in all lanes.
-func TestPubSub_G5_F6_queues_behind_a_broker_that_duplicates(t *testing.T) {
+// Also covers F6.
+func TestPubSub_G5_queues_pass_the_suite_of_Watermill_behind_a_broker_that_duplicates(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		q := newQueuesPubSub(t, database, nil)

@@ -100,7 +100,8 @@ const toldInARow = 6
 
 // The transaction of a handler can never be ended as it should be, for whatever reason. This is no attempt, other keys do not wait, and the
 // pauses grow.
-func TestQueue_G3_G4_G7_a_message_that_cannot_be_settled_holds_up_only_its_key(t *testing.T) {
+// Also covers G4 and G7.
+func TestQueue_G3_a_message_that_cannot_be_settled_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
 	for mode, change := range map[string]func(*queue.Config){
 		"single": inboxtest.Transactional, "micro-batch": func(c *queue.Config) { c.MicroBatch = 3 },
@@ -124,7 +125,8 @@ func TestQueue_G3_G4_G7_a_message_that_cannot_be_settled_holds_up_only_its_key(t
 	}
 }
 
-func TestBatch_G3_G4_G7_a_message_that_cannot_be_settled_holds_up_only_its_key(t *testing.T) {
+// Also covers G4 and G7.
+func TestBatch_G3_a_message_that_cannot_be_settled_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
 	eachRefusal(t, func(b *queueBench, r refusal) {
 		end := b.refuse(r)

@@ -18,7 +18,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestSubscriber_G5_G3_stored_once_and_handled_in_order_of_the_key(t *testing.T) {
+// Also covers G3.
+func TestSubscriber_G5_stores_messages_once_and_handles_them_in_the_order_of_their_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)

@@ -31,7 +31,8 @@ func (b *queueBench) receipts() int {
 	return b.Count(b.T, "SELECT COUNT(*) FROM postbox_messages WHERE topic = 'receipts'")
 }
 
-func TestQueue_G4_F2_effect_outgoing_message_and_end_of_the_message_commit_together(t *testing.T) {
+// Also covers F2.
+func TestQueue_G4_effect_outgoing_message_and_removal_commit_together(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.DB.SetMaxOpenConns(1) // G10
@@ -81,7 +82,8 @@ func TestQueue_without_Transactional_there_is_no_transaction(t *testing.T) {
 }
 
 // A crash of the handler's process is, to the database, the end of its connection. So is what an operator does who ends it.
-func TestQueue_G4_G7_F5_connection_ended_under_a_handler_leaves_nothing_and_counts_nothing(t *testing.T) {
+// Also covers G7 and F5.
+func TestQueue_G4_a_connection_that_ends_under_a_handler_leaves_no_effect_and_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -119,7 +121,8 @@ func suicide(dialect postbox.Dialect) string {
 
 // Two processes handle the same message, since the first one lost its lease and does not know. Whoever ends first, one
 // of them is rolled back.
-func TestQueue_G4_G6_F10_effect_once_although_the_lease_was_lost(t *testing.T) {
+// Also covers G6 and F10.
+func TestQueue_G4_a_message_has_its_effect_once_although_the_lease_was_lost(t *testing.T) {
 	t.Parallel()
 	for _, zombieFirst := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the zombie ends first is %t", zombieFirst), func(t *testing.T) {
@@ -175,7 +178,7 @@ func TestQueue_G4_G6_F10_effect_once_although_the_lease_was_lost(t *testing.T) {
 	}
 }
 
-func TestQueue_G4_conflicts_are_run_again_and_count_nothing(t *testing.T) {
+func TestQueue_G4_conflicts_run_again_and_count_no_attempt(t *testing.T) {
 	t.Parallel()
 	for _, open := range []func(*testing.T) *testdb.Database{testdb.Postgres, testdb.MySQL} {
 		b := newQueueBench(t, open(t))
@@ -219,7 +222,8 @@ func TestQueue_G4_a_refused_commit_is_a_failure_of_the_handler(t *testing.T) {
 }
 
 // With a history, what is done is not gone.
-func TestQueue_S2_2_3_history_commits_with_the_effect(t *testing.T) {
+// Also covers feature 2.3.
+func TestQueue_history_commits_with_the_effect(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)

@@ -73,7 +73,7 @@ func TestRouter_two_handlers_of_a_topic_are_two_consumers(t *testing.T) {
 }
 
 // Two handlers that do the same take one queue of a broker in turns, and what one had and did not ack goes to the other.
-func TestRouter_F21_shared_consumers_have_one_effect_of_a_message(t *testing.T) {
+func TestRouter_F21_handlers_that_share_a_consumer_have_one_effect_of_a_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		s := newService(t, database, func(c *router.Config) { c.SharedConsumers = true })
@@ -91,7 +91,8 @@ func TestRouter_F21_shared_consumers_have_one_effect_of_a_message(t *testing.T) 
 }
 
 // S0 0.11: no handler for a stored message is an error that somebody sees, never "done".
-func TestRouter_S0_0_11_missing_handler_for_a_stored_queue(t *testing.T) {
+// Also covers feature 0.11.
+func TestRouter_a_stored_queue_without_a_handler_is_an_error(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		s := newService(t, database, nil)

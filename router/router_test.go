@@ -22,7 +22,7 @@ import (
 
 // One router with one of everything: each message of the topic has one effect in each handler though it comes twice,
 // and what the handlers return comes out of the forwarder.
-func TestRouter_G4_one_of_everything(t *testing.T) {
+func TestRouter_G4_handlers_of_all_kinds_work_together(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		s := newService(t, database, nil)
@@ -81,7 +81,8 @@ func TestRouter_G4_one_of_everything(t *testing.T) {
 }
 
 // The queue hears why the handler failed, which a Nack does not say, and of a panic where.
-func TestRouter_S0_0_7_failures_of_deferred_handlers_are_recorded(t *testing.T) {
+// Also covers feature 0.7.
+func TestRouter_records_failures_of_deferred_handlers(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	s := newService(t, database, nil)

@@ -85,7 +85,7 @@ func TestExchangeOfAnotherKindIsAnOutage(t *testing.T) {
 	requireUnroutable(t, publisher.Publish(topic, numbered(1, "")...))
 }
 
-func TestWithoutMandatoryAnEventMayHaveNoListeners(t *testing.T) {
+func TestWithoutMandatoryAMessageNeedsNoQueue(t *testing.T) {
 	t.Parallel()
 	config := amqpbroker.DefaultPublisherConfig(amqpURI(t))
 	config.Publish.Mandatory = false
@@ -112,7 +112,7 @@ func TestFullQueueIsAnOutage(t *testing.T) {
 
 // A channel on which RabbitMQ has rejected a message can go on rejecting, behind a quorum queue that has lost its leader, when
 // a new one works.
-func TestChannelOnWhichRabbitMQRejectedIsLeft(t *testing.T) {
+func TestChannelIsReplacedAfterRabbitMQRejectedAMessage(t *testing.T) {
 	t.Parallel()
 	full, good := newTopic(t), newTopic(t)
 	config := amqpbroker.DefaultQueueConfig(amqpURI(t))

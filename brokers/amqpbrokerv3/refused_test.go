@@ -113,7 +113,7 @@ func TestMetadataMustFitIntoAFrame(t *testing.T) {
 }
 
 // RabbitMQ closes the channel over such a message; the ones after it must not suffer.
-func TestMessageThatRabbitMQRefuses(t *testing.T) {
+func TestMessageThatRabbitMQRefusesDoesNotAffectLaterOnes(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
 	ensureQueue(t, topic)

@@ -39,7 +39,7 @@ func TestNackedMessageOfAQuorumQueueComesAgain(t *testing.T) {
 
 // RabbitMQ ends the subscription of a queue that is deleted, and the subscriber makes both again. Watermill's marshaler hands
 // out the end as a message without an id and a payload.
-func TestSubscriptionThatHasEndedHandsOutNothing(t *testing.T) {
+func TestEndedSubscriptionHandsOutNoEmptyMessage(t *testing.T) {
 	t.Parallel()
 	topic := newTopic(t)
 	config := amqpbrokerv3.DefaultQueueConfig(amqpURI(t))

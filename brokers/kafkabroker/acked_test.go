@@ -19,7 +19,8 @@ import (
 // Found by make torture: when a message fails for good, sarama's idempotent producer begins a new epoch, and sends what it
 // holds for another try with the old numbers in the new epoch. The broker takes some of it for duplicates, and sarama
 // reports success for messages that are nowhere.
-func TestAckedMessagesAreThere_whatever_failed_beside_them_G2_G3_F17(t *testing.T) {
+// Also covers G3 and F17.
+func TestPublisher_G2_acked_messages_are_stored_although_others_failed(t *testing.T) {
 	t.Parallel()
 	eachPublisher(t, testAckedMessagesAreThere)
 }

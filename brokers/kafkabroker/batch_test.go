@@ -15,7 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
 )
 
-func TestBatchArrivesOnce_G2_G3_and_in_the_order_of_each_key(t *testing.T) {
+// Also covers G2.
+func TestBatch_G3_arrives_once_and_in_the_order_of_each_key(t *testing.T) {
 	t.Parallel()
 	const keys, each, unkeyed = 50, 4, 100
 	topic := newTopic(t, nil)
@@ -43,7 +44,7 @@ func TestBatchArrivesOnce_G2_G3_and_in_the_order_of_each_key(t *testing.T) {
 
 // One that the producer does not take fails at once and by itself, while those around it are on their way: without waves
 // the third message of its key is in Kafka before it.
-func TestBatch_G3_ends_for_a_key_with_the_message_that_is_too_large(t *testing.T) {
+func TestBatch_G3_sends_nothing_of_a_key_after_a_message_that_is_too_large(t *testing.T) {
 	t.Parallel()
 	needsRefusals(t)
 	limit := "1000"

@@ -28,7 +28,7 @@ func TestPublisherConfigIsNewEachTime(t *testing.T) {
 	require.Equal(t, "postbox", kafkabroker.DefaultPublisherConfig(nil).OverwriteSaramaConfig.ClientID)
 }
 
-func TestS4_4_1_MessagesOfOneKeyStayInOnePartitionAndInOrder(t *testing.T) {
+func TestMessagesOfOneKeyStayInOnePartitionAndInOrder(t *testing.T) {
 	t.Parallel()
 	const keys, each = 8, 10
 	eachPublisher(t, func(t *testing.T, open openPublisher) {

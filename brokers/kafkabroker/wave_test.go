@@ -136,7 +136,7 @@ func TestPublisher_G3_writes_nothing_of_a_key_after_a_message_that_failed(t *tes
 	require.Equal(t, []string{"a1", "a2", "a3"}, order)
 }
 
-func TestPublisher_G7_tells_the_class_of_all_that_failed_together(t *testing.T) {
+func TestPublisher_G7_classifies_messages_that_failed_together(t *testing.T) {
 	t.Parallel()
 	tooLarge, away, strange := error(sarama.ErrMessageSizeTooLarge), error(sarama.ErrNotEnoughReplicas), errors.New("out of paper")
 	for name, test := range map[string]struct {

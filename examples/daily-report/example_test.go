@@ -15,12 +15,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
-func TestRun_S0_0_5_S0_0_14_N2_on_SQLite_and_GoChannel(t *testing.T) {
+// Covers feature N2, feature 0.5 and feature 0.14.
+func TestRun_reports_each_sale_once_on_SQLite_and_GoChannel(t *testing.T) {
 	t.Parallel()
 	requireReports(t, func() pipes.Settings { return pipes.Settings{Database: "sqlite", Broker: "gochannel"} })
 }
 
-func TestRun_S0_0_5_S0_0_14_N2_on_PostgreSQL(t *testing.T) {
+// Covers feature N2, feature 0.5 and feature 0.14.
+func TestRun_reports_each_sale_once_on_PostgreSQL(t *testing.T) {
 	t.Parallel()
 	for broker, variable := range map[string]string{"rabbitmq": testservice.AMQPVariable, "kafka": testservice.KafkaVariable} {
 		t.Run(broker, func(t *testing.T) {
@@ -56,7 +58,7 @@ func requireReports(t *testing.T, place func() pipes.Settings) {
 }
 
 // The example is worth something only if it sees what goes wrong.
-func TestOutcome_sees_what_goes_wrong(t *testing.T) {
+func TestOutcome_detects_wrong_results(t *testing.T) {
 	t.Parallel()
 	days, err := newCalendar("0 0 * * *", "Europe/Berlin")
 	require.NoError(t, err)

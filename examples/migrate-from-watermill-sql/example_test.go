@@ -9,7 +9,8 @@ import (
 )
 
 // The example verifies itself. The second run begins anew.
-func TestRun_G2_G3(t *testing.T) {
+// Also covers G3.
+func TestRun_G2_transfers_each_message_once_and_in_order(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	require.NoError(t, run(t.Context(), database.DSN))

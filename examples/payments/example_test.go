@@ -13,12 +13,14 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testservice"
 )
 
-func TestRun_S2_2_1_G4_on_SQLite_and_GoChannel(t *testing.T) {
+// Also covers feature 2.1.
+func TestRun_G4_pays_each_command_once_on_SQLite_and_GoChannel(t *testing.T) {
 	t.Parallel()
 	requireOneReceipt(t, pipes.Settings{Database: "sqlite", Broker: "gochannel"})
 }
 
-func TestRun_S2_2_1_G4_on_PostgreSQL(t *testing.T) {
+// Also covers feature 2.1.
+func TestRun_G4_pays_each_command_once_on_PostgreSQL(t *testing.T) {
 	t.Parallel()
 	for broker, variable := range map[string]string{"rabbitmq": testservice.AMQPVariable, "kafka": testservice.KafkaVariable} {
 		t.Run(broker, func(t *testing.T) {
@@ -44,7 +46,7 @@ func requireOneReceipt(t *testing.T, on pipes.Settings) {
 }
 
 // The example is worth something only if it sees what goes wrong.
-func TestOutcome_sees_what_goes_wrong(t *testing.T) {
+func TestOutcome_detects_wrong_results(t *testing.T) {
 	t.Parallel()
 	for name, check := range map[string]struct {
 		statement string

@@ -11,7 +11,8 @@ import (
 )
 
 // The example verifies itself; the second run goes on where the first one ended.
-func TestRun_G2_G3_G4(t *testing.T) {
+// Also covers G2 and G3.
+func TestRun_G4_each_message_has_its_effect_once_and_in_order(t *testing.T) {
 	t.Parallel()
 	address := testservice.Address(t, testservice.KafkaVariable)
 	database := testdb.Postgres(t)

@@ -18,7 +18,8 @@ import (
 var small = plan{users: 10, activities: 100} // SQLite is slow with the race detector
 
 // The example verifies itself.
-func TestRun_S0_0_13_G2_G3_G4_G5_G6_G12_activities_are_applied_in_order(t *testing.T) {
+// Also covers G2, G4, G5, G6, G12 and feature 0.13.
+func TestRun_G3_activities_are_applied_in_order(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite and gochannel", func(t *testing.T) {
 		t.Parallel()
@@ -49,7 +50,7 @@ func requireResult(t *testing.T, settings pipes.Settings) {
 }
 
 // The example is worth something only if it sees what goes wrong.
-func TestVerify_sees_what_goes_wrong(t *testing.T) {
+func TestVerify_detects_wrong_results(t *testing.T) {
 	t.Parallel()
 	p, err := pipes.Settings{Database: "sqlite", Broker: "gochannel"}.Open(t.Context(), prefix)
 	require.NoError(t, err)

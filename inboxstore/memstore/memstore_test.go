@@ -126,7 +126,7 @@ func TestStore_delay_until_a_time(t *testing.T) {
 	require.Len(t, store.Pending("q"), 1)
 }
 
-func TestStore_inspection_shows_copies(t *testing.T) {
+func TestStore_Pending_returns_copies(t *testing.T) {
 	t.Parallel()
 	store := storeFor(t, message.NewMessage("1", []byte("payload")))
 	messages, err := subscriberFor(t, store, postbox.RetryProfile{Attempts: 1}).Subscribe(t.Context(), "q")

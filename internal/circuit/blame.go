@@ -61,12 +61,12 @@ type together struct {
 
 // failure is the latest failure of a message.
 type failure struct {
-	topic    string
-	at       int64
-	seen     time.Time
-	together *together
-	waits    int       // number of pauses in a row
-	accused  time.Time // the first failure with a sign of life, since the last failure without one
+	topic      string
+	at         int64
+	seen       time.Time
+	together   *together
+	waits      int       // number of pauses in a row
+	aloneSince time.Time // the first failure with a sign of life, since the last failure without one
 }
 
 // Blame says which side is taken to be at fault.
@@ -93,7 +93,7 @@ func (c *Circuits) Failed(m *spool.Message, call Call) Blame {
 	}
 	b.together.last = c.sequence
 	before := c.failures[m.Identity()]
-	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.accuse(b, now)
+	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.atFault(b, now)
 	evident := !counts && m.Attempts == 0
 	if evident && (before == nil || before.together != b.together) {
 		b.together.evidence++
@@ -110,20 +110,20 @@ func (c *Circuits) Failed(m *spool.Message, call Call) Blame {
 	return result
 }
 
-// accuse reports whether the message is at fault, given its previous failure, which may be nil.
-func (f *failure) accuse(b *blame, now time.Time) bool {
+// atFault reports whether the message is at fault, given its previous failure, which may be nil.
+func (f *failure) atFault(b *blame, now time.Time) bool {
 	switch {
 	case f == nil:
 		return false
 	case b.life <= f.at:
-		f.accused = time.Time{}
+		f.aloneSince = time.Time{}
 		return false
 	case f.together.outage:
 		return false
-	case f.accused.IsZero():
-		f.accused = now
+	case f.aloneSince.IsZero():
+		f.aloneSince = now
 	}
-	return now.Sub(b.proved) >= recovery || now.Sub(f.accused) >= recovery
+	return now.Sub(b.proved) >= recovery || now.Sub(f.aloneSince) >= recovery
 }
 
 // remember records a failure. It returns how long the message waits if the failure does not count.

@@ -32,7 +32,7 @@ type exchange struct {
 	tries   map[string]int
 	done    map[string]time.Duration // when it got through
 	dead    map[string]time.Duration
-	accused map[string]time.Duration                      // when its first attempt was counted
+	counted map[string]time.Duration                      // when its first attempt was counted
 	waits   map[string]int                                // failures in a row that did not count
 	feed    func() (next time.Duration, m *spool.Message) // the next message, and the time until the one after it
 }
@@ -52,7 +52,7 @@ func newExchange(t *testing.T, broken func(m *spool.Message) bool) *exchange {
 		t: t, config: config, circuits: New(config, func() {}), workers: 64, took: 5 * time.Millisecond, broken: broken,
 		retry: postbox.RetryProfile{}.WithDefaults(10), began: time.Now(),
 		tries: map[string]int{}, done: map[string]time.Duration{}, dead: map[string]time.Duration{},
-		accused: map[string]time.Duration{}, waits: map[string]int{},
+		counted: map[string]time.Duration{}, waits: map[string]int{},
 	}
 }
 
@@ -151,7 +151,7 @@ func (x *exchange) end(m *spool.Message, call Call) {
 	if blame.Counts {
 		x.waits[m.MessageID] = 0
 		if m.Attempts++; m.Attempts == 1 {
-			x.accused[m.MessageID] = x.now()
+			x.counted[m.MessageID] = x.now()
 		}
 		if x.retry.Exhausted(m.Attempts) {
 			x.dead[m.MessageID] = x.now()
@@ -201,7 +201,7 @@ func TestBlame_healthy_messages_behind_many_poisonous_ones_get_through_at_once(t
 
 // Until another message gets through, poison looks like an outage, whose pauses double: a message that comes after a silence waits for
 // no longer than the silence lasted. When each poisonous message has an attempt it is no evidence of an outage any more, and delays none.
-func TestBlame_poison_ends_where_others_get_through_and_delays_them_little(t *testing.T) {
+func TestBlame_poison_messages_end_while_others_get_through_with_little_delay(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]time.Duration{
 		"a message a second": time.Second, "one every 20 seconds": 20 * time.Second, "one every 5 minutes": 5 * time.Minute,
@@ -221,13 +221,13 @@ func TestBlame_poison_ends_where_others_get_through_and_delays_them_little(t *te
 				_, n := latest(x.dead, "poison")
 				require.Equal(t, 50, n)
 				require.Len(t, x.dead, 50)
-				require.Len(t, x.accused, 50)
-				allAccused, _ := latest(x.accused, "poison")
-				require.Less(t, allAccused, 10*pause, "a few signs of life are enough")
+				require.Len(t, x.counted, 50)
+				allCounted, _ := latest(x.counted, "poison")
+				require.Less(t, allCounted, 10*pause, "a few signs of life are enough")
 				for id, at := range x.done {
 					waited := at - sent[id]
 					require.LessOrEqual(t, waited, min(pause, x.config.ProbeMax)+x.config.ProbeMin, id)
-					if sent[id] > allAccused+pause { // the one before it has ended the outage
+					if sent[id] > allCounted+pause { // the one before it has ended the outage
 						require.Equal(t, x.took, waited, "%s: nothing stands in its way", id)
 					}
 				}
@@ -236,7 +236,7 @@ func TestBlame_poison_ends_where_others_get_through_and_delays_them_little(t *te
 	}
 }
 
-func TestBlame_poison_alone_ends_after_the_limit_and_not_before(t *testing.T) {
+func TestBlame_poison_messages_alone_end_after_the_limit_and_not_before(t *testing.T) {
 	t.Parallel()
 	for _, many := range []int{1, 3, 10, 300} {
 		t.Run(fmt.Sprint(many), func(t *testing.T) {
@@ -265,7 +265,7 @@ func TestBlame_a_lone_poisonous_message_ends_after_one_failure_more_than_its_att
 	})
 }
 
-func TestBlame_G7_outage_with_unknown_errors_makes_no_dead_letter_however_few_wait(t *testing.T) {
+func TestBlame_G7_an_outage_with_unknown_errors_makes_no_dead_letter(t *testing.T) {
 	t.Parallel()
 	for _, many := range []int{1, 3, 300} {
 		t.Run(fmt.Sprint(many), func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestBlame_G7_long_outage_with_a_long_first_pause(t *testing.T) {
 }
 
 // A call may begin before a failure and get through after it.
-func TestBlame_G7_what_gets_through_ends_a_long_outage(t *testing.T) {
+func TestBlame_G7_a_message_that_gets_through_ends_a_long_outage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x := newExchange(t, poisonous)
@@ -374,7 +374,7 @@ func TestBlame_G7_broker_that_comes_back_in_parts_makes_no_dead_letter(t *testin
 }
 
 // A broker that now and then refuses a message and takes it a moment later never stops to prove that its errors are its own.
-func TestBlame_poison_ends_with_a_broker_that_is_never_quite_well(t *testing.T) {
+func TestBlame_poison_messages_end_although_the_broker_often_fails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var x *exchange

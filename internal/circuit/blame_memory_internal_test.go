@@ -13,7 +13,7 @@ import (
 )
 
 // The destination comes back a part at a time, and in the first part no message waits any more that had failed.
-func TestBlame_G7_a_proved_outage_is_remembered_while_no_failed_message_is(t *testing.T) {
+func TestBlame_G7_a_proved_outage_is_remembered_longer_than_its_messages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x := newExchange(t, nil)

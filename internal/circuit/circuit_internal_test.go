@@ -63,7 +63,7 @@ func probesOf(c *Circuits) Call {
 	return call
 }
 
-func TestCircuits_probes_get_wider_where_the_reason_is_unknown(t *testing.T) {
+func TestCircuits_more_messages_probe_if_the_reason_is_unknown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		again := make(chan struct{}, 100)
@@ -101,7 +101,7 @@ func TestCircuits_probes_get_wider_where_the_reason_is_unknown(t *testing.T) {
 }
 
 // Calls that were under way when the circuit opened are no probes, whatever becomes of them.
-func TestCircuits_call_from_before_the_outage_neither_ends_nor_prolongs_it(t *testing.T) {
+func TestCircuits_a_call_that_began_before_the_outage_neither_ends_nor_prolongs_it(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Config{FailuresInRow: 1, ProbeMin: time.Second, ProbeMax: time.Minute}, func() {})
@@ -123,7 +123,7 @@ func TestCircuits_call_from_before_the_outage_neither_ends_nor_prolongs_it(t *te
 }
 
 // Evidence from before a success may be left where a message failed while the call that got through was under way.
-func TestCircuits_message_with_an_attempt_opens_nothing(t *testing.T) {
+func TestCircuits_a_message_with_an_attempt_opens_no_circuit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Config{FailuresInRow: 2, ProbeMin: time.Second, ProbeMax: time.Minute, Width: 2, OutageLimit: time.Hour}, func() {})
@@ -136,8 +136,8 @@ func TestCircuits_message_with_an_attempt_opens_nothing(t *testing.T) {
 		unknownFailure(c, 3, before[2])
 		c.Succeeded("topic", good, nil)
 		require.False(t, c.Open("topic"))
-		accused := &spool.Message{Ref: dialect.Ref{ID: 4}, Topic: "topic", Attempts: 1}
-		require.False(t, c.Failed(accused, probesOf(c)).Opened)
+		counted := &spool.Message{Ref: dialect.Ref{ID: 4}, Topic: "topic", Attempts: 1}
+		require.False(t, c.Failed(counted, probesOf(c)).Opened)
 		require.False(t, c.Open("topic"))
 		require.True(t, unknownFailure(c, 5, probesOf(c)).Opened, "one that has none is further evidence")
 	})
@@ -177,7 +177,7 @@ func TestCircuits_with_an_outage_let_one_message_probe(t *testing.T) {
 }
 
 // A message whose publisher fails again and again opens no circuit by itself. An operator reads about it all the same, once, within a minute.
-func TestCircuits_reports_failures_that_last_though_they_open_nothing(t *testing.T) {
+func TestCircuits_reports_lasting_failures_that_open_no_circuit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Config{FailuresInRow: 5, ProbeMin: time.Second, ProbeMax: 3 * time.Minute, Width: 1, OutageLimit: time.Hour}, func() {})

@@ -106,7 +106,8 @@ func (b *bench) tasksOf(holder string) int {
 		holder, time.Now().UnixMicro())
 }
 
-func TestCleaner_G8_F18_old_rows_go_in_bounded_statements_and_young_ones_stay(t *testing.T) {
+// Also covers F18.
+func TestCleaner_G8_deletes_only_old_rows_in_bounded_statements(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -133,7 +134,8 @@ func TestCleaner_G8_F18_old_rows_go_in_bounded_statements_and_young_ones_stay(t 
 }
 
 // A full batch is followed by the next one at once, however long the pause is otherwise.
-func TestCleaner_F18_S4_4_5_works_off_a_backlog_without_a_pause(t *testing.T) {
+// Also covers feature 4.5.
+func TestCleaner_F18_works_off_a_backlog_without_a_pause(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -202,7 +204,7 @@ func TestCleaner_F18_goes_on_when_the_holder_was_killed(t *testing.T) {
 	})
 }
 
-func TestCleaner_walk_wraps_around(t *testing.T) {
+func TestCleaner_walk_continues_at_the_beginning(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -234,7 +236,7 @@ func TestCleaner_losing_a_lease_unnoticed_is_harmless(t *testing.T) {
 	})
 }
 
-func TestCleaner_leaves_alone_what_has_no_retention(t *testing.T) {
+func TestCleaner_keeps_rows_without_a_retention(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -296,7 +298,8 @@ func TestCleaner_says_that_the_database_cannot_be_used_and_tries_again(t *testin
 }
 
 // The index on the time ends the search: the cost of a look does not grow with what is kept.
-func TestCleaner_G8_F19_finds_old_rows_by_index(t *testing.T) {
+// Also covers F19.
+func TestCleaner_G8_finds_old_rows_by_index(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.Postgres(t))
 	b.fill(500, young)

@@ -114,7 +114,7 @@ func TestCleaner_F18_each_spool_has_a_retention_of_its_own(t *testing.T) {
 	})
 }
 
-func TestCleaner_F18_operators_are_obeyed_where_processes_keep_dead_letters(t *testing.T) {
+func TestCleaner_F18_operators_override_processes_that_keep_dead_letters(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -133,7 +133,7 @@ func TestCleaner_F18_operators_are_obeyed_where_processes_keep_dead_letters(t *t
 }
 
 // A backlog of one spool is worked off without pauses, and the others do not wait for it.
-func TestCleaner_F18_goes_round_without_a_pause_while_there_is_more(t *testing.T) {
+func TestCleaner_F18_takes_no_pause_while_a_spool_has_more_old_rows(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -179,7 +179,8 @@ func TestCleaner_F18_history_is_kept_as_long_as_a_drainer_is_configured(t *testi
 }
 
 // What is kept is not read again and again: an index on spool and time ends each search.
-func TestCleaner_G8_F18_F19_finds_what_spools_keep_no_longer_by_index(t *testing.T) {
+// Also covers F18 and F19.
+func TestCleaner_G8_finds_expired_rows_of_a_spool_by_index(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

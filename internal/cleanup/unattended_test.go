@@ -30,7 +30,7 @@ func toldOf(log *enginetest.Journal, kind string, name any) int {
 }
 
 // The publisher writes to one outbox, and the forwarder, which cleans up, has another. Nobody subscribes to a queue.
-func TestCleaner_says_once_that_nobody_handles_messages(t *testing.T) {
+func TestCleaner_logs_once_that_no_process_handles_messages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -68,7 +68,7 @@ func TestCleaner_says_once_that_nobody_handles_messages(t *testing.T) {
 	})
 }
 
-func TestCleaner_says_nothing_of_messages_that_have_not_waited_for_long(t *testing.T) {
+func TestCleaner_does_not_log_messages_that_have_not_waited_for_long(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -84,7 +84,7 @@ func TestCleaner_says_nothing_of_messages_that_have_not_waited_for_long(t *testi
 }
 
 // Somebody has deleted the row of a spool, or the database went back behind its registration. Nobody would read its messages.
-func TestCleaner_G9_says_that_messages_have_no_spool(t *testing.T) {
+func TestCleaner_G9_logs_messages_without_a_spool(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -98,7 +98,7 @@ func TestCleaner_G9_says_that_messages_have_no_spool(t *testing.T) {
 }
 
 // A role may be allowed to clean up, and not to read the messages. Another process may do that.
-func TestCleaner_leaves_the_search_to_others_where_its_role_may_not_read(t *testing.T) {
+func TestCleaner_leaves_the_search_to_other_processes_if_its_role_may_not_read(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

@@ -25,7 +25,7 @@ func eachKind(t *testing.T, test func(t *testing.T, s *dialect.Statements)) {
 }
 
 // A caller who gives arguments to a text can swap two of them, and the compiler does not notice.
-func TestStatements_with_several_arguments_are_no_exported_texts(t *testing.T) {
+func TestStatements_with_several_arguments_are_methods(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, s *dialect.Statements) {
 		value := reflect.ValueOf(s).Elem()

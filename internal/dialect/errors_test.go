@@ -90,7 +90,7 @@ type counted struct{ Number uint16 }
 
 func (c *counted) Error() string { return fmt.Sprint("count ", c.Number) }
 
-func TestClassify_believes_no_error_of_an_application(t *testing.T) {
+func TestClassify_ignores_codes_in_errors_of_an_application(t *testing.T) {
 	t.Parallel()
 	for _, own := range []error{
 		numbered(1), numbered(5), numbered(13), &stated{"40001"}, &stated{"57P01"}, &stated{"42P01"}, &counted{1213}, &counted{1053},
@@ -109,7 +109,7 @@ func TestClassify_believes_no_error_of_an_application(t *testing.T) {
 	require.Equal(t, dialect.Other, dialect.SQLite.Classify(both))
 }
 
-func TestClassify_connection_that_was_not_made(t *testing.T) {
+func TestClassify_a_failed_connection_is_unavailable(t *testing.T) {
 	t.Parallel()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestClassify_a_file_that_cannot_be_written_is_unavailable(t *testing.T) {
 	}
 }
 
-func TestRolledBack_needs_the_word_of_the_server(t *testing.T) {
+func TestRolledBack_needs_an_error_of_the_server(t *testing.T) {
 	t.Parallel()
 	require.True(t, dialect.RolledBack(&pq.Error{Code: "40001"}))
 	require.True(t, dialect.RolledBack(&mysql.MySQLError{Number: 1213}))

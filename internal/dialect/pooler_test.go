@@ -13,7 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-func TestHintAtPooler_by_code_and_once(t *testing.T) {
+func TestHintAtPooler_adds_its_hint_once_and_by_code(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
 		&pq.Error{Code: "26000", Message: "unnamed prepared statement does not exist"},

@@ -51,7 +51,8 @@ func (b *bench) sayOf(query string, args ...any) {
 	}))
 }
 
-func TestDrainer_W14_paused_queue_ends_what_runs_and_hands_out_nothing(t *testing.T) {
+// Covers feature W14.
+func TestDrainer_of_a_paused_queue_finishes_running_messages_and_hands_out_nothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -64,7 +65,7 @@ func TestDrainer_W14_paused_queue_ends_what_runs_and_hands_out_nothing(t *testin
 			signal(t, handler.entered, "five run")
 		}
 		b.say("paused_at = 1")
-		b.Eventually(func() bool { paused, _, _ := r.Obeys(); return paused }, "it hears it")
+		b.Eventually(func() bool { paused, _, _ := r.Applied(); return paused }, "it hears it")
 		require.Equal(t, 20, b.Pending(), "what runs is left alone")
 		for range 5 {
 			handler.proceed <- spool.Outcome{Verdict: spool.Done}
@@ -86,7 +87,8 @@ func TestDrainer_W14_paused_queue_ends_what_runs_and_hands_out_nothing(t *testin
 	})
 }
 
-func TestDrainer_W14_paused_from_the_start_and_ready(t *testing.T) {
+// Covers feature W14.
+func TestDrainer_that_starts_paused_becomes_ready_and_hands_out_nothing(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -103,7 +105,8 @@ func TestDrainer_W14_paused_from_the_start_and_ready(t *testing.T) {
 }
 
 // More messages of the paused key wait than a drainer has in memory, before and after those of others.
-func TestDrainer_F11_W14_paused_key_does_not_hold_up_others(t *testing.T) {
+// Also covers feature W14.
+func TestDrainer_F11_a_paused_key_does_not_hold_up_others(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -135,7 +138,8 @@ func TestDrainer_F11_W14_paused_key_does_not_hold_up_others(t *testing.T) {
 }
 
 // The key is paused while its messages wait in the memory of the drainer, behind one that runs.
-func TestDrainer_W14_paused_key_ends_what_runs(t *testing.T) {
+// Also covers feature W14.
+func TestDrainer_with_a_paused_key_finishes_running_messages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -146,7 +150,7 @@ func TestDrainer_W14_paused_key_ends_what_runs(t *testing.T) {
 		r := b.start(database.DB, handler, c)
 		signal(t, handler.entered, "one runs")
 		b.pauseKey("key")
-		b.Eventually(func() bool { _, _, waiting := r.Obeys(); return waiting == 0 }, "it hears it")
+		b.Eventually(func() bool { _, _, waiting := r.Applied(); return waiting == 0 }, "it hears it")
 		require.Equal(t, 10, b.Pending(), "nothing changes")
 		handler.proceed <- spool.Outcome{Verdict: spool.Done}
 		b.Eventually(func() bool { return b.Pending() == 9 }, "it is settled")
@@ -162,7 +166,7 @@ func TestDrainer_W14_paused_key_ends_what_runs(t *testing.T) {
 
 // Pages and pages of rows that may not be handled now stand before the one that may: scheduled for later, parked, and
 // behind a parked one.
-func TestDrainer_F11_rows_that_wait_starve_nobody(t *testing.T) {
+func TestDrainer_F11_waiting_rows_starve_no_other_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -186,7 +190,7 @@ func TestDrainer_F11_rows_that_wait_starve_nobody(t *testing.T) {
 	})
 }
 
-func TestDrainer_settings_are_obeyed_while_it_runs(t *testing.T) {
+func TestDrainer_applies_settings_while_it_runs(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -202,7 +206,7 @@ func TestDrainer_settings_are_obeyed_while_it_runs(t *testing.T) {
 		}
 		heard := func(most int) {
 			t.Helper()
-			b.Eventually(func() bool { _, limit, _ := r.Obeys(); return limit == most }, "it hears it")
+			b.Eventually(func() bool { _, limit, _ := r.Applied(); return limit == most }, "it hears it")
 		}
 		end := func(n int) {
 			t.Helper()
@@ -249,7 +253,7 @@ func TestDrainer_settings_of_polling_attempts_and_history(t *testing.T) {
 		b.Eventually(func() bool { return b.Pending() == 0 && b.history() == 2 && b.Dead() == 1 }, "one attempt is enough")
 		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
 		b.set(spool.Settings{PollMax: 5 * time.Millisecond, History: -1, Concurrency: 3})
-		b.Eventually(func() bool { _, most, _ := r.Obeys(); return most == 3 }, "it hears it")
+		b.Eventually(func() bool { _, most, _ := r.Applied(); return most == 3 }, "it hears it")
 		b.Append(database.DB, draft("three", ""))
 		b.Eventually(func() bool { return b.Pending() == 0 }, "it is done")
 		require.Equal(t, 2, b.history(), "and not kept")
@@ -278,7 +282,8 @@ func TestDrainer_settings_that_cannot_be_read_change_nothing(t *testing.T) {
 
 // An operator takes a parked head away, and in the same moment something new of its key is stored. What stood behind
 // the head goes first, although the drainer has read beyond it.
-func TestDrainer_G3_N8_what_stood_behind_a_head_that_is_taken_away_goes_first(t *testing.T) {
+// Also covers feature N8.
+func TestDrainer_G3_messages_behind_a_removed_head_go_before_new_ones(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

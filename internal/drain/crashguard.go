@@ -22,25 +22,25 @@ var errCrashed = errors.New("each process that handled the message ended without
 
 // load marks a message as exposed if its lane still has exposed messages to load.
 func (s *laneSet) load(m *spool.Message) {
-	if l := s.of(m); l != nil && l.suspects > 0 {
+	if l := s.of(m); l != nil && l.exposedToRead > 0 {
 		m.Exposed = true
-		l.suspects--
-		l.loaded++
+		l.exposedToRead--
+		l.exposedInMemory++
 	}
 }
 
 // unload reverses load: the message will be read again.
 func (s *laneSet) unload(m *spool.Message) {
 	if l := s.of(m); l != nil && m.Exposed {
-		l.suspects++
-		l.loaded--
+		l.exposedToRead++
+		l.exposedInMemory--
 	}
 }
 
 // settled records that an exposed message has been settled.
 func (s *laneSet) settled(m *spool.Message) {
 	if l := s.of(m); l != nil && m.Exposed {
-		l.loaded--
+		l.exposedInMemory--
 	}
 }
 
@@ -55,7 +55,7 @@ func (s *laneSet) of(m *spool.Message) *lane {
 // clearSuspects clears the mark of lanes whose exposed messages have all been settled.
 func (d *Drainer) clearSuspects(ctx context.Context) error {
 	for _, l := range d.lanes.held {
-		if !l.suspect || l.suspects > 0 || l.loaded > 0 {
+		if !l.suspect || l.exposedToRead > 0 || l.exposedInMemory > 0 {
 			continue
 		}
 		held := dialect.HeldLane{Spool: d.id, Lane: l.number, Token: l.token}
@@ -67,9 +67,9 @@ func (d *Drainer) clearSuspects(ctx context.Context) error {
 	return nil
 }
 
-// isDoomed reports whether a message has been started too often without coming back. One such start proves nothing,
+// crashedTooOften reports whether a message has been started too often without coming back. One such start proves nothing,
 // because the message then ran beside others. If the head of a key is retried for ever, its failures do not count.
-func (d *Drainer) isDoomed(m *spool.Message) bool {
+func (d *Drainer) crashedTooOften(m *spool.Message) bool {
 	failed := m.Attempts + m.Starts
 	if d.config.Head == HeadBlock {
 		failed = m.Starts

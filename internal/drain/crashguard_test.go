@@ -34,7 +34,8 @@ func plague(culprit string, met *int) func(p *process) drain.Handler {
 
 // Whoever handles the culprit is dead, and nothing says so. Wherever it stands among the others, those that ran beside
 // it, stand behind it, or have failed almost too often already, are handled once and do not die with it.
-func TestDrainer_F5_G2_message_that_brings_its_process_down_dies_alone(t *testing.T) {
+// Also covers F5.
+func TestDrainer_G2_a_message_that_crashes_its_process_dies_alone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		for _, culprit := range []int{0, 7, 29} {
@@ -70,15 +71,15 @@ func TestDrainer_F5_G2_message_that_brings_its_process_down_dies_alone(t *testin
 				require.Zero(t, b.effect(list[culprit].MessageID))
 				require.Equal(t, 1, b.Dead())
 				require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters WHERE message_id = ?", []byte(list[culprit].MessageID)))
-				b.Eventually(func() bool { return b.suspects() == 0 }, "nothing is suspected any more")
+				b.Eventually(func() bool { return b.markedLanes() == 0 }, "nothing is suspected any more")
 				database.Exec(t, "DELETE FROM postbox_dead_letters")
 			})
 		}
 	})
 }
 
-// suspects counts lanes that bear the mark.
-func (b *bench) suspects() int {
+// markedLanes counts lanes that bear the mark.
+func (b *bench) markedLanes() int {
 	b.T.Helper()
 	return b.Database.Count(b.T, "SELECT COUNT(*) FROM postbox_lanes WHERE suspect <> 0")
 }
@@ -137,7 +138,7 @@ func TestDrainer_G12_clean_restart_counts_no_starts(t *testing.T) {
 		}
 		b.Eventually(func() bool { return b.Pending() == 15 }, "some are done")
 		p.stop(t)
-		require.Zero(t, b.suspects())
+		require.Zero(t, b.markedLanes())
 
 		after := newStanding()
 		b.spawn("after", after.of, single)
@@ -145,7 +146,7 @@ func TestDrainer_G12_clean_restart_counts_no_starts(t *testing.T) {
 			signal(t, after.entered, "all others are handled")
 		}
 		require.Zero(t, b.starts())
-		require.Zero(t, b.suspects())
+		require.Zero(t, b.markedLanes())
 	})
 }
 
@@ -172,7 +173,7 @@ func TestDrainer_F5_after_a_crash_starts_are_counted_and_taken_back(t *testing.T
 			signal(t, second.entered, "all are handled again")
 		}
 		require.Equal(t, 4, b.starts(), "each is counted before it is handed out")
-		require.Equal(t, lanes, b.suspects())
+		require.Equal(t, lanes, b.markedLanes())
 		for _, outcome := range []spool.Outcome{
 			{Verdict: spool.Done},
 			{Verdict: spool.Dead, Err: errTest},
@@ -188,12 +189,13 @@ func TestDrainer_F5_after_a_crash_starts_are_counted_and_taken_back(t *testing.T
 		}, "the outcomes are written")
 		require.Zero(t, b.starts(), "what came back is no suspect, also when it is handed out again")
 		second.proceed <- spool.Outcome{Verdict: spool.Done}
-		b.Eventually(func() bool { return b.Pending() == 1 && b.suspects() == 0 }, "the marks are taken away")
+		b.Eventually(func() bool { return b.Pending() == 1 && b.markedLanes() == 0 }, "the marks are taken away")
 	})
 }
 
 // A process that stops cleanly before it has handled all suspects leaves the mark to the next one.
-func TestDrainer_F5_G12_the_mark_stays_until_all_suspects_are_through(t *testing.T) {
+// Also covers F5.
+func TestDrainer_G12_the_mark_stays_until_all_suspects_are_handled(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -211,19 +213,20 @@ func TestDrainer_F5_G12_the_mark_stays_until_all_suspects_are_through(t *testing
 		p.stop(t)
 		require.Equal(t, 1, b.Pending())
 		require.Zero(t, b.starts())
-		require.NotZero(t, b.suspects(), "the second may be the culprit")
+		require.NotZero(t, b.markedLanes(), "the second may be the culprit")
 
 		third := newStanding()
 		b.spawn("third", third.of, single)
 		signal(t, third.entered, "the second is handled")
 		require.Equal(t, 1, b.starts())
 		third.proceed <- spool.Outcome{Verdict: spool.Done}
-		b.Eventually(func() bool { return b.Pending() == 0 && b.suspects() == 0 }, "all are through")
+		b.Eventually(func() bool { return b.Pending() == 0 && b.markedLanes() == 0 }, "all are through")
 	})
 }
 
 // A message whose head is tried for ever has more failures than attempts. That its process crashes proves nothing.
-func TestDrainer_F5_N8_blocked_head_survives_a_crash_and_not_a_crash_loop(t *testing.T) {
+// Also covers feature N8.
+func TestDrainer_F5_a_blocked_head_survives_one_crash_but_no_crash_loop(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -247,7 +250,7 @@ func TestDrainer_F5_N8_blocked_head_survives_a_crash_and_not_a_crash_loop(t *tes
 }
 
 // Whoever is told of the death gets the message whole, also where its payload is too large to be read with others.
-func TestDrainer_F5_death_of_a_large_message_that_brings_its_process_down(t *testing.T) {
+func TestDrainer_F5_the_hook_gets_a_large_message_that_crashed_its_process_whole(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	b := newBench(t, database)

@@ -43,15 +43,15 @@ type Drainer struct {
 	unsettled []*schedule.Entry // finished, except for the messages of the removal
 	removal   *removal
 	setbacks  setbacks
-	hindrance hindrance
+	trouble   trouble
 	held      heldMessages
 	slowStart schedule.SlowStart
 	starts    starts
 	guarded   bool // Guarded of each message
-	// passedOver lists the topics that the last read excluded. That read may have gone beyond their messages.
-	passedOver []string
-	renewAt    time.Time
-	strays     error // error of the last moveStrays
+	// excluded lists the topics that the last read left out. That read may have gone beyond their messages.
+	excluded []string
+	renewAt  time.Time
+	strays   error // error of the last moveStrays
 	// renewedAhead is how far the wall clock was ahead at the last renewal, see standstill.go.
 	renewedAhead time.Duration
 	pollAt       time.Time
@@ -88,7 +88,7 @@ func New(db *sql.DB, from *spool.Spool, handler Handler, config Config, logger w
 // Ready is closed after the drainer has polled its lanes for the first time.
 func (d *Drainer) Ready() <-chan struct{} { return d.ready }
 
-// Rescan makes the drainer read again the messages that it passed over because their topic was excluded.
+// Rescan makes the drainer read again the messages that it left out because their topic was excluded.
 func (d *Drainer) Rescan() {
 	select {
 	case d.rescan <- struct{}{}:
@@ -163,8 +163,8 @@ func (d *Drainer) open(ctx, live context.Context) error {
 		if d.forGood(err) {
 			return err
 		}
-		d.hindered(err)
-		wait.Reset(d.hindrance.pause)
+		d.stepFailed(err)
+		wait.Reset(d.trouble.pause)
 	}
 }
 
@@ -224,7 +224,7 @@ func (d *Drainer) resize() {
 func (d *Drainer) step(live context.Context) {
 	ctx, cancel := context.WithTimeout(live, spool.StatementTimeout)
 	defer cancel()
-	rests := d.hindrance.rests(time.Now())
+	rests := d.trouble.rests(time.Now())
 	err := d.settleFinished(ctx)
 	if err == nil {
 		err = d.checkFile(ctx)
@@ -257,11 +257,11 @@ func (d *Drainer) step(live context.Context) {
 		return
 	}
 	if err != nil {
-		d.hindered(err)
+		d.stepFailed(err)
 		return
 	}
-	if !d.removal.failed { // otherwise the next removal tells whether the hindrance is over
-		d.unhindered()
+	if !d.removal.failed { // otherwise the next removal tells whether the trouble is over
+		d.stepSucceeded()
 	}
 }
 
@@ -280,8 +280,8 @@ func (d *Drainer) renew(ctx context.Context) error {
 func (d *Drainer) wait() time.Duration {
 	next := d.pollAt
 	switch {
-	case d.hindrance.rests(time.Now()):
-		return max(time.Until(d.hinderedUntil()), 0)
+	case d.trouble.rests(time.Now()):
+		return max(time.Until(d.restsUntil()), 0)
 	case d.full || d.control.paused || d.renewAt.Before(next):
 		next = d.renewAt
 	case len(d.lanes.hasMore()) > 0:

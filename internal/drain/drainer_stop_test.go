@@ -60,7 +60,8 @@ func inEachLane(messages int) (list []spool.Draft) {
 
 // A drainer that stops has two handlers that take long. Meanwhile another drainer handles the messages of all other lanes, and then those of the lane
 // of the handler that ends first.
-func TestDrainer_G12_F24_lanes_in_which_nothing_runs_are_handed_back_at_once(t *testing.T) {
+// Also covers F24.
+func TestDrainer_G12_hands_back_idle_lanes_at_once_when_it_stops(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -101,7 +102,8 @@ func TestDrainer_G12_F24_lanes_in_which_nothing_runs_are_handed_back_at_once(t *
 }
 
 // A handler ignores that its context ends. The drainer stops without it, hands back the other lanes, and keeps the one of the handler.
-func TestDrainer_G12_F24_a_handler_that_never_returns_does_not_hold_up_the_stop(t *testing.T) {
+// Also covers F24.
+func TestDrainer_G12_a_handler_that_never_returns_does_not_hold_up_the_stop(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

@@ -68,7 +68,8 @@ func TestDrainer_G3_order_within_a_key(t *testing.T) {
 
 // A transaction that took its ids early commits after others have been read. What it wrote must be found, and
 // must go before what was written after it committed.
-func TestDrainer_F4_G3_late_committer(t *testing.T) {
+// Also covers F4.
+func TestDrainer_G3_handles_a_late_committer_before_later_messages_of_its_key(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) { // SQLite has one writer: nobody can be late
 		b := newBench(t, database)
@@ -102,7 +103,8 @@ func TestDrainer_F4_G3_late_committer(t *testing.T) {
 	})
 }
 
-func TestDrainer_G3_F11_failing_message_holds_back_its_own_key_only(t *testing.T) {
+// Also covers F11.
+func TestDrainer_G3_a_failing_message_holds_back_only_its_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -127,7 +129,7 @@ func TestDrainer_G3_F11_failing_message_holds_back_its_own_key_only(t *testing.T
 }
 
 // A read compares messages with a few of those that wait for another attempt, and looks for the others in an index.
-func TestDrainer_G3_what_stands_behind_one_that_waits_is_passed_over_and_nothing_else(t *testing.T) {
+func TestDrainer_G3_reads_leave_out_only_messages_behind_a_waiting_one_of_their_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -196,7 +198,7 @@ func TestDrainer_panic_is_a_failure(t *testing.T) {
 }
 
 // A handler that ends its goroutine, as a test double does that calls FailNow, has failed. Its key and its worker go on.
-func TestDrainer_the_end_of_a_handlers_goroutine_is_a_failure(t *testing.T) {
+func TestDrainer_a_handler_that_ends_its_goroutine_has_failed(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	b := newBench(t, database)
@@ -216,7 +218,7 @@ func TestDrainer_the_end_of_a_handlers_goroutine_is_a_failure(t *testing.T) {
 	require.Equal(t, 3, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE error LIKE '%runtime.Goexit%'"))
 }
 
-func TestDrainer_F12_broken_row_is_dead_and_the_rest_flows(t *testing.T) {
+func TestDrainer_F12_a_broken_row_is_dead_and_the_others_are_handled(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

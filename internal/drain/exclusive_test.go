@@ -149,7 +149,7 @@ func TestDrainer_G6_exclusive_drainer_lets_go_of_all_lanes(t *testing.T) {
 }
 
 // Standing by is quiet: who does not get the first lane does not take others again and again.
-func TestDrainer_G8_exclusive_drainer_stands_by_quietly(t *testing.T) {
+func TestDrainer_G8_exclusive_drainer_on_standby_changes_few_lanes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

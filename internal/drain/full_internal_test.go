@@ -12,7 +12,7 @@ import (
 )
 
 // A memory that is full of other messages is usual under load, also if a page of messages cannot be settled.
-func TestDrainer_speaks_of_a_crowd_only_if_it_leaves_no_room(t *testing.T) {
+func TestDrainer_logs_messages_that_cannot_be_settled_only_if_they_leave_no_room(t *testing.T) {
 	t.Parallel()
 	const page = 20 // three of them are in memory
 	for name, c := range map[string]struct {

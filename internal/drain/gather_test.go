@@ -61,7 +61,8 @@ func gathered(holder string, size int, gather schedule.Gather) drain.Config {
 	return c
 }
 
-func TestDrainer_N1_batches_by_size_across_lanes(t *testing.T) {
+// Covers feature N1.
+func TestDrainer_collects_batches_by_size_across_lanes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -82,7 +83,8 @@ func TestDrainer_N1_batches_by_size_across_lanes(t *testing.T) {
 	})
 }
 
-func TestDrainer_N1_batch_by_age_takes_others_along(t *testing.T) {
+// Covers feature N1.
+func TestDrainer_a_batch_that_is_due_by_age_takes_younger_messages_along(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -104,7 +106,8 @@ func TestDrainer_N1_batch_by_age_takes_others_along(t *testing.T) {
 	})
 }
 
-func TestDrainer_N1_schedule_takes_what_belongs_to_its_period(t *testing.T) {
+// Covers feature N1.
+func TestDrainer_a_scheduled_batch_takes_only_messages_of_its_period(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -123,7 +126,8 @@ func TestDrainer_N1_schedule_takes_what_belongs_to_its_period(t *testing.T) {
 }
 
 // Messages of the next period fill the memory. What of this one has failed is tried again all the same.
-func TestDrainer_F11_N1_next_period_does_not_hold_up_another_attempt(t *testing.T) {
+// Also covers feature N1.
+func TestDrainer_F11_messages_of_the_next_period_do_not_hold_up_a_retry(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -147,7 +151,8 @@ func TestDrainer_F11_N1_next_period_does_not_hold_up_another_attempt(t *testing.
 	})
 }
 
-func TestDrainer_N1_G3_batches_per_key_in_several_processes(t *testing.T) {
+// Also covers feature N1.
+func TestDrainer_G3_several_processes_take_batches_per_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -188,7 +193,8 @@ func number(t *testing.T, id string) int {
 }
 
 // A part of a batch fails: that part is tried again, when its time has come, and the rest is done.
-func TestDrainer_N2_failed_part_of_a_batch_is_tried_again(t *testing.T) {
+// Also covers feature N2.
+func TestDrainer_tries_only_the_failed_part_of_a_batch_again(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

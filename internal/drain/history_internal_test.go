@@ -15,7 +15,7 @@ import (
 
 // Somebody takes a lane between the statement that keeps two messages and the one that removes them. No message is lost, none stands in the history
 // twice, and none that is not removed, also where the message of the other lane stood there before, and so as many are removed as were kept.
-func TestKeepAndRemove_when_a_lane_is_lost_in_between(t *testing.T) {
+func TestKeepAndRemove_keeps_as_many_as_it_removes_if_a_lane_is_lost_in_between(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]int{"both are new": 0, "one was kept before": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestKeepAndRemove_when_a_lane_is_lost_in_between(t *testing.T) {
 
 // An operator takes away one of two messages that are done. With a history the removal of both is tried again in parts, at once: the other one is in the
 // history after the step, and not still to be handled.
-func TestRemoval_of_what_somebody_has_taken_in_part_is_over_in_the_step(t *testing.T) {
+func TestRemoval_ends_in_one_step_although_an_operator_took_some_of_its_messages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		own := newOutbox(t, database, 1)

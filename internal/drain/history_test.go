@@ -19,7 +19,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestDrainer_G9_history_keeps_what_is_done(t *testing.T) {
+func TestDrainer_G9_history_keeps_finished_messages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -101,7 +101,8 @@ func TestDrainer_G9_written_is_done_and_pending_and_dead_at_any_time(t *testing.
 }
 
 // A lane that is lost between the two statements that move a message leaves it where it is.
-func TestDrainer_G9_F15_who_lost_the_lease_keeps_no_history(t *testing.T) {
+// Also covers F15.
+func TestDrainer_G9_a_process_that_lost_the_lease_writes_no_history(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -120,7 +121,7 @@ func TestDrainer_G9_F15_who_lost_the_lease_keeps_no_history(t *testing.T) {
 
 // A database that gives out ids again, such as a logical replica whose sequences were not set, has messages with ids that stand in the
 // history. Those are other messages, from another time.
-func TestDrainer_G9_an_id_that_the_history_has_stops_nothing(t *testing.T) {
+func TestDrainer_G9_a_reused_id_in_the_history_stops_nothing(t *testing.T) {
 	t.Parallel()
 	for name, sameTime := range map[string]bool{"another time": false, "same time": true} {
 		t.Run(name, func(t *testing.T) {

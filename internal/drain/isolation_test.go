@@ -22,7 +22,7 @@ import (
 
 // Sessions are SERIALIZABLE by default, and so are the drainer's reads, which begin no transaction. They conflict with transactions that
 // write what they have read over: the next read comes soon, and no message is blamed.
-func TestDrainer_G7_under_serializable_by_default(t *testing.T) {
+func TestDrainer_G7_default_isolation_of_serializable_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		if database.Dialect != postbox.PostgreSQL {

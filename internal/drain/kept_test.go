@@ -86,7 +86,8 @@ func TestDrainer_G6_a_message_whose_row_is_kept_is_dropped_with_its_lane(t *test
 }
 
 // A failure that the database ignores keeps its key closed, and is written as soon as the database lets it. Until then nothing is tried again.
-func TestDrainer_G3_G7_a_failure_that_the_database_ignores_is_written_later(t *testing.T) {
+// Also covers G7.
+func TestDrainer_G3_a_failure_that_the_database_ignores_is_written_later(t *testing.T) {
 	t.Parallel()
 	moved := map[postbox.Dialect]string{postbox.PostgreSQL: "DELETE", postbox.SQLite: "UPDATE"} // to those that wait
 	waiting := map[postbox.Dialect]string{postbox.PostgreSQL: "postbox_waiting", postbox.SQLite: "postbox_messages"}

@@ -13,10 +13,11 @@ type lane struct {
 	cursor int64
 	// hasMore is set if the last read returned as many messages as it asked for and the lane has more.
 	hasMore bool
-	// suspect is the lane's mark in the database, see crashguard.go. suspects is the number of exposed messages that
-	// are still to be read. loaded is the number of exposed messages in memory.
-	suspect          bool
-	suspects, loaded int
+	// suspect is the lane's mark in the database, see crashguard.go.
+	suspect bool
+	// exposedToRead is the number of exposed messages that are still to be read, exposedInMemory the number of those in
+	// memory.
+	exposedToRead, exposedInMemory int
 	// leaving lanes are handed back as soon as none of their messages is in memory.
 	leaving bool
 }
@@ -85,10 +86,10 @@ func (s *laneSet) surplus(share int, kept map[int]bool) []int {
 
 // stay keeps a lane that was leaving. The messages that were dropped are read again. If the lane has the mark, this
 // number of them is treated as exposed.
-func (l *lane) stay(suspects int) {
+func (l *lane) stay(exposed int) {
 	l.leaving, l.cursor = false, 0
 	if l.suspect {
-		l.suspects = suspects
+		l.exposedToRead = exposed
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-func held(suspects int) *laneSet {
+func held(exposed int) *laneSet {
 	set := newLaneSet()
-	set.held[1] = &lane{number: 1, token: 3, suspect: suspects > 0, suspects: suspects}
+	set.held[1] = &lane{number: 1, token: 3, suspect: exposed > 0, exposedToRead: exposed}
 	return set
 }
 
@@ -19,7 +19,7 @@ func ofLane(id, token int64) *spool.Message {
 	return &spool.Message{Ref: dialect.Ref{ID: id, Lane: 1, Token: token}}
 }
 
-func TestLaneSet_suspects_are_what_the_holder_before_can_have_begun(t *testing.T) {
+func TestLaneSet_messages_that_the_previous_holder_may_have_started_are_exposed(t *testing.T) {
 	t.Parallel()
 	set := held(2)
 	first, second, third := ofLane(1, 3), ofLane(2, 3), ofLane(3, 3)
@@ -31,17 +31,17 @@ func TestLaneSet_suspects_are_what_the_holder_before_can_have_begun(t *testing.T
 	require.False(t, third.Exposed, "a drainer has no more messages in memory")
 	set.unload(third)
 	set.unload(second) // left where it is: it is a suspect when it is read again
-	require.Equal(t, 1, set.held[1].suspects)
-	require.Equal(t, 1, set.held[1].loaded)
+	require.Equal(t, 1, set.held[1].exposedToRead)
+	require.Equal(t, 1, set.held[1].exposedInMemory)
 	again := ofLane(2, 3)
 	set.load(again)
 	require.True(t, again.Exposed)
 	set.settled(first)
 	set.settled(again)
-	require.Zero(t, set.held[1].loaded)
+	require.Zero(t, set.held[1].exposedInMemory)
 }
 
-func TestLaneSet_message_of_an_earlier_token_counts_for_nothing(t *testing.T) {
+func TestLaneSet_ignores_a_message_with_an_earlier_token(t *testing.T) {
 	t.Parallel()
 	set := held(2)
 	m := ofLane(1, 2)
@@ -50,6 +50,6 @@ func TestLaneSet_message_of_an_earlier_token_counts_for_nothing(t *testing.T) {
 	m.Exposed = true
 	set.settled(m)
 	set.unload(m)
-	require.Equal(t, 2, set.held[1].suspects)
-	require.Zero(t, set.held[1].loaded)
+	require.Equal(t, 2, set.held[1].exposedToRead)
+	require.Zero(t, set.held[1].exposedInMemory)
 }

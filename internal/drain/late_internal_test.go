@@ -68,7 +68,7 @@ func (w *lateWorld) step(random *rand.Rand) {
 		h.setAt, h.askAt, h.markAt = time.Now().Add(-time.Hour), time.Time{}, time.Now().Add(-time.Hour)
 	}
 	w.d.step(w.Context())
-	require.Empty(w, w.d.hindrance.end)
+	require.Empty(w, w.d.trouble.end)
 	w.handle()
 }
 
@@ -230,7 +230,7 @@ func (w *lateWorld) blocks() int {
 
 // As long as the transaction is open, PostgreSQL keeps the index entries of all that goes through. The more there were, the
 // more pages each read touched: 10,000 messages made it 300 instead of 16.
-func TestDrainer_G3_open_transaction_makes_no_read_dearer(t *testing.T) {
+func TestDrainer_G3_an_open_transaction_makes_no_read_more_expensive(t *testing.T) {
 	t.Parallel()
 	const messages, most = 10_000, 100
 	opened := map[string]func(t *testing.T, w *lateWorld, database *testdb.Database) *sql.DB{

@@ -12,7 +12,8 @@ import (
 
 // The late committer has the lower message id and the higher transaction id: it began after the one that commits
 // before it, and wrote its message before that one did.
-func TestDrainer_F4_G3_late_committer_that_began_later(t *testing.T) {
+// Also covers F4.
+func TestDrainer_G3_handles_a_late_committer_that_began_later(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) { // SQLite has one writer: nobody can be late
 		b := newBench(t, database)

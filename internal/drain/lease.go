@@ -88,8 +88,8 @@ func (d *Drainer) giveAway() {
 	d.scheduler.Signal()
 }
 
-// moveStrays makes messages visible that are waiting where no read looks for them. If it fails, the drainer is
-// hindered, and renews its leases again after each pause until this works too. Meanwhile it reads.
+// moveStrays makes messages visible that are waiting where no read looks for them. If it fails, the drainer
+// pauses, and renews its leases again after each pause until this works too. Meanwhile it reads.
 func (d *Drainer) moveStrays(ctx context.Context) error {
 	statements := d.spool.Statements
 	if statements.MoveStrays == "" {
@@ -202,7 +202,7 @@ func (d *Drainer) learn(ctx context.Context) error {
 			return fmt.Errorf("read leases of spool %q: %w", d.spool.Name(), err)
 		}
 		if l.suspect {
-			l.suspects = pagesInMemory * d.config.PageSize // the number of messages that the previous holder may have had in memory, and so may have started
+			l.exposedToRead = pagesInMemory * d.config.PageSize // the number of messages that the previous holder may have had in memory, and so may have started
 		}
 		found[l.number] = l
 	}

@@ -68,7 +68,7 @@ func TestDrainer_G6_lanes_of_a_crashed_process_change_hands_after_the_lease(t *t
 
 // A publisher from before PostgreSQL had a table for what waits puts a message with a delay among the ready ones, and whoever
 // changes a state by hand may do so.
-func TestDrainer_G1_finds_what_waits_among_the_ready_ones(t *testing.T) {
+func TestDrainer_G1_finds_waiting_messages_in_the_table_of_ready_ones(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -85,7 +85,8 @@ func TestDrainer_G1_finds_what_waits_among_the_ready_ones(t *testing.T) {
 	})
 }
 
-func TestDrainer_G6_F15_who_lost_the_lease_cannot_settle(t *testing.T) {
+// Also covers F15.
+func TestDrainer_G6_a_process_that_lost_the_lease_cannot_settle(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		for name, verdict := range map[string]error{"done": nil, "retry": errTest} {

@@ -59,19 +59,19 @@ func (d *Drainer) Listen(ctx context.Context, dsn string) {
 type hearing struct {
 	logger watermill.LoggerAdapter
 
-	mu   sync.Mutex
-	told bool // the missing connection has been logged
+	mu     sync.Mutex
+	logged bool // the missing connection has been logged
 }
 
 // failed records that there is no connection.
 func (h *hearing) failed(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.told {
+	if h.logged {
 		h.logger.Debug("Postbox still cannot LISTEN, polling goes on", watermill.LogFields{"err": spool.LogText(err)})
 		return
 	}
-	h.told = true
+	h.logged = true
 	h.logger.Error("Postbox cannot LISTEN at ListenDSN for messages of other processes and goes on trying: until it can, it finds them by polling",
 		dialect.HideAddress(err), nil)
 }
@@ -80,8 +80,8 @@ func (h *hearing) failed(err error) {
 func (h *hearing) connected() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.told {
-		h.told = false
+	if h.logged {
+		h.logged = false
 		h.logger.Info("Postbox can LISTEN now", nil)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // What failed together with a message whose row is locked, and stands behind it, is not settled before it.
-func TestAddBehind_adds_what_stands_behind_a_locked_message_of_its_key(t *testing.T) {
+func TestAddBehind_adds_messages_behind_a_locked_one_of_their_key(t *testing.T) {
 	t.Parallel()
 	var failed []*schedule.Entry
 	for _, m := range []*spool.Message{stored(4, 7), stored(2, 7), stored(1, 7), stored(3, 8), stored(5, 9), stored(6, 9)} {

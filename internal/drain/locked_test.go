@@ -53,7 +53,8 @@ var lockedCases = []struct {
 
 // Somebody has locked the row of one message. Its key waits, everything else goes on, and when the lock is gone the message is settled
 // once and its key goes on in order.
-func TestDrainer_G3_G4_a_row_that_is_locked_holds_up_its_key_alone(t *testing.T) {
+// Also covers G4.
+func TestDrainer_G3_a_locked_row_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
 	const others, behind = 200, 400 // more of the key than a drainer has in memory
 	for _, c := range lockedCases {
@@ -113,7 +114,8 @@ func TestDrainer_G3_G4_a_row_that_is_locked_holds_up_its_key_alone(t *testing.T)
 
 // Reads leave out the key of a message that is held, and go past what a transaction has committed late meanwhile. When the lock is gone, that is
 // handled before what came after it.
-func TestDrainer_F4_G3_late_committer_of_a_key_whose_row_is_locked(t *testing.T) {
+// Also covers F4.
+func TestDrainer_G3_handles_a_late_committer_of_a_key_whose_head_is_locked(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]bool{"done": false, "tried again": true} {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +154,8 @@ func TestDrainer_F4_G3_late_committer_of_a_key_whose_row_is_locked(t *testing.T)
 }
 
 // A message that is held keeps its lane, so that nobody else handles it again. The other messages of the lane go on.
-func TestDrainer_G3_G4_a_lane_with_a_locked_row_changes_hands_later(t *testing.T) {
+// Also covers G4.
+func TestDrainer_G3_hands_back_a_lane_with_a_locked_row_later(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

@@ -45,7 +45,7 @@ func (s *modelCalls) mayCount(failed modelCall, limit time.Duration) error {
 	if s.wasOutage(failures[len(failures)-2]) {
 		return errWasOutage
 	}
-	if s.comesBack(failed) && s.accused(failures) < time.Minute {
+	if s.comesBack(failed) && s.failsAlone(failures) < time.Minute {
 		return errComesBack
 	}
 	return nil
@@ -118,8 +118,8 @@ func (s *modelCalls) comesBack(failed modelCall) bool {
 	return failed.at.Sub(last) < time.Minute
 }
 
-// accused is for how long a message has failed although others got through.
-func (s *modelCalls) accused(failures []modelCall) time.Duration {
+// failsAlone returns for how long a message has failed although others got through.
+func (s *modelCalls) failsAlone(failures []modelCall) time.Duration {
 	last := failures[len(failures)-1]
 	since := last.at
 	for i := len(failures) - 1; i > 0 && s.lives(failures[i-1], failures[i]); i-- {

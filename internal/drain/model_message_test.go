@@ -144,11 +144,11 @@ func (w *world) mayRun(p *modelProcess, before []*schedule.Entry, e *schedule.En
 			if !w.settings.Unordered && m.key != "" {
 				require.NotEqual(w, m.key, w.keyOf(other), "%s: its key runs already", m.name)
 			}
-			require.False(w, message.Suspect() && other.Message.Suspect(), "%s runs beside another that was accused", m.name)
+			require.False(w, message.Suspect() && other.Message.Suspect(), "%s runs beside another suspect", m.name)
 		}
 	}
 	for _, t := range p.ended {
-		require.False(w, message.Suspect() && t.message.Suspect() && t.message.Started > 0, "%s: who was accused before is not settled", m.name)
+		require.False(w, message.Suspect() && t.message.Suspect() && t.message.Started > 0, "%s: the suspect before it is not settled", m.name)
 	}
 	if m.key == "" || w.settings.Unordered {
 		return

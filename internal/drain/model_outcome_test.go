@@ -95,7 +95,7 @@ func (p *modelProcess) beginSettling() []turn {
 	for _, t := range ended {
 		if t.outcome.Verdict == spool.Again {
 			p.d.setbacks.add(t.message, time.Now())
-			p.d.setbacks.known[t.message.Identity()] = setback{inARow: 10 * setbacksTold}
+			p.d.setbacks.known[t.message.Identity()] = setback{inARow: 10 * setbacksUntilLogged}
 		}
 	}
 	if p.d.held.tryAt.IsZero() {

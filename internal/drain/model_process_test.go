@@ -135,7 +135,7 @@ func (p *modelProcess) step() {
 	p.due(&p.d.watermark.setAt, "patience", "patience")
 	p.due(&p.d.watermark.askAt, "ask", "ask", "ask")
 	p.due(&p.d.held.tryAt, "locks")
-	p.due(&p.d.control.checkedAt, "obey") // the time of the last look
+	p.due(&p.d.control.checkedAt, "settings") // the time of the last look
 	if rapid.IntRange(0, 9).Draw(p.T, "sweep") == 0 {
 		p.d.sweeping.next = time.Time{}
 	} else {
@@ -180,7 +180,7 @@ func (p *modelProcess) take() {
 	}
 	for i, e := range batch {
 		p.mayRun(p, batch[:i], e, lanes)
-		require.True(p, len(batch) == 1 || !e.Message.Suspect(), "who was accused runs alone")
+		require.True(p, len(batch) == 1 || !e.Message.Suspect(), "a suspect runs alone")
 	}
 	finished := make(chan []spool.Outcome, 1)
 	go func() {

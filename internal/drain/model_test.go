@@ -35,7 +35,8 @@ const (
 	modelProcesses = 3
 )
 
-func TestModel_G2_G3_G4_G6_G9_on_SQLite(t *testing.T) {
+// Also covers G2, G4, G6 and G9.
+func TestModel_G3_on_SQLite(t *testing.T) {
 	t.Parallel()
 	bounded := bound()
 	m := newModelInMemory(t)
@@ -46,7 +47,8 @@ func TestModel_G2_G3_G4_G6_G9_on_SQLite(t *testing.T) {
 }
 
 // An outbox, whose broker is not always there and whose errors do not say why.
-func TestModel_G2_G3_G7_G9_of_an_outbox_on_SQLite(t *testing.T) {
+// Also covers G2, G3 and G9.
+func TestModel_G7_of_an_outbox_on_SQLite(t *testing.T) {
 	t.Parallel()
 	bounded := bound()
 	m := newModelInMemory(t)
@@ -58,7 +60,8 @@ func TestModel_G2_G3_G7_G9_of_an_outbox_on_SQLite(t *testing.T) {
 }
 
 // On PostgreSQL transactions overlap, so that messages appear late: after others with higher ids.
-func TestModel_F4_G2_G3_G4_G6_G9_on_PostgreSQL(t *testing.T) {
+// Also covers G2, G4, G6, G9 and F4.
+func TestModel_G3_on_PostgreSQL(t *testing.T) {
 	t.Parallel()
 	bounded := bound()
 	m := newModel(t, testdb.Postgres(t))
@@ -69,7 +72,8 @@ func TestModel_F4_G2_G3_G4_G6_G9_on_PostgreSQL(t *testing.T) {
 }
 
 // On MariaDB too, where the watermark is found by other means.
-func TestModel_F4_G2_G3_G4_G6_G9_on_MariaDB(t *testing.T) {
+// Also covers G2, G4, G6, G9 and F4.
+func TestModel_G3_on_MariaDB(t *testing.T) {
 	t.Parallel()
 	bounded := bound()
 	m := newModel(t, testdb.MySQL(t))

@@ -13,7 +13,7 @@ import (
 )
 
 // A message that waits among the ready ones, and does not arrive where such messages wait, stays where it is until it does.
-func TestDrainer_a_stray_that_does_not_arrive_among_those_that_wait_is_not_lost(t *testing.T) {
+func TestDrainer_does_not_lose_a_message_that_a_trigger_keeps_out_of_the_waiting_table(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	b := newBench(t, database)

@@ -18,7 +18,7 @@ func paced(kind dialect.Kind, took time.Duration) *Drainer {
 	}
 }
 
-func TestPace_looks_that_are_called_for_take_a_third_of_the_time(t *testing.T) {
+func TestPace_requested_polls_take_a_third_of_the_time(t *testing.T) {
 	t.Parallel()
 	d := paced(dialect.PostgreSQL, 10*time.Millisecond)
 	now := time.Now()
@@ -34,7 +34,7 @@ func TestPace_looks_that_are_called_for_take_a_third_of_the_time(t *testing.T) {
 	require.Equal(t, 50, looks)
 }
 
-func TestPace_who_has_rested_looks_at_once(t *testing.T) {
+func TestPace_polls_at_once_after_a_pause(t *testing.T) {
 	t.Parallel()
 	d := paced(dialect.PostgreSQL, time.Minute)
 	d.pause = 400 * time.Millisecond
@@ -52,7 +52,7 @@ func TestPace_who_has_rested_looks_at_once(t *testing.T) {
 	require.Equal(t, now.Add(time.Minute+d.config.PollMax), d.pollAt, "that is the most")
 }
 
-func TestPace_one_slow_look_is_no_reason_for_a_long_rest(t *testing.T) {
+func TestPace_one_slow_poll_causes_no_long_pause(t *testing.T) {
 	t.Parallel()
 	d := paced(dialect.PostgreSQL, time.Millisecond)
 	now := time.Now()
@@ -64,7 +64,7 @@ func TestPace_one_slow_look_is_no_reason_for_a_long_rest(t *testing.T) {
 	require.Equal(t, now.Add(3*time.Millisecond), d.pollAt)
 }
 
-func TestPace_where_there_is_one_writer_looks_are_rarer(t *testing.T) {
+func TestPace_polls_are_rarer_with_one_writer(t *testing.T) {
 	t.Parallel()
 	d := paced(dialect.SQLite, time.Millisecond)
 	now := time.Now()

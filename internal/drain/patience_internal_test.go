@@ -11,7 +11,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestPatience_grows_while_it_is_in_vain(t *testing.T) {
+func TestPatience_limit_doubles_after_each_failure(t *testing.T) {
 	t.Parallel()
 	p := newRemoval().patience
 	for _, seconds := range []float64{2, 4, 8, 15, 15} {
@@ -45,7 +45,7 @@ func (c *counter) removeNext() map[int64]bool {
 }
 
 // On a server that is slow, and has no row locked, a few removals are done twice and not all of them. A lock is found as soon as ever afterwards.
-func TestRemoval_is_not_done_twice_for_ever_on_a_slow_server(t *testing.T) {
+func TestRemoval_stops_repeating_itself_on_a_slow_server(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	c := newCounter(t, database)

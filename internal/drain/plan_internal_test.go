@@ -97,7 +97,7 @@ func rowsRead(t *testing.T, db *sql.DB, query dialect.Query) (read int) {
 
 // PostgreSQL compiles a statement from an estimated cost on, each time anew: 40 ms for a read that takes 5. With
 // statistics of a backlog, a page of the default size must stay below that.
-func TestFetch_is_too_cheap_to_be_compiled_on_postgres(t *testing.T) {
+func TestFetch_costs_too_little_for_PostgreSQL_to_compile_it_on_postgres(t *testing.T) {
 	t.Parallel()
 	const lanes, page, perPage = 32, 2000, 1000
 	database := testdb.Postgres(t)

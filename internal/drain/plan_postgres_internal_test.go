@@ -131,7 +131,7 @@ func TestPlans_hold_while_a_table_grows_on_postgres(t *testing.T) {
 }
 
 // What another transaction changed while the removal waited for it is not removed.
-func TestRemove_spares_what_changed_meanwhile_on_postgres(t *testing.T) {
+func TestRemove_spares_a_message_that_changed_meanwhile_on_postgres(t *testing.T) {
 	t.Parallel()
 	w := newPlannedTables(t)
 	w.fill(0, 2)
@@ -162,7 +162,7 @@ func TestRemove_spares_what_changed_meanwhile_on_postgres(t *testing.T) {
 }
 
 // Messages that wait have a table of their own, in which another message may stand at the same place.
-func TestRemove_spares_the_same_place_of_another_table_on_postgres(t *testing.T) {
+func TestRemove_spares_a_message_at_the_same_place_of_another_table_on_postgres(t *testing.T) {
 	t.Parallel()
 	w := newPlannedTables(t)
 	w.fill(1, 1)

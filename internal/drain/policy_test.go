@@ -48,7 +48,8 @@ func (b *bench) resume() {
 	b.Database.Exec(b.T, "UPDATE postbox_messages SET available_at = 0, attempts = 0, starts = 0 WHERE available_at >= ?", int64(dialect.ParkedFrom))
 }
 
-func TestDrainer_N8_skipped_head_is_dead_and_its_key_goes_on(t *testing.T) {
+// Also covers feature N8.
+func TestDrainer_G3_a_skipped_head_is_dead_and_its_key_goes_on(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -62,7 +63,8 @@ func TestDrainer_N8_skipped_head_is_dead_and_its_key_goes_on(t *testing.T) {
 	})
 }
 
-func TestDrainer_N8_blocked_head_is_tried_for_ever_and_its_key_waits(t *testing.T) {
+// Also covers feature N8.
+func TestDrainer_G3_a_blocked_head_is_tried_for_ever_and_its_key_waits(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -81,7 +83,8 @@ func TestDrainer_N8_blocked_head_is_tried_for_ever_and_its_key_waits(t *testing.
 	})
 }
 
-func TestDrainer_N8_blocked_head_dies_of_a_permanent_error(t *testing.T) {
+// Also covers feature N8.
+func TestDrainer_G3_a_blocked_head_dies_of_a_permanent_error(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -96,7 +99,8 @@ func TestDrainer_N8_blocked_head_dies_of_a_permanent_error(t *testing.T) {
 	})
 }
 
-func TestDrainer_N8_parked_head_waits_for_an_operator_and_its_key_with_it(t *testing.T) {
+// Also covers feature N8.
+func TestDrainer_G3_a_parked_head_and_its_key_wait_for_an_operator(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{"last attempt": errTest, "permanent": postbox.Permanent(errTest)} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +134,8 @@ func TestDrainer_N8_parked_head_waits_for_an_operator_and_its_key_with_it(t *tes
 }
 
 // In one batch with messages of its key behind it, a message that cannot be decoded holds these back too.
-func TestDrainer_N8_F12_broken_row_is_parked_with_its_key(t *testing.T) {
+// Also covers feature N8.
+func TestDrainer_F12_parks_a_broken_row_with_its_key(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -150,7 +155,8 @@ func TestDrainer_N8_F12_broken_row_is_parked_with_its_key(t *testing.T) {
 }
 
 // Messages without an order need not wait for one that fails, nor for one that is parked, although they have a key.
-func TestDrainer_N8_unordered_messages_of_a_key_pass_one_that_waits(t *testing.T) {
+// Also covers feature N8.
+func TestDrainer_unordered_messages_of_a_key_pass_a_waiting_one(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -181,7 +187,8 @@ func TestDrainer_unordered_messages_of_a_key_run_side_by_side(t *testing.T) {
 }
 
 // The attempts are the message's, however many processes try it.
-func TestDrainer_F14_N6_attempts_do_not_multiply_with_processes(t *testing.T) {
+// Also covers feature N6.
+func TestDrainer_F14_attempts_do_not_multiply_with_processes(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -245,7 +252,7 @@ func TestDrainer_buried_hook_runs_in_the_transaction_that_buries(t *testing.T) {
 	})
 }
 
-func TestDrainer_G10_buried_hook_history_and_large_payload_with_one_connection(t *testing.T) {
+func TestDrainer_G10_hook_history_and_large_payload_need_one_connection(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.DB.SetMaxOpenConns(1)

@@ -149,7 +149,7 @@ func (d *Drainer) readTogether(from map[int]int64, limit int) int64 {
 // newer messages of their keys, and this read may come before the call of Rescan.
 func (d *Drainer) readAgain(excluded []string) {
 	back := func(topic string) bool { return !slices.Contains(excluded, topic) }
-	if slices.ContainsFunc(d.passedOver, back) {
+	if slices.ContainsFunc(d.excluded, back) {
 		d.lanes.rewind()
 	}
 }
@@ -166,7 +166,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	if found.version != d.control.version {
 		return true
 	}
-	d.passedOver = params.Excluded
+	d.excluded = params.Excluded
 	now := time.Now()
 	safe := d.watermark.observe(found.running, found.newest, len(found.messages), now)
 	if params.Mark {
@@ -211,7 +211,7 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 		upTo, more := found.complete(cursor.Lane, params)
 		l.hasMore = more
 		if !more {
-			l.suspects = 0 // everything that the previous holder had read, this drainer has read too
+			l.exposedToRead = 0 // everything that the previous holder had read, this drainer has read too
 		}
 		l.cursor = max(cursor.After, min(safe, upTo))
 	}
@@ -223,7 +223,7 @@ func (d *Drainer) prepareToLoad(m *spool.Message, now time.Time) {
 	if d.config.Gather != nil {
 		m.Due = d.config.Gather.DueAt(m.CreatedAt, now)
 	}
-	if d.isDoomed(m) {
+	if d.crashedTooOften(m) {
 		m.Doomed = fmt.Errorf("%w, %d times", errCrashed, m.Starts)
 	}
 	d.lanes.load(m)

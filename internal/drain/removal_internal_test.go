@@ -15,7 +15,7 @@ import (
 
 // What stands behind a message is read again when it has given its key free, and not while it goes on waiting: a key that
 // is stuck for long has much behind it.
-func TestForget_reads_again_what_a_retried_message_has_given_free(t *testing.T) {
+func TestForget_reads_messages_behind_a_finished_retry_again(t *testing.T) {
 	t.Parallel()
 	const read = 100 // up to there
 	for name, c := range map[string]struct {
@@ -51,7 +51,8 @@ func TestForget_reads_again_what_a_retried_message_has_given_free(t *testing.T) 
 
 // A row that a trigger of the user keeps is told from one that is gone, and from one whose lane is another's: only the first is removed later without
 // being handled again. Nor is it where the server is one that the process has not read from.
-func TestRemoval_tells_what_the_database_keeps_from_what_is_lost_G4_G6(t *testing.T) {
+// Also covers G6.
+func TestRemoval_G4_distinguishes_kept_rows_from_lost_ones(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)

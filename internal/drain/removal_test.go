@@ -21,7 +21,7 @@ func (b *bench) appendLocked() (unlock func()) {
 }
 
 // Rows that are done and cannot be deleted for a while, here because somebody has locked one, keep nobody from reading.
-func TestDrainer_reads_while_what_is_done_is_removed(t *testing.T) {
+func TestDrainer_reads_while_it_removes_finished_messages(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	b := newBench(t, database)
@@ -38,7 +38,7 @@ func TestDrainer_reads_while_what_is_done_is_removed(t *testing.T) {
 }
 
 // Nor do they keep a drainer from stopping in time.
-func TestDrainer_G12_stops_in_time_while_what_is_done_cannot_be_removed(t *testing.T) {
+func TestDrainer_G12_stops_in_time_while_finished_messages_cannot_be_removed(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	b := newBench(t, database)

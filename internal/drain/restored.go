@@ -94,7 +94,7 @@ func (d *Drainer) startOver(reason string, lost bool) {
 		d.lanes.unload(m)
 	}
 	d.lanes.rewind()
-	d.watermark, d.sweeping, d.passedOver = watermark{}, sweep{}, nil
+	d.watermark, d.sweeping, d.excluded = watermark{}, sweep{}, nil
 	d.control.version, d.control.checkedAt = unknownVersion, time.Time{}
 	d.past.since = time.Now()
 	d.unsettled = slices.Concat(d.removal.waiting, d.held.entries, d.unsettled)

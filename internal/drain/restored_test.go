@@ -66,7 +66,7 @@ func (b *bench) goBack(given int, drafts ...spool.Draft) {
 
 // What the new database has is handled, each message once and in the order of its key, although the drainer has messages
 // of the same ids in memory, and is handling some of the same keys.
-func TestDrainer_G3_a_database_that_goes_back_loses_and_reorders_nothing_that_it_has_now(t *testing.T) {
+func TestDrainer_G3_a_database_that_goes_back_loses_and_reorders_no_present_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -203,7 +203,7 @@ func (b *bench) settleNothing(batch []*spool.Message) error {
 }
 
 // Only the token tells when the ids and the lanes' holders are as they were.
-func TestDrainer_starts_over_where_its_own_lanes_have_an_older_token(t *testing.T) {
+func TestDrainer_starts_over_if_its_lanes_have_an_older_token_in_the_database(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -220,7 +220,7 @@ func TestDrainer_starts_over_where_its_own_lanes_have_an_older_token(t *testing.
 }
 
 // A restored database may have another spool under this id, or none.
-func TestDrainer_finds_its_spool_anew_when_a_database_goes_back(t *testing.T) {
+func TestDrainer_looks_up_its_spool_again_when_a_database_goes_back(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

@@ -43,7 +43,7 @@ func (s *settlesItself) Handle(ctx context.Context, batch []*spool.Message) []sp
 
 // A message that was retried is gone with its handler's commit. What stood behind it, and was passed over while it
 // waited, must be read before what comes after that commit.
-func TestDrainer_G3_what_waited_behind_a_retried_message_goes_before_what_came_later(t *testing.T) {
+func TestDrainer_G3_messages_behind_a_retried_one_go_before_later_ones(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

@@ -35,20 +35,20 @@ const (
 	// setbackPause is the approximate pause after a first setback, setbackMost the longest pause.
 	setbackPause = 20 * time.Millisecond
 	setbackMost  = 10 * time.Second
-	// setbacksTold is the number of setbacks in a row after which a message is reported for the first time. It is
+	// setbacksUntilLogged is the number of setbacks in a row after which a message is reported for the first time. It is
 	// recorded among the failures of the message then, and at each doubling of the number.
-	setbacksTold = 6
-	// maxTold bounds the number of messages that the log names at a time: if all messages are held up, a few names are
+	setbacksUntilLogged = 6
+	// maxNamed bounds the number of messages that the log names at a time: if all messages are held up, a few names are
 	// enough. A named message no longer counts when it has had no setback for setbackRecent: it was deleted, its lane
 	// was lost, or its handler takes long.
-	maxTold       = 10
+	maxNamed      = 10
 	setbackRecent = time.Minute
 	// maxSetbacks bounds the number of messages whose setbacks are remembered. When it is reached, most of these
 	// messages are already gone: they were removed together with one that was refused. Messages that were not reported
 	// start again with a short pause.
 	maxSetbacks = 10_000
-	// crowdRepeated is the interval at which the log repeats that messages which cannot be settled fill the memory.
-	crowdRepeated = 10 * time.Minute
+	// fullMemoryRepeat is the interval at which the log repeats that messages which cannot be settled fill the memory.
+	fullMemoryRepeat = 10 * time.Minute
 )
 
 // errNotRemoved is the reason of a setback if the database reports no error.
@@ -58,9 +58,9 @@ var errNotRemoved = errors.New("the database reports no error, and the message i
 type setbacks struct {
 	known map[spool.Identity]setback
 	named map[spool.Identity]time.Time // last setback of each message that counts among the named ones
-	// toldOfCrowd is when the log last reported that such messages fill the memory.
-	toldOfCrowd time.Time
-	resting     []*schedule.Entry // until their time comes, or until another drainer has their lane
+	// fullMemoryLogged is when the log last reported that such messages fill the memory.
+	fullMemoryLogged time.Time
+	resting          []*schedule.Entry // until their time comes, or until another drainer has their lane
 }
 
 // setback is the state of one message.
@@ -75,7 +75,7 @@ func (s *setbacks) of(m *spool.Message) int { return s.known[m.Identity()].inARo
 // add counts a setback. It returns the number in a row and the pause that follows.
 func (s *setbacks) add(m *spool.Message, now time.Time) (inARow int, pause time.Duration) {
 	if len(s.known) >= maxSetbacks {
-		maps.DeleteFunc(s.known, func(_ spool.Identity, b setback) bool { return b.inARow < setbacksTold })
+		maps.DeleteFunc(s.known, func(_ spool.Identity, b setback) bool { return b.inARow < setbacksUntilLogged })
 	}
 	if s.known == nil || len(s.known) >= maxSetbacks {
 		s.known, s.named = map[spool.Identity]setback{}, map[spool.Identity]time.Time{}
@@ -95,12 +95,12 @@ func (s *setbacks) add(m *spool.Message, now time.Time) (inARow int, pause time.
 	return inARow, pause/2 + rand.N(pause/2) //nolint:gosec // the jitter, which keeps messages that conflicted from conflicting again, needs no secrecy
 }
 
-// name reports whether the log should name a message: each message once, and at most maxTold messages at a time.
+// name reports whether the log should name a message: each message once, and at most maxNamed messages at a time.
 func (s *setbacks) name(m *spool.Message, now time.Time) bool {
 	maps.DeleteFunc(s.named, func(_ spool.Identity, last time.Time) bool { return now.Sub(last) > setbackRecent })
 	key := m.Identity()
 	b := s.known[key]
-	if b.named || len(s.named) >= maxTold {
+	if b.named || len(s.named) >= maxNamed {
 		return false
 	}
 	b.named = true
@@ -125,7 +125,7 @@ func (d *Drainer) setBack(ctx context.Context, e *schedule.Entry, reason error) 
 	if e.Outcome.Verdict == spool.Again {
 		e.Outcome.After = pause
 	}
-	if inARow < setbacksTold || inARow%setbacksTold != 0 || !isPowerOfTwo(inARow/setbacksTold) {
+	if inARow < setbacksUntilLogged || inARow%setbacksUntilLogged != 0 || !isPowerOfTwo(inARow/setbacksUntilLogged) {
 		return
 	}
 	d.noteSetback(ctx, e.Message, inARow, reason)
@@ -174,10 +174,10 @@ var errMemoryFull = errors.New("the memory is full of handled messages that cann
 func (d *Drainer) logFullMemory(page int) {
 	resting, held := len(d.setbacks.resting), len(d.held.entries)
 	_, full := roomBeside(resting-min(resting, page)+held, page)
-	if !full || time.Since(d.setbacks.toldOfCrowd) < crowdRepeated {
+	if !full || time.Since(d.setbacks.fullMemoryLogged) < fullMemoryRepeat {
 		return
 	}
-	d.setbacks.toldOfCrowd = time.Now()
+	d.setbacks.fullMemoryLogged = time.Now()
 	d.logger.Error("Postbox reads no more messages", errMemoryFull, watermill.LogFields{"spool": d.spool.Name(), "messages": resting + held})
 }
 
@@ -190,8 +190,8 @@ func (d *Drainer) isConflict(err error) bool {
 // error is a conflict, a dead letter that the outbox rejects, or a statement that the server refuses, for example
 // because a trigger raises an error for one message.
 func (d *Drainer) isRefusal(err error) bool {
-	var untold untoldError
-	return errors.As(err, &untold) || d.isConflict(err) || dialect.Coded(err) && d.spool.Statements.Kind.Classify(err) == dialect.Other
+	var ofHook hookError
+	return errors.As(err, &ofHook) || d.isConflict(err) || dialect.Coded(err) && d.spool.Statements.Kind.Classify(err) == dialect.Other
 }
 
 // settled forgets messages that were settled. It does not forget messages whose rows were not changed: the database

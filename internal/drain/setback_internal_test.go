@@ -29,18 +29,18 @@ func TestSetbacks_pauses_double_up_to_ten_seconds(t *testing.T) {
 
 // Messages that were deleted, or whose lane was lost, are heard of no more. They do not count for ever among those that the log names, and
 // one that came while there were enough is named later.
-func TestSetbacks_names_others_when_the_named_ones_are_heard_of_no_more(t *testing.T) {
+func TestSetbacks_names_other_messages_when_the_named_ones_are_gone(t *testing.T) {
 	t.Parallel()
 	var s setbacks
 	now := time.Now()
 	named := func(id int64) bool {
 		m := stored(id, 0)
-		for range setbacksTold {
+		for range setbacksUntilLogged {
 			s.add(m, now)
 		}
 		return s.name(m, now)
 	}
-	for id := range int64(maxTold) {
+	for id := range int64(maxNamed) {
 		require.True(t, named(id+1))
 		require.False(t, named(id+1), "once")
 	}
@@ -52,7 +52,7 @@ func TestSetbacks_names_others_when_the_named_ones_are_heard_of_no_more(t *testi
 	require.False(t, named(2), "it still has setbacks")
 	now = now.Add(time.Second)
 	require.True(t, named(100), "the others have none")
-	for id := range int64(maxTold - 2) {
+	for id := range int64(maxNamed - 2) {
 		require.True(t, named(200+id))
 	}
 	require.False(t, named(300), "enough are named")

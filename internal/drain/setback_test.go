@@ -66,9 +66,9 @@ func (b *bench) refuse(kind refusal) (end func()) {
 }
 
 const (
-	toldOfSetbacks  = "Postbox cannot settle a message and goes on trying"
-	toldOfTheirEnd  = "Postbox has settled a message that it could not settle before"
-	toldOfHindrance = "Postbox is hindered by other transactions"
+	toldOfSetbacks = "Postbox cannot settle a message and goes on trying"
+	toldOfTheirEnd = "Postbox has settled a message that it could not settle before"
+	conflictLogged = "Postbox is hindered by other transactions"
 )
 
 // The database never removes one message, and its drainer, or its handler's transaction, tries for ever.
@@ -144,7 +144,8 @@ func lastingConflict(t *testing.T, database *testdb.Database, kind refusal, tran
 
 // A failure that the database refuses to write keeps the key closed for as long. What stands behind it may be more than a read takes of a lane,
 // and the other keys of that lane go on all the same.
-func TestDrainer_G3_G7_a_failure_that_cannot_be_written_holds_up_its_key_alone(t *testing.T) {
+// Also covers G7.
+func TestDrainer_G3_a_failure_that_cannot_be_written_holds_up_only_its_key(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -192,7 +193,7 @@ func TestDrainer_G7_lasting_conflict_of_the_drainer_is_said_once(t *testing.T) {
 			drop = "DROP TRIGGER refuse"
 			database.Exec(t, "CREATE TRIGGER refuse BEFORE UPDATE ON postbox_members FOR EACH ROW SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Konflikt'")
 		}
-		b.Eventually(func() bool { return log.Said(toldOfHindrance) == 1 }, "it is said")
+		b.Eventually(func() bool { return log.Said(conflictLogged) == 1 }, "it is said")
 		database.Exec(t, drop)
 		b.Eventually(func() bool { return log.Said("Postbox is not hindered any more") == 1 }, "its end too")
 		b.Append(database.DB, draft("after", ""))
@@ -202,7 +203,7 @@ func TestDrainer_G7_lasting_conflict_of_the_drainer_is_said_once(t *testing.T) {
 }
 
 // The message waited for another attempt before, and so is not removed together with those that are simply done.
-func TestDrainer_G7_lasting_conflict_of_a_message_that_had_failed(t *testing.T) {
+func TestDrainer_G7_lasting_conflict_of_a_retried_message_counts_no_attempt(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
 	b := newBench(t, database)

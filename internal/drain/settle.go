@@ -192,13 +192,13 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error
 			defer m.Unload() // many such messages may wait for another try
 		}
 		if err := d.callBuried(ctx, e); err != nil {
-			return untoldError{fmt.Errorf("tell of the death of message %d: %w", m.Ref.ID, err)}
+			return hookError{fmt.Errorf("tell of the death of message %d: %w", m.Ref.ID, err)}
 		}
 	}
 	query := d.spool.Statements.Remove(d.id, []dialect.Ref{m.Ref})
 	removed, err := spool.Affected(tx.ExecContext(ctx, query.Text, query.Args...))
 	if d.config.Buried != nil && errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil {
-		err = untoldError{fmt.Errorf("tell of the death of message %d: the hook that was told of it has ended the transaction: %w", m.Ref.ID, err)}
+		err = hookError{fmt.Errorf("tell of the death of message %d: the hook that was told of it has ended the transaction: %w", m.Ref.ID, err)}
 	}
 	if err == nil && removed == 0 {
 		err = spool.ErrLost
@@ -222,13 +222,13 @@ func (d *Drainer) callBuried(ctx context.Context, e *schedule.Entry) error {
 	return d.config.Buried(ctx, e.Message, e.Message.Attempts+1, e.Outcome.Err)
 }
 
-// untoldError means that a message could not be buried because Buried failed. It concerns this message alone, whatever
+// hookError means that a message could not be buried because Buried failed. It concerns this message alone, whatever
 // the error looks like. The cause may be anywhere, such as a broker that is unavailable. If the drainer's own database
 // is unavailable, the next statement reports that.
-type untoldError struct{ error }
+type hookError struct{ error }
 
 // Unwrap returns the wrapped error.
-func (e untoldError) Unwrap() error { return e.error }
+func (e hookError) Unwrap() error { return e.error }
 
 func (d *Drainer) recordFailure(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error {
 	return spool.Run(ctx, tx, d.spool.Statements.InsertFailure(dialect.Failure{

@@ -65,7 +65,8 @@ func TestSettlement_finds_the_message_that_is_refused_in_few_transactions(t *tes
 
 // The drainer may find in the middle of a settlement, while it renews its leases, that its database has gone back. It then settles what
 // waited for a removal or for a lock, too.
-func TestSettlement_G3_G6_a_drainer_that_starts_over_meanwhile_forgets_no_message(t *testing.T) {
+// Also covers G6.
+func TestSettlement_G3_a_drainer_that_starts_over_meanwhile_forgets_no_message(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
@@ -142,9 +143,9 @@ func TestSettlement_G6_renews_leases_after_a_step_that_failed(t *testing.T) {
 	d.scheduler.Finish(d.scheduler.Take(), one(spool.Done))
 	d.unsettled = d.scheduler.TakeFinished()
 	d.renewAt = time.Time{}
-	d.hindered(errNotAll)
-	require.True(t, d.hindrance.renewal)
-	d.hindrance.until = time.Now() // its pause is over
+	d.stepFailed(errNotAll)
+	require.True(t, d.trouble.renewal)
+	d.trouble.until = time.Now() // its pause is over
 
 	require.NoError(t, d.settleUnsettled(t.Context()))
 	require.False(t, d.renewalDue())

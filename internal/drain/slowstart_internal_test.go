@@ -77,8 +77,8 @@ func TestDrainer_spreads_overdue_retries_after_each_standstill(t *testing.T) {
 				d.renewAt = time.Time{}
 			},
 			"an outage of the database": func() {
-				d.hindered(errNotAll)
-				d.hindrance.until = time.Now() // the pause is over
+				d.stepFailed(errNotAll)
+				d.trouble.until = time.Now() // the pause is over
 			},
 			"a resume": func() {
 				database.Exec(t, "UPDATE postbox_spools SET paused_at = 1, version = version + 1")

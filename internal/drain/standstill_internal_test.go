@@ -30,7 +30,7 @@ func sleeper(t *testing.T, database *testdb.Database) (d *Drainer, still *time.D
 	return d, still
 }
 
-func TestDrainer_G6_hands_out_nothing_of_before_after_it_stood_still(t *testing.T) {
+func TestDrainer_G6_hands_out_no_old_message_after_it_stood_still(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		d, still := sleeper(t, database)
@@ -43,7 +43,7 @@ func TestDrainer_G6_hands_out_nothing_of_before_after_it_stood_still(t *testing.
 	})
 }
 
-func TestDrainer_renews_at_once_after_it_stood_still_and_obeys_what_operators_said(t *testing.T) {
+func TestDrainer_renews_and_applies_settings_at_once_after_it_stood_still(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		d, still := sleeper(t, database)

@@ -18,9 +18,9 @@ import (
 // starts counts the starts of suspects, of which there are thousands after a crash with a backlog. It uses group
 // commit: workers that arrive while a transaction counts wait, and the next transaction counts for all of them.
 type starts struct {
-	turn sync.Mutex // held by the worker that counts
-	mu   sync.Mutex
-	line []*start
+	counting sync.Mutex // held by the worker that counts
+	mu       sync.Mutex
+	waiting  []*start
 }
 
 // start is a message whose start is to be counted.
@@ -39,7 +39,7 @@ func (d *Drainer) countStart(ctx context.Context, m *spool.Message) (bool, error
 		return true, nil
 	}
 	s := &start{message: m}
-	d.countInTurn(ctx, s)
+	d.countInGroup(ctx, s)
 	if s.alone {
 		s.counted, s.err = d.countAlone(ctx, m)
 	}
@@ -50,24 +50,24 @@ func (d *Drainer) countStart(ctx context.Context, m *spool.Message) (bool, error
 	return s.counted, s.err
 }
 
-// countInTurn returns when s has been counted, or the try has failed. The worker that gets the lock first counts for
+// countInGroup returns when s has been counted, or the try has failed. The worker that gets the lock first counts for
 // all that wait.
-func (d *Drainer) countInTurn(ctx context.Context, s *start) {
+func (d *Drainer) countInGroup(ctx context.Context, s *start) {
 	d.starts.mu.Lock()
-	d.starts.line = append(d.starts.line, s)
+	d.starts.waiting = append(d.starts.waiting, s)
 	d.starts.mu.Unlock()
 
-	d.starts.turn.Lock()
-	defer d.starts.turn.Unlock()
+	d.starts.counting.Lock()
+	defer d.starts.counting.Unlock()
 	if s.tried {
 		return
 	}
 	d.starts.mu.Lock()
-	line := d.starts.line
-	d.starts.line = nil
+	group := d.starts.waiting
+	d.starts.waiting = nil
 	d.starts.mu.Unlock()
-	counted, err := d.countTogether(ctx, line)
-	for _, s := range line {
+	counted, err := d.countTogether(ctx, group)
+	for _, s := range group {
 		s.tried, s.counted = true, counted[s.message.Ref.ID]
 		if errors.Is(err, postbox.ErrCommitUnknown) {
 			s.err = fmt.Errorf("count the start of message %d: %w", s.message.Ref.ID, err)
@@ -80,9 +80,9 @@ func (d *Drainer) countInTurn(ctx context.Context, s *start) {
 // countTogether counts the starts of messages whose rows are not locked. It returns their ids, or an error and none.
 // The other messages, for example one whose row the previous holder of the lane still has locked, are counted alone:
 // then they hold up no others.
-func (d *Drainer) countTogether(ctx context.Context, line []*start) (counted map[int64]bool, err error) {
-	started := make([]dialect.Started, len(line))
-	for i, s := range line {
+func (d *Drainer) countTogether(ctx context.Context, group []*start) (counted map[int64]bool, err error) {
+	started := make([]dialect.Started, len(group))
+	for i, s := range group {
 		started[i] = dialect.Started{Ref: s.message.Ref, Before: s.message.Starts}
 	}
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)

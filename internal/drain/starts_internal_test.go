@@ -54,12 +54,12 @@ func newCounter(t *testing.T, database *testdb.Database) *counter {
 	return c
 }
 
-// together counts all suspects at a time, the first line of which has all of them, and returns what was said of each.
+// together counts all suspects at a time, the first group of which has all of them, and returns what was said of each.
 func (c *counter) together(expected ...error) (results []bool, wait func()) {
 	c.Helper()
 	results = make([]bool, len(c.suspects))
 	var workers sync.WaitGroup
-	c.d.starts.turn.Lock()
+	c.d.starts.counting.Lock()
 	for i, m := range c.suspects {
 		workers.Go(func() {
 			ok, err := c.d.countStart(context.WithoutCancel(c.Context()), m)
@@ -72,9 +72,9 @@ func (c *counter) together(expected ...error) (results []bool, wait func()) {
 	require.Eventually(c, func() bool {
 		c.d.starts.mu.Lock()
 		defer c.d.starts.mu.Unlock()
-		return len(c.d.starts.line) == len(c.suspects)
+		return len(c.d.starts.waiting) == len(c.suspects)
 	}, time.Minute, time.Millisecond)
-	c.d.starts.turn.Unlock()
+	c.d.starts.counting.Unlock()
 	return results, workers.Wait
 }
 
@@ -85,7 +85,7 @@ func (c *counter) starts() int {
 	return c.database.Count(c, "SELECT COUNT(*) FROM postbox_messages WHERE starts = 1")
 }
 
-func TestStarts_those_in_line_are_counted_once_each_F5(t *testing.T) {
+func TestStarts_F5_counts_each_waiting_message_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
@@ -99,7 +99,7 @@ func TestStarts_those_in_line_are_counted_once_each_F5(t *testing.T) {
 	})
 }
 
-func TestStarts_a_message_that_is_gone_is_not_counted_and_the_others_are_F5(t *testing.T) {
+func TestStarts_F5_counts_all_but_a_message_that_is_gone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
@@ -114,7 +114,7 @@ func TestStarts_a_message_that_is_gone_is_not_counted_and_the_others_are_F5(t *t
 
 // The lane was lost while the message was handled, so its outcome cannot be written. It stays in memory for another step, and meanwhile the
 // next holder may have counted a start of its own.
-func TestStarts_a_start_that_came_back_is_taken_back_once_F5(t *testing.T) {
+func TestStarts_F5_a_start_is_taken_back_once(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
@@ -134,7 +134,7 @@ func TestStarts_a_start_that_came_back_is_taken_back_once_F5(t *testing.T) {
 	})
 }
 
-func TestStarts_a_row_that_is_locked_holds_up_nobody_else_F5(t *testing.T) {
+func TestStarts_F5_a_locked_row_holds_up_no_other_message(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		c := newCounter(t, database)
@@ -180,7 +180,7 @@ func TestStarts_a_renewal_holds_up_no_lock(t *testing.T) {
 }
 
 // A transaction that was rolled back is run again, and what it counted the first time is not counted then.
-func TestStarts_what_a_conflict_rolled_back_is_not_counted_F5(t *testing.T) {
+func TestStarts_F5_a_start_that_a_conflict_rolled_back_is_not_counted(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	c := newCounter(t, database)

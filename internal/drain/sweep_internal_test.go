@@ -68,7 +68,7 @@ func (l *sweepLog) Error(msg string, err error, _ watermill.LogFields) {
 }
 
 // A step fails since the pool has no connection for it, or since its statement waits for a lock on the table.
-func TestSweep_tells_a_busy_pool_from_a_slow_statement(t *testing.T) {
+func TestSweep_distinguishes_a_busy_pool_from_a_slow_statement(t *testing.T) {
 	t.Parallel()
 	lock := map[postbox.Dialect]string{
 		postbox.PostgreSQL: "LOCK TABLE postbox_messages IN ACCESS EXCLUSIVE MODE", postbox.MySQL: "LOCK TABLES postbox_messages WRITE",

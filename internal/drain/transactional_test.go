@@ -69,7 +69,7 @@ func (b *bench) settle(db *sql.DB, batch []*spool.Message) error {
 	})
 }
 
-func TestSettle_G4_is_the_done_mark_of_a_batch_or_of_nothing(t *testing.T) {
+func TestSettle_G4_settles_all_messages_of_a_batch_or_none(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		for _, history := range []time.Duration{0, time.Hour} {
@@ -126,7 +126,8 @@ func TestSettle_G4_is_the_done_mark_of_a_batch_or_of_nothing(t *testing.T) {
 
 // The lease ends while a handler is at work, another process handles the message, and then the first one is through.
 // What it wrote is rolled back. The other order, that it settles first, is the second process's to notice.
-func TestSettle_F10_F15_who_lost_the_lease_leaves_no_effect(t *testing.T) {
+// Also covers F15.
+func TestSettle_F10_a_process_that_lost_the_lease_leaves_no_effect(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
@@ -157,7 +158,7 @@ func TestSettle_F10_F15_who_lost_the_lease_leaves_no_effect(t *testing.T) {
 
 // The first process has removed the message and not yet committed when it loses the lease. The effect is its own, and
 // whoever gets the message meanwhile has none.
-func TestSettle_F10_lease_lost_between_settle_and_commit(t *testing.T) {
+func TestSettle_F10_a_lease_lost_between_settle_and_commit_leaves_one_effect(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		if database.Dialect != postbox.PostgreSQL {
@@ -196,7 +197,8 @@ func TestSettle_F10_lease_lost_between_settle_and_commit(t *testing.T) {
 
 // Whoever holds the lanes changes all the time, and nobody is told. Each message has its effect once, in the order of
 // its key, and none is lost.
-func TestSettle_F10_G3_G4_G6_effects_while_leases_are_lost(t *testing.T) {
+// Also covers G3, G6 and F10.
+func TestSettle_G4_each_message_has_its_effect_once_while_leases_are_lost(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

@@ -11,54 +11,54 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// hindrance is a series of steps that each failed: because of a conflict, another error of the server, or an
+// trouble is a series of steps that each failed: because of a conflict, another error of the server, or an
 // unavailable database. Until its pause is over, the drainer only settles finished messages and renews its leases in
-// time. So the hindrance ends when the failed work has succeeded, and not when other work has.
-type hindrance struct {
+// time. So the trouble ends when the failed work has succeeded, and not when other work has.
+type trouble struct {
 	steps int
 	pause time.Duration
 	until time.Time // when the pause is over
 	// renewal is set if the leases were due when a step failed, so their renewal may have failed. Then the next renewal
 	// waits for the end of the pause, too.
 	renewal bool
-	// end is the log line for the end of the hindrance; empty if its beginning was not logged.
+	// end is the log line for the end of the trouble; empty if its beginning was not logged.
 	end string
 }
 
-// hinderedTold is the number of steps in a row with a conflict after which the hindrance is logged. Any other error is
-// logged at the first step.
-const hinderedTold = 10
+// conflictsUntilLogged is the number of steps in a row with a conflict after which the trouble is logged. Any other
+// error is logged at the first step.
+const conflictsUntilLogged = 10
 
 // rests reports whether the pause is not over.
-func (h *hindrance) rests(now time.Time) bool { return now.Before(h.until) }
+func (t *trouble) rests(now time.Time) bool { return now.Before(t.until) }
 
 // mayRenew reports whether leases that are due may be renewed. If a renewal has failed, the next one waits for the end
 // of the pause.
-func (d *Drainer) mayRenew() bool { return !d.hindrance.renewal || !d.hindrance.rests(time.Now()) }
+func (d *Drainer) mayRenew() bool { return !d.trouble.renewal || !d.trouble.rests(time.Now()) }
 
-// hindered starts a pause after a step that failed. Mostly the next step works. If the renewal of the leases failed,
+// stepFailed starts a pause after a step that failed. Mostly the next step works. If the renewal of the leases failed,
 // the pause is short enough for several tries before they expire.
-func (d *Drainer) hindered(err error) {
-	h := &d.hindrance
-	h.steps++
+func (d *Drainer) stepFailed(err error) {
+	t := &d.trouble
+	t.steps++
 	most := d.config.PollMax
-	if h.renewal = d.renewalDue(); h.renewal {
+	if t.renewal = d.renewalDue(); t.renewal {
 		most = min(most, d.config.Renew)
 	}
-	h.pause = min(max(2*h.pause, d.config.PollMin), most)
-	h.until = time.Now().Add(h.pause)
-	d.pollAt = h.until
-	fields := watermill.LogFields{"spool": d.spool.Name(), "in_a_row": h.steps}
-	if h.end != "" || d.isConflict(err) && h.steps < hinderedTold {
+	t.pause = min(max(2*t.pause, d.config.PollMin), most)
+	t.until = time.Now().Add(t.pause)
+	d.pollAt = t.until
+	fields := watermill.LogFields{"spool": d.spool.Name(), "in_a_row": t.steps}
+	if t.end != "" || d.isConflict(err) && t.steps < conflictsUntilLogged {
 		d.logger.Debug("Postbox is hindered: "+err.Error(), fields)
 		return
 	}
 	var begin string
-	begin, h.end = d.reason(err)
+	begin, t.end = d.reason(err)
 	d.logger.Error(begin+" and goes on trying", err, fields)
 }
 
-// reason returns the log line that explains why a step failed, and the line for the end of the hindrance.
+// reason returns the log line that explains why a step failed, and the line for the end of the trouble.
 func (d *Drainer) reason(err error) (begin, end string) {
 	const over, reached = "Postbox is not hindered any more", "Postbox reaches its database again"
 	kind := d.spool.Statements.Kind
@@ -83,19 +83,19 @@ func (d *Drainer) reason(err error) (begin, end string) {
 	}
 }
 
-// hinderedUntil returns when a drainer that rests must work again.
-func (d *Drainer) hinderedUntil() time.Time {
-	if !d.hindrance.renewal && d.renewAt.Before(d.hindrance.until) {
+// restsUntil returns when a drainer that rests must work again.
+func (d *Drainer) restsUntil() time.Time {
+	if !d.trouble.renewal && d.renewAt.Before(d.trouble.until) {
 		return d.renewAt
 	}
-	return d.hindrance.until
+	return d.trouble.until
 }
 
-// unhindered ends the hindrance.
-func (d *Drainer) unhindered() {
-	if h := d.hindrance; h.end != "" {
+// stepSucceeded ends the trouble.
+func (d *Drainer) stepSucceeded() {
+	if t := d.trouble; t.end != "" {
 		d.slowStart.Begin()
-		d.logger.Info(h.end, watermill.LogFields{"spool": d.spool.Name(), "in_a_row": h.steps})
+		d.logger.Info(t.end, watermill.LogFields{"spool": d.spool.Name(), "in_a_row": t.steps})
 	}
-	d.hindrance = hindrance{}
+	d.trouble = trouble{}
 }

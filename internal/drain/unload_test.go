@@ -15,7 +15,7 @@ import (
 
 // A settlement that takes long keeps the messages that wait for it in memory: not so their payloads where they are
 // large. Whoever is told of a death gets the payload all the same.
-func TestDrainer_large_payloads_do_not_wait_for_their_settlement_G8(t *testing.T) {
+func TestDrainer_G8_large_payloads_leave_memory_before_their_settlement(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)

@@ -127,12 +127,12 @@ func TestDrainer_start_of_a_message_that_waits_is_taken_back(t *testing.T) {
 		require.Equal(t, 1, b.starts())
 		second.proceed <- spool.Outcome{Verdict: spool.Wait, Err: errTest, After: time.Millisecond}
 		signal(t, second.entered, "and again after a pause")
-		b.Eventually(func() bool { return b.starts() == 0 || b.suspects() > 0 }, "the count is taken back")
+		b.Eventually(func() bool { return b.starts() == 0 || b.markedLanes() > 0 }, "the count is taken back")
 		second.proceed <- spool.Outcome{Verdict: spool.Wait, Err: errTest, After: time.Hour}
 		b.Eventually(func() bool {
 			return database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE state = 2 AND attempts = 0 AND starts = 0 AND available_at > ?",
 				time.Now().Add(30*time.Minute).UnixMicro()) == 1
 		}, "it waits, and nothing is counted")
-		b.Eventually(func() bool { return b.suspects() == 0 }, "nothing is suspected any more")
+		b.Eventually(func() bool { return b.markedLanes() == 0 }, "nothing is suspected any more")
 	})
 }

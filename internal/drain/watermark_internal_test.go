@@ -62,7 +62,7 @@ func TestWatermark_moves_when_those_that_ran_have_ended(t *testing.T) {
 }
 
 // What was given before the mark is final as soon as all that ran have ended, also what nobody has read yet.
-func TestWatermark_is_ahead_of_what_was_read(t *testing.T) {
+func TestWatermark_may_be_ahead_of_the_ids_read(t *testing.T) {
 	t.Parallel()
 	var h watermark
 	now := time.Now()
@@ -157,7 +157,7 @@ func TestWatermark_watches_a_transaction_that_has_written(t *testing.T) {
 }
 
 // Each late transaction that ends costs a read, so there is more patience where many last long, and less when they are gone.
-func TestLate_has_more_patience_with_many(t *testing.T) {
+func TestLate_waits_longer_while_many_transactions_are_late(t *testing.T) {
 	t.Parallel()
 	var l late
 	now := time.Now()

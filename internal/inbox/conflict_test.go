@@ -17,7 +17,7 @@ import (
 )
 
 // However often a message conflicts with others, it is neither an attempt nor an outage: others go on, and in the end it is done.
-func TestQueue_G7_conflicts_beyond_the_tries_count_nothing_and_pause_nobody(t *testing.T) {
+func TestQueue_G7_conflicts_in_all_tries_count_no_attempt_and_pause_no_other_message(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*queue.Config){
 		"single": inboxtest.Transactional, "micro-batch": func(c *queue.Config) { c.MicroBatch = 3 },
@@ -60,7 +60,7 @@ func TestQueue_G7_conflicts_beyond_the_tries_count_nothing_and_pause_nobody(t *t
 	}
 }
 
-func TestBatch_G7_conflicts_beyond_the_tries_count_nothing(t *testing.T) {
+func TestBatch_G7_conflicts_in_all_tries_count_no_attempt(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)
@@ -96,7 +96,7 @@ func (b *queueBench) places() map[string]func(fn func(ctx context.Context) error
 }
 
 // A caller of the store must not count a conflict as an attempt, so a conflict is not the handler's error.
-func TestStore_G7_conflicts_beyond_the_tries_are_no_failure_of_the_handler(t *testing.T) {
+func TestStore_G7_conflicts_in_all_tries_are_no_failure_of_the_handler(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)

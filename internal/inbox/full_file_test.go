@@ -89,7 +89,7 @@ func TestQueue_G7_a_full_file_of_sqlite_at_the_removal_counts_no_attempt(t *test
 	require.Empty(t, b.Attempts())
 }
 
-func TestStore_G7_a_full_file_of_sqlite_is_not_the_handlers_fault_at_first(t *testing.T) {
+func TestStore_G7_a_full_SQLite_file_counts_no_failure_at_first(t *testing.T) {
 	t.Parallel()
 	b := newQueueBench(t, testdb.SQLite(t))
 	b.Exec(t, "CREATE TABLE large (content BLOB)")

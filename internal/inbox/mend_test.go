@@ -77,7 +77,7 @@ func (b *queueBench) requireMended(statements []string) {
 }
 
 // The database goes with the only connection to it.
-func TestStore_G3_a_database_in_memory_outlives_a_handler_that_fails(t *testing.T) {
+func TestStore_G3_a_failing_handler_does_not_close_a_database_in_memory(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("sqlite", ":memory:")
 	require.NoError(t, err)
@@ -89,7 +89,8 @@ func TestStore_G3_a_database_in_memory_outlives_a_handler_that_fails(t *testing.
 }
 
 // The pool has few connections, so each of them would soon be one that cannot write.
-func TestQueue_G3_G7_a_handler_that_fails_leaves_no_session_that_cannot_write(t *testing.T) {
+// Also covers G7.
+func TestQueue_G3_a_handler_that_fails_leaves_no_session_that_cannot_write(t *testing.T) {
 	t.Parallel()
 	eachLeaving(t, func(t *testing.T, database *testdb.Database, statements []string) {
 		b := newQueueBench(t, database)

@@ -38,14 +38,14 @@ type misuse struct {
 // then is committed at once.
 func (m misuse) ends(dialect postbox.Dialect) bool {
 	return m.name == "ROLLBACK" || m.name == "swallowed deadlock" || m.name == "swallowed OR ROLLBACK" ||
-		dialect == postbox.SQLite && m.name == "own time-out, looked away"
+		dialect == postbox.SQLite && m.name == "own time-out, error ignored"
 }
 
 // misuses returns those that are possible on the database.
 func misuses(dialect postbox.Dialect) []misuse {
 	all := []misuse{
 		{name: "own time-out", do: ownTimeout, says: "deadline exceeded"},
-		{name: "own time-out, looked away", do: func(ctx context.Context, b *queueBench, tx *sql.Tx) error {
+		{name: "own time-out, error ignored", do: func(ctx context.Context, b *queueBench, tx *sql.Tx) error {
 			_ = ownTimeout(ctx, b, tx)
 			return nil
 		}, says: inboxstore.ErrTransactionLost.Error()},
@@ -338,7 +338,7 @@ func TestStore_G7_a_handler_that_loses_its_transaction_has_failed(t *testing.T) 
 }
 
 // A server that has restarted since, or is another one, is an outage, whatever the handler says.
-func TestQueue_G7_a_database_that_is_another_one_meanwhile_is_an_outage(t *testing.T) {
+func TestQueue_G7_a_database_that_was_replaced_or_restarted_is_an_outage(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		b := newQueueBench(t, database)

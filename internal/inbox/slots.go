@@ -58,17 +58,17 @@ func (s *Slots) Take(ctx context.Context) (giveBack func(), err error) {
 		s.mu.Unlock()
 		return s.giveBack, nil
 	}
-	turn := make(chan struct{}, 1)
-	s.waiting = append(s.waiting, turn)
+	granted := make(chan struct{}, 1)
+	s.waiting = append(s.waiting, granted)
 	s.mu.Unlock()
 	select {
-	case <-turn:
+	case <-granted:
 		return s.giveBack, nil
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.waiting, turn); i >= 0 {
+	if i := slices.Index(s.waiting, granted); i >= 0 {
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 	} else { // the slot was granted meanwhile
 		s.free()

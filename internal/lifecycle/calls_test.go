@@ -11,7 +11,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 )
 
-func TestCalls_G12_close_waits_for_those_in_flight_and_lets_none_begin(t *testing.T) {
+func TestCalls_G12_close_waits_for_calls_in_flight_and_refuses_new_ones(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var calls lifecycle.Calls

@@ -16,7 +16,8 @@ import (
 )
 
 // What operators ask for is found by an index, however many messages there are; pages walk it in its order.
-func TestOperator_G8_F19_finds_messages_by_index(t *testing.T) {
+// Also covers F19.
+func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := enginetest.NewBench(t, database)
@@ -49,7 +50,7 @@ func TestOperator_G8_F19_finds_messages_by_index(t *testing.T) {
 				postbox.MySQL:      {"key=PRIMARY"},
 				postbox.SQLite:     {"USING INTEGER PRIMARY KEY (rowid=?)"},
 			}},
-			"what is parked of a key": {b.Plan(parked), map[postbox.Dialect][]string{
+			"parked messages of a key": {b.Plan(parked), map[postbox.Dialect][]string{
 				postbox.PostgreSQL: {"postbox_waiting_retrying", "(key_hash = "},
 				postbox.MySQL:      {"key=retrying"},
 				postbox.SQLite:     {"USING INDEX postbox_messages_retrying (spool=? AND key_hash=? AND id>?)"},

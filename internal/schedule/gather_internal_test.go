@@ -67,7 +67,7 @@ func TestGather_message_that_is_due_takes_others_along(t *testing.T) {
 	require.Nil(t, s.batchAt(9), "nothing is left")
 }
 
-func TestGather_period_takes_what_was_stored_in_it_and_nothing_else(t *testing.T) {
+func TestGather_a_period_takes_only_messages_that_were_stored_in_it(t *testing.T) {
 	t.Parallel()
 	s := gathering(Gather{OnlyDue: true})
 	s.Load([]*spool.Message{at(1, 1, 5), at(2, 1, 10), at(3, 0, 5), at(4, 0, 10), at(5, 0, 10), at(6, 0, 10), at(7, 0, 10)})
@@ -101,19 +101,19 @@ func TestGather_per_key(t *testing.T) {
 	require.Equal(t, []int64{7}, ids(s.batchAt(9)), "the first key still runs")
 }
 
-func TestGather_message_that_was_suspect_is_no_part_of_a_batch(t *testing.T) {
+func TestGather_a_suspect_runs_outside_of_batches(t *testing.T) {
 	t.Parallel()
 	for _, perKey := range []bool{false, true} {
 		s := gathering(Gather{PerKey: perKey})
 		s.Load([]*spool.Message{started(1, "a", 1, 1), at(2, 1, 5), at(3, 2, 5), started(4, "a", 2, 1), at(5, 2, 5), started(6, "a", 0, 1)})
-		accused := s.batchAt(5)
-		require.Equal(t, []int64{1}, ids(accused), "at once, and alone")
+		suspect := s.batchAt(5)
+		require.Equal(t, []int64{1}, ids(suspect), "at once, and alone")
 		beside := s.batchAt(5)
-		require.Equal(t, []int64{3}, ids(beside), "others up to one that was accused")
+		require.Equal(t, []int64{3}, ids(beside), "others up to a suspect")
 		require.Nil(t, s.batchAt(5), "which waits")
 		s.done(beside)
 		require.Nil(t, s.batchAt(5))
-		s.done(accused)
+		s.done(suspect)
 		second := s.batchAt(5)
 		require.Len(t, second, 1)
 		require.Contains(t, []int64{4, 6}, ids(second)[0])

@@ -71,7 +71,7 @@ func TestRoom_gathered_batch_has_fewer_messages_rather_than_more_bytes(t *testin
 }
 
 // A message that waits for room leaves with its lane, and one that becomes the head of its key takes its place.
-func TestRoom_lost_lane_and_late_committer(t *testing.T) {
+func TestRoom_a_lost_lane_and_a_late_committer_change_which_message_waits(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
 	s.Bound(10)
@@ -92,12 +92,12 @@ func TestRoom_suspect_messages_wait_for_room_too(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
 	s.Bound(10)
-	accused := func(id int64) *spool.Message {
+	suspect := func(id int64) *spool.Message {
 		m := started(id, "a", 0, 1)
 		m.Size = 4
 		return m
 	}
-	s.Load([]*spool.Message{bulky(1, "a", 0, 8), accused(2), accused(3)})
+	s.Load([]*spool.Message{bulky(1, "a", 0, 8), suspect(2), suspect(3)})
 	first := s.Take()
 	require.Equal(t, []int64{1}, ids(first))
 	require.Nil(t, s.tryTake())

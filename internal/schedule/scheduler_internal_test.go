@@ -41,7 +41,7 @@ func TestScheduler_topics_take_turns(t *testing.T) {
 }
 
 // However many messages a batch may have, their payloads are loaded together.
-func TestScheduler_batch_of_large_messages_is_bounded_in_bytes_G8(t *testing.T) {
+func TestScheduler_G8_a_batch_of_large_messages_is_bounded_in_bytes(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]int64{"without a key": 0, "of one key": 9} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestScheduler_batch_of_large_messages_is_bounded_in_bytes_G8(t *testing.T) 
 	}
 }
 
-func TestScheduler_late_committer_goes_before_what_was_read_earlier(t *testing.T) {
+func TestScheduler_a_late_committer_goes_before_messages_read_earlier(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
 	s.Load([]*spool.Message{stored(5, "a", 9), stored(7, "a", 9)})

@@ -20,7 +20,7 @@ func (s *Scheduler) settle() {
 	s.Settled(s.TakeFinished())
 }
 
-func TestScheduler_suspect_message_runs_alone_among_its_like(t *testing.T) {
+func TestScheduler_suspects_run_one_at_a_time(t *testing.T) {
 	t.Parallel()
 	s := ready(3)
 	s.Load([]*spool.Message{
@@ -32,9 +32,9 @@ func TestScheduler_suspect_message_runs_alone_among_its_like(t *testing.T) {
 	require.Nil(t, s.TryTake())
 }
 
-// The outcome of an accused message must be written before the next one runs: if that one brings the process down, the
+// The outcome of a suspect must be written before the next one runs: if that one brings the process down, the
 // innocent has not been started once more without an outcome.
-func TestScheduler_next_suspect_message_waits_until_the_one_before_is_settled(t *testing.T) {
+func TestScheduler_a_suspect_waits_until_the_one_before_it_is_settled(t *testing.T) {
 	t.Parallel()
 	for _, verdict := range []spool.Verdict{spool.Done, spool.Retry, spool.Dead, spool.Wait, spool.Postpone, spool.Settled} {
 		s := ready(1)
@@ -51,7 +51,7 @@ func TestScheduler_next_suspect_message_waits_until_the_one_before_is_settled(t 
 	}
 }
 
-func TestScheduler_suspect_messages_wait_also_when_the_running_one_loses_its_lane(t *testing.T) {
+func TestScheduler_suspects_wait_although_the_running_one_loses_its_lane(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
 	lost := started(1, "a", 7, 1)
@@ -66,7 +66,7 @@ func TestScheduler_suspect_messages_wait_also_when_the_running_one_loses_its_lan
 	require.Equal(t, []int64{2}, ids(s.TryTake()))
 }
 
-func TestScheduler_dropping_suspect_messages_that_wait_leaves_nothing_behind(t *testing.T) {
+func TestScheduler_forgets_waiting_suspects_that_are_dropped(t *testing.T) {
 	t.Parallel()
 	s := ready(1)
 	s.Load([]*spool.Message{started(1, "a", 7, 1), started(2, "a", 8, 1), stored(3, "a", 8)})

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEncodeMetadata_plain_words_take_the_quick_way(t *testing.T) {
+func TestEncodeMetadata_encodes_plain_text_as_json_does(t *testing.T) {
 	t.Parallel()
 	many := map[string]string{}
 	for i := range 3 * fewWords {

@@ -15,7 +15,7 @@ import (
 
 // A user's transaction has read something, a forwarder registers the outbox, and then the transaction publishes: on
 // MySQL its reads still show the database without the outbox.
-func TestOpen_spool_registered_by_another_after_the_transaction_began(t *testing.T) {
+func TestOpen_finds_a_spool_that_was_registered_after_the_transaction_began(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		if database.Dialect == postbox.SQLite {
@@ -40,7 +40,8 @@ func TestOpen_spool_registered_by_another_after_the_transaction_began(t *testing
 
 // What one transaction has seen, through however many wrappers, and has rolled back, is not there for the next one: a message that went there
 // would never be read, or go out of the spool that SQLite gives the id to.
-func TestOpen_G1_G2_spool_registered_by_a_transaction_that_rolls_back(t *testing.T) {
+// Also covers G2.
+func TestOpen_G1_a_spool_registered_by_a_rolled_back_transaction_is_forgotten(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := enginetest.NewBench(t, database)
@@ -70,7 +71,8 @@ func TestOpen_G1_G2_spool_registered_by_a_transaction_that_rolls_back(t *testing
 }
 
 // A transaction registers the spool behind a savepoint, goes back to that, and stores a message.
-func TestOpen_G1_G2_spool_registered_behind_a_savepoint_that_is_rolled_back(t *testing.T) {
+// Also covers G2.
+func TestOpen_G1_a_spool_registered_in_a_rolled_back_savepoint_is_forgotten(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := enginetest.NewBench(t, database)
@@ -91,7 +93,7 @@ func TestOpen_G1_G2_spool_registered_behind_a_savepoint_that_is_rolled_back(t *t
 }
 
 // A process that stores messages only in transactions of others asks for the id in each transaction, until the id is known to be committed.
-func TestFinder_finds_what_is_committed_and_nothing_else(t *testing.T) {
+func TestFinder_finds_only_committed_spools(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := enginetest.NewBench(t, database)

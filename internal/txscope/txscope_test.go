@@ -31,7 +31,7 @@ func TestEndsWith_asks_for_the_end_of_the_transaction(t *testing.T) {
 	require.False(t, txscope.EndsWith(txscope.New(tx).Context(began), tx), "nobody knows what the transaction began with")
 }
 
-func TestScope_runs_hooks_where_somebody_commits(t *testing.T) {
+func TestScope_runs_hooks_after_the_commit(t *testing.T) {
 	t.Parallel()
 	scope, ran := txscope.Hooked(t.Context(), &sql.Tx{}), []int{}
 	for i := range 3 {

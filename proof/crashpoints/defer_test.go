@@ -99,7 +99,8 @@ func stored(ctx context.Context, p *process, messages ...*message.Message) error
 // coalesced is the number of messages that are stored together.
 const coalesced = 10
 
-func TestCrash_F5_F6_F26_G2_G5_defer(t *testing.T) {
+// Also covers G2, F5, F6 and F26.
+func TestCrash_G5_while_deferring(t *testing.T) {
 	t.Parallel()
 	one, two := newMessage("one", "k"), newMessage("two", "k")
 	var many []*message.Message
@@ -137,7 +138,7 @@ func TestCrash_F5_F6_F26_G2_G5_defer(t *testing.T) {
 			instant: acked("one", "two"), check: all("one", "two"),
 		},
 		flow{
-			name: "defer coalesced", least: coalesced, life: deferTogether, prepare: func(ctx context.Context, p *process) error {
+			name: "defer several in one commit", least: coalesced, life: deferTogether, prepare: func(ctx context.Context, p *process) error {
 				if err := stored(ctx, p, many[1], many[6]); err != nil {
 					return err
 				}

@@ -99,7 +99,8 @@ func forwardWith(config forwarder.Config) func(ctx context.Context, p *process) 
 	return func(ctx context.Context, p *process) error { return p.forward(ctx, config) }
 }
 
-func TestCrash_F5_F1_G2_G3_forward(t *testing.T) {
+// Also covers G3, F1 and F5.
+func TestCrash_G2_while_forwarding(t *testing.T) {
 	t.Parallel()
 	good := publish("orders", newMessage("a1", "a"), newMessage("b1", "b"), newMessage("a2", "a"), newMessage("n1", ""), newMessage("a3", "a"))
 	check := func(c *check) {
@@ -114,7 +115,8 @@ func TestCrash_F5_F1_G2_G3_forward(t *testing.T) {
 	)
 }
 
-func TestCrash_F5_F11_G2_G3_retry_and_bury(t *testing.T) {
+// Also covers G3, F5 and F11.
+func TestCrash_G2_while_retrying_and_burying(t *testing.T) {
 	t.Parallel()
 	each(t,
 		flow{
@@ -142,7 +144,8 @@ func TestCrash_F5_F11_G2_G3_retry_and_bury(t *testing.T) {
 }
 
 // No attempt counts, whatever happens on the way.
-func TestCrash_F5_F13_G7_outage(t *testing.T) {
+// Also covers F5 and F13.
+func TestCrash_G7_in_an_outage(t *testing.T) {
 	t.Parallel()
 	each(t, flow{
 		name: "outage", least: 15, life: forwardWith(forwarder.Config{}),

@@ -90,7 +90,8 @@ func delivering(messages ...*message.Message) func(ctx context.Context, p *proce
 	}
 }
 
-func TestCrash_F5_F6_F26_G4_inbox(t *testing.T) {
+// Also covers F5, F6 and F26.
+func TestCrash_G4_while_an_inbox_handles(t *testing.T) {
 	t.Parallel()
 	one, two := newMessage("one", ""), newMessage("two", "")
 	each(t, flow{

@@ -41,7 +41,8 @@ func use(ctx context.Context, p *process) error {
 // middle is a version in the middle.
 const middle = 2
 
-func TestCrash_F5_F23_migrate(t *testing.T) {
+// Also covers F5.
+func TestCrash_F23_while_migrating(t *testing.T) {
 	t.Parallel()
 	after := func(ctx context.Context, p *process) error {
 		return errors.Join(migrate(1, 0)(ctx, p), use(ctx, p))

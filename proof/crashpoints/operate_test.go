@@ -49,7 +49,8 @@ func control(ctx context.Context, p *process) error {
 	)
 }
 
-func TestCrash_F5_G2_G9_operate(t *testing.T) {
+// Also covers G2 and F5.
+func TestCrash_G9_while_an_operator_works(t *testing.T) {
 	t.Parallel()
 	work := processing{config: queue.Config{Transactional: true}}
 	each(t, flow{

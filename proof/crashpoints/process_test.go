@@ -142,7 +142,8 @@ func mixedOnce(c *check) {
 // mixedReceipts are what mixed messages leave in the outbox.
 var mixedReceipts = []string{"receipt of a1", "receipt of " + flaky, "receipt of a3", "receipt of b2"}
 
-func TestCrash_F5_G2_G3_process(t *testing.T) {
+// Also covers G3 and F5.
+func TestCrash_G2_while_a_queue_processes(t *testing.T) {
 	t.Parallel()
 	each(t, flow{
 		name: "process", least: 15, prepare: deferred(mixed()...), life: processing{}.life,
@@ -162,7 +163,8 @@ func TestCrash_F5_G2_G3_process(t *testing.T) {
 	})
 }
 
-func TestCrash_F5_F26_G3_G4_process_in_transactions(t *testing.T) {
+// Also covers G3, F5 and F26.
+func TestCrash_G4_while_a_queue_processes_in_transactions(t *testing.T) {
 	t.Parallel()
 	transactional := queue.Config{Transactional: true, Concurrency: 1, History: time.Hour}
 	each(t, flow{
@@ -236,7 +238,8 @@ func (how batch) life(ctx context.Context, p *process) error {
 	return p.until(ctx, b.Run, p.w.drained(queueSpool))
 }
 
-func TestCrash_F5_F26_G3_G4_process_in_batches(t *testing.T) {
+// Also covers G3, F5 and F26.
+func TestCrash_G4_while_a_queue_processes_batches(t *testing.T) {
 	t.Parallel()
 	transactional := queue.Config{Transactional: true}
 	each(t, flow{

@@ -79,7 +79,8 @@ func checkOrders(c *check) {
 	c.dead()
 }
 
-func TestCrash_F5_F26_G1_G2_publish(t *testing.T) {
+// Also covers G2, F5 and F26.
+func TestCrash_G1_while_publishing(t *testing.T) {
 	t.Parallel()
 	each(t, flow{
 		name: "publish", least: orders * 5, life: placeOrders, check: checkOrders,
@@ -90,7 +91,8 @@ func TestCrash_F5_F26_G1_G2_publish(t *testing.T) {
 	})
 }
 
-func TestCrash_F5_G1_publish_in_groups(t *testing.T) {
+// Also covers F5.
+func TestCrash_G1_while_publishing_in_groups(t *testing.T) {
 	t.Parallel()
 	on(t, databases[0], flow{
 		name: "publish in groups", least: orders * 7, life: placeOrdersTogether, check: checkOrders,

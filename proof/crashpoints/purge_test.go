@@ -84,7 +84,8 @@ func purge(ctx context.Context, p *process) error {
 	})
 }
 
-func TestCrash_F5_F18_G8_purge(t *testing.T) {
+// Also covers F5 and F18.
+func TestCrash_G8_while_purging(t *testing.T) {
 	t.Parallel()
 	each(t, flow{
 		name: "purge", least: 30, prepare: litterAll, life: purge,

@@ -85,7 +85,8 @@ func operate(ctx context.Context, p *process) error {
 	)
 }
 
-func TestCrash_F5_F22_G2_G9_requeue(t *testing.T) {
+// Also covers G2, F5 and F22.
+func TestCrash_G9_while_requeuing(t *testing.T) {
 	t.Parallel()
 	each(t, flow{
 		name: "requeue", least: 30, prepare: die, life: operate,

@@ -50,7 +50,8 @@ func (how loss) rows() int {
 
 // Nobody may guess: the caller is told that the outcome is unknown, and finds both the row and the message, or
 // neither.
-func TestCommitUnknown_F26_G1_InTx_says_so(t *testing.T) {
+// Also covers F26.
+func TestCommitUnknown_G1_InTx_returns_an_error_that_says_so(t *testing.T) {
 	t.Parallel()
 	eachLoss(t, func(t *testing.T, direct, wired *testdb.Database, w *wire, how loss) {
 		outbox, err := forwarder.NewPublisher(wired.Postbox(), forwarder.PublisherConfig{}, nil)
@@ -74,7 +75,8 @@ func TestCommitUnknown_F26_G1_InTx_says_so(t *testing.T) {
 
 // An inbox can find out by itself: the claim tells. What was committed is acked and not done again; what was not is
 // delivered again. Neither is a failure of the message.
-func TestCommitUnknown_F26_G4_G7_inbox_finds_out(t *testing.T) {
+// Also covers G7 and F26.
+func TestCommitUnknown_G4_inbox_asks_the_database(t *testing.T) {
 	t.Parallel()
 	eachLoss(t, func(t *testing.T, direct, wired *testdb.Database, w *wire, how loss) {
 		store, err := inboxstore.New(wired.Postbox(), inboxstore.Config{}, nil)

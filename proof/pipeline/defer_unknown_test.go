@@ -14,7 +14,8 @@ import (
 
 // Whatever Defer says of a message whose COMMIT went wrong: delivered again until it is acked, it is stored once.
 // PostgreSQL is told to commit with the statement itself, and so there is no COMMIT to lose.
-func TestCommitUnknown_F26_G2_G5_deferred_message_is_stored_once(t *testing.T) {
+// Also covers G2 and F26.
+func TestCommitUnknown_G5_deferred_message_is_stored_once(t *testing.T) {
 	t.Parallel()
 	for _, how := range []loss{answerLost, commitLost} {
 		t.Run(string(how), func(t *testing.T) {

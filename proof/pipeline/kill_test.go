@@ -38,13 +38,15 @@ type childConfig struct {
 // F5: whatever instant it dies at, between any two statements and between broker and database, nothing is lost
 // or done twice. The process is both a forwarder and a consumer, so it is killed in both roles, and on
 // PostgreSQL only its connections die.
-func TestKill_PostgreSQL_G2_G3_G4_F5(t *testing.T) {
+// Also covers G3 and G4.
+func TestKill_PostgreSQL_G2_killed_processes_lose_nothing(t *testing.T) {
 	t.Parallel()
 	runKills(t, testdb.Postgres, 10)
 }
 
 // On SQLite the database dies with the process, in the middle of a write.
-func TestKill_SQLite_G2_G3_G4_F5(t *testing.T) {
+// Also covers G3, G4 and F5.
+func TestKill_SQLite_G2_killed_processes_lose_nothing(t *testing.T) {
 	t.Parallel()
 	runKills(t, testdb.SQLite, 5) // SQLite takes a second to start under the race detector
 }

@@ -24,19 +24,22 @@ type scenario struct {
 }
 
 // PostgreSQL → RabbitMQ → PostgreSQL, one consuming process at a time, so its queue keeps the order.
-func TestPipeline_RabbitMQ_G1_G2_G3_G4_F2_F16_F17_F21_F24(t *testing.T) {
+// Also covers G1, G3, G4, F2, F16, F17, F21 and F24.
+func TestPipeline_RabbitMQ_G2_delivers_from_outbox_to_inbox_under_faults(t *testing.T) {
 	t.Parallel()
 	runScenario(t, scenario{broker: rabbitMQ(testservice.Address(t, testservice.AMQPVariable)), processes: 1})
 }
 
 // Copies of one message are handled at the same instant by two processes that share the queues.
-func TestPipeline_RabbitMQ_shared_queues_G4_F6(t *testing.T) {
+// Also covers F6.
+func TestPipeline_RabbitMQ_G4_consumers_share_a_queue(t *testing.T) {
 	t.Parallel()
 	runScenario(t, scenario{broker: rabbitMQ(testservice.Address(t, testservice.AMQPVariable)), processes: 2, unordered: true})
 }
 
 // PostgreSQL → Kafka → PostgreSQL. Partitions move between two processes when one of them closes and comes back.
-func TestPipeline_Kafka_G1_G2_G3_G4_F2_F6_F16_F21_F24_F25(t *testing.T) {
+// Also covers G1, G3, G4, F2, F6, F16, F21, F24 and F25.
+func TestPipeline_Kafka_G2_delivers_from_outbox_to_inbox_under_faults(t *testing.T) {
 	t.Parallel()
 	runScenario(t, scenario{broker: apacheKafka(testservice.Address(t, testservice.KafkaVariable)), processes: 2})
 }

@@ -75,7 +75,8 @@ func (b *behindPooler) effect(ctx context.Context, by string, msg *message.Messa
 	return err
 }
 
-func TestPooler_G1_G4_every_part_works_behind_PgBouncer_in_transaction_mode(t *testing.T) {
+// Also covers G4.
+func TestPooler_G1_every_part_works_behind_PgBouncer_in_transaction_mode(t *testing.T) {
 	t.Parallel()
 	for name, opened := range pooled {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,8 @@ import (
 
 // A handler of a queue has written its effect to the database that was lost. Its word that the message is done counts there alone: in the database
 // that took over the message waits, and is handled.
-func TestFailover_PostgreSQL_G2_G4_done_in_the_lost_database_is_not_done_in_the_new_one(t *testing.T) {
+// Also covers G4.
+func TestFailover_PostgreSQL_G2_a_message_finished_only_in_the_lost_database_runs_again(t *testing.T) {
 	t.Parallel()
 	p, err := testcluster.StartPostgres(t.Context())
 	clustertest.Require(t, p, err)
@@ -34,7 +35,8 @@ func TestFailover_PostgreSQL_G2_G4_done_in_the_lost_database_is_not_done_in_the_
 		})
 }
 
-func TestFailover_MariaDB_G2_G4_done_in_the_lost_database_is_not_done_in_the_new_one(t *testing.T) {
+// Also covers G4.
+func TestFailover_MariaDB_G2_a_message_finished_only_in_the_lost_database_runs_again(t *testing.T) {
 	t.Parallel()
 	m, err := testcluster.StartMariaDB(t.Context())
 	clustertest.Require(t, m, err)

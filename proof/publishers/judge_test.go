@@ -37,7 +37,7 @@ func TestReceived_finds_what_is_missing_and_out_of_order(t *testing.T) {
 	}
 }
 
-func TestResult_is_bad_for_each_of_its_zeros(t *testing.T) {
+func TestResult_is_bad_if_a_count_that_must_be_zero_is_not(t *testing.T) {
 	t.Parallel()
 	require.False(t, result{published: 4, failures: 17, counted: 1}.bad())
 	require.True(t, result{dead: 1}.bad())
@@ -52,7 +52,7 @@ func (f failing) Publish(string, ...*message.Message) error { return f.err }
 
 func (failing) Close() error { return nil }
 
-func TestWatched_collects_errors_that_differ_in_names_only(t *testing.T) {
+func TestWatched_counts_errors_that_differ_only_in_names_as_one(t *testing.T) {
 	t.Parallel()
 	w := newWatched(failing{})
 	require.NoError(t, w.Publish("topic"))

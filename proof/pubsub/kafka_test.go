@@ -22,7 +22,8 @@ import (
 )
 
 // The features are those of Watermill's own run of the suite on Kafka.
-func TestPubSub_G2_G3_to_Kafka(t *testing.T) {
+// Also covers G2.
+func TestPubSub_G3_from_outbox_to_Kafka(t *testing.T) {
 	t.Parallel()
 	testPubSub(t, chain{database: testdb.Postgres(t).Migrate(t), destination: newKafka(t)}, tests.Features{
 		ConsumerGroups:  true,
@@ -65,7 +66,8 @@ func (k *apacheKafka) subscriber(t *testing.T, group string) message.Subscriber 
 
 // The forwarder hands over whole batches, and repeats them when they fail: the one that is too large must not take others
 // with it, nor let those behind it overtake those before it.
-func TestForwarder_G2_G3_to_Kafka_buries_the_message_that_is_too_large(t *testing.T) {
+// Also covers G2.
+func TestForwarder_G3_to_Kafka_buries_a_message_that_is_too_large(t *testing.T) {
 	t.Parallel()
 	const keys, each, large = 10, 20, 7 // the one that is too large, of each key
 	to := newKafka(t)

@@ -51,7 +51,8 @@ func TestPubSub_G2_from_every_database(t *testing.T) {
 }
 
 // The features are those of Watermill's own run of the suite on RabbitMQ; the order of a key survives the outbox.
-func TestPubSub_G2_G3_to_RabbitMQ(t *testing.T) {
+// Also covers G2.
+func TestPubSub_G3_from_outbox_to_RabbitMQ(t *testing.T) {
 	t.Parallel()
 	testPubSub(t, chain{database: testdb.Postgres(t).Migrate(t), destination: newRabbit(t)}, tests.Features{
 		ConsumerGroups:                      true,

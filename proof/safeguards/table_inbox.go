@@ -9,7 +9,7 @@ var ofTheInbox = []safeguard{
 			from: `inbox.Work{Begin: begin, Handle`,
 			to:   `inbox.Work{Settle: begin, Handle`,
 		}},
-		packages: []string{module + "inboxstore", module + "middleware"}, tests: "TestInbox|TestStore_.*(F2|F6)",
+		packages: []string{module + "inboxstore", module + "middleware"}, tests: "TestInbox|TestStore_.*(F2|F6|handles_a_message_once)",
 	},
 	{
 		name: "claim commits with the effect", guarantees: "G4, F2",
@@ -26,7 +26,7 @@ var ofTheInbox = []safeguard{
 	begin := func(context.Context, *sql.Tx) error {
 `,
 		}},
-		packages: []string{module + "inboxstore"}, tests: "TestStore_.*(F2|F6|F26)",
+		packages: []string{module + "inboxstore"}, tests: "TestStore_.*(F2|F6|handles_a_message_once)",
 	},
 	{
 		name: "a failed handler never commits", guarantees: "G4",
@@ -65,7 +65,7 @@ var ofTheInbox = []safeguard{
 			from: "	s.Isolation = sql.LevelReadCommitted\n",
 			to:   "	s.Isolation = sql.LevelDefault\n",
 		}},
-		packages: []string{module + "inboxstore"}, tests: "failures_count_whatever",
+		packages: []string{module + "inboxstore"}, tests: "counts_failures_at_any",
 	},
 	{
 		name: "a connection that is lost at the commit is the handler's", guarantees: "G7, F29",
@@ -151,7 +151,7 @@ var ofTheInbox = []safeguard{
 			from: "	return !kind.Can().RollsBackWhenFull || !kind.Exhausted(err)\n",
 			to:   "	return !kind.Can().RollsBackWhenFull || !kind.Exhausted(err) || true\n",
 		}},
-		packages: []string{module + "internal/inbox"}, tests: "TestStore_G7_a_full_file",
+		packages: []string{module + "internal/inbox"}, tests: "TestStore_G7_a_full_SQLite_file",
 	},
 	{
 		name: "a connection that a failed handler left unable to write is given up", guarantees: "G3, G7",
@@ -169,7 +169,7 @@ var ofTheInbox = []safeguard{
 			from: "		return RefusalError{fmt.Errorf(",
 			to:   "		return OutageError{fmt.Errorf(",
 		}},
-		packages: []string{module + "queue"}, tests: "TestQueue_G3_G4_G7_a_message/single/./an_error",
+		packages: []string{module + "queue"}, tests: "TestQueue_G3_a_message_that_cannot_be_settled/single/./an_error",
 	},
 	{
 		name: "an error that panics is replaced", guarantees: "G6, G7",
@@ -178,7 +178,7 @@ var ofTheInbox = []safeguard{
 	},
 	{
 		name: "a dead letter that PoisonOutbox refuses concerns its key alone", guarantees: "G3, G7",
-		edits:    []edit{{file: "internal/drain/setback.go", from: "errors.As(err, &untold) ||", to: "errors.As(err, &untold) && false ||"}},
+		edits:    []edit{{file: "internal/drain/setback.go", from: "errors.As(err, &ofHook) ||", to: "errors.As(err, &ofHook) && false ||"}},
 		packages: []string{module + "queue"}, tests: "PoisonOutbox_refuses/./too_large",
 	},
 	{
@@ -224,7 +224,7 @@ var ofTheInbox = []safeguard{
 			from: "func() { giveUp(spool.ErrRowLocked) })\n",
 			to:   "func() {})\n",
 		}},
-		packages: []string{module + "queue"}, tests: "locked_holds_up",
+		packages: []string{module + "queue"}, tests: "locked_row_holds_up",
 	},
 	{
 		name: "a batch goes on without the message whose row is locked", guarantees: "G3, G4",
@@ -233,7 +233,7 @@ var ofTheInbox = []safeguard{
 			from: "		case known && locked.ids[p.all[i].Ref.ID]:\n",
 			to:   "		case known && len(locked.ids) == 0:\n",
 		}},
-		packages: []string{module + "queue"}, tests: "locked_holds_up_no_other_message",
+		packages: []string{module + "queue"}, tests: "locked_row_holds_up_no_other_message",
 	},
 	{
 		name: "a conflict of the last statement is asked for locked rows", guarantees: "G3, G4",
@@ -242,7 +242,7 @@ var ofTheInbox = []safeguard{
 			from: "!q.core.IsConflict(removing) {\n",
 			to:   "(!q.core.IsConflict(removing) || len(batch) > 0) {\n",
 		}},
-		packages: []string{module + "queue"}, tests: "locked_holds_up_no_other_message",
+		packages: []string{module + "queue"}, tests: "locked_row_holds_up_no_other_message",
 	},
 	{
 		name: "a batch is tried without the locked messages some times only", guarantees: "G7",

@@ -33,7 +33,7 @@ var ofOutages = []safeguard{
 		name: "poison comes to its end where others get through", guarantees: "G3, F30",
 		edits: []edit{{
 			file: "internal/circuit/blame.go",
-			from: "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.accuse(b, now)\n",
+			from: "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.atFault(b, now)\n",
 			to:   "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit\n",
 		}},
 		packages: []string{module + "internal/circuit", module + "internal/drain"}, tests: "Blame|Model",
@@ -42,8 +42,8 @@ var ofOutages = []safeguard{
 		name: "an outage has a limit", guarantees: "G3, F30",
 		edits: []edit{{
 			file: "internal/circuit/blame.go",
-			from: "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.accuse(b, now)\n",
-			to:   "	counts := before.accuse(b, now)\n",
+			from: "	counts := now.Sub(b.quietSince) >= c.config.OutageLimit || before.atFault(b, now)\n",
+			to:   "	counts := before.atFault(b, now)\n",
 		}},
 		packages: []string{module + "internal/circuit", module + "internal/drain"}, tests: "Blame|Model",
 	},
@@ -51,7 +51,7 @@ var ofOutages = []safeguard{
 		name: "time for the last part of a destination to come back", guarantees: "G7, F30",
 		edits: []edit{{
 			file: "internal/circuit/blame.go",
-			from: "	return now.Sub(b.proved) >= recovery || now.Sub(f.accused) >= recovery\n",
+			from: "	return now.Sub(b.proved) >= recovery || now.Sub(f.aloneSince) >= recovery\n",
 			to:   "	return now.Sub(b.proved) >= 0\n",
 		}},
 		packages: []string{module + "internal/circuit"}, tests: "Blame",
@@ -126,7 +126,7 @@ var ofOutages = []safeguard{
 			from: "	replace := state != nil && state.runs(call)\n",
 			to:   "	replace := state != nil && state.runs(call) && topic == \"\"\n",
 		}},
-		packages: []string{module + "internal/circuit", module + "forwarder", module + "queue"}, tests: "Circuits|a_probe_that|a_probe_whose",
+		packages: []string{module + "internal/circuit", module + "forwarder", module + "queue"}, tests: "Circuits|a_probe_without|a_probe_whose",
 	},
 	{
 		name: "a panic of Classify blames one message alone", guarantees: "G7",
@@ -135,7 +135,7 @@ var ofOutages = []safeguard{
 			from: "Protect(func() error { class = classify(err); return nil });",
 			to:   "func() error { class = classify(err); return nil }();",
 		}},
-		packages: []string{module + "forwarder", module + "queue"}, tests: "blames_no_neighbour",
+		packages: []string{module + "forwarder", module + "queue"}, tests: "blames_no_other_message",
 	},
 	{
 		name: "codes are believed of the driver's own types alone", guarantees: "G7, F8",

@@ -9,7 +9,7 @@ var ofRefusals = []safeguard{
 			from: "	if err == nil && arrived < taken {\n",
 			to:   "	if err == nil && arrived < 0 {\n",
 		}},
-		packages: []string{module + "internal/drain"}, tests: "that_the_database_ignores|stray",
+		packages: []string{module + "internal/drain"}, tests: "that_the_database_ignores|out_of_the_waiting_table",
 	},
 	{
 		name: "a message that is buried leaves a dead letter", guarantees: "G2, G9",
@@ -63,7 +63,7 @@ var ofRefusals = []safeguard{
 			from: "				return d.settleUnsettled(ctx)\n",
 			to:   "				d.unsettled = s.left()\n",
 		}},
-		packages: []string{module + "internal/drain"}, tests: "Settlement_G3_G6",
+		packages: []string{module + "internal/drain"}, tests: "Settlement_G3",
 	},
 	{
 		name: "leases are renewed while a settlement takes long", guarantees: "G6",

@@ -47,7 +47,7 @@ func TestDeployment_a_copy_sends_nothing(t *testing.T) {
 }
 
 // A name is given to tables by Migrate alone: a process that expects one finds out that they have none.
-func TestDeployment_tables_without_a_name(t *testing.T) {
+func TestDeployment_a_process_with_a_name_refuses_tables_without_one(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		d := &deployment{Database: database, logger: newCapture(), sent: new(atomic.Int64)}

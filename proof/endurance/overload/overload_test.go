@@ -16,7 +16,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A short one of what make overload does for a minute each.
-func TestOverload_G2_G3_G4_G8_ten_times_the_capacity_then_recovery(t *testing.T) {
+// Also covers G2, G3 and G4.
+func TestOverload_G8_recovers_from_ten_times_the_capacity(t *testing.T) {
 	t.Parallel()
 	testservice.Address(t, place.Variable)
 	var out strings.Builder

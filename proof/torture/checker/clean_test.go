@@ -80,7 +80,7 @@ func busy() *world {
 	return w
 }
 
-func TestCheck_is_content_with_a_run_that_only_had_trouble(t *testing.T) {
+func TestCheck_accepts_a_run_with_faults_and_no_violation(t *testing.T) {
 	t.Parallel()
 	report := checker.Check(busy().end())
 	require.Empty(t, report.Violations, report.String())

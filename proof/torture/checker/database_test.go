@@ -82,7 +82,7 @@ func (r *remains) within(since time.Time, times ...time.Time) {
 	}
 }
 
-func TestReadDatabase_finds_what_Postbox_left(t *testing.T) {
+func TestReadDatabase_reads_the_rows_that_Postbox_left(t *testing.T) {
 	t.Parallel()
 	r, since := leave(t), time.Now()
 	id := postbox.NewMessageID()

@@ -112,7 +112,7 @@ func lossy() *world {
 	return w
 }
 
-func TestCheck_excuses_what_the_new_primary_never_had(t *testing.T) {
+func TestCheck_excuses_losses_that_the_new_primary_never_had(t *testing.T) {
 	t.Parallel()
 	report := checker.Check(lossy().end())
 	require.Empty(t, report.Violations, report.String())
@@ -128,7 +128,7 @@ func TestCheck_excuses_what_the_new_primary_never_had(t *testing.T) {
 
 // A message was dead, and a copy of it a duplicate; then it was requeued, and applied in the database that was lost. What was confirmed of it before is no sign
 // that the new one had its effect. Without a failover, or with a letter that was never requeued, it is lost.
-func TestCheck_excuses_what_was_requeued_and_lost_with_the_old_primary(t *testing.T) {
+func TestCheck_excuses_requeued_messages_that_were_lost_with_the_old_primary(t *testing.T) {
 	t.Parallel()
 	for name, requeued := range map[string]bool{"requeued": true, "not requeued": false} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestCheck_excuses_what_was_requeued_and_lost_with_the_old_primary(t *testin
 }
 
 // A letter that was requeued, and applied, in the old primary alone is one in the new primary still. There it may not vanish.
-func TestCheck_excuses_no_letter_that_the_new_primary_has(t *testing.T) {
+func TestCheck_excuses_no_missing_dead_letter_that_the_new_primary_had(t *testing.T) {
 	t.Parallel()
 	for name, kept := range map[string]bool{"kept": true, "lost": false} {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestCheck_excuses_no_letter_that_the_new_primary_has(t *testing.T) {
 	}
 }
 
-func TestCheck_a_process_that_was_asleep_writes_down_late_what_the_old_primary_confirmed(t *testing.T) {
+func TestCheck_a_paused_process_may_record_late_what_the_old_primary_confirmed(t *testing.T) {
 	t.Parallel()
 	for name, lull := range map[string]checker.Trouble{
 		"asleep":               {Process: "consumer-1", Sleeps: true},
@@ -203,7 +203,7 @@ func TestCheck_a_process_that_was_asleep_writes_down_late_what_the_old_primary_c
 	}
 }
 
-func TestHoldings_Follows_finds_what_a_failover_may_not_lose(t *testing.T) {
+func TestHoldings_Follows_finds_losses_that_a_failover_must_not_cause(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.plain("a", ledger.Receipts, "")
@@ -369,7 +369,7 @@ func loseTransaction(w *world, text string) {
 	w.apply("consumer-1/1", "postman", "m")
 }
 
-func TestCheck_a_cut_connection_counts_as_an_attempt_only_where_a_fault_touched_the_process(t *testing.T) {
+func TestCheck_a_cut_connection_counts_as_an_attempt_only_with_a_fault_of_the_process(t *testing.T) {
 	t.Parallel()
 	const text = "the handler lost its transaction: the connection was lost, and the database is there: EOF"
 	cut := checker.Trouble{Kind: "cut", Process: "consumer-1", Database: true}

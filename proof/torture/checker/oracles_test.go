@@ -26,7 +26,7 @@ var damages = slices.Concat(damagesToEvidence, damagesToWrites, damagesToEffects
 
 func says(oracles ...string) []string { return oracles }
 
-func TestCheck_each_oracle_speaks_of_what_it_is_for_and_of_nothing_else(t *testing.T) {
+func TestCheck_each_oracle_reports_only_its_own_violations(t *testing.T) {
 	t.Parallel()
 	for _, b := range damages {
 		t.Run(b.name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestCheck_each_oracle_speaks_of_what_it_is_for_and_of_nothing_else(t *testi
 	}
 }
 
-func TestCheck_no_oracle_goes_unproved(t *testing.T) {
+func TestCheck_each_oracle_is_tested(t *testing.T) {
 	t.Parallel()
 	proved := map[string]bool{}
 	for _, b := range damages {

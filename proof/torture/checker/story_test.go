@@ -23,7 +23,7 @@ func requireInOrder(t *testing.T, text string, parts ...string) {
 	}
 }
 
-func TestReport_tells_the_story_of_the_first_message_that_something_is_wrong_with(t *testing.T) {
+func TestReport_tells_the_story_of_the_first_message_with_a_violation(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.plain("distant", ledger.Orders, "k")
@@ -105,7 +105,7 @@ func TestReport_keeps_the_order_of_a_process_whose_clock_was_put_back(t *testing
 	requireInOrder(t, checker.Check(w.end()).Story, "applied m", "saw m", "failed m")
 }
 
-func TestReport_tells_of_things_that_are_about_no_message(t *testing.T) {
+func TestReport_lists_violations_that_concern_no_message(t *testing.T) {
 	t.Parallel()
 	w := busy()
 	w.CaughtUp = checker.NeverCaughtUp
@@ -114,7 +114,7 @@ func TestReport_tells_of_things_that_are_about_no_message(t *testing.T) {
 	require.Contains(t, report.String(), "VIOLATED caught up (G2, G7, F11, F13): 1\n  something still waited")
 }
 
-func TestCheck_bounds_nothing_where_nothing_is_bounded(t *testing.T) {
+func TestCheck_reports_no_bound_that_is_not_set(t *testing.T) {
 	t.Parallel()
 	w := busy()
 	w.Bounds = checker.Bounds{}
@@ -125,7 +125,7 @@ func TestCheck_bounds_nothing_where_nothing_is_bounded(t *testing.T) {
 	require.True(t, report.OK(), report.String())
 }
 
-func TestCheck_G9_asks_the_outbox_only_for_what_it_was_told_to_keep(t *testing.T) {
+func TestCheck_G9_expects_only_the_history_that_the_outbox_was_told_to_keep(t *testing.T) {
 	t.Parallel()
 	w := busy()
 	w.Database.Kept = nil
@@ -135,7 +135,7 @@ func TestCheck_G9_asks_the_outbox_only_for_what_it_was_told_to_keep(t *testing.T
 	require.True(t, checker.Check(w.end()).OK())
 }
 
-func TestCheck_names_a_message_that_nobody_committed(t *testing.T) {
+func TestCheck_names_a_message_that_was_never_committed(t *testing.T) {
 	t.Parallel()
 	w := busy()
 	w.send("forwarder-1/1", "undone")

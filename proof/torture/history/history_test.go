@@ -60,7 +60,7 @@ func TestWrite_from_many_goroutines_tears_no_line(t *testing.T) {
 	require.Len(t, records, 8*200)
 }
 
-func TestRead_leaves_out_a_torn_last_line_and_no_other_F5(t *testing.T) {
+func TestRead_F5_leaves_out_only_a_torn_last_line(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "forwarder-1.1.jsonl")

@@ -14,7 +14,7 @@ var processes = []schedule.Process{
 	{Name: "forwarder-1", Services: []string{"postgres", "rabbitmq", "kafka"}},
 }
 
-func TestNew_follows_from_the_seed_alone(t *testing.T) {
+func TestNew_depends_only_on_the_seed(t *testing.T) {
 	t.Parallel()
 	first, err := schedule.New(7, 3*time.Minute, schedule.Kinds(), processes)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func TestNew_follows_from_the_seed_alone(t *testing.T) {
 	require.Equal(t, first, longer[:len(first)], "a longer run begins like a shorter one")
 }
 
-func TestNew_has_every_kind_and_keeps_to_the_time(t *testing.T) {
+func TestNew_uses_every_kind_within_the_time(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		faults, err := schedule.New(seed, 3*time.Minute, schedule.Kinds(), processes)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestRewrite_knows_the_clocks_of_this_Go_G11(t *testing.T) {
+func TestRewrite_G11_knows_the_clocks_of_this_Go_version(t *testing.T) {
 	t.Parallel()
 	for name := range files {
 		source, err := os.ReadFile(filepath.Join(runtime.GOROOT(), "src", name)) //nolint:staticcheck,gosec // a file of the Go of this test
@@ -21,7 +21,7 @@ func TestRewrite_knows_the_clocks_of_this_Go_G11(t *testing.T) {
 	}
 }
 
-func TestRewrite_fails_loudly_where_the_clock_is_another(t *testing.T) {
+func TestRewrite_fails_on_a_source_that_it_does_not_know(t *testing.T) {
 	t.Parallel()
 	_, err := rewrite("time/time.go", []byte("package time\n\nimport (\n\t\"unsafe\"\n)\n"))
 	require.ErrorContains(t, err, "bring package skew up to date")

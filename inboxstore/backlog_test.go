@@ -17,8 +17,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// crowd lets a test line up deliveries behind a commit that cannot end.
-type crowd struct {
+// backlog lets a test queue deliveries behind a commit that cannot end.
+type backlog struct {
 	t        *testing.T
 	database *testdb.Database
 	store    *inboxstore.Store
@@ -33,12 +33,12 @@ type result struct {
 	err   error
 }
 
-// gather returns a crowd with the message "blocker" in a commit that waits until release is called, which ends the
-// transaction of somebody else who holds that message, and whatever messages are named. Appends are counted from then on.
-func gather(t *testing.T, database *testdb.Database, held ...string) (c *crowd, release func(commit bool)) {
+// newBacklog returns a backlog with the message "blocker" in a commit that waits until release is called. Another
+// transaction holds that message and the messages in held, and release ends it. Appends are counted from then on.
+func newBacklog(t *testing.T, database *testdb.Database, held ...string) (c *backlog, release func(commit bool)) {
 	t.Helper()
 	db, appends := inboxtest.Counted(t, database)
-	c = &crowd{
+	c = &backlog{
 		t: t, database: database, db: db, appends: appends, results: map[string]chan result{},
 		store: inboxtest.StoreFor(t, database, db, func(c *inboxstore.Config) { c.DisableNotify = true }),
 	}
@@ -48,7 +48,7 @@ func gather(t *testing.T, database *testdb.Database, held ...string) (c *crowd, 
 	c.stranger = inboxtest.StoreFor(t, database, other, nil)
 	release = c.hold(other, append(held, "blocker")...)
 	c.join(t.Context(), "blocker")
-	c.inLine(0)
+	c.awaitWaiting(0)
 	if database.Dialect == postbox.PostgreSQL { // the others claim first, and append what they have claimed
 		require.Eventually(t, func() bool { return appends.All.Load() == 2 }, inboxtest.Patience, 100*time.Microsecond)
 	}
@@ -58,7 +58,7 @@ func gather(t *testing.T, database *testdb.Database, held ...string) (c *crowd, 
 }
 
 // hold stores messages in a transaction that stays open.
-func (c *crowd) hold(db *sql.DB, ids ...string) (release func(commit bool)) {
+func (c *backlog) hold(db *sql.DB, ids ...string) (release func(commit bool)) {
 	c.t.Helper()
 	tx, err := db.BeginTx(context.WithoutCancel(c.t.Context()), nil)
 	require.NoError(c.t, err)
@@ -79,9 +79,9 @@ func (c *crowd) hold(db *sql.DB, ids ...string) (release func(commit bool)) {
 }
 
 // join delivers a message and does not wait for it.
-func (c *crowd) join(ctx context.Context, id string) { c.joinWith(ctx, id, "payload of "+id) }
+func (c *backlog) join(ctx context.Context, id string) { c.joinWith(ctx, id, "payload of "+id) }
 
-func (c *crowd) joinWith(ctx context.Context, id, payload string) {
+func (c *backlog) joinWith(ctx context.Context, id, payload string) {
 	stored := make(chan result, 1)
 	c.results[id] = stored
 	go func() {
@@ -90,26 +90,26 @@ func (c *crowd) joinWith(ctx context.Context, id, payload string) {
 	}()
 }
 
-// lineUp delivers messages, so that they stand in line in this order.
-func (c *crowd) lineUp(ids ...string) {
+// enqueue delivers messages, so that they wait in this order.
+func (c *backlog) enqueue(ids ...string) {
 	c.t.Helper()
-	before, _ := c.store.Line("q")
+	before, _ := c.store.Waiting("q")
 	for i, id := range ids {
 		c.join(c.t.Context(), id)
-		c.inLine(before + i + 1)
+		c.awaitWaiting(before + i + 1)
 	}
 }
 
-// inLine waits until so many deliveries wait, behind a commit.
-func (c *crowd) inLine(waiting int) {
+// awaitWaiting waits until this many deliveries wait behind a running commit.
+func (c *backlog) awaitWaiting(waiting int) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
-		n, committing := c.store.Line("q")
+		n, committing := c.store.Waiting("q")
 		return committing && n == waiting
 	}, inboxtest.Patience, 100*time.Microsecond)
 }
 
-func (c *crowd) result(id string) result {
+func (c *backlog) result(id string) result {
 	c.t.Helper()
 	select {
 	case r := <-c.results[id]:
@@ -121,7 +121,7 @@ func (c *crowd) result(id string) result {
 }
 
 // stored returns the messages in the order of their ids.
-func (c *crowd) stored() []string {
+func (c *backlog) stored() []string {
 	c.t.Helper()
 	rows, err := c.database.DB.QueryContext(c.t.Context(), "SELECT message_id FROM postbox_messages ORDER BY id")
 	require.NoError(c.t, err)
@@ -133,7 +133,7 @@ func (c *crowd) stored() []string {
 		ids = append(ids, string(id))
 	}
 	require.NoError(c.t, rows.Err())
-	return ids[1:] // without the first one of gather
+	return ids[1:] // without the first one of newBacklog
 }
 
 func numbered(n int) []string {

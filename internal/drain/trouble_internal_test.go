@@ -17,7 +17,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-func TestDrainer_pauses_double_while_its_steps_are_hindered(t *testing.T) {
+func TestDrainer_doubles_its_pauses_while_its_steps_fail(t *testing.T) {
 	t.Parallel()
 	statements, err := dialect.For(dialect.SQLite, "", "", "")
 	require.NoError(t, err)
@@ -36,23 +36,23 @@ func TestDrainer_pauses_double_while_its_steps_are_hindered(t *testing.T) {
 				config: Config{PollMin: time.Second, PollMax: 10 * time.Second, Renew: 5 * time.Second},
 			}
 			for n, want := range c.seconds {
-				d.hindered(spool.ErrLost)
+				d.stepFailed(spool.ErrLost)
 				require.InDelta(t, want, time.Until(d.pollAt).Round(time.Second).Seconds(), 0.1)
 				told := 0
-				if n+1 >= hinderedTold {
+				if n+1 >= conflictsUntilLogged {
 					told = 1
 				}
 				require.Len(t, logger.Captured()[watermill.ErrorLogLevel], told)
 			}
-			d.unhindered()
+			d.stepSucceeded()
 			require.Len(t, logger.Captured()[watermill.InfoLogLevel], 1)
-			require.Equal(t, hindrance{}, d.hindrance)
+			require.Equal(t, trouble{}, d.trouble)
 		})
 	}
 }
 
 // What is wrong is said at once and by its name, and a conflict when it lasts. Whatever it is, the leases are renewed in time.
-func TestDrainer_says_what_hinders_it(t *testing.T) {
+func TestDrainer_logs_why_its_steps_fail(t *testing.T) {
 	t.Parallel()
 	statements, err := dialect.For(dialect.PostgreSQL, "", "", "")
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestDrainer_says_what_hinders_it(t *testing.T) {
 		steps      int // after which it is said
 		begin, end string
 	}{
-		"a conflict":        {&pq.Error{Code: "40001"}, hinderedTold, "Postbox is hindered by other transactions", "Postbox is not hindered any more"},
+		"a conflict":        {&pq.Error{Code: "40001"}, conflictsUntilLogged, "Postbox is hindered by other transactions", "Postbox is not hindered any more"},
 		"no permission":     {&pq.Error{Code: "42501"}, 1, "Postbox is hindered by an error of its database", "Postbox is not hindered any more"},
 		"no table":          {&pq.Error{Code: "42P01"}, 1, "Postbox is hindered by an error of its database", "Postbox is not hindered any more"},
 		"read-only":         {&pq.Error{Code: "25006"}, 1, "Postbox cannot write to its database", "Postbox is not hindered any more"},
@@ -85,8 +85,8 @@ func TestDrainer_says_what_hinders_it(t *testing.T) {
 				spool: spool.New(statements, "outbox", 1), logger: logger, scheduler: schedule.New(1, nil), slowStart: schedule.SlowStart{Now: time.Now}, renewAt: time.Now().Add(time.Minute),
 				config: Config{PollMin: time.Hour, PollMax: time.Hour, Renew: time.Minute},
 			}
-			for n := range 2 * hinderedTold {
-				d.hindered(c.err)
+			for n := range 2 * conflictsUntilLogged {
+				d.stepFailed(c.err)
 				require.LessOrEqual(t, d.wait(), d.config.Renew)
 				logged := logger.Captured()[watermill.ErrorLogLevel]
 				require.Equal(t, n+1 >= c.steps, len(logged) == 1)
@@ -95,7 +95,7 @@ func TestDrainer_says_what_hinders_it(t *testing.T) {
 				}
 			}
 			require.Empty(t, logger.Captured()[watermill.InfoLogLevel])
-			d.unhindered()
+			d.stepSucceeded()
 			require.Equal(t, c.end, logger.Captured()[watermill.InfoLogLevel][0].Msg)
 		})
 	}
@@ -103,7 +103,7 @@ func TestDrainer_says_what_hinders_it(t *testing.T) {
 
 // A drainer that is hindered rests for longer than its leases last. It renews them in time all the same, and what conflicts is tried at the
 // end of each pause and not before, whatever wakes the drainer.
-func TestDrainer_G6_renews_its_leases_while_it_is_hindered(t *testing.T) {
+func TestDrainer_G6_renews_its_leases_while_its_steps_fail(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		d, end := newStepped(database.DB, newOutbox(t, database, 1), 10)
@@ -120,7 +120,7 @@ func TestDrainer_G6_renews_its_leases_while_it_is_hindered(t *testing.T) {
 		step() // reads the lane, and would clear its mark in the next step
 		endMark := conflictOn(t, database, "UPDATE ON postbox_lanes", "OLD.suspect <> NEW.suspect")
 		require.LessOrEqual(t, step(), d.config.Renew, "it wakes to renew its lease")
-		require.Equal(t, 1, d.hindrance.steps)
+		require.Equal(t, 1, d.trouble.steps)
 		for range 3 {
 			before := renewed()
 			d.renewAt = time.Now()
@@ -128,19 +128,19 @@ func TestDrainer_G6_renews_its_leases_while_it_is_hindered(t *testing.T) {
 			rest := step()
 			require.Greater(t, renewed(), before, "it is renewed")
 			require.Greater(t, rest, d.config.Renew/2, "and the drainer rests until the next time")
-			require.Equal(t, 1, d.hindrance.steps, "nothing else is tried")
+			require.Equal(t, 1, d.trouble.steps, "nothing else is tried")
 		}
 
 		endRenewal := conflictOn(t, database, "UPDATE ON postbox_members", "1 = 1")
 		for n := range 3 {
 			d.renewAt = time.Now()
 			rest := step()
-			require.Equal(t, n+2, d.hindrance.steps, "the renewal conflicts")
+			require.Equal(t, n+2, d.trouble.steps, "the renewal conflicts")
 			require.Greater(t, rest, d.config.Renew/2)
 			require.LessOrEqual(t, rest, d.config.Renew, "it is tried again before the lease ends")
 			require.Greater(t, step(), d.config.Renew/2, "and not when something wakes the drainer")
-			require.Equal(t, n+2, d.hindrance.steps)
-			d.hindrance.until = time.Now() // the pause is over
+			require.Equal(t, n+2, d.trouble.steps)
+			d.trouble.until = time.Now() // the pause is over
 		}
 
 		endMark()
@@ -148,7 +148,7 @@ func TestDrainer_G6_renews_its_leases_while_it_is_hindered(t *testing.T) {
 		before := renewed()
 		step()
 		require.Greater(t, renewed(), before)
-		require.Equal(t, hindrance{}, d.hindrance, "it goes on")
+		require.Equal(t, trouble{}, d.trouble, "it goes on")
 		require.Zero(t, database.Count(t, "SELECT suspect FROM postbox_lanes"))
 	})
 }

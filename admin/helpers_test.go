@@ -226,7 +226,7 @@ func (b *bench) dead() int {
 
 func (b *bench) eventually(condition func() bool, what string) {
 	b.Helper()
-	require.Eventually(b, condition, patience, 2*time.Millisecond, what)
+	require.Eventually(b, condition, patience, testdb.PollPause, what)
 }
 
 func numbered(n int) []spool.Draft {

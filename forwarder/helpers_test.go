@@ -149,7 +149,7 @@ func newMessage(uuid, key string) *message.Message {
 
 func eventually(t *testing.T, condition func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, condition, patience, 2*time.Millisecond, what)
+	require.Eventually(t, condition, patience, testdb.PollPause, what)
 }
 
 func pending(t *testing.T, database *testdb.Database) int {

@@ -48,7 +48,7 @@ func TestSource_validate_names_each_problem(t *testing.T) {
 		"both":        {postbox.PostgreSQL, Source{Topic: "events", Envelope: true, Destination: "orders"}, "Destination: an envelope"},
 		"destination": {postbox.PostgreSQL, Source{Topic: "events", Destination: strings.Repeat("x", 256)}, "Destination: the topic has 256 bytes"},
 		"page":        {postbox.MySQL, Source{Topic: "events", PageSize: 10_001}, "PageSize:"},
-		"poll":        {postbox.MySQL, Source{Topic: "events", PollMin: time.Second, PollMax: time.Millisecond}, "PollMin, PollMax:"},
+		"poll":        {postbox.MySQL, Source{Topic: "events", PollMin: time.Second, PollMax: time.Millisecond}, "PollMin and PollMax:"},
 		"group":       {postbox.MySQL, Source{Topic: "events", ConsumerGroup: strings.Repeat("x", 256)}, "ConsumerGroup:"},
 	} {
 		t.Run(name, func(t *testing.T) {

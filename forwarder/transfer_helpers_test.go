@@ -136,7 +136,7 @@ func (w *oldWorld) start(transfer *transfer) {
 
 func (w *oldWorld) eventually(condition func() bool, what string) {
 	w.t.Helper()
-	require.Eventually(w.t, condition, transferPatience, 5*time.Millisecond, what)
+	require.Eventually(w.t, condition, transferPatience, testdb.PollPause, what)
 }
 
 func (w *oldWorld) pending() int {

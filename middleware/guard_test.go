@@ -109,7 +109,7 @@ func (b *guardBench) failures() int {
 
 func (b *guardBench) eventually(condition func() bool, what string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !condition(); <-time.After(testdb.PollPause) {
 		require.True(b.t, time.Now().Before(deadline), what)
 	}
 }

@@ -103,5 +103,5 @@ func (s *service) effects(handler string) int {
 
 func (s *service) eventually(what string, condition func() bool) {
 	s.t.Helper()
-	require.Eventually(s.t, condition, patience, 5*time.Millisecond, what)
+	require.Eventually(s.t, condition, patience, testdb.PollPause, what)
 }

@@ -54,7 +54,7 @@ func (b *Bench) Append(db spool.Executor, drafts ...spool.Draft) {
 // Eventually waits until the condition holds.
 func (b *Bench) Eventually(condition func() bool, what string) {
 	b.T.Helper()
-	require.Eventually(b.T, condition, Patience, 2*time.Millisecond, what)
+	require.Eventually(b.T, condition, Patience, testdb.PollPause, what)
 }
 
 // Pending returns how many messages are stored.

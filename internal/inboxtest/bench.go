@@ -111,7 +111,7 @@ func (b *Bench) Await(signal <-chan struct{}, what string) {
 // Eventually fails the test where a condition does not come.
 func (b *Bench) Eventually(condition func() bool, what string) {
 	b.T.Helper()
-	require.Eventually(b.T, condition, Patience, 2*time.Millisecond, what)
+	require.Eventually(b.T, condition, Patience, testdb.PollPause, what)
 }
 
 // Drained waits until nothing is left in the queue.

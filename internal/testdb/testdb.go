@@ -48,7 +48,12 @@ var (
 	mariadb     = backend{name: "mariadb", dialect: postbox.MySQL, driver: "mysql", dsn: mysqlDSN}
 )
 
-// Each runs the test once on every database that is there, and skips it, saying why, on the others.
+// driverVariable chooses the driver for PostgreSQL, "pq" or "pgx". Without it a test runs with both. With "pgx" all that does not run with both is
+// skipped: make test runs it.
+const driverVariable = "TEST_POSTGRES_DRIVER"
+
+// Each runs the test once on every database that is there, and skips it, saying why, on the others. On PostgreSQL it runs with each driver, unless
+// [driverVariable] chooses one.
 func Each(t *testing.T, test func(t *testing.T, database *Database)) {
 	t.Helper()
 	each(t, test, sqlite, postgresPQ, postgresPGX, mariadb)
@@ -69,11 +74,24 @@ func EachServerOfSession(t *testing.T, test func(t *testing.T, database *Databas
 func each(t *testing.T, test func(t *testing.T, database *Database), backends ...backend) {
 	t.Helper()
 	for _, b := range backends {
-		t.Run(b.name, func(t *testing.T) {
-			t.Parallel()
-			test(t, b.open(t))
-		})
+		if b.isChosen() {
+			t.Run(b.name, func(t *testing.T) {
+				t.Parallel()
+				test(t, b.open(t))
+			})
+		}
 	}
+}
+
+// isChosen says whether a test that runs on several databases runs on this one.
+func (b backend) isChosen() bool {
+	switch os.Getenv(driverVariable) {
+	case "pq":
+		return b.name != postgresPGX.name
+	case "pgx":
+		return b.name == postgresPGX.name
+	}
+	return true
 }
 
 // EachBenchmark runs the benchmark once on every database that is there, like [Each].
@@ -98,6 +116,9 @@ func SQLiteBenchmark(b *testing.B) *Database { b.Helper(); return sqlite.open(b)
 
 func (b backend) open(tb testing.TB) *Database {
 	tb.Helper()
+	if os.Getenv(driverVariable) == "pgx" && !strings.Contains(tb.Name(), "/"+postgresPGX.name) {
+		tb.Skipf("%s is pgx: make test runs the tests that do not run with both drivers", driverVariable)
+	}
 	database := &Database{Dialect: b.dialect, Driver: b.driver, DSN: b.dsn(tb)}
 	database.DB = database.Open(tb)
 	return database
@@ -110,6 +131,9 @@ func (d *Database) Postbox() postbox.Database { return d.On(d.DB) }
 func (d *Database) On(db *sql.DB) postbox.Database {
 	return postbox.Database{DB: db, Dialect: d.Dialect}
 }
+
+// PollPause is the pause between two checks of a condition that a test waits for. Each check may be a query, and many tests run at a time.
+const PollPause = 10 * time.Millisecond
 
 // connections is the pool of a handle: tests run side by side on one small server.
 const connections = 16

@@ -19,7 +19,7 @@ import (
 
 // ErrElsewhere is returned for a transaction of another database.
 var ErrElsewhere = errors.New("the transaction began on another *sql.DB than that of the publisher or the store, and is not in the same database: " +
-	"use a publisher or a store of the transaction's database, or take the transaction out of the context with postbox.ContextWithTx(ctx, nil)")
+	"use a publisher or a store of the transaction's database, or remove the transaction from the context with postbox.ContextWithTx(ctx, nil)")
 
 // Place is a set of tables in the database of a handle. It is safe for concurrent use.
 type Place struct {
@@ -47,7 +47,7 @@ func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {
 		return ErrElsewhere
 	}
 	if err != nil {
-		return fmt.Errorf("ask which database the transaction is in: %w", dialect.HideAddress(err))
+		return fmt.Errorf("identify the database of the transaction: %w", dialect.HideAddress(err))
 	}
 	if p.known() == there {
 		return nil
@@ -87,7 +87,7 @@ func (p *Place) ask(ctx context.Context) (identity string, err error) {
 // read reads the identity of the place, and remembers it.
 func (p *Place) read(ctx context.Context) (identity string, err error) {
 	if err := p.db.QueryRowContext(ctx, p.statements.Identity).Scan(&identity); err != nil {
-		return "", Wrap("ask our own database which one it is, since the transaction began on another *sql.DB", err)
+		return "", Wrap("identify the database of the publisher or the store, since the transaction began on another *sql.DB", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -141,10 +141,10 @@ func (c Config) validate(kind postbox.Dialect) error {
 		problems = append(problems, fmt.Errorf("Retry: %w", err))
 	}
 	if c.Lease < minLease {
-		problems = append(problems, fmt.Errorf("Lease: %s is less than %s, which a slow moment of the database may last", c.Lease, minLease))
+		problems = append(problems, fmt.Errorf("Lease: %s is less than %s, and the lease would run out whenever the database is slow for that long", c.Lease, minLease))
 	}
 	if c.ListenDSN != "" && !dialect.Kind(kind).Can().Listens {
-		problems = append(problems, fmt.Errorf("ListenDSN: only PostgreSQL has LISTEN, the dialect is %s", kind))
+		problems = append(problems, fmt.Errorf("ListenDSN: %s has no LISTEN: leave ListenDSN empty, since only PostgreSQL has it", kind))
 	}
 	for i, source := range c.Sources {
 		if err := source.validate(kind); err != nil {

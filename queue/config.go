@@ -189,11 +189,11 @@ func (c Config) validate() error {
 		least, most time.Duration
 	}{{"Poll", c.PollMin, c.PollMax}, {"Probe", c.ProbeMin, c.ProbeMax}} {
 		if span.least <= 0 || span.least > span.most {
-			problems = append(problems, fmt.Errorf("%sMin and %sMax: %s and %s are not positive and in order", span.name, span.name, span.least, span.most))
+			problems = append(problems, fmt.Errorf("%sMin and %sMax: %s is not positive, or is more than %s", span.name, span.name, span.least, span.most))
 		}
 	}
 	if c.Concurrency > maxConcurrency {
-		problems = append(problems, fmt.Errorf("Concurrency: %d is more than %d: each is a goroutine, and in a transaction a connection", c.Concurrency, maxConcurrency))
+		problems = append(problems, fmt.Errorf("Concurrency: %d is more than %d: each concurrent handler needs a goroutine, and a connection for its transaction", c.Concurrency, maxConcurrency))
 	}
 	if c.Mode < Sequential || c.Mode > Single {
 		problems = append(problems, fmt.Errorf("Mode: %d is not one of the constants of package queue", c.Mode))
@@ -205,7 +205,7 @@ func (c Config) validate() error {
 		problems = append(problems, fmt.Errorf("MicroBatch: %d is more than PageSize, %d", c.MicroBatch, c.PageSize))
 	}
 	if c.Lease < time.Second {
-		problems = append(problems, fmt.Errorf("Lease: %s is less than a second, which a slow moment of the database may last", c.Lease))
+		problems = append(problems, fmt.Errorf("Lease: %s is less than a second, and the lease would run out whenever the database is slow for that long", c.Lease))
 	}
 	if c.HandlerTimeout < 0 {
 		problems = append(problems, fmt.Errorf("HandlerTimeout: %s is negative", c.HandlerTimeout))

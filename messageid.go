@@ -11,7 +11,7 @@ import (
 func NewMessageID() string {
 	id, err := uuid.NewV7()
 	if err != nil {
-		panic(fmt.Sprintf("postbox: no randomness for a message id: %s", err)) // crypto/rand never fails on a running system
+		panic(fmt.Sprintf("postbox: cannot read random bytes for a message id: %s", err)) // crypto/rand never fails on a running system
 	}
 	return id.String()
 }

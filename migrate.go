@@ -179,7 +179,7 @@ func (l migrationLock) run(ctx context.Context, conn *sql.Conn, statement string
 		return err
 	}
 	if ours != 1 {
-		return errors.New("another process has held the migration lock for an hour: is it stuck?")
+		return errors.New("another process has held the migration lock for an hour: find out whether that process hangs, and end it if so")
 	}
 	return nil
 }

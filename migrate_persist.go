@@ -42,7 +42,7 @@ func persist(ctx context.Context, kind dialect.Kind, migrate func() error) error
 		case !hindered:
 			return err
 		case try >= p.tries && time.Now().After(until):
-			return fmt.Errorf("tried again for %s, while other transactions, or autovacuum on a large table, may have been in its way: %w", p.patience, err)
+			return fmt.Errorf("gave up after %s of retries, since other transactions, or autovacuum on a large table, may hold locks that the migration needs: %w", p.patience, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -61,16 +61,16 @@ func (p RetryProfile) WithDefaults(attempts int) RetryProfile {
 func (p RetryProfile) Validate() error {
 	var problems []error
 	if p.Attempts < 1 && p.Attempts != Unlimited {
-		problems = append(problems, fmt.Errorf("Attempts: %d is not positive, and not postbox.Unlimited", p.Attempts))
+		problems = append(problems, fmt.Errorf("Attempts: %d is not positive: use a positive number or postbox.Unlimited", p.Attempts))
 	}
 	if p.Base < 0 || p.Cap < p.Base {
-		problems = append(problems, fmt.Errorf("Base and Cap: %s and %s are not in order", p.Base, p.Cap))
+		problems = append(problems, fmt.Errorf("Base and Cap: %s is negative, or is more than %s", p.Base, p.Cap))
 	}
 	if !(p.Multiplier >= 1) || math.IsInf(p.Multiplier, 1) { // NaN is not
-		problems = append(problems, fmt.Errorf("Multiplier: %g is not a number from 1 on", p.Multiplier))
+		problems = append(problems, fmt.Errorf("Multiplier: %g is not a finite number of at least 1", p.Multiplier))
 	}
 	if !(p.Jitter >= 0 && p.Jitter <= 1 || p.Jitter == NoJitter) {
-		problems = append(problems, fmt.Errorf("Jitter: %g is not a share between 0 and 1, and not postbox.NoJitter", p.Jitter))
+		problems = append(problems, fmt.Errorf("Jitter: %g is not between 0 and 1: use a number in this range or postbox.NoJitter", p.Jitter))
 	}
 	return errors.Join(problems...)
 }

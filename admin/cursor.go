@@ -21,7 +21,7 @@ func (p Cursor) parse(least, most int) (place dialect.Place, err error) {
 	}
 	_, err = fmt.Sscanf(string(p), placeFormat, &place.State, &place.Lane, &place.ID)
 	if err != nil || cursorOf(place) != p || place.State < least || place.State > most {
-		return dialect.Place{}, fmt.Errorf("after: %.60q is no place in this list", p)
+		return dialect.Place{}, fmt.Errorf("after: %.60q is not a cursor of this list: use one that this list returned", p)
 	}
 	return place, nil
 }

@@ -55,14 +55,14 @@ func (f Filter) Validate() error {
 		problems = append(problems, fmt.Errorf("limit: %d is negative", f.Limit))
 	}
 	if f.Resolved < ResolvedNo || f.Resolved > ResolvedAny {
-		problems = append(problems, fmt.Errorf("resolved: %d is none of ResolvedNo, ResolvedYes and ResolvedAny", f.Resolved))
+		problems = append(problems, fmt.Errorf("resolved: %d is not one of ResolvedNo, ResolvedYes and ResolvedAny", f.Resolved))
 	}
 	return errors.Join(problems...)
 }
 
 func (f Filter) requeueable() error {
 	if f.Resolved != ResolvedNo {
-		return fmt.Errorf("resolved: %w: only ResolvedNo makes sense here", ErrResolved)
+		return fmt.Errorf("resolved: %w: use ResolvedNo, since only a letter that is not resolved can be requeued", ErrResolved)
 	}
 	return nil
 }

@@ -145,7 +145,7 @@ func (f MessageFilter) chosen() (dialect.MessageFilter, error) {
 	chosen, known := pendingStates[f.Status]
 	after, err := f.After.parse(chosen.states[0], chosen.states[1])
 	if !known {
-		err = errors.Join(err, fmt.Errorf("status: %.60q is none of %s, %s, %s and %s", f.Status, Ready, Scheduled, Retrying, Parked))
+		err = errors.Join(err, fmt.Errorf("status: %.60q is not one of %s, %s, %s and %s", f.Status, Ready, Scheduled, Retrying, Parked))
 	}
 	limit, limitErr := pageLimit(f.Limit)
 	return dialect.MessageFilter{

@@ -286,8 +286,8 @@ func TestMessages_refuses_invalid_filters(t *testing.T) {
 	b.append(draft("1", "orders", ""))
 	for want, filter := range map[string]admin.MessageFilter{
 		"limit: 1001 is above 1000": {Limit: 1001}, "limit: -1 is negative": {Limit: -1},
-		`status: "FAILED" is none of READY`: {Status: "FAILED"}, `status: "DONE" is none of`: {Status: admin.Done},
-		`after: "3-1-1" is no place in this list`: {After: "3-1-1"}, `after: "1-1-1x" is no`: {After: "1-1-1x"}, `after: "x" is no`: {After: "x"},
+		`status: "FAILED" is not one of READY`: {Status: "FAILED"}, `status: "DONE" is not one of`: {Status: admin.Done},
+		`after: "3-1-1" is not a cursor of this list`: {After: "3-1-1"}, `after: "1-1-1x" is not`: {After: "1-1-1x"}, `after: "x" is not`: {After: "x"},
 	} {
 		filter.Target = b.target
 		_, err := b.admin.Messages(t.Context(), filter)
@@ -295,7 +295,7 @@ func TestMessages_refuses_invalid_filters(t *testing.T) {
 		require.ErrorContains(t, err, b.target.String())
 	}
 	for want, filter := range map[string]admin.DoneFilter{
-		"limit: 1001 is above 1000": {Limit: 1001}, `after: "1-1-1" is no place in this list`: {After: "1-1-1"},
+		"limit: 1001 is above 1000": {Limit: 1001}, `after: "1-1-1" is not a cursor of this list`: {After: "1-1-1"},
 	} {
 		_, err := b.admin.Done(t.Context(), b.target, filter)
 		require.ErrorContains(t, err, want)

@@ -19,7 +19,7 @@ func (a *Admin) Pause(ctx context.Context, target Target) error {
 	if err := a.operator.Pause(ctx, target.spool); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox is paused by an operator", target, nil)
+	a.say("Postbox paused an outbox or a queue", target, nil)
 	return nil
 }
 
@@ -28,7 +28,7 @@ func (a *Admin) Resume(ctx context.Context, target Target) error {
 	if err := a.operator.Resume(ctx, target.spool); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox is resumed by an operator", target, nil)
+	a.say("Postbox resumed an outbox or a queue", target, nil)
 	return nil
 }
 
@@ -41,7 +41,7 @@ func (a *Admin) PauseKey(ctx context.Context, target Target, key string) error {
 	if err := a.operator.PauseKey(ctx, target.spool, key); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox is told to pause a key", target, watermill.LogFields{"key": key})
+	a.say("Postbox paused a key", target, watermill.LogFields{"key": key})
 	return nil
 }
 
@@ -55,11 +55,11 @@ func (a *Admin) ResumeKey(ctx context.Context, target Target, key string) error 
 	if err := a.operator.ResumeKey(ctx, target.spool, key); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox is told to resume a key", target, watermill.LogFields{"key": key})
+	a.say("Postbox resumed a key", target, watermill.LogFields{"key": key})
 	return nil
 }
 
-var errNoKey = errors.New("the key is empty: messages without an ordering key can be named by their ids only, see RunNow")
+var errNoKey = errors.New("the key is empty: give an ordering key; for a message without one, use RunNow, Reschedule or Bury with its id")
 
 // PausedKey is an ordering key whose messages are not handled.
 type PausedKey struct {

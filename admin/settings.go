@@ -47,12 +47,12 @@ func (s Settings) Validate() error {
 		n, most int
 	}{{"PageSize", s.PageSize, maxPageSize}, {"Concurrency", s.Concurrency, spool.MaxConcurrency}} {
 		if count.n < 0 || count.n > count.most {
-			problems = append(problems, fmt.Errorf("%s: %d is not between 1 and %d, nor 0 for what each process is configured with",
+			problems = append(problems, fmt.Errorf("%s: %d is not between 1 and %d: use a value in this range, or 0 for the configured value of each process",
 				count.name, count.n, count.most))
 		}
 	}
 	if s.PollMax != 0 && (s.PollMax < minPollMax || s.PollMax > maxPollMax) {
-		problems = append(problems, fmt.Errorf("PollMax: %s is not between %s and %s, nor 0 for what each process is configured with",
+		problems = append(problems, fmt.Errorf("PollMax: %s is not between %s and %s: use a value in this range, or 0 for the configured value of each process",
 			s.PollMax, minPollMax, maxPollMax))
 	}
 	if s.Attempts < postbox.Unlimited {
@@ -81,6 +81,6 @@ func (a *Admin) SetSettings(ctx context.Context, target Target, settings Setting
 	if err := a.operator.Set(ctx, target.spool, spool.Settings(settings)); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox has new settings from an operator", target, watermill.LogFields{"settings": fmt.Sprintf("%+v", settings)})
+	a.say("Postbox stored new settings", target, watermill.LogFields{"settings": fmt.Sprintf("%+v", settings)})
 	return nil
 }

@@ -20,7 +20,7 @@ func (a *Admin) RunNow(ctx context.Context, target Target, id int64) error {
 	if err := a.operator.RunNow(ctx, target.spool, id); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox is told to run a message now", target, watermill.LogFields{"message": id})
+	a.say("Postbox made a message due now", target, watermill.LogFields{"message": id})
 	return nil
 }
 
@@ -31,13 +31,13 @@ func (a *Admin) RunNow(ctx context.Context, target Target, id int64) error {
 // A message whose time has come may be in a handler already, which then ends as usual: call [Admin.Pause] first if that matters.
 func (a *Admin) Reschedule(ctx context.Context, target Target, id int64, at time.Time) error {
 	if at.IsZero() || at.UnixMicro() <= 0 || at.UnixMicro() >= dialect.ParkedFrom {
-		return fmt.Errorf("admin: reschedule message %d of %s: %s is no time to wait for: use RunNow, or a time from 1970 on",
+		return fmt.Errorf("admin: reschedule message %d of %s: a message cannot wait until %s: use a time from 1970 on, or RunNow",
 			id, target, at)
 	}
 	if err := a.operator.Reschedule(ctx, target.spool, id, at); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox is told to reschedule a message", target, watermill.LogFields{"message": id, "at": at.UTC().Format(time.RFC3339)})
+	a.say("Postbox rescheduled a message", target, watermill.LogFields{"message": id, "at": at.UTC().Format(time.RFC3339)})
 	return nil
 }
 
@@ -55,8 +55,8 @@ func (a *Admin) Bury(ctx context.Context, target Target, id int64, reason string
 	if err := a.operator.Bury(ctx, target.spool, id, reason); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox is told to bury a message", target, watermill.LogFields{"message": id, "reason": reason})
+	a.say("Postbox buried a message", target, watermill.LogFields{"message": id, "reason": reason})
 	return nil
 }
 
-var errNoReason = errors.New("the reason is missing")
+var errNoReason = errors.New("the reason is empty: give one")

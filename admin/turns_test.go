@@ -217,7 +217,7 @@ func TestBury_ends_a_waiting_message_with_the_reason_of_the_operator(t *testing.
 			}
 		}
 		require.Zero(t, b.pending())
-		require.ErrorContains(t, b.admin.Bury(t.Context(), b.target, before[admin.Ready].ID, " \n"), "the reason is missing")
+		require.ErrorContains(t, b.admin.Bury(t.Context(), b.target, before[admin.Ready].ID, " \n"), "the reason is empty: give one")
 
 		resolved := b.only(admin.Filter{MessageID: "parked"})
 		require.NoError(t, b.admin.Resolve(t.Context(), resolved.ID, "paid by hand"))

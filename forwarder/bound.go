@@ -76,9 +76,9 @@ func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, top
 	if standard, is := txscope.Standard(tx); is && standard != nil {
 		through = standard
 	} else if is || !mayBeTx(tx) {
-		return fmt.Errorf("publish to topic %.300q: %w: a %T is no transaction, or it is nil (what has a method BeginTx, Stats or Raw is taken for a pool or a connection): "+
-			"give Bind or postbox.ContextWithTx the transaction that shall commit the message, or its method by postbox.ExecFunc, "+
-			"or, for a message without one, set AllowAutocommit and publish through the Publisher itself", topic, postbox.ErrNoTransaction, tx)
+		return fmt.Errorf("publish to topic %.300q: %w: a %T is not a transaction, or it is nil (a value with a method BeginTx, Stats or Raw counts as a pool or a connection): "+
+			"give Bind or postbox.ContextWithTx the transaction that will commit the message, or its method through postbox.ExecFunc; "+
+			"to publish without a transaction, set AllowAutocommit and call the Publisher itself", topic, postbox.ErrNoTransaction, tx)
 	}
 	if err := p.write(ctx, through, topic, messages); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
 	}
 	_, err := find(ctx, p.db)
 	if errors.Is(err, sql.ErrNoRows) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w: let the publisher's *sql.DB have a free connection, and start the outbox's forwarder before", spool.ErrUnknown, err)
+		return fmt.Errorf("%w: %w: keep a connection of the publisher's *sql.DB free, and start the forwarder of the outbox first", spool.ErrUnknown, err)
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func TestPublisher_says_what_to_do_if_it_has_no_connection_to_look_up_the_outbox
 	require.NoError(t, err)
 	publisher := publisherFor(t, database, nil)
 	err = publisher.Bind(postbox.ExecFunc(tx.ExecContext)).Publish("topic", newMessage("1", ""))
-	require.ErrorContains(t, err, "let the publisher's *sql.DB have a free connection")
+	require.ErrorContains(t, err, "keep a connection of the publisher's *sql.DB free")
 	require.NoError(t, tx.Rollback())
 	require.Zero(t, pending(t, database))
 }

@@ -14,7 +14,7 @@ import (
 // [postbox.TransactionalPublisher]. A decorator must pass the messages on within its Publish, with their contexts.
 func Decorate(outbox message.Publisher, decorators ...message.PublisherDecorator) (message.Publisher, error) {
 	if !postbox.PublishesInTx(outbox) {
-		return nil, fmt.Errorf("decorate: a %T is no publisher of an outbox", outbox)
+		return nil, fmt.Errorf("decorate: a %T is not a publisher of an outbox", outbox)
 	}
 	publisher := outbox
 	for _, decorate := range decorators {

@@ -53,7 +53,7 @@ func TestPublishesInTx_tells_an_outbox_from_a_broker(t *testing.T) {
 	for _, publisher := range []message.Publisher{nil, to, forwarder.KeepOpen(to), (*forwarder.Publisher)(nil), outbox.Bind(&sql.Tx{}), struct{ message.Publisher }{outbox}} {
 		require.False(t, postbox.PublishesInTx(publisher), "%T", publisher)
 		_, err := forwarder.Decorate(publisher)
-		require.ErrorContains(t, err, "is no publisher of an outbox")
+		require.ErrorContains(t, err, "is not a publisher of an outbox")
 	}
 	broken := func(message.Publisher) (message.Publisher, error) { return nil, errBroker }
 	_, err := forwarder.Decorate(outbox, broken)

@@ -33,7 +33,7 @@ func validateOutbox(outbox string, lanes int) (err error) {
 		err = errors.Join(err, fmt.Errorf("outbox %w", nameErr))
 	}
 	if strings.HasPrefix(outbox, spool.QueuePrefix) {
-		err = errors.Join(err, fmt.Errorf("outbox %q: names that begin with %q are those of an inbox's queues", outbox, spool.QueuePrefix))
+		err = errors.Join(err, fmt.Errorf("outbox %q: names that begin with %q are reserved for the queues of an inbox: use another name", outbox, spool.QueuePrefix))
 	}
 	if lanes < 1 || lanes > spool.MaxLanes {
 		err = errors.Join(err, fmt.Errorf("lanes: %d is not between 1 and %d", lanes, spool.MaxLanes))

@@ -55,7 +55,7 @@ func New(db postbox.Database, publisher message.Publisher, config Config, logger
 	}
 	outbox := spool.New(statements, config.Outbox, config.Lanes)
 	if writesTo(publisher, db.DB, outbox) {
-		return nil, fmt.Errorf("forwarder: the publisher writes to the outbox %q, from which this forwarder reads, so each message would go round for ever: "+
+		return nil, fmt.Errorf("forwarder: the publisher writes to the outbox %q, from which this forwarder reads, so each message would return to that outbox without end: "+
 			"use the publisher of your broker", config.Outbox)
 	}
 	if given.Nil(logger) {
@@ -117,7 +117,7 @@ func (f *Forwarder) run(ctx context.Context) error {
 	cancel()
 	beside.Wait()
 	if err != nil { // it is easily overlooked: Run mostly has a goroutine of its own
-		f.logger.Error("Postbox's forwarder has ended, and publishes nothing: mend what the error says, and start it again", err,
+		f.logger.Error("Postbox's forwarder has stopped and publishes nothing: fix the cause of the error, and start the forwarder again", err,
 			watermill.LogFields{"outbox": f.config.Outbox})
 		return fmt.Errorf("forwarder: %w", err)
 	}

@@ -114,8 +114,8 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	}
 }
 
-var errDifferent = errors.New("the messages carry different transactions, publish them one by one; " +
-	"for one transaction of another library call postbox.ExecFunc once")
+var errDifferent = errors.New("the messages carry different transactions: publish them one by one; " +
+	"if they share one transaction of another library, call postbox.ExecFunc once for all of them")
 
 // PublishesInTx returns true: see [postbox.TransactionalPublisher].
 func (p *Publisher) PublishesInTx() bool { return p != nil }

@@ -133,7 +133,7 @@ func (r *relay) succeeded(topic string, call circuit.Call, batch []*spool.Messag
 func (r *relay) unknown(call circuit.Call, m *spool.Message, failed spool.Outcome) spool.Outcome {
 	blame := r.circuits.Failed(m, call)
 	if blame.Opened {
-		r.logger.Error("Postbox pauses a topic: different messages failed one after the other, so it takes this for an outage",
+		r.logger.Error("Postbox pauses a topic: different messages failed one after the other, so it treats this as an outage",
 			failed.Err, watermill.LogFields{"topic": m.Topic, "message_uuid": m.MessageID})
 	}
 	if blame.Lasting {
@@ -143,7 +143,7 @@ func (r *relay) unknown(call circuit.Call, m *spool.Message, failed spool.Outcom
 	if blame.Counts {
 		return failed
 	}
-	r.logger.Debug("Postbox counts no attempt: nothing shows yet that the broker works: "+failed.Err.Error(),
+	r.logger.Debug("Postbox counts no attempt: there is no sign yet that the broker works: "+failed.Err.Error(),
 		watermill.LogFields{"topic": m.Topic, "message_uuid": m.MessageID})
 	return spool.Outcome{Verdict: spool.Wait, Err: failed.Err, After: max(blame.After, failed.After)}
 }

@@ -118,11 +118,11 @@ var sourceTopic = regexp.MustCompile(`^[A-Za-z0-9\-$:._]+$`)
 // validate returns all that is wrong with the source, for the dialect of its forwarder.
 func (s Source) validate(kind postbox.Dialect) error {
 	if table, _ := defaultTables(kind, s.Topic); table == "" {
-		return fmt.Errorf("watermill-sql has no schema for %s that could be read, so there is nothing to take over: use PostgreSQL or MySQL, or leave sources out", dialect.Kind(kind).Can().Name)
+		return fmt.Errorf("watermill-sql has no schema for %s that Postbox can read: use PostgreSQL or MySQL, or leave Sources empty", dialect.Kind(kind).Can().Name)
 	}
 	var problems []error
 	if !sourceTopic.MatchString(s.Topic) {
-		problems = append(problems, fmt.Errorf("Topic: %.300q is not a topic of watermill-sql, which has letters, digits and -$:._", s.Topic))
+		problems = append(problems, fmt.Errorf("Topic: %.300q is not a topic of watermill-sql: use only letters, digits and -$:._", s.Topic))
 	}
 	for name, value := range map[string]string{"Table": s.Table, "OffsetsTable": s.OffsetsTable, "ConsumerGroup": s.ConsumerGroup} {
 		if len(value) > maxSourceName {
@@ -130,7 +130,7 @@ func (s Source) validate(kind postbox.Dialect) error {
 		}
 	}
 	if s.Envelope && s.Destination != "" {
-		problems = append(problems, errors.New("Destination: an envelope says where its message goes, so leave one of Destination and Envelope out"))
+		problems = append(problems, errors.New("Destination: set Destination or Envelope, not both, since an envelope already names the destination of its message"))
 	}
 	if !s.Envelope && s.Destination != "" {
 		if err := spool.CheckTopic(s.Destination); err != nil {

@@ -68,10 +68,10 @@ func (d decoder) message(row sourceRow) (topic string, msg *message.Message, err
 	}
 	var inner envelope
 	if err := json.Unmarshal(row.payload, &inner); err != nil {
-		return "", nil, fmt.Errorf("the payload is no envelope of Watermill's forwarder: %w", err)
+		return "", nil, fmt.Errorf("the payload is not an envelope of Watermill's forwarder: %w", err)
 	}
 	if inner.DestinationTopic == "" {
-		return "", nil, errors.New("the payload is no envelope of Watermill's forwarder: it names no destination topic")
+		return "", nil, errors.New("the payload is not an envelope of Watermill's forwarder: it names no destination topic")
 	}
 	if inner.UUID == "" {
 		inner.UUID = string(row.uuid) // stays the same, however often the message is sent
@@ -89,7 +89,7 @@ func (d decoder) metadata(row sourceRow) (message.Metadata, error) {
 		return metadata, nil
 	}
 	if err := json.Unmarshal(row.metadata, &metadata); err != nil {
-		return nil, fmt.Errorf("the metadata is no JSON object of strings: %w", err)
+		return nil, fmt.Errorf("the metadata is not a JSON object of strings: %w", err)
 	}
 	if metadata == nil { // a stored null
 		metadata = message.Metadata{}

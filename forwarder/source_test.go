@@ -45,7 +45,7 @@ func TestSource_validate_names_each_problem(t *testing.T) {
 		"SQLite":      {postbox.SQLite, Source{Topic: "events"}, "no schema for SQLite"},
 		"no topic":    {postbox.PostgreSQL, Source{}, "Topic:"},
 		"odd topic":   {postbox.PostgreSQL, Source{Topic: `events"; DROP TABLE x`}, "Topic:"},
-		"both":        {postbox.PostgreSQL, Source{Topic: "events", Envelope: true, Destination: "orders"}, "Destination: an envelope"},
+		"both":        {postbox.PostgreSQL, Source{Topic: "events", Envelope: true, Destination: "orders"}, "Destination: set Destination or Envelope"},
 		"destination": {postbox.PostgreSQL, Source{Topic: "events", Destination: strings.Repeat("x", 256)}, "Destination: the topic has 256 bytes"},
 		"page":        {postbox.MySQL, Source{Topic: "events", PageSize: 10_001}, "PageSize:"},
 		"poll":        {postbox.MySQL, Source{Topic: "events", PollMin: time.Second, PollMax: time.Millisecond}, "PollMin and PollMax:"},
@@ -115,14 +115,14 @@ func TestDecoder_F12_names_what_is_wrong_with_a_row(t *testing.T) {
 		extra   string
 		want    string
 	}{
-		"metadata":        {Source{}, `{}`, `{"n":1}`, "no JSON object of strings"},
-		"not JSON":        {Source{Envelope: true}, `hello`, `{}`, "no envelope"},
+		"metadata":        {Source{}, `{}`, `{"n":1}`, "not a JSON object of strings"},
+		"not JSON":        {Source{Envelope: true}, `hello`, `{}`, "not an envelope"},
 		"another object":  {Source{Envelope: true}, `{"id":1}`, `{}`, "names no destination topic"},
-		"bad base64":      {Source{Envelope: true}, `{"destination_topic":"orders","payload":"%"}`, `{}`, "no envelope"},
+		"bad base64":      {Source{Envelope: true}, `{"destination_topic":"orders","payload":"%"}`, `{}`, "not an envelope"},
 		"long topic":      {Source{Envelope: true}, `{"destination_topic":"` + strings.Repeat("x", 256) + `"}`, `{}`, "256 bytes"},
 		"NUL in a topic":  {Source{Envelope: true}, `{"destination_topic":"a\u0000"}`, `{}`, "NUL"},
 		"KeyFrom panics":  {Source{KeyFrom: panicking}, `{}`, `{}`, "KeyFrom panics: no tenant"},
-		"metadata a list": {Source{}, `{}`, `[]`, "no JSON object of strings"},
+		"metadata a list": {Source{}, `{}`, `[]`, "not a JSON object of strings"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

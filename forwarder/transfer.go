@@ -148,13 +148,13 @@ func (t *transfer) done(p *page) {
 func (t *transfer) note(p *page) {
 	if p.held && !t.held {
 		t.held = true
-		t.logger.Info("Postbox leaves a source alone while the old daemon works on it", watermill.LogFields{"consumer_group": t.source.ConsumerGroup})
+		t.logger.Info("Postbox waits while the old daemon consumes a source", watermill.LogFields{"consumer_group": t.source.ConsumerGroup})
 	}
 	if p.restored {
-		t.logger.Info("Postbox dropped its position in a source, which lies in the future: the database was restored", nil)
+		t.logger.Info("Postbox reset its position in a source: the database was restored, and the position was ahead of it", nil)
 	}
 	for _, dead := range p.dead {
-		t.logger.Error("Postbox moved a row that is no message to the dead letters", dead.err, watermill.LogFields{
+		t.logger.Error("Postbox moved a row that is not a message to the dead letters", dead.err, watermill.LogFields{
 			"topic": t.source.Topic, "row_uuid": string(dead.row.uuid), "row_offset": dead.row.id.Offset,
 		})
 	}
@@ -179,7 +179,7 @@ func (t *transfer) peek(ctx context.Context) (found bool, err error) {
 		return true, t.register(ctx)
 	}
 	if err != nil {
-		return false, fmt.Errorf("look into %s: %w", t.source.Table, err)
+		return false, fmt.Errorf("read %s: %w", t.source.Table, err)
 	}
 	t.registered = true
 	t.position = t.position.raise(stored) // what other processes took over meanwhile need not be read again
@@ -235,8 +235,8 @@ func (t *transfer) group(ctx context.Context) (groupState, error) {
 		return noTable, fmt.Errorf("read consumer groups of %s: %w", t.source.OffsetsTable, err)
 	}
 	if len(others) > 0 && !t.source.IgnoreOtherGroups {
-		return state, fmt.Errorf("%w: %s names %s besides %q, and taking over deletes rows that those have not read: "+
-			"move them to the broker and delete their rows there, or set IgnoreOtherGroups",
+		return state, fmt.Errorf("%w: %s names %s besides %q, and Postbox would delete rows that those groups have not read: "+
+			"move those groups to the broker and delete their rows from that table, or set IgnoreOtherGroups",
 			errOtherGroups, t.source.OffsetsTable, strings.Join(others, ", "), t.source.ConsumerGroup)
 	}
 	return state, nil
@@ -286,7 +286,7 @@ func (t *transfer) failed(err error) {
 	t.trouble = kind
 	switch kind {
 	case troubleMissing:
-		t.logger.Error("Postbox waits for a table: the first producer makes that of a source, postbox.Migrate its own", err, nil)
+		t.logger.Error("Postbox waits for a missing table: the first producer creates the table of a source, and postbox.Migrate creates the tables of Postbox", err, nil)
 	case troubleNone, troubleAway, troubleGroups, troubleRestored, troubleOther:
 		t.logger.Error("Postbox cannot take over from a source and goes on trying", err, nil)
 	}

@@ -14,10 +14,10 @@ import (
 const maxPageBytes = 16 << 20
 
 // errRestored is the reason why no position can be trusted any more.
-var errRestored = errors.New("the position of the consumer group lies in the future, as after a restore from a dump")
+var errRestored = errors.New("the position of the consumer group is ahead of the database, as after a restore from a dump")
 
 // errContended is the reason why a page is given up: some of its rows disappeared between the read and the delete.
-var errContended = errors.New("another process deletes rows of the table")
+var errContended = errors.New("another process is deleting rows of the table")
 
 // page is one transaction of a transfer.
 type page struct {
@@ -100,7 +100,7 @@ func (p *page) fence(ctx context.Context) error {
 	}
 	if p.group == noGroup {
 		if _, err := p.tx.ExecContext(ctx, tables.AddGroup, source.ConsumerGroup); err != nil {
-			return fmt.Errorf("enter consumer group %q: %w", source.ConsumerGroup, err)
+			return fmt.Errorf("register consumer group %q: %w", source.ConsumerGroup, err)
 		}
 	}
 	var acked dialect.SourceRow

@@ -39,7 +39,7 @@ func (f *Forwarder) watch(ctx context.Context) {
 				continue
 			}
 			told[topic] = true
-			f.logger.Error("Postbox waits for calls of the publisher that do not return; other topics go on, but for the keys of these messages, and this topic when a call has returned",
+			f.logger.Error("Postbox waits for calls of the publisher that have not returned: this topic continues when one of them returns, and other topics continue now, except for the keys of these messages",
 				fmt.Errorf("the publisher has not returned for %s", time.Since(calls.Since).Round(time.Second)),
 				watermill.LogFields{"topic": topic, "calls": calls.Calls, "message_uuid": calls.MessageID})
 		}
@@ -47,7 +47,7 @@ func (f *Forwarder) watch(ctx context.Context) {
 		for topic := range told {
 			if _, still := stuck[topic]; !still {
 				delete(told, topic)
-				f.logger.Info("Postbox waits no more for calls of the publisher that did not return", watermill.LogFields{"topic": topic})
+				f.logger.Info("Postbox no longer waits for calls of the publisher, since they have returned", watermill.LogFields{"topic": topic})
 			}
 		}
 	}

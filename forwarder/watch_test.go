@@ -41,7 +41,7 @@ func (h *hanging) hung() int {
 }
 
 // waits is logged for a topic with calls that do not return.
-const waits = "Postbox waits for calls of the publisher that do not return; other topics go on, but for the keys of these messages, and this topic when a call has returned"
+const waits = "Postbox waits for calls of the publisher that have not returned: this topic continues when one of them returns, and other topics continue now, except for the keys of these messages"
 
 // said is a logger that keeps its lines, by their text.
 type said struct {
@@ -102,7 +102,7 @@ func TestForwarder_G7_a_topic_whose_publisher_hangs_is_logged_and_others_go_on(t
 		proceed()
 		eventually(t, func() bool { return len(to.ids()) == more+hang }, "the topic goes on when its calls return")
 		eventually(t, func() bool {
-			return len(log.with("Postbox waits no more for calls of the publisher that did not return")) == 1
+			return len(log.with("Postbox no longer waits for calls of the publisher, since they have returned")) == 1
 		}, "its end is logged")
 		eventually(t, func() bool { return pending(t, database) == 0 }, "nothing is published again")
 	})

@@ -25,8 +25,8 @@ func carried(ctx context.Context, db *sql.DB, options *sql.TxOptions) (*sql.Tx, 
 		return nil, nil
 	}
 	if !txscope.From(ctx).Offers(options) {
-		return nil, fmt.Errorf("in transaction: the context carries one that did not begin with the options %+v, and cannot change: begin that one with them, "+
-			"or take it out of the context with postbox.ContextWithTx(ctx, nil) to have another one beside it", *options)
+		return nil, fmt.Errorf("in transaction: the context carries a transaction that did not begin with the options %+v, and the options of a running transaction cannot change: begin that transaction with them, "+
+			"or remove it from the context with postbox.ContextWithTx(ctx, nil) to begin a separate one", *options)
 	}
 	return tx, nil
 }

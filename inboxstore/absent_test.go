@@ -26,7 +26,7 @@ func TestStore_without_tables_says_what_to_call(t *testing.T) {
 		for range 2 {
 			_, err = store.Once(t.Context(), key, func(context.Context) error { t.Error("it runs"); return nil })
 			require.ErrorIs(t, err, inboxstore.ErrNoTables)
-			require.ErrorContains(t, err, "postbox_claims: the tables are not there, or not of this version, call postbox.Migrate first")
+			require.ErrorContains(t, err, "postbox_claims: the tables are missing or of another version, call postbox.Migrate first")
 			var failure *inboxstore.HandlerError
 			require.NotErrorAs(t, err, &failure, "no attempt counts")
 		}

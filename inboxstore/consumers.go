@@ -10,8 +10,8 @@ import (
 )
 
 // errShared explains why two handlers with one consumer are most often a mistake.
-var errShared = errors.New("each message has its effect in one of the two handlers only: for two different effects give each an InboxConfig.Consumer of its own; " +
-	"two that do the same, each with a share of the topic, are meant to have the same one")
+var errShared = errors.New("each message has its effect in only one of the two handlers: if their effects differ, give each handler its own InboxConfig.Consumer; " +
+	"if they do the same and share the topic, one Consumer for both is right")
 
 // maxConsumers bounds the memory if the number of topics grows without limit.
 const maxConsumers = 1000
@@ -62,7 +62,7 @@ func (s *Store) meetHandler(ctx context.Context, key Key) {
 		return
 	}
 	if other, shared := s.consumers.meet(consumer{key.Consumer, key.Topic}, handler); shared {
-		s.logger.Error("Postbox has met two handlers with the same consumer on one topic", errShared, watermill.LogFields{
+		s.logger.Error("Postbox found two handlers with the same consumer on one topic", errShared, watermill.LogFields{
 			"consumer": key.Consumer, "topic": key.Topic, "handler": handler, "other_handler": other,
 		})
 	}

@@ -149,7 +149,7 @@ func (s *Store) resolved(ctx context.Context, began time.Time, claim []byte, err
 		return nil
 	default:
 		//nolint:errorlint // the outcome of the commit is known now
-		return s.core.BlameCommit(ctx, began, fmt.Errorf("it was rolled back, as its claim tells: %s", err))
+		return s.core.BlameCommit(ctx, began, fmt.Errorf("the transaction was rolled back, as its missing claim shows: %s", err))
 	}
 }
 

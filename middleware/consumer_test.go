@@ -16,7 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
 
-const sharedConsumer = "Postbox has met two handlers with the same consumer on one topic"
+const sharedConsumer = "Postbox found two handlers with the same consumer on one topic"
 
 // Whether the two are a mistake, or share the messages of a topic on purpose, only the user knows: so it is said, and nothing more.
 func TestInbox_two_handlers_with_one_consumer_are_logged_once(t *testing.T) {
@@ -53,7 +53,7 @@ func TestInbox_two_handlers_with_one_consumer_are_logged_once(t *testing.T) {
 		}
 		require.Eventually(t, func() bool { return len(said()) > 0 }, patience, time.Millisecond)
 		require.Len(t, said(), 1)
-		require.ErrorContains(t, said()[0].Err, "give each an InboxConfig.Consumer of its own")
+		require.ErrorContains(t, said()[0].Err, "give each handler its own InboxConfig.Consumer")
 		require.Equal(t, "billing", said()[0].Fields["consumer"])
 		require.ElementsMatch(t, []any{"one", "two"}, []any{said()[0].Fields["handler"], said()[0].Fields["other_handler"]})
 	})

@@ -14,7 +14,7 @@ import (
 )
 
 // errGoexit is the error of a handler that ended its goroutine. Nothing can stop that, and Watermill's router then neither acks nor nacks the message.
-var errGoexit = errors.New("the handler ended its goroutine by runtime.Goexit, as FailNow of a test does")
+var errGoexit = errors.New("the handler ended its goroutine with runtime.Goexit, as FailNow of a test does")
 
 type insideKey struct{}
 

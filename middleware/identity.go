@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNoMessageID is returned for a message without an id, unless the config says how to name it.
-var ErrNoMessageID = errors.New("the message has no UUID to tell it from others: set WithoutID, of InboxConfig or DeferConfig, to middleware.BrokerCoordinates or middleware.PayloadHash")
+var ErrNoMessageID = errors.New("the message has no UUID that identifies it: set WithoutID of InboxConfig or DeferConfig to middleware.BrokerCoordinates or middleware.PayloadHash")
 
 // RefuseWithoutID refuses the message with [ErrNoMessageID]: the broker will deliver it again and again until
 // an operator decides. This is the default, since any other choice can be wrong.

@@ -225,10 +225,10 @@ func TestInbox_an_outbox_that_is_a_brokers_publisher_is_refused(t *testing.T) {
 	t.Parallel()
 	channel := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	for want, outbox := range map[string]message.Publisher{
-		"Outbox: a *gochannel.GoChannel publishes at once": channel,
-		"Outbox: a forwarder.keptOpen publishes at once":   forwarder.KeepOpen(channel),
-		"decorated by forwarder.Decorate":                  struct{ message.Publisher }{&forwarder.Publisher{}},
-		"Outbox: it is a nil *forwarder.Publisher":         (*forwarder.Publisher)(nil),
+		"Outbox: a *gochannel.GoChannel publishes immediately": channel,
+		"Outbox: a forwarder.keptOpen publishes immediately":   forwarder.KeepOpen(channel),
+		"which forwarder.Decorate can decorate":                struct{ message.Publisher }{&forwarder.Publisher{}},
+		"Outbox: it is a nil *forwarder.Publisher":             (*forwarder.Publisher)(nil),
 	} {
 		_, err := middleware.NewInbox(&inboxstore.Store{}, middleware.InboxConfig{Outbox: outbox}, nil)
 		require.ErrorContains(t, err, want)

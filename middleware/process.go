@@ -33,7 +33,7 @@ type ProcessConfig struct {
 // crash in between the message is handled again. The router gets no messages to publish.
 func ProcessWith(config ProcessConfig) (message.HandlerMiddleware, error) {
 	if config.Outbox == nil {
-		return nil, errors.New("process: Outbox: is nil; a handler that returns no messages takes middleware.Process")
+		return nil, errors.New("process: Outbox: is nil: set it, or use middleware.Process for a handler that returns no messages")
 	}
 	if err := given.Outbox(config.Outbox); err != nil {
 		return nil, fmt.Errorf("process: Outbox: %w", err)

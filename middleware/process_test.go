@@ -71,7 +71,7 @@ func TestProcess_G4_returned_messages_commit_with_the_end_of_the_message(t *test
 func TestProcess_refuses_an_outbox_that_is_a_brokers_publisher(t *testing.T) {
 	t.Parallel()
 	_, err := middleware.ProcessWith(middleware.ProcessConfig{Outbox: gochannel.NewGoChannel(gochannel.Config{}, nil), PublishTopic: "receipts"})
-	require.ErrorContains(t, err, "Outbox: a *gochannel.GoChannel publishes at once")
+	require.ErrorContains(t, err, "Outbox: a *gochannel.GoChannel publishes immediately")
 	_, err = middleware.ProcessWith(middleware.ProcessConfig{PublishTopic: "receipts"})
 	require.ErrorContains(t, err, "Outbox: is nil")
 

@@ -32,7 +32,7 @@ func SubscriberTx[T any](find func(ctx context.Context) (tx T, found bool)) mess
 			}
 			tx, err := standardTx(found)
 			if scope := txscope.From(ctx); err == nil && scope != nil && scope.Tx != nil && scope.Tx != tx {
-				err = errors.New("middleware.SubscriberTx stands within an inbox, whose transaction it would hide: add it before the inbox")
+				err = errors.New("middleware.SubscriberTx runs within an inbox and would hide its transaction: add middleware.SubscriberTx before the inbox")
 			}
 			if err != nil {
 				pause(ctx, postbox.RetryProfile{}.WithDefaults(defaultMaxAttempts), 1, err)

@@ -165,5 +165,5 @@ func TestSubscriberTx_mistakes_are_errors_that_say_what_to_do(t *testing.T) {
 	msg := message.NewMessage("1", nil)
 	msg.SetContext(context.WithValue(t.Context(), consumingKey{}, wrappedTx{tx}))
 	_, err = inbox.Middleware(middleware.SubscriberTx(consumingTx)(handler(succeed)))(msg)
-	require.ErrorContains(t, err, "add it before the inbox")
+	require.ErrorContains(t, err, "add middleware.SubscriberTx before the inbox")
 }

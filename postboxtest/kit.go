@@ -245,7 +245,7 @@ func (k *Kit) idle(ctx context.Context, name string, unordered bool) {
 		}
 		select {
 		case <-ctx.Done():
-			k.tb.Fatalf("postboxtest: %q is not worked off after %s", name, patience)
+			k.tb.Fatalf("postboxtest: %q still has messages to process after %s", name, patience)
 		case <-pause.C:
 		}
 	}

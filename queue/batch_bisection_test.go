@@ -178,7 +178,7 @@ func TestBatch_BatchError_that_names_no_message_of_the_batch_is_an_ordinary_erro
 	})
 	b.Drained()
 	require.Equal(t, []string{"002"}, b.Dead())
-	require.Contains(t, b.Failures()[0], "1 messages of the batch failed; 002: "+inboxtest.ErrHandler.Error())
+	require.Contains(t, b.Failures()[0], "1 of the batch's messages failed; 002: "+inboxtest.ErrHandler.Error())
 }
 
 func TestBatchError_text_and_nil(t *testing.T) {
@@ -190,11 +190,11 @@ func TestBatchError_text_and_nil(t *testing.T) {
 	require.NoError(t, failed.OrNil())
 	failed.Fail(msg, errors.New("one"))
 	failed.Fail(msg, errors.New("two"))
-	require.EqualError(t, failed.OrNil(), "1 messages of the batch failed; 1: two")
+	require.EqualError(t, failed.OrNil(), "1 of the batch's messages failed; 1: two")
 	for i := range 20 {
 		failed.Fail(message.NewMessage(fmt.Sprint("other ", i), nil), inboxtest.ErrHandler)
 	}
-	require.ErrorContains(t, failed.OrNil(), "21 messages of the batch failed; 1: two; other 0: ")
+	require.ErrorContains(t, failed.OrNil(), "21 of the batch's messages failed; 1: two; other 0: ")
 	require.ErrorContains(t, failed.OrNil(), "other 8: handler says no, …")
 	require.NotContains(t, failed.OrNil().Error(), "other 9")
 }

@@ -67,7 +67,7 @@ func (c BatchConfig) validate(kind dialect.Kind) error {
 		problems = append(problems, fmt.Errorf("Age: %s is negative", c.Age))
 	}
 	if c.Age > 0 && c.Schedule != "" {
-		problems = append(problems, errors.New("Age and Schedule: set one of them"))
+		problems = append(problems, errors.New("Age and Schedule: set only one of them"))
 	}
 	if c.PerKey && c.Age == 0 && c.Schedule == "" {
 		problems = append(problems, errors.New("PerKey: set Age or Schedule too, or keys with few messages wait for ever"))
@@ -91,14 +91,14 @@ func (c BatchConfig) schedule() (cron.Schedule, error) {
 	// The parser accepts a time zone in front, and panics if no space follows it.
 	zoned := strings.HasPrefix(c.Schedule, "TZ=") || strings.HasPrefix(c.Schedule, "CRON_TZ=")
 	if zoned && !strings.Contains(c.Schedule, " ") {
-		return nil, fmt.Errorf("Schedule: %q is a time zone without a cron expression such as \"0 0 * * *\" behind it", c.Schedule)
+		return nil, fmt.Errorf("Schedule: %q names a time zone only: add a cron expression after it, such as \"0 0 * * *\"", c.Schedule)
 	}
 	schedule, err := cron.NewParser(cronFields).Parse(c.Schedule)
 	if err != nil {
-		return nil, fmt.Errorf("Schedule: %q is no cron expression such as \"0 0 * * *\": %w", c.Schedule, err)
+		return nil, fmt.Errorf("Schedule: %q is not a cron expression such as \"0 0 * * *\": %w", c.Schedule, err)
 	}
 	if _, constant := schedule.(cron.ConstantDelaySchedule); constant {
-		return nil, fmt.Errorf("Schedule: %q has no times of its own, each message would be due by itself: set Age", c.Schedule)
+		return nil, fmt.Errorf("Schedule: %q names no fixed times, so each message would have a schedule of its own: set Age instead", c.Schedule)
 	}
 	if schedule.Next(time.Now()).IsZero() {
 		return nil, fmt.Errorf("Schedule: %q never comes", c.Schedule)

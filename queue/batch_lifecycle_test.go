@@ -24,7 +24,7 @@ func TestBatch_G12_runs_once_and_closes_as_often_as_you_like(t *testing.T) {
 	b.Put("1")
 	p := b.Batch(inboxtest.QuickBatch(nil), nothing)
 	b.Await(p.Running(), "the first look")
-	require.ErrorContains(t, p.Run(t.Context()), `batch of queue "q" runs already`)
+	require.ErrorContains(t, p.Run(t.Context()), `batch of queue "q" is already running`)
 	b.Drained()
 	for range 2 {
 		require.NoError(t, p.Close())
@@ -130,15 +130,15 @@ func TestBatch_bad_input_says_what_to_do(t *testing.T) {
 	for want, config := range map[string]queue.BatchConfig{
 		"Size: -1": {Size: -1},
 		"Size: 9 is not between 1 and PageSize, 5": {Size: 9, QueueConfig: queue.Config{PageSize: 5}},
-		"Age: -1s":                           {Age: -time.Second},
-		"Age and Schedule":                   {Age: time.Second, Schedule: "@daily"},
-		"PerKey: set Age or Schedule":        {PerKey: true},
-		"Mode and MicroBatch":                {QueueConfig: queue.Config{MicroBatch: 2}},
-		"for a Subscriber":                   {QueueConfig: queue.Config{Mode: queue.Single}},
-		`Schedule: "at midnight" is no cron`: {Schedule: "at midnight"},
-		`Schedule: "0 0 30 2 *" never comes`: {Schedule: "0 0 30 2 *"},
-		`Schedule: "@every 1h" has no times`: {Schedule: "@every 1h"},
-		"Concurrency: -1":                    {QueueConfig: queue.Config{Concurrency: -1}},
+		"Age: -1s":                                   {Age: -time.Second},
+		"Age and Schedule":                           {Age: time.Second, Schedule: "@daily"},
+		"PerKey: set Age or Schedule":                {PerKey: true},
+		"Mode and MicroBatch":                        {QueueConfig: queue.Config{MicroBatch: 2}},
+		"for a Subscriber":                           {QueueConfig: queue.Config{Mode: queue.Single}},
+		`Schedule: "at midnight" is not a cron`:      {Schedule: "at midnight"},
+		`Schedule: "0 0 30 2 *" never comes`:         {Schedule: "0 0 30 2 *"},
+		`Schedule: "@every 1h" names no fixed times`: {Schedule: "@every 1h"},
+		"Concurrency: -1":                            {QueueConfig: queue.Config{Concurrency: -1}},
 	} {
 		_, err := queue.NewBatch(store, "q", nothing, config, nil)
 		require.ErrorContains(t, err, want)

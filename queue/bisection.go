@@ -53,7 +53,7 @@ func (e *BatchError) Error() string {
 	}
 	const most = 10
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d messages of the batch failed", len(e.order))
+	fmt.Fprintf(&text, "%d of the batch's messages failed", len(e.order))
 	for i, msg := range e.order {
 		if i == most {
 			text.WriteString(", …")

@@ -80,7 +80,7 @@ func (q *queue) awaitTelling() {
 	select {
 	case <-ended:
 	case <-time.After(tellingTime):
-		q.logger.Error("Postbox stops without calls of OnDead that do not return", errIgnoresContext,
+		q.logger.Error("Postbox stops although calls of OnDead have not returned", errIgnoresContext,
 			watermill.LogFields{"calls": q.telling.left.Load()})
 	}
 }

@@ -167,7 +167,7 @@ func (d *delivery) hand(ctx, inner context.Context, stored *spool.Message) error
 // checkHeard logs once that a message was nacked while no middleware reports the handler's errors to the queue.
 func (d *delivery) checkHeard(reported *report.Report) {
 	if !reported.Heard() {
-		d.unheard.Do(func() { d.queue.logger.Error("Postbox does not hear why a handler fails", errUnheard, nil) })
+		d.unheard.Do(func() { d.queue.logger.Error("Postbox does not receive the errors of a handler", errUnheard, nil) })
 	}
 }
 

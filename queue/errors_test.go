@@ -210,7 +210,7 @@ type unheardLog struct {
 func (l *unheardLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
 
 func (l *unheardLog) Error(msg string, err error, _ watermill.LogFields) {
-	if msg == "Postbox does not hear why a handler fails" && strings.Contains(err.Error(), "middleware.Process") {
+	if msg == "Postbox does not receive the errors of a handler" && strings.Contains(err.Error(), "middleware.Process") {
 		l.errs.Add(1)
 	}
 }

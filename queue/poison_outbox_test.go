@@ -131,7 +131,7 @@ func TestQueue_G3_a_PoisonOutbox_that_hangs_holds_up_only_the_key_of_its_message
 // setbacksOf returns what is noted of messages that cannot be settled.
 func setbacksOf(b *queueBench) []string {
 	b.T.Helper()
-	return b.List("SELECT error FROM postbox_failures WHERE attempt = 0 AND error LIKE 'could not be settled%'")
+	return b.List("SELECT error FROM postbox_failures WHERE attempt = 0 AND error LIKE 'the message could not be settled%'")
 }
 
 // requireOneSetback says that the log names the message that could not be settled, and speaks of no other trouble.

@@ -139,7 +139,7 @@ func (q *queue) doubtful(call circuit.Call, stored *spool.Message, doubt inbox.D
 		if !q.core.Doubts.First(stored.Subject()) {
 			return spool.Outcome{}, false
 		}
-		q.logger.Info("Postbox handles a message again: a connection was lost, and the database is there", about)
+		q.logger.Info("Postbox handles a message again: its connection was lost, but the database is available", about)
 		return spool.Outcome{Verdict: spool.Again, Err: doubt}, true
 	}
 	blame := q.circuits.Failed(stored, call)
@@ -160,7 +160,7 @@ func (q *queue) reached() { q.circuits.Reached(q.name) }
 // tellOfConflict logs a conflict, once until the next message is done.
 func (q *queue) tellOfConflict(err error) {
 	if !q.conflicts.Swap(true) {
-		q.logger.Info("Postbox handles messages again that conflict with other transactions", watermill.LogFields{"err": err.Error()})
+		q.logger.Info("Postbox handles messages again because they conflict with other transactions", watermill.LogFields{"err": err.Error()})
 	}
 }
 
@@ -198,7 +198,7 @@ func (q *queue) faultless(ctx context.Context, call circuit.Call, n int, err err
 	}
 	first, wait := q.circuits.Away(q.name, call)
 	if first {
-		q.logger.Error("Postbox pauses a queue: what its handler needs is away", err, nil)
+		q.logger.Error("Postbox pauses a queue: a dependency of its handler is unavailable", err, nil)
 	}
 	if away && n == 1 && wait > 0 {
 		return spool.Outcome{Verdict: spool.Wait, Err: err, After: wait}, true

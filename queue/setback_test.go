@@ -149,7 +149,7 @@ func (b *queueBench) cannotSettle(runs *inboxtest.Journal, end func(), others ..
 	b.Eventually(func() bool { return b.Pending() == 2 }, "the others are done")
 	require.ElementsMatch(b.T, others, b.Effects())
 	b.Eventually(func() bool { return len(b.Failures()) == 1 }, "it is noted")
-	require.Contains(b.T, b.Failures()[0], "could not be settled, 6 times in a row")
+	require.Contains(b.T, b.Failures()[0], "the message could not be settled 6 times in a row")
 	b.Put("f")
 	b.Eventually(func() bool { return b.Pending() == 2 }, "others are done all the while")
 	const perTime = 5 // tries at once where it conflicts

@@ -75,7 +75,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 		defer close(delivery.messages)
 		defer cancel()
 		if err := delivery.queue.run(ctx); err != nil {
-			s.logger.Error("Postbox cannot work off a queue", err, watermill.LogFields{"queue": queue})
+			s.logger.Error("Postbox cannot process a queue", err, watermill.LogFields{"queue": queue})
 			lifecycle.Fail(ctx, err)
 		}
 	})

@@ -20,8 +20,8 @@ const checkTimeout = 10 * time.Second
 // waits for it.
 func (r *Router) check(ctx context.Context) error {
 	if unhandled := r.withoutHandler(r.fed); len(unhandled) > 0 {
-		return fmt.Errorf("queues that AddDeferral stores messages in, and that have no handler: %s: add a handler for each, or, "+
-			"where it runs in another process, name it in Config.OtherQueues", strings.Join(unhandled, ", "))
+		return fmt.Errorf("AddDeferral stores messages in queues without a handler: %s: add a handler for each, or "+
+			"name the queue in Config.OtherQueues if its handler runs in another process", strings.Join(unhandled, ", "))
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -37,8 +37,8 @@ func (r *Router) check(ctx context.Context) error {
 	if len(orphans) == 0 {
 		return nil
 	}
-	return fmt.Errorf("queues with messages and without a handler: %s: add a handler for each, or, "+
-		"where it runs in another process, name it in Config.OtherQueues", strings.Join(orphans, ", "))
+	return fmt.Errorf("these queues have messages and no handler: %s: add a handler for each, or "+
+		"name the queue in Config.OtherQueues if its handler runs in another process", strings.Join(orphans, ", "))
 }
 
 // withoutHandler returns the queues that are known to have no handler, here or elsewhere.

@@ -50,7 +50,7 @@ func (c Config) validate() error {
 	var problems []error
 	if kept := c.Store.ClaimRetention(); kept > 0 && kept < c.LongestRedelivery {
 		problems = append(problems, fmt.Errorf(
-			"LongestRedelivery: messages may come again after %s, and the store forgets them after %s: set inboxstore.Config.ClaimRetention above it",
+			"LongestRedelivery: messages may be delivered again after %s, but the store deletes their claims after %s: set inboxstore.Config.ClaimRetention to a longer time",
 			c.LongestRedelivery, kept))
 	}
 	if c.Module == "" && c.MaxHops != 0 {

@@ -60,8 +60,8 @@ func TestRouter_two_handlers_of_a_topic_are_two_consumers(t *testing.T) {
 	for name, config := range map[string]middleware.InboxConfig{"two": billing, "billing": {}} {
 		_, err = s.router.AddInboxHandler(name, "orders", s.broker, "", noop, config)
 		require.ErrorContains(t, err, `the handler "one" is the consumer "billing" of topic "orders" already`)
-		require.ErrorContains(t, err, "for two different effects set another InboxConfig.Consumer")
-		require.ErrorContains(t, err, "each with a share of the topic, leave out one of them and run more processes")
+		require.ErrorContains(t, err, "if their effects differ, set another InboxConfig.Consumer")
+		require.ErrorContains(t, err, "if both do the same and share the topic, leave one of them out and run more processes")
 		require.ErrorContains(t, err, "Config.SharedConsumers")
 	}
 	_, err = s.router.AddInboxHandler("three", "orders", s.broker, "", noop, middleware.InboxConfig{})
@@ -106,7 +106,7 @@ func TestRouter_a_stored_queue_without_a_handler_is_an_error(t *testing.T) {
 		}
 		add(s.router)
 		err := s.router.Run(t.Context())
-		require.ErrorContains(t, err, "queues with messages and without a handler: renamed since: add a handler")
+		require.ErrorContains(t, err, "these queues have messages and no handler: renamed since: add a handler")
 
 		tolerant, err := router.New(nil, router.Config{Store: s.store, OtherQueues: []string{"renamed since"}}, nil)
 		require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestRouter_a_queue_that_is_only_fed_is_an_error_at_start(t *testing.T) {
 	s := newService(t, testdb.SQLite(t), func(c *router.Config) { c.OtherQueues = []string{"elsewhere"} })
 	require.NoError(t, s.router.AddDeferral("one", "orders", s.broker, "elsewhere", middleware.DeferConfig{}))
 	require.NoError(t, s.router.AddDeferral("two", "orders", s.broker, "typo", middleware.DeferConfig{}))
-	require.ErrorContains(t, s.router.Run(t.Context()), "have no handler: typo: add a handler")
+	require.ErrorContains(t, s.router.Run(t.Context()), "without a handler: typo: add a handler")
 }
 
 func TestRouter_missing_tables_are_an_error_at_start(t *testing.T) {
@@ -143,7 +143,7 @@ func TestRouter_F9_claims_are_kept_for_longer_than_a_redelivery_takes(t *testing
 	store, err := inboxstore.New(database.Postbox(), inboxstore.Config{ClaimRetention: time.Hour}, nil)
 	require.NoError(t, err)
 	_, err = router.New(nil, router.Config{Store: store, LongestRedelivery: 2 * time.Hour}, nil)
-	require.ErrorContains(t, err, "may come again after 2h0m0s, and the store forgets them after 1h0m0s: set inboxstore.Config.ClaimRetention")
+	require.ErrorContains(t, err, "may be delivered again after 2h0m0s, but the store deletes their claims after 1h0m0s: set inboxstore.Config.ClaimRetention")
 	_, err = router.New(nil, router.Config{Store: store, LongestRedelivery: time.Hour}, nil)
 	require.NoError(t, err)
 }
@@ -154,7 +154,7 @@ func TestRouter_bad_wiring_says_what_to_do(t *testing.T) {
 	require.ErrorContains(t, err, "Store")
 	s := newService(t, testdb.SQLite(t), func(c *router.Config) { c.Outbox = nil })
 	_, err = router.New(nil, router.Config{Store: s.store, Outbox: s.broker}, nil)
-	require.ErrorContains(t, err, "Outbox: a *gochannel.GoChannel publishes at once")
+	require.ErrorContains(t, err, "Outbox: a *gochannel.GoChannel publishes immediately")
 	_, err = s.router.AddInboxHandler("now", "orders", s.broker, "receipts", noop, middleware.InboxConfig{})
 	require.ErrorContains(t, err, "set Config.Outbox")
 	for _, subscriber := range []message.Subscriber{nil, (*gochannel.GoChannel)(nil)} {

@@ -257,10 +257,10 @@ func (r *Router) claimConsumer(handler string, of consumer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other, taken := r.consumers[of]; taken && other != handler && !r.config.SharedConsumers {
-		return fmt.Errorf("the handler %q is the consumer %q of topic %.300q already: each message would have its effect in one of the two only; "+
-			"for two different effects set another InboxConfig.Consumer; if both do the same, each with a share of the topic, leave out one of them and run more processes "+
-			"or raise the concurrency of the broker's subscriber, or set Config.SharedConsumers: under another Consumer, "+
-			"a message that is delivered to one and again to the other would have its effect twice", other, of.name, of.topic)
+		return fmt.Errorf("the handler %q is the consumer %q of topic %.300q already, so each message would have its effect in only one of the two: "+
+			"if their effects differ, set another InboxConfig.Consumer; if both do the same and share the topic, leave one of them out and run more processes "+
+			"or raise the concurrency of the broker's subscriber, or set Config.SharedConsumers; with another Consumer, "+
+			"a message that is delivered to both would have its effect twice", other, of.name, of.topic)
 	}
 	r.consumers[of] = handler
 	return nil

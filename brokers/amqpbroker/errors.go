@@ -9,7 +9,7 @@ var (
 	// ErrBlocked is returned by [Publisher.Publish] while RabbitMQ has told the connection that it takes no
 	// messages, because it lacks memory or disk space. Nothing was sent. Calls in flight at that moment wait for [ConfirmTimeout].
 	// So does the first call on each connection made meanwhile, since RabbitMQ reports the block only then.
-	ErrBlocked = errors.New("RabbitMQ takes no messages at the moment")
+	ErrBlocked = errors.New("RabbitMQ has blocked the connection and accepts no messages at the moment")
 	// ErrNotConfirmed is returned by [Publisher.Publish] in three cases: RabbitMQ refused to confirm a message, as a
 	// full queue with overflow "reject-publish" does; RabbitMQ did not answer within [ConfirmTimeout]; or the
 	// message's context ended first. In the last two cases the message may have arrived.

@@ -94,7 +94,7 @@ func (s *sender) takeReturned(to destination) error {
 		if count == 0 {
 			return nil
 		}
-		return fmt.Errorf("%w: %s returned %d messages: %s", ErrUnroutable, to, count, last.ReplyText)
+		return fmt.Errorf("%w: %s returned %d of the messages: %s", ErrUnroutable, to, count, last.ReplyText)
 	}
 }
 

@@ -98,7 +98,7 @@ func (o outgoing) fits(frameSize int) error {
 		size += 1 + len(property)
 	}
 	if frameSize > 0 && size > frameSize {
-		return fmt.Errorf("%w: message %.60q: %d bytes of metadata, more than a frame of %d", ErrMessageRefused, o.id, size, frameSize)
+		return fmt.Errorf("%w: message %.60q: %d bytes of metadata do not fit into a frame of %d bytes", ErrMessageRefused, o.id, size, frameSize)
 	}
 	return nil
 }

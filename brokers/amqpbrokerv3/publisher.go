@@ -99,7 +99,7 @@ func validateURI(uri string) error {
 	var withPassword *url.Error
 	switch {
 	case errors.As(err, &withPassword):
-		return errors.New("Connection.AmqpURI: it is no URL: check its port, and write %xx for the special characters of a password")
+		return errors.New("Connection.AmqpURI: the value is not a URL: check its port, and write %xx for the special characters of a password")
 	case err != nil:
 		return fmt.Errorf("Connection.AmqpURI: %w", err)
 	}

@@ -79,7 +79,7 @@ func (c *Cleaner) step(ctx context.Context, ch *task) error {
 	}
 	ch.stepAt = time.Now().Add(pause)
 	if removed > 0 {
-		c.logger.Debug("Postbox deleted what was kept long enough", watermill.LogFields{"task": ch.name, "rows": removed})
+		c.logger.Debug("Postbox deleted rows whose retention has ended", watermill.LogFields{"task": ch.name, "rows": removed})
 	}
 	return nil
 }

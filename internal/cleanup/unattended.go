@@ -27,7 +27,7 @@ const (
 )
 
 var (
-	errUnattended = errors.New("no drainer is there")
+	errUnattended = errors.New("no process reads these messages")
 	errNoSpool    = errors.New("no such spool is registered")
 )
 

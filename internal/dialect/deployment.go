@@ -29,7 +29,7 @@ func (s *Statements) CheckDeployment(ctx context.Context, db interface {
 ) error {
 	var stored string
 	if err := db.QueryRowContext(ctx, s.Deployment).Scan(&stored); err != nil {
-		return fmt.Errorf("read whose tables %q are: %w", s.Names.Table("*"), err)
+		return fmt.Errorf("read the deployment of tables %q: %w", s.Names.Table("*"), err)
 	}
 	configured := s.Names.Deployment
 	switch stored {

@@ -149,7 +149,7 @@ func classifySQLite(code int) ErrorKind {
 	return Other
 }
 
-var errAddress = errors.New("the address of the database is no URL: check its port, and write %xx for the special characters of a password")
+var errAddress = errors.New("the address of the database is not a URL: check its port, and write %xx for the special characters of a password")
 
 // HideAddress removes the text of a driver's error that contains the whole address of the database, including the
 // password. lib/pq parses an address that is a URL when it connects, and quotes an invalid one.

@@ -183,7 +183,7 @@ func (s *Statements) checkKind(found Kind) error {
 var reasons = map[string]string{
 	"uncommitted": "its sessions read uncommitted data (transaction isolation READ UNCOMMITTED), so messages of transactions that roll back would be published: " +
 		"set READ COMMITTED or REPEATABLE READ as the default of the server, or add tx_isolation=%27READ-COMMITTED%27 to the address (MySQL: transaction_isolation)",
-	"autocommit": "its sessions have autocommit = 0, so a statement by itself is never committed, and messages would be published again and again: " +
+	"autocommit": "its sessions have autocommit = 0, so a statement outside a transaction is never committed, and messages would be published again and again: " +
 		"set autocommit = 1 as the default of the server, or add autocommit=1 to the address",
 	"busy timeout": "SQLite does not wait for its lock, so transactions fail as soon as two meet (SQLITE_BUSY): " + sqliteAddress,
 	"deferred": "transactions of SQLite do not take its lock when they begin, so they fail when they want to write and another one has written " +

@@ -73,7 +73,7 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	}
 	settings, err := spool.DecodeSettings(text)
 	if err != nil {
-		d.logger.Error("Postbox leaves stored settings alone that it cannot read", err, watermill.LogFields{"spool": d.spool.Name()})
+		d.logger.Error("Postbox ignores stored settings that it cannot read", err, watermill.LogFields{"spool": d.spool.Name()})
 	}
 	d.config = d.configured.under(settings)
 	d.permit()

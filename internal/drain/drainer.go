@@ -198,14 +198,14 @@ func (d *Drainer) tryOpen(live context.Context) error {
 		return err
 	}
 	if err := spool.Run(ctx, d.db, d.spool.Statements.FillLanes(id, d.spool.Lanes())); err != nil {
-		return fmt.Errorf("make lanes of spool %q: %w", d.spool.Name(), err)
+		return fmt.Errorf("create lanes of spool %q: %w", d.spool.Name(), err)
 	}
 	if _, err := d.db.ExecContext(ctx, d.spool.Statements.DropMembers, id); err != nil {
-		return fmt.Errorf("forget old members of spool %q: %w", d.spool.Name(), err)
+		return fmt.Errorf("delete old members of spool %q: %w", d.spool.Name(), err)
 	}
 	if keep := d.configured.History.Microseconds(); keep > 0 { // for the process that runs the cleanup
 		if err := spool.Run(ctx, d.db, d.spool.Statements.KeepHistory(dialect.KeepHistoryParams{Spool: id, Keep: keep})); err != nil {
-			return fmt.Errorf("note the history of spool %q: %w", d.spool.Name(), err)
+			return fmt.Errorf("store the history setting of spool %q: %w", d.spool.Name(), err)
 		}
 	}
 	d.id = id

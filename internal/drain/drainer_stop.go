@@ -82,7 +82,7 @@ func (d *Drainer) tellOfHandlersLeft() {
 	if len(lanes) == 0 { // the last handler has just returned
 		return
 	}
-	d.logger.Error("Postbox stops without handlers that ignore the end of their context: their lanes wait until the leases run out, and their messages are handled again",
+	d.logger.Error("Postbox stops although some handlers have not returned: their lanes wait until the leases run out, and their messages are handled again",
 		errIgnoresContext, watermill.LogFields{
 			"spool": d.spool.Name(), "in_flight": d.scheduler.InFlight(), "lanes": slices.Sorted(maps.Keys(lanes)),
 		})
@@ -96,7 +96,7 @@ func (d *Drainer) whileStopping(live context.Context, works ...func(context.Cont
 		err := work(ctx)
 		cancel()
 		if err != nil {
-			d.logger.Error("Postbox could not finish while stopping", err, watermill.LogFields{"spool": d.spool.Name()})
+			d.logger.Error("Postbox could not finish its work in the database while stopping", err, watermill.LogFields{"spool": d.spool.Name()})
 			return
 		}
 	}

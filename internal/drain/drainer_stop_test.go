@@ -149,7 +149,7 @@ func (b *bench) stopsWithout(deaf *blocker) (lane int) {
 	lane = b.Database.Count(b.T, "SELECT MAX(lane) FROM postbox_messages")
 	var told []watermill.CapturedMessage
 	for _, entry := range logger.Captured()[watermill.ErrorLogLevel] {
-		if strings.Contains(entry.Msg, "ignore the end of their context") {
+		if strings.Contains(entry.Msg, "some handlers have not returned") {
 			told = append(told, entry)
 		}
 	}

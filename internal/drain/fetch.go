@@ -73,7 +73,7 @@ func readPage(rows *sql.Rows, lanes *laneSet, unordered bool) (*page, error) {
 
 // errCutShort is returned if the result has no meta row at its end. Without this error, a truncated page would look
 // like a database that went back.
-var errCutShort = errors.New("the result of the read ended before its last row: look for what stands between Postbox and its database, such as a pooler")
+var errCutShort = errors.New("the result of the read ended before its last row: check the software between Postbox and its database, such as a pooler")
 
 // checkSession returns [dialect.ErrUnfit] if the session of a read cannot be used, and makes the next read use another
 // session.
@@ -112,7 +112,7 @@ func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 	}
 	lane := lanes.held[int(row.lane)]
 	if lane == nil {
-		return fmt.Errorf("read a message of lane %d, which was not asked for", row.lane)
+		return fmt.Errorf("the database returned a message of lane %d, which was not requested", row.lane)
 	}
 	p.count(row.message(lane, unordered))
 	return nil

@@ -52,7 +52,7 @@ func TestDrainer_G7_default_isolation_of_serializable_counts_no_attempt(t *testi
 		require.Zero(t, b.Dead())
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
 		require.LessOrEqual(t, len(log.At(watermill.ErrorLogLevel)), 1, "it is said once, if at all")
-		t.Logf("%d steps of the drainer conflicted", log.Said("Postbox is hindered: "))
+		t.Logf("%d steps of the drainer conflicted", log.Said("Postbox is blocked: "))
 	})
 }
 

@@ -101,7 +101,7 @@ func (d *Drainer) findWriters(ctx context.Context) {
 	switch {
 	case err != nil:
 		d.watermark.asked(now, took)
-		d.logger.Debug("Postbox could not ask which transactions have written: "+err.Error(), nil)
+		d.logger.Debug("Postbox could not read which transactions have written: "+err.Error(), nil)
 	case statements.Writers != "":
 		d.watermark.answer(writers, now, took)
 	default:

@@ -217,7 +217,7 @@ func (d *Drainer) learn(ctx context.Context) error {
 		d.logger.Info("Postbox lost lanes: their leases ran out", watermill.LogFields{"spool": d.spool.Name(), "lanes": lost})
 	}
 	if older {
-		d.startOver("it knows an older holder of a lane than this process", true)
+		d.startOver("it contains an older holder of a lane than this process", true)
 	}
 	if len(found) > before-len(lost) {
 		d.pollAt = time.Time{} // read the new lanes immediately

@@ -30,7 +30,7 @@ func (d *Drainer) Listen(ctx context.Context, dsn string) {
 		}
 		switch event {
 		case pq.ListenerEventDisconnected:
-			d.logger.Info("Postbox lost its LISTEN connection, polling goes on", watermill.LogFields{"err": spool.LogText(err)})
+			d.logger.Info("Postbox lost its LISTEN connection, and continues to poll", watermill.LogFields{"err": spool.LogText(err)})
 		case pq.ListenerEventConnectionAttemptFailed:
 			h.failed(err)
 		case pq.ListenerEventConnected, pq.ListenerEventReconnected:
@@ -68,7 +68,7 @@ func (h *hearing) failed(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.logged {
-		h.logger.Debug("Postbox still cannot LISTEN, polling goes on", watermill.LogFields{"err": spool.LogText(err)})
+		h.logger.Debug("Postbox still cannot LISTEN, and continues to poll", watermill.LogFields{"err": spool.LogText(err)})
 		return
 	}
 	h.logged = true

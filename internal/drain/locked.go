@@ -131,7 +131,7 @@ func (d *Drainer) conclude(ctx context.Context, entries []*schedule.Entry, locke
 	settled := unlocked(entries, locked)
 	for _, e := range settled {
 		if e.Announced {
-			d.logger.Info("Postbox goes on with the key of a message whose row was locked", d.lockFields(e))
+			d.logger.Info("Postbox continues with the key of a message whose row was locked", d.lockFields(e))
 		}
 	}
 	d.settled(ctx, settled)
@@ -164,7 +164,7 @@ func (d *Drainer) hold(e *schedule.Entry) {
 	}
 	if !e.Announced { // still locked at the second try: most locks are gone by then
 		e.Announced = true
-		d.logger.Error("Postbox waits for a lock to settle a message: its key waits, the others go on, and it is tried again each second",
+		d.logger.Error("Postbox waits for a lock to settle a message: its key waits, other keys continue, and Postbox tries again each second",
 			spool.ErrRowLocked, d.lockFields(e))
 	}
 }

@@ -91,7 +91,7 @@ func TestDrainer_G3_a_locked_row_holds_up_only_its_key(t *testing.T) {
 				b.Append(database.DB, draft("last", "k"), draft("another", "other"))
 				b.Eventually(func() bool { return handler.tried("another") == 1 }, "the others still go on")
 				require.Zero(t, handler.tried("last"), "its key waits")
-				require.Zero(t, log.Said("goes on with the key"))
+				require.Zero(t, log.Said("Postbox continues with the key"))
 
 				unlock()
 				b.Eventually(func() bool { return b.Pending() == 0 }, "all are done")
@@ -105,7 +105,7 @@ func TestDrainer_G3_a_locked_row_holds_up_only_its_key(t *testing.T) {
 				require.Equal(t, "last", ids[len(ids)-1])
 				require.True(t, slices.IsSorted(ids[1-c.dead:len(ids)-1]), "in order")
 				require.Equal(t, 1, log.Said("Postbox waits for a lock"))
-				b.Eventually(func() bool { return log.Said("Postbox goes on with the key") == 1 }, "that is said too")
+				b.Eventually(func() bool { return log.Said("Postbox continues with the key") == 1 }, "that is said too")
 				require.Zero(t, log.Said("cannot reach"), "it is no outage")
 			})
 		})

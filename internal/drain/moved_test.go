@@ -22,7 +22,7 @@ func TestDrainer_does_not_lose_a_message_that_a_trigger_keeps_out_of_the_waiting
 	end := b.ignore("INSERT", "postbox_waiting", "NEW.attempts = 1")
 	handler := &recorder{}
 	log := b.startLogged(database.DB, handler, config("one"))
-	b.Eventually(func() bool { return log.Said("Postbox is hindered") > 0 }, "it does not arrive")
+	b.Eventually(func() bool { return log.Said("Postbox is blocked") > 0 }, "it does not arrive")
 	require.Equal(t, 1, b.Pending())
 	end()
 	b.Eventually(func() bool { return handler.tried("stray") == 1 && b.Pending() == 0 }, "it is done in the end")

@@ -48,7 +48,7 @@ func (d *Drainer) learnServer(ctx context.Context) error {
 	defer cancel()
 	var mariaDB bool
 	if err := d.db.QueryRowContext(ctx, text).Scan(&mariaDB); err != nil {
-		return fmt.Errorf("ask the server of spool %q what it can do: %w", d.spool.Name(), err)
+		return fmt.Errorf("read the features of the server of spool %q: %w", d.spool.Name(), err)
 	}
 	if d.guarded = mariaDB; mariaDB {
 		d.removal.patience = newPatience(mostPatience)

@@ -65,9 +65,9 @@ func (d *Drainer) wentBack(found *page, now time.Time) (reason string, lost bool
 	p.lowest, p.given = found.lowest, found.given
 	switch {
 	case found.version == unknownVersion:
-		return "the spool is not in it any more", true
+		return "it no longer contains the spool", true
 	case found.version < d.control.version:
-		return "what operators said last is not in it any more", true
+		return "it no longer contains the latest change by an operator", true
 	case !first && another && (!met || now.Sub(last) > clusterInterval):
 		return "it was restarted, or another server has taken its place", false
 	case found.given < before.given:
@@ -129,7 +129,7 @@ func (d *Drainer) seen() *dialect.Seen {
 	return seen
 }
 
-var errWentBack = errors.New("a promoted standby that lagged, a restored backup, or a sequence that was set back")
+var errWentBack = errors.New("the cause may be a promoted standby that lagged, a restored backup, or a sequence that was set back")
 
 // openAgain looks up the spool again: in a restored database the spool may have another id, or may be missing.
 func (d *Drainer) openAgain(ctx context.Context) error {

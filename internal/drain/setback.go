@@ -52,7 +52,7 @@ const (
 )
 
 // errNotRemoved is the reason of a setback if the database reports no error.
-var errNotRemoved = errors.New("the database reports no error, and the message is neither removed nor changed")
+var errNotRemoved = errors.New("the database reported no error, but neither removed nor changed the message")
 
 // setbacks holds the messages that could not be settled. It belongs to the drainer's goroutine.
 type setbacks struct {
@@ -142,10 +142,10 @@ func (d *Drainer) setbackFields(m *spool.Message, inARow int) watermill.LogField
 
 // noteSetback writes the number of setbacks to the failures of the message, with attempt 0. It ignores errors.
 func (d *Drainer) noteSetback(ctx context.Context, m *spool.Message, inARow int, reason error) {
-	text := spool.ErrorText(fmt.Errorf("could not be settled, %d times in a row, and no attempt is counted: %w", inARow, reason))
+	text := spool.ErrorText(fmt.Errorf("the message could not be settled %d times in a row, and no attempt is counted: %w", inARow, reason))
 	note := dialect.Failure{Subject: m.Subject(), Error: text, Process: d.config.Process}
 	if err := spool.Run(ctx, d.db, d.spool.Statements.InsertFailure(note)); err != nil {
-		d.logger.Debug("Postbox could not note that a message cannot be settled: "+err.Error(), d.setbackFields(m, inARow))
+		d.logger.Debug("Postbox could not record that a message cannot be settled: "+err.Error(), d.setbackFields(m, inARow))
 	}
 }
 
@@ -167,7 +167,7 @@ func (d *Drainer) overcome(entries []*schedule.Entry) {
 }
 
 // errMemoryFull is the reason for not reading any messages.
-var errMemoryFull = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, the database refuses to remove them, or PoisonOutbox does not take them")
+var errMemoryFull = errors.New("the memory is full of handled messages that cannot be settled: their rows are locked, the database refuses to remove them, or PoisonOutbox does not accept them")
 
 // logFullMemory logs that messages which cannot be settled leave no room to read others, and repeats it from time to
 // time. A memory that is full of other messages is usual under load and not logged.

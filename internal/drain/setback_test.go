@@ -68,7 +68,7 @@ func (b *bench) refuse(kind refusal) (end func()) {
 const (
 	toldOfSetbacks = "Postbox cannot settle a message and goes on trying"
 	toldOfTheirEnd = "Postbox has settled a message that it could not settle before"
-	conflictLogged = "Postbox is hindered by other transactions"
+	conflictLogged = "Postbox is blocked by conflicts with other transactions"
 )
 
 // The database never removes one message, and its drainer, or its handler's transaction, tries for ever.
@@ -195,7 +195,7 @@ func TestDrainer_G7_lasting_conflict_of_the_drainer_is_said_once(t *testing.T) {
 		}
 		b.Eventually(func() bool { return log.Said(conflictLogged) == 1 }, "it is said")
 		database.Exec(t, drop)
-		b.Eventually(func() bool { return log.Said("Postbox is not hindered any more") == 1 }, "its end too")
+		b.Eventually(func() bool { return log.Said("Postbox works again") == 1 }, "its end too")
 		b.Append(database.DB, draft("after", ""))
 		b.Eventually(func() bool { return b.Pending() == 0 }, "it goes on")
 		require.Len(t, log.At(watermill.ErrorLogLevel), 1)

@@ -159,7 +159,7 @@ func (d *Drainer) retry(ctx context.Context, tx *sql.Tx, e *schedule.Entry, dela
 }
 
 // waitNote begins the failure entry, with attempt 0, of a message that waits without a counted attempt.
-const waitNote = "waits, and no attempt is counted"
+const waitNote = "the message waits, and no attempt is counted"
 
 func (d *Drainer) noteWait(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error {
 	if e.Message.Ref.State == dialect.StateRetrying || e.Outcome.Err == nil || e.Outcome.Verdict == spool.Again { // setback.go records these
@@ -192,13 +192,13 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error
 			defer m.Unload() // many such messages may wait for another try
 		}
 		if err := d.callBuried(ctx, e); err != nil {
-			return hookError{fmt.Errorf("tell of the death of message %d: %w", m.Ref.ID, err)}
+			return hookError{fmt.Errorf("report that message %d is dead: %w", m.Ref.ID, err)}
 		}
 	}
 	query := d.spool.Statements.Remove(d.id, []dialect.Ref{m.Ref})
 	removed, err := spool.Affected(tx.ExecContext(ctx, query.Text, query.Args...))
 	if d.config.Buried != nil && errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil {
-		err = hookError{fmt.Errorf("tell of the death of message %d: the hook that was told of it has ended the transaction: %w", m.Ref.ID, err)}
+		err = hookError{fmt.Errorf("report that message %d is dead: the hook has ended the transaction: %w", m.Ref.ID, err)}
 	}
 	if err == nil && removed == 0 {
 		err = spool.ErrLost

@@ -26,7 +26,7 @@ func (d *Drainer) wakeUp(ctx context.Context) error {
 	if still < controlInterval || d.renewAt.IsZero() {
 		return nil
 	}
-	d.logger.Info("Postbox stood still, or the clock was set forward: it renews its leases first", watermill.LogFields{
+	d.logger.Info("Postbox was suspended, or the clock was set forward: it renews its leases before it continues", watermill.LogFields{
 		"spool": d.spool.Name(), "duration": still.String(),
 	})
 	d.control.checkedAt = time.Time{}

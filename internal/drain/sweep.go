@@ -104,10 +104,10 @@ func (d *Drainer) sweep(ctx context.Context, lanes []int) {
 	d.sweeping.reported = true
 	advice := "end transactions that have been open for long, vacuum the table of messages, or give this role a longer statement_timeout"
 	if !dialect.Coded(err) && waited >= sweepLimit/2 { // for most of the time the statement was waiting for a connection
-		advice = fmt.Sprintf("it found no free connection in the pool within %s, so let the pool have more (SetMaxOpenConns), or hold its connections for less long", sweepLimit)
+		advice = fmt.Sprintf("the pool had no free connection within %s, so allow more connections (SetMaxOpenConns), or release them sooner", sweepLimit)
 	}
 	d.logger.Error("Postbox could not search its table for messages that other processes or operators have released. New messages "+
-		"are read as before, and the search is tried again later, in smaller steps. If this stays: "+advice, err,
+		"are read as before, and the search is tried again later, in smaller steps. If this persists: "+advice, err,
 		watermill.LogFields{"spool": d.spool.Name()})
 }
 

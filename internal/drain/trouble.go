@@ -50,7 +50,7 @@ func (d *Drainer) stepFailed(err error) {
 	d.pollAt = t.until
 	fields := watermill.LogFields{"spool": d.spool.Name(), "in_a_row": t.steps}
 	if t.end != "" || d.isConflict(err) && t.steps < conflictsUntilLogged {
-		d.logger.Debug("Postbox is hindered: "+err.Error(), fields)
+		d.logger.Debug("Postbox is blocked: "+err.Error(), fields)
 		return
 	}
 	var begin string
@@ -60,11 +60,11 @@ func (d *Drainer) stepFailed(err error) {
 
 // reason returns the log line that explains why a step failed, and the line for the end of the trouble.
 func (d *Drainer) reason(err error) (begin, end string) {
-	const over, reached = "Postbox is not hindered any more", "Postbox reaches its database again"
+	const over, reached = "Postbox works again", "Postbox reaches its database again"
 	kind := d.spool.Statements.Kind
 	switch of := kind.Classify(err); {
 	case errors.Is(err, dialect.ErrUnfit):
-		return "Postbox has changed nothing after a read in a session that it cannot use,", over
+		return "Postbox cannot use this database session, so it has changed nothing,", over
 	case dialect.FromPooler(err) && of == dialect.Unavailable:
 		return "Postbox cannot reach its database (" + dialect.PoolerHint + ")", reached
 	case dialect.FromPooler(err):
@@ -72,12 +72,12 @@ func (d *Drainer) reason(err error) (begin, end string) {
 	case kind.ReadOnly(err):
 		return "Postbox cannot write to its database, which is read-only, as an old primary is after a failover,", over
 	case d.isConflict(err):
-		return "Postbox is hindered by other transactions", over
+		return "Postbox is blocked by conflicts with other transactions", over
 	case of == dialect.Interrupted:
-		return fmt.Sprintf("Postbox could not finish a statement, since the server ended it: statement_timeout (max_statement_time on MariaDB) "+
-			"of this role or database, an operator who cancelled it, or more than %s", spool.StatementTimeout), over
+		return fmt.Sprintf("Postbox could not finish a statement: it was ended by statement_timeout (max_statement_time on MariaDB) "+
+			"of this role or database, by an operator, or by Postbox itself after %s,", spool.StatementTimeout), over
 	case of != dialect.Unavailable && dialect.Coded(err):
-		return "Postbox is hindered by an error of its database", over
+		return "Postbox is blocked by an error of its database", over
 	default:
 		return "Postbox cannot reach its database", reached
 	}

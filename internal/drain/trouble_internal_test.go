@@ -61,11 +61,11 @@ func TestDrainer_logs_why_its_steps_fail(t *testing.T) {
 		steps      int // after which it is said
 		begin, end string
 	}{
-		"a conflict":        {&pq.Error{Code: "40001"}, conflictsUntilLogged, "Postbox is hindered by other transactions", "Postbox is not hindered any more"},
-		"no permission":     {&pq.Error{Code: "42501"}, 1, "Postbox is hindered by an error of its database", "Postbox is not hindered any more"},
-		"no table":          {&pq.Error{Code: "42P01"}, 1, "Postbox is hindered by an error of its database", "Postbox is not hindered any more"},
-		"read-only":         {&pq.Error{Code: "25006"}, 1, "Postbox cannot write to its database", "Postbox is not hindered any more"},
-		"statement_timeout": {&pq.Error{Code: "57014"}, 1, "Postbox could not finish a statement", "Postbox is not hindered any more"},
+		"a conflict":        {&pq.Error{Code: "40001"}, conflictsUntilLogged, "Postbox is blocked by conflicts with other transactions", "Postbox works again"},
+		"no permission":     {&pq.Error{Code: "42501"}, 1, "Postbox is blocked by an error of its database", "Postbox works again"},
+		"no table":          {&pq.Error{Code: "42P01"}, 1, "Postbox is blocked by an error of its database", "Postbox works again"},
+		"read-only":         {&pq.Error{Code: "25006"}, 1, "Postbox cannot write to its database", "Postbox works again"},
+		"statement_timeout": {&pq.Error{Code: "57014"}, 1, "Postbox could not finish a statement", "Postbox works again"},
 		"a shutdown":        {&pq.Error{Code: "57P01"}, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
 		"a pooler refuses": {
 			&pq.Error{Severity: "FATAL", Code: "08P01"}, 1,
@@ -73,7 +73,7 @@ func TestDrainer_logs_why_its_steps_fail(t *testing.T) {
 		},
 		"a pooler exchanges connections": {
 			&pq.Error{Severity: "ERROR", Code: "26000"}, 1,
-			"Postbox's statements fail (" + dialect.PoolerHint + ")", "Postbox is not hindered any more",
+			"Postbox's statements fail (" + dialect.PoolerHint + ")", "Postbox works again",
 		},
 		"no connection": {driver.ErrBadConn, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},
 		"no answer":     {context.DeadlineExceeded, 1, "Postbox cannot reach its database", "Postbox reaches its database again"},

@@ -36,8 +36,8 @@ func TestDrainer_G7_a_server_that_is_read_only_is_an_outage(t *testing.T) {
 		b.Eventually(func() bool { return log.Said("Postbox cannot write to its database, which is read-only") == 1 }, "it is said")
 		b.Append(database.DB, draft("meanwhile", "k"))
 		for range 5 { // it goes on trying
-			tried := log.Said("Postbox is hindered: ")
-			b.Eventually(func() bool { return log.Said("Postbox is hindered: ") > tried }, "it is tried again")
+			tried := log.Said("Postbox is blocked: ")
+			b.Eventually(func() bool { return log.Said("Postbox is blocked: ") > tried }, "it is tried again")
 		}
 		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts > 0 OR state > 0"))
 
@@ -76,7 +76,7 @@ func TestDrainer_says_that_the_server_ended_a_statement(t *testing.T) {
 			require.NoError(t, err)
 		}
 		b.Eventually(func() bool {
-			return log.Said("Postbox could not finish a statement, since the server ended it: statement_timeout") == 1
+			return log.Said("Postbox could not finish a statement: it was ended by statement_timeout") == 1
 		}, "it is said")
 		require.NoError(t, blocker.Rollback())
 		b.Append(database.DB, draft("after", ""))
@@ -103,18 +103,18 @@ func TestDrainer_says_once_that_its_reads_fail(t *testing.T) {
 			}, "the column is renamed")
 		}
 		rename("payload", "gone")
-		b.Eventually(func() bool { return log.Said("Postbox is hindered by an error of its database") == 1 }, "it is said")
+		b.Eventually(func() bool { return log.Said("Postbox is blocked by an error of its database") == 1 }, "it is said")
 		for range 20 {
-			tried := log.Said("Postbox is hindered: ")
+			tried := log.Said("Postbox is blocked: ")
 			b.Eventually(func() bool {
 				b.Spool.Wake() // as one who has written does
-				return log.Said("Postbox is hindered: ") > tried
+				return log.Said("Postbox is blocked: ") > tried
 			}, "it is tried again")
 		}
-		require.Zero(t, log.Said("Postbox is not hindered any more"))
+		require.Zero(t, log.Said("Postbox works again"))
 
 		rename("gone", "payload")
-		b.Eventually(func() bool { return log.Said("Postbox is not hindered any more") == 1 }, "its end is said")
+		b.Eventually(func() bool { return log.Said("Postbox works again") == 1 }, "its end is said")
 		b.Append(database.DB, draft("after", "k"))
 		b.Eventually(func() bool { return b.Pending() == 0 }, "it goes on")
 		require.Equal(t, []string{"before", "after"}, handler.ids())
@@ -142,14 +142,14 @@ func TestDrainer_says_once_that_it_cannot_remove_messages(t *testing.T) {
 		b.Append(database.DB, draft("meanwhile", "k"))
 		b.Eventually(func() bool { return log.Said("Postbox cannot write to its database") == 1 }, "it is said")
 		for range 5 {
-			tried := log.Said("Postbox is hindered: ")
-			b.Eventually(func() bool { return log.Said("Postbox is hindered: ") > tried }, "it is tried again")
+			tried := log.Said("Postbox is blocked: ")
+			b.Eventually(func() bool { return log.Said("Postbox is blocked: ") > tried }, "it is tried again")
 		}
-		require.Zero(t, log.Said("Postbox is not hindered any more"))
+		require.Zero(t, log.Said("Postbox works again"))
 
 		_, err = db.ExecContext(t.Context(), readOnly[database.Dialect][false])
 		require.NoError(t, err)
-		b.Eventually(func() bool { return b.Pending() == 0 && log.Said("Postbox is not hindered any more") == 1 }, "it goes on")
+		b.Eventually(func() bool { return b.Pending() == 0 && log.Said("Postbox works again") == 1 }, "it goes on")
 		require.Equal(t, []string{"before", "meanwhile"}, handler.ids())
 		require.Len(t, log.At(watermill.ErrorLogLevel), 1, "it was said once")
 	})
@@ -169,17 +169,17 @@ func TestDrainer_says_once_that_it_cannot_move_messages(t *testing.T) {
 		database.Exec(t, "UPDATE postbox_messages SET state = 2, attempts = 1")
 		handler := &recorder{}
 		log := b.startLogged(database.DB, handler, config("one"))
-		b.Eventually(func() bool { return log.Said("Postbox is hindered by an error of its database") == 1 }, "it is said")
+		b.Eventually(func() bool { return log.Said("Postbox is blocked by an error of its database") == 1 }, "it is said")
 		for i := range 5 {
 			b.Append(database.DB, draft(string(rune('a'+i)), "k"))
 			b.Eventually(func() bool { return b.Pending() == 1 }, "other messages go through")
-			tried := log.Said("Postbox is hindered: ")
-			b.Eventually(func() bool { return log.Said("Postbox is hindered: ") > tried }, "it is tried again")
+			tried := log.Said("Postbox is blocked: ")
+			b.Eventually(func() bool { return log.Said("Postbox is blocked: ") > tried }, "it is tried again")
 		}
-		require.Zero(t, log.Said("Postbox is not hindered any more"))
+		require.Zero(t, log.Said("Postbox works again"))
 
 		database.Exec(t, "DROP TRIGGER refuse ON postbox_waiting")
-		b.Eventually(func() bool { return log.Said("Postbox is not hindered any more") == 1 }, "its end is said")
+		b.Eventually(func() bool { return log.Said("Postbox works again") == 1 }, "its end is said")
 		require.Len(t, log.At(watermill.ErrorLogLevel), 1, "it was said once")
 	})
 }

@@ -57,16 +57,16 @@ func (t Tuning) Validate(kind dialect.Kind) error {
 		InOrder("Probe", *t.ProbeMin, *t.ProbeMax),
 	)
 	if *t.Concurrency > spool.MaxConcurrency {
-		err = errors.Join(err, fmt.Errorf("Concurrency: %d is more than %d: each is a goroutine, and in a transaction a connection", *t.Concurrency, spool.MaxConcurrency))
+		err = errors.Join(err, fmt.Errorf("Concurrency: %d is more than %d: each needs a goroutine, and a connection for its transaction", *t.Concurrency, spool.MaxConcurrency))
 	}
 	if *t.Lease < minLease {
-		err = errors.Join(err, fmt.Errorf("Lease: %s is less than %s, which a slow moment of the database may last", *t.Lease, minLease))
+		err = errors.Join(err, fmt.Errorf("Lease: %s is less than a second, and the lease would run out whenever the database is slow for that long", *t.Lease))
 	}
 	if retry := t.Retry.Validate(); retry != nil {
 		err = errors.Join(err, fmt.Errorf("Retry: %w", retry))
 	}
 	if t.ListenDSN != "" && !kind.Can().Listens {
-		err = errors.Join(err, fmt.Errorf("ListenDSN: only PostgreSQL has LISTEN, the dialect is %s", kind))
+		err = errors.Join(err, fmt.Errorf("ListenDSN: %s has no LISTEN: leave ListenDSN empty, since only PostgreSQL has it", kind))
 	}
 	return err
 }
@@ -84,7 +84,7 @@ func InOrder(name string, least, most time.Duration) error {
 	if 0 < least && least <= most {
 		return nil
 	}
-	return fmt.Errorf("%sMin and %sMax: %s and %s are not positive and in this order", name, name, least, most)
+	return fmt.Errorf("%sMin and %sMax: %s is not positive, or is more than %s", name, name, least, most)
 }
 
 // Config returns the engine's form of the settings.

@@ -85,7 +85,7 @@ func TestDrainer_G7_message_waits_with_its_key_and_no_attempt_is_counted(t *test
 				}
 				require.Equal(t, []string{"00000", "00002", "00004", "00006", "00008"}, ofKey)
 				require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"), "the reason is noted once")
-				require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE attempt = 0 AND error LIKE 'waits%"+errTest.Error()+"'"))
+				require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_failures WHERE attempt = 0 AND error LIKE 'the message waits%"+errTest.Error()+"'"))
 			})
 		})
 	}

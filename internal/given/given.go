@@ -34,8 +34,8 @@ func Outbox(publisher message.Publisher) error {
 	case postbox.PublishesInTx(publisher):
 		return nil
 	}
-	return fmt.Errorf("a %T publishes at once, also where the transaction of the handler is rolled back afterwards: %w", publisher, errNoOutbox)
+	return fmt.Errorf("a %T publishes immediately, even if the transaction of the handler is rolled back later: %w", publisher, errNoOutbox)
 }
 
-var errNoOutbox = errors.New("use a forwarder.Publisher, decorated by forwarder.Decorate if at all, and let a forwarder send the messages to the broker; " +
-	"a publisher of yours that does write in the transaction, or stands in for one in a test, says so by postbox.TransactionalPublisher")
+var errNoOutbox = errors.New("use a forwarder.Publisher, which forwarder.Decorate can decorate, and let a forwarder send the messages to the broker; " +
+	"if your own publisher writes in the transaction, or replaces such a publisher in a test, implement postbox.TransactionalPublisher")

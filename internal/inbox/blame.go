@@ -23,8 +23,8 @@ var ErrTransactionLost = errors.New("the handler lost its transaction")
 
 var (
 	errSwallowed = fmt.Errorf("%w: one of its statements failed, and it did not return that error, so nothing can be committed", ErrTransactionLost)
-	errEnded     = fmt.Errorf("%w: it was ended before the handler was, by a COMMIT or ROLLBACK of the handler's own, a statement that commits, "+
-		"or an error after which the database rolls back; what the handler wrote may be committed", ErrTransactionLost)
+	errEnded     = fmt.Errorf("%w: the transaction ended before the handler returned, through a COMMIT or ROLLBACK of the handler, a statement that commits, "+
+		"or an error after which the database rolls back; the writes of the handler may be committed", ErrTransactionLost)
 )
 
 // brokenError is the error of a transaction that could not be ended, or of a handler that reports an outage. blame then
@@ -114,7 +114,7 @@ func (c *Core) blame(live context.Context, database *Inquiry, w Work, broken *br
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(live), askTimeout)
 	defer cancel()
 	if err := database.there(ctx); err != nil {
-		return OutageError{fmt.Errorf("inbox: the database went away under the handler: %w", errors.Join(broken.err, err))}
+		return OutageError{fmt.Errorf("inbox: the database became unavailable while the handler ran: %w", errors.Join(broken.err, err))}
 	}
 	switch {
 	case broken.refused:
@@ -124,7 +124,7 @@ func (c *Core) blame(live context.Context, database *Inquiry, w Work, broken *br
 	case !broken.lost:
 		return DoubtError{Err: broken.err, Exhausted: c.Statements.Kind.Exhausted(broken.err)}
 	}
-	lost := fmt.Errorf("%w: the connection was lost, and the database is there: %w", ErrTransactionLost, broken.err)
+	lost := fmt.Errorf("%w: the connection was lost, but the database is available: %w", ErrTransactionLost, broken.err)
 	if broken.evident {
 		return &HandlerError{Err: lost}
 	}
@@ -196,7 +196,7 @@ func (c *Core) blameReadOnly(tryErr, err error) error {
 	if c.Statements.Kind.Classify(tryErr) == dialect.Unavailable {
 		return OutageError{fmt.Errorf("inbox: the database is read-only: %w", err)}
 	}
-	return &HandlerError{Err: fmt.Errorf("%w: it could not write, and others can: %w", ErrTransactionLost, err)}
+	return &HandlerError{Err: fmt.Errorf("%w: it could not write, but other transactions can: %w", ErrTransactionLost, err)}
 }
 
 var errWorks = errors.New("it works, and is rolled back")

@@ -26,7 +26,7 @@ func (o *Once) Begin(ctx context.Context, name string) (running context.Context,
 		return nil, nil, fmt.Errorf("%s: %w", name, postbox.ErrClosed)
 	}
 	if o.cancel != nil {
-		return nil, nil, fmt.Errorf("%s runs already", name)
+		return nil, nil, fmt.Errorf("%s is already running", name)
 	}
 	running, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -16,7 +16,7 @@ func TestOnce_runs_once_and_Close_waits_for_the_end(t *testing.T) {
 	ctx, end, err := once.Begin(t.Context(), `batch "a"`)
 	require.NoError(t, err)
 	_, _, err = once.Begin(t.Context(), `batch "a"`)
-	require.EqualError(t, err, `batch "a" runs already`)
+	require.EqualError(t, err, `batch "a" is already running`)
 
 	closed := make(chan struct{})
 	go func() { defer close(closed); once.Close() }()

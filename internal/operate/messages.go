@@ -89,7 +89,7 @@ func (o *Operator) lock(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int6
 func (o *Operator) lockWaiting(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) (locked, error) {
 	found, err := o.lock(ctx, tx, s, id)
 	if err == nil && found.ref.State == dialect.StateReady {
-		err = fmt.Errorf("%w: it is handled as soon as possible, and may be running now; only what is scheduled, retrying or parked can wait for something else",
+		err = fmt.Errorf("%w: it is handled as soon as possible, and may be running now; only a message that is scheduled, retrying or parked can be rescheduled",
 			ErrReady)
 	}
 	return found, err

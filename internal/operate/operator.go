@@ -158,7 +158,7 @@ func (o *Operator) change(ctx context.Context, name, what string, do func(tx *sq
 		return failedTo(what, name, err)
 	}
 	if err := s.Announce(ctx, o.db); err != nil {
-		o.logger.Debug("Postbox could not notify, drainers look by themselves", watermill.LogFields{"err": spool.LogText(err)})
+		o.logger.Debug("Postbox could not notify other processes, which will find the change when they poll", watermill.LogFields{"err": spool.LogText(err)})
 	}
 	return nil
 }

@@ -155,7 +155,7 @@ func (o *Operator) Account(ctx context.Context, name string) (Account, error) {
 		err = o.db.QueryRowContext(ctx, o.statements.Account, s.ID()).Scan(&a.Pending, &a.Done, &a.Dead, &a.Resolved)
 	}
 	if err != nil {
-		return Account{}, failedTo("account for", name, err)
+		return Account{}, failedTo("count messages of", name, err)
 	}
 	return a, nil
 }

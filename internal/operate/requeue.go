@@ -165,10 +165,10 @@ func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (
 
 func (l *Letters) noSpool(letter *DeadLetter) error {
 	if letter.SpoolID == 0 {
-		return fmt.Errorf("%w: the inbox of consumer %q got it from a broker, and there is no outbox %q to publish it through again: set Outbox of admin.Config to one that a forwarder drains",
+		return fmt.Errorf("%w: the inbox of consumer %q received it from a broker, and there is no outbox %q to publish it through again: set Outbox of admin.Config to one that a forwarder drains",
 			ErrLetterStuck, letter.Consumer, l.outbox)
 	}
-	return fmt.Errorf("%w: its spool %d is not there any more", ErrLetterStuck, letter.SpoolID)
+	return fmt.Errorf("%w: its spool %d no longer exists", ErrLetterStuck, letter.SpoolID)
 }
 
 // take deletes the letter. For a letter of an inbox it also deletes the claim. Then the consumer will handle the
@@ -188,13 +188,13 @@ func (l *Letters) take(ctx context.Context, tx *sql.Tx, letter *DeadLetter) erro
 		return fmt.Errorf("remove claim: %w", err)
 	}
 	if err := note(ctx, tx, l.statements, letter.Subject, requeueNote); err != nil {
-		return fmt.Errorf("note the requeue: %w", err)
+		return fmt.Errorf("record the requeue: %w", err)
 	}
 	return nil
 }
 
 func (l *Letters) announce(ctx context.Context, s *spool.Spool) {
 	if err := s.Announce(ctx, l.db); err != nil {
-		l.logger.Debug("Postbox could not notify, polling will find the messages", watermill.LogFields{"err": spool.LogText(err)})
+		l.logger.Debug("Postbox could not notify other processes, which will find the messages when they poll", watermill.LogFields{"err": spool.LogText(err)})
 	}
 }

@@ -53,7 +53,7 @@ func (a *Announcer) Announce() {
 func (a *Announcer) run() {
 	for a.next() {
 		if err := a.spool.Notify(context.Background(), a.db); err != nil {
-			a.logger.Debug("Postbox could not notify, polling will find the messages", watermill.LogFields{"err": LogText(err)})
+			a.logger.Debug("Postbox could not notify other processes, which will find the messages when they poll", watermill.LogFields{"err": LogText(err)})
 		}
 		select {
 		case <-a.stop:

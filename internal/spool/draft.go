@@ -50,9 +50,9 @@ func CheckTopic(topic string) error {
 	case len(topic) > maxName:
 		return fmt.Errorf("the topic has %d bytes, the limit is %d: use a shorter name", len(topic), maxName)
 	case !isText(topic):
-		return errors.New("the topic is not UTF-8 text, or has a NUL in it: use another name")
+		return errors.New("the topic is not UTF-8 text, or contains NUL: use another name")
 	case strings.HasSuffix(topic, " "):
-		return errors.New("the topic ends with a space, and not every database tells it from the one without: use another name")
+		return errors.New("the topic ends with a space, which some databases ignore when they compare names: use another name")
 	}
 	return nil
 }
@@ -72,12 +72,12 @@ func (d *Draft) SetDelay(metadata message.Metadata) error {
 	}
 	duration, err := time.ParseDuration(length)
 	if length != "" && err != nil { // the text of err includes that of the metadata
-		return fmt.Errorf("metadata %s is no duration such as 1m30s", delay.DelayedForKey)
+		return fmt.Errorf("metadata %s is not a duration such as 1m30s", delay.DelayedForKey)
 	}
 	until, err := time.Parse(time.RFC3339, at)
 	switch {
 	case length == "" && err != nil:
-		return fmt.Errorf("metadata %s is no time such as 2006-01-02T15:04:05Z", delay.DelayedUntilKey)
+		return fmt.Errorf("metadata %s is not a time such as 2006-01-02T15:04:05Z", delay.DelayedUntilKey)
 	case length == "":
 		d.Due = until
 	case err != nil || duration%time.Millisecond == 0:

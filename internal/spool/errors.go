@@ -17,7 +17,7 @@ func LogText(err error) string {
 // Wrap adds to an error what was done, and what to do if the tables are missing.
 func Wrap(what string, err error) error {
 	if dialect.LacksTable(err) {
-		return fmt.Errorf("%s: the tables are not there, or not of this version, call postbox.Migrate first: %w", what, err)
+		return fmt.Errorf("%s: the tables are missing or of another version, call postbox.Migrate first: %w", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

@@ -83,7 +83,7 @@ func DecodeMetadata(stored []byte) (map[string]string, error) {
 			return nil, fmt.Errorf("decode metadata: %w", err)
 		}
 		if len(words)%2 != 0 {
-			return nil, fmt.Errorf("decode metadata: %d words are no pairs", len(words))
+			return nil, fmt.Errorf("decode metadata: %d words do not form pairs", len(words))
 		}
 		metadata := make(map[string]string, len(words)/2)
 		for i := 0; i < len(words); i += 2 {

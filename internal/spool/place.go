@@ -19,7 +19,7 @@ import (
 
 // ErrElsewhere is returned for a transaction of another database.
 var ErrElsewhere = errors.New("the transaction began on another *sql.DB than that of the publisher or the store, and is not in the same database: " +
-	"use a publisher or a store of the transaction's database, or take the transaction out of the context with postbox.ContextWithTx(ctx, nil)")
+	"use a publisher or a store of the transaction's database, or remove the transaction from the context with postbox.ContextWithTx(ctx, nil)")
 
 // Place is a set of tables in the database of a handle. It is safe for concurrent use.
 type Place struct {
@@ -27,12 +27,13 @@ type Place struct {
 	statements *dialect.Statements
 
 	mu       sync.Mutex
-	identity string // empty until it has been read
+	identity string        // empty until it has been read
+	learned  chan struct{} // closed when it has been read
 }
 
 // NewPlace returns the place of the tables in db.
 func NewPlace(db *sql.DB, statements *dialect.Statements) *Place {
-	return &Place{db: db, statements: statements}
+	return &Place{db: db, statements: statements, learned: make(chan struct{})}
 }
 
 // Check returns [ErrElsewhere] if a transaction is not in the place. For a transaction that began on the same handle it
@@ -47,14 +48,17 @@ func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {
 		return ErrElsewhere
 	}
 	if err != nil {
-		return fmt.Errorf("ask which database the transaction is in: %w", dialect.HideAddress(err))
+		return fmt.Errorf("identify the database of the transaction: %w", dialect.HideAddress(err))
 	}
 	if p.known() == there {
 		return nil
 	}
 	own, err := p.ask(ctx) // for the first time, or again because a restored database may have another identity
-	if err == nil && own != there {
-		err = ErrElsewhere
+	switch {
+	case err != nil && p.known() == there: // Learn has read it meanwhile
+		return nil
+	case err == nil && own != there:
+		return ErrElsewhere
 	}
 	return err
 }
@@ -77,20 +81,34 @@ func (p *Place) known() string {
 // ownPatience bounds how long Check waits for a connection of its own pool.
 const ownPatience = time.Second
 
-// ask reads the identity of the place. A caller of Check may hold the only connection, so ask does not wait for long.
+// ask reads the identity of the place. A caller of Check may hold the only connection, so ask does not wait for long. If
+// the identity is not known yet, ask also ends when another goroutine has read it: that one may need the only connection
+// next, and waits with it for the transaction of the caller.
 func (p *Place) ask(ctx context.Context) (identity string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ownPatience)
 	defer cancel()
+	if p.known() == "" {
+		go func() {
+			select {
+			case <-p.learned:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
 	return p.read(ctx)
 }
 
 // read reads the identity of the place, and remembers it.
 func (p *Place) read(ctx context.Context) (identity string, err error) {
 	if err := p.db.QueryRowContext(ctx, p.statements.Identity).Scan(&identity); err != nil {
-		return "", Wrap("ask our own database which one it is, since the transaction began on another *sql.DB", err)
+		return "", Wrap("identify the database of the publisher or the store, since the transaction began on another *sql.DB", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.identity == "" {
+		close(p.learned)
+	}
 	p.identity = identity
 	return identity, nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrGoexit is the error of a function that ended its goroutine.
-var ErrGoexit = errors.New("it ended its goroutine by runtime.Goexit, as FailNow of a test does")
+var ErrGoexit = errors.New("the function ended its goroutine with runtime.Goexit, as FailNow of a test does")
 
 // Protect calls a function of the user. It turns a panic, and a call of runtime.Goexit, into an error. Goexit cannot be
 // stopped, so the function runs in a goroutine of its own. For a call with each message that is expensive. There
@@ -45,7 +45,7 @@ func Classified(classify postbox.Classifier, logger watermill.LoggerAdapter) pos
 	return func(err error) postbox.ErrorClass {
 		class := postbox.Unclassified
 		if panicked := Protect(func() error { class = classify(err); return nil }); panicked != nil {
-			logger.Error("Postbox does not know whether an error is an outage, since Classify did not return", panicked, watermill.LogFields{"about": err.Error()})
+			logger.Error("Postbox does not know whether an error is an outage, since Classify did not return", panicked, watermill.LogFields{"unclassified_error": err.Error()})
 		}
 		return class
 	}

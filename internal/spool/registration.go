@@ -55,7 +55,7 @@ func (s *Spool) OpenIn(ctx context.Context, tx Executor) (int64, error) {
 }
 
 // ErrUnknown is returned if the id of a spool is not known and cannot be queried.
-var ErrUnknown = errors.New("its number in the database is not known yet, and the transaction can only execute statements, not ask for it")
+var ErrUnknown = errors.New("its id in the database is not known yet, and the transaction cannot read it, since it can only execute statements")
 
 // register finds the spool in a transaction, or inserts it.
 func (s *Spool) register(ctx context.Context, tx Querier) (Found, error) {

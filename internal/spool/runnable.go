@@ -23,12 +23,12 @@ func (s *Spool) Runnable(ctx context.Context, db *sql.DB, unordered bool) (bool,
 	query := s.Statements.Fetch(params)
 	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
-		return false, fmt.Errorf("look into spool %q: %w", s.name, err)
+		return false, fmt.Errorf("read spool %q: %w", s.name, err)
 	}
 	defer func() { _ = rows.Close() }()
 	columns, err := rows.Columns()
 	if err != nil {
-		return false, fmt.Errorf("look into spool %q: %w", s.name, err)
+		return false, fmt.Errorf("read spool %q: %w", s.name, err)
 	}
 	var state int
 	targets := make([]any, len(columns))
@@ -39,7 +39,7 @@ func (s *Spool) Runnable(ctx context.Context, db *sql.DB, unordered bool) (bool,
 	found := false
 	for rows.Next() {
 		if err := rows.Scan(targets...); err != nil {
-			return false, fmt.Errorf("look into spool %q: %w", s.name, err)
+			return false, fmt.Errorf("read spool %q: %w", s.name, err)
 		}
 		found = found || state != dialect.StateMeta
 	}

@@ -52,7 +52,7 @@ type Spool struct {
 }
 
 // ErrNoTables is returned if the tables are missing.
-var ErrNoTables = errors.New("the tables are not there, or not of this version, call postbox.Migrate first")
+var ErrNoTables = errors.New("the tables are missing or of another version, call postbox.Migrate first")
 
 // maxName is the maximum length in bytes of the name of a spool, on every database.
 const maxName = 255

@@ -32,7 +32,7 @@ func Moved(ctx context.Context, tx *sql.Tx, query dialect.Query) (taken int64, e
 
 // ErrNoLetter means that a message was not buried although the database reports no error: a trigger of the user
 // prevents the dead letter from being stored.
-var ErrNoLetter = errors.New("the database reports no error, and has stored no dead letter")
+var ErrNoLetter = errors.New("the database reported no error, but stored no dead letter")
 
 // Buried returns the error of a statement that stores one dead letter. It returns [ErrNoLetter] if the statement has
 // stored none.
@@ -106,8 +106,8 @@ func ignoreDone(err error) error {
 }
 
 // errEnded is returned if a transaction no longer exists when it is to be committed.
-var errEnded = errors.New("the transaction had ended before: the function called Commit or Rollback, a statement was COMMIT or ROLLBACK, or the database rolled back by itself, as " +
-	"MySQL and MariaDB do in a deadlock, and the function did not return that error; what it executed afterwards is committed")
+var errEnded = errors.New("the transaction had already ended: the function called Commit or Rollback, a statement was COMMIT or ROLLBACK, or the database rolled back by itself, as " +
+	"MySQL and MariaDB do in a deadlock, and the function did not return that error; what the function executed afterwards is committed")
 
 // Ended returns the [postbox.ErrCommitUnknown] of a transaction, or a savepoint, that no longer exists when it is to be
 // committed. It wraps the error that shows this.

@@ -14,7 +14,7 @@ type Executor interface {
 
 // ErrOther is returned for work in the transaction of another library that needs more than an [Executor].
 var ErrOther = errors.New("the context carries a transaction of another library, in which messages can be published, but neither InTx nor an inbox can work: " +
-	"let that library begin its transactions on a *sql.Tx, or take its transaction out of the context with postbox.ContextWithTx(ctx, nil) to have another one beside it")
+	"let that library begin its transactions on a *sql.Tx, or remove its transaction from the context with postbox.ContextWithTx(ctx, nil) to begin a separate one")
 
 // Of returns the scope of a transaction that its user ends: a [sql.Tx], a struct that embeds one, or a transaction of
 // another library. For nil, of any type, it returns the scope without a transaction.

@@ -46,11 +46,11 @@ const (
 var (
 	// ErrReturned is returned for work in a scope whose function has returned.
 	ErrReturned = errors.New("the function of InTx, or the handler of an inbox, that this context belongs to has returned: wait for its goroutines before it returns, " +
-		"or let them have a transaction of their own, with a context from postbox.ContextWithTx(ctx, nil)")
+		"or let them begin a separate transaction, with a context from postbox.ContextWithTx(ctx, nil)")
 	// ErrBeside is returned to the second of two functions that try to work in savepoints of one scope at the same
 	// time.
-	ErrBeside = errors.New("another function of InTx works in the transaction of the context, and two at a time would undo each other's writes: call one after the " +
-		"other; within a function, use the context that it gets; or have a transaction of its own beside this one, with a context from postbox.ContextWithTx(ctx, nil)")
+	ErrBeside = errors.New("another function of InTx is using the transaction of the context, and two at a time would undo each other's writes: call one after the " +
+		"other; within a function, use the context that it receives; or begin a separate transaction, with a context from postbox.ContextWithTx(ctx, nil)")
 	// ErrOutlived is returned for a function that has returned too early.
 	ErrOutlived = errors.New("the function has returned while InTx, Publish or an inbox still worked with its context in another goroutine, so the whole transaction is " +
 		"rolled back: wait for that goroutine before you return")

@@ -371,7 +371,7 @@ func loseTransaction(w *world, text string) {
 
 func TestCheck_a_cut_connection_counts_as_an_attempt_only_with_a_fault_of_the_process(t *testing.T) {
 	t.Parallel()
-	const text = "the handler lost its transaction: the connection was lost, and the database is there: EOF"
+	const text = "the handler lost its transaction: the connection was lost, but the database is available: EOF"
 	cut := checker.Trouble{Kind: "cut", Process: "consumer-1", Database: true}
 	for name, c := range map[string]struct {
 		trouble  checker.Trouble

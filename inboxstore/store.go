@@ -75,12 +75,10 @@ func (s *Store) checkFit(ctx context.Context) error {
 	if s.fit.Load() {
 		return nil
 	}
+	s.core.Place.Learn(ctx) // before the check, which begins a transaction on SQLite
 	err := s.core.Statements.CheckServer(ctx, s.core.DB)
 	if errors.Is(err, dialect.ErrUnfit) {
 		return fmt.Errorf("inbox: %w", err)
-	}
-	if err == nil {
-		s.core.Place.Learn(ctx)
 	}
 	s.fit.Store(err == nil)
 	return nil // the first statement will report the same error

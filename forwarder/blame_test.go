@@ -162,7 +162,7 @@ func TestForwarder_probes_of_unknown_failures_take_turns(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
-		const poison, good, rounds = 40, 20, 10
+		const poison, good, rounds = 16, 8, 10
 		var mu sync.Mutex
 		tries, most, behindThem := map[string]int{}, 0, 0
 		to := &broker{}
@@ -185,8 +185,8 @@ func TestForwarder_probes_of_unknown_failures_take_turns(t *testing.T) {
 			}
 			inTx(t, database.DB, publisher, "topic", newMessage(id, id))
 		}
-		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) {
-			c.Concurrency, c.ProbeMin, c.ProbeMax, c.Retry.Attempts = 1, 5*time.Millisecond, 10*time.Millisecond, 100
+		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) { // pauses that are longer than a read of all messages
+			c.Concurrency, c.ProbeMin, c.ProbeMax, c.Retry.Attempts = 1, 20*time.Millisecond, 50*time.Millisecond, 100
 		}))
 		eventually(t, func() bool {
 			mu.Lock()

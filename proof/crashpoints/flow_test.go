@@ -63,8 +63,14 @@ func sqlite(t *testing.T) *testdb.Database {
 	return database
 }
 
-// each runs the flows on each database; with the race detector on the quickest alone.
+// each runs the flows on each database.
 func each(t *testing.T, flows ...flow) {
+	t.Helper()
+	eachDatabase(t, func(t *testing.T, d database) { on(t, d, flows...) })
+}
+
+// eachDatabase runs a test on each database; with the race detector on the quickest alone.
+func eachDatabase(t *testing.T, test func(t *testing.T, d database)) {
 	t.Helper()
 	for _, d := range databases {
 		if raceDetector && d.name != "sqlite" {
@@ -72,7 +78,7 @@ func each(t *testing.T, flows ...flow) {
 		}
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			on(t, d, flows...)
+			test(t, d)
 		})
 	}
 }

@@ -47,28 +47,25 @@ func TestCrash_F23_while_migrating(t *testing.T) {
 	after := func(ctx context.Context, p *process) error {
 		return errors.Join(migrate(1, 0)(ctx, p), use(ctx, p))
 	}
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			reference := d.open(t).Migrate(t)
-			reference.Exec(t, createEffects(reference.Dialect))
-			schema := list(t, reference, schemas[reference.Dialect])
-			versions := list(t, reference, selectVersions)
-			check := func(c *check) {
-				c.require().Equal(schema, list(c.T, c.w.database, schemas[reference.Dialect]))
-				c.require().Equal(versions, list(c.T, c.w.database, selectVersions))
-				c.published("orders", "one")
-				c.effects("two")
-				c.dead(fatal)
-			}
-			on(t, d,
-				flow{name: "migrate", empty: true, least: 15, life: migrate(1, 0), after: after, check: check},
-				flow{name: "migrate twice", empty: true, least: 20, life: migrate(2, 0), after: after, check: check},
-				flow{
-					name: "migrate from an earlier version", empty: true, least: 10,
-					prepare: migrate(1, middle), life: migrate(1, 0), after: after, check: check,
-				},
-			)
-		})
-	}
+	eachDatabase(t, func(t *testing.T, d database) {
+		reference := d.open(t).Migrate(t)
+		reference.Exec(t, createEffects(reference.Dialect))
+		schema := list(t, reference, schemas[reference.Dialect])
+		versions := list(t, reference, selectVersions)
+		check := func(c *check) {
+			c.require().Equal(schema, list(c.T, c.w.database, schemas[reference.Dialect]))
+			c.require().Equal(versions, list(c.T, c.w.database, selectVersions))
+			c.published("orders", "one")
+			c.effects("two")
+			c.dead(fatal)
+		}
+		on(t, d,
+			flow{name: "migrate", empty: true, least: 15, life: migrate(1, 0), after: after, check: check},
+			flow{name: "migrate twice", empty: true, least: 20, life: migrate(2, 0), after: after, check: check},
+			flow{
+				name: "migrate from an earlier version", empty: true, least: 10,
+				prepare: migrate(1, middle), life: migrate(1, 0), after: after, check: check,
+			},
+		)
+	})
 }

@@ -19,7 +19,7 @@ func (a *Admin) Pause(ctx context.Context, target Target) error {
 	if err := a.operator.Pause(ctx, target.spool); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox paused an outbox or a queue", target, nil)
+	a.say("An operator paused an outbox or a queue", target, nil)
 	return nil
 }
 
@@ -28,7 +28,7 @@ func (a *Admin) Resume(ctx context.Context, target Target) error {
 	if err := a.operator.Resume(ctx, target.spool); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox resumed an outbox or a queue", target, nil)
+	a.say("An operator resumed an outbox or a queue", target, nil)
 	return nil
 }
 
@@ -41,7 +41,7 @@ func (a *Admin) PauseKey(ctx context.Context, target Target, key string) error {
 	if err := a.operator.PauseKey(ctx, target.spool, key); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox paused a key", target, watermill.LogFields{"key": key})
+	a.say("An operator paused a key", target, watermill.LogFields{"key": key})
 	return nil
 }
 
@@ -55,7 +55,7 @@ func (a *Admin) ResumeKey(ctx context.Context, target Target, key string) error 
 	if err := a.operator.ResumeKey(ctx, target.spool, key); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox resumed a key", target, watermill.LogFields{"key": key})
+	a.say("An operator resumed a key", target, watermill.LogFields{"key": key})
 	return nil
 }
 

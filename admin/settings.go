@@ -81,6 +81,6 @@ func (a *Admin) SetSettings(ctx context.Context, target Target, settings Setting
 	if err := a.operator.Set(ctx, target.spool, spool.Settings(settings)); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox stored new settings", target, watermill.LogFields{"settings": fmt.Sprintf("%+v", settings)})
+	a.say("An operator stored new settings", target, watermill.LogFields{"settings": fmt.Sprintf("%+v", settings)})
 	return nil
 }

@@ -20,7 +20,7 @@ func (a *Admin) RunNow(ctx context.Context, target Target, id int64) error {
 	if err := a.operator.RunNow(ctx, target.spool, id); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox made a message due now", target, watermill.LogFields{"message": id})
+	a.say("An operator made a message due now", target, watermill.LogFields{"message": id})
 	return nil
 }
 
@@ -37,7 +37,7 @@ func (a *Admin) Reschedule(ctx context.Context, target Target, id int64, at time
 	if err := a.operator.Reschedule(ctx, target.spool, id, at); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox rescheduled a message", target, watermill.LogFields{"message": id, "at": at.UTC().Format(time.RFC3339)})
+	a.say("An operator rescheduled a message", target, watermill.LogFields{"message": id, "at": at.UTC().Format(time.RFC3339)})
 	return nil
 }
 
@@ -55,7 +55,7 @@ func (a *Admin) Bury(ctx context.Context, target Target, id int64, reason string
 	if err := a.operator.Bury(ctx, target.spool, id, reason); err != nil {
 		return failed(err)
 	}
-	a.say("Postbox buried a message", target, watermill.LogFields{"message": id, "reason": reason})
+	a.say("An operator buried a message", target, watermill.LogFields{"message": id, "reason": reason})
 	return nil
 }
 

@@ -20,7 +20,7 @@ type Config struct {
 	// Lanes is the number of shards by ordering key; see [PublisherConfig]. Defaults to 32.
 	Lanes int
 
-	// Concurrency is the number of calls to the broker's publisher at a time. Defaults to 64. A call that has not returned after 30 s no longer counts, so up to
+	// Concurrency is the number of calls to the broker's publisher at a time, at most 10,000. Defaults to 64. A call that has not returned after 30 s no longer counts, so up to
 	// as many further calls can run at the same time. If your publisher must not be called concurrently, set Concurrency to 1 and bound its calls below 30 s.
 	Concurrency int
 	// BatchSize is the largest number of messages of one topic in one such call. A publisher that sends its messages one after the

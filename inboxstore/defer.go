@@ -32,8 +32,8 @@ import (
 // messages that arrived with it. When ctx ends, Defer returns immediately. Then, and after every other error, the
 // message may still have been stored if its commit had begun. Deliver it again: a message that was stored is then a
 // duplicate. The same applies after a crash. A message that no later delivery could store either is a
-// [postbox.PermanentError]: it is too large, its id or ordering key is too long, or its delay cannot be read. After
-// [Store.Close] the error is [postbox.ErrClosed].
+// [postbox.PermanentError]: it is nil or too large, its key has no message id, its id or ordering key is too long, or its
+// delay cannot be read. After [Store.Close] the error is [postbox.ErrClosed].
 //
 // If ctx carries a transaction, the message is stored in a savepoint of that transaction, which its owner commits. Such
 // a message takes no part in a group commit. If the transaction belongs to another library (see [postbox.Executor]),

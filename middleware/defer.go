@@ -14,7 +14,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
-	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 // DeferStore is the store that [Defer] needs; [inboxstore.Store] is one.
@@ -95,8 +94,8 @@ func (d *deferral) process(ctx context.Context, msg *message.Message) error {
 	key := inboxstore.Key{Consumer: d.consumer, Topic: cmp.Or(d.config.Topic, source), MessageID: d.config.MessageID(msg)}
 	if key.MessageID == "" {
 		var err error
-		if key.MessageID, err = d.config.WithoutID(msg); err != nil {
-			return fmt.Errorf("defer to queue %.300q: %w", d.queue, usererror.Checked(err))
+		if key.MessageID, err = nameWithoutID(msg, d.config.WithoutID); err != nil {
+			return fmt.Errorf("defer to queue %.300q: %w", d.queue, err)
 		}
 	}
 	stored := message.NewMessage(msg.UUID, msg.Payload)

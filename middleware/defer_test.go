@@ -169,6 +169,9 @@ func TestDefer_F3_message_without_id(t *testing.T) {
 	_, err := deferWith(t, store, middleware.DeferConfig{Retry: fast})(nameless)
 	require.ErrorIs(t, err, middleware.ErrNoMessageID)
 	require.ErrorContains(t, err, "DeferConfig")
+	none := func(*message.Message) (string, error) { return "", nil }
+	_, err = deferWith(t, store, middleware.DeferConfig{Retry: fast, WithoutID: none})(nameless)
+	require.ErrorIs(t, err, middleware.ErrNoMessageID)
 	require.Zero(t, store.calls)
 
 	_, err = deferWith(t, store, middleware.DeferConfig{WithoutID: middleware.PayloadHash})(nameless)

@@ -6,10 +6,21 @@ import (
 	"errors"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 // ErrNoMessageID is returned for a message without an id, unless the config says how to name it.
 var ErrNoMessageID = errors.New("the message has no UUID that identifies it: set WithoutID of InboxConfig or DeferConfig to middleware.BrokerCoordinates or middleware.PayloadHash")
+
+// nameWithoutID returns what withoutID says of a message without an id. It is an error to say nothing.
+func nameWithoutID(msg *message.Message, withoutID func(msg *message.Message) (string, error)) (string, error) {
+	name, err := withoutID(msg)
+	if err == nil && name == "" {
+		err = ErrNoMessageID
+	}
+	return name, usererror.Checked(err)
+}
 
 // RefuseWithoutID refuses the message with [ErrNoMessageID]: the broker will deliver it again and again until
 // an operator decides. This is the default, since any other choice can be wrong.

@@ -11,7 +11,6 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
-	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
 // InboxStore is the store that an inbox needs; [inboxstore.Store] is one.
@@ -144,8 +143,8 @@ func (i *Inbox) key(ctx context.Context, msg *message.Message) (inboxstore.Key, 
 	}
 	if key.MessageID == "" {
 		var err error
-		if key.MessageID, err = i.config.WithoutID(msg); err != nil {
-			return key, fmt.Errorf("inbox of %.60q: %w", key.Consumer, usererror.Checked(err))
+		if key.MessageID, err = nameWithoutID(msg, i.config.WithoutID); err != nil {
+			return key, fmt.Errorf("inbox of %.60q: %w", key.Consumer, err)
 		}
 	}
 	return key, nil

@@ -183,6 +183,7 @@ func TestInbox_F3_message_without_id(t *testing.T) {
 		effects int
 	}{
 		"refused by default": {nil, 0},
+		"no name at all":     {func(*message.Message) (string, error) { return "", nil }, 0},
 		"broker coordinates": {middleware.BrokerCoordinates(coordinates), 3},
 		"hash of payload":    {middleware.PayloadHash, 2},
 	} {

@@ -74,8 +74,8 @@ type Config struct {
 	// Head is what happens to a key whose oldest message keeps failing. Defaults to [SkipHead].
 	Head HeadPolicy
 
-	// Concurrency is the maximum number of handlers that run at a time in this process. Defaults to 16, for batches to
-	// 1.
+	// Concurrency is the maximum number of handlers that run at a time in this process, at most 10,000. Defaults to 16,
+	// for batches to 1.
 	Concurrency int
 	// PageSize is the number of messages to read at once. Up to three times as many messages are held in memory, each
 	// with its payload if the payload is small. Defaults to 2000, for batches to at least their size.

@@ -67,6 +67,9 @@ func (s *Store) Defer(ctx context.Context, queue string, key inboxstore.Key, msg
 	if err := spool.CheckQueue(queue); err != nil {
 		return false, fmt.Errorf("memstore: defer message: %w", err)
 	}
+	if msg == nil {
+		return false, fmt.Errorf("memstore: defer message: %w", errNilMessage)
+	}
 	var wanted spool.Draft
 	if err := wanted.SetDelay(msg.Metadata); err != nil {
 		return false, fmt.Errorf("memstore: defer message: %w", postbox.Permanent(err))

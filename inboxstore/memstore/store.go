@@ -3,6 +3,7 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -73,6 +74,9 @@ func New(config Config) *Store {
 //
 // Within fn, a call with the same key runs its own fn as a part of the outer call, and returns its error unchanged.
 func (s *Store) Once(ctx context.Context, key inboxstore.Key, fn func(ctx context.Context) error) (fresh bool, err error) {
+	if fn == nil {
+		return false, errors.New("memstore: the function is nil")
+	}
 	if ctx.Value(handling{s, key}) != nil {
 		err := fn(ctx)
 		return err == nil, err
@@ -169,6 +173,9 @@ func (s *Store) RecordFailure(_ context.Context, key inboxstore.Key, cause error
 // Bury moves a message to the dead letters and claims it. It waits for a running handler of the message to end. It does
 // nothing if the message has been claimed meanwhile.
 func (s *Store) Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error {
+	if msg == nil {
+		return fmt.Errorf("memstore: bury message: %w", errNilMessage)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), buryTimeout)
 	defer cancel()
 	letter := DeadLetter{Key: key, Message: clone(msg), Attempts: attempts, Err: cause}
@@ -178,6 +185,8 @@ func (s *Store) Bury(ctx context.Context, key inboxstore.Key, msg *message.Messa
 	})
 	return err
 }
+
+var errNilMessage = postbox.Permanent(errors.New("the message is nil"))
 
 // nothing is the fn of a call that has only something to commit.
 func nothing(context.Context) error { return nil }

@@ -47,6 +47,16 @@ func testKeyWithoutID(t *testing.T, h Harness) {
 	require.Empty(t, letters)
 }
 
+// A message or function that is nil is a mistake of the program, which says so and does not panic.
+func testNil(t *testing.T, h Harness) {
+	_, once := h.Store.Once(patient(t), keyOf("1"), nil)
+	_, deferred := h.Store.Defer(patient(t), queue, keyOf("1"), nil)
+	for _, err := range []error{once, deferred, h.Store.Bury(patient(t), keyOf("1"), nil, 1, errFn)} {
+		require.ErrorContains(t, err, "is nil")
+	}
+	requireFresh(t, h.Store, keyOf("1"), "it was not claimed")
+}
+
 // F2: if fn returns an error, the message was not handled. When the message is delivered again, fn runs again.
 func testErrorLeavesTheClaimFree(t *testing.T, h Harness) {
 	for range 3 {

@@ -133,6 +133,7 @@ func cases() []contractCase {
 		{name: "F21 consumers and topics do not share claims", test: testScopes},
 		{name: "F3 distinct ids are distinct messages", test: testDistinctIDs},
 		{name: "F3 a key without an id is refused", test: testKeyWithoutID},
+		{name: "a nil message or function is refused", test: testNil},
 
 		{name: "only errors of fn are handler errors", test: testHandlerError},
 		{name: "a context that has ended claims and stores nothing", test: testEndedContext},

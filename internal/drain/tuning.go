@@ -57,7 +57,7 @@ func (t Tuning) Validate(kind dialect.Kind) error {
 		InOrder("Probe", *t.ProbeMin, *t.ProbeMax),
 	)
 	if *t.Concurrency > spool.MaxConcurrency {
-		err = errors.Join(err, fmt.Errorf("Concurrency: %d is more than %d: each needs a goroutine, and a connection for its transaction", *t.Concurrency, spool.MaxConcurrency))
+		err = errors.Join(err, fmt.Errorf("Concurrency: %d is more than %d: each needs a goroutine, and in a transaction a connection", *t.Concurrency, spool.MaxConcurrency))
 	}
 	if *t.Lease < minLease {
 		err = errors.Join(err, fmt.Errorf("Lease: %s is less than a second, and the lease would run out whenever the database is slow for that long", *t.Lease))
@@ -79,12 +79,15 @@ func Positive[N int | time.Duration](name string, n N) error {
 	return fmt.Errorf("%s: %v is not positive", name, n)
 }
 
-// InOrder returns an error unless the settings nameMin and nameMax are positive and in this order.
+// InOrder returns an error unless the settings nameMin and nameMax are positive, and the first is not above the second.
 func InOrder(name string, least, most time.Duration) error {
-	if 0 < least && least <= most {
-		return nil
+	if least <= 0 {
+		return fmt.Errorf("%sMin: %s is not positive", name, least)
 	}
-	return fmt.Errorf("%sMin and %sMax: %s is not positive, or is more than %s", name, name, least, most)
+	if least > most {
+		return fmt.Errorf("%sMin and %sMax: %s is more than %s", name, name, least, most)
+	}
+	return nil
 }
 
 // Config returns the engine's form of the settings.

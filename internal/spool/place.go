@@ -54,18 +54,15 @@ func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {
 		return nil
 	}
 	own, err := p.ask(ctx) // for the first time, or again because a restored database may have another identity
-	switch {
-	case err != nil && p.known() == there: // Learn has read it meanwhile
-		return nil
-	case err == nil && own != there:
-		return ErrElsewhere
+	if err == nil && own != there {
+		err = ErrElsewhere
 	}
 	return err
 }
 
-// Learn reads the identity of the place, unless it is known, and waits for a connection until ctx ends. It is called
-// before the first write of Postbox. On SQLite such a write may wait for the transaction that Check is to check, and
-// holds the only connection meanwhile, so Check could not read the identity.
+// Learn reads the identity of the place, unless it is known, and waits for a connection until ctx ends. A store calls it
+// before it claims and cleans up. On SQLite such a write may wait for the transaction that Check is to check, and holds
+// the only connection meanwhile, so Check could not read the identity.
 func (p *Place) Learn(ctx context.Context) {
 	if p.known() == "" {
 		_, _ = p.read(ctx) // Check reports the error if it matters
@@ -83,20 +80,25 @@ const ownPatience = time.Second
 
 // ask reads the identity of the place. A caller of Check may hold the only connection, so ask does not wait for long. If
 // the identity is not known yet, ask also ends when another goroutine has read it: that one may need the only connection
-// next, and waits with it for the transaction of the caller.
+// next, and wait with it for the transaction of the caller.
 func (p *Place) ask(ctx context.Context) (identity string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ownPatience)
 	defer cancel()
-	if p.known() == "" {
-		go func() {
-			select {
-			case <-p.learned:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
+	if p.known() != "" {
+		return p.read(ctx)
 	}
-	return p.read(ctx)
+	go func() {
+		select {
+		case <-p.learned:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	identity, err = p.read(ctx)
+	if learned := p.known(); err != nil && learned != "" {
+		return learned, nil
+	}
+	return identity, err
 }
 
 // read reads the identity of the place, and remembers it.
@@ -106,7 +108,7 @@ func (p *Place) read(ctx context.Context) (identity string, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.identity == "" {
+	if p.identity == "" && identity != "" {
 		close(p.learned)
 	}
 	p.identity = identity

@@ -132,7 +132,7 @@ var ofTheEngine = []safeguard{
 			from: "		return spool.Outcome{Verdict: spool.Postpone, Err: err}\n	case postbox.MessageFault:",
 			to:   "		return drain.OutcomeOf(err)\n	case postbox.MessageFault:",
 		}},
-		packages: []string{module + "forwarder"}, tests: "F13|G7",
+		packages: []string{module + "forwarder"}, tests: "G7",
 	},
 	{
 		name: "a failed message holds back its key", guarantees: "G3",

@@ -27,6 +27,9 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 		database.Exec(t, "UPDATE postbox_messages SET state = 2 WHERE id % 5 = 0")
 		database.Exec(t, "UPDATE postbox_messages SET available_at = available_at + ? WHERE id % 10 = 0", int64(dialect.ParkDelay))
 		database.MoveWaiting(t)
+		if database.Dialect == postbox.MySQL { // else it takes a few pages for all, and may count other rows
+			database.Exec(t, "ALTER TABLE postbox_messages STATS_SAMPLE_PAGES = 1000")
+		}
 		database.Exec(t, map[postbox.Dialect]string{
 			postbox.PostgreSQL: "ANALYZE postbox_messages, postbox_waiting", postbox.MySQL: "ANALYZE TABLE postbox_messages", postbox.SQLite: "ANALYZE postbox_messages",
 		}[database.Dialect])

@@ -18,7 +18,8 @@ import (
 // BatchHandler handles many messages at once. If it returns nil, all messages are done. If it returns a [BatchError],
 // the messages that the error names have failed and the others are done. After any other error at least one message has
 // failed, and Postbox finds it by handling halves of the batch. If a BatchError names only messages that are not in the
-// batch, all messages of the batch have failed. Ack and Nack of these messages, and [Fail], have no meaning: return the error.
+// batch, all messages of the batch have failed. Ack and Nack of these messages have no meaning: return the error. [Fail]
+// finds no message in the context of a batch. If that carries a transaction, all of the batch has failed.
 //
 // With Config.Transactional the context carries a transaction: see [postbox.TxFromContext].
 type BatchHandler func(ctx context.Context, messages []*message.Message) error

@@ -47,7 +47,7 @@ func testKeyWithoutID(t *testing.T, h Harness) {
 	require.Empty(t, letters)
 }
 
-// A message or function that is nil is a mistake of the program, which says so and does not panic.
+// A message or function that is nil is a mistake of the program. The store says so, and does not panic.
 func testNil(t *testing.T, h Harness) {
 	_, once := h.Store.Once(patient(t), keyOf("1"), nil)
 	_, deferred := h.Store.Defer(patient(t), queue, keyOf("1"), nil)
@@ -55,6 +55,11 @@ func testNil(t *testing.T, h Harness) {
 		require.ErrorContains(t, err, "is nil")
 	}
 	requireFresh(t, h.Store, keyOf("1"), "it was not claimed")
+	attempts, err := h.Store.RecordFailure(patient(t), keyOf("2"), nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, attempts, "a failure without an error is one too")
+	require.NoError(t, h.Store.Bury(patient(t), keyOf("2"), newMessage("2", ""), 1, nil))
+	require.True(t, claimed(t, h.Store, keyOf("2")))
 }
 
 // F2: if fn returns an error, the message was not handled. When the message is delivered again, fn runs again.

@@ -155,8 +155,12 @@ func cutWord(text string) (word, rest string, ok bool) {
 // maxErrorText limits the bytes that one failure keeps: enough for an error and the top of a stack.
 const maxErrorText = 4096
 
-// ErrorText returns an error's text in a form that a text column of any database can store.
+// ErrorText returns an error's text in a form that a text column of any database can store. No error has a text too: a
+// failure is recorded even if nothing is known of it.
 func ErrorText(err error) string {
+	if err == nil {
+		return "no error was given"
+	}
 	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) > maxErrorText {
 		text = strings.ToValidUTF8(text[:maxErrorText], "")

@@ -66,7 +66,7 @@ type failure struct {
 	seen       time.Time
 	together   *together
 	waits      int       // number of pauses in a row
-	aloneSince time.Time // the first failure with a sign of life, since the last failure without one
+	aloneSince time.Time // its first failure while others succeeded, since its last one while none did
 }
 
 // Blame says which side is taken to be at fault.

@@ -23,8 +23,8 @@ const (
 
 // Observer is told the outcome of messages after the commit. After a crash between the two, or a lost answer, an
 // outcome may be reported twice or not at all. The same holds for messages that were removed together with one whose row
-// was gone. The goroutine that reads calls the observer, so the observer must not
-// wait for anything, and must not panic. It must not change the message, whose payload may be gone by then.
+// was gone. The goroutine that reads calls the observer, so the observer must not wait for anything, and must not panic.
+// It must not change the message, whose payload may be gone by then.
 type Observer interface {
 	Ended(m *spool.Message, end End)
 }

@@ -1,6 +1,7 @@
 package spool_test
 
 import (
+	"database/sql"
 	"sync"
 	"testing"
 	"time"
@@ -17,13 +18,16 @@ func TestPlace_G4_tells_databases_apart_while_others_ask(t *testing.T) {
 	ours := testdb.SQLite(t).Migrate(t)
 	statements, err := spool.StatementsIn(ours.Postbox())
 	require.NoError(t, err)
-	check := func(place *spool.Place, database *testdb.Database) error {
+	begin := func(database *testdb.Database) *sql.Tx {
 		tx, err := database.Open(t).BeginTx(t.Context(), nil)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback() }()
-		return place.Check(t.Context(), tx)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = tx.Rollback() })
+		return tx
+	}
+	here := begin(ours)
+	var elsewhere []*sql.Tx
+	for range 5 { // transactions of one SQLite database exclude each other
+		elsewhere = append(elsewhere, begin(testdb.SQLite(t).Migrate(t)))
 	}
 	for range 20 {
 		own := ours.Open(t)
@@ -31,20 +35,19 @@ func TestPlace_G4_tells_databases_apart_while_others_ask(t *testing.T) {
 		conn, err := own.Conn(t.Context())
 		require.NoError(t, err)
 		var group sync.WaitGroup
-		foreign, local := make(chan error, 5), make(chan error, 1)
+		foreign, local := make(chan error, len(elsewhere)), make(chan error, 1)
 		for range 4 {
 			group.Go(func() { place.Learn(t.Context()) })
 		}
-		for range cap(foreign) { // transactions of one SQLite database exclude each other
-			theirs := testdb.SQLite(t).Migrate(t)
-			group.Go(func() { foreign <- check(place, theirs) })
+		for _, tx := range elsewhere {
+			group.Go(func() { foreign <- place.Check(t.Context(), tx) })
 		}
-		group.Go(func() { local <- check(place, ours) })
+		group.Go(func() { local <- place.Check(t.Context(), here) })
 		require.Eventually(t, func() bool { return own.Stats().WaitCount >= 8 }, time.Minute, time.Millisecond)
 		require.NoError(t, conn.Close())
 		group.Wait()
 		require.NoError(t, <-local)
-		for range cap(foreign) {
+		for range elsewhere {
 			require.ErrorIs(t, <-foreign, spool.ErrElsewhere)
 		}
 		require.NoError(t, own.Close())

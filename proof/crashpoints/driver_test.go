@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 )
 
 // connector opens connections of a real driver, all of whose calls go through the fate of a process.
@@ -43,7 +44,21 @@ type conn struct {
 	via   *connector
 	inner driver.Conn
 	stmts []*stmt
+	inTx  bool
 	gone  bool
+}
+
+// lasting says whether a call has an effect that lasts. The fate's lock is held.
+func (c *conn) lasting(what string) bool {
+	verb, text, _ := strings.Cut(what, " ")
+	switch verb {
+	case commit:
+		return true
+	case "EXEC", "QUERY":
+		return !c.inTx && !strings.HasPrefix(text, "SELECT")
+	default:
+		return false
+	}
 }
 
 // cut ends the connection at once; the server rolls back. The fate's lock is held.
@@ -171,6 +186,7 @@ func (c *conn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx
 	begun := tx{conn: c}
 	err := c.call("BEGIN", func() (err error) {
 		begun.inner, err = c.inner.(driver.ConnBeginTx).BeginTx(ctx, options)
+		c.inTx = err == nil
 		return err
 	})
 	if err != nil {
@@ -185,11 +201,21 @@ type tx struct {
 	inner driver.Tx
 }
 
+// commit names the call that makes the effects of a transaction permanent.
+const commit = "COMMIT"
+
 // Commit commits.
-func (t tx) Commit() error { return t.conn.call("COMMIT", t.inner.Commit) }
+func (t tx) Commit() error { return t.end(commit, t.inner.Commit) }
 
 // Rollback rolls back.
-func (t tx) Rollback() error { return t.conn.call("ROLLBACK", t.inner.Rollback) }
+func (t tx) Rollback() error { return t.end("ROLLBACK", t.inner.Rollback) }
+
+func (t tx) end(how string, do func() error) error {
+	return t.conn.call(how, func() error {
+		t.conn.inTx = false
+		return do()
+	})
+}
 
 // stmt is a prepared statement.
 type stmt struct {

@@ -34,6 +34,8 @@ func (f fault) effective() bool { return f == crashAfter || f == lostAfter }
 type point struct {
 	call string
 	nth  int
+	// lasts: the call may have an effect that outlives the process, unlike a read, or a statement in a transaction.
+	lasts bool
 }
 
 func (p point) String() string { return fmt.Sprintf("%s #%d", p.call, p.nth) }
@@ -67,7 +69,7 @@ func (f *fate) call(what string, c *conn, do func() error) error {
 		return errDead
 	}
 	f.seen[what]++
-	now := point{what, f.seen[what]}
+	now := point{what, f.seen[what], c == nil || c.lasting(what)}
 	f.points = append(f.points, now)
 	if f.fault == "" || f.struck || now != f.at {
 		return do()

@@ -29,17 +29,20 @@ type account struct {
 	flows map[string]*score
 	// kinds are those of calls on a database with what happens at them: whether it ever did, in any flow.
 	kinds map[string]bool
+	// claimed are the kinds of calls that a flow has met or is about to.
+	claimed map[string]bool
 }
 
 // score is what became of the points of a flow on a database. Those that were missed came in the first life, and then,
 // however often it was tried, not again: a read in vain more or less, or a row that was removed alone the first time.
-type score struct{ points, recovered, missed int }
+// Those elsewhere were left to other flows that meet their kind on this database.
+type score struct{ points, recovered, missed, elsewhere int }
 
 func (s *score) String() string {
-	return fmt.Sprintf("points=%d recovered=%d missed=%d", s.points, s.recovered, s.missed)
+	return fmt.Sprintf("points=%d recovered=%d missed=%d elsewhere=%d", s.points, s.recovered, s.missed, s.elsewhere)
 }
 
-var report = account{flows: map[string]*score{}, kinds: map[string]bool{}}
+var report = account{flows: map[string]*score{}, kinds: map[string]bool{}, claimed: map[string]bool{}}
 
 // met counts a point from which all was well again.
 func (a *account) met(s *score, kind string) {
@@ -49,6 +52,17 @@ func (a *account) met(s *score, kind string) {
 	a.kinds[kind] = true
 }
 
+// claim says whether a flow is the first that gets to points of this kind.
+func (a *account) claim(kind string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.claimed[kind] {
+		return false
+	}
+	a.claimed[kind] = true
+	return true
+}
+
 // missed counts a point that did not come again. That is luck, as long as something of its kind is met in some flow.
 func (a *account) missed(s *score, kind string) {
 	a.mu.Lock()
@@ -56,6 +70,7 @@ func (a *account) missed(s *score, kind string) {
 	s.points--
 	s.missed++
 	a.kinds[kind] = a.kinds[kind] || false
+	delete(a.claimed, kind) // for the next flow
 }
 
 // unmet returns the kinds of calls that were seen, and at which nothing ever happened.

@@ -80,13 +80,16 @@ func (p *process) hears(what string, err error) {
 	p.w.heard[what] = err
 }
 
+// lookPause is how often a life is looked at. Each millisecond would be a third of what the servers have to do.
+const lookPause = 5 * time.Millisecond
+
 // until runs something until nothing is left to do.
 func (p *process) until(ctx context.Context, run func(ctx context.Context) error, nothingLeft func(ctx context.Context) (bool, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx) }()
-	look := time.NewTicker(time.Millisecond)
+	look := time.NewTicker(lookPause)
 	defer look.Stop()
 	for {
 		select {

@@ -15,13 +15,21 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		report.print()
-		if unmet := report.unmet(); len(unmet) > 0 && code == 0 {
-			_, _ = fmt.Fprintf(os.Stdout, "FAIL: nothing ever happened at\n%s\n", strings.Join(unmet, "\n"))
+		unmet, all := report.unmet()
+		if len(unmet) > 0 {
+			_, _ = fmt.Fprintf(os.Stdout, "came once, and not again in %d tries:\n%s\n", tries, strings.Join(unmet, "\n"))
+		}
+		if mostUnmet*len(unmet) > all && code == 0 {
+			_, _ = fmt.Fprintf(os.Stdout, "FAIL: these are %d of %d kinds of calls\n", len(unmet), all)
 			code = 1
 		}
 		os.Exit(code)
 	}))
 }
+
+// mostUnmet: one kind of call of this many may come by luck alone, such as a search for late transactions in a life that a
+// busy machine slowed down. More mean that the faults do not happen where they are aimed at.
+const mostUnmet = 20
 
 // account counts points.
 type account struct {
@@ -63,7 +71,7 @@ func (a *account) claim(kind string) bool {
 	return true
 }
 
-// missed counts a point that did not come again. That is luck, as long as something of its kind is met in some flow.
+// missed counts a point that did not come again.
 func (a *account) missed(s *score, kind string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,18 +81,17 @@ func (a *account) missed(s *score, kind string) {
 	delete(a.claimed, kind) // for the next flow
 }
 
-// unmet returns the kinds of calls that were seen, and at which nothing ever happened.
-func (a *account) unmet() []string {
+// unmet returns the kinds of calls that were seen, and at which nothing ever happened, and the number of all kinds.
+func (a *account) unmet() (kinds []string, all int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var kinds []string
 	for kind, met := range a.kinds {
 		if !met {
 			kinds = append(kinds, kind)
 		}
 	}
 	slices.Sort(kinds)
-	return kinds
+	return kinds, len(a.kinds)
 }
 
 // add gives a flow its place in the report.

@@ -56,7 +56,7 @@ func TestSafeguards_edits_build(t *testing.T) {
 		}
 		arguments[2], err = all.overlay(root, t.TempDir())
 		require.NoError(t, err, all.name)
-		build := exec.CommandContext(t.Context(), "go", arguments...) //nolint:gosec // our own words
+		build := exec.CommandContext(t.Context(), "go", arguments...)
 		output, err := build.CombinedOutput()
 		require.NoError(t, err, "%s: %s", all.name, output)
 		built += len(group)

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
 // Database describes the database in which Postbox works, and the names of its tables there. Make one when the program starts, and give it to [Migrate] and
@@ -29,6 +30,8 @@ type Database struct {
 	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode: see docs/poolers.md. Without prepared
 	// statements lib/pq needs a second round trip unless its option binary_parameters=yes is set.
 	DisablePreparedStatements bool
+	// Metrics gets what everything that is made with this description measures: see package metrics. Defaults to none.
+	Metrics metrics.Recorder
 }
 
 // statements checks all but DB, and returns the statements for the tables.

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -36,6 +37,7 @@ type Admin struct {
 	statements *dialect.Statements
 	letters    *operate.Letters
 	operator   *operate.Operator
+	counting   atomic.Int32 // goroutines of Measure
 	logger     watermill.LoggerAdapter
 }
 

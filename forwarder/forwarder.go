@@ -18,6 +18,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
+	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -66,12 +67,13 @@ func New(db postbox.Database, publisher message.Publisher, config Config, logger
 		config: config, db: db.DB, statements: statements, logger: logger,
 		spool: outbox, hangAfter: hangAfter, hangLook: hangLook,
 	}
+	measured := meter.Of(db.Metrics, f.spool.Name())
 	f.relay = &relay{publisher: publisher, classify: spool.Classified(config.Classify, logger), logger: logger}
-	f.drainer = drain.New(db.DB, f.spool, f.relay, f.drainerConfig(db.DisablePreparedStatements), logger)
+	f.drainer = drain.New(db.DB, f.spool, f.relay, f.drainerConfig(db.DisablePreparedStatements, measured), logger)
 	f.relay.reload = f.drainer.Reload
 	f.relay.circuits = circuit.New(circuit.Config{
 		FailuresInRow: config.FailuresInRow, ProbeMin: config.ProbeMin, ProbeMax: config.ProbeMax,
-		Width: config.Concurrency, OutageLimit: config.OutageLimit,
+		Width: config.Concurrency, OutageLimit: config.OutageLimit, Changed: measured.Circuit,
 	}, f.drainer.Rescan)
 	if config.Router != nil {
 		if err := f.addTo(config.Router); err != nil {
@@ -81,9 +83,9 @@ func New(db postbox.Database, publisher message.Publisher, config Config, logger
 	return f, nil
 }
 
-func (f *Forwarder) drainerConfig(unprepared bool) drain.Config {
+func (f *Forwarder) drainerConfig(unprepared bool, measured *meter.Spool) drain.Config {
 	c := f.config.tuning().Config()
-	c.BatchSize = f.config.BatchSize
+	c.BatchSize, c.Meter = f.config.BatchSize, measured
 	c.Close, c.Unprepared = f.config.CloseTimeout, unprepared
 	return c
 }

@@ -15,6 +15,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 )
@@ -36,6 +37,7 @@ type Publisher struct {
 	finder     *spool.Finder
 	prepared   *spool.Prepared
 	announcer  *spool.Announcer
+	meter      *meter.Spool
 	announce   func() // that of the announcer: made once, since each transaction registers it
 	register   sync.Once
 	closed     atomic.Bool
@@ -59,7 +61,7 @@ func NewPublisher(db postbox.Database, config PublisherConfig, logger watermill.
 	announcer := spool.NewAnnouncer(outbox, notifyThrough, logger)
 	return &Publisher{
 		config: config, db: db.DB, unprepared: db.DisablePreparedStatements, spool: outbox, place: spool.NewPlace(db.DB, statements), finder: spool.NewFinder(outbox, db.DB),
-		prepared: spool.NewPrepared(db.DB), announcer: announcer, announce: announcer.Announce,
+		prepared: spool.NewPrepared(db.DB), announcer: announcer, announce: announcer.Announce, meter: meter.Of(db.Metrics, outbox.Name()),
 	}, nil
 }
 
@@ -162,7 +164,11 @@ func (p *Publisher) write(ctx context.Context, db postbox.Executor, topic string
 	if err := p.prepareFor(ctx, db); err != nil {
 		return fmt.Errorf("publish to topic %.300q: %w", topic, err)
 	}
-	return dialect.HintAtPooler(p.spool.Append(ctx, db, p.run, drafts))
+	if err := p.spool.Append(ctx, db, p.run, drafts); err != nil {
+		return dialect.HintAtPooler(err)
+	}
+	p.meter.Stored(topic, len(messages))
+	return nil
 }
 
 // registerPatience bounds how long a first message may wait, since another process's transaction may be registering the outbox.

@@ -46,6 +46,7 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 	if err != nil {
 		return false, fmt.Errorf("inbox: defer message: %w", err)
 	}
+	defer func() { in.measure(key, fresh, err) }()
 	s.core.Clean()
 	if _, err := txscope.From(ctx).Live(); err != nil {
 		return false, fmt.Errorf("inbox: defer message: %w: %w", postbox.ErrNoTransaction, err)
@@ -143,7 +144,7 @@ func (s *Store) ingest(name string) (*ingest, error) {
 		return nil, postbox.ErrClosed
 	}
 	if s.ingests[name] == nil {
-		s.ingests[name] = newIngest(s, s.core.Spool(name))
+		s.ingests[name] = newIngest(s, name)
 	}
 	return s.ingests[name], nil
 }

@@ -9,6 +9,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -28,10 +29,12 @@ const ingestTimeout = 30 * time.Second
 // Goroutines that end when no delivery waits make the commits. The deliveries do not make them in turn, because each
 // delivery may leave when its context ends.
 type ingest struct {
+	name      string // of the queue
 	inbox     *Store
 	spool     *spool.Spool
 	finder    *spool.Finder
 	announcer *spool.Announcer
+	meter     *meter.Spool
 
 	mu         sync.Mutex
 	waiting    []*entrant     // for a commit
@@ -60,14 +63,23 @@ type outcome struct {
 	err   error
 }
 
-func newIngest(inbox *Store, queue *spool.Spool) *ingest {
+func newIngest(inbox *Store, name string) *ingest {
+	queue := inbox.core.Spool(name)
 	notifyThrough := inbox.core.DB
 	if inbox.config.DisableNotify {
 		notifyThrough = nil
 	}
 	return &ingest{
-		inbox: inbox, spool: queue, keys: map[int64]bool{}, finder: spool.NewFinder(queue, inbox.core.DB),
-		announcer: spool.NewAnnouncer(queue, notifyThrough, inbox.logger),
+		name: name, inbox: inbox, spool: queue, keys: map[int64]bool{}, finder: spool.NewFinder(queue, inbox.core.DB),
+		announcer: spool.NewAnnouncer(queue, notifyThrough, inbox.logger), meter: meter.Of(inbox.core.Metrics, queue.Name()),
+	}
+}
+
+// measure reports a delivery.
+func (in *ingest) measure(key Key, fresh bool, err error) {
+	meter.Delivered(in.inbox.core.Metrics, key.Consumer, key.Topic, meter.Stored, fresh, err)
+	if fresh && err == nil {
+		in.meter.Stored(in.name, 1)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
+	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/txscope"
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
@@ -46,6 +47,7 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 	if fn == nil {
 		return false, errors.New("inbox: the function is nil")
 	}
+	defer func() { meter.Delivered(s.core.Metrics, key.Consumer, key.Topic, meter.Handled, fresh, err) }()
 	s.core.Clean()
 	claim, handle := key.bytes(), fn
 	fn = func(ctx context.Context) error { return usererror.Checked(handle(ctx)) }

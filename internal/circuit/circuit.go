@@ -23,6 +23,8 @@ type Config struct {
 	Width              int              // maximum number of concurrent probes if unknown reasons opened the circuit; at least one
 	OutageLimit        time.Duration    // if nothing succeeds for this time, unknown failures count; see blame.go
 	Now                func() time.Time // nil: the clock of this process
+	// Changed, if not nil, is called when an outage of a topic begins or ends. It must not call the circuits.
+	Changed func(topic string, open bool)
 }
 
 // Circuits remember which topics have an outage. During an outage no message of the topic is read. After a pause some
@@ -46,6 +48,7 @@ type Circuits struct {
 
 // circuit is the state of one topic with an outage or remembered failures.
 type circuit struct {
+	topic string
 	open  bool
 	since int64         // number of the latest call that began before the circuit opened
 	pause time.Duration // the current or last pause
@@ -205,6 +208,7 @@ func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
 	switch {
 	case !state.open:
 		first = true
+		c.changed(state.topic, true)
 		state.open, state.pause, state.width, state.since = true, c.config.ProbeMin, 1, c.sequence
 	case !state.runs(call):
 		return false // the call was running when the circuit opened
@@ -231,14 +235,21 @@ func (c *Circuits) close(topic string) bool {
 	}
 	state.timer.Stop()
 	state.open, state.left, state.hung = false, 0, 0
+	c.changed(topic, false)
 	clear(state.running)
 	return true
+}
+
+func (c *Circuits) changed(topic string, open bool) {
+	if c.config.Changed != nil {
+		c.config.Changed(topic, open)
+	}
 }
 
 func (c *Circuits) state(topic string) *circuit {
 	state := c.topics[topic]
 	if state == nil {
-		state = &circuit{running: map[int64]struct{}{}}
+		state = &circuit{topic: topic, running: map[int64]struct{}{}}
 		c.topics[topic] = state
 	}
 	return state

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -76,6 +77,6 @@ type Config struct {
 	// returns an error, or takes longer than Renew, that is a setback of this message alone.
 	Buried func(ctx context.Context, m *spool.Message, attempts int, cause error) error
 	Close  time.Duration // how long handlers may continue after Close
-	// Observer, if set, is told the outcome of messages.
-	Observer Observer
+	// Meter, if not nil, reports what happens.
+	Meter *meter.Spool
 }

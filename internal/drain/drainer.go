@@ -63,7 +63,9 @@ type Drainer struct {
 	given        int64 // the database's counter of ids at the last read; see page
 	full         bool  // the memory is full: nothing is read until a message is settled
 	large        bool  // most payloads are large: see pagesize.go
-	stopping     bool
+	// databaseAhead is how far the database's clock was ahead of this process's at the last read.
+	databaseAhead time.Duration
+	stopping      bool
 
 	rescan    chan struct{}
 	ready     chan struct{}
@@ -118,6 +120,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	d.configured.Meter.Begin()
 	handling, abort := context.WithCancel(live)
 	defer abort()
 	d.handling = handling

@@ -35,7 +35,8 @@ type page struct {
 }
 
 // fetch reads the lanes.
-func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page, error) {
+func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (found *page, err error) {
+	defer func() { d.configured.Meter.Read(err) }()
 	query := d.spool.Statements.Fetch(params)
 	rows, err := d.prepared.Query(ctx, d.db, query)
 	d.keepReads(query.Text) // the statement may have been prepared before it failed
@@ -43,10 +44,10 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (*page,
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), err)
 	}
 	defer func() { _ = rows.Close() }()
-	found, err := readPage(rows, d.lanes, params.Unordered)
-	if err != nil {
+	if found, err = readPage(rows, d.lanes, params.Unordered); err != nil {
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), err)
 	}
+	d.databaseAhead = time.Until(found.now)
 	return found, d.checkSession(ctx, found.unfit)
 }
 

@@ -212,6 +212,7 @@ func (d *Drainer) learn(ctx context.Context) error {
 	before := len(d.lanes.held)
 	older := d.lanes.older(found)
 	lost := d.lanes.replace(found)
+	d.configured.Meter.Holds(len(d.lanes.held), len(lost))
 	if len(lost) > 0 {
 		d.scheduler.Drop(lost)
 		d.logger.Info("Postbox lost lanes: their leases ran out", watermill.LogFields{"spool": d.spool.Name(), "lanes": lost})
@@ -249,6 +250,7 @@ func (d *Drainer) release(ctx context.Context, lanes []int) error {
 	for _, number := range lanes {
 		delete(d.lanes.held, number)
 	}
+	d.configured.Meter.Holds(len(d.lanes.held), 0)
 	return d.invite(ctx)
 }
 

@@ -1,55 +1,40 @@
 package drain
 
 import (
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// End is the outcome of a message.
-type End int
-
-const (
-	// EndDone means that the message was handled, and its row is gone.
-	EndDone End = iota
-	// EndRetry means that the message failed, and waits for another attempt.
-	EndRetry
-	// EndWait means that the message waits, and no attempt was counted.
-	EndWait
-	// EndParked means that the message waits for an operator.
-	EndParked
-	// EndDead means that the message is a dead letter.
-	EndDead
-)
-
-// Observer is told the outcome of messages after the commit. After a crash between the two, or a lost answer, an
+// observe reports the outcomes of settled messages, after the commit. After a crash between the two, or a lost answer, an
 // outcome may be reported twice or not at all. The same holds for messages that were removed together with one whose row
-// was gone. The goroutine that reads calls the observer, so the observer must not wait for anything, and must not panic.
-// It must not change the message, whose payload may be gone by then.
-type Observer interface {
-	Ended(m *spool.Message, end End)
-}
-
-// observe reports settled messages to the observer. A message that is put back unchanged has not ended.
+// was gone. A message that is put back unchanged has no outcome.
 func (d *Drainer) observe(settled []*schedule.Entry) {
-	if d.configured.Observer == nil {
+	if d.configured.Meter == nil {
 		return
 	}
+	now := time.Now().Add(d.databaseAhead)
 	for _, e := range settled {
-		if end, ended := d.endOf(e); ended {
-			d.configured.Observer.Ended(e.Message, end)
+		if outcome, ended := d.outcomeOf(e); ended {
+			d.configured.Meter.Ended(e.Message, outcome, now)
 		}
 	}
 }
 
-var endings = [...]End{tryAgain: EndRetry, wait: EndWait, park: EndParked, bury: EndDead}
+var outcomes = [...]meter.Outcome{tryAgain: meter.Retry, wait: meter.Wait, park: meter.Parked, bury: meter.Dead}
 
-func (d *Drainer) endOf(e *schedule.Entry) (end End, ended bool) {
+func (d *Drainer) outcomeOf(e *schedule.Entry) (outcome meter.Outcome, ended bool) {
 	switch e.Outcome.Verdict {
 	case spool.Done, spool.Settled:
-		return EndDone, true
+		return meter.Done, true
 	case spool.Retry, spool.Dead, spool.Wait, spool.Again:
-		return endings[d.next(e)], true
+		return outcomes[d.next(e)], true
 	default:
-		return 0, false
+		return "", false
 	}
 }
+
+// settledIn reports how long a settlement took, from the start given.
+func (d *Drainer) settledIn(started time.Time) { d.configured.Meter.Settled(time.Since(started)) }

@@ -2,7 +2,6 @@ package drain_test
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -13,59 +12,66 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// ends is an observer that counts what it hears.
+// ends is a recorder that counts outcomes.
 type ends struct {
 	mu    sync.Mutex
-	heard map[string]int // by message id and end
+	heard map[string]float64 // by topic and outcome
 }
 
-func (e *ends) Ended(m *spool.Message, end drain.End) {
+func (e *ends) Record(instrument *metrics.Instrument, value float64, labels ...string) {
+	if instrument != metrics.Ended || value == 0 {
+		return
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.heard[fmt.Sprint(m.MessageID, " ", end)]++
+	e.heard[labels[2]+" "+labels[3]] += value
 }
 
-func (e *ends) all() map[string]int {
+func (e *ends) all() map[string]float64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return maps.Clone(e.heard)
 }
 
-func TestDrainer_tells_an_observer_how_each_message_ended(t *testing.T) {
+// ownTopic is a draft of a message whose topic is its id.
+func ownTopic(id string) spool.Draft {
+	d := draft(id, "")
+	d.Topic = id
+	return d
+}
+
+func TestDrainer_reports_how_each_message_ended(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		for head, last := range map[drain.HeadPolicy]drain.End{drain.HeadSkip: drain.EndDead, drain.HeadPark: drain.EndParked} {
+		for head, last := range map[drain.HeadPolicy]string{drain.HeadSkip: "dead", drain.HeadPark: "parked"} {
 			b := newBench(t, database)
-			b.Append(database.DB, draft("early", ""), draft("good", ""), draft("fails twice", ""), draft("bad", ""))
+			b.Append(database.DB, ownTopic("early"), ownTopic("good"), ownTopic("fails-twice"), ownTopic("bad"))
 			handler := &recorder{}
 			handler.do = func(m *spool.Message) error {
 				switch tried := handler.tried(m.MessageID); {
-				case m.MessageID == "fails twice" && tried < 2:
+				case m.MessageID == "fails-twice" && tried < 2:
 					return errTest
 				case m.MessageID == "bad":
 					return postbox.Permanent(errTest)
 				}
 				return nil
 			}
-			observer := &ends{heard: map[string]int{}}
+			heard := &ends{heard: map[string]float64{}}
 			c := config("one")
-			c.Observer, c.Head = observer, head
+			c.Meter, c.Head = meter.Of(heard, b.Spool.Name()), head
 			r := b.start(database.DB, &early{recorder: handler}, c)
-			want := map[string]int{
-				fmt.Sprint("good ", drain.EndDone):         1,
-				fmt.Sprint("fails twice ", drain.EndRetry): 2,
-				fmt.Sprint("fails twice ", drain.EndDone):  1,
-				fmt.Sprint("bad ", last):                   1,
-				fmt.Sprint("early ", drain.EndWait):        1,
-				fmt.Sprint("early ", drain.EndDone):        1,
+			want := map[string]float64{
+				"good done": 1, "fails-twice retry": 2, "fails-twice done": 1, "bad " + last: 1, "early wait": 1, "early done": 1,
 			}
-			b.Eventually(func() bool { return len(observer.all()) == len(want) }, "all is heard")
+			b.Eventually(func() bool { return len(heard.all()) == len(want) }, "all is heard")
 			r.stop(t)
-			require.Equal(t, want, observer.all())
+			require.Equal(t, want, heard.all())
 			database.Exec(t, "DELETE FROM postbox_messages")
 			database.Exec(t, "DELETE FROM postbox_dead_letters")
 		}
@@ -80,12 +86,7 @@ type early struct {
 
 func (e *early) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
 	if batch[0].MessageID == "early" && e.came.CompareAndSwap(false, true) {
-		outcomes := make([]spool.Outcome, len(batch)) // the others come again, too, and nothing is heard of that
-		for i := range outcomes {
-			outcomes[i] = spool.Outcome{Verdict: spool.Postpone}
-		}
-		outcomes[0] = spool.Outcome{Verdict: spool.Wait, After: time.Millisecond}
-		return outcomes
+		return []spool.Outcome{{Verdict: spool.Wait, After: time.Millisecond}}
 	}
 	return e.recorder.Handle(ctx, batch)
 }

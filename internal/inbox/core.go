@@ -13,6 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
 // Config has the settings of a store that its queues or the cleanup need too. inboxstore.Config explains them.
@@ -29,6 +30,7 @@ type Core struct {
 	Config
 
 	DB         *sql.DB
+	Metrics    metrics.Recorder // nil: none
 	Place      *spool.Place
 	Statements *dialect.Statements
 	Prepared   *spool.Prepared // nil behind a pooler
@@ -50,7 +52,7 @@ type Core struct {
 // New returns a core in db, with the statements for that database.
 func New(db postbox.Database, statements *dialect.Statements, config Config, logger watermill.LoggerAdapter) *Core {
 	c := &Core{
-		Config: config, DB: db.DB, Place: spool.NewPlace(db.DB, statements), Statements: statements, Slots: slotsOf(db.DB),
+		Config: config, DB: db.DB, Metrics: db.Metrics, Place: spool.NewPlace(db.DB, statements), Statements: statements, Slots: slotsOf(db.DB),
 		logger: logger, spools: map[string]*spool.Spool{},
 	}
 	if !db.DisablePreparedStatements {

@@ -74,6 +74,10 @@ func (m *Message) ToLoad() int {
 	return m.Size
 }
 
+// NeverWaited reports whether the message has been ready since it was stored, so that it did not wait for a time or
+// for another attempt.
+func (m *Message) NeverWaited() bool { return m.Ref.State == dialect.StateReady && m.Attempts == 0 }
+
 // Suspect reports whether the message has been started and did not come back.
 func (m *Message) Suspect() bool { return m.Starts > 0 }
 

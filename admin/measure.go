@@ -1,0 +1,75 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/postbox-go/watermill-postbox/metrics"
+)
+
+// Measure counts what the database has of each outbox and queue, and gives the numbers to a recorder: those instruments of package metrics
+// whose field Database is true. The recorders in metrics/prommetrics and metrics/otelmetrics call it when they are asked for values.
+//
+// If the database does not answer before ctx ends, Measure records that the database is not up, and returns an error. It returns in time even
+// where the driver does not. Up to four calls wait for a database that hangs; further ones return an error at once. Measure is safe for concurrent use.
+func (a *Admin) Measure(ctx context.Context, recorder metrics.Recorder) error {
+	queues, err := a.queuesInTime(ctx)
+	recorder.Record(metrics.DatabaseUp, number(err == nil))
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		kind, name := "outbox", q.Target.Name()
+		if q.Target.IsQueue() {
+			kind = "queue"
+		}
+		for state, messages := range map[string]int{"pending": q.Pending, "due": q.Due, "failing": q.Failing, "parked": q.Parked, "in_flight": q.InFlight} {
+			recorder.Record(metrics.Backlog, float64(messages), kind, name, state)
+		}
+		recorder.Record(metrics.BacklogAge, q.OldestAge.Seconds(), kind, name)
+		recorder.Record(metrics.DeadLetters, float64(q.Dead), kind, name)
+		recorder.Record(metrics.Processes, float64(q.Processes), kind, name)
+		recorder.Record(metrics.Lanes, float64(q.Lanes), kind, name)
+		recorder.Record(metrics.Paused, number(!q.PausedSince.IsZero()), kind, name)
+		recorder.Record(metrics.PausedKeys, float64(q.PausedKeys), kind, name)
+	}
+	return nil
+}
+
+// maxCounts is the number of calls of Measure that may count at a time. It bounds what a database that hangs can hold.
+const maxCounts = 4
+
+var errCounting = errors.New("earlier calls still wait for the database")
+
+// queuesInTime returns when ctx ends, whatever the driver does.
+func (a *Admin) queuesInTime(ctx context.Context) ([]QueueInfo, error) {
+	if a.counting.Add(1) > maxCounts {
+		a.counting.Add(-1)
+		return nil, fmt.Errorf("admin: count messages: %w", errCounting)
+	}
+	type counted struct {
+		queues []QueueInfo
+		err    error
+	}
+	ended := make(chan counted, 1)
+	go func() {
+		defer a.counting.Add(-1)
+		queues, err := a.Queues(ctx)
+		ended <- counted{queues, err}
+	}()
+	select {
+	case c := <-ended:
+		return c.queues, c.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("admin: count messages: %w", ctx.Err())
+	}
+}
+
+// number returns 1 for true and 0 for false.
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,58 @@
+package metrics
+
+// Kind says what the values of an instrument mean.
+type Kind int
+
+const (
+	// Counter is a sum: each value is added to it, and none is negative.
+	Counter Kind = iota
+	// Histogram is a distribution of values.
+	Histogram
+	// Gauge has the last value.
+	Gauge
+)
+
+// String returns the kind as OpenTelemetry names it.
+func (k Kind) String() string {
+	switch k {
+	case Counter:
+		return "counter"
+	case Histogram:
+		return "histogram"
+	default:
+		return "gauge"
+	}
+}
+
+// Instrument is one thing that Postbox measures. Do not change it.
+type Instrument struct {
+	// Name is the name in OpenTelemetry's form, with dots.
+	Name string
+	Kind Kind
+	// Unit is a unit of UCUM, as in OpenTelemetry: "s" for seconds, or a noun in braces for a number.
+	Unit string
+	// Labels are the names of the values that a [Recorder] gets with each measurement, in this order. A value that is
+	// empty means that there is none.
+	Labels []string
+	// Buckets are the upper bounds of a histogram's buckets.
+	Buckets []float64
+	// Help is a sentence for people.
+	Help string
+	// Database is true if the value is counted in the database, and false if each process reports its own.
+	Database bool
+}
+
+// Recorder gets measurements. It is called concurrently, by goroutines that process messages: it must return fast and
+// must not panic. A recorder adds the value to a counter, puts it into a histogram, or sets a gauge to it. It gets one label for
+// each name in the labels of the instrument.
+type Recorder interface {
+	Record(instrument *Instrument, value float64, labels ...string)
+}
+
+// RecorderFunc is a function that is a [Recorder].
+type RecorderFunc func(instrument *Instrument, value float64, labels ...string)
+
+// Record calls the function.
+func (f RecorderFunc) Record(instrument *Instrument, value float64, labels ...string) {
+	f(instrument, value, labels...)
+}

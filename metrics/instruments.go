@@ -1,0 +1,145 @@
+package metrics
+
+import "slices"
+
+// Labels that several instruments have. A spool, which is an outbox or a queue, has two: its kind, "outbox" or "queue", and its name.
+var (
+	ofSpool = []string{"kind", "name"}
+	ofTopic = []string{"kind", "name", "topic"}
+	// ofCall are those of a call, under the names that OpenTelemetry's conventions have for them.
+	ofCall = []string{"messaging.system", "messaging.operation.name", "messaging.destination.name", "error.type", "kind", "name"}
+)
+
+func with(labels []string, more ...string) []string { return slices.Concat(labels, more) }
+
+// Bounds of histograms. Times begin at what a commit in memory takes, and end where somebody has to act.
+var (
+	seconds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
+	numbers = []float64{1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000}
+)
+
+// What producers and processes report.
+var (
+	// Stored counts messages that were written, before their transactions commit.
+	Stored = &Instrument{
+		Name: "postbox.messages.stored", Kind: Counter, Unit: "{message}", Labels: ofTopic,
+		Help: "Messages written into an outbox or a queue. Those whose transaction is rolled back later are included.",
+	}
+	// Ended counts outcomes.
+	Ended = &Instrument{
+		Name: "postbox.messages.ended", Kind: Counter, Unit: "{message}", Labels: with(ofTopic, "outcome"),
+		Help: "Outcomes of messages, after their commit: done, retry (a failed attempt), wait (no attempt was counted), parked (waits for an operator), dead (became a dead letter).",
+	}
+	// Published times calls of the broker's publisher.
+	Published = &Instrument{
+		Name: "messaging.client.operation.duration", Kind: Histogram, Unit: "s", Labels: ofCall, Buckets: seconds,
+		Help: "Duration of calls of the broker's publisher by forwarders. Without error.type they succeeded.",
+	}
+	// Handled times handlers.
+	Handled = &Instrument{
+		Name: "messaging.process.duration", Kind: Histogram, Unit: "s", Labels: ofCall, Buckets: seconds,
+		Help: "Duration of handlers of queues, with their transactions. Without error.type they succeeded.",
+	}
+	// Latency is the time that messages take in all.
+	Latency = &Instrument{
+		Name: "postbox.message.latency", Kind: Histogram, Unit: "s", Labels: ofTopic, Buckets: seconds,
+		Help: "Time from when a message was stored until it was done, by the clock of the database, for messages that never had to wait for a time or another attempt.",
+	}
+	// Attempts is how often messages were tried.
+	Attempts = &Instrument{
+		Name: "postbox.message.attempts", Kind: Histogram, Unit: "{attempt}", Labels: ofTopic, Buckets: numbers,
+		Help: "Attempts that messages took until they were done or dead.",
+	}
+	// Batch is the size of calls.
+	Batch = &Instrument{
+		Name: "postbox.batch.size", Kind: Histogram, Unit: "{message}", Labels: ofSpool, Buckets: numbers,
+		Help: "Messages in one call of the publisher or of the handler.",
+	}
+	// Settled times settlements.
+	Settled = &Instrument{
+		Name: "postbox.settle.duration", Kind: Histogram, Unit: "s", Labels: ofSpool, Buckets: seconds,
+		Help: "Duration of the transactions that record outcomes.",
+	}
+	// Reads counts reads.
+	Reads = &Instrument{
+		Name: "postbox.reads", Kind: Counter, Unit: "{read}", Labels: with(ofSpool, "result"),
+		Help: "Reads of an outbox or a queue by this process: ok or failed.",
+	}
+	// LastRead is when the last read succeeded.
+	LastRead = &Instrument{
+		Name: "postbox.last_read.time", Kind: Gauge, Unit: "s", Labels: ofSpool,
+		Help: "When this process last read the outbox or the queue with success, or saw that it is paused, in seconds since 1970.",
+	}
+	// LanesHeld is the number of lanes.
+	LanesHeld = &Instrument{
+		Name: "postbox.lanes.held", Kind: Gauge, Unit: "{lane}", Labels: ofSpool,
+		Help: "Lanes that this process holds.",
+	}
+	// LanesLost counts lanes that another process took.
+	LanesLost = &Instrument{
+		Name: "postbox.lanes.lost", Kind: Counter, Unit: "{lane}", Labels: ofSpool,
+		Help: "Lanes that this process lost because it did not renew its lease in time.",
+	}
+	// CircuitOpen tells outages.
+	CircuitOpen = &Instrument{
+		Name: "postbox.circuit.open", Kind: Gauge, Unit: "1", Labels: ofTopic,
+		Help: "1 while this process sees an outage of the topic, or of what a queue's handler needs, otherwise 0.",
+	}
+	// Deliveries counts messages that inboxes received.
+	Deliveries = &Instrument{
+		Name: "postbox.inbox.deliveries", Kind: Counter, Unit: "{message}", Labels: []string{"consumer", "topic", "result"},
+		Help: "Messages that reached an inbox: handled, duplicate (handled before, or stored before), stored (in a queue), failed.",
+	}
+)
+
+// What is counted in the database. The label state of Backlog has values that overlap, as in admin.QueueInfo.
+var (
+	// Backlog is the number of messages.
+	Backlog = &Instrument{
+		Name: "postbox.backlog.messages", Kind: Gauge, Unit: "{message}", Labels: with(ofSpool, "state"), Database: true,
+		Help: "Messages that are neither done nor dead. The state is pending for all of them; due, failing, parked and in_flight are parts of these.",
+	}
+	// BacklogAge is the age of the oldest message.
+	BacklogAge = &Instrument{
+		Name: "postbox.backlog.age", Kind: Gauge, Unit: "s", Labels: ofSpool, Database: true,
+		Help: "Age of the oldest message that is neither done nor dead, by the clock of the database; 0 without one.",
+	}
+	// DeadLetters is the number of dead letters.
+	DeadLetters = &Instrument{
+		Name: "postbox.dead_letters.messages", Kind: Gauge, Unit: "{message}", Labels: ofSpool, Database: true,
+		Help: "Dead letters that no operator has resolved.",
+	}
+	// Processes is the number of processes.
+	Processes = &Instrument{
+		Name: "postbox.processes", Kind: Gauge, Unit: "{process}", Labels: ofSpool, Database: true,
+		Help: "Forwarders or subscribers that process the outbox or the queue, and have renewed their membership in time.",
+	}
+	// Lanes is the number of all lanes.
+	Lanes = &Instrument{
+		Name: "postbox.lanes", Kind: Gauge, Unit: "{lane}", Labels: ofSpool, Database: true,
+		Help: "Lanes of the outbox or the queue: the largest number of processes that can share it.",
+	}
+	// Paused tells pauses.
+	Paused = &Instrument{
+		Name: "postbox.paused", Kind: Gauge, Unit: "1", Labels: ofSpool, Database: true,
+		Help: "1 while an operator has paused the outbox or the queue, otherwise 0.",
+	}
+	// PausedKeys is the number of paused keys.
+	PausedKeys = &Instrument{
+		Name: "postbox.paused.keys", Kind: Gauge, Unit: "{key}", Labels: ofSpool, Database: true,
+		Help: "Keys that an operator has paused.",
+	}
+	// DatabaseUp tells whether the others could be counted.
+	DatabaseUp = &Instrument{
+		Name: "postbox.database.up", Kind: Gauge, Unit: "1", Database: true,
+		Help: "1 if the database could be asked for the other values in time, otherwise 0. Then the others are missing.",
+	}
+)
+
+var instruments = []*Instrument{
+	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, Deliveries,
+	Backlog, BacklogAge, DeadLetters, Processes, Lanes, Paused, PausedKeys, DatabaseUp,
+}
+
+// Instruments returns all that Postbox measures: first what processes report, then what is counted in the database.
+func Instruments() []*Instrument { return slices.Clone(instruments) }

@@ -1,0 +1,156 @@
+// Package otelmetrics gives the measurements of Postbox to OpenTelemetry. It needs the API alone: the SDK, and where the
+// metrics go, is up to the program.
+//
+// Make a [Recorder] from the description of the database, and set it as Metrics of the description before you give that
+// to publishers, forwarders, stores and queues:
+//
+//	recorder, err := otelmetrics.New(database, otelmetrics.Config{})
+//	database.Metrics = recorder
+//
+// docs/metrics.md lists the instruments.
+package otelmetrics
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/metrics"
+)
+
+const (
+	scope          = "github.com/postbox-go/watermill-postbox"
+	defaultTimeout = 5 * time.Second
+)
+
+// Config is the configuration of a Recorder. The zero value has all defaults.
+type Config struct {
+	// Provider makes the instruments. Defaults to the global one.
+	Provider metric.MeterProvider
+	// Timeout bounds how long a collection waits for the database. After it postbox.database.up is 0, and the other
+	// values that are counted in the database are missing. Defaults to 5 s.
+	Timeout time.Duration
+	// ProcessOnly leaves out what is counted in the database, for all but one of several processes that share the
+	// tables: each of them would export the same numbers.
+	ProcessOnly bool
+}
+
+// Recorder is a [metrics.Recorder] whose instruments are OpenTelemetry's. It is safe for concurrent use.
+type Recorder struct {
+	record       map[*metrics.Instrument]func(value float64, attributes attribute.Set)
+	sets         sync.Map // attributes by instrument and labels
+	registration metric.Registration
+}
+
+// New returns a recorder. An error means that the description of the database is not complete, or that the provider
+// refuses an instrument.
+func New(database postbox.Database, config Config) (*Recorder, error) {
+	if config.Provider == nil {
+		config.Provider = otel.GetMeterProvider()
+	}
+	if config.Timeout <= 0 {
+		config.Timeout = defaultTimeout
+	}
+	counter, err := admin.New(database, admin.Config{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	meter := config.Provider.Meter(scope)
+	r := &Recorder{record: map[*metrics.Instrument]func(float64, attribute.Set){}}
+	gauges := map[*metrics.Instrument]metric.Float64Observable{}
+	var observed []metric.Observable
+	for _, i := range metrics.Instruments() {
+		if !i.Database {
+			r.record[i], err = synchronous(meter, i)
+		} else {
+			gauges[i], err = meter.Float64ObservableGauge(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Help))
+			observed = append(observed, gauges[i])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("make the instrument %s: %w", i.Name, err)
+		}
+	}
+	if config.ProcessOnly {
+		return r, nil
+	}
+	r.registration, err = meter.RegisterCallback(func(ctx context.Context, observer metric.Observer) error {
+		ctx, cancel := context.WithTimeout(ctx, config.Timeout)
+		defer cancel()
+		return counter.Measure(ctx, metrics.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
+			observer.ObserveFloat64(gauges[i], value, metric.WithAttributeSet(r.set(i, labels)))
+		}))
+	}, observed...)
+	if err != nil {
+		return nil, fmt.Errorf("register the counts of the database: %w", err)
+	}
+	return r, nil
+}
+
+// synchronous makes an instrument that is told each measurement.
+func synchronous(meter metric.Meter, i *metrics.Instrument) (record func(float64, attribute.Set), err error) {
+	ctx := context.Background()
+	switch i.Kind {
+	case metrics.Counter:
+		c, err := meter.Int64Counter(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Help))
+		return func(value float64, attributes attribute.Set) {
+			c.Add(ctx, int64(value), metric.WithAttributeSet(attributes))
+		}, err
+	case metrics.Histogram:
+		h, err := meter.Float64Histogram(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Help), metric.WithExplicitBucketBoundaries(i.Buckets...))
+		return func(value float64, attributes attribute.Set) {
+			h.Record(ctx, value, metric.WithAttributeSet(attributes))
+		}, err
+	default:
+		g, err := meter.Float64Gauge(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Help))
+		return func(value float64, attributes attribute.Set) {
+			g.Record(ctx, value, metric.WithAttributeSet(attributes))
+		}, err
+	}
+}
+
+// Record adds a measurement of this process.
+func (r *Recorder) Record(instrument *metrics.Instrument, value float64, labels ...string) {
+	if record := r.record[instrument]; record != nil {
+		record(value, r.set(instrument, labels))
+	}
+}
+
+// key tells the labels of an instrument. No label has a zero byte that the join could be mistaken for: at worst, two
+// topics with zero bytes in their names are counted as one.
+type key struct {
+	instrument *metrics.Instrument
+	labels     string
+}
+
+// set returns the attributes for labels, made once.
+func (r *Recorder) set(i *metrics.Instrument, labels []string) attribute.Set {
+	of := key{i, strings.Join(labels, "\x00")}
+	if known, ok := r.sets.Load(of); ok {
+		return known.(attribute.Set) //nolint:forcetypeassert // the map has nothing else
+	}
+	var attributes []attribute.KeyValue
+	for n, label := range labels {
+		if label != "" {
+			attributes = append(attributes, attribute.String(i.Labels[n], strings.ToValidUTF8(label, "\uFFFD")))
+		}
+	}
+	set := attribute.NewSet(attributes...)
+	r.sets.Store(of, set)
+	return set
+}
+
+// Close ends the counting in the database. What processes report is not affected.
+func (r *Recorder) Close() error {
+	if r.registration == nil {
+		return nil
+	}
+	return r.registration.Unregister()
+}

@@ -1,0 +1,153 @@
+// Package prommetrics shows the measurements of Postbox to Prometheus.
+//
+// Make a [Recorder] from the description of the database, register it, and set it as Metrics of the description before
+// you give that to publishers, forwarders, stores and queues:
+//
+//	recorder, err := prommetrics.New(database, prommetrics.Config{})
+//	prometheus.MustRegister(recorder)
+//	database.Metrics = recorder
+//
+// docs/metrics.md lists the metrics. In their names underscores stand for dots, seconds are named, and a counter ends
+// with _total: postbox.messages.ended is postbox_messages_ended_total.
+package prommetrics
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/metrics"
+)
+
+// defaultTimeout is half of the time that Prometheus waits for a scrape by default.
+const defaultTimeout = 5 * time.Second
+
+// Config is the configuration of a Recorder. The zero value has all defaults.
+type Config struct {
+	// Timeout bounds how long a scrape waits for the database. After it the scrape has what this process measured, and
+	// postbox_database_up is 0. Keep it below the timeout of the scrape. Defaults to 5 s.
+	Timeout time.Duration
+	// ProcessOnly leaves out what is counted in the database, for all but one of several processes that share the
+	// tables: each of them would export the same numbers.
+	ProcessOnly bool
+}
+
+// Recorder is a [metrics.Recorder] and a [prometheus.Collector]. It is safe for concurrent use, and does not have to be
+// closed.
+type Recorder struct {
+	config   Config
+	admin    *admin.Admin
+	measured map[*metrics.Instrument]vector
+	counted  map[*metrics.Instrument]*prometheus.Desc
+}
+
+// vector holds the series of an instrument that processes report.
+type vector struct {
+	prometheus.Collector
+	record func(value float64, labels []string)
+}
+
+// New returns a recorder, which counts in that database at each scrape. An error means that the description of the
+// database is not complete.
+func New(database postbox.Database, config Config) (*Recorder, error) {
+	if config.Timeout <= 0 {
+		config.Timeout = defaultTimeout
+	}
+	r := &Recorder{config: config, measured: map[*metrics.Instrument]vector{}, counted: map[*metrics.Instrument]*prometheus.Desc{}}
+	var err error
+	if r.admin, err = admin.New(database, admin.Config{}, nil); err != nil {
+		return nil, err
+	}
+	for _, i := range metrics.Instruments() {
+		if i.Database {
+			r.counted[i] = prometheus.NewDesc(Name(i), i.Help, labels(i), nil)
+		} else {
+			r.measured[i] = newVector(i)
+		}
+	}
+	return r, nil
+}
+
+func newVector(i *metrics.Instrument) vector {
+	switch i.Kind {
+	case metrics.Counter:
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: Name(i), Help: i.Help}, labels(i))
+		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Add(value) }}
+	case metrics.Histogram:
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: Name(i), Help: i.Help, Buckets: i.Buckets}, labels(i))
+		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Observe(value) }}
+	default:
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Name(i), Help: i.Help}, labels(i))
+		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Set(value) }}
+	}
+}
+
+// labels returns the names that Prometheus has for the labels of an instrument.
+func labels(i *metrics.Instrument) []string {
+	names := make([]string, len(i.Labels))
+	for n, label := range i.Labels {
+		names[n] = underscored(label)
+	}
+	return names
+}
+
+func underscored(name string) string { return strings.ReplaceAll(name, ".", "_") }
+
+// Name returns the name that Prometheus has for an instrument.
+func Name(i *metrics.Instrument) string {
+	name := underscored(i.Name)
+	if i.Unit == "s" {
+		name += "_seconds"
+	}
+	if i.Kind == metrics.Counter {
+		name += "_total"
+	}
+	return name
+}
+
+// Record adds a measurement of this process.
+func (r *Recorder) Record(instrument *metrics.Instrument, value float64, labels ...string) {
+	if v, known := r.measured[instrument]; known {
+		v.record(value, valid(labels))
+	}
+}
+
+// valid makes labels of any bytes acceptable, since names of topics come from users and Prometheus wants UTF-8.
+func valid(labels []string) []string {
+	for i, label := range labels {
+		if clean := strings.ToValidUTF8(label, "\uFFFD"); clean != label {
+			labels[i] = clean
+		}
+	}
+	return labels
+}
+
+// Describe sends the descriptions of all metrics.
+func (r *Recorder) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, v := range r.measured {
+		v.Describe(descriptions)
+	}
+	for _, d := range r.counted {
+		descriptions <- d
+	}
+}
+
+// Collect sends what this process measured, and then counts in the database. An error of the database is visible as
+// postbox_database_up.
+func (r *Recorder) Collect(collected chan<- prometheus.Metric) {
+	for _, v := range r.measured {
+		v.Collect(collected)
+	}
+	if r.config.ProcessOnly {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.config.Timeout)
+	defer cancel()
+	_ = r.admin.Measure(ctx, metrics.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
+		collected <- prometheus.MustNewConstMetric(r.counted[i], prometheus.GaugeValue, value, valid(labels)...)
+	}))
+}

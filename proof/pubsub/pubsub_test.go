@@ -30,8 +30,7 @@ import (
 // With exactly-once delivery a duplicate fails the suite. Neither the outbox nor any broker promises that: it is
 // that each message goes out once as long as nothing fails. The suite then leaves two tests out, so it runs both ways.
 //
-// It is short, since with the race detector SQLite, which is C turned into Go, takes a minute for the whole. The
-// run on RabbitMQ has the full size.
+// It is short: the run on RabbitMQ has the full size.
 func TestPubSub_G2_from_every_database(t *testing.T) {
 	t.Parallel()
 	for _, exactlyOnce := range []bool{false, true} {

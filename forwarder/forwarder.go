@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/health"
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -154,6 +155,13 @@ func (f *Forwarder) Running() <-chan struct{} { return f.drainer.Ready() }
 
 // InFlight returns, for each topic, how many messages this forwarder is publishing now.
 func (f *Forwarder) InFlight() map[string]int { return f.drainer.InFlight() }
+
+// Health tells whether the forwarder works, for package health.
+func (f *Forwarder) Health() []health.State {
+	state := f.drainer.Health()
+	state.Name = fmt.Sprintf("outbox %q", f.config.Outbox)
+	return []health.State{state}
+}
 
 // Close stops the forwarder cleanly and waits for the end of Run. It can be called twice, and before Run, which
 // then fails with [postbox.ErrClosed].

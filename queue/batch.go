@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/postbox-go/watermill-postbox/health"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
@@ -82,6 +83,9 @@ func (b *Batch) Run(ctx context.Context) error {
 
 // Running is closed after the queue has been polled for the first time.
 func (b *Batch) Running() <-chan struct{} { return b.queue.drainer.Ready() }
+
+// Health tells whether the batch works, for package health.
+func (b *Batch) Health() []health.State { return []health.State{b.queue.health()} }
 
 // Close stops cleanly and waits for the end of Run. It can be called twice. It can also be called before Run, which
 // then fails with [postbox.ErrClosed].

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/health"
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
@@ -54,6 +55,13 @@ func (q *queue) drain(handler drain.Handler, settings drain.Config) {
 		FailuresInRow: circuit.FailuresInRow, ProbeMin: q.config.ProbeMin, ProbeMax: q.config.ProbeMax,
 		Width: q.config.Concurrency, OutageLimit: circuit.OutageLimit, Changed: measured.Circuit,
 	}, q.drainer.Rescan)
+}
+
+// health returns the state of the queue in this process.
+func (q *queue) health() health.State {
+	state := q.drainer.Health()
+	state.Name = fmt.Sprintf("queue %.300q", q.name)
+	return state
 }
 
 // Check returns the error that would end run immediately.

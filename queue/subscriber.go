@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/health"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/inbox"
@@ -32,6 +34,7 @@ type Subscriber struct {
 
 	mu      sync.Mutex
 	closed  bool
+	queues  []*queue // of all subscriptions, except for those that ended without an error
 	closing chan struct{}
 	running sync.WaitGroup
 }
@@ -71,13 +74,16 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 		cancel()
 		return nil, fmt.Errorf("subscribe to queue %.300q: %w", queue, postbox.ErrClosed)
 	}
+	s.queues = append(s.queues, delivery.queue)
 	s.running.Go(func() {
 		defer close(delivery.messages)
 		defer cancel()
 		if err := delivery.queue.run(ctx); err != nil {
 			s.logger.Error("Postbox cannot process a queue", err, watermill.LogFields{"queue": queue})
 			lifecycle.Fail(ctx, err)
+			return
 		}
+		s.forget(delivery.queue)
 	})
 	s.running.Go(func() {
 		select {
@@ -87,6 +93,28 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 		}
 	})
 	return delivery.messages, nil
+}
+
+// forget ends the report on a subscription that has ended as it was told to.
+func (s *Subscriber) forget(ended *queue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queues = slices.DeleteFunc(s.queues, func(q *queue) bool { return q == ended })
+}
+
+// Health tells whether each subscription works, for package health. A subscriber without a subscription reports that it
+// was not started, also when its subscriptions have ended.
+func (s *Subscriber) Health() []health.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queues) == 0 {
+		return []health.State{{Name: "queue subscriber"}}
+	}
+	states := make([]health.State, len(s.queues))
+	for i, q := range s.queues {
+		states[i] = q.health()
+	}
+	return states
 }
 
 // SubscribeInitialize registers the queue, so that messages stored in it count before the first subscription.

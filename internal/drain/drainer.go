@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/health"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -22,6 +23,7 @@ type Drainer struct {
 	spool      *spool.Spool
 	handler    Handler
 	configured Config
+	pulse      pulse
 	logger     watermill.LoggerAdapter
 
 	// The fields below belong to the goroutine of Run, except for the scheduler, the starts and the channels.
@@ -107,7 +109,9 @@ func (d *Drainer) InFlight() map[string]int { return d.scheduler.InFlight() }
 // Run processes messages until ctx ends, and then stops cleanly. It takes no more messages. Running handlers may end
 // within the configured time, with a live context. Then Run settles their messages and hands its lanes back. It returns
 // an error if the spool cannot be opened for a reason that waiting does not fix.
-func (d *Drainer) Run(ctx context.Context) error {
+func (d *Drainer) Run(ctx context.Context) (err error) {
+	d.enter(health.Starting)
+	defer func() { d.ended(err) }()
 	wakeUps, stop := d.spool.Listen()
 	defer stop()
 	defer d.prepared.Close()
@@ -121,6 +125,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 		return nil
 	}
 	d.configured.Meter.Begin()
+	d.enter(health.Running)
 	handling, abort := context.WithCancel(live)
 	defer abort()
 	d.handling = handling
@@ -131,6 +136,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 	defer timer.Stop()
 	for ctx.Err() == nil && d.fatal == nil {
 		d.step(live)
+		d.turned()
 		timer.Reset(d.wait())
 		select {
 		case <-ctx.Done():
@@ -166,6 +172,7 @@ func (d *Drainer) open(ctx, live context.Context) error {
 		if d.forGood(err) {
 			return err
 		}
+		d.heard(err)
 		d.stepFailed(err)
 		wait.Reset(d.trouble.pause)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/health"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -32,6 +33,7 @@ var errIgnoresContext = errors.New("a handler or a publisher does not return whe
 // stop ends a run.
 func (d *Drainer) stop(live context.Context, abort context.CancelFunc) {
 	d.stopping = true
+	d.enter(health.Stopping)
 	d.scheduler.Stop()
 	d.awaitHandlers(live, abort)
 	d.whileStopping(live, d.settleRest)

@@ -36,7 +36,7 @@ type page struct {
 
 // fetch reads the lanes.
 func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (found *page, err error) {
-	defer func() { d.configured.Meter.Read(err) }()
+	defer func() { d.heard(err) }()
 	query := d.spool.Statements.Fetch(params)
 	rows, err := d.prepared.Query(ctx, d.db, query)
 	d.keepReads(query.Text) // the statement may have been prepared before it failed

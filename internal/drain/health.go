@@ -1,0 +1,52 @@
+package drain
+
+import (
+	"sync"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/health"
+)
+
+// pulse is what a drainer shows of its health. It is safe for concurrent use.
+type pulse struct {
+	mu    sync.Mutex
+	state health.State
+}
+
+func (p *pulse) set(change func(s *health.State)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.state)
+}
+
+// Health returns the health of this drainer, without the name.
+func (d *Drainer) Health() health.State {
+	d.pulse.mu.Lock()
+	defer d.pulse.mu.Unlock()
+	return d.pulse.state
+}
+
+// enter notes the beginning of a phase.
+func (d *Drainer) enter(phase health.Phase) {
+	d.pulse.set(func(s *health.State) { s.Phase, s.Turned = phase, time.Now() })
+}
+
+// ended notes the end of Run.
+func (d *Drainer) ended(err error) {
+	d.pulse.set(func(s *health.State) { s.Phase, s.Err = health.Stopped, err })
+}
+
+// turned notes a turn of the loop.
+func (d *Drainer) turned() {
+	d.pulse.set(func(s *health.State) { s.Turned = time.Now() })
+}
+
+// heard notes the answer to a read, or the error.
+func (d *Drainer) heard(err error) {
+	d.configured.Meter.Read(err)
+	d.pulse.set(func(s *health.State) {
+		if s.Err = err; err == nil {
+			s.Answered = time.Now()
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package drain_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/health"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// within is how fresh the answer of the database must be in these tests.
+const within = 3 * time.Second
+
+func isReady(d *drain.Drainer) bool { return d.Health().Ready(time.Now(), within) == nil }
+
+func TestDrainer_is_ready_while_its_database_answers(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		handler := &recorder{}
+		r := b.start(database.DB, handler, config("one"))
+		b.Eventually(func() bool { return isReady(r.Drainer) }, "it is ready")
+
+		// An operator's pause is no reason to be called unhealthy: the settings are read.
+		database.Exec(t, "UPDATE postbox_spools SET paused_at = 1, version = version + 1")
+		paused := time.Now()
+		b.Eventually(func() bool { return r.Health().Answered.After(paused.Add(time.Second)) }, "it goes on asking during a pause")
+		require.True(t, isReady(r.Drainer))
+
+		r.stop(t)
+		require.Equal(t, health.Stopped, r.Health().Phase)
+		require.NoError(t, r.Health().Alive(time.Now()))
+		require.False(t, isReady(r.Drainer))
+	})
+}
+
+func TestDrainer_is_alive_and_not_ready_while_its_database_is_away(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	b := newBench(t, database)
+	handle := database.Open(t)
+	require.NoError(t, handle.Close())
+	r := b.start(handle, &recorder{}, config("one"))
+	b.Eventually(func() bool { return r.Health().Err != nil }, "it has asked in vain")
+	require.Equal(t, health.Starting, r.Health().Phase)
+	require.NoError(t, r.Health().Alive(time.Now()))
+	require.ErrorContains(t, r.Health().Ready(time.Now(), within), "database is closed")
+	r.stop(t)
+}
+
+func TestDrainer_that_cannot_go_on_is_not_alive(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.Append(b.Database.DB, draft("one", ""))
+	other := spool.New(b.Statements, b.Spool.Name(), lanes+1)
+	d := drain.New(b.Database.DB, other, &recorder{}, config("one"), watermill.NopLogger{})
+	require.Equal(t, health.NotStarted, d.Health().Phase)
+	err := d.Run(t.Context())
+	require.Error(t, err)
+	require.ErrorIs(t, d.Health().Alive(time.Now()), err)
+}

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"time"
 
@@ -165,8 +164,8 @@ func (s *session) listLetters(filter admin.Filter) error {
 			return err
 		}
 		last = letter.ID
-		err := list.add(letterRecordOf(letter), fmt.Sprint(letter.ID), originOf(letter), cell(letter.Topic), cell(letter.MessageID), cell(letter.Key),
-			fmt.Sprint(letter.Attempts), moment(letter.DiedAt), short(letter.Error))
+		err := list.add(letterRecordOf(letter), number(letter.ID), originOf(letter), cell(letter.Topic), cell(letter.MessageID), cell(letter.Key),
+			number(letter.Attempts), moment(letter.DiedAt), short(letter.Error))
 		if err != nil {
 			return err
 		}
@@ -212,10 +211,10 @@ the column ID of "postbox dead list".`,
 			record := letterRecordOf(*letter)
 			record.contentRecord = contentOf(letter.Payload, letter.Metadata, letter.Failures)
 			return s.one(record, fields(
-				field{"ID", fmt.Sprint(letter.ID)}, field{"Of", originOf(*letter)}, field{"Topic", cell(letter.Topic)}, field{"Message ID", cell(letter.MessageID)},
-				field{"Key", cell(letter.Key)}, field{"Attempts", fmt.Sprint(letter.Attempts)}, field{"Created", moment(letter.CreatedAt)},
+				field{"ID", number(letter.ID)}, field{"Of", originOf(*letter)}, field{"Topic", cell(letter.Topic)}, field{"Message ID", cell(letter.MessageID)},
+				field{"Key", cell(letter.Key)}, field{"Attempts", number(letter.Attempts)}, field{"Created", moment(letter.CreatedAt)},
 				field{"Died", moment(letter.DiedAt)}, field{"Resolved", moment(letter.ResolvedAt)}, field{"Resolution", cell(letter.Resolution)},
-				field{"Bytes", fmt.Sprint(letter.Size)},
+				field{"Bytes", number(letter.Size)},
 			)+"\nError:\n"+block(letter.Error)+"\n"+record.text())
 		}),
 	}

@@ -82,7 +82,7 @@ requeued.` + chooseHelp,
 			if err != nil {
 				return err
 			}
-			question := func(n string) string { return "Resolve " + n + ", so that they cannot be requeued any more?" }
+			question := func(n string) string { return "Resolve " + n + ", which rules out requeueing?" }
 			return s.actOnLetters(a, args, choice, action{name: "resolve", done: "resolved", noun: "dead letter"}, question,
 				func(ctx context.Context, id int64) error { return a.Resolve(ctx, id, reason) })
 		}),

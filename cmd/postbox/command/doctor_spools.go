@@ -66,7 +66,7 @@ func (s *session) checkLanes(ctx context.Context) ([]finding, error) {
 			continue
 		}
 		findings = append(findings, problem(
-			fmt.Sprintf("%s of %s without a holder, and live processes do not take them", are(idle.lanes, "lane"), recordOf(idle.target)),
+			fmt.Sprintf("%s without a holder in %s, although processes of it are alive", count(idle.lanes, "lane"), recordOf(idle.target)),
 			"look at the log of these processes for what keeps them, and restart the one that hangs")...)
 	}
 	return findings, nil

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,7 +122,7 @@ func (s *session) drained(targets, left []admin.Target, timeout time.Duration) e
 		return err
 	}
 	if len(left) > 0 {
-		return foundf("not empty after %s: %s", timeout, fmt.Sprint(len(left))+" of "+count(len(targets), outboxOrQueue))
+		return foundf("not empty after %s: %d of %s", timeout, len(left), count(len(targets), outboxOrQueue))
 	}
 	return nil
 }

@@ -66,7 +66,9 @@ func usage(err error) error { return &exitError{ExitUsage, err} }
 
 func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
 
-func foundf(format string, args ...any) error { return &exitError{ExitFound, fmt.Errorf(format, args...)} }
+func foundf(format string, args ...any) error {
+	return &exitError{ExitFound, fmt.Errorf(format, args...)}
+}
 
 func stoppedf(format string, args ...any) error {
 	return &exitError{ExitStopped, fmt.Errorf(format, args...)}

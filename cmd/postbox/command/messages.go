@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -109,8 +108,8 @@ func (s *session) listMessages(flags messageFlags) error {
 			if m.Status == admin.Done {
 				at = m.DoneAt
 			}
-			err := list.add(messageRecordOf(m), fmt.Sprint(m.ID), string(m.Status), cell(m.Topic), cell(m.MessageID), cell(m.Key),
-				fmt.Sprint(m.Attempts), moment(m.CreatedAt), moment(at), fmt.Sprint(m.Size))
+			err := list.add(messageRecordOf(m), number(m.ID), string(m.Status), cell(m.Topic), cell(m.MessageID), cell(m.Key),
+				number(m.Attempts), moment(m.CreatedAt), moment(at), number(m.Size))
 			if err != nil {
 				return err
 			}
@@ -197,9 +196,9 @@ the number in the column ID of "postbox messages list".`,
 			record := messageRecordOf(*m)
 			record.contentRecord = contentOf(m.Payload, m.Metadata, m.Failures)
 			return s.one(record, fields(
-				field{"ID", fmt.Sprint(m.ID)}, field{"Status", string(m.Status)}, field{"Topic", cell(m.Topic)}, field{"Message ID", cell(m.MessageID)},
-				field{"Key", cell(m.Key)}, field{"Attempts", fmt.Sprint(m.Attempts)}, field{"Created", moment(m.CreatedAt)},
-				field{"Due", moment(m.DueAt)}, field{"Done", moment(m.DoneAt)}, field{"Bytes", fmt.Sprint(m.Size)},
+				field{"ID", number(m.ID)}, field{"Status", string(m.Status)}, field{"Topic", cell(m.Topic)}, field{"Message ID", cell(m.MessageID)},
+				field{"Key", cell(m.Key)}, field{"Attempts", number(m.Attempts)}, field{"Created", moment(m.CreatedAt)},
+				field{"Due", moment(m.DueAt)}, field{"Done", moment(m.DoneAt)}, field{"Bytes", number(m.Size)},
 			)+record.text())
 		}),
 	}

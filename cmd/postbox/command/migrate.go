@@ -77,7 +77,7 @@ this program.`,
 			}
 			list := s.list("VERSION", "MIGRATION", "STATUS")
 			for _, m := range found.all() {
-				if err := list.add(m, fmt.Sprint(m.Version), cell(m.Name), m.Status); err != nil {
+				if err := list.add(m, number(m.Version), cell(m.Name), m.Status); err != nil {
 					return err
 				}
 			}

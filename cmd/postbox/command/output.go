@@ -153,5 +153,3 @@ func encode(record any) (string, error) {
 	}
 	return safe.String(), nil
 }
-
-

@@ -80,13 +80,13 @@ func (s *session) printQueues(ctx context.Context, a *admin.Admin) error {
 		record := queueRecordOf(info)
 		cells := []string{record.cell(), stateOf(info)}
 		for _, n := range []int{info.Pending, info.Due, info.InFlight, info.Failing, info.Parked, info.Dead, info.Done} {
-			cells = append(cells, fmt.Sprint(n))
+			cells = append(cells, number(n))
 		}
 		oldest := "-"
 		if info.Pending > 0 {
 			oldest = span(info.OldestAge)
 		}
-		if err := list.add(record, append(cells, oldest, fmt.Sprint(info.Processes))...); err != nil {
+		if err := list.add(record, append(cells, oldest, number(info.Processes))...); err != nil {
 			return err
 		}
 	}

@@ -135,7 +135,7 @@ func notFound(target admin.Target) error {
 
 // apply changes the settings that the flags name.
 func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
-	for _, number := range []struct {
+	for _, n := range []struct {
 		flag, text, word string
 		wordValue        int
 		to               *int
@@ -144,8 +144,8 @@ func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 		{"concurrency", f.concurrency, "", 0, &settings.Concurrency},
 		{"attempts", f.attempts, unlimited, postbox.Unlimited, &settings.Attempts},
 	} {
-		if err := setNumber(number.to, number.text, number.word, number.wordValue); err != nil {
-			return settings, usagef("--%s: %w", number.flag, err)
+		if err := setNumber(n.to, n.text, n.word, n.wordValue); err != nil {
+			return settings, usagef("--%s: %w", n.flag, err)
 		}
 	}
 	for _, span := range []struct {
@@ -209,7 +209,7 @@ func setSpan(to *time.Duration, text, word string) error {
 
 // text lists the settings for people.
 func (r settingsRecord) text(target admin.Target) string {
-	number := func(n int) string {
+	orWord := func(n int) string {
 		switch n {
 		case 0:
 			return unset
@@ -226,7 +226,7 @@ func (r settingsRecord) text(target admin.Target) string {
 		return text
 	}
 	return "Settings of " + recordOf(target).String() + ":\n" + fields(
-		field{"page-size", number(r.PageSize)}, field{"concurrency", number(r.Concurrency)}, field{"poll-max", word(r.PollMax)},
-		field{"attempts", number(r.Attempts)}, field{"history", word(r.History)}, field{"retention", word(r.Retention)},
+		field{"page-size", orWord(r.PageSize)}, field{"concurrency", orWord(r.Concurrency)}, field{"poll-max", word(r.PollMax)},
+		field{"attempts", orWord(r.Attempts)}, field{"history", word(r.History)}, field{"retention", word(r.Retention)},
 	)
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -84,6 +85,9 @@ func span(d time.Duration) string {
 	}
 }
 
+// number prints a number or an id.
+func number[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }
+
 // outboxOrQueue is the noun for either.
 const outboxOrQueue = "outbox or queue"
 
@@ -106,12 +110,12 @@ func are(n int, noun string) string {
 	return count(n, noun) + " are"
 }
 
+// plainWord matches words that a shell takes as they are.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:/-]+$`)
+
 // shellWord writes a name so that it can be pasted into a shell.
 func shellWord(name string) string {
-	plain := strings.IndexFunc(name, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-.:/", r))
-	}) < 0
-	if plain && name != "" {
+	if plainWord.MatchString(name) {
 		return name
 	}
 	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"

@@ -104,15 +104,15 @@ func (d *durationFlag) Type() string { return "duration" }
 
 // past reads the time of a flag: RFC 3339, or a duration before now, by the database's clock. It returns the zero time for an empty text.
 func (s *session) past(ctx context.Context, flag, text string) (time.Time, error) {
-	return s.timeOf(ctx, flag, text, -1)
+	return s.timeOf(ctx, flag, text, func(d time.Duration) time.Duration { return -d })
 }
 
 // future is past for a duration after now.
 func (s *session) future(ctx context.Context, flag, text string) (time.Time, error) {
-	return s.timeOf(ctx, flag, text, 1)
+	return s.timeOf(ctx, flag, text, func(d time.Duration) time.Duration { return d })
 }
 
-func (s *session) timeOf(ctx context.Context, flag, text string, direction time.Duration) (time.Time, error) {
+func (s *session) timeOf(ctx context.Context, flag, text string, fromNow func(time.Duration) time.Duration) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -124,7 +124,7 @@ func (s *session) timeOf(ctx context.Context, flag, text string, direction time.
 		return time.Time{}, usagef("--%s: %.40q is no time: write one such as 2026-01-31T18:00:00Z, or a duration such as 15m, 12h or 30d", flag, text)
 	}
 	now, err := s.now(ctx)
-	return now.Add(direction * d), err
+	return now.Add(fromNow(d)), err
 }
 
 // idsOf reads ids of messages or dead letters.

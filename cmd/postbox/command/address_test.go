@@ -114,11 +114,14 @@ func TestSettings_come_from_flags_variables_and_a_file(t *testing.T) {
 	r := execute(t.Context(), command.Options{}, nil, "migrate", "sql", "--config", file)
 	require.Contains(t, r.out, `"file".postbox_spools`)
 
-	for text, says := range map[string]string{"POSTBOX_DSN": "line 1: write NAME=VALUE", "\nSECRET=geheim": "line 2: there is no setting of this name"} {
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	for _, c := range []struct{ text, says string }{
+		{"POSTBOX_DSN", "line 1: write NAME=VALUE"},
+		{"\nSECRET=geheim", "line 2: there is no setting of this name"},
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(c.text), 0o600))
 		_, r := opened(t, nil, "--config", file)
 		require.Equal(t, command.ExitUsage, r.code)
-		require.Contains(t, r.err, says)
+		require.Contains(t, r.err, c.says)
 		require.NotContains(t, r.err, "geheim")
 	}
 	_, r = opened(t, nil, "--config", file+".gone")

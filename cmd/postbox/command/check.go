@@ -34,8 +34,8 @@ a due message is not listed.
 The exit code is 0 if all is well, 3 if a message is too old, and 1 if the
 database cannot be asked.
 
-Each call reads an index entry of each pending message. With many of them do not
-call it more than a few times a minute.`,
+Each call reads all pending messages. With many of them do not call it more than
+a few times a minute.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error { return s.check(s.cmd.Context(), target, maxAge.Duration) }),
 	}

@@ -51,8 +51,8 @@ have a failed attempt, and PARKED ones wait for an operator. OLDEST is the age
 of the oldest pending message, which includes scheduled ones. DONE messages are
 those in the history, if one is kept.
 
-Each call reads an index entry of each message. With many pending messages do
-not repeat it more than a few times a minute.`,
+Each call reads all pending messages, dead letters and entries of the history.
+With many of them do not repeat it more than a few times a minute.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {
 			if interval.Duration < time.Second {

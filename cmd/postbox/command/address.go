@@ -55,7 +55,7 @@ func parseAddress(text string, kind postbox.Dialect) (address, error) {
 	if err != nil || u.Host == "" && found.dialect == postbox.MySQL {
 		return address{}, errNoURL
 	}
-	found.secrets = secretsOf(u)
+	found.secrets = secretsOf(text, u)
 	if found.dialect == postbox.MySQL {
 		found.dsn, err = mysqlDSN(u)
 	}
@@ -134,8 +134,11 @@ func mysqlDSN(u *url.URL) (string, error) {
 }
 
 // secretsOf returns what must not be printed of a URL: the password as it is written, and as it is meant.
-func secretsOf(u *url.URL) []string {
-	secrets := []string{u.String()}
+func secretsOf(text string, u *url.URL) []string {
+	secrets := secretsIn(text)
+	if _, rest, ok := strings.Cut(text, "://"); ok {
+		secrets = append(secrets, secretsIn(rest)...)
+	}
 	if password, ok := u.User.Password(); ok && password != "" {
 		_, written, _ := strings.Cut(u.User.String(), ":")
 		secrets = append(secrets, password, written)

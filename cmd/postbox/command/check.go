@@ -99,7 +99,7 @@ func (s *session) dueSince(ctx context.Context) ([]due, error) {
 		var name string
 		var micros int64
 		err := rows.Scan(&name, &micros)
-		// The name in the database is that of an outbox, or has the prefix of a queue, which Outbox keeps.
+		// Outbox makes a queue of the name that the database has for a queue.
 		all = append(all, due{admin.Outbox(name), max(0, time.Duration(micros)*time.Microsecond)})
 		return err
 	})

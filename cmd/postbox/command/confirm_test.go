@@ -33,12 +33,15 @@ func TestConfirm_asks_before_what_cannot_be_undone(t *testing.T) {
 			require.Equal(t, command.ExitUsage, refused.code, refused.err)
 			require.Contains(t, refused.err, question)
 			require.Contains(t, refused.err, "add --yes")
-			for _, answer := range []string{"n\n", "\n", "", "yesterday\n"} {
+			for _, answer := range []string{"n\n", "\n", "no", "yesterday\n"} {
 				declined := b.answer(answer, args)
 				require.Equal(t, command.ExitStopped, declined.code, declined.err)
 				require.Contains(t, declined.err, question+" ")
 				require.Contains(t, declined.err, "nothing was changed")
 			}
+			silent := b.answer("", args)
+			require.Equal(t, command.ExitUsage, silent.code)
+			require.Contains(t, silent.err, "add --yes", "the standard input is /dev/null")
 			require.Equal(t, before, b.ok("dead", "list")+b.ok("messages", "list")+b.ok("set"))
 
 			confirmed := b.answer("Yes\n", args)

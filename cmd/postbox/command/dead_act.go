@@ -76,7 +76,7 @@ func (p *program) resolveCommand() *cobra.Command {
 requeued.` + chooseHelp,
 		RunE: p.on(func(s *session, args []string) error {
 			if reason == "" {
-				return usagef("--reason is missing: say why, for those who see the dead letter")
+				return usagef("--reason is missing: say why, which is kept with the letter")
 			}
 			a, err := s.admin("")
 			if err != nil {

@@ -14,7 +14,7 @@ type finding struct {
 	Check  string `json:"check"`
 	Status string `json:"status"`
 	Text   string `json:"finding,omitempty"`
-	// Fix is the statement or the action that mends it.
+	// Fix is the statement or the action that ends the problem.
 	Fix string `json:"fix,omitempty"`
 }
 
@@ -39,8 +39,8 @@ type check struct {
 
 func (p *program) doctorCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Look for what keeps Postbox from working, and say how to mend it",
-		Long: `Look for what keeps Postbox from working, and say how to mend it.
+		Use: "doctor", Short: "Look for what keeps Postbox from working, and say how to fix it",
+		Long: `Look for what keeps Postbox from working, and say how to fix it.
 
   server      the database, its version and its settings, as forwarders check
               them when they start
@@ -54,10 +54,10 @@ func (p *program) doctorCommand() *cobra.Command {
   lanes       lanes without a holder, although processes are there
   operators   what operators have paused, and messages that wait for them
 
-The rights are tried with statements that change no row, in transactions that
-are rolled back. Each finding has the statement or the action that mends it. A
-"problem" keeps messages from being handled. A "notice" may be wanted. A check
-that could not be made is "unknown".
+The rights are tried with statements in transactions that are rolled back. Each
+finding has the statement or the action that fixes it. A "problem" keeps
+messages from being handled. A "notice" may be wanted. A check that could not be
+made is "unknown".
 
 The exit code is 0 if there is no problem and nothing is unknown, and 3
 otherwise.`,
@@ -87,7 +87,9 @@ func (s *session) doctor(ctx context.Context) error {
 			f.Check = c.name
 			if f.Status == findingProblem || f.Status == findingUnknown {
 				bad++
-				migrated = migrated && c.name != schemaCheck
+			}
+			if f.Status == findingProblem && c.name == schemaCheck {
+				migrated = false
 			}
 			if err := list.add(f, f.Check, f.Status, cell(f.Text), cell(f.Fix)); err != nil {
 				return err

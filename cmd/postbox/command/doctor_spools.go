@@ -23,7 +23,7 @@ func (s *session) checkProcesses(ctx context.Context) ([]finding, error) {
 			return findings, err
 		}
 		after = id.Int64
-		switch target := admin.Outbox(name.String); {
+		switch target := admin.Outbox(name.String); { // or a queue: the name in the database says which
 		case !name.Valid:
 			messages, spools := s.statements.Names.Table("messages"), s.statements.Names.Table("spools")
 			findings = append(findings, problem(

@@ -81,8 +81,7 @@ func TestDoctor_finds_a_server_that_takes_no_writes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
 	b.database.DSN += "&_pragma=query_only(1)"
-	found := b.findings()
-	require.Contains(t, found["writable"][0], "problem: the server takes no writes")
+	b.only("writable", b.findings(), "problem: the server takes no writes", "connect to the primary server")
 }
 
 func TestDoctor_finds_messages_that_no_process_handles(t *testing.T) {

@@ -67,7 +67,7 @@ queue first if that matters.`,
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: p.on(func(s *session, args []string) error {
 			if reason == "" {
-				return usagef("--reason is missing: say why, for those who see the dead letter")
+				return usagef("--reason is missing: say why, which the dead letter shows as its error")
 			}
 			if _, err := idsOf(args); err != nil {
 				return err

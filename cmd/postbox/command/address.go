@@ -40,9 +40,12 @@ func parseAddress(text string, kind postbox.Dialect) (address, error) {
 	case "sqlite", "sqlite3", "file":
 		found.dialect = postbox.SQLite
 	}
+	isURL := strings.HasPrefix(rest, "//") || found.dialect == postbox.SQLite
 	switch {
-	case found.dialect == "" || !hasScheme:
+	case found.dialect == "" || !hasScheme, !isURL && kind != "": // such as mysql:password@tcp(host)/shop, with a user of that name
 		return withoutScheme(text, kind)
+	case !isURL:
+		return address{}, errNoURL
 	case kind != "" && kind != found.dialect:
 		return address{}, fmt.Errorf("the dialect is %s, and the address of the database begins with %s:", kind, scheme)
 	case found.dialect == postbox.SQLite && scheme == "file":

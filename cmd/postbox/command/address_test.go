@@ -41,6 +41,7 @@ func TestAddress_in_each_form(t *testing.T) {
 		{"mariadb://u@[::1]:3307/shop", "", postbox.MySQL, "u:@tcp([::1]:3307)/shop"},
 		{"mysql://h/shop", "mysql", postbox.MySQL, "tcp(h:3306)/shop"},
 		{"u:p@unix(/run/mysql.sock)/shop", "mysql", postbox.MySQL, "u:p@unix(/run/mysql.sock)/shop"},
+		{"mysql:p@tcp(h:3306)/shop", "mysql", postbox.MySQL, "mysql:p@tcp(h:3306)/shop"},
 		{"sqlite:///var/shop.db", "", postbox.SQLite, "file:/var/shop.db?" + sqliteOptions},
 		{"sqlite:shop.db", "", postbox.SQLite, "file:shop.db?" + sqliteOptions},
 		{"sqlite://shop.db?_txlock=immediate", "", postbox.SQLite, "file:shop.db?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"},
@@ -81,6 +82,7 @@ func TestAddress_errors_never_have_the_password(t *testing.T) {
 		{"mysql://u:geheim@127.0.0.1:1/shop", "", "connect to the database"},
 		{"mysql://u%3Av:geheim@127.0.0.1:1/shop", "", "a user with a colon"},
 		{"mysql:u:geheim", "", "is not a URL"},
+		{"mysql:geheim@tcp(127.0.0.1:1)/shop", "mysql", "connect to the database"},
 		{"oracle://u:geheim@127.0.0.1/shop", "", "set --dialect"},
 	} {
 		args := []string{"queues", "--dsn", c.dsn}

@@ -45,7 +45,8 @@ func (p *program) doctorCommand() *cobra.Command {
   server      the database, its version and its settings, as forwarders check
               them when they start
   schema      migrations that are missing, or that this program does not know
-  deployment  the name that is stored with the tables, against --deployment
+  deployment  the name that is stored with the tables, against --deployment,
+              which has the name that the processes have
   writable    whether the server takes writes
   rights      the rights that the commands of postbox need
   clock       the difference between the clocks of this machine and of the

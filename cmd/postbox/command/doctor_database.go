@@ -45,10 +45,17 @@ func (s *session) checkSchema(ctx context.Context) ([]finding, error) {
 
 func (s *session) checkDeployment(ctx context.Context) ([]finding, error) {
 	err := s.statements.CheckDeployment(ctx, s.db)
-	if errors.Is(err, postbox.ErrDeployment) {
-		return problem(err.Error(), "set --deployment to the name of the tables; if this is a copy of another database, see docs/security.md first"), nil
+	if !errors.Is(err, postbox.ErrDeployment) {
+		return nil, err
 	}
-	return nil, err
+	found := finding{
+		Status: findingProblem, Text: err.Error(),
+		Fix: "set --deployment to the name of the tables; if this is a copy of another database, see docs/security.md first",
+	}
+	if s.database.Deployment == "" { // then it is only unknown what the processes have
+		found.Status = findingNotice
+	}
+	return []finding{found}, nil
 }
 
 func (s *session) checkWritable(ctx context.Context) ([]finding, error) {

@@ -66,8 +66,8 @@ func TestDoctor_finds_another_deployment(t *testing.T) {
 	require.NoError(t, b.database.DB.PingContext(t.Context()))
 	b.ok("migrate", "up", "--deployment", "production")
 	require.Empty(t, b.findings("--deployment", "production"))
-	b.only("deployment", b.findings("--deployment", "staging"), `are those of "production"`, "--deployment")
-	b.only("deployment", b.findings(), `are those of "production"`, "--deployment")
+	b.only("deployment", b.findings("--deployment", "staging"), "problem: ", `are those of "production"`, "--deployment")
+	b.only("deployment", b.findings(), "notice: ", `are those of "production"`, "--deployment")
 }
 
 func TestDoctor_finds_sessions_that_cannot_be_used(t *testing.T) {

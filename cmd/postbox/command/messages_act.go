@@ -10,14 +10,16 @@ import (
 
 const waitingHelp = `
 
-The message must be scheduled, retrying or parked. A parked message gets all its
-attempts again. A message whose time has come may be in a handler already: pause
-the outbox or queue first if that matters.`
+A parked message gets all its attempts again. A message whose time has come may
+be in a handler already: pause the outbox or queue first if that matters.`
 
 func (p *program) runNowCommand() *cobra.Command {
 	var target targetFlags
 	cmd := &cobra.Command{
-		Use: "run-now ID...", Short: "Let messages be handled now", Long: "Let messages be handled now, without waiting for their time." + waitingHelp,
+		Use: "run-now ID...", Short: "Let messages be handled now", Long: `Let messages be handled now, without waiting for their time.
+
+This is for messages that are scheduled, retrying or parked. A ready message is
+left as it is.` + waitingHelp,
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: p.on(func(s *session, args []string) error {
 			return s.actOnMessages(args, action{name: "run-now", done: "made due", noun: "message"}, func(ctx context.Context, a *admin.Admin, id int64) error {
@@ -33,7 +35,9 @@ func (p *program) rescheduleCommand() *cobra.Command {
 	var target targetFlags
 	var at string
 	cmd := &cobra.Command{
-		Use: "reschedule ID... --at TIME", Short: "Let messages wait until another time", Long: "Let messages wait until another time." + waitingHelp,
+		Use: "reschedule ID... --at TIME", Short: "Let messages wait until another time", Long: `Let messages wait until another time.
+
+This is for messages that are scheduled, retrying or parked.` + waitingHelp,
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: p.on(func(s *session, args []string) error {
 			if at == "" {

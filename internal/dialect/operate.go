@@ -63,6 +63,27 @@ SELECT (SELECT COUNT(*) FROM {messages} m WHERE m.spool = s.id),
 FROM {spools} s
 WHERE s.id = ?`
 
+	s.Clock = `
+SELECT {now}`
+
+	// Reads each pending message, as CountSpools does.
+	s.DueSince = `
+SELECT s.name, {now} - MIN(` + dueAt + `)
+FROM {messages} m
+JOIN {spools} s ON s.id = m.spool
+WHERE m.state = 0 OR m.available_at <= {now}
+GROUP BY s.name
+ORDER BY s.name`
+
+	s.IdleLanes = `
+SELECT s.name, COUNT(*)
+FROM {lanes} l
+JOIN {spools} s ON s.id = l.spool
+WHERE (l.holder IS NULL OR l.expires_at <= {now})
+  AND EXISTS (SELECT 1 FROM {members} w WHERE w.spool = l.spool AND w.expires_at > {now})
+GROUP BY s.name
+ORDER BY s.name`
+
 	s.ChangeSpool = `
 UPDATE {spools} SET version = version + 1 WHERE id = ?`
 

@@ -41,6 +41,7 @@ func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 	require.Contains(t, released, "brokers/amqpbroker")
 	require.Contains(t, released, "brokers/amqpbrokerv3")
 	require.Contains(t, released, "metrics/prommetrics")
+	require.Contains(t, released, "cmd/postbox")
 	for _, folder := range released {
 		text := read(t, filepath.Join(repository, folder, "go.mod"))
 		require.NotContains(t, text, "replace", folder)

@@ -356,6 +356,26 @@ SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
 FROM postbox_spools s
 WHERE s.id = $1
 
+-- Clock
+SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint
+
+-- DueSince
+SELECT s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END)
+FROM postbox_messages m
+JOIN postbox_spools s ON s.id = m.spool
+WHERE m.state = 0 OR m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint
+GROUP BY s.name
+ORDER BY s.name
+
+-- IdleLanes
+SELECT s.name, COUNT(*)
+FROM postbox_lanes l
+JOIN postbox_spools s ON s.id = l.spool
+WHERE (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
+  AND EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = l.spool AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
+GROUP BY s.name
+ORDER BY s.name
+
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = $1
 

@@ -1,0 +1,98 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// action describes what is done to many messages or dead letters, one transaction for each.
+type action struct {
+	name, done, noun string
+	// chosen: a filter has found them, and not the operator named them. Then it is no mistake if another operator was faster.
+	chosen bool
+}
+
+// outcomeRecord says how far an action has got.
+type outcomeRecord struct {
+	Action string `json:"action"`
+	Done   int    `json:"done"`
+	// Skipped is how many others took meanwhile, and Failed how many could not be acted on.
+	Skipped int `json:"skipped"`
+	Failed  int `json:"failed"`
+	// Stopped is set if the operator interrupted the action.
+	Stopped bool `json:"stopped"`
+}
+
+// progressSteps is after how many transactions the progress is printed.
+const progressSteps = 100
+
+// given are ids that the operator named.
+func given(ids []int64) iter.Seq2[int64, error] {
+	return func(yield func(int64, error) bool) {
+		for _, id := range ids {
+			if !yield(id, nil) {
+				return
+			}
+		}
+	}
+}
+
+// each acts on each id, and prints how far it got. A signal ends it after the transaction that is running: that one is not interrupted, so that its outcome is known.
+// What cannot be acted on is reported, and the rest goes on.
+func (s *session) each(what action, ids iter.Seq2[int64, error], act func(ctx context.Context, id int64) error) error {
+	ctx := s.cmd.Context()
+	outcome := outcomeRecord{Action: what.name}
+	var ended error
+	for id, err := range ids {
+		if outcome.Stopped = ctx.Err() != nil; outcome.Stopped {
+			break
+		}
+		if err == nil {
+			err = act(context.WithoutCancel(ctx), id)
+		}
+		if ended = outcome.count(s, what, id, err); ended != nil {
+			break
+		}
+	}
+	text := fmt.Sprintf("%s %s.\n", count(outcome.Done, what.noun), what.done)
+	if outcome.Skipped > 0 {
+		text += count(outcome.Skipped, what.noun) + " skipped: another operator was faster.\n"
+	}
+	if err := s.one(outcome, text); err != nil {
+		return errors.Join(ended, err)
+	}
+	switch {
+	case ended != nil:
+		return fmt.Errorf("ended after %s: %w", count(outcome.Done, what.noun), ended)
+	case outcome.Stopped:
+		return stoppedf("interrupted after %s: run the command again to go on", count(outcome.Done, what.noun))
+	case outcome.Failed > 0:
+		return fmt.Errorf("%s not %s", are(outcome.Failed, what.noun), what.done)
+	}
+	return nil
+}
+
+// count notes the outcome for one id, and returns an error that ends the action.
+func (o *outcomeRecord) count(s *session, what action, id int64, err error) error {
+	gone := errors.Is(err, admin.ErrNotFound) || errors.Is(err, admin.ErrResolved)
+	switch {
+	case err == nil:
+		if o.Done++; o.Done%progressSteps == 0 {
+			s.progress("%s %s so far.", count(o.Done, what.noun), what.done)
+		}
+		return nil
+	case gone && what.chosen:
+		o.Skipped++
+		return nil
+	case gone, errors.Is(err, admin.ErrStuck), errors.Is(err, admin.ErrReady):
+		o.Failed++
+		s.progress("%s %d: %s", what.noun, id, lines(err.Error()))
+		return nil
+	default:
+		return err
+	}
+}

@@ -1,0 +1,125 @@
+package command
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// checkRecord says for how long the oldest due message of a target has been due.
+type checkRecord struct {
+	targetRecord
+	DueSince float64 `json:"due_seconds"`
+	OK       bool    `json:"ok"`
+}
+
+func (p *program) checkCommand() *cobra.Command {
+	var target targetFlags
+	maxAge := durationFlag{5 * time.Minute}
+	cmd := &cobra.Command{
+		Use: "check", Short: "Fail if due messages wait for too long, for probes",
+		Long: `Fail if a message has been due for longer than --max-age: in any outbox or
+queue, or in the one that --outbox or --queue names.
+
+A ready message is due since it was written. A scheduled or failed message is
+due since its time, or its next attempt, has come. Parked messages are not due,
+and dead letters do not count: see "postbox queues". An outbox or queue without
+a due message is not listed.
+
+The exit code is 0 if all is well, 3 if a message is too old, and 1 if the
+database cannot be asked.
+
+Each call reads all pending messages. With many of them do not call it more than
+a few times a minute.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: p.on(func(s *session, _ []string) error { return s.check(s.cmd.Context(), target, maxAge.Duration) }),
+	}
+	target.addFilterTo(cmd)
+	cmd.Flags().Var(&maxAge, "max-age", "how long a message may be due")
+	return cmd
+}
+
+func (s *session) check(ctx context.Context, chosen targetFlags, maxAge time.Duration) error {
+	if err := s.exists(ctx, chosen); err != nil {
+		return err
+	}
+	due, err := s.dueSince(ctx)
+	if err != nil {
+		return err
+	}
+	list, late := s.list("OUTBOX OR QUEUE", "OLDEST DUE FOR", "OK"), 0
+	for _, d := range due {
+		if chosen.any() && d.target != chosen.one() {
+			continue
+		}
+		record := checkRecord{recordOf(d.target), d.age.Seconds(), d.age <= maxAge}
+		if !record.OK {
+			late++
+		}
+		if err := list.add(record, record.cell(), span(d.age), yesNo(record.OK)); err != nil {
+			return err
+		}
+	}
+	if err := list.end(); err != nil {
+		return err
+	}
+	if late > 0 {
+		return foundf("messages have been due for more than %s in %s", maxAge, count(late, outboxOrQueue))
+	}
+	return nil
+}
+
+// exists fails if the chosen target does not exist: a probe with a wrong name must not succeed.
+func (s *session) exists(ctx context.Context, chosen targetFlags) error {
+	if !chosen.any() {
+		return nil
+	}
+	a, err := s.admin("")
+	if err != nil {
+		return err
+	}
+	_, err = a.Messages(ctx, admin.MessageFilter{Target: chosen.one(), Limit: 1})
+	return err
+}
+
+// due is for how long the oldest due message of a target has been due.
+type due struct {
+	target admin.Target
+	age    time.Duration
+}
+
+func (s *session) dueSince(ctx context.Context) ([]due, error) {
+	var all []due
+	err := s.query(ctx, s.statements.DueSince, func(rows *sql.Rows) error {
+		var name string
+		var micros int64
+		err := rows.Scan(&name, &micros)
+		// Outbox makes a queue of the name that the database has for a queue.
+		all = append(all, due{admin.Outbox(name), max(0, time.Duration(micros)*time.Microsecond)})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for due messages: %w", err)
+	}
+	return all, nil
+}
+
+// query reads the rows of a statement that the package admin has no method for.
+func (s *session) query(ctx context.Context, text string, read func(rows *sql.Rows) error) error {
+	rows, err := s.db.QueryContext(ctx, text)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := read(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,138 @@
+package command_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func (b *bench) infoOf(target admin.Target) admin.QueueInfo {
+	b.Helper()
+	queues, err := b.admin().Queues(b.Context())
+	require.NoError(b, err)
+	for _, info := range queues {
+		if info.Target == target {
+			return info
+		}
+	}
+	b.Fatalf("there is no %s", target)
+	return admin.QueueInfo{}
+}
+
+func TestPause_and_resume(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(b.queue, draft("m-1", "fraud", "k"))
+		b.ok("pause", "--queue", "fraud")
+		require.False(t, b.infoOf(admin.Queue("fraud")).PausedSince.IsZero())
+		require.Contains(t, b.ok("queues"), "paused")
+		b.ok("resume", "--queue", "fraud")
+		require.True(t, b.infoOf(admin.Queue("fraud")).PausedSince.IsZero())
+		b.ok("keys", "pause", "k", "--queue", "fraud")
+		require.Contains(t, b.ok("keys", "list", "--queue", "fraud"), "\nk ")
+		b.ok("keys", "resume", "k", "--queue", "fraud")
+		require.NotContains(t, b.ok("keys", "list", "--queue", "fraud"), "\nk ")
+	})
+}
+
+// set changes what its flags name, and keeps the rest.
+func TestSet_changes_what_its_flags_name(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.append(b.outbox, draft("m-1", "orders", "k"))
+	stored := func() admin.Settings { return b.infoOf(admin.Outbox("outbox")).Settings }
+
+	b.ok("set", "--page-size", "50", "--concurrency", "8", "--poll-max", "2s")
+	b.ok("set", "--attempts", "unlimited", "--history", "7d", "--retention", "forever", "--yes")
+	want := admin.Settings{PageSize: 50, Concurrency: 8, PollMax: 2 * time.Second, Attempts: postbox.Unlimited, History: 7 * 24 * time.Hour, Retention: -1}
+	require.Equal(t, want, stored())
+	require.Contains(t, b.ok("set"), "retention:    forever")
+	require.Equal(t, want, stored(), "without a flag it changes nothing")
+	require.JSONEq(t, `{"target":{"kind":"outbox","name":"outbox"},"settings":
+		{"page_size":50,"concurrency":8,"poll_max":"2s","attempts":-1,"history":"168h0m0s","retention":"forever"}}`, b.ok("set", "-o", "json"))
+
+	b.ok("set", "--page-size", "default", "--concurrency", "default", "--poll-max", "default", "--attempts", "5", "--history", "off", "--retention", "default", "--yes")
+	require.Equal(t, admin.Settings{Attempts: 5, History: -1}, stored())
+}
+
+func TestDrain_ends_when_the_last_message_is_gone(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(b.outbox, draft("m-1", "orders", "k"))
+		done := make(chan result, 1)
+		go func() { done <- execute(t.Context(), command.Options{}, b.environment(), "drain", "--timeout", "1m") }()
+		database.Exec(t, "DELETE FROM postbox_messages")
+		r := <-done
+		require.Equal(t, command.ExitOK, r.code, r.err)
+		require.Contains(t, r.out, "yes")
+	})
+}
+
+// A message that is scheduled for later is not late, and one whose time has come is.
+func TestCheck_counts_from_when_a_message_is_due(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		later := draft("m-1", "orders", "k")
+		later.Delay = time.Hour
+		b.append(b.outbox, later)
+		require.Equal(t, 1, strings.Count(b.ok("check"), "\n"), "nothing is due")
+
+		b.append(b.outbox, draft("m-2", "orders", "k2"))
+		require.Equal(t, command.ExitFound, b.run("check").code)
+		require.Equal(t, command.ExitFound, b.run("check", "--outbox", "outbox").code)
+		b.append(b.queue, draft("m-3", "fraud", "k"))
+		database.Exec(t, "DELETE FROM postbox_messages WHERE message_id = ?", []byte("m-2"))
+		r := b.run("check", "--outbox", "outbox")
+		require.Equal(t, command.ExitOK, r.code, r.err)
+		require.Equal(t, command.ExitFound, b.run("check", "--queue", "fraud").code)
+	})
+}
+
+// --watch prints until a signal comes, which is its normal end.
+func TestQueues_watch_ends_with_a_signal(t *testing.T) {
+	t.Parallel()
+	b := shop(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	env := b.environment()
+	root := command.New(command.Options{LookupEnv: func(name string) (string, bool) { value, ok := env[name]; return value, ok }})
+	root.SetArgs([]string{"queues", "--watch", "--interval", "1s"})
+	out := &stopper{text: "OLDEST", stop: cancel}
+	root.SetOut(out)
+	require.Equal(t, command.ExitOK, command.Execute(ctx, root))
+	require.NotContains(t, out.String(), "\x1b", "the output is no terminal")
+}
+
+func TestMessages_run_now_reschedule_and_bury(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		later := draft("m-1", "orders", "k")
+		later.Delay = time.Hour
+		b.append(b.outbox, later)
+		list, err := b.admin().Messages(t.Context(), admin.MessageFilter{Target: admin.Outbox("outbox")})
+		require.NoError(t, err)
+		id := strings.Fields(strings.Split(b.ok("messages", "list"), "\n")[1])[0]
+		require.Contains(t, b.ok("messages", "show", id), "Status:      SCHEDULED")
+
+		b.ok("messages", "reschedule", id, "--at", "2h")
+		moved, err := b.admin().Message(t.Context(), admin.Outbox("outbox"), list[0].ID)
+		require.NoError(t, err)
+		require.WithinDuration(t, list[0].DueAt.Add(time.Hour), moved.DueAt, time.Minute)
+		b.ok("messages", "run-now", id)
+		require.Contains(t, b.ok("queues"), "outbox")
+		require.Contains(t, b.ok("messages", "bury", id, "--reason", "wrong", "--yes"), "1 message buried.")
+		require.Contains(t, b.ok("dead", "list"), "wrong")
+	})
+}

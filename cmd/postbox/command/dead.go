@@ -1,0 +1,221 @@
+package command
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// letterRecord is a dead letter.
+type letterRecord struct {
+	ID         int64     `json:"id"`
+	Outbox     string    `json:"outbox,omitempty"`
+	Consumer   string    `json:"consumer,omitempty"`
+	Topic      string    `json:"topic"`
+	MessageID  string    `json:"message_id"`
+	Key        string    `json:"key,omitempty"`
+	CreatedAt  time.Time `json:"created_at"`
+	DiedAt     time.Time `json:"died_at"`
+	Attempts   int       `json:"attempts"`
+	Error      string    `json:"error"`
+	ResolvedAt time.Time `json:"resolved_at,omitzero"`
+	Resolution string    `json:"resolution,omitempty"`
+	Size       int       `json:"size"`
+	*contentRecord
+}
+
+func letterRecordOf(l admin.DeadLetter) letterRecord {
+	return letterRecord{
+		ID: l.ID, Outbox: l.Outbox, Consumer: l.Consumer, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key,
+		CreatedAt: l.CreatedAt.UTC(), DiedAt: l.DiedAt.UTC(), Attempts: l.Attempts, Error: l.Error,
+		ResolvedAt: utc(l.ResolvedAt), Resolution: l.Resolution, Size: l.Size,
+	}
+}
+
+func (p *program) deadCommand() *cobra.Command {
+	return group("dead", "Show dead letters, and requeue, resolve or delete them", `Show dead letters, and requeue, resolve or delete them.
+
+The commands see the dead letters of all outboxes, queues and inboxes with the
+same tables.`,
+		p.deadListCommand(), p.deadShowCommand(), p.requeueCommand(), p.resolveCommand(), p.deleteCommand())
+}
+
+// letterFlags choose dead letters.
+type letterFlags struct {
+	topic, consumer, messageID string
+	diedAfter, diedBefore      string
+	limit                      int
+}
+
+func (f *letterFlags) addTo(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.topic, "topic", "", "only dead letters with this topic")
+	flags.StringVar(&f.consumer, "consumer", "", "only dead letters of this consumer of an inbox")
+	flags.StringVar(&f.messageID, "message-id", "", "only dead letters of the message with this id of Watermill")
+	flags.StringVar(&f.diedAfter, "died-after", "", "only letters that died since then, as RFC 3339, or as a duration before now")
+	flags.StringVar(&f.diedBefore, "died-before", "", "only letters that died before then")
+}
+
+// chosen says whether a flag narrows the choice.
+func (f *letterFlags) chosen() bool {
+	return f.topic != "" || f.consumer != "" || f.messageID != "" || f.diedAfter != "" || f.diedBefore != ""
+}
+
+func (s *session) letterFilter(ctx context.Context, f letterFlags) (admin.Filter, error) {
+	if f.limit < 0 {
+		return admin.Filter{}, usagef("--limit: %d is negative", f.limit)
+	}
+	after, err := s.past(ctx, "died-after", f.diedAfter)
+	if err != nil {
+		return admin.Filter{}, err
+	}
+	before, err := s.past(ctx, "died-before", f.diedBefore)
+	return admin.Filter{
+		Topic: f.topic, Consumer: f.consumer, MessageID: f.messageID, DiedAfter: after, DiedBefore: before, Limit: f.limit,
+	}, err
+}
+
+// letters goes through the letters that match a filter, page by page, up to its limit; 0 is all.
+func letters(ctx context.Context, a *admin.Admin, filter admin.Filter) iter.Seq2[admin.DeadLetter, error] {
+	return func(yield func(admin.DeadLetter, error) bool) {
+		left := filter.Limit
+		for all := left == 0; all || left > 0; {
+			filter.Limit = admin.MaxLimit
+			if !all {
+				filter.Limit = min(admin.MaxLimit, left)
+			}
+			page, err := a.DeadLetters(ctx, filter)
+			if err != nil {
+				yield(admin.DeadLetter{}, err)
+				return
+			}
+			for _, letter := range page {
+				if !yield(letter, nil) {
+					return
+				}
+				filter.After = letter.ID
+			}
+			if len(page) < filter.Limit {
+				return
+			}
+			left -= len(page)
+		}
+	}
+}
+
+func (p *program) deadListCommand() *cobra.Command {
+	var flags letterFlags
+	var after int64
+	var resolved string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List dead letters",
+		Long: `List dead letters, in the order in which they died. Payloads are not shown: see
+"postbox dead show".
+
+OF is the outbox or queue in the database that the message was in, or the
+consumer whose inbox got it from a broker.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: p.on(func(s *session, _ []string) error {
+			filter, err := s.letterFilter(s.cmd.Context(), flags)
+			if err != nil {
+				return err
+			}
+			if filter.Resolved, err = resolvedOf(resolved); err != nil {
+				return err
+			}
+			filter.After = after
+			return s.listLetters(filter)
+		}),
+	}
+	flags.addTo(cmd)
+	cmd.Flags().StringVar(&resolved, "resolved", "no", "whether an operator has resolved the letters: no, yes or any")
+	cmd.Flags().Int64Var(&after, "after", 0, "id of the last letter of the page before")
+	cmd.Flags().IntVar(&flags.limit, "limit", 100, "largest number of letters, 0 for all")
+	completes(cmd, "resolved", "no", "yes", "any")
+	return cmd
+}
+
+func resolvedOf(text string) (admin.Resolved, error) {
+	switch text {
+	case "no":
+		return admin.ResolvedNo, nil
+	case "yes":
+		return admin.ResolvedYes, nil
+	case "any":
+		return admin.ResolvedAny, nil
+	default:
+		return 0, usagef("--resolved: %.30q is not one of no, yes and any", text)
+	}
+}
+
+func (s *session) listLetters(filter admin.Filter) error {
+	a, err := s.admin("")
+	if err != nil {
+		return err
+	}
+	list := s.list("ID", "OF", "TOPIC", "MESSAGE ID", "KEY", "ATTEMPTS", "DIED", "ERROR")
+	last := int64(0)
+	for letter, err := range letters(s.cmd.Context(), a, filter) {
+		if err != nil {
+			return err
+		}
+		last = letter.ID
+		err := list.add(letterRecordOf(letter), number(letter.ID), originOf(letter), cell(letter.Topic), cell(letter.MessageID), cell(letter.Key),
+			number(letter.Attempts), moment(letter.DiedAt), short(letter.Error))
+		if err != nil {
+			return err
+		}
+	}
+	if err := list.end(); err != nil {
+		return err
+	}
+	if filter.Limit > 0 && list.rows == filter.Limit && s.format == formatTable {
+		s.progress("There may be more: --after %d", last)
+	}
+	return nil
+}
+
+// originOf says for people where a letter comes from.
+func originOf(letter admin.DeadLetter) string {
+	switch {
+	case letter.Consumer != "":
+		return "consumer " + cell(letter.Consumer)
+	default:
+		return cell(letter.Outbox)
+	}
+}
+
+func (p *program) deadShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Show a dead letter with payload, metadata and failures",
+		Long: `Show a dead letter with its payload, metadata and failures. ID is the number in
+the column ID of "postbox dead list".`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: p.on(func(s *session, args []string) error {
+			ids, err := idsOf(args)
+			if err != nil {
+				return err
+			}
+			a, err := s.admin("")
+			if err != nil {
+				return err
+			}
+			letter, err := a.DeadLetter(s.cmd.Context(), ids[0])
+			if err != nil {
+				return err
+			}
+			record := letterRecordOf(*letter)
+			record.contentRecord = contentOf(letter.Payload, letter.Metadata, letter.Failures)
+			return s.one(record, fields(
+				field{"ID", number(letter.ID)}, field{"Of", originOf(*letter)}, field{"Topic", cell(letter.Topic)}, field{"Message ID", cell(letter.MessageID)},
+				field{"Key", cell(letter.Key)}, field{"Attempts", number(letter.Attempts)}, field{"Created", moment(letter.CreatedAt)},
+				field{"Died", moment(letter.DiedAt)}, field{"Resolved", moment(letter.ResolvedAt)}, field{"Resolution", cell(letter.Resolution)},
+				field{"Bytes", number(letter.Size)},
+			)+"\nError:\n"+block(letter.Error)+"\n"+record.text())
+		}),
+	}
+}

@@ -1,0 +1,201 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+const chooseHelp = `
+
+Name the dead letters by their ids, or choose them by filters, or choose all
+with --all. Each letter is one transaction. If the command is interrupted, run
+it again: it goes on with the letters that are left.`
+
+// letterChoice is how the commands that act on letters choose them.
+type letterChoice struct {
+	letterFlags
+	all bool
+}
+
+func (c *letterChoice) addTo(cmd *cobra.Command) {
+	c.letterFlags.addTo(cmd)
+	cmd.Flags().BoolVar(&c.all, "all", false, "all dead letters that are not resolved")
+	cmd.Flags().IntVar(&c.limit, "limit", 0, "largest number of letters to act on, 0 for all that match")
+}
+
+// check says what is wrong with the choice.
+func (c *letterChoice) check(args []string) error {
+	switch {
+	case len(args) > 0 && (c.all || c.chosen()):
+		return usagef("choose dead letters by ids, or by filters, and not by both")
+	case len(args) == 0 && !c.all && !c.chosen():
+		return usagef("no dead letters are chosen: give ids, a filter such as --topic, or --all")
+	}
+	return nil
+}
+
+func (p *program) requeueCommand() *cobra.Command {
+	var choice letterChoice
+	var outbox string
+	cmd := &cobra.Command{
+		Use: "requeue [ID...]", Short: "Let the messages of dead letters be handled again",
+		Long: `Let the messages of dead letters be handled again, with all their attempts. Each
+comes after the messages of its key that are pending now. A message that an
+inbox got from a broker is published again, through --outbox.` + chooseHelp + `
+
+Letters that cannot be requeued are reported, and stay.`,
+		RunE: p.on(func(s *session, args []string) error {
+			a, err := s.admin(outbox)
+			if err != nil {
+				return err
+			}
+			// A few named letters are no risk: requeueing loses nothing.
+			question := func(n string) string { return "Requeue " + n + "?" }
+			if len(args) > 0 {
+				question = nil
+			}
+			return s.actOnLetters(a, args, choice, action{name: "requeue", done: "requeued", noun: "dead letter"}, question, a.Requeue)
+		}),
+	}
+	choice.addTo(cmd)
+	cmd.Flags().StringVar(&outbox, "outbox", "", `outbox that publishes the messages of inboxes again, "outbox" unless set`)
+	return cmd
+}
+
+func (p *program) resolveCommand() *cobra.Command {
+	var choice letterChoice
+	var reason string
+	cmd := &cobra.Command{
+		Use: "resolve [ID...] --reason TEXT", Short: "Mark dead letters as dealt with",
+		Long: `Mark dead letters as dealt with, and keep them. A resolved letter cannot be
+requeued.` + chooseHelp,
+		RunE: p.on(func(s *session, args []string) error {
+			if reason == "" {
+				return usagef("--reason is missing: say why, which is kept with the letter")
+			}
+			a, err := s.admin("")
+			if err != nil {
+				return err
+			}
+			question := func(n string) string { return "Resolve " + n + ", which rules out requeueing?" }
+			return s.actOnLetters(a, args, choice, action{name: "resolve", done: "resolved", noun: "dead letter"}, question,
+				func(ctx context.Context, id int64) error { return a.Resolve(ctx, id, reason) })
+		}),
+	}
+	choice.addTo(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "why, which is kept with the letter")
+	return cmd
+}
+
+func (p *program) deleteCommand() *cobra.Command {
+	var choice letterChoice
+	cmd := &cobra.Command{
+		Use: "delete [ID...]", Short: "Delete dead letters with their payloads",
+		Long: `Delete dead letters with their payloads. By id, resolved letters can be deleted,
+too; filters choose only letters that are not resolved.` + chooseHelp,
+		RunE: p.on(func(s *session, args []string) error {
+			a, err := s.admin("")
+			if err != nil {
+				return err
+			}
+			question := func(n string) string { return "Delete " + n + " for ever?" }
+			return s.actOnLetters(a, args, choice, action{name: "delete", done: "deleted", noun: "dead letter"}, question, a.Delete)
+		}),
+	}
+	choice.addTo(cmd)
+	return cmd
+}
+
+// actOnLetters asks the question, if there is one, and then acts on the letters that are named or chosen.
+func (s *session) actOnLetters(
+	a *admin.Admin, args []string, choice letterChoice, what action, question func(letters string) string, act func(ctx context.Context, id int64) error,
+) error {
+	ctx := s.cmd.Context()
+	if err := choice.check(args); err != nil {
+		return err
+	}
+	ids, err := idsOf(args)
+	if err != nil {
+		return err
+	}
+	if len(ids) > 0 {
+		if question != nil {
+			err = s.confirm(question(count(len(ids), "dead letter")))
+		}
+		if err != nil {
+			return err
+		}
+		return s.each(what, given(ids), act)
+	}
+	filter, err := s.boundedFilter(ctx, choice.letterFlags)
+	if err != nil {
+		return err
+	}
+	if !s.yes {
+		n, err := countLetters(ctx, a, filter)
+		if err != nil {
+			return err
+		}
+		if n == "" {
+			return s.each(what, given(nil), act)
+		}
+		if err := s.confirm(question(n)); err != nil {
+			return err
+		}
+	}
+	what.chosen = true
+	return s.each(what, idsIn(letters(ctx, a, filter)), act)
+}
+
+// boundedFilter leaves out letters that die from now on: a message that is requeued and fails again would be requeued for ever.
+func (s *session) boundedFilter(ctx context.Context, flags letterFlags) (admin.Filter, error) {
+	filter, err := s.letterFilter(ctx, flags)
+	if err != nil {
+		return filter, err
+	}
+	now, err := s.now(ctx)
+	if filter.DiedBefore.IsZero() || filter.DiedBefore.After(now) {
+		filter.DiedBefore = now
+	}
+	return filter, err
+}
+
+// maxCounted is how many letters are counted for a question: counting reads each of them.
+const maxCounted = 10_000
+
+// countLetters says how many letters match, for a question. It returns "" for none.
+func countLetters(ctx context.Context, a *admin.Admin, filter admin.Filter) (string, error) {
+	if filter.Limit == 0 || filter.Limit > maxCounted {
+		filter.Limit = maxCounted + 1
+	}
+	n := 0
+	for _, err := range letters(ctx, a, filter) {
+		if err != nil {
+			return "", err
+		}
+		n++
+	}
+	switch {
+	case n == 0:
+		return "", nil
+	case n > maxCounted:
+		return fmt.Sprintf("more than %d dead letters", maxCounted), nil
+	default:
+		return count(n, "dead letter"), nil
+	}
+}
+
+func idsIn(letters iter.Seq2[admin.DeadLetter, error]) iter.Seq2[int64, error] {
+	return func(yield func(int64, error) bool) {
+		for letter, err := range letters {
+			if !yield(letter.ID, err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package command
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// checkServer is what forwarders, queues and stores check when they start.
+func (s *session) checkServer(ctx context.Context) ([]finding, error) {
+	err := s.statements.CheckServer(ctx, s.db)
+	if err == nil {
+		if err = s.statements.CheckTables(ctx, s.db); dialect.LacksTable(err) {
+			err = nil // the next check says so
+		}
+	}
+	if s.statements.Kind.ReadOnly(err) {
+		return nil, nil // another check says so
+	}
+	if errors.Is(err, dialect.ErrUnfit) {
+		return problem(err.Error(), "as the finding says; docs/databases.md explains it"), nil
+	}
+	return nil, err
+}
+
+func (s *session) checkSchema(ctx context.Context) ([]finding, error) {
+	found, err := s.versions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if unknown := found.count(migrationUnknown); unknown > 0 {
+		text := fmt.Sprintf("the tables have version %d, and this program does not know %s", found.newest(), count(unknown, "migration"))
+		return problem(text, "use a newer version of postbox, and of the library in each process"), nil
+	}
+	if missing := found.count(migrationMissing); missing > 0 {
+		return problem(are(missing, "migration")+" missing", "postbox migrate up"), nil
+	}
+	return nil, nil
+}
+
+func (s *session) checkDeployment(ctx context.Context) ([]finding, error) {
+	err := s.statements.CheckDeployment(ctx, s.db)
+	if !errors.Is(err, postbox.ErrDeployment) {
+		return nil, err
+	}
+	found := finding{
+		Status: findingProblem, Text: err.Error(),
+		Fix: "set --deployment to the name of the tables; if this is a copy of another database, see docs/security.md first",
+	}
+	if s.database.Deployment == "" { // then it is only unknown what the processes have
+		found.Status = findingNotice
+	}
+	return []finding{found}, nil
+}
+
+func (s *session) checkWritable(ctx context.Context) ([]finding, error) {
+	_, err := s.db.ExecContext(ctx, s.statements.TryWrite)
+	if s.statements.Kind.ReadOnly(err) {
+		return problem("the server takes no writes: "+err.Error(), "connect to the primary server, or end its read-only mode"), nil
+	}
+	if s.refused(err) {
+		return nil, nil // the next check says so
+	}
+	return nil, err
+}
+
+// refused says whether the server refused a statement to the role: it has no other reason to refuse one of ours.
+func (s *session) refused(err error) bool {
+	return dialect.Coded(err) && s.statements.Kind.Classify(err) == dialect.Other
+}
+
+// right is one that commands need. The statement fails without it. It changes no row that another transaction sees: no row has such an id, and what it
+// inserts is rolled back.
+type right struct {
+	grant, table string
+	query        dialect.Query
+}
+
+func (s *session) rights() []right {
+	const none = -1
+	of := func(text string) dialect.Query { return dialect.Query{Text: text, Args: []any{none}} }
+	member := dialect.Lookup{Spool: none, ID: none}
+	return []right{
+		{"SELECT", "spools", dialect.Query{Text: s.statements.Spools}},
+		{"SELECT", "members", dialect.Query{Text: s.statements.LiveMembers}},
+		{"SELECT", "messages", s.statements.PendingMessage(member)},
+		{"SELECT", "history", s.statements.DoneMessage(member)},
+		{"SELECT", "dead_letters", of(s.statements.DeadLetter)},
+		{"SELECT", "failures", s.statements.Failures([]byte{0}, 1)},
+		{"SELECT", "pauses", of(s.statements.PausedKeys)},
+		{"UPDATE (version, paused_at, settings)", "spools", of(s.statements.PauseSpool)},
+		{"INSERT", "pauses", s.statements.PauseKey(dialect.KeyRef{Spool: none, Hash: none}, []byte{0})},
+		{"DELETE", "pauses", s.statements.ResumeKey(dialect.KeyRef{Spool: none, Hash: none})},
+		{"UPDATE (attempts, starts, available_at)", "messages", s.statements.SetDue(dialect.SetDueParams{Spool: none})},
+		{"DELETE", "messages", s.statements.RemoveMessage(none, dialect.Ref{})},
+		{"UPDATE (resolved_at, resolution)", "dead_letters", s.statements.Resolve(none, "")},
+		{"DELETE", "dead_letters", of(s.statements.DeleteDeadLetter)},
+		{"INSERT", "dead_letters", s.statements.InsertDeadLetter(dialect.InboxLetter{
+			Letter: dialect.Letter{Subject: []byte{0}, MessageID: []byte{0}, Payload: []byte{0}, Metadata: []byte{0}},
+		})},
+		{"INSERT", "failures", s.statements.InsertFailure(dialect.Failure{Subject: []byte{0}})},
+		{"DELETE", "claims", dialect.Query{Text: s.statements.RemoveClaim, Args: []any{[]byte{0}}}},
+	}
+}
+
+func (s *session) checkRights(ctx context.Context) ([]finding, error) {
+	var findings []finding
+	for _, right := range s.rights() {
+		err := s.try(ctx, right.query)
+		if s.refused(err) {
+			statement := fmt.Sprintf("GRANT %s ON %s TO …; all grants are under the role operator in docs/security.md", right.grant, s.statements.Names.Table(right.table))
+			findings = append(findings, problem(err.Error(), statement)...)
+			continue
+		}
+		if err != nil && !s.statements.Kind.ReadOnly(err) { // another check says that nothing can be written
+			return findings, err
+		}
+	}
+	return findings, nil
+}
+
+// try executes a statement in a transaction that is rolled back.
+func (s *session) try(ctx context.Context, query dialect.Query) error {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: s.statements.Isolation})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(ctx, query.Text, query.Args...)
+	return err
+}
+
+// maxSkew is the difference between two clocks that does no harm.
+const maxSkew = time.Second
+
+func (s *session) checkClock(ctx context.Context) ([]finding, error) {
+	before := time.Now()
+	there, err := s.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(before)
+	skew := there.Sub(before.Add(took / 2)) // as if the answer took as long as the question
+	if skew.Abs() <= maxSkew+took/2 {
+		return nil, nil
+	}
+	which := "ahead of"
+	if skew < 0 {
+		which = "behind"
+	}
+	return []finding{{
+		Status: findingNotice,
+		Text:   fmt.Sprintf("the database's clock is %s %s the clock of this machine", span(skew.Abs().Round(time.Millisecond)), which),
+		Fix:    "synchronise both clocks with NTP; Postbox itself goes by the database's clock alone",
+	}}, nil
+}

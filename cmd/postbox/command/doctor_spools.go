@@ -1,0 +1,120 @@
+package command
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// checkProcesses looks for messages that no process will handle. It asks as the cleanup of a running process does, which logs the same.
+func (s *session) checkProcesses(ctx context.Context) ([]finding, error) {
+	var findings []finding
+	for after := int64(0); ; {
+		var id sql.NullInt64
+		var name sql.NullString
+		var unattended bool
+		next := s.statements.NextWaiting(dialect.NextWaitingParams{After: after})
+		if err := s.db.QueryRowContext(ctx, next.Text, next.Args...).Scan(&id, &name, &unattended); err != nil || !id.Valid {
+			return findings, err
+		}
+		after = id.Int64
+		switch target := admin.Outbox(name.String); { // or a queue: the name in the database says which
+		case !name.Valid:
+			messages, spools := s.statements.Names.Table("messages"), s.statements.Names.Table("spools")
+			findings = append(findings, problem(
+				fmt.Sprintf("messages belong to an outbox or a queue with the id %d, which does not exist", id.Int64),
+				fmt.Sprintf("restart the processes that write messages, and then: UPDATE %s SET spool = (SELECT id FROM %s WHERE name = '…') WHERE spool = %d",
+					messages, spools, id.Int64))...)
+		case unattended && target.IsQueue():
+			findings = append(findings, problem(
+				fmt.Sprintf("messages are due in %s, and no process has subscribed to it", recordOf(target)),
+				"run a queue.Subscriber or a queue.Batch of this queue, or correct the name where messages are deferred")...)
+		case unattended:
+			findings = append(findings, problem(
+				fmt.Sprintf("messages are due in %s, and no forwarder of it runs", recordOf(target)),
+				"run a forwarder with this name in forwarder.Config.Outbox, or correct PublisherConfig.Outbox")...)
+		}
+	}
+}
+
+// laneWait is the time between two looks at lanes: one changes hands within seconds when a process starts or ends.
+const laneWait = 5 * time.Second
+
+// checkLanes looks a second time if it finds something.
+func (s *session) checkLanes(ctx context.Context) ([]finding, error) {
+	before, err := s.idleLanes(ctx)
+	if err != nil || len(before) == 0 {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(laneWait):
+	}
+	now, err := s.idleLanes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var findings []finding
+	for _, idle := range now {
+		if !slices.ContainsFunc(before, func(of idleLanes) bool { return of.target == idle.target }) {
+			continue
+		}
+		findings = append(findings, problem(
+			fmt.Sprintf("%s without a holder in %s, although processes of it are alive", count(idle.lanes, "lane"), recordOf(idle.target)),
+			"look at the log of these processes for what keeps them, and restart the one that hangs")...)
+	}
+	return findings, nil
+}
+
+// idleLanes are the lanes of a target that no process holds, although one lives.
+type idleLanes struct {
+	target admin.Target
+	lanes  int
+}
+
+func (s *session) idleLanes(ctx context.Context) ([]idleLanes, error) {
+	var all []idleLanes
+	err := s.query(ctx, s.statements.IdleLanes, func(rows *sql.Rows) error {
+		var name string
+		var idle idleLanes
+		err := rows.Scan(&name, &idle.lanes)
+		idle.target = admin.Outbox(name)
+		all = append(all, idle)
+		return err
+	})
+	return all, err
+}
+
+// checkOperators lists what waits because an operator wanted it so, or for an operator.
+func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
+	a, err := s.admin("")
+	if err != nil {
+		return nil, err
+	}
+	queues, err := a.Queues(ctx)
+	var findings []finding
+	note := func(text, fix string) {
+		findings = append(findings, finding{Status: findingNotice, Text: text, Fix: fix})
+	}
+	for _, info := range queues {
+		target := recordOf(info.Target)
+		flag := "--" + target.Kind + " " + shellWord(target.Name)
+		if !info.PausedSince.IsZero() {
+			note(fmt.Sprintf("%s is paused since %s, with %s pending", target, moment(info.PausedSince), count(info.Pending, "message")), "postbox resume "+flag)
+		}
+		if info.PausedKeys > 0 {
+			note(fmt.Sprintf("%s in %s", count(info.PausedKeys, "paused key"), target), "postbox keys list "+flag+", then postbox keys resume")
+		}
+		if info.Parked > 0 {
+			note(fmt.Sprintf("%s in %s, and their keys wait for an operator", count(info.Parked, "parked message"), target),
+				"postbox messages list --status parked "+flag+", then postbox messages run-now or bury")
+		}
+	}
+	return findings, err
+}

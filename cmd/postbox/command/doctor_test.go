@@ -1,0 +1,141 @@
+package command_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// findings returns what doctor says about a check that is not all right.
+func (b *bench) findings(args ...string) map[string][]string {
+	b.Helper()
+	found := map[string][]string{}
+	for line := range strings.Lines(b.run(append([]string{"doctor", "-o", "jsonl"}, args...)...).out) {
+		var f struct{ Check, Status, Finding, Fix string }
+		require.NoError(b, json.Unmarshal([]byte(line), &f))
+		if f.Status == "ok" {
+			continue
+		}
+		require.NotEmpty(b, f.Fix, f.Finding)
+		found[f.Check] = append(found[f.Check], f.Status+": "+f.Finding+" → "+f.Fix)
+	}
+	return found
+}
+
+// only requires that doctor has one finding, with these texts.
+func (b *bench) only(check string, found map[string][]string, says ...string) {
+	b.Helper()
+	require.Len(b, found, 1, found)
+	require.Len(b, found[check], 1, found)
+	for _, text := range says {
+		require.Contains(b, found[check][0], text)
+	}
+}
+
+func TestDoctor_finds_migrations_that_are_missing_or_unknown(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), 11))
+	b := &bench{T: t, database: database}
+	b.only("schema", b.findings(), "problem: 1 migration is missing", "postbox migrate up")
+	status := b.run("migrate", "status")
+	require.Equal(t, command.ExitFound, status.code)
+	require.Contains(t, status.err, `1 migration is missing: run "postbox migrate up"`)
+	require.Contains(t, b.ok("migrate", "up"), "1 migration run, from version 11 to version 13.")
+	require.Empty(t, b.findings())
+
+	database.Exec(t, "INSERT INTO postbox_version (version_id, is_applied) VALUES (99, TRUE)")
+	b.only("schema", b.findings(), "version 99", "does not know 1 migration", "newer version of postbox")
+	status = b.run("migrate", "status")
+	require.Equal(t, command.ExitFound, status.code)
+	require.Contains(t, status.err, "newer than this program")
+	require.Contains(t, status.out, "unknown")
+}
+
+func TestDoctor_finds_another_deployment(t *testing.T) {
+	t.Parallel()
+	b := &bench{T: t, database: testdb.SQLite(t)}
+	require.NoError(t, b.database.DB.PingContext(t.Context()))
+	b.ok("migrate", "up", "--deployment", "production")
+	require.Empty(t, b.findings("--deployment", "production"))
+	b.only("deployment", b.findings("--deployment", "staging"), "problem: ", `are those of "production"`, "--deployment")
+	b.only("deployment", b.findings(), "notice: ", `are those of "production"`, "--deployment")
+}
+
+func TestDoctor_finds_sessions_that_cannot_be_used(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.database.DSN = strings.Replace(b.database.DSN, "_txlock=immediate", "_txlock=deferred", 1)
+	b.only("server", b.findings(), "problem: ", "_txlock=immediate")
+}
+
+func TestDoctor_finds_a_server_that_takes_no_writes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.database.DSN += "&_pragma=query_only(1)"
+	b.only("writable", b.findings(), "problem: the server takes no writes", "connect to the primary server")
+}
+
+func TestDoctor_finds_messages_that_no_process_handles(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.append(b.outbox, draft("m-1", "orders", "k"))
+	b.append(b.queue, draft("m-2", "fraud", "k"))
+	found := b.findings()
+	require.Len(t, found, 1)
+	require.Len(t, found["processes"], 2)
+	require.Contains(t, found["processes"][0], `messages are due in outbox "outbox", and no forwarder of it runs`)
+	require.Contains(t, found["processes"][1], `messages are due in queue "fraud", and no process has subscribed to it`)
+
+	b.join(b.outboxID())
+	b.only("processes", b.findings(), `queue "fraud"`)
+	b.database.Exec(t, "UPDATE postbox_messages SET spool = 99 WHERE message_id = ?", []byte("m-2"))
+	b.only("processes", b.findings(), "with the id 99, which does not exist", "UPDATE postbox_messages SET spool = ")
+}
+
+// join enters a live process that drains a spool, and holds no lane.
+func (b *bench) join(id int64) {
+	b.Helper()
+	b.exec(b.statements.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: "host 1"}, InFlight: "{}", TTL: 3_600_000_000}))
+}
+
+func TestDoctor_finds_lanes_without_a_holder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	id := b.outboxID()
+	b.exec(b.statements.FillLanes(id, b.outbox.Lanes()))
+	require.Empty(t, b.findings(), "without a process no lane needs a holder")
+	b.join(id)
+	b.only("lanes", b.findings(), `problem: 4 lanes without a holder in outbox "outbox"`)
+}
+
+func TestDoctor_notices_what_operators_have_stopped(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.append(b.queue, draft("m-1", "fraud", "k"))
+	b.database.Exec(t, "UPDATE postbox_messages SET state = 2, available_at = ?", int64(dialect.ParkedFrom))
+	b.ok("pause", "--queue", "fraud")
+	b.ok("keys", "pause", "k", "--queue", "fraud")
+	found := b.findings()
+	require.Len(t, found, 1)
+	require.Len(t, found["operators"], 3)
+	require.Contains(t, found["operators"][0], "with 1 message pending → postbox resume --queue fraud")
+	require.Contains(t, found["operators"][1], "postbox keys list --queue fraud")
+	require.Contains(t, found["operators"][2], "1 parked message in queue \"fraud\"")
+	require.Equal(t, command.ExitOK, b.run("doctor").code, "notices are no problems")
+
+	b.ok("resume", "--queue", "fraud")
+	b.ok("keys", "resume", "k", "--queue", "fraud")
+	parked, err := b.admin().Messages(t.Context(), admin.MessageFilter{Target: admin.Queue("fraud"), Status: admin.Parked})
+	require.NoError(t, err)
+	require.Empty(t, parked)
+	b.only("processes", b.findings(), "no process has subscribed")
+}

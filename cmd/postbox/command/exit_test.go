@@ -1,0 +1,117 @@
+package command_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestExecute_exit_codes(t *testing.T) {
+	t.Parallel()
+	b := shop(t)
+	for _, c := range []struct {
+		args, says string
+		code       int
+	}{
+		{"queues", "", command.ExitOK},
+		{"--version", "", command.ExitOK},
+		{"dead", "", command.ExitOK}, // prints its help
+		{"gone", `unknown command "gone"`, command.ExitUsage},
+		{"dead gone", `unknown command "gone"`, command.ExitUsage},
+		{"queues --gone", "unknown flag", command.ExitUsage},
+		{"queues too much", "unknown command", command.ExitUsage},
+		{"queues -o xml", "not one of table, json, jsonl", command.ExitUsage},
+		{"queues --watch --interval 1ms", "at least 1s", command.ExitUsage},
+		{"messages list --outbox a --queue b", "none of the others can be", command.ExitUsage},
+		{"messages list --status done", "not one of ready", command.ExitUsage},
+		{"messages list --done-after 1h", "are for --done", command.ExitUsage},
+		{"messages list --done --status ready", "for pending messages", command.ExitUsage},
+		{"messages list --limit -1", "negative", command.ExitUsage},
+		{"messages list --after x", "", command.ExitError},
+		{"messages show x", "is no id", command.ExitUsage},
+		{"messages show 99", "not found", command.ExitError},
+		{"messages run-now 5 99", "1 message is not made due", command.ExitError},
+		{"messages reschedule 1", "--at is missing", command.ExitUsage},
+		{"messages reschedule 1 --at soon", "is no time", command.ExitUsage},
+		{"messages reschedule 1 --at 1h", "1 message is not rescheduled", command.ExitError}, // it is ready
+		{"messages bury 1", "--reason is missing", command.ExitUsage},
+		{"messages list --queue gone", "not found", command.ExitError},
+		{"dead list --resolved maybe", "not one of no", command.ExitUsage},
+		{"dead list --died-after -1h", "is no time", command.ExitUsage},
+		{"dead delete --yes", "no dead letters are chosen", command.ExitUsage},
+		{"dead delete 1 --all --yes", "not by both", command.ExitUsage},
+		{"dead resolve 1 --yes", "--reason is missing", command.ExitUsage},
+		{"dead delete 99 --yes", "1 dead letter is not deleted", command.ExitError},
+		{"set --attempts many", "no number", command.ExitUsage},
+		{"set --history 1ms --yes", "less than a second", command.ExitUsage},
+		{"set --queue gone", "not found", command.ExitError},
+		{"check --max-age 1m", "have been due", command.ExitFound},
+		{"check --max-age 36500d", "", command.ExitOK},
+		{"check --outbox gone", "not found", command.ExitError},
+		{"drain --timeout 0s", "not empty", command.ExitFound},
+		{"doctor", "problems found", command.ExitFound},
+		{"queues --prefix 1x", "table prefix", command.ExitUsage},
+		{"queues --schema shop", "SQLite has no schemas", command.ExitUsage},
+		{"queues --dialect oracle", "is not one of postgresql", command.ExitUsage},
+	} {
+		r := b.run(strings.Fields(c.args)...)
+		require.Equal(t, c.code, r.code, "%s: %s", c.args, r.err)
+		require.Contains(t, r.err, c.says, c.args)
+		if c.code == command.ExitUsage {
+			require.Contains(t, r.err, "--help", c.args)
+		}
+	}
+}
+
+func TestExecute_a_context_that_ends_is_a_stop(t *testing.T) {
+	t.Parallel()
+	b := shop(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range [][]string{{"queues"}, {"drain"}, {"doctor"}} {
+		r := execute(ctx, command.Options{}, b.environment(), args...)
+		require.Equal(t, command.ExitStopped, r.code, r.err)
+	}
+}
+
+func TestExecute_a_database_without_tables_says_how_to_make_them(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := &bench{T: t, database: database}
+		require.NoError(t, database.DB.PingContext(t.Context())) // which makes the file
+		for _, args := range [][]string{{"queues"}, {"dead", "list"}, {"messages", "list"}, {"pause"}, {"check"}, {"set"}} {
+			r := b.run(args...)
+			require.Equal(t, command.ExitError, r.code, args)
+			require.Contains(t, r.err, `run "postbox migrate up"`, args)
+		}
+		r := b.run("migrate", "status")
+		require.Equal(t, command.ExitFound, r.code, r.err)
+		require.Contains(t, r.err, `run "postbox migrate up"`)
+		r = b.run("doctor", "-o", "jsonl")
+		require.Equal(t, command.ExitFound, r.code, r.err)
+		require.Contains(t, r.out, `"fix":"postbox migrate up"`)
+		require.NotContains(t, r.out, `"unknown"`)
+
+		require.Contains(t, b.ok("migrate", "up"), "from version 0 to version 13.")
+		require.Contains(t, b.ok("migrate", "up"), "0 migrations run")
+		b.ok("migrate", "status")
+		b.ok("queues")
+		b.ok("doctor")
+	})
+}
+
+func TestExecute_a_file_that_is_not_there_is_made_by_migrate_alone(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"POSTBOX_DSN": t.TempDir() + "/100% # shop.db"}
+	r := execute(t.Context(), command.Options{}, env, "queues")
+	require.Equal(t, command.ExitError, r.code)
+	require.Contains(t, r.err, "there is no file")
+	require.Zero(t, execute(t.Context(), command.Options{}, env, "migrate", "up").code)
+	r = execute(t.Context(), command.Options{}, env, "queues")
+	require.Zero(t, r.code, r.err)
+}

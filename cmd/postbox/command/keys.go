@@ -1,0 +1,99 @@
+package command
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// keyRecord is a paused key.
+type keyRecord struct {
+	Key         string    `json:"key"`
+	PausedSince time.Time `json:"paused_since"`
+}
+
+func (p *program) keysCommand() *cobra.Command {
+	return group("keys", "List, pause and resume ordering keys", `List, pause and resume ordering keys.
+
+The keys are those of the outbox "outbox", unless --outbox or --queue names
+another one.`,
+		p.keysListCommand(), p.keysPauseCommand(), p.keysResumeCommand())
+}
+
+func (p *program) keysListCommand() *cobra.Command {
+	var target targetFlags
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the paused keys", Long: "List the paused keys, the one that was paused first at the top.",
+		Args: arguments(cobra.NoArgs),
+		RunE: p.on(func(s *session, _ []string) error {
+			a, err := s.admin("")
+			if err != nil {
+				return err
+			}
+			keys, err := a.PausedKeys(s.cmd.Context(), target.one())
+			if err != nil {
+				return err
+			}
+			list := s.list("KEY", "PAUSED SINCE")
+			for _, key := range keys {
+				if err := list.add(keyRecord{key.Key, key.Since.UTC()}, cell(key.Key), moment(key.Since)); err != nil {
+					return err
+				}
+			}
+			return list.end()
+		}),
+	}
+	target.addTo(cmd)
+	return cmd
+}
+
+func (p *program) keysPauseCommand() *cobra.Command {
+	var target targetFlags
+	cmd := &cobra.Command{
+		Use: "pause KEY", Short: "Stop the messages with one ordering key",
+		Long: "Stop the messages with one ordering key, in all processes, until the key is\nresumed. Other messages go on.",
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: p.on(func(s *session, args []string) error {
+			a, err := s.admin("")
+			if err != nil {
+				return err
+			}
+			if err := a.PauseKey(s.cmd.Context(), target.one(), args[0]); err != nil {
+				return err
+			}
+			return s.changedKey(target.one(), "pause key", args[0], "is paused")
+		}),
+	}
+	target.addTo(cmd)
+	return cmd
+}
+
+func (p *program) keysResumeCommand() *cobra.Command {
+	var target targetFlags
+	cmd := &cobra.Command{
+		Use: "resume KEY", Short: "Let the messages with one ordering key go on",
+		Long: "Let the messages with one ordering key go on. A parked message of the key gets\nall its attempts again.",
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: p.on(func(s *session, args []string) error {
+			a, err := s.admin("")
+			if err != nil {
+				return err
+			}
+			if err := a.ResumeKey(s.cmd.Context(), target.one(), args[0]); err != nil {
+				return err
+			}
+			return s.changedKey(target.one(), "resume key", args[0], "goes on")
+		}),
+	}
+	target.addTo(cmd)
+	return cmd
+}
+
+// changedKey prints that a key was changed.
+func (s *session) changedKey(target admin.Target, action, key, what string) error {
+	record := changeRecord{Action: action, Target: recordOf(target), Key: key}
+	return s.one(record, fmt.Sprintf("Key %s of %s %s.\n", cell(key), record.Target, what))
+}

@@ -1,0 +1,214 @@
+package command
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// messageRecord is a message of an outbox or a queue.
+type messageRecord struct {
+	ID        int64     `json:"id"`
+	Status    string    `json:"status"`
+	Topic     string    `json:"topic"`
+	MessageID string    `json:"message_id"`
+	Key       string    `json:"key,omitempty"`
+	Attempts  int       `json:"attempts"`
+	CreatedAt time.Time `json:"created_at"`
+	DueAt     time.Time `json:"due_at,omitzero"`
+	DoneAt    time.Time `json:"done_at,omitzero"`
+	Size      int       `json:"size"`
+	Cursor    string    `json:"cursor,omitempty"`
+	*contentRecord
+}
+
+func messageRecordOf(m admin.Message) messageRecord {
+	return messageRecord{
+		ID: m.ID, Status: string(m.Status), Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Attempts: m.Attempts,
+		CreatedAt: m.CreatedAt.UTC(), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Size: m.Size, Cursor: string(m.Cursor),
+	}
+}
+
+func (p *program) messagesCommand() *cobra.Command {
+	return group("messages", "Show pending and done messages, and act on pending ones", `Show pending and done messages, and act on pending ones.
+
+The messages are those of the outbox "outbox", unless --outbox or --queue names
+another one.`,
+		p.messagesListCommand(), p.messagesShowCommand(), p.runNowCommand(), p.rescheduleCommand(), p.buryCommand())
+}
+
+// messageFlags choose messages of a list.
+type messageFlags struct {
+	target                targetFlags
+	status                string
+	topic, key, messageID string
+	done                  bool
+	doneAfter, doneBefore string
+	after                 string
+	limit                 int
+}
+
+func (p *program) messagesListCommand() *cobra.Command {
+	var flags messageFlags
+	cmd := &cobra.Command{
+		Use: "list", Short: "List messages",
+		Long: `List the pending messages of an outbox or a queue: ready ones first, then
+scheduled ones, then failed ones. With --done, list the history instead, the
+latest first.
+
+STATUS is READY, SCHEDULED (waits for the time that its producer asked for),
+RETRYING (failed, and waits for its next attempt), PARKED (has used up its
+attempts, and waits for an operator) or DONE.
+
+Payloads are not shown: see "postbox messages show".`,
+		Args: arguments(cobra.NoArgs),
+		RunE: p.on(func(s *session, _ []string) error { return s.listMessages(flags) }),
+	}
+	flags.target.addTo(cmd)
+	f := cmd.Flags()
+	f.StringVar(&flags.status, "status", "", "only messages with this status: ready, scheduled, retrying or parked")
+	f.StringVar(&flags.topic, "topic", "", "only messages with this topic")
+	f.StringVar(&flags.key, "key", "", "only messages with this ordering key")
+	f.StringVar(&flags.messageID, "message-id", "", "only the message with this id of Watermill")
+	f.BoolVar(&flags.done, "done", false, "list the history")
+	f.StringVar(&flags.doneAfter, "done-after", "", "with --done: only messages done since then, as RFC 3339, or as a duration before now")
+	f.StringVar(&flags.doneBefore, "done-before", "", "with --done: only messages done before then")
+	f.StringVar(&flags.after, "after", "", "cursor of the last message of the page before")
+	f.IntVar(&flags.limit, "limit", 100, "largest number of messages, 0 for all")
+	completes(cmd, "status", "ready", "scheduled", "retrying", "parked")
+	return cmd
+}
+
+// pageOf reads a page of messages after a cursor.
+type pageOf func(ctx context.Context, after admin.Cursor, limit int) ([]admin.Message, error)
+
+func (s *session) listMessages(flags messageFlags) error {
+	ctx := s.cmd.Context()
+	page, err := s.pages(ctx, flags)
+	if err != nil {
+		return err
+	}
+	list := s.list("ID", "STATUS", "TOPIC", "MESSAGE ID", "KEY", "ATTEMPTS", "CREATED", "DUE OR DONE", "BYTES")
+	after, more := admin.Cursor(flags.after), false
+	for left := flags.limit; flags.limit == 0 || left > 0; {
+		limit := admin.MaxLimit
+		if flags.limit > 0 {
+			limit = min(limit, left)
+		}
+		messages, err := page(ctx, after, limit)
+		if err != nil {
+			return err
+		}
+		for _, m := range messages {
+			at := m.DueAt
+			if m.Status == admin.Done {
+				at = m.DoneAt
+			}
+			err := list.add(messageRecordOf(m), number(m.ID), string(m.Status), cell(m.Topic), cell(m.MessageID), cell(m.Key),
+				number(m.Attempts), moment(m.CreatedAt), moment(at), number(m.Size))
+			if err != nil {
+				return err
+			}
+			after = m.Cursor
+		}
+		left -= len(messages)
+		if more = len(messages) == limit; !more {
+			break
+		}
+	}
+	if err := list.end(); err != nil {
+		return err
+	}
+	if more && s.format == formatTable {
+		s.progress("There may be more: --after %s", after)
+	}
+	return nil
+}
+
+// pages returns what reads the list that the flags choose.
+func (s *session) pages(ctx context.Context, flags messageFlags) (pageOf, error) {
+	a, err := s.admin("")
+	if err != nil {
+		return nil, err
+	}
+	if flags.limit < 0 {
+		return nil, usagef("--limit: %d is negative", flags.limit)
+	}
+	if !flags.done {
+		if flags.doneAfter != "" || flags.doneBefore != "" {
+			return nil, usagef("--done-after and --done-before are for --done")
+		}
+		status, err := statusOf(flags.status)
+		return func(ctx context.Context, after admin.Cursor, limit int) ([]admin.Message, error) {
+			return a.Messages(ctx, admin.MessageFilter{
+				Target: flags.target.one(), Status: status, Topic: flags.topic, Key: flags.key, MessageID: flags.messageID, After: after, Limit: limit,
+			})
+		}, err
+	}
+	if flags.status != "" {
+		return nil, usagef("--status is for pending messages, without --done")
+	}
+	from, err := s.past(ctx, "done-after", flags.doneAfter)
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.past(ctx, "done-before", flags.doneBefore)
+	return func(ctx context.Context, after admin.Cursor, limit int) ([]admin.Message, error) {
+		return a.Done(ctx, flags.target.one(), admin.DoneFilter{
+			Topic: flags.topic, Key: flags.key, MessageID: flags.messageID, DoneAfter: from, DoneBefore: before, After: after, Limit: limit,
+		})
+	}, err
+}
+
+func statusOf(text string) (admin.Status, error) {
+	switch status := admin.Status(strings.ToUpper(text)); status {
+	case "", admin.Ready, admin.Scheduled, admin.Retrying, admin.Parked:
+		return status, nil
+	default:
+		return "", usagef("--status: %.30q is not one of ready, scheduled, retrying and parked", text)
+	}
+}
+
+func (p *program) messagesShowCommand() *cobra.Command {
+	var target targetFlags
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show a message with payload, metadata and failures",
+		Long: `Show a message, pending or done, with its payload, metadata and failures. ID is
+the number in the column ID of "postbox messages list".`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: p.on(func(s *session, args []string) error {
+			ids, err := idsOf(args)
+			if err != nil {
+				return err
+			}
+			a, err := s.admin("")
+			if err != nil {
+				return err
+			}
+			m, err := a.Message(s.cmd.Context(), target.one(), ids[0])
+			if err != nil {
+				return err
+			}
+			record := messageRecordOf(*m)
+			record.contentRecord = contentOf(m.Payload, m.Metadata, m.Failures)
+			return s.one(record, fields(
+				field{"ID", number(m.ID)}, field{"Status", string(m.Status)}, field{"Topic", cell(m.Topic)}, field{"Message ID", cell(m.MessageID)},
+				field{"Key", cell(m.Key)}, field{"Attempts", number(m.Attempts)}, field{"Created", moment(m.CreatedAt)},
+				field{"Due", moment(m.DueAt)}, field{"Done", moment(m.DoneAt)}, field{"Bytes", number(m.Size)},
+			)+record.text())
+		}),
+	}
+	target.addTo(cmd)
+	return cmd
+}
+
+func utc(at time.Time) time.Time {
+	if at.IsZero() {
+		return time.Time{}
+	}
+	return at.UTC()
+}

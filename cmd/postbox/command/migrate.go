@@ -1,0 +1,224 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+	"github.com/spf13/cobra"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+func (p *program) migrateCommand() *cobra.Command {
+	return group("migrate", "Create and update the tables", `Create and update the tables.
+
+Processes of an older version may not run beside a newer version of the tables.
+CHANGELOG.md says for each migration which table it locks, and what to stop
+before it.`,
+		p.migrateUpCommand(), p.migrateStatusCommand(), p.migrateSQLCommand())
+}
+
+func (p *program) migrateUpCommand() *cobra.Command {
+	var to int64
+	cmd := &cobra.Command{
+		Use: "up", Short: "Run the migrations that are missing",
+		Long: `Run the migrations that are missing.
+
+Several processes may do this at once: one runs each migration, and the others
+wait. With --deployment the name is stored with the tables. On SQLite the file
+is made if there is none.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: p.with(creating, func(s *session, _ []string) error {
+			before, err := s.versions(s.cmd.Context())
+			if err != nil {
+				return err
+			}
+			s.progress("Migrating tables %s.", s.statements.Names.Table("*"))
+			if err := postbox.MigrateTo(s.cmd.Context(), s.database, to); err != nil {
+				return err
+			}
+			after, err := s.versions(s.cmd.Context())
+			if err != nil {
+				return err
+			}
+			record := migratedRecord{Before: before.newest(), After: after.newest(), Ran: len(after.applied) - len(before.applied)}
+			return s.one(record, fmt.Sprintf("%s run, from version %d to version %d.\n", count(record.Ran, "migration"), record.Before, record.After))
+		}),
+	}
+	cmd.Flags().Int64Var(&to, "to", 0, "last version to run, 0 for the newest")
+	return cmd
+}
+
+type migratedRecord struct {
+	Before int64 `json:"before"`
+	After  int64 `json:"after"`
+	Ran    int   `json:"ran"`
+}
+
+func (p *program) migrateStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "List the migrations, and say which are missing",
+		Long: `List the migrations, and say which are missing.
+
+The exit code is 3 if a migration is missing, or if the tables are newer than
+this program.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: p.on(func(s *session, _ []string) error {
+			found, err := s.versions(s.cmd.Context())
+			if err != nil {
+				return err
+			}
+			list := s.list("VERSION", "MIGRATION", "STATUS")
+			for _, m := range found.all() {
+				if err := list.add(m, number(m.Version), cell(m.Name), m.Status); err != nil {
+					return err
+				}
+			}
+			return errors.Join(list.end(), found.problem())
+		}),
+	}
+}
+
+func (p *program) migrateSQLCommand() *cobra.Command {
+	var from int64
+	cmd := &cobra.Command{
+		Use: "sql", Short: "Print the migrations as SQL, for another migration tool",
+		Long: `Print the migrations as SQL, for another migration tool.
+
+This needs no connection: the kind of database is that of the address, or of
+--dialect.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found, err := p.settings.resolve(p.options.LookupEnv)
+			if err != nil {
+				return err
+			}
+			if found.database.Dialect == "" {
+				return usagef("the kind of database is unknown: set --dialect to %s, %s or %s", postbox.PostgreSQL, postbox.MySQL, postbox.SQLite)
+			}
+			if _, err := statementsFor(found.database); err != nil {
+				return err
+			}
+			return postbox.WriteMigrations(cmd.OutOrStdout(), found.database, from)
+		},
+	}
+	cmd.Flags().Int64Var(&from, "from", 0, "print only the migrations after this version")
+	return cmd
+}
+
+// versions are the migrations of this program, and those that have run.
+type versions struct {
+	known   map[int64]string // version → name
+	applied []int64          // ascending
+}
+
+// The states of a migration.
+const (
+	migrationApplied = "applied"
+	migrationMissing = "missing"
+	// migrationUnknown is one that has run and that this program does not have.
+	migrationUnknown = "unknown"
+)
+
+type migrationRecord struct {
+	Version int64  `json:"version"`
+	Name    string `json:"name,omitempty"`
+	Status  string `json:"status"`
+}
+
+// gooseDialects names our databases as goose does, which keeps the versions.
+var gooseDialects = map[postbox.Dialect]database.Dialect{
+	postbox.PostgreSQL: database.DialectPostgres,
+	postbox.MySQL:      database.DialectMySQL,
+	postbox.SQLite:     database.DialectSQLite3,
+}
+
+func (s *session) versions(ctx context.Context) (versions, error) {
+	found := versions{known: map[int64]string{}}
+	files, err := s.statements.PlainMigrations()
+	if err != nil {
+		return found, err
+	}
+	entries, err := fs.ReadDir(files, ".")
+	if err != nil {
+		return found, err
+	}
+	for _, entry := range entries {
+		version, err := goose.NumericComponent(entry.Name())
+		if err != nil {
+			return found, err
+		}
+		_, name, _ := strings.Cut(strings.TrimSuffix(entry.Name(), ".sql"), "_")
+		found.known[version] = name
+	}
+	store, err := database.NewStore(gooseDialects[s.database.Dialect], s.statements.VersionTable)
+	if err != nil {
+		return found, err
+	}
+	applied, err := store.ListMigrations(ctx, s.db)
+	if err != nil && !dialect.LacksTable(err) {
+		return found, fmt.Errorf("read the version of the tables: %w", dialect.HideAddress(err))
+	}
+	for _, migration := range applied {
+		if migration.IsApplied && migration.Version > 0 { // 0 is the table of versions itself
+			found.applied = append(found.applied, migration.Version)
+		}
+	}
+	slices.Sort(found.applied)
+	return found, nil
+}
+
+func (v versions) newest() int64 {
+	if len(v.applied) == 0 {
+		return 0
+	}
+	return v.applied[len(v.applied)-1]
+}
+
+// all returns the migrations, in order.
+func (v versions) all() []migrationRecord {
+	var all []migrationRecord
+	for version, name := range v.known {
+		status := migrationMissing
+		if slices.Contains(v.applied, version) {
+			status = migrationApplied
+		}
+		all = append(all, migrationRecord{version, name, status})
+	}
+	for _, version := range v.applied {
+		if _, ok := v.known[version]; !ok {
+			all = append(all, migrationRecord{Version: version, Status: migrationUnknown})
+		}
+	}
+	slices.SortFunc(all, func(a, b migrationRecord) int { return int(a.Version - b.Version) })
+	return all
+}
+
+// count returns how many migrations have a status.
+func (v versions) count(status string) int {
+	n := 0
+	for _, m := range v.all() {
+		if m.Status == status {
+			n++
+		}
+	}
+	return n
+}
+
+// problem says what is wrong with the version of the tables.
+func (v versions) problem() error {
+	if unknown := v.count(migrationUnknown); unknown > 0 {
+		return foundf("the tables are newer than this program, which does not know %s: use a newer version of postbox", count(unknown, "migration"))
+	}
+	if missing := v.count(migrationMissing); missing > 0 {
+		return foundf("%s missing: run \"postbox migrate up\"", are(missing, "migration"))
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package command
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// session is a command on an open database.
+type session struct {
+	*program
+	printer
+	cmd        *cobra.Command
+	address    address
+	db         *sql.DB
+	database   postbox.Database
+	statements *dialect.Statements
+}
+
+// access says what a command does with the file of SQLite if there is none.
+type access int
+
+const (
+	existing access = iota
+	// creating makes the file.
+	creating
+)
+
+// on returns the function of a command that works on the database.
+func (p *program) on(run func(s *session, args []string) error) func(*cobra.Command, []string) error {
+	return p.with(existing, run)
+}
+
+func (p *program) with(access access, run func(s *session, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := p.open(cmd, access)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = s.db.Close() }()
+		return s.explain(run(s, args))
+	}
+}
+
+func (p *program) open(cmd *cobra.Command, access access) (*session, error) {
+	found, err := p.settings.resolve(p.options.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	if found.address.dsn == "" {
+		return nil, usagef("no database is named: set --dsn or the variable %s", dsnVariable)
+	}
+	statements, err := statementsFor(found.database)
+	if err != nil {
+		return nil, err
+	}
+	if file := found.address.file; file != "" && access == existing {
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("there is no file %q: check the path, or make the tables with \"postbox migrate up\"", file)
+		}
+	}
+	s := &session{program: p, printer: p.printer(cmd), cmd: cmd, address: found.address, database: found.database, statements: statements}
+	s.db, err = p.options.Open(OpenParams{Dialect: found.address.dialect, DSN: found.address.dsn})
+	if err != nil {
+		return nil, s.explain(fmt.Errorf("open the database: %w", err))
+	}
+	s.database.DB = s.db
+	if found.address.dialect == postbox.SQLite {
+		s.db.SetMaxOpenConns(1)
+	}
+	if err := s.ping(cmd.Context()); err != nil {
+		return nil, errors.Join(s.explain(err), s.db.Close())
+	}
+	return s, nil
+}
+
+func (p *program) printer(cmd *cobra.Command) printer {
+	return printer{w: cmd.OutOrStdout(), format: p.output}
+}
+
+func statementsFor(database postbox.Database) (*dialect.Statements, error) {
+	statements, err := dialect.For(dialect.Kind(database.Dialect), database.Schema, database.Prefix, database.Deployment)
+	if err != nil {
+		return nil, usage(err)
+	}
+	return statements, nil
+}
+
+// patience is how long the database may take to answer for the first time.
+const patience = 30 * time.Second
+
+// ping connects to the database, so that an error that belongs to the address says so.
+func (s *session) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := s.statements.CheckDriver(s.db); err != nil {
+		return err
+	}
+	err := s.db.PingContext(ctx)
+	if err == nil {
+		return nil
+	}
+	var network net.Error
+	if s.address.opaque && ctx.Err() == nil && !dialect.Coded(err) && !errors.As(err, &network) {
+		return errOpaque
+	}
+	return fmt.Errorf("connect to the database: %w", dialect.HideAddress(err))
+}
+
+var errOpaque = errors.New("connect to the database: the driver refuses the address, and its error may have parts of a password in it: " +
+	"write the address as a URL to see the error")
+
+// admin returns what acts for operators. Messages of inboxes are requeued through the outbox; "" is the usual one.
+func (s *session) admin(outbox string) (*admin.Admin, error) {
+	return admin.New(s.database, admin.Config{Outbox: outbox}, nil)
+}
+
+// now is the database's clock, which all times of messages belong to.
+func (s *session) now(ctx context.Context) (time.Time, error) {
+	var micros int64
+	if err := s.db.QueryRowContext(ctx, s.statements.Clock).Scan(&micros); err != nil {
+		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
+	}
+	return time.UnixMicro(micros).UTC(), nil
+}
+
+// progress tells a person how far a long action has got.
+func (s *session) progress(format string, args ...any) {
+	fmt.Fprintf(s.cmd.ErrOrStderr(), format+"\n", args...)
+}
+
+// explainedError has another text than the error that it wraps.
+type explainedError struct {
+	text string
+	err  error
+}
+
+// Error returns the text.
+func (e *explainedError) Error() string { return e.text }
+
+// Unwrap returns the error.
+func (e *explainedError) Unwrap() error { return e.err }
+
+// explain says what to do about an error, and takes secrets out of its text. Only an error that the server did not send can have them: it is
+// made from the address by the driver.
+func (s *session) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	switch {
+	case dialect.LacksTable(err):
+		text += fmt.Sprintf("\nTables %s are missing, or are older than this program: run \"postbox migrate up\".", s.statements.Names.Table("*"))
+	case !dialect.Coded(err):
+		text = s.address.hide(text)
+	}
+	return &explainedError{text, err}
+}

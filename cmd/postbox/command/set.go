@@ -1,0 +1,232 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// settingsRecord are the settings that operators have stored. What is left out is configured in each process.
+type settingsRecord struct {
+	PageSize    int    `json:"page_size,omitempty"`
+	Concurrency int    `json:"concurrency,omitempty"`
+	PollMax     string `json:"poll_max,omitempty"`
+	Attempts    int    `json:"attempts,omitempty"` // -1 is unlimited
+	History     string `json:"history,omitempty"`
+	Retention   string `json:"retention,omitempty"`
+}
+
+func settingsRecordOf(s admin.Settings) settingsRecord {
+	record := settingsRecord{PageSize: s.PageSize, Concurrency: s.Concurrency, Attempts: s.Attempts}
+	if s.PollMax != 0 {
+		record.PollMax = s.PollMax.String()
+	}
+	record.History, record.Retention = keepText(s.History, off), keepText(s.Retention, forever)
+	return record
+}
+
+// keepText prints how long something is kept; a negative time has a word of its own.
+func keepText(d time.Duration, negative string) string {
+	switch {
+	case d < 0:
+		return negative
+	case d == 0:
+		return ""
+	default:
+		return d.String()
+	}
+}
+
+// Words that the flags of set take in place of a value.
+const (
+	unset     = "default"
+	unlimited = "unlimited"
+	off       = "off"
+	forever   = "forever"
+)
+
+// setFlags are the new values, as the user wrote them; "" changes nothing.
+type setFlags struct{ pageSize, concurrency, pollMax, attempts, history, retention string }
+
+func (p *program) setCommand() *cobra.Command {
+	var target targetFlags
+	var flags setFlags
+	cmd := &cobra.Command{
+		Use: "set", Short: "Show and change the settings of an outbox or a queue",
+		Long: `Show the settings that operators have stored for an outbox or a queue, and
+change those that a flag names. They override the configuration of all
+processes, which apply them within a second. The value "default" leaves a
+setting to each process again.
+
+A shorter history or retention deletes what is older, so it needs a
+confirmation.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: p.on(func(s *session, _ []string) error {
+			a, err := s.admin("")
+			if err != nil {
+				return err
+			}
+			return s.set(s.cmd.Context(), a, target.one(), flags)
+		}),
+	}
+	target.addTo(cmd)
+	f := cmd.Flags()
+	f.StringVar(&flags.pageSize, "page-size", "", "number of messages to read at once, up to 10000")
+	f.StringVar(&flags.concurrency, "concurrency", "", "number of handlers at a time in each process, up to 10000")
+	f.StringVar(&flags.pollMax, "poll-max", "", "longest pause between two polls that find nothing, from 1ms to 1h")
+	f.StringVar(&flags.attempts, "attempts", "", "how often a message may fail, or unlimited")
+	f.StringVar(&flags.history, "history", "", "how long messages that are done are kept, such as 7d, or off")
+	f.StringVar(&flags.retention, "retention", "", "how long dead letters are kept, such as 30d, or forever")
+	return cmd
+}
+
+func (s *session) set(ctx context.Context, a *admin.Admin, target admin.Target, flags setFlags) error {
+	if _, err := flags.apply(admin.Settings{}); err != nil {
+		return err
+	}
+	settings, err := storedSettings(ctx, a, target)
+	if err != nil {
+		return err
+	}
+	if flags != (setFlags{}) {
+		if flags.history != "" || flags.retention != "" {
+			question := fmt.Sprintf("Change how long %s keeps messages? What is older is deleted.", recordOf(target))
+			if err := s.confirm(question); err != nil {
+				return err
+			}
+		}
+		if settings, err = flags.apply(settings); err != nil {
+			return err
+		}
+		if err := a.SetSettings(ctx, target, settings); err != nil {
+			return err
+		}
+	}
+	record := settingsRecordOf(settings)
+	return s.one(struct {
+		Target   targetRecord   `json:"target"`
+		Settings settingsRecord `json:"settings"`
+	}{recordOf(target), record}, record.text(target))
+}
+
+// storedSettings reads the settings of one target. The package admin has them only in the list of all.
+func storedSettings(ctx context.Context, a *admin.Admin, target admin.Target) (admin.Settings, error) {
+	queues, err := a.Queues(ctx)
+	if err != nil {
+		return admin.Settings{}, err
+	}
+	for _, info := range queues {
+		if info.Target == target {
+			return info.Settings, nil
+		}
+	}
+	return admin.Settings{}, notFound(target)
+}
+
+func notFound(target admin.Target) error {
+	return fmt.Errorf("there is no %s: %w: \"postbox queues\" lists the names", recordOf(target), admin.ErrNotFound)
+}
+
+// apply changes the settings that the flags name.
+func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
+	for _, n := range []struct {
+		flag, text, word string
+		wordValue        int
+		to               *int
+	}{
+		{"page-size", f.pageSize, "", 0, &settings.PageSize},
+		{"concurrency", f.concurrency, "", 0, &settings.Concurrency},
+		{"attempts", f.attempts, unlimited, postbox.Unlimited, &settings.Attempts},
+	} {
+		if err := setNumber(n.to, n.text, n.word, n.wordValue); err != nil {
+			return settings, usagef("--%s: %w", n.flag, err)
+		}
+	}
+	for _, span := range []struct {
+		flag, text, word string
+		to               *time.Duration
+	}{
+		{"poll-max", f.pollMax, "", &settings.PollMax},
+		{"history", f.history, off, &settings.History},
+		{"retention", f.retention, forever, &settings.Retention},
+	} {
+		if err := setSpan(span.to, span.text, span.word); err != nil {
+			return settings, usagef("--%s: %w", span.flag, err)
+		}
+	}
+	if err := settings.Validate(); err != nil {
+		return settings, usage(err)
+	}
+	return settings, nil
+}
+
+func setNumber(to *int, text, word string, wordValue int) error {
+	switch {
+	case text == "":
+		return nil
+	case text == unset:
+		*to = 0
+		return nil
+	case word != "" && text == word:
+		*to = wordValue
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%.30q is no number above 0, and not %q", text, unset)
+	}
+	*to = n
+	return nil
+}
+
+func setSpan(to *time.Duration, text, word string) error {
+	switch {
+	case text == "":
+		return nil
+	case text == unset:
+		*to = 0
+		return nil
+	case word != "" && text == word:
+		*to = -1
+		return nil
+	}
+	d, err := parseDuration(text)
+	if err == nil && d == 0 {
+		err = errDuration
+	}
+	if err != nil {
+		return fmt.Errorf("%.30q: %w", text, err)
+	}
+	*to = d
+	return nil
+}
+
+// text lists the settings for people.
+func (r settingsRecord) text(target admin.Target) string {
+	orWord := func(n int) string {
+		switch n {
+		case 0:
+			return unset
+		case postbox.Unlimited:
+			return unlimited
+		default:
+			return strconv.Itoa(n)
+		}
+	}
+	word := func(text string) string {
+		if text == "" {
+			return unset
+		}
+		return text
+	}
+	return "Settings of " + recordOf(target).String() + ":\n" + fields(
+		field{"page-size", orWord(r.PageSize)}, field{"concurrency", orWord(r.Concurrency)}, field{"poll-max", word(r.PollMax)},
+		field{"attempts", orWord(r.Attempts)}, field{"history", word(r.History)}, field{"retention", word(r.Retention)},
+	)
+}

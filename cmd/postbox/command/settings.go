@@ -1,0 +1,128 @@
+package command
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// The settings of the connection: a flag, a variable of the environment, or a line of the configuration file.
+const (
+	dsnVariable        = "POSTBOX_DSN"
+	dialectVariable    = "POSTBOX_DIALECT"
+	schemaVariable     = "POSTBOX_SCHEMA"
+	prefixVariable     = "POSTBOX_PREFIX"
+	deploymentVariable = "POSTBOX_DEPLOYMENT"
+)
+
+// settings say which database and which tables a command works on.
+type settings struct {
+	flags   *pflag.FlagSet
+	config  string
+	dsn     string
+	dialect string
+	schema  string
+	prefix  string
+	deploy  string
+}
+
+func (s *settings) addTo(flags *pflag.FlagSet) {
+	s.flags = flags
+	flags.StringVar(&s.dsn, "dsn", "", "address of the database (POSTBOX_DSN)")
+	flags.StringVar(&s.config, "config", "", "file with the settings of the connection, as NAME=VALUE")
+	flags.StringVar(&s.dialect, "dialect", "", "kind of database: postgresql, mysql or sqlite; known from the address if it is a URL (POSTBOX_DIALECT)")
+	flags.StringVar(&s.schema, "schema", "", "PostgreSQL schema of the tables (POSTBOX_SCHEMA)")
+	flags.StringVar(&s.prefix, "prefix", "", `beginning of the names of the tables, "postbox_" unless set (POSTBOX_PREFIX)`)
+	flags.StringVar(&s.deploy, "deployment", "", "name of the deployment that the tables belong to (POSTBOX_DEPLOYMENT)")
+}
+
+// connection is what the settings say, from all their sources.
+type connection struct {
+	address  address
+	database postbox.Database // without DB
+}
+
+// resolve reads the settings. Without an address there is only a dialect, which is enough for a command that needs no connection.
+func (s *settings) resolve(lookup func(string) (string, bool)) (connection, error) {
+	file, err := readConfig(s.config)
+	if err != nil {
+		return connection{}, usage(err)
+	}
+	value := func(flag, given, variable string) string {
+		if s.flags.Changed(flag) {
+			return given
+		}
+		if found, ok := lookup(variable); ok && found != "" {
+			return found
+		}
+		return file[variable]
+	}
+	kind := postbox.Dialect(value("dialect", s.dialect, dialectVariable))
+	switch kind {
+	case "", postbox.PostgreSQL, postbox.MySQL, postbox.SQLite:
+	default:
+		return connection{}, usagef("dialect: %.30q is not one of %s, %s and %s", kind, postbox.PostgreSQL, postbox.MySQL, postbox.SQLite)
+	}
+	found := connection{address: address{dialect: kind}}
+	if dsn := value("dsn", s.dsn, dsnVariable); dsn != "" {
+		if found.address, err = parseAddress(dsn, kind); err != nil {
+			return connection{}, usage(err)
+		}
+	}
+	found.database = postbox.Database{
+		Dialect: found.address.dialect, Schema: value("schema", s.schema, schemaVariable),
+		Prefix: value("prefix", s.prefix, prefixVariable), Deployment: value("deployment", s.deploy, deploymentVariable),
+	}
+	return found, nil
+}
+
+// readConfig reads the lines NAME=VALUE of a file. Errors never have a value in them, which may be a password.
+func readConfig(path string) (map[string]string, error) {
+	if path == "" {
+		return nil, nil //nolint:nilnil // a nil map has no values, which is what is meant
+	}
+	file, err := os.Open(path) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	values := map[string]string{}
+	scanner := bufio.NewScanner(file)
+	for n := 1; scanner.Scan(); n++ {
+		line := strings.TrimSpace(scanner.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if !ok {
+			return nil, fmt.Errorf("configuration %q, line %d: write NAME=VALUE", path, n)
+		}
+		name = strings.TrimSpace(name)
+		switch name {
+		case dsnVariable, dialectVariable, schemaVariable, prefixVariable, deploymentVariable:
+			values[name] = unquoted(strings.TrimSpace(value))
+		default:
+			return nil, fmt.Errorf("configuration %q, line %d: there is no setting of this name", path, n)
+		}
+	}
+	if err := scanner.Err(); err != nil {
+		return nil, errors.Join(fmt.Errorf("read the configuration %q", path), err)
+	}
+	return values, nil
+}
+
+// unquoted takes a pair of quotes off, as other programs that read such files do.
+func unquoted(value string) string {
+	for _, quote := range []string{`"`, `'`} {
+		if len(value) >= 2 && strings.HasPrefix(value, quote) && strings.HasSuffix(value, quote) {
+			return value[1 : len(value)-1]
+		}
+	}
+	return value
+}

@@ -1,0 +1,122 @@
+package command
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Topics, keys, errors and payloads come from producers and handlers, and so perhaps from attackers. A terminal would act on control characters in them: it would
+// move the cursor, or change the title of its window. So none of them are printed as they are.
+
+// cell makes a text safe for a field of a table: it is quoted if it has a control character, a line break, or bytes that are not UTF-8.
+func cell(text string) string {
+	if text == "" {
+		return "-"
+	}
+	if text == "-" || strings.HasPrefix(text, `"`) || !printable(text) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// maxCell is how many characters of an error a table shows.
+const maxCell = 60
+
+// short is a cell with the beginning of a long text.
+func short(text string) string {
+	if utf8.RuneCountInString(text) > maxCell {
+		text = string([]rune(text)[:maxCell]) + "…"
+	}
+	return cell(text)
+}
+
+func printable(text string) bool {
+	for _, r := range text {
+		if r == utf8.RuneError || !strconv.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// lines makes a text safe that may have several lines.
+func lines(text string) string {
+	var safe strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\n', r == '\t', strconv.IsPrint(r):
+			safe.WriteRune(r)
+		default:
+			safe.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return safe.String()
+}
+
+// block is a text of several lines, indented, so that no line of it looks like one of ours.
+func block(text string) string {
+	return "  " + strings.ReplaceAll(lines(text), "\n", "\n  ")
+}
+
+// moment prints a time for people, and - for none.
+func moment(at time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+// span prints a duration for people: its two largest units.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= day:
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+	default:
+		return d.Round(time.Millisecond).String()
+	}
+}
+
+// number prints a number or an id.
+func number[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }
+
+// outboxOrQueue is the noun for either.
+const outboxOrQueue = "outbox or queue"
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if noun == outboxOrQueue {
+		return fmt.Sprintf("%d outboxes or queues", n)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// are is a number with its noun, and is or are.
+func are(n int, noun string) string {
+	if n == 1 {
+		return count(n, noun) + " is"
+	}
+	return count(n, noun) + " are"
+}
+
+// plainWord matches words that a shell takes as they are.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:/-]+$`)
+
+// shellWord writes a name so that it can be pasted into a shell.
+func shellWord(name string) string {
+	if plainWord.MatchString(name) {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+}

@@ -1,0 +1,141 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// targetFlags choose an outbox or a queue.
+type targetFlags struct{ outbox, queue string }
+
+const defaultOutbox = "outbox"
+
+func (t *targetFlags) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.outbox, "outbox", "", `name of the outbox, "outbox" unless --outbox or --queue is set`)
+	cmd.Flags().StringVar(&t.queue, "queue", "", "name of the queue")
+	cmd.MarkFlagsMutuallyExclusive("outbox", "queue")
+}
+
+// one returns the chosen target, by default the usual outbox.
+func (t *targetFlags) one() admin.Target {
+	switch {
+	case t.queue != "":
+		return admin.Queue(t.queue)
+	case t.outbox != "":
+		return admin.Outbox(t.outbox)
+	default:
+		return admin.Outbox(defaultOutbox)
+	}
+}
+
+// any says whether a target was chosen.
+func (t *targetFlags) any() bool { return t.outbox != "" || t.queue != "" }
+
+// addFilterTo is addTo for a command that works on all outboxes and queues unless one is chosen.
+func (t *targetFlags) addFilterTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.outbox, "outbox", "", "only the outbox of this name")
+	cmd.Flags().StringVar(&t.queue, "queue", "", "only the queue of this name")
+	cmd.MarkFlagsMutuallyExclusive("outbox", "queue")
+}
+
+// targetRecord is how JSON names a target.
+type targetRecord struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+}
+
+func recordOf(target admin.Target) targetRecord {
+	if target.IsQueue() {
+		return targetRecord{"queue", target.Name()}
+	}
+	return targetRecord{"outbox", target.Name()}
+}
+
+// cell names the target in a table.
+func (t targetRecord) cell() string { return t.Kind + " " + cell(t.Name) }
+
+// String names the target in a sentence.
+func (t targetRecord) String() string { return t.Kind + " " + strconv.Quote(t.Name) }
+
+var errDuration = errors.New("write a duration such as 90s, 15m, 12h or 30d")
+
+// parseDuration is time.ParseDuration with days.
+func parseDuration(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		if err != nil || n < 0 || n > 36500 {
+			return 0, errDuration
+		}
+		return time.Duration(n * float64(24*time.Hour)), nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, errDuration
+	}
+	return d, nil
+}
+
+// durationFlag is a flag that takes days, too.
+type durationFlag struct{ time.Duration }
+
+// String returns the value as a person writes it.
+func (d *durationFlag) String() string {
+	if d.Duration == 0 {
+		return ""
+	}
+	return d.Duration.String()
+}
+
+// Set parses the value.
+func (d *durationFlag) Set(text string) (err error) {
+	d.Duration, err = parseDuration(text)
+	return err
+}
+
+// Type is what the usage calls the value.
+func (d *durationFlag) Type() string { return "duration" }
+
+// past reads the time of a flag: RFC 3339, or a duration before now, by the database's clock. It returns the zero time for an empty text.
+func (s *session) past(ctx context.Context, flag, text string) (time.Time, error) {
+	return s.timeOf(ctx, flag, text, func(d time.Duration) time.Duration { return -d })
+}
+
+// future is past for a duration after now.
+func (s *session) future(ctx context.Context, flag, text string) (time.Time, error) {
+	return s.timeOf(ctx, flag, text, func(d time.Duration) time.Duration { return d })
+}
+
+func (s *session) timeOf(ctx context.Context, flag, text string, fromNow func(time.Duration) time.Duration) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	d, err := parseDuration(text)
+	if err != nil {
+		return time.Time{}, usagef("--%s: %.40q is no time: write one such as 2026-01-31T18:00:00Z, or a duration such as 15m, 12h or 30d", flag, text)
+	}
+	now, err := s.now(ctx)
+	return now.Add(fromNow(d)), err
+}
+
+// idsOf reads ids of messages or dead letters.
+func idsOf(args []string) ([]int64, error) {
+	ids := make([]int64, len(args))
+	for i, arg := range args {
+		id, err := strconv.ParseInt(arg, 10, 64)
+		if err != nil || id <= 0 {
+			return nil, usagef("%.40q is no id: use the number in the column ID of the list", arg)
+		}
+		ids[i] = id
+	}
+	return ids, nil
+}

@@ -108,6 +108,9 @@ func (s *session) ping(ctx context.Context) error {
 	}
 	err := s.db.PingContext(ctx)
 	if err == nil {
+		// The driver has understood the address, so later errors do not quote it. A password such as "postbox" would be
+		// taken out of words of their texts.
+		s.address.secrets = nil
 		return nil
 	}
 	var network net.Error

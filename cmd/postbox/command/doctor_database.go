@@ -131,8 +131,15 @@ func (s *session) try(ctx context.Context, query dialect.Query) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	_, err = tx.ExecContext(ctx, query.Text, query.Args...)
-	return err
+	// Not ExecContext: with rows in the answer, go-sql-driver/mysql v1.10.1 waits for ever on MariaDB.
+	rows, err := tx.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() { // the answer does not matter, only whether there is one
+	}
+	return rows.Err()
 }
 
 // maxSkew is the difference between two clocks that does no harm.

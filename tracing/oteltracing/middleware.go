@@ -1,0 +1,122 @@
+package oteltracing
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/baggage"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// queueSubscriber is the name that a router gives a queue.Subscriber.
+const queueSubscriber = "queue.Subscriber"
+
+// Middleware makes a span each time that a handler runs, with a link to the span in which the message was created. It is a message.HandlerMiddleware for routers and handlers.
+// The context that the message has in the handler carries the span and the baggage of the message. The messages that the handler returns get the span too.
+//
+// Add it to the router before all handlers. It is then outside of inboxes, of queues and of deferrals, so that the span includes the commit, and a duplicate has a span too.
+// There it does not hear of a failure that makes the message a dead letter of an inbox, since the inbox then acks the message. Add it to the router after all
+// handlers as well if you want to see these failures: the second one makes no span, and tells the first one the error of the handler.
+//
+// If it is added only after all handlers, it is inside of inboxes and queues: the span then has each error of the handler, leaves out
+// the commit, and deferrals and duplicates have no span.
+func (t *Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) (produced []*message.Message, err error) {
+		before := msg.Context()
+		if outer, within := before.Value(attemptKey{}).(*attempt); within && outer.msg == msg {
+			produced, outer.err = h(msg)
+			return produced, outer.err
+		}
+		own := &attempt{msg: msg}
+		ctx, span := t.startProcess(before, msg)
+		defer span.End() // itself, so that it notes a panic
+		err = errNotReturned
+		defer func() {
+			msg.SetContext(before) //nolint:contextcheck // the one it had
+			fail(span, cmp.Or(err, own.err))
+		}()
+		msg.SetContext(context.WithValue(ctx, attemptKey{}, own))
+		produced, err = h(msg)
+		for _, out := range produced {
+			if out != nil {
+				out.SetContext(inSpan(ctx, out.Context()))
+			}
+		}
+		return produced, err
+	}
+}
+
+// attempt is a run of a handler that has a span.
+type attempt struct {
+	msg *message.Message
+	err error // that a Middleware further inside has seen
+}
+
+type attemptKey struct{}
+
+// startProcess begins the span of a handler.
+func (t *Tracing) startProcess(ctx context.Context, msg *message.Message) (context.Context, trace.Span) {
+	topic := message.SubscribeTopicFromCtx(ctx)
+	ambient := trace.SpanFromContext(ctx)
+	var links []trace.Link
+	if len(msg.Metadata) > 0 {
+		ctx = t.config.Propagator.Extract(ctx, propagation.MapCarrier(msg.Metadata))
+		created := trace.SpanContextFromContext(ctx)
+		switch carried := created.IsValid() && !created.Equal(ambient.SpanContext()); {
+		case carried && t.config.Parent && ambient.SpanContext().IsValid():
+			links = []trace.Link{linkTo(created, msg), {SpanContext: ambient.SpanContext()}}
+		case carried:
+			links = []trace.Link{linkTo(created, msg)}
+		}
+		if !t.config.Parent {
+			ctx = trace.ContextWithSpan(ctx, ambient)
+		}
+	}
+	return t.tracer.Start(ctx, "process "+text(topic, maxValue),
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links...), trace.WithAttributes(t.processAttributes(ctx, topic, msg)...))
+}
+
+func (t *Tracing) processAttributes(ctx context.Context, topic string, msg *message.Message) []attribute.KeyValue {
+	system := t.config.System
+	if message.SubscriberNameFromCtx(ctx) == queueSubscriber {
+		system = systemPostbox
+	}
+	attributes := processing(system, topic)
+	if name := message.HandlerNameFromCtx(ctx); name != "" {
+		attributes = append(attributes, Handler.String(text(name, maxValue)))
+	}
+	if source := msg.Metadata.Get(postbox.SourceTopic); source != "" && source != topic {
+		attributes = append(attributes, SourceTopic.String(text(source, maxValue)))
+	}
+	return ofMessage(attributes, msg, time.Now())
+}
+
+// inSpan returns the context of a message that a handler has returned, with the span and the baggage of the handler if it has none of its own.
+func inSpan(handler, produced context.Context) context.Context {
+	if trace.SpanContextFromContext(produced).IsValid() {
+		return produced
+	}
+	if span := trace.SpanFromContext(handler); span.SpanContext().IsValid() {
+		produced = trace.ContextWithSpan(produced, span)
+	}
+	if carried := baggage.FromContext(handler); carried.Len() > 0 && baggage.FromContext(produced).Len() == 0 {
+		produced = baggage.ContextWithBaggage(produced, carried)
+	}
+	return produced
+}
+
+// processing returns the attributes that all spans of handlers have.
+func processing(system, topic string) []attribute.KeyValue {
+	return append(make([]attribute.KeyValue, 0, 9),
+		semconv.MessagingSystemKey.String(system),
+		semconv.MessagingOperationName("process"), semconv.MessagingOperationTypeProcess,
+		semconv.MessagingDestinationName(text(topic, maxValue)))
+}

@@ -22,7 +22,7 @@ func (t *Tracing) BatchHandler(name string, handler queue.BatchHandler) queue.Ba
 		err = errNotReturned
 		defer func() { fail(span, err) }()
 		for _, msg := range messages {
-			msg.SetContext(trace.ContextWithSpan(msg.Context(), span))
+			msg.SetContext(trace.ContextWithSpan(msg.Context(), span)) //nolint:contextcheck // each has its own
 		}
 		err = handler(ctx, messages)
 		return err
@@ -43,6 +43,7 @@ func (t *Tracing) startBatch(ctx context.Context, name string, messages []*messa
 		}
 		ctx = trace.ContextWithRemoteSpanContext(ctx, created)
 	}
-	return t.tracer.Start(ctx, "process "+text(name, maxValue), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links...),
-		trace.WithAttributes(append(processing(systemPostbox, name), semconv.MessagingBatchMessageCount(len(messages)))...))
+	ctx, span := t.start(ctx, subject{"process", systemPostbox, name, trace.SpanKindConsumer}, links)
+	span.SetAttributes(semconv.MessagingBatchMessageCount(len(messages)))
+	return ctx, span
 }

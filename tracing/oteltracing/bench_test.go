@@ -27,6 +27,21 @@ func configs() map[string]oteltracing.Config {
 	}
 }
 
+// mostAllocations bounds what a message costs in a program without a provider. With the race detector it may cost one more.
+const mostAllocations = 8
+
+// It counts the allocations of the process, so it does not run in parallel.
+func TestTracing_without_a_provider_costs_next_to_nothing(t *testing.T) {
+	tracing := oteltracing.New(oteltracing.Config{})
+	publisher, err := tracing.DecoratePublisher(nowhere{})
+	require.NoError(t, err)
+	msg := message.NewMessage(postbox.NewMessageID(), nil)
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _ = publisher.Publish("orders", msg) }), float64(mostAllocations))
+	require.Empty(t, msg.Metadata)
+	handler := tracing.Middleware(done)
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = handler(msg) }), float64(mostAllocations))
+}
+
 func BenchmarkPublish(b *testing.B) {
 	for name, config := range configs() {
 		b.Run(name, func(b *testing.B) {

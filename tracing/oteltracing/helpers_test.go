@@ -152,13 +152,13 @@ func newShop(t *testing.T, tracing *oteltracing.Tracing) *shop {
 	return s
 }
 
-// publish writes messages to the outbox, in a transaction.
-func (s *shop) publish(ctx context.Context, topic string, messages ...*message.Message) error {
+// publish writes messages for the topic orders to the outbox, in a transaction.
+func (s *shop) publish(ctx context.Context, messages ...*message.Message) error {
 	return forwarder.InTx(ctx, s.database.DB, func(ctx context.Context, _ *sql.Tx) error {
 		for _, msg := range messages {
 			msg.SetContext(ctx)
 		}
-		return s.outbox.Publish(topic, messages...)
+		return s.outbox.Publish("orders", messages...)
 	})
 }
 

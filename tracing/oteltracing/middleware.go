@@ -3,12 +3,9 @@ package oteltracing
 import (
 	"cmp"
 	"context"
-	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
-	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -40,7 +37,7 @@ func (t *Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		defer span.End() // itself, so that it notes a panic
 		err = errNotReturned
 		defer func() {
-			msg.SetContext(before) //nolint:contextcheck // the one it had
+			msg.SetContext(before)
 			fail(span, cmp.Or(err, own.err))
 		}()
 		msg.SetContext(context.WithValue(ctx, attemptKey{}, own))
@@ -80,23 +77,19 @@ func (t *Tracing) startProcess(ctx context.Context, msg *message.Message) (conte
 			ctx = trace.ContextWithSpan(ctx, ambient)
 		}
 	}
-	return t.tracer.Start(ctx, "process "+text(topic, maxValue),
-		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links...), trace.WithAttributes(t.processAttributes(ctx, topic, msg)...))
-}
-
-func (t *Tracing) processAttributes(ctx context.Context, topic string, msg *message.Message) []attribute.KeyValue {
 	system := t.config.System
 	if message.SubscriberNameFromCtx(ctx) == queueSubscriber {
 		system = systemPostbox
 	}
-	attributes := processing(system, topic)
-	if name := message.HandlerNameFromCtx(ctx); name != "" {
-		attributes = append(attributes, Handler.String(text(name, maxValue)))
+	ctx, span := t.start(ctx, subject{"process", system, topic, trace.SpanKindConsumer}, links)
+	describe(span, msg)
+	if name := message.HandlerNameFromCtx(ctx); name != "" && span.IsRecording() {
+		span.SetAttributes(Handler.String(text(name, maxValue)))
 	}
-	if source := msg.Metadata.Get(postbox.SourceTopic); source != "" && source != topic {
-		attributes = append(attributes, SourceTopic.String(text(source, maxValue)))
+	if source := msg.Metadata.Get(postbox.SourceTopic); source != "" && source != topic && span.IsRecording() {
+		span.SetAttributes(SourceTopic.String(text(source, maxValue)))
 	}
-	return ofMessage(attributes, msg, time.Now())
+	return ctx, span
 }
 
 // inSpan returns the context of a message that a handler has returned, with the span and the baggage of the handler if it has none of its own.
@@ -111,12 +104,4 @@ func inSpan(handler, produced context.Context) context.Context {
 		produced = baggage.ContextWithBaggage(produced, carried)
 	}
 	return produced
-}
-
-// processing returns the attributes that all spans of handlers have.
-func processing(system, topic string) []attribute.KeyValue {
-	return append(make([]attribute.KeyValue, 0, 9),
-		semconv.MessagingSystemKey.String(system),
-		semconv.MessagingOperationName("process"), semconv.MessagingOperationTypeProcess,
-		semconv.MessagingDestinationName(text(topic, maxValue)))
 }

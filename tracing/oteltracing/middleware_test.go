@@ -72,7 +72,7 @@ func serve(t *testing.T, tracing *oteltracing.Tracing, add func(s *served)) *ser
 func (s *served) order(ctx context.Context, t *testing.T) *message.Message {
 	t.Helper()
 	msg := message.NewMessage(postbox.NewMessageID(), []byte("order"))
-	require.NoError(t, s.publish(ctx, "orders", msg))
+	require.NoError(t, s.publish(ctx, msg))
 	return msg
 }
 
@@ -229,7 +229,7 @@ func TestMiddleware_a_context_that_cannot_be_read_fails_no_message(t *testing.T)
 	for name, text := range hostile() {
 		msg := message.NewMessage(name, nil)
 		msg.Metadata = message.Metadata{"traceparent": text, "tracestate": text, "baggage": text}
-		require.NoError(t, s.publish(t.Context(), "orders", msg))
+		require.NoError(t, s.publish(t.Context(), msg))
 		messages++
 	}
 	for _, span := range append(spans.await("process billing", messages), spans.await("process orders", messages)...) {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -54,55 +52,48 @@ func (p *publisher) Publish(topic string, messages ...*message.Message) (err err
 	if len(messages) == 0 || slices.Contains(messages, nil) {
 		return p.Publisher.Publish(topic, messages...)
 	}
-	fresh, span := p.start(topic, messages)
+	span := p.start(topic, messages)
 	defer span.End() // itself, so that it notes a panic
 	err = errNotReturned
 	defer func() { fail(span, err) }()
-	err = p.Publisher.Publish(topic, p.within(span, messages, fresh)...)
+	err = p.Publisher.Publish(topic, p.within(span, messages)...)
 	return err
 }
 
-// start begins the span. It returns which messages have no context yet.
-func (p *publisher) start(topic string, messages []*message.Message) (fresh []bool, span trace.Span) {
-	fresh = make([]bool, len(messages))
-	kind := trace.SpanKindClient // of a span that only passes messages on
+// start begins the span.
+func (p *publisher) start(topic string, messages []*message.Message) trace.Span {
+	kind := trace.SpanKindProducer // of a span that gives its context to a message
 	var links []trace.Link
-	for i, msg := range messages {
+	for _, msg := range messages {
 		if created := p.tracing.created(msg); created.IsValid() {
 			links = append(links, linkTo(created, msg))
-		} else {
-			fresh[i], kind = true, trace.SpanKindProducer
 		}
+	}
+	if len(links) == len(messages) {
+		kind = trace.SpanKindClient
 	}
 	ctx := messages[0].Context()
 	if created, one := common(links, len(messages)); one && p.tracing.config.Parent && !trace.SpanContextFromContext(ctx).IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, created)
 	}
-	_, span = p.tracing.tracer.Start(ctx, "send "+text(topic, maxValue),
-		trace.WithSpanKind(kind), trace.WithLinks(links...), trace.WithAttributes(p.attributes(topic, messages)...))
-	return fresh, span
-}
-
-func (p *publisher) attributes(topic string, messages []*message.Message) []attribute.KeyValue {
-	attributes := append(make([]attribute.KeyValue, 0, 8),
-		semconv.MessagingSystemKey.String(p.system),
-		semconv.MessagingOperationName("send"), semconv.MessagingOperationTypeSend,
-		semconv.MessagingDestinationName(text(topic, maxValue)))
-	if len(messages) > 1 {
-		return append(attributes, semconv.MessagingBatchMessageCount(len(messages)))
+	_, span := p.tracing.start(ctx, subject{"send", p.system, topic, kind}, links)
+	if len(messages) == 1 {
+		describe(span, messages[0])
+	} else {
+		span.SetAttributes(semconv.MessagingBatchMessageCount(len(messages)))
 	}
-	return ofMessage(attributes, messages[0], time.Now())
+	return span
 }
 
-// within returns the messages as the inner publisher gets them: with the span in their contexts, and the fresh ones with its context in their metadata.
-func (p *publisher) within(span trace.Span, messages []*message.Message, fresh []bool) []*message.Message {
+// within returns the messages as the inner publisher gets them: with the span in their contexts, and with a context in their metadata.
+func (p *publisher) within(span trace.Span, messages []*message.Message) []*message.Message {
 	passed := messages
 	for i, msg := range messages {
-		ctx := trace.ContextWithSpan(msg.Context(), span)
-		metadata, added := msg.Metadata, false
-		if fresh[i] {
-			metadata, added = p.tracing.inject(ctx, msg)
+		ctx := msg.Context()
+		if span.SpanContext().IsValid() {
+			ctx = trace.ContextWithSpan(ctx, span)
 		}
+		metadata, added := p.tracing.inject(ctx, msg)
 		if !added && !span.IsRecording() {
 			continue
 		}

@@ -47,7 +47,7 @@ func TestDecoratePublisher_an_outbox_still_writes_in_the_transaction(t *testing.
 			return io.EOF
 		}), io.EOF)
 		require.Zero(t, count(), "it was rolled back")
-		require.NoError(t, s.publish(ctx, "orders", msg))
+		require.NoError(t, s.publish(ctx, msg))
 	})
 	require.Equal(t, 1, count())
 	require.Equal(t, message.Metadata{postbox.CorrelationID: "request 7"}, msg.Metadata, "the message of the caller stays as it is")

@@ -102,7 +102,7 @@ func TestBatchHandler_has_a_link_to_each_message(t *testing.T) {
 	var requests []trace.TraceID
 	for _, payload := range []string{"one", "poison", "two"} {
 		request := spans.during("POST /orders", func(ctx context.Context) {
-			require.NoError(t, s.publish(ctx, "orders", message.NewMessage(payload, []byte(payload))))
+			require.NoError(t, s.publish(ctx, message.NewMessage(payload, []byte(payload))))
 		})
 		requests = append(requests, request.TraceID())
 	}

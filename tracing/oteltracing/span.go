@@ -42,18 +42,24 @@ func text(value string, most int) string {
 	return strings.ToValidUTF8(value, "\uFFFD")
 }
 
-// ofMessage adds the attributes of a span that has one message.
-func ofMessage(attributes []attribute.KeyValue, msg *message.Message, now time.Time) []attribute.KeyValue {
+// describe adds the attributes of a span that has one message.
+func describe(span trace.Span, msg *message.Message) {
+	if !span.IsRecording() {
+		return
+	}
+	var attributes []attribute.KeyValue
 	if msg.UUID != "" {
 		attributes = append(attributes, semconv.MessagingMessageID(text(msg.UUID, maxValue)))
 	}
 	if id := msg.Metadata.Get(postbox.CorrelationID); id != "" {
 		attributes = append(attributes, semconv.MessagingMessageConversationID(text(id, maxValue)))
 	}
-	if at, known := timeOf(msg); known && !now.Before(at) {
-		attributes = append(attributes, Wait.Float64(now.Sub(at).Seconds()))
+	if at, known := timeOf(msg); known {
+		if wait := time.Since(at); wait >= 0 {
+			attributes = append(attributes, Wait.Float64(wait.Seconds()))
+		}
 	}
-	return attributes
+	span.SetAttributes(attributes...)
 }
 
 // timeOf returns the time at which a message was created, from its metadata or from its UUID, which has that time if it is a UUIDv7.

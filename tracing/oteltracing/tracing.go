@@ -49,8 +49,9 @@ func (c *Config) setDefaults() {
 
 // Tracing makes the spans of publishers and handlers. One Tracing serves a whole process. It is safe for concurrent use, keeps no state of messages and makes no round trip.
 type Tracing struct {
-	config Config
-	tracer trace.Tracer
+	config     Config
+	tracer     trace.Tracer
+	beginnings beginnings
 }
 
 // New returns a Tracing.

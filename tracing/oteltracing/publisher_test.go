@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/baggage"
@@ -255,6 +256,29 @@ func TestDecoratePublisher_records_errors_and_panics_and_passes_them_on(t *testi
 		_, err = tracing.DecoratePublisher(none)
 		require.ErrorContains(t, err, "the publisher is nil")
 	}
+}
+
+// Some exporters lose all spans of a batch if one of them has a value that is not UTF-8.
+func TestDecoratePublisher_values_of_a_span_are_short_and_valid_UTF8(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	publisher, err := tracing.DecoratePublisher(&captured{err: errors.New(strings.Repeat("\xff", 1<<20))})
+	require.NoError(t, err)
+	long := strings.Repeat("é", 1<<10) + "\xff"
+	msg := message.NewMessage("\xff"+long, nil)
+	msg.Metadata.Set(postbox.CorrelationID, long)
+	msg.Metadata.Set("traceparent", parentOf)
+	require.Error(t, publisher.Publish(long, msg))
+	span := spans.GetSpans()[0]
+	texts := []string{span.Name, span.Status.Description}
+	for _, attribute := range append(append(span.Attributes, span.Links[0].Attributes...), span.Events[0].Attributes...) {
+		texts = append(texts, attribute.Value.Emit())
+	}
+	for _, text := range texts {
+		require.True(t, utf8.ValidString(text))
+		require.Less(t, len(text), 5000)
+	}
+	require.Greater(t, len(texts), 10)
 }
 
 type publisherFunc func() error

@@ -1,8 +1,8 @@
 package oteltracing
 
 import (
-	"cmp"
 	"context"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
@@ -29,8 +29,9 @@ func (t *Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) (produced []*message.Message, err error) {
 		before := msg.Context()
 		if outer, within := before.Value(attemptKey{}).(*attempt); within && outer.msg == msg {
-			produced, outer.err = h(msg)
-			return produced, outer.err
+			produced, err = h(msg)
+			outer.err.Store(&err)
+			return produced, err
 		}
 		own := &attempt{msg: msg}
 		ctx, span := t.startProcess(before, msg)
@@ -38,7 +39,11 @@ func (t *Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		err = errNotReturned
 		defer func() {
 			msg.SetContext(before)
-			fail(span, cmp.Or(err, own.err))
+			if inner := own.err.Load(); err == nil && inner != nil {
+				fail(span, *inner)
+			} else {
+				fail(span, err)
+			}
 		}()
 		msg.SetContext(context.WithValue(ctx, attemptKey{}, own))
 		produced, err = h(msg)
@@ -54,7 +59,7 @@ func (t *Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // attempt is a run of a handler that has a span.
 type attempt struct {
 	msg *message.Message
-	err error // that a Middleware further inside has seen
+	err atomic.Pointer[error] // that a Middleware further inside has seen, perhaps in a goroutine of another middleware
 }
 
 type attemptKey struct{}

@@ -219,6 +219,18 @@ func TestDecoratePublisher_a_batch_has_a_link_to_each_message(t *testing.T) {
 	}
 }
 
+// manyErrors is an error that Go cannot compare, as that of some libraries for validation.
+type manyErrors []error
+
+func (e manyErrors) Error() string { return errors.Join(e...).Error() }
+
+// typedError is an error whose type cannot be read.
+type typedError struct{ name *string }
+
+func (*typedError) Error() string { return "typed" }
+
+func (e *typedError) ErrorType() string { return *e.name }
+
 // panickingError is an error whose text cannot be read.
 type panickingError struct{ text *string }
 
@@ -233,13 +245,17 @@ func TestDecoratePublisher_records_errors_and_panics_and_passes_them_on(t *testi
 	require.ErrorIs(t, publisher.Publish("orders", message.NewMessage("1", nil)), inner.err)
 	inner.err = &panickingError{}
 	require.Error(t, publisher.Publish("orders", message.NewMessage("2", nil)))
+	inner.err = manyErrors{io.EOF}
+	require.Error(t, publisher.Publish("orders", message.NewMessage("3", nil)))
+	inner.err = &typedError{}
+	require.Error(t, publisher.Publish("orders", message.NewMessage("4", nil)))
 	inner.err = nil
 	panicking, err := tracing.DecoratePublisher(publisherFunc(func() error { panic("no broker") }))
 	require.NoError(t, err)
-	require.PanicsWithValue(t, "no broker", func() { _ = panicking.Publish("orders", message.NewMessage("3", nil)) })
+	require.PanicsWithValue(t, "no broker", func() { _ = panicking.Publish("orders", message.NewMessage("5", nil)) })
 
 	sent := spans.named("send orders")
-	require.Len(t, sent, 3)
+	require.Len(t, sent, 5)
 	for _, span := range sent {
 		require.Equal(t, codes.Error, span.Status.Code)
 	}
@@ -247,11 +263,14 @@ func TestDecoratePublisher_records_errors_and_panics_and_passes_them_on(t *testi
 	require.Equal(t, "*postbox.PermanentError", value(sent[0], "error.type"))
 	require.Equal(t, "exception", sent[0].Events[0].Name)
 	require.Contains(t, sent[1].Status.Description, "panics")
-	require.Equal(t, "it panicked, or ended its goroutine", sent[2].Status.Description)
+	require.Equal(t, "EOF", sent[2].Status.Description)
+	require.Contains(t, value(sent[2], "error.type"), "manyErrors")
+	require.Equal(t, "_OTHER", value(sent[3], "error.type"))
+	require.Equal(t, "it panicked, or ended its goroutine", sent[4].Status.Description)
 
 	require.NoError(t, publisher.Publish("orders"), "no message is no span")
 	require.NoError(t, publisher.Publish("orders", nil), "the inner publisher decides about nil")
-	require.Len(t, spans.named("send orders"), 3)
+	require.Len(t, spans.named("send orders"), 5)
 	for _, none := range []message.Publisher{nil, (*captured)(nil)} {
 		_, err = tracing.DecoratePublisher(none)
 		require.ErrorContains(t, err, "the publisher is nil")
@@ -272,7 +291,7 @@ func TestDecoratePublisher_values_of_a_span_are_short_and_valid_UTF8(t *testing.
 	span := spans.GetSpans()[0]
 	texts := []string{span.Name, span.Status.Description}
 	for _, attribute := range append(append(span.Attributes, span.Links[0].Attributes...), span.Events[0].Attributes...) {
-		texts = append(texts, attribute.Value.Emit())
+		texts = append(texts, attribute.Value.String())
 	}
 	for _, text := range texts {
 		require.True(t, utf8.ValidString(text))

@@ -101,15 +101,19 @@ func fail(span trace.Span, err error) {
 	if err == nil || !span.IsRecording() {
 		return
 	}
-	kind := semconv.ErrorTypeOther
-	if checked := usererror.Checked(err); checked == err { //nolint:errorlint // another error means that a method of this one panics
-		kind = semconv.ErrorType(err)
-	} else {
-		err = checked
-	}
-	description := text(err.Error(), maxError)
+	err = usererror.Checked(err)
+	description, kind := text(err.Error(), maxError), text(typeOf(err), maxValue)
 	span.SetStatus(codes.Error, description)
-	span.SetAttributes(kind)
-	span.AddEvent(semconv.ExceptionEventName, trace.WithAttributes(
-		semconv.ExceptionType(kind.Value.AsString()), semconv.ExceptionMessage(description)))
+	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
+	span.AddEvent(semconv.ExceptionEventName, trace.WithAttributes(semconv.ExceptionType(kind), semconv.ExceptionMessage(description)))
+}
+
+// typeOf returns the type of an error, or what its method ErrorType returns. That method belongs to the user and may panic.
+func typeOf(err error) (kind string) {
+	defer func() {
+		if recover() != nil {
+			kind = semconv.ErrorTypeOther.Value.AsString()
+		}
+	}()
+	return semconv.ErrorType(err).Value.AsString()
 }

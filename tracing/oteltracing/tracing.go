@@ -54,7 +54,7 @@ type Tracing struct {
 	beginnings beginnings
 }
 
-// New returns a Tracing.
+// New returns a Tracing. The schema of its spans is the newest that the API of OpenTelemetry has. The names in it that are used here are the same in version 1.44.
 func New(config Config) *Tracing {
 	config.setDefaults()
 	return &Tracing{config: config, tracer: config.TracerProvider.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))}

@@ -39,28 +39,32 @@ type broker struct {
 	system           string
 	orders, payments string // topics
 	publisher        message.Publisher
-	subscriber       message.Subscriber
+	toCheck, toPay   message.Subscriber
 	classify         postbox.Classifier
 	batchSize        int
 }
 
 func goChannel() broker {
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
-	return broker{system: "gochannel", orders: "orders", payments: "payments", publisher: channel, subscriber: channel, classify: postbox.ClassifyNetwork, batchSize: 1}
+	return broker{system: "gochannel", orders: "orders", payments: "payments", publisher: channel, toCheck: channel, toPay: channel, classify: postbox.ClassifyNetwork, batchSize: 1}
 }
 
 // apacheKafka makes topics of the test's own.
 func apacheKafka(t *testing.T, addresses string) broker {
 	t.Helper()
 	brokers, name := strings.Split(addresses, ","), "tracing."+postbox.NewMessageID()
-	config := kafkabroker.DefaultSubscriberConfig(brokers, name)
-	config.InitializeTopicDetails.NumPartitions = 1
-	subscriber, err := kafka.NewSubscriber(config, nil)
-	require.NoError(t, err)
-	on := broker{system: "kafka", orders: name + ".orders", payments: name + ".payments", subscriber: subscriber, classify: kafkabroker.Classify, batchSize: 100}
-	for _, topic := range []string{on.orders, on.payments} {
+	// A group for each topic: in a shared one, the second subscription would make Kafka deliver messages again.
+	subscribe := func(topic string) message.Subscriber {
+		config := kafkabroker.DefaultSubscriberConfig(brokers, topic)
+		config.InitializeTopicDetails.NumPartitions = 1
+		subscriber, err := kafka.NewSubscriber(config, nil)
+		require.NoError(t, err)
 		require.NoError(t, subscriber.SubscribeInitialize(topic))
+		return subscriber
 	}
+	on := broker{system: "kafka", orders: name + ".orders", payments: name + ".payments", classify: kafkabroker.Classify, batchSize: 100}
+	on.toCheck, on.toPay = subscribe(on.orders), subscribe(on.payments)
+	var err error
 	on.publisher, err = kafkabroker.NewPublisher(kafkabroker.DefaultPublisherConfig(brokers), nil)
 	require.NoError(t, err)
 	return on
@@ -88,7 +92,7 @@ func open(t *testing.T, on broker, parent bool) *shop {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	tracing := oteltracing.New(oteltracing.Config{System: on.system, Parent: parent, TracerProvider: provider, Propagator: propagation.TraceContext{}})
-	s := &shop{broker: on, db: database.DB, tracer: provider.Tracer("shop"), spans: spans, paid: make(chan struct{}), ended: make(chan error, 1)}
+	s := &shop{broker: on, db: database.DB, tracer: provider.Tracer("shop"), spans: spans, paid: make(chan struct{}, 1), ended: make(chan error, 1)}
 
 	publisher, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
 	require.NoError(t, err)
@@ -105,17 +109,20 @@ func open(t *testing.T, on broker, parent bool) *shop {
 	require.NoError(t, err)
 
 	checks := 0
-	_, err = s.router.AddInboxHandler("check", on.orders, on.subscriber, on.payments, func(*message.Message) ([]*message.Message, error) {
+	_, err = s.router.AddInboxHandler("check", on.orders, on.toCheck, on.payments, func(*message.Message) ([]*message.Message, error) {
 		if checks++; checks == 1 {
 			return nil, errSlow
 		}
 		return []*message.Message{message.NewMessage(postbox.NewMessageID(), []byte("checked"))}, nil
 	}, middleware.InboxConfig{Retry: postbox.RetryProfile{Base: time.Millisecond, Cap: time.Millisecond}})
 	require.NoError(t, err)
-	_, err = s.router.AddQueueHandler("pay", on.payments, on.subscriber, "", func(msg *message.Message) ([]*message.Message, error) {
+	_, err = s.router.AddQueueHandler("pay", on.payments, on.toPay, "", func(msg *message.Message) ([]*message.Message, error) {
 		_, span := s.tracer.Start(msg.Context(), "take the money")
 		defer span.End()
-		close(s.paid)
+		select {
+		case s.paid <- struct{}{}:
+		default: // it runs again if the commit fails
+		}
 		return nil, nil
 	}, router.QueueConfig{QueueConfig: queue.Config{Transactional: true}})
 	require.NoError(t, err)

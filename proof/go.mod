@@ -6,6 +6,7 @@ replace (
 	github.com/postbox-go/watermill-postbox => ..
 	github.com/postbox-go/watermill-postbox/brokers/amqpbroker => ../brokers/amqpbroker
 	github.com/postbox-go/watermill-postbox/brokers/kafkabroker => ../brokers/kafkabroker
+	github.com/postbox-go/watermill-postbox/tracing/oteltracing => ../tracing/oteltracing
 )
 
 require (
@@ -22,9 +23,13 @@ require (
 	github.com/postbox-go/watermill-postbox v0.0.0
 	github.com/postbox-go/watermill-postbox/brokers/amqpbroker v0.0.0
 	github.com/postbox-go/watermill-postbox/brokers/kafkabroker v0.0.0
+	github.com/postbox-go/watermill-postbox/tracing/oteltracing v0.0.0
 	github.com/rabbitmq/amqp091-go v1.10.0
 	github.com/rs/zerolog v1.28.0
 	github.com/stretchr/testify v1.12.1
+	go.opentelemetry.io/otel v1.46.0
+	go.opentelemetry.io/otel/sdk v1.46.0
+	go.opentelemetry.io/otel/trace v1.46.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.22.0
 	modernc.org/sqlite v1.59.0
@@ -44,7 +49,7 @@ require (
 	github.com/eapache/go-resiliency v1.7.0 // indirect
 	github.com/eapache/go-xerial-snappy v0.0.0-20230731223053-c322873962e3 // indirect
 	github.com/eapache/queue v1.1.0 // indirect
-	github.com/go-logr/logr v1.4.3 // indirect
+	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/snappy v0.0.4 // indirect
@@ -82,9 +87,7 @@ require (
 	github.com/sethvargo/go-retry v0.3.0 // indirect
 	github.com/sony/gobreaker v1.0.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
-	go.opentelemetry.io/otel v1.40.0 // indirect
-	go.opentelemetry.io/otel/metric v1.40.0 // indirect
-	go.opentelemetry.io/otel/trace v1.40.0 // indirect
+	go.opentelemetry.io/otel/metric v1.46.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.48.0 // indirect

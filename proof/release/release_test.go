@@ -42,6 +42,7 @@ func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 	require.Contains(t, released, "brokers/amqpbrokerv3")
 	require.Contains(t, released, "metrics/prommetrics")
 	require.Contains(t, released, "cmd/postbox")
+	require.Contains(t, released, "tracing/oteltracing")
 	for _, folder := range released {
 		text := read(t, filepath.Join(repository, folder, "go.mod"))
 		require.NotContains(t, text, "replace", folder)
@@ -85,7 +86,7 @@ func checkService(t *testing.T, environment []string) {
 	others := strings.Count(sums, "\n") - strings.Count(sums, mainModule+" ")
 	t.Logf("go.sum of a service has %d lines of other modules", others)
 	require.LessOrEqual(t, others, mostSums)
-	for _, module := range []string{"sarama", "amqp", "sqlite", "pgx", "go-sql-driver", "toxiproxy"} {
+	for _, module := range []string{"sarama", "amqp", "sqlite", "pgx", "go-sql-driver", "toxiproxy", "opentelemetry"} {
 		require.NotContains(t, sums, module)
 	}
 }

@@ -1,0 +1,86 @@
+package oteltracing
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// SentAt is the metadata key that holds the time at which a message was published, in the format of [time.RFC3339Nano] and by the clock of its producer. A publisher of
+// [Tracing.DecoratePublisher] writes it together with the context, but not for a message whose UUID has the time in it, as those of postbox.NewMessageID have.
+const SentAt = "postbox_sent_at"
+
+// baggageKey is the metadata key of the W3C propagator for baggage, which does not say where a message was created.
+const baggageKey = "baggage"
+
+// created returns the context of the span in which the message was created. It is not valid if the metadata has none, or one that cannot be read.
+func (t *Tracing) created(msg *message.Message) trace.SpanContext {
+	if len(msg.Metadata) == 0 {
+		return trace.SpanContext{}
+	}
+	return trace.SpanContextFromContext(t.config.Propagator.Extract(context.Background(), propagation.MapCarrier(msg.Metadata)))
+}
+
+// inject returns the metadata with the context of ctx in it, and whether anything was added. It keeps all that the metadata has: if one of the propagator's keys has a value,
+// readable or not, nothing is added, since a mixture of two contexts would be wrong. Baggage is the exception: it is no part of the context of a span.
+func (t *Tracing) inject(ctx context.Context, msg *message.Message) (metadata message.Metadata, added bool) {
+	var words wordCarrier
+	t.config.Propagator.Inject(ctx, &words)
+	if len(words) == 0 {
+		return msg.Metadata, false
+	}
+	for _, key := range t.config.Propagator.Fields() {
+		if key != baggageKey && msg.Metadata[key] != "" {
+			return msg.Metadata, false
+		}
+	}
+	for _, word := range words {
+		if msg.Metadata[word.key] != "" {
+			continue
+		}
+		if !added {
+			metadata, added = make(message.Metadata, len(msg.Metadata)+len(words)+1), true
+			maps.Copy(metadata, msg.Metadata)
+		}
+		metadata[word.key] = word.value
+	}
+	if !added {
+		return msg.Metadata, false
+	}
+	if _, known := timeOf(msg); !known && metadata[SentAt] == "" {
+		metadata[SentAt] = time.Now().UTC().Format(time.RFC3339Nano)
+	}
+	return metadata, true
+}
+
+// wordCarrier collects what a propagator writes.
+type wordCarrier []word
+
+type word struct{ key, value string }
+
+// Get returns the value of a key.
+func (c *wordCarrier) Get(key string) string {
+	for _, word := range *c {
+		if word.key == key {
+			return word.value
+		}
+	}
+	return ""
+}
+
+// Set collects a value.
+func (c *wordCarrier) Set(key, value string) { *c = append(*c, word{key, value}) }
+
+// Keys lists the keys.
+func (c *wordCarrier) Keys() []string {
+	keys := make([]string, len(*c))
+	for i, word := range *c {
+		keys[i] = word.key
+	}
+	return keys
+}

@@ -1,0 +1,307 @@
+package oteltracing_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/baggage"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/router"
+	"github.com/postbox-go/watermill-postbox/tracing/oteltracing"
+)
+
+// parentOf is a context that came from elsewhere.
+const parentOf = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+func TestDecoratePublisher_an_outbox_still_writes_in_the_transaction(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{System: "kafka"})
+	s := newShop(t, tracing)
+	require.True(t, postbox.PublishesInTx(s.outbox))
+	_, err := router.New(nil, router.Config{Store: s.store, Outbox: s.outbox}, nil)
+	require.NoError(t, err, "a router accepts it as its outbox")
+
+	count := func() (n int) {
+		require.NoError(t, s.database.DB.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM postbox_messages").Scan(&n))
+		return n
+	}
+	msg := message.NewMessage(postbox.NewMessageID(), []byte("order"))
+	msg.Metadata.Set(postbox.CorrelationID, "request 7")
+	request := spans.during("POST /orders", func(ctx context.Context) {
+		require.ErrorIs(t, forwarder.InTx(ctx, s.database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			msg.SetContext(ctx)
+			require.NoError(t, s.outbox.Publish("orders", msg))
+			return io.EOF
+		}), io.EOF)
+		require.Zero(t, count(), "it was rolled back")
+		require.NoError(t, s.publish(ctx, msg))
+	})
+	require.Equal(t, 1, count())
+	require.Equal(t, message.Metadata{postbox.CorrelationID: "request 7"}, msg.Metadata, "the message of the caller stays as it is")
+	require.ErrorIs(t, s.outbox.Publish("orders", message.NewMessage("1", nil)), postbox.ErrNoTransaction)
+
+	sent := spans.named("send orders")
+	require.Len(t, sent, 3)
+	require.Equal(t, codes.Unset, sent[1].Status.Code)
+	require.Equal(t, codes.Error, sent[2].Status.Code)
+	require.Equal(t, trace.SpanKindProducer, sent[1].SpanKind)
+	require.Equal(t, request.SpanID(), sent[1].Parent.SpanID())
+	attributes, wait := attributesOf(sent[1])
+	require.Equal(t, map[string]any{
+		"messaging.system": "postbox", "messaging.operation.name": "send", "messaging.operation.type": "send",
+		"messaging.destination.name": "orders", "messaging.message.id": msg.UUID, "messaging.message.conversation_id": "request 7",
+	}, attributes)
+	require.GreaterOrEqual(t, wait, 0.0)
+
+	var metadata string
+	require.NoError(t, s.database.DB.QueryRowContext(t.Context(), "SELECT metadata FROM postbox_messages").Scan(&metadata))
+	require.Contains(t, metadata, sent[1].SpanContext.SpanID().String())
+	require.NotContains(t, metadata, oteltracing.SentAt, "the UUID has the time")
+}
+
+// These are what another program, or an attacker, may put in the place of a context.
+func hostile() map[string]string {
+	return map[string]string{
+		"empty version":   "-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		"zero trace":      "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+		"zero span":       "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+		"capitals":        "00-0AF7651916CD43DD8448EB211C80319C-B7AD6B7169203331-01",
+		"reserved":        "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		"too short":       "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+		"too long":        parentOf + "-more",
+		"a word":          "traceparent",
+		"not UTF-8":       "\xff\xfe\x00",
+		"a line":          parentOf + "\r\nx: y",
+		"a script":        "<script>alert(1)</script>",
+		"a megabyte":      strings.Repeat("0", 1<<20),
+		"a million parts": strings.Repeat("-", 1<<20),
+	}
+}
+
+func TestDecoratePublisher_keeps_every_byte_that_a_message_has(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	inner := &captured{}
+	publisher, err := tracing.DecoratePublisher(inner)
+	require.NoError(t, err)
+	cases := map[string]message.Metadata{
+		"a good one":              {"traceparent": parentOf, "tracestate": "a=1", "baggage": "k=v;p", "other": "x"},
+		"a good one alone":        {"traceparent": parentOf},
+		"a state without context": {"tracestate": "a=1"},
+	}
+	for name, text := range hostile() {
+		cases[name] = message.Metadata{"traceparent": text, "tracestate": text, "baggage": text}
+	}
+	for name, metadata := range cases {
+		spans.Reset()
+		msg := message.NewMessage("1", []byte("x"))
+		msg.Metadata = maps.Clone(metadata)
+		spans.during("request", func(ctx context.Context) {
+			msg.SetContext(ctx)
+			require.NoError(t, publisher.Publish("orders", msg), name)
+		})
+		got := inner.messages[len(inner.messages)-1]
+		require.Equal(t, metadata, got.Metadata, name)
+		require.Equal(t, metadata, msg.Metadata, name)
+		require.Equal(t, message.Payload("x"), got.Payload)
+		span := spans.named("send orders")[0]
+		require.Equal(t, codes.Unset, span.Status.Code, name)
+		if strings.HasPrefix(name, "a good one") {
+			require.Len(t, span.Links, 1, name)
+			require.Equal(t, trace.SpanKindClient, span.SpanKind, name)
+		} else {
+			require.Empty(t, span.Links, name)
+		}
+	}
+}
+
+func TestDecoratePublisher_adds_the_context_to_baggage_that_is_there(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	inner := &captured{}
+	publisher, err := tracing.DecoratePublisher(inner)
+	require.NoError(t, err)
+	member, err := baggage.NewMember("tenant", "seven")
+	require.NoError(t, err)
+	tenant, err := baggage.New(member)
+	require.NoError(t, err)
+	before := time.Now().Add(-time.Second)
+	spans.during("request", func(ctx context.Context) {
+		ctx = baggage.ContextWithBaggage(ctx, tenant)
+		for _, own := range []string{"", "k=v;p"} {
+			msg := message.NewMessageWithContext(ctx, "1", nil)
+			if own != "" {
+				msg.Metadata.Set("baggage", own)
+			}
+			require.NoError(t, publisher.Publish("orders", msg))
+		}
+	})
+	require.Equal(t, "tenant=seven", inner.messages[0].Metadata["baggage"])
+	require.Equal(t, "k=v;p", inner.messages[1].Metadata["baggage"])
+	for i, span := range spans.named("send orders") {
+		require.Contains(t, inner.messages[i].Metadata["traceparent"], span.SpanContext.SpanID().String())
+		sent, err := time.Parse(time.RFC3339Nano, inner.messages[i].Metadata[oteltracing.SentAt])
+		require.NoError(t, err, "the UUID has no time")
+		require.WithinRange(t, sent, before, time.Now())
+	}
+}
+
+// A handler may publish one message to two topics: each copy is created by itself.
+func TestDecoratePublisher_two_destinations_of_one_message_have_a_context_each(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	inner := &captured{}
+	publisher, err := tracing.DecoratePublisher(inner)
+	require.NoError(t, err)
+	msg := message.NewMessage("1", nil)
+	request := spans.during("request", func(ctx context.Context) {
+		msg.SetContext(ctx)
+		require.NoError(t, publisher.Publish("orders", msg))
+		require.NoError(t, publisher.Publish("audit", msg))
+	})
+	for i, name := range []string{"send orders", "send audit"} {
+		span := spans.named(name)[0]
+		require.Equal(t, request.SpanID(), span.Parent.SpanID())
+		require.Empty(t, span.Links)
+		require.Contains(t, inner.messages[i].Metadata["traceparent"], span.SpanContext.SpanID().String())
+	}
+}
+
+func TestDecoratePublisher_a_batch_has_a_link_to_each_message(t *testing.T) {
+	t.Parallel()
+	for _, parent := range []bool{false, true} {
+		tracing, spans := record(t, oteltracing.Config{System: "kafka", Parent: parent})
+		inner := &captured{}
+		publisher, err := tracing.DecoratePublisher(inner)
+		require.NoError(t, err)
+		var first, second trace.SpanContext
+		first = spans.during("request", func(ctx context.Context) {
+			require.NoError(t, publisher.Publish("orders", message.NewMessageWithContext(ctx, "1", nil), message.NewMessageWithContext(ctx, "2", nil)))
+		})
+		second = spans.during("request", func(ctx context.Context) {
+			require.NoError(t, publisher.Publish("orders", message.NewMessageWithContext(ctx, "3", nil)))
+		})
+		created := spans.named("send orders")
+		require.Equal(t, int64(2), value(created[0], "messaging.batch.message_count"))
+		require.Nil(t, value(created[0], "messaging.message.id"))
+		require.Nil(t, value(created[1], "messaging.batch.message_count"))
+		require.Equal(t, []trace.TraceID{first.TraceID(), second.TraceID()}, []trace.TraceID{created[0].SpanContext.TraceID(), created[1].SpanContext.TraceID()})
+
+		// A forwarder publishes them without a span of its own.
+		stored := make([]*message.Message, len(inner.messages))
+		for i, msg := range inner.messages {
+			stored[i] = msg.Copy()
+		}
+		spans.Reset()
+		require.NoError(t, publisher.Publish("orders", stored...))
+		require.NoError(t, publisher.Publish("orders", stored[:2]...))
+		sent := spans.named("send orders")
+		require.Equal(t, []trace.SpanID{created[0].SpanContext.SpanID(), created[0].SpanContext.SpanID(), created[1].SpanContext.SpanID()}, linked(sent[0]))
+		require.Equal(t, "3", sent[0].Links[2].Attributes[0].Value.AsString())
+		require.Equal(t, trace.SpanKindClient, sent[0].SpanKind)
+		require.False(t, sent[0].Parent.IsValid(), "the messages are of two traces")
+		require.Equal(t, parent, sent[1].Parent.IsValid(), "the messages are of one span")
+		require.Equal(t, "kafka", value(sent[0], "messaging.system"))
+	}
+}
+
+// manyErrors is an error that Go cannot compare, as that of some libraries for validation.
+type manyErrors []error
+
+func (e manyErrors) Error() string { return errors.Join(e...).Error() }
+
+// typedError is an error whose type cannot be read.
+type typedError struct{ name *string }
+
+func (*typedError) Error() string { return "typed" }
+
+func (e *typedError) ErrorType() string { return *e.name }
+
+// panickingError is an error whose text cannot be read.
+type panickingError struct{ text *string }
+
+func (e *panickingError) Error() string { return *e.text }
+
+func TestDecoratePublisher_records_errors_and_panics_and_passes_them_on(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	inner := &captured{err: postbox.Permanent(errors.New("\xff too large"))}
+	publisher, err := tracing.DecoratePublisher(inner)
+	require.NoError(t, err)
+	require.ErrorIs(t, publisher.Publish("orders", message.NewMessage("1", nil)), inner.err)
+	inner.err = &panickingError{}
+	require.Error(t, publisher.Publish("orders", message.NewMessage("2", nil)))
+	inner.err = manyErrors{io.EOF}
+	require.Error(t, publisher.Publish("orders", message.NewMessage("3", nil)))
+	inner.err = &typedError{}
+	require.Error(t, publisher.Publish("orders", message.NewMessage("4", nil)))
+	inner.err = nil
+	panicking, err := tracing.DecoratePublisher(publisherFunc(func() error { panic("no broker") }))
+	require.NoError(t, err)
+	require.PanicsWithValue(t, "no broker", func() { _ = panicking.Publish("orders", message.NewMessage("5", nil)) })
+
+	sent := spans.named("send orders")
+	require.Len(t, sent, 5)
+	for _, span := range sent {
+		require.Equal(t, codes.Error, span.Status.Code)
+	}
+	require.Equal(t, "\uFFFD too large", sent[0].Status.Description)
+	require.Equal(t, "*postbox.PermanentError", value(sent[0], "error.type"))
+	require.Equal(t, "exception", sent[0].Events[0].Name)
+	require.Contains(t, sent[1].Status.Description, "panics")
+	require.Equal(t, "EOF", sent[2].Status.Description)
+	require.Contains(t, value(sent[2], "error.type"), "manyErrors")
+	require.Equal(t, "_OTHER", value(sent[3], "error.type"))
+	require.Equal(t, "it panicked, or ended its goroutine", sent[4].Status.Description)
+
+	require.NoError(t, publisher.Publish("orders"), "no message is no span")
+	require.NoError(t, publisher.Publish("orders", nil), "the inner publisher decides about nil")
+	require.Len(t, spans.named("send orders"), 5)
+	for _, none := range []message.Publisher{nil, (*captured)(nil)} {
+		_, err = tracing.DecoratePublisher(none)
+		require.ErrorContains(t, err, "the publisher is nil")
+	}
+}
+
+// Some exporters lose all spans of a batch if one of them has a value that is not UTF-8.
+func TestDecoratePublisher_values_of_a_span_are_short_and_valid_UTF8(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	publisher, err := tracing.DecoratePublisher(&captured{err: errors.New(strings.Repeat("\xff", 1<<20))})
+	require.NoError(t, err)
+	long := strings.Repeat("é", 1<<10) + "\xff"
+	msg := message.NewMessage("\xff"+long, nil)
+	msg.Metadata.Set(postbox.CorrelationID, long)
+	msg.Metadata.Set("traceparent", parentOf)
+	require.Error(t, publisher.Publish(long, msg))
+	span := spans.GetSpans()[0]
+	texts := []string{span.Name, span.Status.Description}
+	for _, attribute := range append(append(span.Attributes, span.Links[0].Attributes...), span.Events[0].Attributes...) {
+		texts = append(texts, attribute.Value.String())
+	}
+	for _, text := range texts {
+		require.True(t, utf8.ValidString(text))
+		require.Less(t, len(text), 5000)
+	}
+	require.Greater(t, len(texts), 10)
+}
+
+type publisherFunc func() error
+
+func (f publisherFunc) Publish(string, ...*message.Message) error { return f() }
+
+func (publisherFunc) Close() error { return nil }

@@ -50,10 +50,18 @@ func MigrateTo(ctx context.Context, db Database, version int64) (err error) {
 	if err := statements.CheckDriver(db.DB); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if err := statements.CheckServer(ctx, db.DB); err != nil {
-		return fmt.Errorf("migrate: %w", dialect.HideAddress(err))
+	err = persist(ctx, statements.Kind, func() error {
+		if err := statements.CheckServer(ctx, db.DB); err != nil && statements.Kind.Classify(err) != dialect.Conflict {
+			return finalError{err}
+		} else if err != nil { // such as a new file of SQLite that another process is just making
+			return err
+		}
+		return migrate(ctx, db.DB, statements, files, version)
+	})
+	var final finalError
+	if errors.As(err, &final) {
+		return fmt.Errorf("migrate: %w", dialect.HideAddress(final.error))
 	}
-	err = persist(ctx, statements.Kind, func() error { return migrate(ctx, db.DB, statements, files, version) })
 	if err != nil {
 		return fmt.Errorf("migrate tables %s: %w", statements.Names.Table("*"), dialect.HideAddress(err))
 	}

@@ -25,15 +25,19 @@ var persistences = map[dialect.Kind]persistence{
 	dialect.SQLite:     {pause: 50 * time.Millisecond, patience: 2500 * time.Millisecond, tries: 50, always: true},
 }
 
+// finalError is an error that does not come from others.
+type finalError struct{ error }
+
 // persist runs migrate again while other transactions, or other processes that migrate, are in its way.
 func persist(ctx context.Context, kind dialect.Kind, migrate func() error) error {
 	p := persistences[kind]
 	until := time.Now().Add(p.patience)
 	for try := 1; ; try++ {
 		err := migrate()
+		var final finalError
 		hindered := p.always || p.patience > 0 && kind.Classify(err) == dialect.Conflict
 		switch {
-		case err == nil, errors.Is(err, dialect.ErrDeployment):
+		case err == nil, errors.Is(err, dialect.ErrDeployment), errors.As(err, &final):
 			return err
 		case ctx.Err() != nil && !errors.Is(err, ctx.Err()): // each driver has another error for that
 			return fmt.Errorf("%w (last error: %w)", ctx.Err(), err)

@@ -7,5 +7,6 @@
 //
 // `make crashpoints` goes through all points on all databases, and prints how many there were, and from how many of them
 // all was well again. `make proof` goes through all of them on SQLite. On the servers, each flow meets each call whose
-// effect outlives the process there, and one flow meets each other call, such as a read or a statement in a transaction.
+// effect outlives the process there, and one flow meets each other call, such as a read, a statement in a transaction or a
+// renewal of leases.
 package crashpoints

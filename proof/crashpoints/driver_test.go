@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -48,14 +49,17 @@ type conn struct {
 	gone  bool
 }
 
-// lasting says whether a call has an effect that lasts. The fate's lock is held.
+// upkeep is written by each process in each flow, in the same way: who works on which lanes, and when.
+var upkeep = regexp.MustCompile(`postbox_(lanes|members|spools|chores)\b`)
+
+// lasting says whether a call has an effect that lasts, and that belongs to the flow. The fate's lock is held.
 func (c *conn) lasting(what string) bool {
 	verb, text, _ := strings.Cut(what, " ")
 	switch verb {
 	case commit:
 		return true
 	case "EXEC", "QUERY":
-		return !c.inTx && !strings.HasPrefix(text, "SELECT")
+		return !c.inTx && !strings.HasPrefix(text, "SELECT") && !upkeep.MatchString(text)
 	default:
 		return false
 	}

@@ -147,7 +147,7 @@ func (s *survey) run(t *testing.T) {
 
 // everything is the variable that `make crashpoints` sets. Without it, servers, and the race detector, which take their
 // time, are spared most: there each flow meets each kind of call whose effect lasts once, after that effect, and each kind
-// of other call is met in some flow.
+// of other call, upkeep included, is met in some flow.
 const everything = "POSTBOX_CRASHPOINTS"
 
 func (s *survey) exhaustive() bool {

@@ -5,31 +5,36 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
 // Measure counts what the database has of each outbox and queue, and gives the numbers to a recorder: those instruments of package metrics
 // whose field Database is true. The recorders in metrics/prommetrics and metrics/otelmetrics call it when they are asked for values.
 //
+// Measure reads an index entry, or a row, of each pending message and each dead letter, and nothing of the history. It needs one connection, and the rights of
+// the role operator to read: see docs/security.md.
+//
 // If the database does not answer before ctx ends, Measure records that the database is not up, and returns an error. It returns in time even
 // where the driver does not. Up to four calls wait for a database that hangs; further ones return an error at once. Measure is safe for concurrent use.
 func (a *Admin) Measure(ctx context.Context, recorder metrics.Recorder) error {
-	queues, err := a.queuesInTime(ctx)
+	spools, err := a.backlogsInTime(ctx)
 	recorder.Record(metrics.DatabaseUp, number(err == nil))
 	if err != nil {
 		return err
 	}
-	for _, q := range queues {
-		kind, name := "outbox", q.Target.Name()
-		if q.Target.IsQueue() {
+	for _, q := range spools {
+		target, kind := Target{spool: q.Name}, "outbox"
+		if target.IsQueue() {
 			kind = "queue"
 		}
+		name := target.Name()
 		for state, messages := range map[string]int{"pending": q.Pending, "due": q.Due, "failing": q.Failing, "parked": q.Parked, "in_flight": q.InFlight} {
 			recorder.Record(metrics.Backlog, float64(messages), kind, name, state)
 		}
 		recorder.Record(metrics.BacklogAge, q.OldestAge.Seconds(), kind, name)
 		recorder.Record(metrics.DeadLetters, float64(q.Dead), kind, name)
-		recorder.Record(metrics.Processes, float64(q.Processes), kind, name)
+		recorder.Record(metrics.Processes, float64(q.Members), kind, name)
 		recorder.Record(metrics.Lanes, float64(q.Lanes), kind, name)
 		recorder.Record(metrics.Paused, number(!q.PausedSince.IsZero()), kind, name)
 		recorder.Record(metrics.PausedKeys, float64(q.PausedKeys), kind, name)
@@ -42,25 +47,25 @@ const maxCounts = 4
 
 var errCounting = errors.New("earlier calls still wait for the database")
 
-// queuesInTime returns when ctx ends, whatever the driver does.
-func (a *Admin) queuesInTime(ctx context.Context) ([]QueueInfo, error) {
+// backlogsInTime returns when ctx ends, whatever the driver does.
+func (a *Admin) backlogsInTime(ctx context.Context) ([]*operate.Overview, error) {
 	if a.counting.Add(1) > maxCounts {
 		a.counting.Add(-1)
 		return nil, fmt.Errorf("admin: count messages: %w", errCounting)
 	}
 	type counted struct {
-		queues []QueueInfo
+		spools []*operate.Overview
 		err    error
 	}
 	ended := make(chan counted, 1)
 	go func() {
 		defer a.counting.Add(-1)
-		queues, err := a.Queues(ctx)
-		ended <- counted{queues, err}
+		spools, err := a.operator.Backlogs(ctx)
+		ended <- counted{spools, failed(err)}
 	}()
 	select {
 	case c := <-ended:
-		return c.queues, c.err
+		return c.spools, c.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("admin: count messages: %w", ctx.Err())
 	}

@@ -68,8 +68,8 @@ func New(db postbox.Database, publisher message.Publisher, config Config, logger
 		config: config, db: db.DB, statements: statements, logger: logger,
 		spool: outbox, hangAfter: hangAfter, hangLook: hangLook,
 	}
-	measured := meter.Of(db.Metrics, f.spool.Name())
-	f.relay = &relay{publisher: publisher, classify: spool.Classified(config.Classify, logger), logger: logger}
+	measured := meter.Of(db.Metrics, f.spool.Name(), logger)
+	f.relay = &relay{publisher: publisher, classify: spool.Classified(config.Classify, logger), meter: measured, logger: logger}
 	f.drainer = drain.New(db.DB, f.spool, f.relay, f.drainerConfig(db.DisablePreparedStatements, measured), logger)
 	f.relay.reload = f.drainer.Reload
 	f.relay.circuits = circuit.New(circuit.Config{

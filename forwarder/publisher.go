@@ -61,7 +61,7 @@ func NewPublisher(db postbox.Database, config PublisherConfig, logger watermill.
 	announcer := spool.NewAnnouncer(outbox, notifyThrough, logger)
 	return &Publisher{
 		config: config, db: db.DB, unprepared: db.DisablePreparedStatements, spool: outbox, place: spool.NewPlace(db.DB, statements), finder: spool.NewFinder(outbox, db.DB),
-		prepared: spool.NewPrepared(db.DB), announcer: announcer, announce: announcer.Announce, meter: meter.Of(db.Metrics, outbox.Name()),
+		prepared: spool.NewPrepared(db.DB), announcer: announcer, announce: announcer.Announce, meter: meter.Of(db.Metrics, outbox.Name(), logger),
 	}, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/circuit"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -21,6 +22,7 @@ type relay struct {
 	classify  postbox.Classifier
 	circuits  *circuit.Circuits
 	reload    func(ctx context.Context, m *spool.Message) (found bool, err error)
+	meter     *meter.Spool
 	logger    watermill.LoggerAdapter
 }
 
@@ -183,5 +185,8 @@ func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Messag
 		messages[i].Metadata = m.Metadata
 		messages[i].SetContext(ctx)
 	}
-	return guard(func() error { return r.publisher.Publish(topic, messages...) })
+	started := time.Now()
+	err := guard(func() error { return r.publisher.Publish(topic, messages...) })
+	r.meter.Called(topic, len(messages), time.Since(started), err == nil)
+	return err
 }

@@ -38,10 +38,11 @@ type Reporter interface {
 	Health() []State
 }
 
-// turnTimeout is far longer than a turn of a loop can take: each has at most one statement of 30 s.
-const turnTimeout = 2 * time.Minute
+// turnTimeout is longer than a turn of a loop can take. Postbox ends a turn after 30 s, but lib/pq goes on reading until
+// TCP notices that the database's host has vanished, which takes up to a quarter of an hour.
+const turnTimeout = 20 * time.Minute
 
-// Alive returns nil unless the component has ended with an error, or its loop has not turned for two minutes.
+// Alive returns nil unless the component has ended with an error, or its loop has not turned for 20 minutes.
 func (s State) Alive(now time.Time) error {
 	switch {
 	case s.Phase == Stopped && s.Err != nil:
@@ -72,6 +73,10 @@ func (s State) Ready(now time.Time, within time.Duration) error {
 	}
 	silent := now.Sub(s.Answered)
 	switch {
+	case s.Answered.IsZero() && s.Err != nil:
+		return fmt.Errorf("the database of %s has not answered yet: %w", s.Name, s.Err)
+	case s.Answered.IsZero():
+		return fmt.Errorf("the database of %s has not answered yet", s.Name)
 	case silent <= within:
 		return nil
 	case s.Err != nil:

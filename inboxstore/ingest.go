@@ -71,7 +71,7 @@ func newIngest(inbox *Store, name string) *ingest {
 	}
 	return &ingest{
 		name: name, inbox: inbox, spool: queue, keys: map[int64]bool{}, finder: spool.NewFinder(queue, inbox.core.DB),
-		announcer: spool.NewAnnouncer(queue, notifyThrough, inbox.logger), meter: meter.Of(inbox.core.Metrics, queue.Name()),
+		announcer: spool.NewAnnouncer(queue, notifyThrough, inbox.logger), meter: meter.Of(inbox.core.Metrics, queue.Name(), inbox.logger),
 	}
 }
 

@@ -40,6 +40,23 @@ const (
 // [postbox.Executor]), the error is [postbox.ErrNoTransaction]. A transaction that began on another *sql.DB must be in
 // the store's database, or it is an error.
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
+	if s.core.Metrics == nil {
+		return s.once(ctx, key, fn)
+	}
+	if txscope.From(ctx).Holds(s.core.Statements.Claim, key.bytes()) { // the outer call reports
+		return s.once(ctx, key, fn)
+	}
+	reported := errPanicked
+	defer func() { meter.Delivered(s.core.Metrics, key.Consumer, key.Topic, meter.Handled, fresh, reported) }()
+	fresh, err = s.once(ctx, key, fn)
+	reported = err
+	return fresh, err
+}
+
+// errPanicked is what is reported of a function that panics or ends its goroutine.
+var errPanicked = errors.New("the function did not return")
+
+func (s *Store) once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
 	if err := key.Validate(); err != nil {
 		return false, fmt.Errorf("inbox: %w", err)
@@ -47,7 +64,6 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 	if fn == nil {
 		return false, errors.New("inbox: the function is nil")
 	}
-	defer func() { meter.Delivered(s.core.Metrics, key.Consumer, key.Topic, meter.Handled, fresh, err) }()
 	s.core.Clean()
 	claim, handle := key.bytes(), fn
 	fn = func(ctx context.Context) error { return usererror.Checked(handle(ctx)) }

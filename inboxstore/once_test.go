@@ -19,6 +19,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
 var key = inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: "1"}
@@ -397,4 +398,37 @@ func TestNew_bad_input_says_what_to_do(t *testing.T) {
 	require.ErrorContains(t, err, `Schema "other": MySQL and MariaDB have no schemas`)
 	_, err = inboxstore.New(postbox.Database{DB: nil}, inboxstore.Config{}, nil)
 	require.Error(t, err)
+}
+
+func TestOnce_reports_each_delivery_as_what_it_was(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	var mu sync.Mutex
+	reported := map[string]float64{}
+	described := database.Postbox()
+	described.Metrics = metrics.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if i == metrics.Deliveries {
+			reported[labels[2]] += value
+		}
+	})
+	store, err := inboxstore.New(described, inboxstore.Config{}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	key := inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: "1"}
+
+	require.Panics(t, func() {
+		_, _ = store.Once(t.Context(), key, func(context.Context) error { panic("nothing is handled") })
+	})
+	require.Equal(t, map[string]float64{"failed": 1}, reported)
+	nested := func(ctx context.Context) error { // two inboxes around one handler
+		_, err := store.Once(ctx, key, func(context.Context) error { return nil })
+		return err
+	}
+	for range 2 {
+		_, err = store.Once(t.Context(), key, nested)
+		require.NoError(t, err)
+	}
+	require.Equal(t, map[string]float64{"failed": 1, "handled": 1, "duplicate": 1}, reported)
 }

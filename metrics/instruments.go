@@ -23,7 +23,7 @@ var (
 	// Stored counts messages that were written, before their transactions commit.
 	Stored = &Instrument{
 		Name: "postbox.messages.stored", Kind: Counter, Unit: "{message}", Labels: ofTopic,
-		Help: "Messages written into an outbox or a queue. Those whose transaction is rolled back later are included.",
+		Help: "Messages that publishers and inboxes have written. Those whose transaction is rolled back later are included; those that operators requeue or sources bring are not.",
 	}
 	// Ended counts outcomes.
 	Ended = &Instrument{
@@ -53,7 +53,7 @@ var (
 	// Batch is the size of calls.
 	Batch = &Instrument{
 		Name: "postbox.batch.size", Kind: Histogram, Unit: "{message}", Labels: ofSpool, Buckets: numbers,
-		Help: "Messages in one call of the publisher or of the handler.",
+		Help: "Messages in one call of the publisher, or given to a queue's handler together.",
 	}
 	// Settled times settlements.
 	Settled = &Instrument{
@@ -63,14 +63,14 @@ var (
 	// Reads counts reads.
 	Reads = &Instrument{
 		Name: "postbox.reads", Kind: Counter, Unit: "{read}", Labels: with(ofSpool, "result"),
-		Help: "Reads of an outbox or a queue by this process: ok or failed.",
+		Help: "Reads of messages by this process, and of settings during a pause: ok or failed.",
 	}
 	// LastRead is when the last read succeeded.
 	LastRead = &Instrument{
 		Name: "postbox.last_read.time", Kind: Gauge, Unit: "s", Labels: ofSpool,
 		Help: "When this process last read the outbox or the queue with success, or saw that it is paused, in seconds since 1970.",
 	}
-	// LanesHeld is the number of lanes.
+	// LanesHeld is the number of lanes of this process.
 	LanesHeld = &Instrument{
 		Name: "postbox.lanes.held", Kind: Gauge, Unit: "{lane}", Labels: ofSpool,
 		Help: "Lanes that this process holds.",
@@ -80,7 +80,7 @@ var (
 		Name: "postbox.lanes.lost", Kind: Counter, Unit: "{lane}", Labels: ofSpool,
 		Help: "Lanes that this process lost because it did not renew its lease in time.",
 	}
-	// CircuitOpen tells outages.
+	// CircuitOpen is 1 during an outage.
 	CircuitOpen = &Instrument{
 		Name: "postbox.circuit.open", Kind: Gauge, Unit: "1", Labels: ofTopic,
 		Help: "1 while this process sees an outage of the topic, or of what a queue's handler needs, otherwise 0.",
@@ -88,7 +88,7 @@ var (
 	// Deliveries counts messages that inboxes received.
 	Deliveries = &Instrument{
 		Name: "postbox.inbox.deliveries", Kind: Counter, Unit: "{message}", Labels: []string{"consumer", "topic", "result"},
-		Help: "Messages that reached an inbox: handled, duplicate (handled before, or stored before), stored (in a queue), failed.",
+		Help: "Messages that reached an inbox: handled, duplicate (handled before, or stored before), stored (in a queue), failed. In a transaction of others, before its commit.",
 	}
 )
 
@@ -107,7 +107,7 @@ var (
 	// DeadLetters is the number of dead letters.
 	DeadLetters = &Instrument{
 		Name: "postbox.dead_letters.messages", Kind: Gauge, Unit: "{message}", Labels: ofSpool, Database: true,
-		Help: "Dead letters that no operator has resolved.",
+		Help: "Dead letters of an outbox or a queue that no operator has resolved. Those of inboxes are not among them: admin.Stats counts them, and postbox.inbox.deliveries has failed attempts.",
 	}
 	// Processes is the number of processes.
 	Processes = &Instrument{
@@ -119,7 +119,7 @@ var (
 		Name: "postbox.lanes", Kind: Gauge, Unit: "{lane}", Labels: ofSpool, Database: true,
 		Help: "Lanes of the outbox or the queue: the largest number of processes that can share it.",
 	}
-	// Paused tells pauses.
+	// Paused is 1 during a pause.
 	Paused = &Instrument{
 		Name: "postbox.paused", Kind: Gauge, Unit: "1", Labels: ofSpool, Database: true,
 		Help: "1 while an operator has paused the outbox or the queue, otherwise 0.",

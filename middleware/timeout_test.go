@@ -32,7 +32,8 @@ func TestInbox_G7_deadline_of_the_delivery_is_an_attempt(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 				inbox := inboxFor(t, database, nil)
 				runs := 0
-				h := wmmiddleware.Timeout(50 * time.Millisecond)(inbox.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+				// Long enough for the handler to begin also on a busy machine: a deadline before that is no attempt.
+				h := wmmiddleware.Timeout(500 * time.Millisecond)(inbox.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 					runs++
 					produced, err := handler(succeed)(msg)
 					if err != nil {

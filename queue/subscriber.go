@@ -74,7 +74,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 		cancel()
 		return nil, fmt.Errorf("subscribe to queue %.300q: %w", queue, postbox.ErrClosed)
 	}
-	s.queues = append(s.queues, delivery.queue)
+	s.follow(delivery.queue)
 	s.running.Go(func() {
 		defer close(delivery.messages)
 		defer cancel()
@@ -93,6 +93,13 @@ func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *messa
 		}
 	})
 	return delivery.messages, nil
+}
+
+// follow begins the report on a subscription, in place of those of the same queue that have failed.
+func (s *Subscriber) follow(begun *queue) {
+	s.queues = append(slices.DeleteFunc(s.queues, func(q *queue) bool {
+		return q.name == begun.name && q.drainer.Health().Phase == health.Stopped
+	}), begun)
 }
 
 // forget ends the report on a subscription that has ended as it was told to.

@@ -13,6 +13,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/health"
 	"github.com/postbox-go/watermill-postbox/internal/given"
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 	"github.com/postbox-go/watermill-postbox/middleware"
@@ -31,6 +32,24 @@ type Router struct {
 	queues    []string            // queues that have a handler here
 	fed       []string            // queues in which messages of a broker are stored
 	consumers map[consumer]string // consumers of inboxes, and their handlers
+	working   []health.Reporter   // what processes the queues
+}
+
+// Health tells whether the queues that have a handler here work, for package health. Forwarders report for themselves.
+func (r *Router) Health() []health.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var states []health.State
+	for _, reporter := range r.working {
+		states = append(states, reporter.Health()...)
+	}
+	return states
+}
+
+func (r *Router) watch(reporter health.Reporter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.working = append(r.working, reporter)
 }
 
 // consumer is what two inboxes have in common if each message has its effect in one of them only.
@@ -144,6 +163,7 @@ func (r *Router) AddQueueHandler(
 		return nil, fmt.Errorf("add queue handler %q: %w", name, err)
 	}
 	added.AddMiddleware(process)
+	r.watch(own)
 	r.trace(added)
 	return added, nil
 }
@@ -172,6 +192,7 @@ func (r *Router) AddBatchHandler(
 	if err := lifecycle.Add(r.router, name, config.Queue, batch, r.logger); err != nil {
 		return nil, fmt.Errorf("add batch handler %q: %w", name, err)
 	}
+	r.watch(batch)
 	return batch, nil
 }
 

@@ -279,6 +279,9 @@ func (c *Circuits) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, state := range c.topics {
+		if state.open {
+			c.changed(state.topic, false)
+		}
 		for _, timer := range []*time.Timer{state.timer, state.forgetting} {
 			if timer != nil {
 				timer.Stop()

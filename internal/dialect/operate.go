@@ -34,9 +34,8 @@ FROM {spools} s`
 	s.LiveMembers = `
 SELECT spool, in_flight FROM {members} WHERE expires_at > {now}`
 
-	// Counts each message, each dead letter and each entry of the history in one snapshot, so that a message that moves
-	// meanwhile is counted once.
-	s.CountSpools = `
+	// Counts each message and each dead letter in one snapshot, so that a message that moves meanwhile is counted once.
+	s.CountBacklogs = `
 SELECT m.spool, COUNT(*),
        SUM(CASE WHEN m.state = 0 OR m.available_at <= {now} THEN 1 ELSE 0 END),
        SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
@@ -48,7 +47,10 @@ UNION ALL
 SELECT d.spool, 0, 0, 0, 0, 0, COUNT(*), 0
 FROM {dead_letters} d
 WHERE d.origin = 0 AND d.resolved_at IS NULL AND d.spool IS NOT NULL
-GROUP BY d.spool
+GROUP BY d.spool`
+
+	// The same with each entry of the history.
+	s.CountSpools = s.CountBacklogs + `
 UNION ALL
 SELECT h.spool, 0, 0, 0, 0, 0, 0, COUNT(*)
 FROM {history} h

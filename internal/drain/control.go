@@ -59,7 +59,7 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	var paused, keys int
 	var text string
 	err := d.db.QueryRowContext(ctx, d.spool.Statements.Control, d.id).Scan(&found.version, &paused, &text, &keys)
-	d.heard(err)
+	d.heardSettings(err, paused != 0)
 	if err != nil {
 		return fmt.Errorf("read settings of spool %q: %w", d.spool.Name(), err)
 	}

@@ -24,6 +24,7 @@ type Drainer struct {
 	handler    Handler
 	configured Config
 	pulse      pulse
+	deaf       bool // the last read of messages failed
 	logger     watermill.LoggerAdapter
 
 	// The fields below belong to the goroutine of Run, except for the scheduler, the starts and the channels.
@@ -109,9 +110,15 @@ func (d *Drainer) InFlight() map[string]int { return d.scheduler.InFlight() }
 // Run processes messages until ctx ends, and then stops cleanly. It takes no more messages. Running handlers may end
 // within the configured time, with a live context. Then Run settles their messages and hands its lanes back. It returns
 // an error if the spool cannot be opened for a reason that waiting does not fix.
-func (d *Drainer) Run(ctx context.Context) (err error) {
+func (d *Drainer) Run(ctx context.Context) error {
 	d.enter(health.Starting)
-	defer func() { d.ended(err) }()
+	end := errRunBroken
+	defer func() { d.ended(end) }()
+	end = d.run(ctx)
+	return end
+}
+
+func (d *Drainer) run(ctx context.Context) error {
 	wakeUps, stop := d.spool.Listen()
 	defer stop()
 	defer d.prepared.Close()
@@ -172,7 +179,6 @@ func (d *Drainer) open(ctx, live context.Context) error {
 		if d.forGood(err) {
 			return err
 		}
-		d.heard(err)
 		d.stepFailed(err)
 		wait.Reset(d.trouble.pause)
 	}

@@ -38,6 +38,7 @@ type page struct {
 func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (found *page, err error) {
 	defer func() { d.heard(err) }()
 	query := d.spool.Statements.Fetch(params)
+	asked := time.Now()
 	rows, err := d.prepared.Query(ctx, d.db, query)
 	d.keepReads(query.Text) // the statement may have been prepared before it failed
 	if err != nil {
@@ -47,7 +48,7 @@ func (d *Drainer) fetch(ctx context.Context, params dialect.FetchParams) (found 
 	if found, err = readPage(rows, d.lanes, params.Unordered); err != nil {
 		return nil, fmt.Errorf("fetch from spool %q: %w", d.spool.Name(), err)
 	}
-	d.databaseAhead = time.Until(found.now)
+	d.databaseAhead = found.now.Sub(asked) // on all databases but PostgreSQL the time is that of the statement's start
 	return found, d.checkSession(ctx, found.unfit)
 }
 

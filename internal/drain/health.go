@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -31,8 +32,12 @@ func (d *Drainer) enter(phase health.Phase) {
 	d.pulse.set(func(s *health.State) { s.Phase, s.Turned = phase, time.Now() })
 }
 
+// errRunBroken is the end of a Run that did not return.
+var errRunBroken = errors.New("Run panicked or ended its goroutine")
+
 // ended notes the end of Run.
 func (d *Drainer) ended(err error) {
+	d.configured.Meter.Holds(0, 0)
 	d.pulse.set(func(s *health.State) { s.Phase, s.Err = health.Stopped, err })
 }
 
@@ -41,12 +46,30 @@ func (d *Drainer) turned() {
 	d.pulse.set(func(s *health.State) { s.Turned = time.Now() })
 }
 
-// heard notes the answer to a read, or the error.
+// heard notes the answer to a read of messages, or the error.
 func (d *Drainer) heard(err error) {
 	d.configured.Meter.Read(err)
+	d.deaf = err != nil
+	d.answered(err)
+}
+
+// heardSettings notes the answer to a read of the settings. It is no sign of health if messages cannot be read.
+func (d *Drainer) heardSettings(err error, paused bool) {
+	if paused || err != nil {
+		d.configured.Meter.Read(err)
+	}
+	if err != nil || !d.deaf {
+		d.answered(err)
+	}
+}
+
+func (d *Drainer) answered(err error) {
 	d.pulse.set(func(s *health.State) {
 		if s.Err = err; err == nil {
 			s.Answered = time.Now()
 		}
 	})
 }
+
+// failed notes the error of a step.
+func (d *Drainer) failed(err error) { d.pulse.set(func(s *health.State) { s.Err = err }) }

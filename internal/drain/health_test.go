@@ -54,6 +54,29 @@ func TestDrainer_is_alive_and_not_ready_while_its_database_is_away(t *testing.T)
 	r.stop(t)
 }
 
+// The settings are read each second, and say nothing about messages that cannot be read.
+func TestDrainer_is_not_ready_while_its_messages_cannot_be_read(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	b := newBench(t, database)
+	r := b.start(database.DB, &recorder{}, config("one"))
+	b.Eventually(func() bool { return isReady(r.Drainer) }, "it is ready")
+	database.Exec(t, "ALTER TABLE postbox_messages RENAME COLUMN message_id TO hidden")
+	b.Eventually(func() bool { return !isReady(r.Drainer) }, "it is not ready any more")
+	require.ErrorContains(t, r.Health().Ready(time.Now(), within), "message_id")
+	database.Exec(t, "ALTER TABLE postbox_messages RENAME COLUMN hidden TO message_id")
+	b.Eventually(func() bool { return isReady(r.Drainer) }, "it is ready again")
+	r.stop(t)
+}
+
+func TestDrainer_whose_run_panics_is_not_alive(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	d := drain.New(nil, b.Spool, &recorder{}, config("one"), watermill.NopLogger{})
+	require.Panics(t, func() { _ = d.Run(t.Context()) })
+	require.ErrorContains(t, d.Health().Alive(time.Now()), "Run panicked")
+}
+
 func TestDrainer_that_cannot_go_on_is_not_alive(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))

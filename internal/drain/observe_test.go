@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill"
+
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/meter"
@@ -64,7 +66,7 @@ func TestDrainer_reports_how_each_message_ended(t *testing.T) {
 			}
 			heard := &ends{heard: map[string]float64{}}
 			c := config("one")
-			c.Meter, c.Head = meter.Of(heard, b.Spool.Name()), head
+			c.Meter, c.Head = meter.Of(heard, b.Spool.Name(), watermill.NopLogger{}), head
 			r := b.start(database.DB, &early{recorder: handler}, c)
 			want := map[string]float64{
 				"good done": 1, "fails-twice retry": 2, "fails-twice done": 1, "bad " + last: 1, "early wait": 1, "early done": 1,

@@ -39,6 +39,7 @@ func (d *Drainer) mayRenew() bool { return !d.trouble.renewal || !d.trouble.rest
 // stepFailed starts a pause after a step that failed. Mostly the next step works. If the renewal of the leases failed,
 // the pause is short enough for several tries before they expire.
 func (d *Drainer) stepFailed(err error) {
+	d.failed(err)
 	t := &d.trouble
 	t.steps++
 	most := d.config.PollMax

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
@@ -148,11 +147,6 @@ func (d *Drainer) prepare(ctx context.Context, m *spool.Message) (outcome spool.
 // protect runs the handler. If the handler panics or ends its goroutine, the batch has failed.
 func (d *Drainer) protect(ctx context.Context, messages []*spool.Message, outcomes []spool.Outcome) {
 	fill(outcomes, spool.Outcome{Verdict: spool.Retry, Err: spool.ErrGoexit}) // until the handler returns
-	started := time.Now()
-	defer func() {
-		failed := slices.ContainsFunc(outcomes, func(o spool.Outcome) bool { return !o.Through() })
-		d.configured.Meter.Called(messages[0].Topic, len(messages), time.Since(started), !failed)
-	}()
 	err := spool.Recovered(func() error {
 		handled := d.handler.Handle(ctx, messages)
 		if len(handled) != len(messages) {

@@ -12,6 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/cleanup"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
@@ -52,7 +53,7 @@ type Core struct {
 // New returns a core in db, with the statements for that database.
 func New(db postbox.Database, statements *dialect.Statements, config Config, logger watermill.LoggerAdapter) *Core {
 	c := &Core{
-		Config: config, DB: db.DB, Metrics: db.Metrics, Place: spool.NewPlace(db.DB, statements), Statements: statements, Slots: slotsOf(db.DB),
+		Config: config, DB: db.DB, Metrics: meter.Guarded(db.Metrics, logger), Place: spool.NewPlace(db.DB, statements), Statements: statements, Slots: slotsOf(db.DB),
 		logger: logger, spools: map[string]*spool.Spool{},
 	}
 	if !db.DisablePreparedStatements {

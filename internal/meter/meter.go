@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
+
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
@@ -46,8 +48,8 @@ type Spool struct {
 }
 
 // Of returns the meter of a spool, nil without a recorder.
-func Of(recorder metrics.Recorder, name string) *Spool {
-	if recorder == nil {
+func Of(recorder metrics.Recorder, name string, logger watermill.LoggerAdapter) *Spool {
+	if recorder = Guarded(recorder, logger); recorder == nil {
 		return nil
 	}
 	if own, is := strings.CutPrefix(name, spool.QueuePrefix); is {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill"
+
 	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/metrics"
@@ -27,7 +29,7 @@ func (n *notes) Record(i *metrics.Instrument, value float64, labels ...string) {
 }
 
 func TestSpool_without_a_recorder_does_nothing(t *testing.T) { // not parallel, since it counts allocations
-	none := meter.Of(nil, "outbox")
+	none := meter.Of(nil, "outbox", watermill.NopLogger{})
 	require.Nil(t, none)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		none.Begin()
@@ -46,7 +48,7 @@ func TestSpool_without_a_recorder_does_nothing(t *testing.T) { // not parallel, 
 func TestSpool_series_of_a_topic_begin_at_zero_once(t *testing.T) {
 	t.Parallel()
 	recorder := &notes{}
-	measured := meter.Of(recorder, "outbox")
+	measured := meter.Of(recorder, "outbox", watermill.NopLogger{})
 	var calls sync.WaitGroup
 	for range 8 {
 		calls.Go(func() { measured.Circuit("orders", true) })
@@ -66,7 +68,7 @@ func TestSpool_latency_is_that_of_messages_that_never_waited(t *testing.T) {
 	t.Parallel()
 	stored := time.UnixMicro(1_000_000)
 	recorder := &notes{}
-	measured := meter.Of(recorder, spool.QueuePrefix+"mail")
+	measured := meter.Of(recorder, spool.QueuePrefix+"mail", watermill.NopLogger{})
 	measured.Begin()
 	recorder.lines = nil
 	measured.Ended(&spool.Message{Topic: "mail", CreatedAt: stored}, meter.Done, stored.Add(2*time.Second))
@@ -75,4 +77,18 @@ func TestSpool_latency_is_that_of_messages_that_never_waited(t *testing.T) {
 		"messages.ended 1 queue,mail,mail,done", "message.attempts 1 queue,mail,mail", "message.latency 2 queue,mail,mail",
 		"messages.ended 1 queue,mail,mail,done", "message.attempts 4 queue,mail,mail",
 	}, recorder.lines)
+}
+
+func TestGuarded_a_recorder_that_panics_or_is_a_nil_pointer_does_no_harm(t *testing.T) {
+	t.Parallel()
+	var none *notes
+	require.Nil(t, meter.Of(none, "outbox", watermill.NopLogger{}))
+
+	logger := watermill.NewCaptureLogger()
+	panics := metrics.RecorderFunc(func(*metrics.Instrument, float64, ...string) { panic("full") })
+	measured := meter.Of(panics, "outbox", logger)
+	for range 3 {
+		measured.Read(nil)
+	}
+	require.Len(t, logger.Captured()[watermill.ErrorLogLevel], 1)
 }

@@ -31,6 +31,15 @@ type Overview struct {
 
 // Overviews returns all spools by name. The numbers of pending, dead and done messages come from one moment.
 func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
+	return o.overviews(ctx, o.statements.CountSpools)
+}
+
+// Backlogs is Overviews without the number of messages that are done: a history may be far longer than a backlog.
+func (o *Operator) Backlogs(ctx context.Context) ([]*Overview, error) {
+	return o.overviews(ctx, o.statements.CountBacklogs)
+}
+
+func (o *Operator) overviews(ctx context.Context, counts string) ([]*Overview, error) {
 	spools, err := o.spools(ctx)
 	if err != nil {
 		return nil, spool.Wrap("list outboxes and queues", err)
@@ -39,7 +48,7 @@ func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 	for _, s := range spools {
 		byID[s.id] = s
 	}
-	if err := o.count(ctx, byID); err != nil {
+	if err := o.count(ctx, counts, byID); err != nil {
 		return nil, spool.Wrap("count messages", err)
 	}
 	if err := o.countMembers(ctx, byID); err != nil {
@@ -74,8 +83,8 @@ func (o *Operator) spools(ctx context.Context) ([]*Overview, error) {
 	return byName(spools), rows.Err()
 }
 
-func (o *Operator) count(ctx context.Context, spools map[int64]*Overview) error {
-	rows, err := o.db.QueryContext(ctx, o.statements.CountSpools)
+func (o *Operator) count(ctx context.Context, statement string, spools map[int64]*Overview) error {
+	rows, err := o.db.QueryContext(ctx, statement)
 	if err != nil {
 		return err
 	}

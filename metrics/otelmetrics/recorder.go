@@ -13,6 +13,7 @@ package otelmetrics
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,8 @@ type Config struct {
 	// Timeout bounds how long a collection waits for the database. After it postbox.database.up is 0, and the other
 	// values that are counted in the database are missing. Defaults to 5 s.
 	Timeout time.Duration
+	// Attributes are added to all series. Two recorders in one process, for two databases, need them to be told apart.
+	Attributes []attribute.KeyValue
 	// ProcessOnly leaves out what is counted in the database, for all but one of several processes that share the
 	// tables: each of them would export the same numbers.
 	ProcessOnly bool
@@ -47,6 +50,7 @@ type Config struct {
 type Recorder struct {
 	record       map[*metrics.Instrument]func(value float64, attributes attribute.Set)
 	sets         sync.Map // attributes by instrument and labels
+	common       []attribute.KeyValue
 	registration metric.Registration
 }
 
@@ -64,7 +68,7 @@ func New(database postbox.Database, config Config) (*Recorder, error) {
 		return nil, err
 	}
 	meter := config.Provider.Meter(scope)
-	r := &Recorder{record: map[*metrics.Instrument]func(float64, attribute.Set){}}
+	r := &Recorder{common: slices.Clone(config.Attributes), record: map[*metrics.Instrument]func(float64, attribute.Set){}}
 	gauges := map[*metrics.Instrument]metric.Float64Observable{}
 	var observed []metric.Observable
 	for _, i := range metrics.Instruments() {
@@ -84,9 +88,13 @@ func New(database postbox.Database, config Config) (*Recorder, error) {
 	r.registration, err = meter.RegisterCallback(func(ctx context.Context, observer metric.Observer) error {
 		ctx, cancel := context.WithTimeout(ctx, config.Timeout)
 		defer cancel()
-		return counter.Measure(ctx, metrics.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
+		err := counter.Measure(ctx, metrics.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
 			observer.ObserveFloat64(gauges[i], value, metric.WithAttributeSet(r.set(i, labels)))
 		}))
+		if err != nil {
+			otel.Handle(err) // returned, it would keep the SDK from exporting anything of this program
+		}
+		return nil
 	}, observed...)
 	if err != nil {
 		return nil, fmt.Errorf("register the counts of the database: %w", err)
@@ -136,7 +144,7 @@ func (r *Recorder) set(i *metrics.Instrument, labels []string) attribute.Set {
 	if known, ok := r.sets.Load(of); ok {
 		return known.(attribute.Set) //nolint:forcetypeassert // the map has nothing else
 	}
-	var attributes []attribute.KeyValue
+	attributes := slices.Clone(r.common)
 	for n, label := range labels {
 		if label != "" {
 			attributes = append(attributes, attribute.String(i.Labels[n], strings.ToValidUTF8(label, "\uFFFD")))

@@ -120,7 +120,7 @@ func TestRecorder_without_a_database_still_gives_what_the_process_measured(t *te
 	recorder.Record(metrics.Stored, 3, "outbox", "outbox", "bytes \xff that are not UTF-8")
 	require.NoError(t, d.DB.Close())
 	values, err := collected(t, reader)
-	require.ErrorContains(t, err, "database is closed")
+	require.NoError(t, err, "with an error, the SDK would export nothing of the whole program")
 	require.Equal(t, map[string]float64{
 		"postbox.messages.stored kind=outbox,name=outbox,topic=bytes \uFFFD that are not UTF-8": 3,
 		"postbox.database.up ": 0,

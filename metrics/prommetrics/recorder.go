@@ -13,8 +13,10 @@ package prommetrics
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -31,6 +33,9 @@ type Config struct {
 	// Timeout bounds how long a scrape waits for the database. After it the scrape has what this process measured, and
 	// postbox_database_up is 0. Keep it below the timeout of the scrape. Defaults to 5 s.
 	Timeout time.Duration
+	// Labels are added to all series. Two recorders in one registry, for two databases, need the same names here with
+	// different values.
+	Labels prometheus.Labels
 	// ProcessOnly leaves out what is counted in the database, for all but one of several processes that share the
 	// tables: each of them would export the same numbers.
 	ProcessOnly bool
@@ -64,24 +69,24 @@ func New(database postbox.Database, config Config) (*Recorder, error) {
 	}
 	for _, i := range metrics.Instruments() {
 		if i.Database {
-			r.counted[i] = prometheus.NewDesc(Name(i), i.Help, labels(i), nil)
+			r.counted[i] = prometheus.NewDesc(Name(i), i.Help, labels(i), config.Labels)
 		} else {
-			r.measured[i] = newVector(i)
+			r.measured[i] = newVector(i, config.Labels)
 		}
 	}
 	return r, nil
 }
 
-func newVector(i *metrics.Instrument) vector {
+func newVector(i *metrics.Instrument, common prometheus.Labels) vector {
 	switch i.Kind {
 	case metrics.Counter:
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: Name(i), Help: i.Help}, labels(i))
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: Name(i), Help: i.Help, ConstLabels: common}, labels(i))
 		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Add(value) }}
 	case metrics.Histogram:
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: Name(i), Help: i.Help, Buckets: i.Buckets}, labels(i))
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: Name(i), Help: i.Help, ConstLabels: common, Buckets: i.Buckets}, labels(i))
 		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Observe(value) }}
 	default:
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Name(i), Help: i.Help}, labels(i))
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Name(i), Help: i.Help, ConstLabels: common}, labels(i))
 		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Set(value) }}
 	}
 }
@@ -118,10 +123,12 @@ func (r *Recorder) Record(instrument *metrics.Instrument, value float64, labels 
 
 // valid makes labels of any bytes acceptable, since names of topics come from users and Prometheus wants UTF-8.
 func valid(labels []string) []string {
+	if !slices.ContainsFunc(labels, func(label string) bool { return !utf8.ValidString(label) }) {
+		return labels
+	}
+	labels = slices.Clone(labels) // they are the caller's
 	for i, label := range labels {
-		if clean := strings.ToValidUTF8(label, "\uFFFD"); clean != label {
-			labels[i] = clean
-		}
+		labels[i] = strings.ToValidUTF8(label, "\uFFFD")
 	}
 	return labels
 }

@@ -6,7 +6,7 @@
 // database has connections to lose, the same is done with a process that lives on and finds its connection gone.
 //
 // `make crashpoints` goes through all points on all databases, and prints how many there were, and from how many of them
-// all was well again. `make proof` goes through all of them on SQLite. On the servers, each flow meets each call whose
-// effect outlives the process there, and one flow meets each other call, such as a read, a statement in a transaction or a
+// all was well again. `make proof` goes through all of them on SQLite. On the servers, each flow meets each kind of
+// call whose effect outlives the process there, once and after its effect, and one flow meets each other call, such as a read, a statement in a transaction or a
 // renewal of leases.
 package crashpoints

@@ -71,7 +71,7 @@ func (f *fate) call(what string, c *conn, do func() error) error {
 	f.seen[what]++
 	now := point{what, f.seen[what], c == nil || c.lasting(what)}
 	f.points = append(f.points, now)
-	if f.fault == "" || f.struck || now != f.at {
+	if f.fault == "" || f.struck || what != f.at.call || now.nth != f.at.nth {
 		return do()
 	}
 	f.struck = true

@@ -139,7 +139,7 @@ func (s *survey) run(t *testing.T) {
 	if s.exhaustive() {
 		require.GreaterOrEqual(t, s.score.recovered, 2*s.flow.least, "each call is a point before and after it")
 	}
-	require.Positive(t, s.score.recovered+s.score.elsewhere)
+	require.Positive(t, s.score.recovered)
 	if os.Getenv(everything) == "all" {
 		_, _ = fmt.Fprintf(os.Stdout, "%s, %s: %s\n", s.database.name, s.flow.name, s.score) // it goes on for long: who waits sees it move
 	}

@@ -41,6 +41,7 @@ func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 	require.Contains(t, released, "brokers/amqpbroker")
 	require.Contains(t, released, "brokers/amqpbrokerv3")
 	require.Contains(t, released, "metrics/prommetrics")
+	require.Contains(t, released, "metrics/otelmetrics")
 	require.Contains(t, released, "cmd/postbox")
 	require.Contains(t, released, "tracing/oteltracing")
 	for _, folder := range released {

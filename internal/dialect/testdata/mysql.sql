@@ -294,6 +294,20 @@ FROM postbox_spools s
 -- LiveMembers
 SELECT spool, in_flight FROM postbox_members WHERE expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))
 
+-- CountBacklogs
+SELECT m.spool, COUNT(*),
+       SUM(CASE WHEN m.state = 0 OR m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(m.created_at), 0, 0
+FROM postbox_messages m
+GROUP BY m.spool
+UNION ALL
+SELECT d.spool, 0, 0, 0, 0, 0, COUNT(*), 0
+FROM postbox_dead_letters d
+WHERE d.origin = 0 AND d.resolved_at IS NULL AND d.spool IS NOT NULL
+GROUP BY d.spool
+
 -- CountSpools
 SELECT m.spool, COUNT(*),
        SUM(CASE WHEN m.state = 0 OR m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END),

@@ -330,6 +330,20 @@ FROM postbox_spools s
 -- LiveMembers
 SELECT spool, in_flight FROM postbox_members WHERE expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
+-- CountBacklogs
+SELECT m.spool, COUNT(*),
+       SUM(CASE WHEN m.state = 0 OR m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
+       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
+       (date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(m.created_at), 0, 0
+FROM postbox_messages m
+GROUP BY m.spool
+UNION ALL
+SELECT d.spool, 0, 0, 0, 0, 0, COUNT(*), 0
+FROM postbox_dead_letters d
+WHERE d.origin = 0 AND d.resolved_at IS NULL AND d.spool IS NOT NULL
+GROUP BY d.spool
+
 -- CountSpools
 SELECT m.spool, COUNT(*),
        SUM(CASE WHEN m.state = 0 OR m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),

@@ -1,0 +1,43 @@
+package meter
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/metrics"
+)
+
+// guarded is a recorder whose panics do no harm to what is measured.
+type guarded struct {
+	metrics.Recorder
+
+	logger watermill.LoggerAdapter
+	once   sync.Once // the first panic is logged
+}
+
+// Guarded returns a recorder that does not panic, nil for none. A nil pointer is none.
+func Guarded(recorder metrics.Recorder, logger watermill.LoggerAdapter) metrics.Recorder {
+	if given.Nil(recorder) {
+		return nil
+	}
+	if _, is := recorder.(*guarded); is {
+		return recorder
+	}
+	return &guarded{Recorder: recorder, logger: logger}
+}
+
+// Record calls the recorder.
+func (g *guarded) Record(instrument *metrics.Instrument, value float64, labels ...string) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			g.once.Do(func() {
+				g.logger.Error("Postbox goes on without a measurement: the recorder in Database.Metrics panicked", fmt.Errorf("panic: %v", reason),
+					watermill.LogFields{"instrument": instrument.Name})
+			})
+		}
+	}()
+	g.Recorder.Record(instrument, value, labels...)
+}

@@ -20,7 +20,7 @@ import (
 //
 // The span is a child of the span in the context of the first message. A message without a trace context in its metadata gets that of the new span. A message
 // that has one keeps it byte for byte, even if it cannot be read, and the new span has a link to it. The messages of the caller stay as they are: the publisher
-// gets copies, whose contexts carry the span. An error of the publisher is recorded and returned.
+// gets copies, whose contexts carry the span. A message gets at most 1 KiB: baggage is left out first, and then tracestate. An error of the publisher is recorded and returned.
 //
 // The publisher of an outbox remains one: inboxes, queues and routers accept the result. To add more decorators, use forwarder.Decorate with the result, or with
 // this decorator as the first one.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -158,6 +160,46 @@ func TestDecoratePublisher_adds_the_context_to_baggage_that_is_there(t *testing.
 		require.NoError(t, err, "the UUID has no time")
 		require.WithinRange(t, sent, before, time.Now())
 	}
+}
+
+// Whoever sends the request chooses its baggage and its state. They should not make a message too large.
+func TestDecoratePublisher_adds_at_most_a_KiB_to_a_message(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	s := newShop(t, tracing)
+	publisher, err := forwarder.NewPublisher(s.database, forwarder.PublisherConfig{MaxPayload: 1<<10 + 10}, nil)
+	require.NoError(t, err)
+	small, err := tracing.DecoratePublisher(publisher)
+	require.NoError(t, err)
+	state := "a=" + strings.Repeat("<", 256)
+	for name, request := range map[string]struct {
+		baggage, state string
+		kept           []string
+	}{
+		"little":          {"tenant=" + strings.Repeat("7", 500), state, []string{"traceparent", "tracestate", "baggage", oteltracing.SentAt}},
+		"much baggage":    {"tenant=" + strings.Repeat("7", 4000), state, []string{"traceparent", "tracestate", oteltracing.SentAt}},
+		"much state":      {"", state + strings.Repeat(","+strings.Repeat("x", 200)+state, 3), []string{"traceparent", oteltracing.SentAt}},
+		"much of both":    {"tenant=" + strings.Repeat("7", 4000), state + ",b" + state + ",c" + state + ",d" + state, []string{"traceparent", oteltracing.SentAt}},
+		"a byte too many": {"k=" + strings.Repeat("7", 1024-45-66-9+1), "", []string{"traceparent", oteltracing.SentAt}},
+		"just enough":     {"k=" + strings.Repeat("7", 1024-45-66-9), "", []string{"traceparent", "baggage", oteltracing.SentAt}},
+	} {
+		inner := &captured{}
+		publisher, err := tracing.DecoratePublisher(inner)
+		require.NoError(t, err)
+		ctx := w3c.Extract(t.Context(), propagation.MapCarrier{"traceparent": parentOf, "tracestate": request.state, "baggage": request.baggage})
+		require.NoError(t, publisher.Publish("orders", message.NewMessageWithContext(ctx, "1", nil)))
+		added := inner.messages[0].Metadata
+		require.ElementsMatch(t, request.kept, slices.Collect(maps.Keys(added)), name)
+		size := 0
+		for key, value := range added {
+			size += len(key) + len(value)
+		}
+		require.LessOrEqual(t, size, 1024, name)
+		require.NoError(t, forwarder.InTx(ctx, s.database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			return small.Publish("orders", message.NewMessageWithContext(ctx, "1", []byte("ten bytes.")))
+		}), name)
+	}
+	require.NotEmpty(t, spans.named("send orders"))
 }
 
 // A handler may publish one message to two topics: each copy is created by itself.

@@ -29,8 +29,9 @@ func (t *Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) (produced []*message.Message, err error) {
 		before := msg.Context()
 		if outer, within := before.Value(attemptKey{}).(*attempt); within && outer.msg == msg {
+			err = errNotReturned
+			defer func() { outer.err.Store(&err) }() // also of a panic, which an inbox turns into an error
 			produced, err = h(msg)
-			outer.err.Store(&err)
 			return produced, err
 		}
 		own := &attempt{msg: msg}

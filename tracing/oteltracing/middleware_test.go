@@ -153,6 +153,22 @@ func TestMiddleware_within_an_inbox_tells_the_one_outside_of_it(t *testing.T) {
 	}
 }
 
+// An inbox turns the panic of a handler into a failure. The second Middleware tells the first one of it before that.
+func TestMiddleware_within_an_inbox_tells_the_one_outside_of_it_of_a_panic(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	s := newShop(t, tracing)
+	inbox, err := middleware.NewInbox(s.store, middleware.InboxConfig{Consumer: "billing", Topic: "orders", Retry: quick(1)}, nil)
+	require.NoError(t, err)
+	handler := tracing.Middleware(inbox.Middleware(tracing.Middleware(func(*message.Message) ([]*message.Message, error) { panic("no bank") })))
+	_, err = handler(message.NewMessage("1", nil))
+	require.NoError(t, err, "it is a dead letter")
+	processed := spans.named("process ")
+	require.Len(t, processed, 1)
+	require.Equal(t, codes.Error, processed[0].Status.Code)
+	require.Equal(t, "it panicked, or ended its goroutine", processed[0].Status.Description)
+}
+
 // What a handler returns belongs to its span, also if the middleware is inside of the inbox.
 func TestMiddleware_returned_messages_are_sent_in_the_span_of_the_handler(t *testing.T) {
 	t.Parallel()

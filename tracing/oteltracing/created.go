@@ -25,6 +25,16 @@ const stateKey = "tracestate"
 // maxWords bounds what a propagator adds to a message, in bytes. It and the longest [SentAt] are 1 KiB.
 const maxWords = 1<<10 - len(SentAt) - len("2006-01-02T15:04:05.999999999Z")
 
+// Detach takes out of the metadata what says where and when a message was created: the keys of the propagator, which for W3C are traceparent, tracestate and baggage, and [SentAt].
+// Use it for a copy of a message that is a message of its own, before it is published. It then gets the trace context of the span that publishes it. The map may not be shared
+// with another message: those of [message.Message.Copy] are not.
+func (t *Tracing) Detach(msg *message.Message) {
+	for _, key := range t.config.Propagator.Fields() {
+		delete(msg.Metadata, key)
+	}
+	delete(msg.Metadata, SentAt)
+}
+
 // created returns the context of the span in which the message was created. It is not valid if the metadata has none, or one that cannot be read.
 func (t *Tracing) created(msg *message.Message) trace.SpanContext {
 	if len(msg.Metadata) == 0 {

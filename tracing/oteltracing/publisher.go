@@ -25,8 +25,8 @@ import (
 // The publisher of an outbox remains one: inboxes, queues and routers accept the result. To add more decorators, use forwarder.Decorate with the result, or with
 // this decorator as the first one.
 //
-// A handler that publishes a copy of its message copies the context too, and then the new message belongs to the span in which the old one was created. Delete the keys of the
-// propagator, such as traceparent, from the copy if it is a message of its own.
+// A handler that publishes a copy of its message copies the context in its metadata too, and then the new message belongs to the span in which the old one was created. Call
+// [Tracing.Detach] with the copy if it is a message of its own.
 func (t *Tracing) DecoratePublisher(inner message.Publisher) (message.Publisher, error) {
 	if given.Nil(inner) {
 		return nil, errors.New("oteltracing: the publisher is nil")

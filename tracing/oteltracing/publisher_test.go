@@ -223,6 +223,37 @@ func TestDecoratePublisher_two_destinations_of_one_message_have_a_context_each(t
 	}
 }
 
+// A copy that is a message of its own is created where and when it is published, not where the old message was.
+func TestDetach_makes_a_copy_a_message_of_its_own(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	inner := &captured{}
+	publisher, err := tracing.DecoratePublisher(inner)
+	require.NoError(t, err)
+	msg := message.NewMessage("1", nil)
+	msg.Metadata = message.Metadata{"traceparent": parentOf, "tracestate": "a=1", "baggage": "tenant=seven", oteltracing.SentAt: "2026-01-01T00:00:00Z", "other": "x"}
+	before := maps.Clone(msg.Metadata)
+	_, err = tracing.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		copied := msg.CopyWithContext()
+		copied.UUID = "2"
+		tracing.Detach(copied)
+		require.Equal(t, message.Metadata{"other": "x"}, copied.Metadata)
+		return nil, publisher.Publish("bills", copied)
+	})(msg)
+	require.NoError(t, err)
+	require.Equal(t, before, msg.Metadata)
+	sent := spans.named("send bills")[0]
+	require.Equal(t, trace.SpanKindProducer, sent.SpanKind)
+	require.Empty(t, sent.Links)
+	_, wait := attributesOf(sent)
+	require.InDelta(t, -1, wait, 0)
+	got := inner.messages[0].Metadata
+	require.Contains(t, got["traceparent"], sent.SpanContext.SpanID().String())
+	require.NotEqual(t, before[oteltracing.SentAt], got[oteltracing.SentAt])
+	require.Equal(t, "tenant=seven", got["baggage"], "from the context of the handler")
+	tracing.Detach(&message.Message{})
+}
+
 func TestDecoratePublisher_a_batch_has_a_link_to_each_message(t *testing.T) {
 	t.Parallel()
 	for _, parent := range []bool{false, true} {

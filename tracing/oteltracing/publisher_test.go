@@ -292,6 +292,44 @@ func TestDecoratePublisher_a_batch_has_a_link_to_each_message(t *testing.T) {
 	}
 }
 
+// A relay may publish messages of several requests with one call. The span has one parent, and links to the other requests.
+func TestDecoratePublisher_has_a_link_to_each_other_request(t *testing.T) {
+	t.Parallel()
+	for name, parent := range map[string]bool{"parent": true, "link": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tracing, spans := record(t, oteltracing.Config{Parent: parent})
+			publisher, err := tracing.DecoratePublisher(&captured{})
+			require.NoError(t, err)
+			var contexts []context.Context
+			first := spans.during("one", func(ctx context.Context) { contexts = append(contexts, ctx) })
+			second := spans.during("two", func(ctx context.Context) { contexts = append(contexts, ctx) })
+			created, err := trace.SpanIDFromHex("b7ad6b7169203331")
+			require.NoError(t, err)
+			passed := message.NewMessageWithContext(contexts[1], "4", nil)
+			passed.Metadata.Set("traceparent", parentOf)
+			require.NoError(t, publisher.Publish("orders",
+				message.NewMessageWithContext(contexts[0], "1", nil), message.NewMessageWithContext(contexts[0], "2", nil),
+				message.NewMessageWithContext(contexts[1], "3", nil), passed, message.NewMessage("5", nil)))
+			sent := spans.named("send orders")[0]
+			require.Equal(t, first.SpanID(), sent.Parent.SpanID())
+			require.Equal(t, []trace.SpanID{created, second.SpanID(), second.SpanID()}, linked(sent))
+			require.Equal(t, second.TraceID(), sent.Links[1].SpanContext.TraceID())
+			require.Equal(t, "3", sent.Links[1].Attributes[0].Value.AsString())
+			require.Equal(t, trace.SpanKindProducer, sent.SpanKind)
+
+			spans.Reset()
+			alone := message.NewMessage("6", nil)
+			alone.Metadata.Set("traceparent", parentOf)
+			require.NoError(t, publisher.Publish("orders", alone, passed))
+			sent = spans.named("send orders")[0]
+			require.Equal(t, parent, sent.Parent.SpanID() == created, "both were created in one span")
+			require.Equal(t, []trace.SpanID{created, created, second.SpanID()}, linked(sent))
+			require.Equal(t, trace.SpanKindClient, sent.SpanKind, "each message has a context")
+		})
+	}
+}
+
 // manyErrors is an error that Go cannot compare, as that of some libraries for validation.
 type manyErrors []error
 

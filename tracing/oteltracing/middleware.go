@@ -60,10 +60,10 @@ func passedOn(ctx context.Context, msg *message.Message, produced []*message.Mes
 		produced = slices.Clone(produced)
 	}
 	for i, out := range produced {
-		switch {
-		case out == nil:
-		case out == msg:
-			produced[i] = copyOf(inSpan(ctx, msg.Context()), msg, msg.Metadata) //nolint:contextcheck // its own, with the span
+		switch out {
+		case nil:
+		case msg:
+			produced[i] = copyOf(inSpan(ctx, msg.Context()), msg, msg.Metadata)
 		default:
 			out.SetContext(inSpan(ctx, out.Context()))
 		}

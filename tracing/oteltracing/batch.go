@@ -2,7 +2,9 @@ package oteltracing
 
 import (
 	"context"
+	"slices"
 
+	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -12,7 +14,7 @@ import (
 )
 
 // BatchHandler returns the handler of a batch with a span each time that it runs, which has a link to the span in which each message was created. The contexts that the handler gets,
-// its own and those of the messages, carry the span. When a batch fails, Postbox handles parts of it, and each part has a span of its own.
+// its own and those of the messages, carry the span. The context of each message carries the baggage of that message too. When a batch fails, Postbox handles parts of it, and each part has a span of its own.
 //
 // The name is that of the queue. The SDK keeps 128 links of a span unless it is configured otherwise.
 func (t *Tracing) BatchHandler(name string, handler queue.BatchHandler) queue.BatchHandler {
@@ -21,11 +23,28 @@ func (t *Tracing) BatchHandler(name string, handler queue.BatchHandler) queue.Ba
 		defer span.End() // itself, so that it notes a panic
 		err = errNotReturned
 		defer func() { fail(span, err) }()
-		for _, msg := range messages {
-			msg.SetContext(trace.ContextWithSpan(msg.Context(), span)) //nolint:contextcheck // each has its own
-		}
+		defer t.enter(span, messages)() //nolint:contextcheck // each message has a context of its own
 		err = handler(ctx, messages)
 		return err
+	}
+}
+
+// enter puts the span, and the baggage of each message, into the contexts of the messages, and returns what gives them their own contexts back.
+func (t *Tracing) enter(span trace.Span, messages []*message.Message) (leave func()) {
+	before := make([]context.Context, len(messages))
+	for i, msg := range messages {
+		before[i] = msg.Context()
+		ctx := before[i]
+		if len(msg.Metadata) > 0 {
+			ctx = t.config.Propagator.Extract(ctx, propagation.MapCarrier(msg.Metadata))
+		}
+		msg.SetContext(trace.ContextWithSpan(ctx, span))
+	}
+	messages = slices.Clone(messages) // since the handler may sort its slice
+	return func() {
+		for i, msg := range messages {
+			msg.SetContext(before[i])
+		}
 	}
 }
 

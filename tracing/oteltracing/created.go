@@ -3,6 +3,7 @@ package oteltracing
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -17,6 +18,22 @@ const SentAt = "postbox_sent_at"
 
 // baggageKey is the metadata key of the W3C propagator for baggage, which does not say where a message was created.
 const baggageKey = "baggage"
+
+// stateKey is the metadata key of the W3C propagator for what systems of tracing add to a context.
+const stateKey = "tracestate"
+
+// maxWords bounds what a propagator adds to a message, in bytes. It and the longest [SentAt] are 1 KiB.
+const maxWords = 1<<10 - len(SentAt) - len("2006-01-02T15:04:05.999999999Z")
+
+// Detach takes out of the metadata what says where and when a message was created: the keys of the propagator, which for W3C are traceparent, tracestate and baggage, and [SentAt].
+// Use it for a copy of a message that is a message of its own, before it is published. It then gets the trace context of the span that publishes it. The map may not be shared
+// with another message: those of [message.Message.Copy] are not.
+func (t *Tracing) Detach(msg *message.Message) {
+	for _, key := range t.config.Propagator.Fields() {
+		delete(msg.Metadata, key)
+	}
+	delete(msg.Metadata, SentAt)
+}
 
 // created returns the context of the span in which the message was created. It is not valid if the metadata has none, or one that cannot be read.
 func (t *Tracing) created(msg *message.Message) trace.SpanContext {
@@ -39,18 +56,15 @@ func (t *Tracing) inject(ctx context.Context, msg *message.Message) (metadata me
 			return msg.Metadata, false
 		}
 	}
-	for _, word := range words {
-		if msg.Metadata[word.key] != "" {
-			continue
-		}
-		if !added {
-			metadata, added = make(message.Metadata, len(msg.Metadata)+len(words)+1), true
-			maps.Copy(metadata, msg.Metadata)
-		}
-		metadata[word.key] = word.value
-	}
-	if !added {
+	words = slices.DeleteFunc(words, func(w word) bool { return msg.Metadata[w.key] != "" })
+	words = t.bounded(words)
+	if len(words) == 0 {
 		return msg.Metadata, false
+	}
+	metadata = make(message.Metadata, len(msg.Metadata)+len(words)+1)
+	maps.Copy(metadata, msg.Metadata)
+	for _, word := range words {
+		metadata[word.key] = word.value
 	}
 	if _, known := timeOf(msg); !known && metadata[SentAt] == "" {
 		metadata[SentAt] = time.Now().UTC().Format(time.RFC3339Nano)
@@ -58,10 +72,31 @@ func (t *Tracing) inject(ctx context.Context, msg *message.Message) (metadata me
 	return metadata, true
 }
 
+// bounded returns the words without what is too long. Baggage and the state of a trace come from the request, and so perhaps from a stranger, whose request should not fail because
+// the message became too large. Baggage goes first, with all keys that the propagator does not name. What says where the message was created is short and stays.
+func (t *Tracing) bounded(words wordCarrier) wordCarrier {
+	if words.size() > maxWords {
+		fields := t.config.Propagator.Fields()
+		words = slices.DeleteFunc(words, func(w word) bool { return w.key == baggageKey || !slices.Contains(fields, w.key) })
+	}
+	if words.size() > maxWords {
+		words = slices.DeleteFunc(words, func(w word) bool { return w.key == stateKey })
+	}
+	return words
+}
+
 // wordCarrier collects what a propagator writes.
 type wordCarrier []word
 
 type word struct{ key, value string }
+
+// size returns the bytes that the words have in metadata.
+func (c *wordCarrier) size() (bytes int) {
+	for _, word := range *c {
+		bytes += len(word.key) + len(word.value)
+	}
+	return bytes
+}
 
 // Get returns the value of a key.
 func (c *wordCarrier) Get(key string) string {

@@ -21,5 +21,7 @@
 //
 // Each span has a link to the span in which its message was created. With [Config.Parent] that span is the parent too, so that all spans of a message are in one trace.
 //
-// A message never fails because of its trace. A context that cannot be read gives no link, and stays in the metadata as it is.
+// A context that cannot be read fails no message: it gives no link, and stays in the metadata as it is. What a message gets counts towards forwarder.PublisherConfig.MaxPayload
+// as all metadata does. It is at most 1 KiB, and about 120 bytes without baggage and tracestate, so only a message that is nearly too large can fail because of its trace. To stay
+// within 1 KiB, baggage is left out first, and then tracestate.
 package oteltracing

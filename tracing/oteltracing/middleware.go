@@ -2,6 +2,7 @@ package oteltracing
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/baggage"
@@ -17,7 +18,8 @@ import (
 const queueSubscriber = "queue.Subscriber"
 
 // Middleware makes a span each time that a handler runs, with a link to the span in which the message was created. It is a message.HandlerMiddleware for routers and handlers.
-// The context that the message has in the handler carries the span and the baggage of the message. The messages that the handler returns get the span too.
+// The context that the message has in the handler carries the span and the baggage of the message. The messages that the handler returns get the span too;
+// if its own message is among them, a copy takes its place.
 //
 // Add it to the router before all handlers. It is then outside of inboxes, of queues and of deferrals, so that the span includes the commit, and a duplicate has a span too.
 // There it does not hear of a failure that makes the message a dead letter of an inbox, since the inbox then acks the message. Add it to the router after all
@@ -29,8 +31,9 @@ func (t *Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) (produced []*message.Message, err error) {
 		before := msg.Context()
 		if outer, within := before.Value(attemptKey{}).(*attempt); within && outer.msg == msg {
+			err = errNotReturned
+			defer func() { outer.err.Store(&err) }() // also of a panic, which an inbox turns into an error
 			produced, err = h(msg)
-			outer.err.Store(&err)
 			return produced, err
 		}
 		own := &attempt{msg: msg}
@@ -47,13 +50,25 @@ func (t *Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		}()
 		msg.SetContext(context.WithValue(ctx, attemptKey{}, own))
 		produced, err = h(msg)
-		for _, out := range produced {
-			if out != nil {
-				out.SetContext(inSpan(ctx, out.Context()))
-			}
-		}
-		return produced, err
+		return passedOn(ctx, msg, produced), err
 	}
+}
+
+// passedOn returns the messages that a handler returns, with its span in their contexts. The message of the handler itself, which gets its own context back, is replaced by a copy.
+func passedOn(ctx context.Context, msg *message.Message, produced []*message.Message) []*message.Message {
+	if slices.Contains(produced, msg) {
+		produced = slices.Clone(produced)
+	}
+	for i, out := range produced {
+		switch out {
+		case nil:
+		case msg:
+			produced[i] = copyOf(inSpan(ctx, msg.Context()), msg, msg.Metadata)
+		default:
+			out.SetContext(inSpan(ctx, out.Context()))
+		}
+	}
+	return produced
 }
 
 // attempt is a run of a handler that has a span.

@@ -153,6 +153,22 @@ func TestMiddleware_within_an_inbox_tells_the_one_outside_of_it(t *testing.T) {
 	}
 }
 
+// An inbox turns the panic of a handler into a failure. The second Middleware tells the first one of it before that.
+func TestMiddleware_within_an_inbox_tells_the_one_outside_of_it_of_a_panic(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	s := newShop(t, tracing)
+	inbox, err := middleware.NewInbox(s.store, middleware.InboxConfig{Consumer: "billing", Topic: "orders", Retry: quick(1)}, nil)
+	require.NoError(t, err)
+	handler := tracing.Middleware(inbox.Middleware(tracing.Middleware(func(*message.Message) ([]*message.Message, error) { panic("no bank") })))
+	_, err = handler(message.NewMessage("1", nil))
+	require.NoError(t, err, "it is a dead letter")
+	processed := spans.named("process ")
+	require.Len(t, processed, 1)
+	require.Equal(t, codes.Error, processed[0].Status.Code)
+	require.Equal(t, "it panicked, or ended its goroutine", processed[0].Status.Description)
+}
+
 // What a handler returns belongs to its span, also if the middleware is inside of the inbox.
 func TestMiddleware_returned_messages_are_sent_in_the_span_of_the_handler(t *testing.T) {
 	t.Parallel()
@@ -183,6 +199,41 @@ func TestMiddleware_returned_messages_are_sent_in_the_span_of_the_handler(t *tes
 			require.Contains(t, metadata, "tenant=seven")
 		})
 	}
+}
+
+// A handler may pass its own message on. It is sent in the span of the handler, although the message gets its own context back.
+func TestMiddleware_a_handler_can_return_its_own_message(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	inner := &captured{}
+	publisher, err := tracing.DecoratePublisher(inner)
+	require.NoError(t, err)
+	type key struct{}
+	other := message.NewMessage("2", nil)
+	var returned []*message.Message
+	handler := tracing.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		msg.SetContext(context.WithValue(msg.Context(), key{}, "of the handler"))
+		msg.Metadata.Set("passed", "on")
+		returned = []*message.Message{msg, nil, other}
+		return returned, nil
+	})
+	msg := message.NewMessage("1", []byte("order"))
+	produced, err := handler(msg)
+	require.NoError(t, err)
+	require.Equal(t, context.Background(), msg.Context(), "it has its own context again")
+	require.Same(t, msg, returned[0], "the slice of the handler stays as it is")
+	require.Nil(t, produced[1])
+	require.Same(t, other, produced[2])
+	require.True(t, msg.Equals(produced[0]))
+	require.Equal(t, "of the handler", produced[0].Context().Value(key{}))
+	require.NoError(t, publisher.Publish("bills", produced[0]))
+	processed, sent := spans.named("process ")[0], spans.named("send bills")[0]
+	require.Equal(t, processed.SpanContext.SpanID(), sent.Parent.SpanID())
+
+	_, err = handler(produced[0])
+	require.NoError(t, err)
+	again := spans.named("process ")
+	require.Len(t, again, 2, "a message that comes back has a span of its own")
 }
 
 func TestMiddleware_a_span_around_it_stays_the_parent_or_becomes_a_link(t *testing.T) {

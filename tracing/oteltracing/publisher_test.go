@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -160,6 +162,46 @@ func TestDecoratePublisher_adds_the_context_to_baggage_that_is_there(t *testing.
 	}
 }
 
+// Whoever sends the request chooses its baggage and its state. They should not make a message too large.
+func TestDecoratePublisher_adds_at_most_a_KiB_to_a_message(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	s := newShop(t, tracing)
+	publisher, err := forwarder.NewPublisher(s.database, forwarder.PublisherConfig{MaxPayload: 1<<10 + 10}, nil)
+	require.NoError(t, err)
+	small, err := tracing.DecoratePublisher(publisher)
+	require.NoError(t, err)
+	state := "a=" + strings.Repeat("<", 256)
+	for name, request := range map[string]struct {
+		baggage, state string
+		kept           []string
+	}{
+		"little":          {"tenant=" + strings.Repeat("7", 500), state, []string{"traceparent", "tracestate", "baggage", oteltracing.SentAt}},
+		"much baggage":    {"tenant=" + strings.Repeat("7", 4000), state, []string{"traceparent", "tracestate", oteltracing.SentAt}},
+		"much state":      {"", state + strings.Repeat(","+strings.Repeat("x", 200)+state, 3), []string{"traceparent", oteltracing.SentAt}},
+		"much of both":    {"tenant=" + strings.Repeat("7", 4000), state + ",b" + state + ",c" + state + ",d" + state, []string{"traceparent", oteltracing.SentAt}},
+		"a byte too many": {"k=" + strings.Repeat("7", 1024-45-66-9+1), "", []string{"traceparent", oteltracing.SentAt}},
+		"just enough":     {"k=" + strings.Repeat("7", 1024-45-66-9), "", []string{"traceparent", "baggage", oteltracing.SentAt}},
+	} {
+		inner := &captured{}
+		publisher, err := tracing.DecoratePublisher(inner)
+		require.NoError(t, err)
+		ctx := w3c.Extract(t.Context(), propagation.MapCarrier{"traceparent": parentOf, "tracestate": request.state, "baggage": request.baggage})
+		require.NoError(t, publisher.Publish("orders", message.NewMessageWithContext(ctx, "1", nil)))
+		added := inner.messages[0].Metadata
+		require.ElementsMatch(t, request.kept, slices.Collect(maps.Keys(added)), name)
+		size := 0
+		for key, value := range added {
+			size += len(key) + len(value)
+		}
+		require.LessOrEqual(t, size, 1024, name)
+		require.NoError(t, forwarder.InTx(ctx, s.database.DB, func(ctx context.Context, _ *sql.Tx) error {
+			return small.Publish("orders", message.NewMessageWithContext(ctx, "1", []byte("ten bytes.")))
+		}), name)
+	}
+	require.NotEmpty(t, spans.named("send orders"))
+}
+
 // A handler may publish one message to two topics: each copy is created by itself.
 func TestDecoratePublisher_two_destinations_of_one_message_have_a_context_each(t *testing.T) {
 	t.Parallel()
@@ -179,6 +221,37 @@ func TestDecoratePublisher_two_destinations_of_one_message_have_a_context_each(t
 		require.Empty(t, span.Links)
 		require.Contains(t, inner.messages[i].Metadata["traceparent"], span.SpanContext.SpanID().String())
 	}
+}
+
+// A copy that is a message of its own is created where and when it is published, not where the old message was.
+func TestDetach_makes_a_copy_a_message_of_its_own(t *testing.T) {
+	t.Parallel()
+	tracing, spans := record(t, oteltracing.Config{})
+	inner := &captured{}
+	publisher, err := tracing.DecoratePublisher(inner)
+	require.NoError(t, err)
+	msg := message.NewMessage("1", nil)
+	msg.Metadata = message.Metadata{"traceparent": parentOf, "tracestate": "a=1", "baggage": "tenant=seven", oteltracing.SentAt: "2026-01-01T00:00:00Z", "other": "x"}
+	before := maps.Clone(msg.Metadata)
+	_, err = tracing.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		copied := msg.CopyWithContext()
+		copied.UUID = "2"
+		tracing.Detach(copied)
+		require.Equal(t, message.Metadata{"other": "x"}, copied.Metadata)
+		return nil, publisher.Publish("bills", copied)
+	})(msg)
+	require.NoError(t, err)
+	require.Equal(t, before, msg.Metadata)
+	sent := spans.named("send bills")[0]
+	require.Equal(t, trace.SpanKindProducer, sent.SpanKind)
+	require.Empty(t, sent.Links)
+	_, wait := attributesOf(sent)
+	require.InDelta(t, -1, wait, 0)
+	got := inner.messages[0].Metadata
+	require.Contains(t, got["traceparent"], sent.SpanContext.SpanID().String())
+	require.NotEqual(t, before[oteltracing.SentAt], got[oteltracing.SentAt])
+	require.Equal(t, "tenant=seven", got["baggage"], "from the context of the handler")
+	tracing.Detach(&message.Message{})
 }
 
 func TestDecoratePublisher_a_batch_has_a_link_to_each_message(t *testing.T) {
@@ -216,6 +289,44 @@ func TestDecoratePublisher_a_batch_has_a_link_to_each_message(t *testing.T) {
 		require.False(t, sent[0].Parent.IsValid(), "the messages are of two traces")
 		require.Equal(t, parent, sent[1].Parent.IsValid(), "the messages are of one span")
 		require.Equal(t, "kafka", value(sent[0], "messaging.system"))
+	}
+}
+
+// A relay may publish messages of several requests with one call. The span has one parent, and links to the other requests.
+func TestDecoratePublisher_has_a_link_to_each_other_request(t *testing.T) {
+	t.Parallel()
+	for name, parent := range map[string]bool{"parent": true, "link": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tracing, spans := record(t, oteltracing.Config{Parent: parent})
+			publisher, err := tracing.DecoratePublisher(&captured{})
+			require.NoError(t, err)
+			var contexts []context.Context
+			first := spans.during("one", func(ctx context.Context) { contexts = append(contexts, ctx) })
+			second := spans.during("two", func(ctx context.Context) { contexts = append(contexts, ctx) })
+			created, err := trace.SpanIDFromHex("b7ad6b7169203331")
+			require.NoError(t, err)
+			passed := message.NewMessageWithContext(contexts[1], "4", nil)
+			passed.Metadata.Set("traceparent", parentOf)
+			require.NoError(t, publisher.Publish("orders",
+				message.NewMessageWithContext(contexts[0], "1", nil), message.NewMessageWithContext(contexts[0], "2", nil),
+				message.NewMessageWithContext(contexts[1], "3", nil), passed, message.NewMessage("5", nil)))
+			sent := spans.named("send orders")[0]
+			require.Equal(t, first.SpanID(), sent.Parent.SpanID())
+			require.Equal(t, []trace.SpanID{created, second.SpanID(), second.SpanID()}, linked(sent))
+			require.Equal(t, second.TraceID(), sent.Links[1].SpanContext.TraceID())
+			require.Equal(t, "3", sent.Links[1].Attributes[0].Value.AsString())
+			require.Equal(t, trace.SpanKindProducer, sent.SpanKind)
+
+			spans.Reset()
+			alone := message.NewMessage("6", nil)
+			alone.Metadata.Set("traceparent", parentOf)
+			require.NoError(t, publisher.Publish("orders", alone, passed))
+			sent = spans.named("send orders")[0]
+			require.Equal(t, parent, sent.Parent.SpanID() == created, "both were created in one span")
+			require.Equal(t, []trace.SpanID{created, created, second.SpanID()}, linked(sent))
+			require.Equal(t, trace.SpanKindClient, sent.SpanKind, "each message has a context")
+		})
 	}
 }
 

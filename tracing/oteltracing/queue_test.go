@@ -2,10 +2,12 @@ package oteltracing_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
@@ -118,5 +120,40 @@ func TestBatchHandler_has_a_link_to_each_message(t *testing.T) {
 	}
 	for _, span := range processed[1:] {
 		require.Equal(t, len(span.Links) == 1, span.Parent.IsValid(), "a part of one message has it as its parent")
+	}
+}
+
+// Each message of a batch has its own baggage, and gets its own context back: a part of the batch that is handled again may not see the span of the first time.
+func TestBatchHandler_each_message_has_its_baggage_in_its_context(t *testing.T) {
+	t.Parallel()
+	for name, parent := range map[string]bool{"parent": true, "link": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tracing, spans := record(t, oteltracing.Config{Parent: parent})
+			type key struct{}
+			messages, contexts := make([]*message.Message, 3), make([]context.Context, 3)
+			for i, tenant := range []string{"one", "two", ""} {
+				contexts[i] = context.WithValue(t.Context(), key{}, i)
+				messages[i] = message.NewMessageWithContext(contexts[i], tenant, nil)
+				if tenant != "" {
+					messages[i].Metadata = message.Metadata{"traceparent": parentOf, "baggage": "tenant=" + tenant}
+				}
+			}
+			handler := tracing.BatchHandler("report", func(ctx context.Context, messages []*message.Message) error {
+				require.Empty(t, baggage.FromContext(ctx).Members(), "the batch has none")
+				for i, msg := range messages {
+					require.Equal(t, msg.UUID, baggage.FromContext(msg.Context()).Member("tenant").Value())
+					require.Equal(t, trace.SpanFromContext(ctx), trace.SpanFromContext(msg.Context()))
+					require.Equal(t, i, msg.Context().Value(key{}))
+				}
+				slices.Reverse(messages)
+				return errRefused
+			})
+			require.ErrorIs(t, handler(t.Context(), slices.Clone(messages)), errRefused)
+			for i, msg := range messages {
+				require.Equal(t, contexts[i], msg.Context())
+			}
+			require.Len(t, spans.named("process report"), 1)
+		})
 	}
 }

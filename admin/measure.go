@@ -61,7 +61,10 @@ func (a *Admin) backlogsInTime(ctx context.Context) ([]*operate.Overview, error)
 	go func() {
 		defer a.counting.Add(-1)
 		spools, err := a.operator.Backlogs(ctx)
-		ended <- counted{spools, failed(err)}
+		if err != nil {
+			err = failed(err)
+		}
+		ended <- counted{spools, err}
 	}()
 	select {
 	case c := <-ended:

@@ -35,7 +35,7 @@ func contentOf(payload []byte, metadata map[string]string, failures []admin.Fail
 		c.PayloadBase64 = payload
 	}
 	for i, f := range failures {
-		c.Failures[i] = failureRecord{Attempt: f.Attempt, At: f.At.UTC(), Error: f.Error, Process: f.Process}
+		c.Failures[i] = failureRecord{Attempt: f.Attempt, At: utc(f.At), Error: f.Error, Process: f.Process}
 	}
 	return c
 }

@@ -31,7 +31,7 @@ type letterRecord struct {
 func letterRecordOf(l admin.DeadLetter) letterRecord {
 	return letterRecord{
 		ID: l.ID, Outbox: l.Outbox, Consumer: l.Consumer, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key,
-		CreatedAt: l.CreatedAt.UTC(), DiedAt: l.DiedAt.UTC(), Attempts: l.Attempts, Error: l.Error,
+		CreatedAt: utc(l.CreatedAt), DiedAt: utc(l.DiedAt), Attempts: l.Attempts, Error: l.Error,
 		ResolvedAt: utc(l.ResolvedAt), Resolution: l.Resolution, Size: l.Size,
 	}
 }
@@ -173,7 +173,7 @@ func (s *session) listLetters(filter admin.Filter) error {
 	if err := list.end(); err != nil {
 		return err
 	}
-	if filter.Limit > 0 && list.rows == filter.Limit && s.format == formatTable {
+	if filter.Limit > 0 && list.rows == filter.Limit {
 		s.progress("There may be more: --after %d", last)
 	}
 	return nil

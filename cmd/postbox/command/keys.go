@@ -39,7 +39,7 @@ func (p *program) keysListCommand() *cobra.Command {
 			}
 			list := s.list("KEY", "PAUSED SINCE")
 			for _, key := range keys {
-				if err := list.add(keyRecord{key.Key, key.Since.UTC()}, cell(key.Key), moment(key.Since)); err != nil {
+				if err := list.add(keyRecord{key.Key, utc(key.Since)}, cell(key.Key), moment(key.Since)); err != nil {
 					return err
 				}
 			}

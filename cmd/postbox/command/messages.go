@@ -29,7 +29,7 @@ type messageRecord struct {
 func messageRecordOf(m admin.Message) messageRecord {
 	return messageRecord{
 		ID: m.ID, Status: string(m.Status), Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Attempts: m.Attempts,
-		CreatedAt: m.CreatedAt.UTC(), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Size: m.Size, Cursor: string(m.Cursor),
+		CreatedAt: utc(m.CreatedAt), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Size: m.Size, Cursor: string(m.Cursor),
 	}
 }
 
@@ -123,7 +123,7 @@ func (s *session) listMessages(flags messageFlags) error {
 	if err := list.end(); err != nil {
 		return err
 	}
-	if more && s.format == formatTable {
+	if more {
 		s.progress("There may be more: --after %s", after)
 	}
 	return nil
@@ -206,9 +206,17 @@ the number in the column ID of "postbox messages list".`,
 	return cmd
 }
 
+// maxYear is the last year of RFC 3339, and so of JSON.
+const maxYear = 9999
+
+// utc is a time as JSON can have it. A later time is the end of the last year: the database can have any.
 func utc(at time.Time) time.Time {
-	if at.IsZero() {
+	at = at.UTC()
+	switch {
+	case at.IsZero(), at.Year() < 1:
 		return time.Time{}
+	case at.Year() > maxYear:
+		return time.Date(maxYear, time.December, 31, 23, 59, 59, 0, time.UTC)
 	}
-	return at.UTC()
+	return at
 }

@@ -20,6 +20,14 @@ type contentRecord struct {
 	Failures      []failureRecord   `json:"failures"`
 }
 
+// binary returns a text that JSON cannot have as it is, for a field in Base64, or nil.
+func binary(text string) []byte {
+	if utf8.ValidString(text) {
+		return nil
+	}
+	return []byte(text)
+}
+
 type failureRecord struct {
 	Attempt int       `json:"attempt"`
 	At      time.Time `json:"at"`

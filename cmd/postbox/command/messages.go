@@ -12,23 +12,26 @@ import (
 
 // messageRecord is a message of an outbox or a queue.
 type messageRecord struct {
-	ID        int64     `json:"id"`
-	Status    string    `json:"status"`
-	Topic     string    `json:"topic"`
-	MessageID string    `json:"message_id"`
-	Key       string    `json:"key,omitempty"`
-	Attempts  int       `json:"attempts"`
-	CreatedAt time.Time `json:"created_at"`
-	DueAt     time.Time `json:"due_at,omitzero"`
-	DoneAt    time.Time `json:"done_at,omitzero"`
-	Size      int       `json:"size"`
-	Cursor    string    `json:"cursor,omitempty"`
+	ID        int64  `json:"id"`
+	Status    string `json:"status"`
+	Topic     string `json:"topic"`
+	MessageID string `json:"message_id"`
+	// MessageIDBase64 and KeyBase64 are set if the value is not UTF-8.
+	MessageIDBase64 []byte    `json:"message_id_base64,omitempty"`
+	Key             string    `json:"key,omitempty"`
+	KeyBase64       []byte    `json:"key_base64,omitempty"`
+	Attempts        int       `json:"attempts"`
+	CreatedAt       time.Time `json:"created_at"`
+	DueAt           time.Time `json:"due_at,omitzero"`
+	DoneAt          time.Time `json:"done_at,omitzero"`
+	Size            int       `json:"size"`
+	Cursor          string    `json:"cursor,omitempty"`
 	*contentRecord
 }
 
 func messageRecordOf(m admin.Message) messageRecord {
 	return messageRecord{
-		ID: m.ID, Status: string(m.Status), Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Attempts: m.Attempts,
+		ID: m.ID, Status: string(m.Status), Topic: m.Topic, MessageID: m.MessageID, MessageIDBase64: binary(m.MessageID), Key: m.Key, KeyBase64: binary(m.Key), Attempts: m.Attempts,
 		CreatedAt: utc(m.CreatedAt), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Size: m.Size, Cursor: string(m.Cursor),
 	}
 }

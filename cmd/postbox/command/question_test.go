@@ -160,10 +160,19 @@ func TestBulk_stopped_with_ids_names_the_next_one(t *testing.T) {
 func TestExecute_does_not_quote_addresses(t *testing.T) {
 	t.Parallel()
 	b := shop(t)
-	const dsn = "postgres://u:secret@h/shop"
+	const dsn = "postgres://u:secret@h/shop" //nolint:gosec // no such user
 	for _, args := range [][]string{
-		{dsn}, {"queues", dsn}, {"messages", "show", dsn}, {"dead", "list", "--died-after", dsn}, {"drain", "--timeout", dsn}, {"queues", "-o", dsn},
-		{"queues", "--dialect", dsn}, {"messages", "list", "--outbox", dsn}, {"dead", "list", "--limit", dsn}, {"queues", "-d" + dsn}, {"set", "--attempts", dsn},
+		{dsn},
+		{"queues", dsn},
+		{"messages", "show", dsn},
+		{"dead", "list", "--died-after", dsn},
+		{"drain", "--timeout", dsn},
+		{"queues", "-o", dsn},
+		{"queues", "--dialect", dsn},
+		{"messages", "list", "--outbox", dsn},
+		{"dead", "list", "--limit", dsn},
+		{"queues", "-d" + dsn},
+		{"set", "--attempts", dsn},
 	} {
 		r := b.run(args...)
 		require.NotZero(t, r.code, args)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
 	"strconv"
@@ -57,6 +58,14 @@ func recordOf(target admin.Target) targetRecord {
 		return targetRecord{"queue", target.Name()}
 	}
 	return targetRecord{"outbox", target.Name()}
+}
+
+// stored names a target by what the database has. Messages may name one that has no row, such as after a restore.
+func stored(id int64, name sql.NullString) targetRecord {
+	if !name.Valid {
+		return targetRecord{"missing", "id " + number(id)}
+	}
+	return recordOf(admin.Outbox(name.String)) // or a queue: the name in the database says which
 }
 
 // cell names the target in a table.

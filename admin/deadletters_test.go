@@ -183,3 +183,19 @@ func TestNew_says_what_is_wrong(t *testing.T) {
 	require.ErrorContains(t, err, `Schema "other": MySQL and MariaDB have no schemas`)
 	require.ErrorContains(t, err, "prefix")
 }
+
+// A bound that is set filters, however early it is: only the zero time stands for none.
+func TestAdmin_filters_by_the_beginning_of_1970(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.append(draft("m-1", "orders", ""))
+	b.bury()
+	require.Len(t, b.list(admin.Filter{}), 1)
+	for _, at := range []time.Time{time.Unix(0, 0), time.Unix(-1, 0), time.Unix(0, 999)} {
+		require.Empty(t, b.list(admin.Filter{DiedBefore: at}), at)
+		require.Len(t, b.list(admin.Filter{DiedAfter: at}), 1, at)
+		n, err := b.admin.RequeueAll(t.Context(), admin.Filter{DiedBefore: at})
+		require.NoError(t, err)
+		require.Zero(t, n)
+	}
+}

@@ -92,10 +92,13 @@ func (f Filter) chosen() dialect.DeadLetterFilter {
 	}
 }
 
-// micros is how the database keeps times; 0 stands for any.
+// micros is how the database keeps times; 0 stands for any, so the beginning of 1970 is the microsecond before: nothing is as old.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
-	return t.UnixMicro()
+	if at := t.UnixMicro(); at != 0 {
+		return at
+	}
+	return -1
 }

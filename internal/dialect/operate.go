@@ -70,12 +70,26 @@ SELECT {now}`
 
 	// Reads each pending message, as CountSpools does.
 	s.DueSince = `
-SELECT s.name, {now} - MIN(` + dueAt + `)
+SELECT m.spool, s.name, {now} - MIN(` + dueAt + `)
 FROM {messages} m
-JOIN {spools} s ON s.id = m.spool
+LEFT JOIN {spools} s ON s.id = m.spool
 WHERE m.state = 0 OR m.available_at <= {now}
-GROUP BY s.name
-ORDER BY s.name`
+GROUP BY m.spool, s.name
+ORDER BY s.name, m.spool`
+
+	// One snapshot, so that a message that moves from one spool to another meanwhile is in one of them. The second part finds messages without a
+	// spool in the gaps between the ids of spools, with a descent of the index for each gap.
+	s.Fullness = `
+SELECT s.id, s.name, CASE WHEN EXISTS (SELECT 1 FROM {messages} m WHERE m.spool = s.id) THEN 1 ELSE 0 END
+FROM {spools} s
+UNION ALL
+SELECT o.stray, NULL, 1
+FROM (
+	SELECT (SELECT MIN(m.spool) FROM {messages} m
+	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM {spools} n WHERE n.id > g.id), 9223372036854775807)) AS stray
+	FROM (SELECT id FROM {spools} UNION ALL SELECT 0) g
+) o
+WHERE o.stray IS NOT NULL`
 
 	s.IdleLanes = `
 SELECT s.name, COUNT(*)

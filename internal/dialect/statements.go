@@ -128,7 +128,8 @@ type Statements struct {
 	CountSpools     string // → spool, pending, due, failing, parked, oldest age in µs, dead, done; a spool may come three times
 	Account         string // spool → pending, done, dead, resolved
 	Clock           string // → the database's clock
-	DueSince        string // → name of each spool that has due messages, for how long the oldest of them has been due
+	DueSince        string // → id and name (NULL without a row) of each spool that has due messages, for how long the oldest of them has been due
+	Fullness        string // → id and name of each spool, and 1 if it has a message; also an id without a row that messages name, with NULL
 	IdleLanes       string // → name of each spool that has a live member and lanes without a holder, number of these lanes
 	ChangeSpool     string // spool: lets its drainers notice
 	PauseSpool      string // spool
@@ -190,7 +191,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
-		&s.Spools, &s.LiveMembers, &s.CountBacklogs, &s.CountSpools, &s.Account, &s.Clock, &s.DueSince, &s.IdleLanes, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.setSettings,
+		&s.Spools, &s.LiveMembers, &s.CountBacklogs, &s.CountSpools, &s.Account, &s.Clock, &s.DueSince, &s.Fullness, &s.IdleLanes, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.setSettings,
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.doneMessage, &s.doneMessages,
 		&s.lockMessage, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"regexp"
+	"strconv"
 	"strings"
 
 	postbox "github.com/postbox-go/watermill-postbox"
@@ -14,7 +16,11 @@ import (
 type address struct {
 	dialect postbox.Dialect
 	dsn     string // as the driver takes it
-	file    string // of SQLite; empty for servers, and for a database in memory
+	// creating is dsn for a file of SQLite that is to be made.
+	creating string
+	file     string // of SQLite; empty for servers, and for a database in memory
+	// place is where the database is, for people, without user and password. It is empty if only the driver knows.
+	place string
 	// secrets are the parts that must not be printed.
 	secrets []string
 	// opaque: only the driver knows the form, so that any part may be a secret.
@@ -59,6 +65,9 @@ func parseAddress(text string, kind postbox.Dialect) (address, error) {
 		return address{}, errNoURL
 	}
 	found.secrets = secretsOf(text, u)
+	if !strings.Contains(u.Path, "@") { // else a part of a password may be taken for the host
+		found.place = strings.TrimSuffix(u.Host+u.EscapedPath(), "/")
+	}
 	if found.dialect == postbox.MySQL {
 		found.dsn, err = mysqlDSN(u)
 	}
@@ -81,15 +90,30 @@ func withoutScheme(text string, kind postbox.Dialect) (address, error) {
 	}
 }
 
-// sqliteNeeds are the options without which Postbox refuses a file: see docs/databases.md.
-var sqliteNeeds = []struct{ name, option string }{
-	{"busy_timeout", "_pragma=busy_timeout(10000)"}, {"journal_mode", "_pragma=journal_mode(WAL)"}, {"_txlock", "_txlock=immediate"},
+// sqliteNeeds are the options that Postbox needs: see docs/databases.md. A file keeps its journal mode, so that is only for one that is made: a command
+// must not change a file of something else, and must be able to look at one that it cannot write to.
+var sqliteNeeds = []struct {
+	name, option string
+	creating     bool
+}{
+	{"busy_timeout", "_pragma=busy_timeout(10000)", false}, {"journal_mode", "_pragma=journal_mode(WAL)", true}, {"_txlock", "_txlock=immediate", false},
 }
 
 // sqliteAddress adds the options that Postbox needs, unless the user has set them.
 func sqliteAddress(dsn, path string) address {
+	creating := sqliteDSN(dsn, true)
+	dsn = sqliteDSN(dsn, false)
+	path, options, _ := strings.Cut(path, "?")
+	found := address{dialect: postbox.SQLite, dsn: dsn, creating: creating, file: path, place: "file " + strconv.Quote(path)}
+	if path == ":memory:" || strings.Contains(options, "mode=memory") {
+		found.file, found.place = "", "a database in memory"
+	}
+	return found
+}
+
+func sqliteDSN(dsn string, creating bool) string {
 	for _, need := range sqliteNeeds {
-		if strings.Contains(dsn, need.name) {
+		if _, options, _ := strings.Cut(dsn, "?"); strings.Contains(options, need.name) || need.creating && !creating {
 			continue
 		}
 		separator := "?"
@@ -98,11 +122,7 @@ func sqliteAddress(dsn, path string) address {
 		}
 		dsn += separator + need.option
 	}
-	path, options, _ := strings.Cut(path, "?")
-	if path == ":memory:" || strings.Contains(options, "mode=memory") {
-		path = ""
-	}
-	return address{dialect: postbox.SQLite, dsn: dsn, file: path}
+	return dsn
 }
 
 // sqliteURI writes a path as the driver takes it together with options.
@@ -178,4 +198,13 @@ func (a address) hide(text string) string {
 		}
 	}
 	return text
+}
+
+// toBeMade says whether there is no file of SQLite yet. An empty one has no journal mode.
+func (a address) toBeMade() bool {
+	if a.dialect != postbox.SQLite || a.file == "" {
+		return false
+	}
+	info, err := os.Stat(a.file)
+	return errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0
 }

@@ -14,6 +14,8 @@ type action struct {
 	name, done, noun string
 	// chosen: a filter has found them, and not the operator named them. Then it is no mistake if another operator was faster.
 	chosen bool
+	// limit is how many are acted on, 0 for all.
+	limit int
 }
 
 // outcomeRecord says how far an action has got.
@@ -47,8 +49,13 @@ func (s *session) each(what action, ids iter.Seq2[int64, error], act func(ctx co
 	ctx := s.cmd.Context()
 	outcome := outcomeRecord{Action: what.name}
 	var ended error
+	next := int64(0)
 	for id, err := range ids {
+		if what.limit > 0 && outcome.Done == what.limit {
+			break
+		}
 		if outcome.Stopped = ctx.Err() != nil; outcome.Stopped {
+			next = id
 			break
 		}
 		if err == nil {
@@ -68,6 +75,8 @@ func (s *session) each(what action, ids iter.Seq2[int64, error], act func(ctx co
 	switch {
 	case ended != nil:
 		return fmt.Errorf("ended after %s: %w", count(outcome.Done, what.noun), ended)
+	case outcome.Stopped && !what.chosen:
+		return stoppedf("interrupted after %s: the next one is that with the id %d", count(outcome.Done, what.noun), next)
 	case outcome.Stopped:
 		return stoppedf("interrupted after %s: run the command again to go on", count(outcome.Done, what.noun))
 	case outcome.Failed > 0:

@@ -29,7 +29,8 @@ queue, or in the one that --outbox or --queue names.
 A ready message is due since it was written. A scheduled or failed message is
 due since its time, or its next attempt, has come. Parked messages are not due,
 and dead letters do not count: see "postbox queues". An outbox or queue without
-a due message is not listed.
+a due message is not listed. Messages whose outbox or queue does not exist are
+"missing", with its id: "postbox doctor" says what to do.
 
 The exit code is 0 if all is well, 3 if a message is too old, and 1 if the
 database cannot be asked.
@@ -54,10 +55,10 @@ func (s *session) check(ctx context.Context, chosen targetFlags, maxAge time.Dur
 	}
 	list, late := s.list("OUTBOX OR QUEUE", "OLDEST DUE FOR", "OK"), 0
 	for _, d := range due {
-		if chosen.any() && d.target != chosen.one() {
+		if chosen.any() && d.target != recordOf(chosen.one()) {
 			continue
 		}
-		record := checkRecord{recordOf(d.target), d.age.Seconds(), d.age <= maxAge}
+		record := checkRecord{d.target, d.age.Seconds(), d.age <= maxAge}
 		if !record.OK {
 			late++
 		}
@@ -89,18 +90,17 @@ func (s *session) exists(ctx context.Context, chosen targetFlags) error {
 
 // due is for how long the oldest due message of a target has been due.
 type due struct {
-	target admin.Target
+	target targetRecord
 	age    time.Duration
 }
 
 func (s *session) dueSince(ctx context.Context) ([]due, error) {
 	var all []due
 	err := s.query(ctx, s.statements.DueSince, func(rows *sql.Rows) error {
-		var name string
-		var micros int64
-		err := rows.Scan(&name, &micros)
-		// Outbox makes a queue of the name that the database has for a queue.
-		all = append(all, due{admin.Outbox(name), max(0, time.Duration(micros)*time.Microsecond)})
+		var id, micros int64
+		var name sql.NullString
+		err := rows.Scan(&id, &name, &micros)
+		all = append(all, due{stored(id, name), max(0, time.Duration(micros)*time.Microsecond)})
 		return err
 	})
 	if err != nil {

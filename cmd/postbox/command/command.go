@@ -2,10 +2,12 @@ package command
 
 import (
 	"database/sql"
+	"errors"
 	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 )
@@ -83,7 +85,7 @@ func New(options Options) *cobra.Command {
 		if err := cmd.ValidateFlagGroups(); err != nil { // which cobra would do later, and not as wrong usage
 			return usage(err)
 		}
-		return checkFormat(p.output)
+		return errors.Join(checkEmpty(cmd.Flags()), checkFormat(p.output))
 	}
 	flags := root.PersistentFlags()
 	p.settings.addTo(flags)
@@ -145,6 +147,21 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// checkEmpty refuses a flag without a value: the variable of a script may be unset, and the command would act on more than is meant. An empty
+// setting of the connection has a meaning.
+func checkEmpty(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(flag *pflag.Flag) {
+		switch flag.Name {
+		case "dsn", "config", "dialect", "schema", "prefix", "deployment":
+			return
+		}
+		if flag.Value.Type() == "string" && flag.Value.String() == "" && err == nil {
+			err = usagef("--%s is empty: give it a value, or leave it out", flag.Name)
+		}
+	})
+	return err
 }
 
 // completes offers the values of a flag to the shell.

@@ -8,11 +8,13 @@ import (
 	"strings"
 )
 
-// confirm asks before something that cannot be undone. The question names it in full.
-func (s *session) confirm(question string) error {
+// confirm asks before something that cannot be undone. The question names it in full, and what is chosen is added, with where that is.
+func (s *session) confirm(question string, chosen ...string) error {
 	if s.yes {
 		return nil
 	}
+	place := append([]string{s.where()}, chosen...)
+	question = "On " + strings.Join(place, ", ") + ":\n" + question
 	refuse := func() error {
 		return usagef("%s This needs a confirmation, and the standard input is not a terminal: add --yes", question)
 	}
@@ -20,7 +22,10 @@ func (s *session) confirm(question string) error {
 		return refuse()
 	}
 	fmt.Fprintf(s.cmd.ErrOrStderr(), "%s [y/N] ", question)
-	answer, err := bufio.NewReader(s.cmd.InOrStdin()).ReadString('\n')
+	answer, err := s.answer()
+	if s.cmd.Context().Err() != nil {
+		return stoppedf("interrupted, and nothing was changed")
+	}
 	if errors.Is(err, io.EOF) && answer == "" { // such as /dev/null, which looks like a terminal
 		return refuse()
 	}
@@ -32,5 +37,25 @@ func (s *session) confirm(question string) error {
 		return nil
 	default:
 		return stoppedf("not confirmed, and nothing was changed")
+	}
+}
+
+// answer reads a line, until the operator interrupts the command.
+func (s *session) answer() (string, error) {
+	type line struct {
+		text string
+		err  error
+	}
+	read := make(chan line, 1)
+	input := s.cmd.InOrStdin()
+	go func() { // it cannot be interrupted, and ends with the program
+		text, err := bufio.NewReader(input).ReadString('\n')
+		read <- line{text, err}
+	}()
+	select {
+	case <-s.cmd.Context().Done():
+		return "", s.cmd.Context().Err()
+	case got := <-read:
+		return got.text, got.err
 	}
 }

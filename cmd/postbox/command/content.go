@@ -20,6 +20,14 @@ type contentRecord struct {
 	Failures      []failureRecord   `json:"failures"`
 }
 
+// binary returns a text that JSON cannot have as it is, for a field in Base64, or nil.
+func binary(text string) []byte {
+	if utf8.ValidString(text) {
+		return nil
+	}
+	return []byte(text)
+}
+
 type failureRecord struct {
 	Attempt int       `json:"attempt"`
 	At      time.Time `json:"at"`
@@ -35,7 +43,7 @@ func contentOf(payload []byte, metadata map[string]string, failures []admin.Fail
 		c.PayloadBase64 = payload
 	}
 	for i, f := range failures {
-		c.Failures[i] = failureRecord{Attempt: f.Attempt, At: f.At.UTC(), Error: f.Error, Process: f.Process}
+		c.Failures[i] = failureRecord{Attempt: f.Attempt, At: utc(f.At), Error: f.Error, Process: f.Process}
 	}
 	return c
 }

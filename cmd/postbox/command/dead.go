@@ -12,26 +12,29 @@ import (
 
 // letterRecord is a dead letter.
 type letterRecord struct {
-	ID         int64     `json:"id"`
-	Outbox     string    `json:"outbox,omitempty"`
-	Consumer   string    `json:"consumer,omitempty"`
-	Topic      string    `json:"topic"`
-	MessageID  string    `json:"message_id"`
-	Key        string    `json:"key,omitempty"`
-	CreatedAt  time.Time `json:"created_at"`
-	DiedAt     time.Time `json:"died_at"`
-	Attempts   int       `json:"attempts"`
-	Error      string    `json:"error"`
-	ResolvedAt time.Time `json:"resolved_at,omitzero"`
-	Resolution string    `json:"resolution,omitempty"`
-	Size       int       `json:"size"`
+	ID        int64  `json:"id"`
+	Outbox    string `json:"outbox,omitempty"`
+	Consumer  string `json:"consumer,omitempty"`
+	Topic     string `json:"topic"`
+	MessageID string `json:"message_id"`
+	// MessageIDBase64 and KeyBase64 are set if the value is not UTF-8.
+	MessageIDBase64 []byte    `json:"message_id_base64,omitempty"`
+	Key             string    `json:"key,omitempty"`
+	KeyBase64       []byte    `json:"key_base64,omitempty"`
+	CreatedAt       time.Time `json:"created_at"`
+	DiedAt          time.Time `json:"died_at"`
+	Attempts        int       `json:"attempts"`
+	Error           string    `json:"error"`
+	ResolvedAt      time.Time `json:"resolved_at,omitzero"`
+	Resolution      string    `json:"resolution,omitempty"`
+	Size            int       `json:"size"`
 	*contentRecord
 }
 
 func letterRecordOf(l admin.DeadLetter) letterRecord {
 	return letterRecord{
-		ID: l.ID, Outbox: l.Outbox, Consumer: l.Consumer, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key,
-		CreatedAt: l.CreatedAt.UTC(), DiedAt: l.DiedAt.UTC(), Attempts: l.Attempts, Error: l.Error,
+		ID: l.ID, Outbox: l.Outbox, Consumer: l.Consumer, Topic: l.Topic, MessageID: l.MessageID, MessageIDBase64: binary(l.MessageID), Key: l.Key, KeyBase64: binary(l.Key),
+		CreatedAt: utc(l.CreatedAt), DiedAt: utc(l.DiedAt), Attempts: l.Attempts, Error: l.Error,
 		ResolvedAt: utc(l.ResolvedAt), Resolution: l.Resolution, Size: l.Size,
 	}
 }
@@ -173,7 +176,7 @@ func (s *session) listLetters(filter admin.Filter) error {
 	if err := list.end(); err != nil {
 		return err
 	}
-	if filter.Limit > 0 && list.rows == filter.Limit && s.format == formatTable {
+	if filter.Limit > 0 && list.rows == filter.Limit {
 		s.progress("There may be more: --after %d", last)
 	}
 	return nil

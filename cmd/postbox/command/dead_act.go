@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,8 +15,9 @@ import (
 const chooseHelp = `
 
 Name the dead letters by their ids, or choose them by filters, or choose all
-with --all. Each letter is one transaction. If the command is interrupted, run
-it again: it goes on with the letters that are left.`
+with --all. Each letter is one transaction. If a command with filters or --all is
+interrupted, run it again: it goes on with the letters that are left. Letters
+that the command cannot act on do not count for --limit.`
 
 // letterChoice is how the commands that act on letters choose them.
 type letterChoice struct {
@@ -28,11 +31,32 @@ func (c *letterChoice) addTo(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&c.limit, "limit", 0, "largest number of letters to act on, 0 for all that match")
 }
 
+// describe names the filters for a question.
+func (c *letterChoice) describe() string {
+	var parts []string
+	for _, f := range []struct{ name, value string }{
+		{"topic", c.topic}, {"consumer", c.consumer}, {"message-id", c.messageID}, {"died-after", c.diedAfter}, {"died-before", c.diedBefore},
+	} {
+		if f.value != "" {
+			parts = append(parts, fmt.Sprintf("--%s %q", f.name, f.value))
+		}
+	}
+	if c.all {
+		parts = append(parts, "--all")
+	}
+	if c.limit > 0 {
+		parts = append(parts, fmt.Sprintf("--limit %d", c.limit))
+	}
+	return "dead letters of " + strings.Join(parts, " ")
+}
+
 // check says what is wrong with the choice.
 func (c *letterChoice) check(args []string) error {
 	switch {
 	case len(args) > 0 && (c.all || c.chosen()):
 		return usagef("choose dead letters by ids, or by filters, and not by both")
+	case len(args) > 0 && c.limit != 0:
+		return usagef("--limit is for filters, and not for ids: all of them are acted on")
 	case len(args) == 0 && !c.all && !c.chosen():
 		return usagef("no dead letters are chosen: give ids, a filter such as --topic, or --all")
 	}
@@ -41,16 +65,21 @@ func (c *letterChoice) check(args []string) error {
 
 func (p *program) requeueCommand() *cobra.Command {
 	var choice letterChoice
-	var outbox string
+	var through, filter string
 	cmd := &cobra.Command{
 		Use: "requeue [ID...]", Short: "Let the messages of dead letters be handled again",
 		Long: `Let the messages of dead letters be handled again, with all their attempts. Each
 comes after the messages of its key that are pending now. A message that an
-inbox got from a broker is published again, through --outbox.` + chooseHelp + `
+inbox got from a broker is published again, through the outbox that --through
+names.` + chooseHelp + `
 
 Letters that cannot be requeued are reported, and stay.`,
 		RunE: p.on(func(s *session, args []string) error {
-			a, err := s.admin(outbox)
+			if filter != "" {
+				return usagef("--outbox is no filter of dead requeue: name the letters by ids, or choose them by --topic; " +
+					"the outbox that publishes the messages of inboxes again is that of --through")
+			}
+			a, err := s.admin(through)
 			if err != nil {
 				return err
 			}
@@ -63,7 +92,9 @@ Letters that cannot be requeued are reported, and stay.`,
 		}),
 	}
 	choice.addTo(cmd)
-	cmd.Flags().StringVar(&outbox, "outbox", "", `outbox that publishes the messages of inboxes again, "outbox" unless set`)
+	cmd.Flags().StringVar(&through, "through", "", `outbox that publishes the messages of inboxes again, "outbox" unless set`)
+	cmd.Flags().StringVar(&filter, "outbox", "", "")
+	_ = cmd.Flags().MarkHidden("outbox") // the only error is that there is no such flag
 	return cmd
 }
 
@@ -120,6 +151,7 @@ func (s *session) actOnLetters(
 		return err
 	}
 	ids, err := idsOf(args)
+	slices.Sort(ids) // the order in which they died
 	if err != nil {
 		return err
 	}
@@ -144,11 +176,12 @@ func (s *session) actOnLetters(
 		if n == "" {
 			return s.each(what, given(nil), act)
 		}
-		if err := s.confirm(question(n)); err != nil {
+		if err := s.confirm(question(n), choice.describe()); err != nil {
 			return err
 		}
 	}
-	what.chosen = true
+	what.chosen, what.limit = true, filter.Limit
+	filter.Limit = 0 // a letter that stays must not keep the ones after it from their turn
 	return s.each(what, idsIn(letters(ctx, a, filter)), act)
 }
 
@@ -159,7 +192,7 @@ func (s *session) boundedFilter(ctx context.Context, flags letterFlags) (admin.F
 		return filter, err
 	}
 	now, err := s.now(ctx)
-	if filter.DiedBefore.IsZero() || filter.DiedBefore.After(now) {
+	if flags.diedBefore == "" || filter.DiedBefore.After(now) {
 		filter.DiedBefore = now
 	}
 	return filter, err

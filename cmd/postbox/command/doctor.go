@@ -63,7 +63,7 @@ made is "unknown".
 The exit code is 0 if there is no problem and nothing is unknown, and 3
 otherwise.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error { return s.doctor(s.cmd.Context()) }),
+		RunE: p.with(inspecting, func(s *session, _ []string) error { return s.doctor(s.cmd.Context()) }),
 	}
 }
 

@@ -1,15 +1,17 @@
 package command
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// drainPause is the time between two looks of drain. A look reads one message of each target.
+// drainPause is the time between two looks of drain. A look is one statement, which reads one message of each target.
 const drainPause = 500 * time.Millisecond
 
 // drainProgress is the time between two lines of progress.
@@ -31,25 +33,22 @@ func (p *program) drainCommand() *cobra.Command {
 handle the messages. Stop the producers first.
 
 Messages that are scheduled, paused or parked count as pending. Dead letters do
-not.
+not. Messages that are in a broker are not seen: an inbox may still get them, and
+its handlers may then write others. Messages whose outbox or queue does not exist
+are "missing", with its id: "postbox doctor" says what to do.
 
 The exit code is 0 if all are empty, and 3 if one is not empty when --timeout is
 over.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {
-			a, err := s.admin("")
+			if err := s.exists(s.cmd.Context(), target); err != nil {
+				return err
+			}
+			found, err := s.drain(s.cmd.Context(), target, timeout.Duration)
 			if err != nil {
 				return err
 			}
-			targets, err := s.targets(s.cmd.Context(), a, target)
-			if err != nil {
-				return err
-			}
-			left, err := s.drain(s.cmd.Context(), a, targets, timeout.Duration)
-			if err != nil {
-				return err
-			}
-			return s.drained(targets, left, timeout.Duration)
+			return s.drained(found, timeout.Duration)
 		}),
 	}
 	target.addFilterTo(cmd)
@@ -57,63 +56,63 @@ over.`,
 	return cmd
 }
 
-// targets returns the chosen target, or all.
-func (s *session) targets(ctx context.Context, a *admin.Admin, chosen targetFlags) ([]admin.Target, error) {
-	if chosen.any() {
-		return []admin.Target{chosen.one()}, nil
-	}
-	queues, err := a.Queues(ctx)
-	targets := make([]admin.Target, len(queues))
-	for i, info := range queues {
-		targets[i] = info.Target
-	}
-	return targets, err
-}
-
-// drain waits, and returns the targets that are not empty.
-func (s *session) drain(ctx context.Context, a *admin.Admin, targets []admin.Target, timeout time.Duration) (left []admin.Target, err error) {
+// drain waits, and returns what the last look has found.
+func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Duration) ([]drainRecord, error) {
 	begin := time.Now()
 	ticker := time.NewTicker(drainPause)
 	defer ticker.Stop()
 	for said := begin; ; {
-		if left, err = notEmpty(ctx, a, targets); err != nil || len(left) == 0 || time.Since(begin) >= timeout {
-			return left, err
+		found, err := s.fullness(ctx, chosen)
+		left := full(found)
+		if err != nil || left == 0 || time.Since(begin) >= timeout {
+			return found, err
 		}
 		if time.Since(said) >= drainProgress {
 			said = time.Now()
-			s.progress("%s not empty after %s.", are(len(left), outboxOrQueue), span(time.Since(begin).Round(time.Second)))
+			s.progress("%s not empty after %s.", are(left, outboxOrQueue), span(time.Since(begin).Round(time.Second)))
 		}
 		select {
 		case <-ctx.Done():
-			return left, ctx.Err()
+			return nil, ctx.Err()
 		case <-ticker.C:
 		}
 	}
 }
 
-// notEmpty looks at all targets, since a message of one may lead to one of another.
-func notEmpty(ctx context.Context, a *admin.Admin, targets []admin.Target) ([]admin.Target, error) {
-	var left []admin.Target
-	for _, target := range targets {
-		messages, err := a.Messages(ctx, admin.MessageFilter{Target: target, Limit: 1})
-		if err != nil {
-			return nil, err
+// fullness looks at all targets at one moment, since handling a message of one may write another to a second one, which may be new.
+func (s *session) fullness(ctx context.Context, chosen targetFlags) ([]drainRecord, error) {
+	var all []drainRecord
+	err := s.query(ctx, s.statements.Fullness, func(rows *sql.Rows) error {
+		var id int64
+		var name sql.NullString
+		var messages bool
+		err := rows.Scan(&id, &name, &messages)
+		if target := stored(id, name); !chosen.any() || target == recordOf(chosen.one()) {
+			all = append(all, drainRecord{target, !messages})
 		}
-		if len(messages) > 0 {
-			left = append(left, target)
-		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for pending messages: %w", err)
 	}
-	return left, nil
+	slices.SortFunc(all, func(a, b drainRecord) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	return all, nil
 }
 
-func (s *session) drained(targets, left []admin.Target, timeout time.Duration) error {
-	full := map[admin.Target]bool{}
-	for _, target := range left {
-		full[target] = true
+// full counts what is not empty.
+func full(found []drainRecord) int {
+	n := 0
+	for _, record := range found {
+		if !record.Empty {
+			n++
+		}
 	}
+	return n
+}
+
+func (s *session) drained(found []drainRecord, timeout time.Duration) error {
 	list := s.list("OUTBOX OR QUEUE", "EMPTY")
-	for _, target := range targets {
-		record := drainRecord{recordOf(target), !full[target]}
+	for _, record := range found {
 		if err := list.add(record, record.cell(), yesNo(record.Empty)); err != nil {
 			return err
 		}
@@ -121,8 +120,8 @@ func (s *session) drained(targets, left []admin.Target, timeout time.Duration) e
 	if err := list.end(); err != nil {
 		return err
 	}
-	if len(left) > 0 {
-		return foundf("not empty after %s: %d of %s", timeout, len(left), count(len(targets), outboxOrQueue))
+	if left := full(found); left > 0 {
+		return foundf("not empty after %s: %d of %s", timeout, left, count(len(found), outboxOrQueue))
 	}
 	return nil
 }

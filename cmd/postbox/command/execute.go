@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -25,10 +26,10 @@ const (
 	ExitStopped = 4
 )
 
-// Execute runs the command with the arguments of the program, prints the error if there is one, and returns the exit code. The first SIGINT or
-// SIGTERM ends the command after the transaction that is running, and a second one ends the program at once.
+// Execute runs the command with the arguments of the program, prints the error if there is one, and returns the exit code. The first SIGINT,
+// SIGTERM or SIGHUP ends the command after the transaction that is running, and a second one ends the program at once.
 func Execute(ctx context.Context, root *cobra.Command) int {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 	cmd, err := root.ExecuteContextC(ctx)
@@ -43,11 +44,21 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		code = ExitStopped
 	}
-	fmt.Fprintf(root.ErrOrStderr(), "postbox: %s\n", lines(err.Error()))
+	fmt.Fprintf(root.ErrOrStderr(), "postbox: %s\n", lines(withoutAddresses(err.Error())))
 	if code == ExitUsage {
 		fmt.Fprintf(root.ErrOrStderr(), "Run \"%s --help\" for the usage.\n", cmd.CommandPath())
 	}
 	return code
+}
+
+var (
+	quotedAddress  = regexp.MustCompile(`"(?:[^"\\]|\\.)*://(?:[^"\\]|\\.)*"`)
+	flaggedAddress = regexp.MustCompile(`( in -)\S*://.*`)
+)
+
+// withoutAddresses takes addresses out of an error that quotes what the user wrote: one in the wrong place, with a password, must not reach a log.
+func withoutAddresses(text string) string {
+	return flaggedAddress.ReplaceAllString(quotedAddress.ReplaceAllString(text, `"***"`), "$1***")
 }
 
 // exitError is an error with the exit code that it leads to.

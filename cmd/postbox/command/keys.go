@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 // keyRecord is a paused key.
 type keyRecord struct {
 	Key         string    `json:"key"`
+	KeyBase64   []byte    `json:"key_base64,omitempty"` // set if the key is not UTF-8
 	PausedSince time.Time `json:"paused_since"`
 }
 
@@ -39,7 +41,7 @@ func (p *program) keysListCommand() *cobra.Command {
 			}
 			list := s.list("KEY", "PAUSED SINCE")
 			for _, key := range keys {
-				if err := list.add(keyRecord{key.Key, key.Since.UTC()}, cell(key.Key), moment(key.Since)); err != nil {
+				if err := list.add(keyRecord{key.Key, binary(key.Key), utc(key.Since)}, cell(key.Key), moment(key.Since)); err != nil {
 					return err
 				}
 			}
@@ -82,8 +84,15 @@ func (p *program) keysResumeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			paused, err := a.PausedKeys(s.cmd.Context(), target.one())
+			if err != nil {
+				return err
+			}
 			if err := a.ResumeKey(s.cmd.Context(), target.one(), args[0]); err != nil {
 				return err
+			}
+			if !slices.ContainsFunc(paused, func(key admin.PausedKey) bool { return key.Key == args[0] }) {
+				s.progress("The key was not paused: check how it is written, with \"postbox keys list\". Only a parked message of it is changed.")
 			}
 			return s.changedKey(target.one(), "resume key", args[0], "goes on")
 		}),

@@ -12,24 +12,27 @@ import (
 
 // messageRecord is a message of an outbox or a queue.
 type messageRecord struct {
-	ID        int64     `json:"id"`
-	Status    string    `json:"status"`
-	Topic     string    `json:"topic"`
-	MessageID string    `json:"message_id"`
-	Key       string    `json:"key,omitempty"`
-	Attempts  int       `json:"attempts"`
-	CreatedAt time.Time `json:"created_at"`
-	DueAt     time.Time `json:"due_at,omitzero"`
-	DoneAt    time.Time `json:"done_at,omitzero"`
-	Size      int       `json:"size"`
-	Cursor    string    `json:"cursor,omitempty"`
+	ID        int64  `json:"id"`
+	Status    string `json:"status"`
+	Topic     string `json:"topic"`
+	MessageID string `json:"message_id"`
+	// MessageIDBase64 and KeyBase64 are set if the value is not UTF-8.
+	MessageIDBase64 []byte    `json:"message_id_base64,omitempty"`
+	Key             string    `json:"key,omitempty"`
+	KeyBase64       []byte    `json:"key_base64,omitempty"`
+	Attempts        int       `json:"attempts"`
+	CreatedAt       time.Time `json:"created_at"`
+	DueAt           time.Time `json:"due_at,omitzero"`
+	DoneAt          time.Time `json:"done_at,omitzero"`
+	Size            int       `json:"size"`
+	Cursor          string    `json:"cursor,omitempty"`
 	*contentRecord
 }
 
 func messageRecordOf(m admin.Message) messageRecord {
 	return messageRecord{
-		ID: m.ID, Status: string(m.Status), Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Attempts: m.Attempts,
-		CreatedAt: m.CreatedAt.UTC(), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Size: m.Size, Cursor: string(m.Cursor),
+		ID: m.ID, Status: string(m.Status), Topic: m.Topic, MessageID: m.MessageID, MessageIDBase64: binary(m.MessageID), Key: m.Key, KeyBase64: binary(m.Key), Attempts: m.Attempts,
+		CreatedAt: utc(m.CreatedAt), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Size: m.Size, Cursor: string(m.Cursor),
 	}
 }
 
@@ -123,7 +126,7 @@ func (s *session) listMessages(flags messageFlags) error {
 	if err := list.end(); err != nil {
 		return err
 	}
-	if more && s.format == formatTable {
+	if more {
 		s.progress("There may be more: --after %s", after)
 	}
 	return nil
@@ -206,9 +209,17 @@ the number in the column ID of "postbox messages list".`,
 	return cmd
 }
 
+// maxYear is the last year of RFC 3339, and so of JSON.
+const maxYear = 9999
+
+// utc is a time as JSON can have it. A later time is the end of the last year: the database can have any.
 func utc(at time.Time) time.Time {
-	if at.IsZero() {
+	at = at.UTC()
+	switch {
+	case at.IsZero(), at.Year() < 1:
 		return time.Time{}
+	case at.Year() > maxYear:
+		return time.Date(maxYear, time.December, 31, 23, 59, 59, 0, time.UTC)
 	}
-	return at.UTC()
+	return at
 }

@@ -73,10 +73,11 @@ queue first if that matters.`,
 			if reason == "" {
 				return usagef("--reason is missing: say why, which the dead letter shows as its error")
 			}
-			if _, err := idsOf(args); err != nil {
+			ids, err := idsOf(args)
+			if err != nil {
 				return err
 			}
-			if err := s.confirm("Make " + count(len(args), "message") + " of " + recordOf(target.one()).String() + " dead letters?"); err != nil {
+			if err := s.confirm("Make " + count(len(ids), "message") + " of " + recordOf(target.one()).String() + " dead letters?"); err != nil {
 				return err
 			}
 			return s.actOnMessages(args, action{name: "bury", done: "buried", noun: "message"}, func(ctx context.Context, a *admin.Admin, id int64) error {

@@ -32,15 +32,20 @@ func (p *program) migrateUpCommand() *cobra.Command {
 		Long: `Run the migrations that are missing.
 
 Several processes may do this at once: one runs each migration, and the others
-wait. With --deployment the name is stored with the tables. On SQLite the file
-is made if there is none.`,
+wait. With --deployment the name is stored with the tables. If there are tables
+without a name, that needs a confirmation: processes whose configuration does not
+have the name fail when they start the next time. On SQLite the file is made if
+there is none.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.with(creating, func(s *session, _ []string) error {
 			before, err := s.versions(s.cmd.Context())
 			if err != nil {
 				return err
 			}
-			s.progress("Migrating tables %s.", s.statements.Names.Table("*"))
+			if err := s.naming(s.cmd.Context(), len(before.applied) > 0); err != nil {
+				return err
+			}
+			s.progress("Migrating %s.", s.where())
 			if err := postbox.MigrateTo(s.cmd.Context(), s.database, to); err != nil {
 				return err
 			}
@@ -48,8 +53,16 @@ is made if there is none.`,
 			if err != nil {
 				return err
 			}
-			record := migratedRecord{Before: before.newest(), After: after.newest(), Ran: len(after.applied) - len(before.applied)}
-			return s.one(record, fmt.Sprintf("%s run, from version %d to version %d.\n", count(record.Ran, "migration"), record.Before, record.After))
+			name, err := s.deployment(s.cmd.Context())
+			if err != nil {
+				return err
+			}
+			record := migratedRecord{Before: before.newest(), After: after.newest(), Ran: len(after.applied) - len(before.applied), Deployment: name}
+			text := fmt.Sprintf("%s run, from version %d to version %d.\n", count(record.Ran, "migration"), record.Before, record.After)
+			if name != "" {
+				text += fmt.Sprintf("The tables are those of the deployment %q.\n", name)
+			}
+			return s.one(record, text)
 		}),
 	}
 	cmd.Flags().Int64Var(&to, "to", 0, "last version to run, 0 for the newest")
@@ -60,6 +73,37 @@ type migratedRecord struct {
 	Before int64 `json:"before"`
 	After  int64 `json:"after"`
 	Ran    int   `json:"ran"`
+	// Deployment is the name that is stored with the tables.
+	Deployment string `json:"deployment,omitempty"`
+}
+
+// deployment is the name that is stored with the tables, or "".
+func (s *session) deployment(ctx context.Context) (string, error) {
+	var stored string
+	err := s.db.QueryRowContext(ctx, s.statements.Deployment).Scan(&stored)
+	if dialect.LacksTable(err) { // tables of an older version have no name
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the deployment of the tables: %w", err)
+	}
+	return stored, nil
+}
+
+// naming asks before tables that are there get a name, and refuses those of another deployment before anything is changed.
+func (s *session) naming(ctx context.Context, exist bool) error {
+	if s.database.Deployment == "" || !exist {
+		return nil
+	}
+	stored, err := s.deployment(ctx)
+	if err != nil {
+		return err
+	}
+	if stored != "" {
+		return s.belongs(ctx)
+	}
+	return s.confirm(fmt.Sprintf("Name the tables, which exist and have no name, %q? From then on each process without this name in its configuration fails when it starts.",
+		s.database.Deployment))
 }
 
 func (p *program) migrateStatusCommand() *cobra.Command {
@@ -70,7 +114,7 @@ func (p *program) migrateStatusCommand() *cobra.Command {
 The exit code is 3 if a migration is missing, or if the tables are newer than
 this program.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error {
+		RunE: p.with(inspecting, func(s *session, _ []string) error {
 			found, err := s.versions(s.cmd.Context())
 			if err != nil {
 				return err

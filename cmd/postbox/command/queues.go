@@ -32,7 +32,7 @@ type queueRecord struct {
 func queueRecordOf(info admin.QueueInfo) queueRecord {
 	return queueRecord{
 		targetRecord: recordOf(info.Target), Lanes: info.Lanes, Processes: info.Processes,
-		PausedSince: info.PausedSince, PausedKeys: info.PausedKeys,
+		PausedSince: utc(info.PausedSince), PausedKeys: info.PausedKeys,
 		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, Failing: info.Failing, Parked: info.Parked,
 		Dead: info.Dead, Done: info.Done, OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings),
 	}

@@ -32,7 +32,9 @@ type access int
 
 const (
 	existing access = iota
-	// creating makes the file.
+	// inspecting is for commands that look at tables of any deployment.
+	inspecting
+	// creating makes the file, and compares the deployment itself.
 	creating
 )
 
@@ -48,8 +50,34 @@ func (p *program) with(access access, run func(s *session, args []string) error)
 			return err
 		}
 		defer func() { _ = s.db.Close() }()
+		if access == existing {
+			if err := s.belongs(cmd.Context()); err != nil {
+				return s.explain(err)
+			}
+		}
 		return s.explain(run(s, args))
 	}
+}
+
+// belongs fails if the tables are not those of the deployment that the user names. Without a name any tables are meant.
+func (s *session) belongs(ctx context.Context) error {
+	if s.database.Deployment == "" {
+		return nil
+	}
+	return s.statements.CheckDeployment(ctx, s.db)
+}
+
+// where says which tables a command works on, for a question.
+func (s *session) where() string {
+	place := s.address.place
+	if place == "" {
+		place = "at an address that only the driver reads"
+	}
+	text := fmt.Sprintf("%s, %s, tables %s", s.statements.Kind.Can().Name, place, s.statements.Names.Table("*"))
+	if name := s.database.Deployment; name != "" {
+		text += fmt.Sprintf(", deployment %q", name)
+	}
+	return text
 }
 
 func (p *program) open(cmd *cobra.Command, access access) (*session, error) {
@@ -70,7 +98,11 @@ func (p *program) open(cmd *cobra.Command, access access) (*session, error) {
 		}
 	}
 	s := &session{program: p, printer: p.printer(cmd), cmd: cmd, address: found.address, database: found.database, statements: statements}
-	s.db, err = p.options.Open(OpenParams{Dialect: found.address.dialect, DSN: found.address.dsn})
+	dsn := found.address.dsn
+	if access == creating && found.address.toBeMade() {
+		dsn = found.address.creating
+	}
+	s.db, err = p.options.Open(OpenParams{Dialect: found.address.dialect, DSN: dsn})
 	if err != nil {
 		return nil, s.explain(fmt.Errorf("open the database: %w", err))
 	}

@@ -101,6 +101,10 @@ func (s *session) set(ctx context.Context, a *admin.Admin, target admin.Target, 
 				return err
 			}
 		}
+		// Another operator may have changed some while the question waited for its answer.
+		if settings, err = storedSettings(ctx, a, target); err != nil {
+			return err
+		}
 		if settings, err = flags.apply(settings); err != nil {
 			return err
 		}

@@ -2,7 +2,9 @@ package command
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,25 +60,36 @@ func recordOf(target admin.Target) targetRecord {
 	return targetRecord{"outbox", target.Name()}
 }
 
+// stored names a target by what the database has. Messages may name one that has no row, such as after a restore.
+func stored(id int64, name sql.NullString) targetRecord {
+	if !name.Valid {
+		return targetRecord{"missing", "id " + number(id)}
+	}
+	return recordOf(admin.Outbox(name.String)) // or a queue: the name in the database says which
+}
+
 // cell names the target in a table.
 func (t targetRecord) cell() string { return t.Kind + " " + cell(t.Name) }
 
 // String names the target in a sentence.
 func (t targetRecord) String() string { return t.Kind + " " + strconv.Quote(t.Name) }
 
-var errDuration = errors.New("write a duration such as 90s, 15m, 12h or 30d")
+// maxDays is the longest duration that a flag takes.
+const maxDays = 36500
+
+var errDuration = errors.New("write a duration such as 90s, 15m, 12h or 30d, up to 36500d")
 
 // parseDuration is time.ParseDuration with days.
 func parseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
-		if err != nil || n < 0 || n > 36500 {
+		if err != nil || !(n >= 0 && n <= maxDays) { // NaN is neither
 			return 0, errDuration
 		}
 		return time.Duration(n * float64(24*time.Hour)), nil
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
+	if err != nil || d < 0 || d > maxDays*24*time.Hour {
 		return 0, errDuration
 	}
 	return d, nil
@@ -117,6 +130,9 @@ func (s *session) timeOf(ctx context.Context, flag, text string, fromNow func(ti
 		return time.Time{}, nil
 	}
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		if at.IsZero() || at.UnixMicro() <= 0 || at.UTC().Year() > maxYear {
+			return time.Time{}, usagef("--%s: %.40q is not after the beginning of 1970 and before the year 10000", flag, text)
+		}
 		return at, nil
 	}
 	d, err := parseDuration(text)
@@ -127,15 +143,17 @@ func (s *session) timeOf(ctx context.Context, flag, text string, fromNow func(ti
 	return now.Add(fromNow(d)), err
 }
 
-// idsOf reads ids of messages or dead letters.
+// idsOf reads ids of messages or dead letters, each once.
 func idsOf(args []string) ([]int64, error) {
-	ids := make([]int64, len(args))
-	for i, arg := range args {
+	ids := make([]int64, 0, len(args))
+	for _, arg := range args {
 		id, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || id <= 0 {
 			return nil, usagef("%.40q is no id: use the number in the column ID of the list", arg)
 		}
-		ids[i] = id
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
 	}
 	return ids, nil
 }

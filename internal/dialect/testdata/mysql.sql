@@ -338,12 +338,24 @@ WHERE s.id = ?
 SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))
 
 -- DueSince
-SELECT s.name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END)
+SELECT m.spool, s.name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END)
 FROM postbox_messages m
-JOIN postbox_spools s ON s.id = m.spool
+LEFT JOIN postbox_spools s ON s.id = m.spool
 WHERE m.state = 0 OR m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))
-GROUP BY s.name
-ORDER BY s.name
+GROUP BY m.spool, s.name
+ORDER BY s.name, m.spool
+
+-- Fullness
+SELECT s.id, s.name, CASE WHEN EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id) THEN 1 ELSE 0 END
+FROM postbox_spools s
+UNION ALL
+SELECT o.stray, NULL, 1
+FROM (
+	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
+	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
+	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g
+) o
+WHERE o.stray IS NOT NULL
 
 -- IdleLanes
 SELECT s.name, COUNT(*)

@@ -374,12 +374,24 @@ WHERE s.id = $1
 SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- DueSince
-SELECT s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END)
+SELECT m.spool, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END)
 FROM postbox_messages m
-JOIN postbox_spools s ON s.id = m.spool
+LEFT JOIN postbox_spools s ON s.id = m.spool
 WHERE m.state = 0 OR m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint
-GROUP BY s.name
-ORDER BY s.name
+GROUP BY m.spool, s.name
+ORDER BY s.name, m.spool
+
+-- Fullness
+SELECT s.id, s.name, CASE WHEN EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id) THEN 1 ELSE 0 END
+FROM postbox_spools s
+UNION ALL
+SELECT o.stray, NULL, 1
+FROM (
+	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
+	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
+	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g
+) o
+WHERE o.stray IS NOT NULL
 
 -- IdleLanes
 SELECT s.name, COUNT(*)

@@ -12,6 +12,7 @@ import (
 	"github.com/pressly/goose/v3/database"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/versions"
 )
 
 // newestVersion stands for the version of the last migration, whatever its number is.
@@ -88,15 +89,8 @@ func checkVersion(files fs.FS, version int64) error {
 	return nil
 }
 
-// gooseDialects names our databases as goose does.
-var gooseDialects = map[dialect.Kind]database.Dialect{
-	dialect.PostgreSQL: database.DialectPostgres,
-	dialect.MySQL:      database.DialectMySQL,
-	dialect.SQLite:     database.DialectSQLite3,
-}
-
 func migrate(ctx context.Context, db *sql.DB, statements *dialect.Statements, files fs.FS, version int64) error {
-	store, err := newVersionStore(statements)
+	store, err := versions.Store(statements)
 	if err != nil {
 		return err
 	}
@@ -132,39 +126,6 @@ func nameDeployment(ctx context.Context, db *sql.DB, statements *dialect.Stateme
 		return err
 	}
 	return statements.CheckDeployment(ctx, db)
-}
-
-// newVersionStore returns goose's own store of versions, made safe for databases that commit a CREATE TABLE at once.
-func newVersionStore(statements *dialect.Statements) (database.Store, error) {
-	store, err := database.NewStore(gooseDialects[statements.Kind], statements.VersionTable)
-	if err != nil || statements.CreateVersion == "" {
-		return store, err
-	}
-	return versionStore{Store: store, create: statements.CreateVersion}, nil
-}
-
-// versionStore is for MySQL and PostgreSQL. Goose creates its table and then inserts version 0. On MySQL, another process that starts
-// in between, or after a crash there, finds a table without version 0. So this store reports the table only when that row is there, and creating
-// it again does no harm. On PostgreSQL, goose looks for the name of the table in the catalog, which spells it
-// differently: in small letters, and the schema without quotes.
-type versionStore struct {
-	database.Store
-	create string
-}
-
-// TableExists says whether the table is complete.
-func (s versionStore) TableExists(ctx context.Context, db database.DBTxConn) (bool, error) {
-	versions, err := s.ListMigrations(ctx, db)
-	if dialect.LacksTable(err) {
-		return false, nil
-	}
-	return len(versions) > 0, err
-}
-
-// CreateVersionTable makes the table unless it is there.
-func (s versionStore) CreateVersionTable(ctx context.Context, db database.DBTxConn) error {
-	_, err := db.ExecContext(ctx, s.create)
-	return err
 }
 
 // migrationLock lets one process at a time migrate a set of tables. It waits in the database, and the

@@ -199,11 +199,7 @@ func (p *program) deadShowCommand() *cobra.Command {
 the column ID of "postbox dead list".`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: p.on(func(s *session, args []string) error {
-			ids, err := idsOf(args)
-			if err != nil {
-				return err
-			}
-			a, err := s.admin("")
+			ids, a, err := s.named(args)
 			if err != nil {
 				return err
 			}

@@ -91,7 +91,7 @@ func (s *session) idleLanes(ctx context.Context) ([]idleLanes, error) {
 	return all, err
 }
 
-// checkOperators lists what waits because an operator wanted it so, or for an operator.
+// checkOperators lists outboxes, queues and keys that an operator has paused, and messages that wait for an operator.
 func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
 	a, err := s.admin("")
 	if err != nil {

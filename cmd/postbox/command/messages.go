@@ -184,11 +184,7 @@ func (p *program) messagesShowCommand() *cobra.Command {
 the number in the column ID of "postbox messages list".`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: p.on(func(s *session, args []string) error {
-			ids, err := idsOf(args)
-			if err != nil {
-				return err
-			}
-			a, err := s.admin("")
+			ids, a, err := s.named(args)
 			if err != nil {
 				return err
 			}

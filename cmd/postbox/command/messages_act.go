@@ -91,11 +91,7 @@ queue first if that matters.`,
 }
 
 func (s *session) actOnMessages(args []string, what action, act func(ctx context.Context, a *admin.Admin, id int64) error) error {
-	ids, err := idsOf(args)
-	if err != nil {
-		return err
-	}
-	a, err := s.admin("")
+	ids, a, err := s.named(args)
 	if err != nil {
 		return err
 	}

@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
 	"github.com/spf13/cobra"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	tables "github.com/postbox-go/watermill-postbox/internal/versions"
 )
 
 func (p *program) migrateCommand() *cobra.Command {
@@ -177,13 +177,6 @@ type migrationRecord struct {
 	Status  string `json:"status"`
 }
 
-// gooseDialects names our databases as goose does, which keeps the versions.
-var gooseDialects = map[postbox.Dialect]database.Dialect{
-	postbox.PostgreSQL: database.DialectPostgres,
-	postbox.MySQL:      database.DialectMySQL,
-	postbox.SQLite:     database.DialectSQLite3,
-}
-
 func (s *session) versions(ctx context.Context) (versions, error) {
 	found := versions{known: map[int64]string{}}
 	files, err := s.statements.PlainMigrations()
@@ -202,7 +195,7 @@ func (s *session) versions(ctx context.Context) (versions, error) {
 		_, name, _ := strings.Cut(strings.TrimSuffix(entry.Name(), ".sql"), "_")
 		found.known[version] = name
 	}
-	store, err := database.NewStore(gooseDialects[s.database.Dialect], s.statements.VersionTable)
+	store, err := tables.Store(s.statements)
 	if err != nil {
 		return found, err
 	}

@@ -160,6 +160,16 @@ func (s *session) admin(outbox string) (*admin.Admin, error) {
 	return admin.New(s.database, admin.Config{Outbox: outbox}, nil)
 }
 
+// named returns the ids that the arguments are, and what acts on them.
+func (s *session) named(args []string) ([]int64, *admin.Admin, error) {
+	ids, err := idsOf(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := s.admin("")
+	return ids, a, err
+}
+
 // now is the database's clock, which all times of messages belong to.
 func (s *session) now(ctx context.Context) (time.Time, error) {
 	var micros int64

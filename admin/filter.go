@@ -92,7 +92,7 @@ func (f Filter) chosen() dialect.DeadLetterFilter {
 	}
 }
 
-// micros is how the database keeps times; 0 stands for any, so the beginning of 1970 is the microsecond before: nothing is as old.
+// micros returns a time in microseconds, as the database stores it. 0 means no bound, so the beginning of 1970 becomes the microsecond before it. No letter is that old.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
@@ -24,11 +25,7 @@ func (a *Admin) Measure(ctx context.Context, recorder metrics.Recorder) error {
 		return err
 	}
 	for _, q := range spools {
-		target, kind := Target{spool: q.Name}, "outbox"
-		if target.IsQueue() {
-			kind = "queue"
-		}
-		name := target.Name()
+		kind, name := spool.Named(q.Name)
 		for state, messages := range map[string]int{"pending": q.Pending, "due": q.Due, "failing": q.Failing, "parked": q.Parked, "in_flight": q.InFlight} {
 			recorder.Record(metrics.Backlog, float64(messages), kind, name, state)
 		}

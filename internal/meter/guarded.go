@@ -10,7 +10,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
 
-// guarded is a recorder whose panics do no harm to what is measured.
+// guarded is a recorder that recovers from panics of the one in it, since a panic would end the work that is measured.
 type guarded struct {
 	metrics.Recorder
 

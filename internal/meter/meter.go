@@ -3,7 +3,6 @@
 package meter
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +28,6 @@ var outcomes = []Outcome{Done, Retry, Wait, Parked, Dead}
 
 // Values of other labels.
 const (
-	outbox = "outbox" // of "kind"
-	queue  = "queue"
 	failed = "failed" // of "result"
 	ok     = "ok"
 	// The following are values that OpenTelemetry's conventions want of calls.
@@ -52,16 +49,15 @@ func Of(recorder metrics.Recorder, name string, logger watermill.LoggerAdapter) 
 	if recorder = Guarded(recorder, logger); recorder == nil {
 		return nil
 	}
-	if own, is := strings.CutPrefix(name, spool.QueuePrefix); is {
-		return &Spool{recorder: recorder, kind: queue, name: own}
-	}
-	return &Spool{recorder: recorder, kind: outbox, name: name}
+	kind, own := spool.Named(name)
+	return &Spool{recorder: recorder, kind: kind, name: own}
 }
 
-// Begin makes the series of a topic begin at 0, so that their rates include the first event of each. It is called by
-// those that process the spool. A queue has one topic, its name, which is known from the start.
+// Begin makes the series of a queue begin at 0, so that their rates include the first message. It is called when a
+// process begins to work on the queue. The topics of an outbox are not known then: their series begin with the first
+// outcome.
 func (s *Spool) Begin() {
-	if s != nil && s.kind == queue {
+	if s != nil && s.kind == spool.KindQueue {
 		s.begin(s.name)
 	}
 }
@@ -108,7 +104,7 @@ func (s *Spool) Called(topic string, messages int, took time.Duration, succeeded
 		return
 	}
 	instrument, operation, errorType := metrics.Handled, process, ""
-	if s.kind == outbox {
+	if s.kind == spool.KindOutbox {
 		instrument, operation = metrics.Published, send
 	}
 	if !succeeded {

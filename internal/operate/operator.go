@@ -18,10 +18,8 @@ import (
 
 // Described returns a description of a spool for people.
 func Described(name string) string {
-	if queue, ok := strings.CutPrefix(name, spool.QueuePrefix); ok {
-		return fmt.Sprintf("queue %.300q", queue)
-	}
-	return fmt.Sprintf("outbox %q", name)
+	kind, own := spool.Named(name)
+	return fmt.Sprintf("%s %.300q", kind, own)
 }
 
 const (

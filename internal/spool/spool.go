@@ -30,6 +30,20 @@ const (
 // QueuePrefix begins the names of spools that are queues of an inbox, so that they differ from the names of outboxes.
 const QueuePrefix = "inbox "
 
+// The kinds of spools, as users know them.
+const (
+	KindOutbox = "outbox"
+	KindQueue  = "queue"
+)
+
+// Named returns the kind of a spool, and the name of the outbox or the queue.
+func Named(spool string) (kind, name string) {
+	if queue, is := strings.CutPrefix(spool, QueuePrefix); is {
+		return KindQueue, queue
+	}
+	return KindOutbox, spool
+}
+
 // Executor executes statements. Storing a message needs nothing else once the spool is known: see [postbox.Executor].
 type Executor = postbox.Executor
 

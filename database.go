@@ -30,7 +30,7 @@ type Database struct {
 	// DisablePreparedStatements is for poolers such as PgBouncer in transaction mode: see docs/poolers.md. Without prepared
 	// statements lib/pq needs a second round trip unless its option binary_parameters=yes is set.
 	DisablePreparedStatements bool
-	// Metrics gets what everything that is made with this description measures: see package metrics. Defaults to none.
+	// Metrics gets the measurements of publishers, forwarders, stores and queues that are made with this description: see package metrics. Defaults to none.
 	Metrics metrics.Recorder
 }
 

@@ -22,7 +22,7 @@ func TestForwarder_measures_the_calls_of_its_publisher_alone(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
 	var mu sync.Mutex
-	measured, open := 0, map[float64]bool{}
+	measured, open, lanes := 0, map[float64]bool{}, 0.0
 	described := database.Postbox()
 	described.Metrics = metrics.RecorderFunc(func(i *metrics.Instrument, value float64, _ ...string) {
 		mu.Lock()
@@ -32,6 +32,8 @@ func TestForwarder_measures_the_calls_of_its_publisher_alone(t *testing.T) {
 			measured++
 		case metrics.CircuitOpen:
 			open = map[float64]bool{value: true}
+		case metrics.LanesHeld:
+			lanes = value
 		}
 	})
 	var messages []*message.Message
@@ -51,4 +53,5 @@ func TestForwarder_measures_the_calls_of_its_publisher_alone(t *testing.T) {
 	require.NoError(t, fwd.Close())
 	require.EqualValues(t, calls.Load(), measured)
 	require.Equal(t, map[float64]bool{0: true}, open, "a forwarder that has stopped sees no outage")
+	require.Zero(t, lanes, "and holds no lanes")
 }

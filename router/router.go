@@ -32,10 +32,10 @@ type Router struct {
 	queues    []string            // queues that have a handler here
 	fed       []string            // queues in which messages of a broker are stored
 	consumers map[consumer]string // consumers of inboxes, and their handlers
-	working   []health.Reporter   // what processes the queues
+	working   []health.Reporter   // subscribers, batches and forwarders
 }
 
-// Health tells whether the queues that have a handler here work, for package health. Forwarders report for themselves.
+// Health tells whether the queues that have a handler here, and the forwarders that were added here, work, for package health.
 func (r *Router) Health() []health.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,7 +217,12 @@ func (r *Router) AddDeferral(
 // AddForwarder adds a forwarder from the outbox in db to the publisher, which stays open when the router closes.
 func (r *Router) AddForwarder(db postbox.Database, publisher message.Publisher, config forwarder.Config) (*forwarder.Forwarder, error) {
 	config.Router = r.router
-	return forwarder.New(db, publisher, config, r.logger)
+	f, err := forwarder.New(db, publisher, config, r.logger)
+	if err != nil {
+		return nil, err
+	}
+	r.watch(f)
+	return f, nil
 }
 
 // add adds a handler to the Watermill router. The middleware makes sure that no returned message gets to the router. The guard is part of

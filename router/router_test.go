@@ -14,6 +14,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/health"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
@@ -55,7 +56,14 @@ func TestRouter_G4_handlers_of_all_kinds_work_together(t *testing.T) {
 			return nil, nil
 		}, middleware.InboxConfig{})
 		require.NoError(t, err)
+		require.ErrorContains(t, health.IsReady(0, s.router), "has not been started")
 		stop := s.run()
+		s.eventually("all are ready", func() bool { return health.IsReady(0, s.router) == nil })
+		var names []string
+		for _, state := range s.router.Health() {
+			names = append(names, state.Name)
+		}
+		require.ElementsMatch(t, []string{`queue "later"`, `queue "in order"`, `queue "many"`, `outbox "outbox"`}, names)
 
 		for i := range messages {
 			for range 2 {

@@ -8,7 +8,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/health"
 )
 
-// pulse is what a drainer shows of its health. It is safe for concurrent use.
+// pulse is the health of a drainer, as it was last noted. It is safe for concurrent use.
 type pulse struct {
 	mu    sync.Mutex
 	state health.State
@@ -32,7 +32,7 @@ func (d *Drainer) enter(phase health.Phase) {
 	d.pulse.set(func(s *health.State) { s.Phase, s.Turned = phase, time.Now() })
 }
 
-// errRunBroken is the end of a Run that did not return.
+// errRunBroken is the error of a Run that did not return normally.
 var errRunBroken = errors.New("Run panicked or ended its goroutine")
 
 // ended notes the end of Run.

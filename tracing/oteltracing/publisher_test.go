@@ -162,7 +162,7 @@ func TestDecoratePublisher_adds_the_context_to_baggage_that_is_there(t *testing.
 	}
 }
 
-// Whoever sends the request chooses its baggage and its state. They should not make a message too large.
+// The sender of a request chooses its baggage and tracestate. Neither may make a message too large.
 func TestDecoratePublisher_adds_at_most_a_KiB_to_a_message(t *testing.T) {
 	t.Parallel()
 	tracing, spans := record(t, oteltracing.Config{})

@@ -21,6 +21,9 @@ type Config struct {
 	// published again. With any value, the dead letters of all outboxes and inboxes with the same tables can be listed, and those of other
 	// outboxes can be requeued. Defaults to "outbox".
 	Outbox string
+	// Actor is who acts, for [Admin.Audit], unless the context of a call names another one: see [ContextWithActor]. Up to 255 bytes
+	// are kept. Defaults to the user and the host of the process, as user@host.
+	Actor string
 }
 
 func (c *Config) setDefaults() {
@@ -52,10 +55,11 @@ func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*A
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
+	audit := operate.NewAuditor(statements, config.Actor)
 	return &Admin{
 		db: db.DB, config: config, statements: statements, logger: logger,
-		letters:  operate.NewLetters(db.DB, statements, config.Outbox, logger),
-		operator: operate.NewOperator(db.DB, statements, logger),
+		letters:  operate.NewLetters(db.DB, statements, audit, config.Outbox, logger),
+		operator: operate.NewOperator(db.DB, statements, audit, logger),
 	}, nil
 }
 

@@ -141,7 +141,7 @@ func TestTransfer_F12_a_row_that_is_no_message_becomes_a_dead_letter(t *testing.
 		require.Zero(w.t, w.left())
 		require.Len(w.t, w.errors(logger), 3)
 
-		letters := operate.NewLetters(w.database.DB, w.statements, "test", watermill.NopLogger{})
+		letters := operate.NewLetters(w.database.DB, w.statements, operate.NewAuditor(w.statements, ""), "test", watermill.NopLogger{})
 		list, err := letters.List(w.t.Context(), dialect.DeadLetterFilter{Limit: 10})
 		require.NoError(w.t, err)
 		require.Len(w.t, list, 3)

@@ -28,6 +28,9 @@ const (
 	// leaveTimeout limits the time in which a stopping cleaner finishes a step and hands its tasks back. Tasks that are
 	// not handed back expire.
 	leaveTimeout = 5 * time.Second
+
+	// AuditRetention is how long the actions of operators are kept: the audit of a whole year can look at them.
+	AuditRetention = 365 * 24 * time.Hour
 )
 
 // Config says what a cleaner deletes. The caller of [New] has checked every field.
@@ -43,6 +46,7 @@ type Config struct {
 	DeadLetters time.Duration
 	Failures    time.Duration
 	Claims      time.Duration
+	Audit       time.Duration
 	// History says that the cleaner deletes old done messages. How long they are kept is stored with each spool.
 	History bool
 	// Unattended is how long messages may wait without a drainer before that is logged, see unattended.go; 0: this
@@ -95,6 +99,9 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 	}
 	if config.Claims > 0 {
 		c.add("claims", walkClaims(config.Claims, config.Batch))
+	}
+	if config.Audit > 0 {
+		c.add("audit", purge(statements.PurgeAudit, config.Audit, config.Batch))
 	}
 	if config.Unattended > 0 {
 		c.add("unattended", newWatch(config.Unattended).work)

@@ -26,7 +26,7 @@ func (b *bench) keeps(name string, settings spool.Settings) int64 {
 	b.T.Helper()
 	id, err := spool.New(b.Statements, name, enginetest.Lanes).Open(b.T.Context(), b.Database.DB)
 	require.NoError(b.T, err)
-	require.NoError(b.T, operate.NewOperator(b.Database.DB, b.Statements, watermill.NopLogger{}).Set(b.T.Context(), name, settings))
+	require.NoError(b.T, operate.NewOperator(b.Database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{}).Set(b.T.Context(), name, settings))
 	return id
 }
 
@@ -172,7 +172,7 @@ func TestCleaner_F18_history_is_kept_as_long_as_a_drainer_is_configured(t *testi
 		<-without.Ready()
 		b.clean(database.Open(t), "cleaner", retentionConfig())
 		b.Eventually(func() bool { return database.Count(t, "SELECT COUNT(*) FROM postbox_history") == young }, "the old ones are gone")
-		operator := operate.NewOperator(database.DB, b.Statements, watermill.NopLogger{})
+		operator := operate.NewOperator(database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{})
 		require.NoError(t, operator.Set(t.Context(), b.Spool.Name(), spool.Settings{History: -1}))
 		b.Eventually(func() bool { return database.Count(t, "SELECT COUNT(*) FROM postbox_history") == 0 }, "it is turned off")
 	})
@@ -215,5 +215,25 @@ func TestCleaner_G8_finds_expired_rows_of_a_spool_by_index(t *testing.T) {
 			}[database.Dialect]
 			require.Contains(t, plan, want, name)
 		}
+	})
+}
+
+func TestCleaner_G8_deletes_actions_of_operators_after_their_retention(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		act := func(age time.Duration) {
+			operation := postbox.NewMessageID()
+			require.NoError(t, spool.Run(t.Context(), database.DB, b.Statements.RecordAct(dialect.AuditRow{Operation: operation})))
+			database.Exec(t, "UPDATE postbox_audit SET acted_at = ? WHERE operation = ?", time.Now().Add(-age).UnixMicro(), operation)
+		}
+		for range batch + 5 {
+			act(old)
+		}
+		act(young)
+		_, log := b.clean(database.DB, "one", cleanup.Config{Interval: 10 * time.Millisecond, Lease: time.Minute, Batch: batch, Audit: retention})
+		b.Eventually(func() bool { return database.Count(t, "SELECT COUNT(*) FROM postbox_audit") == 1 }, "the old ones are gone")
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_audit WHERE acted_at > ?", time.Now().Add(-retention).UnixMicro()))
+		require.Empty(t, log.At(watermill.ErrorLogLevel))
 	})
 }

@@ -243,6 +243,7 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 		VersionTable: names.Table("version"),
 	}
 	s.operate()
+	s.audit()
 	return s
 }
 

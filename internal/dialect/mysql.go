@@ -48,6 +48,9 @@ DELETE FROM {dead_letters} WHERE spool IS NULL AND died_at < {now} - ? ORDER BY 
 	s.purgeFailures = `
 DELETE FROM {failures} WHERE failed_at < {now} - ? ORDER BY failed_at LIMIT ?`
 
+	s.purgeAudit = `
+DELETE FROM {audit} WHERE acted_at < {now} - ? ORDER BY acted_at LIMIT ?`
+
 	s.purgeHistory = `
 DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ?`
 

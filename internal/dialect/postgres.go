@@ -64,6 +64,10 @@ DELETE FROM {dead_letters} WHERE id IN (
 DELETE FROM {failures} WHERE id IN (
 	SELECT id FROM {failures} WHERE failed_at < (SELECT {now}) - ?::bigint ORDER BY failed_at LIMIT ?)`
 
+	s.purgeAudit = `
+DELETE FROM {audit} WHERE id IN (
+	SELECT id FROM {audit} WHERE acted_at < (SELECT {now}) - ?::bigint ORDER BY acted_at LIMIT ?)`
+
 	s.purgeHistory = `
 DELETE FROM {history} WHERE (id, done_at) IN (
 	SELECT id, done_at FROM {history} WHERE spool = ? AND done_at < (SELECT {now}) - ?::bigint ORDER BY done_at LIMIT ?)`

@@ -48,6 +48,10 @@ DELETE FROM {dead_letters} WHERE id IN (
 DELETE FROM {failures} WHERE id IN (
 	SELECT id FROM {failures} WHERE failed_at < {now} - ? ORDER BY failed_at LIMIT ? + 0)`
 
+	s.purgeAudit = `
+DELETE FROM {audit} WHERE id IN (
+	SELECT id FROM {audit} WHERE acted_at < {now} - ? ORDER BY acted_at LIMIT ? + 0)`
+
 	s.purgeHistory = `
 DELETE FROM {history} WHERE (id, done_at) IN (
 	SELECT id, done_at FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ? + 0)`

@@ -115,6 +115,7 @@ type Statements struct {
 	purgeOthers      string
 	purgeFailures    string
 	purgeHistory     string
+	purgeAudit       string
 	NextOfLetters    string // spool → the next one that has dead letters, or NULL, its settings, the history that its drainers keep
 	NextOfHistory    string // spool → the same for done messages
 	nextWaiting      string
@@ -148,6 +149,9 @@ type Statements struct {
 	buryWaiting     string
 	removeMessage   string
 	keepHistory     string
+	addToAct        string // see audit.go
+	recordAct       string
+	auditRows       string
 
 	// Migrations.
 
@@ -190,10 +194,10 @@ func (s *Statements) each(f func(*string)) {
 		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.buryRow, &s.DeadLetter, &s.deadLetters,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
-		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
+		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
 		&s.Spools, &s.LiveMembers, &s.CountBacklogs, &s.CountSpools, &s.Account, &s.Clock, &s.DueSince, &s.Fullness, &s.IdleLanes, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.setSettings,
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.doneMessage, &s.doneMessages,
-		&s.lockMessage, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory,
+		&s.lockMessage, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.addToAct, &s.recordAct, &s.auditRows,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 	} {
 		f(text)

@@ -115,7 +115,7 @@ func (m *model) newWorld(rt *rapid.T) *world {
 	var err error
 	w.id, err = w.spool.Open(w.ctx, m.db.DB)
 	require.NoError(rt, err)
-	w.letters = operate.NewLetters(m.db.DB, m.statements, w.spool.Name(), watermill.NopLogger{})
+	w.letters = operate.NewLetters(m.db.DB, m.statements, operate.NewAuditor(m.statements, ""), w.spool.Name(), watermill.NopLogger{})
 	return w
 }
 

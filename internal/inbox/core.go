@@ -82,6 +82,7 @@ func (c *Core) Clean() {
 			DeadLetters: c.DeadLetterRetention,
 			Failures:    c.DeadLetterRetention,
 			History:     true,
+			Audit:       cleanup.AuditRetention,
 			Unattended:  cleanup.UnattendedAfter,
 		}, c.logger)
 		c.cleaner.Go(func() {

@@ -68,6 +68,7 @@ type Failure struct {
 type Letters struct {
 	db         *sql.DB
 	statements *dialect.Statements
+	audit      *Auditor
 	outbox     string
 	logger     watermill.LoggerAdapter
 
@@ -76,8 +77,8 @@ type Letters struct {
 }
 
 // NewLetters returns the dead letters of a database. Dead letters of an inbox are published again through the outbox.
-func NewLetters(db *sql.DB, statements *dialect.Statements, outbox string, logger watermill.LoggerAdapter) *Letters {
-	return &Letters{db: db, statements: statements, outbox: outbox, logger: logger, spools: map[int64]*spool.Spool{}}
+func NewLetters(db *sql.DB, statements *dialect.Statements, audit *Auditor, outbox string, logger watermill.LoggerAdapter) *Letters {
+	return &Letters{db: db, statements: statements, audit: audit, outbox: outbox, logger: logger, spools: map[int64]*spool.Spool{}}
 }
 
 // List returns the dead letters that the filter selects, in the order of their ids, without payload and metadata.
@@ -117,27 +118,45 @@ func (l *Letters) Get(ctx context.Context, id int64) (*DeadLetter, []Failure, er
 
 // Resolve marks a dead letter as dealt with.
 func (l *Letters) Resolve(ctx context.Context, id int64, reason string) error {
-	query := l.statements.Resolve(id, spool.ErrorText(errors.New(reason)))
-	changed, err := spool.Affected(l.db.ExecContext(ctx, query.Text, query.Args...))
+	act := NewAct(ActResolve, "").On("dead letter %d", id).Noting(reason)
+	return l.change(ctx, act, fmt.Sprintf("resolve dead letter %d", id), func(tx *sql.Tx) error {
+		return l.resolve(ctx, tx, id, reason)
+	})
+}
+
+func (l *Letters) resolve(ctx context.Context, tx *sql.Tx, id int64, reason string) error {
+	changed, err := spool.Affected(spool.Directly(ctx, tx, l.statements.Resolve(id, spool.ErrorText(errors.New(reason)))))
 	if err == nil && changed == 0 {
-		err = l.taken(ctx, l.db, id)
+		err = l.taken(ctx, tx, id)
 	}
+	return err
+}
+
+// change changes one dead letter in a transaction, and writes the row of the action.
+func (l *Letters) change(ctx context.Context, act *Act, what string, do func(tx *sql.Tx) error) error {
+	act.Affected = 1
+	err := spool.InTx(ctx, l.db, l.statements, func(tx *sql.Tx) error {
+		if err := do(tx); err != nil {
+			return err
+		}
+		return l.audit.Record(ctx, tx, act)
+	})
 	if err != nil {
-		return spool.Wrap(fmt.Sprintf("resolve dead letter %d", id), err)
+		return spool.Wrap(what, err)
 	}
 	return nil
 }
 
 // Delete deletes a dead letter, resolved or not.
 func (l *Letters) Delete(ctx context.Context, id int64) error {
-	deleted, err := spool.Affected(l.db.ExecContext(ctx, l.statements.DeleteDeadLetter, id))
-	if err == nil && deleted == 0 {
-		err = ErrNotFound
-	}
-	if err != nil {
-		return spool.Wrap(fmt.Sprintf("delete dead letter %d", id), err)
-	}
-	return nil
+	act := NewAct(ActDelete, "").On("dead letter %d", id)
+	return l.change(ctx, act, fmt.Sprintf("delete dead letter %d", id), func(tx *sql.Tx) error {
+		deleted, err := spool.Affected(tx.ExecContext(ctx, l.statements.DeleteDeadLetter, id))
+		if err == nil && deleted == 0 {
+			err = ErrNotFound
+		}
+		return err
+	})
 }
 
 // rowQuerier reads one row: a *sql.DB or a *sql.Tx.

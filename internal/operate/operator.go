@@ -38,25 +38,28 @@ const (
 type Operator struct {
 	db         *sql.DB
 	statements *dialect.Statements
+	audit      *Auditor
 	logger     watermill.LoggerAdapter
 }
 
 // NewOperator returns an operator for a database.
-func NewOperator(db *sql.DB, statements *dialect.Statements, logger watermill.LoggerAdapter) *Operator {
-	return &Operator{db: db, statements: statements, logger: logger}
+func NewOperator(db *sql.DB, statements *dialect.Statements, audit *Auditor, logger watermill.LoggerAdapter) *Operator {
+	return &Operator{db: db, statements: statements, audit: audit, logger: logger}
 }
 
 // Pause makes the drainers of a spool stop handing out messages. Running handlers continue.
 func (o *Operator) Pause(ctx context.Context, name string) error {
-	return o.change(ctx, name, "pause", func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return changed(tx.ExecContext(ctx, o.statements.PauseSpool, s.ID()))
+	act := NewAct(ActPause, name)
+	return o.change(ctx, "pause", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		return act.changed(tx.ExecContext(ctx, o.statements.PauseSpool, s.ID()))
 	})
 }
 
 // Resume ends a pause.
 func (o *Operator) Resume(ctx context.Context, name string) error {
-	return o.change(ctx, name, "resume", func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return changed(tx.ExecContext(ctx, o.statements.ResumeSpool, s.ID()))
+	act := NewAct(ActResume, name)
+	return o.change(ctx, "resume", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		return act.changed(tx.ExecContext(ctx, o.statements.ResumeSpool, s.ID()))
 	})
 }
 
@@ -66,29 +69,32 @@ func (o *Operator) Set(ctx context.Context, name string, settings spool.Settings
 	if err != nil {
 		return fmt.Errorf("set %s: %w", Described(name), err)
 	}
-	return o.change(ctx, name, "set", func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return changed(spool.Directly(ctx, tx, o.statements.SetSettings(s.ID(), text)))
+	act := NewAct(ActSet, name).Noting(text)
+	return o.change(ctx, "set", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		return act.changed(spool.Directly(ctx, tx, o.statements.SetSettings(s.ID(), text)))
 	})
 }
 
 // PauseKey makes the drainers of a spool stop handing out messages of a key.
 func (o *Operator) PauseKey(ctx context.Context, name, key string) error {
-	what := fmt.Sprintf("pause key %.60q of", key)
-	return o.change(ctx, name, what, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+	what, act := fmt.Sprintf("pause key %.60q of", key), NewAct(ActPauseKey, name).On("key %q", key)
+	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
 		ref := dialect.KeyRef{Spool: s.ID(), Hash: postbox.KeyHash(key)}
-		return changed(spool.Directly(ctx, tx, o.statements.PauseKey(ref, []byte(key))))
+		return act.changed(spool.Directly(ctx, tx, o.statements.PauseKey(ref, []byte(key))))
 	})
 }
 
 // ResumeKey ends the pause of a key, and gives its parked messages all their attempts again.
 func (o *Operator) ResumeKey(ctx context.Context, name, key string) error {
 	what, hash := fmt.Sprintf("resume key %.60q of", key), postbox.KeyHash(key)
-	err := o.change(ctx, name, what, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return changed(spool.Directly(ctx, tx, o.statements.ResumeKey(dialect.KeyRef{Spool: s.ID(), Hash: hash})))
+	act := NewAct(ActResumeKey, name).On("key %q", key)
+	err := o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		return act.changed(spool.Directly(ctx, tx, o.statements.ResumeKey(dialect.KeyRef{Spool: s.ID(), Hash: hash})))
 	})
 	// Usually there is at most one. Each page is bounded, and a message that is parked again does not come twice.
 	for after, more := int64(0), true; err == nil && more; {
-		err = o.change(ctx, name, what, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		err = o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+			act.Affected = 0 // of this page
 			ids, err := o.parked(ctx, tx, dialect.ParkedParams{
 				KeyRef: dialect.KeyRef{Spool: s.ID(), Hash: hash}, After: after, Limit: resumePage,
 			})
@@ -99,6 +105,7 @@ func (o *Operator) ResumeKey(ctx context.Context, name, key string) error {
 				if err := o.unpark(ctx, tx, s, id); err != nil {
 					return false, err
 				}
+				act.Affected++
 			}
 			return false, err
 		})
@@ -138,13 +145,18 @@ func (o *Operator) PausedKeys(ctx context.Context, name string) ([]PausedKey, er
 	return keys, nil
 }
 
-// change changes a spool in a transaction. If do reports true, the spool's drainers are notified. The spool's row is
-// locked last, to avoid deadlocks between operators.
-func (o *Operator) change(ctx context.Context, name, what string, do func(tx *sql.Tx, s *spool.Spool) (notice bool, err error)) error {
+// change changes the target of an action in a transaction, and writes the row of the action, for which do sets the number of things
+// that it changes. If do reports true, the spool's drainers are notified. The spool's row is locked last, to avoid deadlocks between
+// operators.
+func (o *Operator) change(ctx context.Context, what string, act *Act, do func(tx *sql.Tx, s *spool.Spool) (notice bool, err error)) error {
+	name := act.Target
 	s, err := o.find(ctx, name)
 	if err == nil {
 		err = spool.InTx(ctx, o.db, o.statements, func(tx *sql.Tx) error {
 			notice, err := do(tx, s)
+			if err == nil {
+				err = o.audit.Record(ctx, tx, act)
+			}
 			if err != nil || !notice {
 				return err
 			}
@@ -213,6 +225,16 @@ func (o *Operator) unpark(ctx context.Context, tx *sql.Tx, s *spool.Spool, id in
 		return err
 	}
 	return o.due(ctx, tx, s, found, 0)
+}
+
+// changed reports whether a statement changed a row, and counts it.
+func (a *Act) changed(result sql.Result, err error) (bool, error) {
+	did, err := changed(result, err)
+	a.Affected = 0
+	if did {
+		a.Affected = 1
+	}
+	return did, err
 }
 
 // changed reports whether a statement changed a row.

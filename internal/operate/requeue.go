@@ -24,7 +24,9 @@ const (
 // Requeue makes a dead letter the last message of its spool. It deletes the letter in the same transaction. A letter
 // can be deleted only once, so only one of two concurrent operators succeeds.
 func (l *Letters) Requeue(ctx context.Context, id int64) error {
-	spool, err := l.requeue(ctx, id)
+	act := NewAct(ActRequeue, "").On("dead letter %d", id)
+	act.Affected = 1
+	spool, err := l.requeue(ctx, act, id)
 	if err != nil {
 		return err
 	}
@@ -44,7 +46,8 @@ func (l *Letters) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilte
 		return 0, nil
 	}
 	filter.Resolved, filter.Limit = dialect.ResolvedNo, requeuePage
-	all := &requeueing{letters: l, most: most}
+	all := &requeueing{letters: l, act: NewAct(ActRequeue, ""), most: most}
+	all.act.Affected = 1
 	for {
 		page, err := l.List(ctx, filter)
 		if err != nil {
@@ -63,6 +66,7 @@ func (l *Letters) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilte
 // requeueing is a running RequeueAll.
 type requeueing struct {
 	letters *Letters
+	act     *Act
 	most    int
 	count   int
 	stuck   []error
@@ -83,7 +87,7 @@ func (r *requeueing) page(ctx context.Context, letters []*DeadLetter) error {
 		if r.enough() {
 			return nil
 		}
-		s, err := r.letters.requeue(ctx, letter.ID)
+		s, err := r.letters.requeue(ctx, r.act, letter.ID)
 		switch {
 		case err == nil:
 			r.count++
@@ -101,7 +105,7 @@ func (r *requeueing) page(ctx context.Context, letters []*DeadLetter) error {
 }
 
 // requeue requeues a letter, and returns the spool in which its message now waits.
-func (l *Letters) requeue(ctx context.Context, id int64) (*spool.Spool, error) {
+func (l *Letters) requeue(ctx context.Context, act *Act, id int64) (*spool.Spool, error) {
 	var s *spool.Spool
 	err := spool.InTx(ctx, l.db, l.statements, func(tx *sql.Tx) error {
 		letter, err := l.read(ctx, tx, id)
@@ -119,7 +123,10 @@ func (l *Letters) requeue(ctx context.Context, id int64) (*spool.Spool, error) {
 		if err := l.take(ctx, tx, letter); err != nil {
 			return err
 		}
-		return s.Append(ctx, tx, spool.Run, []spool.Draft{draft})
+		if err := s.Append(ctx, tx, spool.Run, []spool.Draft{draft}); err != nil {
+			return err
+		}
+		return l.audit.Record(ctx, tx, act)
 	})
 	if err != nil {
 		return nil, spool.Wrap(fmt.Sprintf("requeue dead letter %d", id), err)

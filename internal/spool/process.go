@@ -6,10 +6,13 @@ import (
 )
 
 // ProcessName returns host and process id, so that people who read failures and leases can tell processes apart.
-func ProcessName() string {
+func ProcessName() string { return fmt.Sprintf("%s:%d", HostName(), os.Getpid()) }
+
+// HostName returns the name of the machine, for people.
+func HostName() string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown host"
+		return "unknown host"
 	}
-	return fmt.Sprintf("%s:%d", host, os.Getpid())
+	return host
 }

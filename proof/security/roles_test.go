@@ -310,7 +310,10 @@ func (p *play) operate(t *testing.T) {
 	require.Len(t, letters, 1)
 	require.NoError(t, a.Resolve(ctx, letters[0].ID, "told the customer"))
 	require.NoError(t, a.Delete(ctx, letters[0].ID))
-	p.refused(t, db, countOrders, intrude, stealLanes, changeVersion, createTable, dropTable)
+	acts, err := a.Audit(ctx, admin.AuditFilter{})
+	require.NoError(t, err)
+	require.Len(t, acts, 12)
+	p.refused(t, db, countOrders, intrude, stealLanes, changeVersion, changeAudit, deleteAudit, createTable, dropTable)
 }
 
 // sink is a broker that answers as it is told.

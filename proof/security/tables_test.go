@@ -39,6 +39,8 @@ const (
 	pauseOthers     = `DELETE FROM postbox_pauses`
 	stealVersion    = `SELECT version_id FROM postbox_version`
 	changeVersion   = `DELETE FROM postbox_version`
+	changeAudit     = `UPDATE postbox_audit SET actor = 'another'`
+	deleteAudit     = `DELETE FROM postbox_audit`
 	createTable     = `CREATE TABLE mine (id INTEGER)`
 	dropTable       = `DROP TABLE postbox_messages`
 	breakMetadata   = `UPDATE postbox_messages SET metadata = ?`

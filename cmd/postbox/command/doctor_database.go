@@ -107,6 +107,9 @@ func (s *session) rights() []right {
 			Letter: dialect.Letter{Subject: []byte{0}, MessageID: []byte{0}, Payload: []byte{0}, Metadata: []byte{0}},
 		})},
 		{"INSERT", "failures", s.statements.InsertFailure(dialect.Failure{Subject: []byte{0}})},
+		{"SELECT", "audit", s.statements.AuditRows(dialect.AuditFilter{})},
+		{"INSERT", "audit", s.statements.RecordAct(dialect.AuditRow{})},
+		{"UPDATE (affected)", "audit", s.statements.AddToAct(dialect.AuditRow{})},
 		{"DELETE", "claims", dialect.Query{Text: s.statements.RemoveClaim, Args: []any{[]byte{0}}}},
 	}
 }

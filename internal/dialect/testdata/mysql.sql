@@ -263,6 +263,9 @@ DELETE FROM postbox_failures WHERE failed_at < TIMESTAMPDIFF(MICROSECOND, '1970-
 -- PurgeHistory
 DELETE FROM postbox_history WHERE spool = ? AND done_at < TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - ? ORDER BY done_at LIMIT ?
 
+-- PurgeAudit
+DELETE FROM postbox_audit WHERE acted_at < TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - ? ORDER BY acted_at LIMIT ?
+
 -- NextOfLetters
 SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
 FROM (SELECT MIN(spool) AS spool FROM postbox_dead_letters WHERE spool > ?) g
@@ -455,6 +458,23 @@ DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id =
 
 -- KeepHistory
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
+
+-- AddToAct
+UPDATE postbox_audit SET affected = affected + ? WHERE operation = ?
+
+-- RecordAct
+INSERT IGNORE INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
+VALUES (?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?, ?, ?) 
+
+-- AuditRows
+SELECT id, acted_at, actor, action, target, subject, filter, affected, note
+FROM postbox_audit
+WHERE id < ? AND acted_at >= ? AND acted_at < ?
+  AND (? = '' OR actor = ?)
+  AND (? = '' OR action = ?)
+  AND (? = '' OR target = ?)
+ORDER BY id DESC
+LIMIT ?
 
 -- MigrateLock
 SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)

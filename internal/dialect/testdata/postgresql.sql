@@ -299,6 +299,10 @@ DELETE FROM postbox_failures WHERE id IN (
 DELETE FROM postbox_history WHERE (id, done_at) IN (
 	SELECT id, done_at FROM postbox_history WHERE spool = $1 AND done_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $2::bigint ORDER BY done_at LIMIT $3)
 
+-- PurgeAudit
+DELETE FROM postbox_audit WHERE id IN (
+	SELECT id FROM postbox_audit WHERE acted_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $1::bigint ORDER BY acted_at LIMIT $2)
+
 -- NextOfLetters
 SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
 FROM (SELECT MIN(spool) AS spool FROM postbox_dead_letters WHERE spool > $1) g
@@ -495,6 +499,23 @@ DELETE FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND i
 
 -- KeepHistory
 UPDATE postbox_spools SET history = $1 WHERE id = $2 AND history <> $3
+
+-- AddToAct
+UPDATE postbox_audit SET affected = affected + $1 WHERE operation = $2
+
+-- RecordAct
+INSERT INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
+VALUES ($1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
+
+-- AuditRows
+SELECT id, acted_at, actor, action, target, subject, filter, affected, note
+FROM postbox_audit
+WHERE id < $1 AND acted_at >= $2 AND acted_at < $3
+  AND ($4::text = '' OR actor = $5)
+  AND ($6::text = '' OR action = $7)
+  AND ($8::text = '' OR target = $9)
+ORDER BY id DESC
+LIMIT $10
 
 -- MigrateLock
 

@@ -268,6 +268,10 @@ DELETE FROM postbox_failures WHERE id IN (
 DELETE FROM postbox_history WHERE (id, done_at) IN (
 	SELECT id, done_at FROM postbox_history WHERE spool = ? AND done_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY done_at LIMIT ? + 0)
 
+-- PurgeAudit
+DELETE FROM postbox_audit WHERE id IN (
+	SELECT id FROM postbox_audit WHERE acted_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY acted_at LIMIT ? + 0)
+
 -- NextOfLetters
 SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
 FROM (SELECT MIN(spool) AS spool FROM postbox_dead_letters WHERE spool > ?) g
@@ -460,6 +464,23 @@ DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id =
 
 -- KeepHistory
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
+
+-- AddToAct
+UPDATE postbox_audit SET affected = affected + ? WHERE operation = ?
+
+-- RecordAct
+INSERT OR IGNORE INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
+VALUES (?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?, ?, ?) 
+
+-- AuditRows
+SELECT id, acted_at, actor, action, target, subject, filter, affected, note
+FROM postbox_audit
+WHERE id < ? AND acted_at >= ? AND acted_at < ?
+  AND (? = '' OR actor = ?)
+  AND (? = '' OR action = ?)
+  AND (? = '' OR target = ?)
+ORDER BY id DESC
+LIMIT ?
 
 -- MigrateLock
 

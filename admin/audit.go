@@ -1,0 +1,88 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
+)
+
+// ContextWithActor returns a context in which the actor acts: [Admin.Audit] shows the name with each action that is called with this context. A web
+// application passes the name of the user who is logged in. Without an actor in the context it is [Config.Actor]. Nothing checks the name.
+func ContextWithActor(ctx context.Context, actor string) context.Context {
+	return operate.ContextWithActor(ctx, actor)
+}
+
+// AuditEntry is an action of an operator. An action that failed has none.
+type AuditEntry struct {
+	// ID identifies the entry. Later ones have higher ids.
+	ID int64
+	// At is when the action began, by the database's clock.
+	At time.Time
+	// Actor is who acted: see [ContextWithActor].
+	Actor string
+	// Action is what was done, in one word or two: "pause", "resume", "set", "pause key", "resume key", "run now", "reschedule", "bury",
+	// "requeue", "resolve", "delete", "edit" or "replay".
+	Action string
+	// Target is the outbox or the queue, and the zero value if the action has none or several.
+	Target Target
+	// Subject is the one thing that the action concerns, such as "message 12"; it is empty for an action on many things.
+	Subject string
+	// Filter is how an action on many things chose them.
+	Filter string
+	// Affected is the number of things that the action has changed. It is 0 if there was nothing to change, such as for a pause of a queue that
+	// is paused. For an action on many things it is counted up in each of its transactions, so it is true also while the action
+	// runs, and after a crash.
+	Affected int
+	// Note has the rest, such as the reason that the operator gave. Up to 4096 bytes are kept, and as many of Subject and Filter.
+	Note string
+}
+
+// AuditFilter chooses the entries that match all fields that are set. The zero value chooses all.
+type AuditFilter struct {
+	// Target is the outbox or the queue.
+	Target Target
+	// Actor and Action must match the whole value.
+	Actor, Action string
+	// From and Until bound the time of the action: the first is part of the span, the second is not.
+	From, Until time.Time
+
+	// Before chooses entries with lower ids, for the next page.
+	Before int64
+	// Limit is the largest number of entries on a page: 100 by default, and an error above 1000.
+	Limit int
+}
+
+// Audit lists the actions of operators that match the filter, the latest first. Pass the last id as [AuditFilter.Before] to get the next page; a
+// page shorter than the limit is the last. Every method of Admin that changes something writes an entry in the transaction of the
+// change, so there is none without the other, whatever crashes.
+//
+// Forwarders and inboxes delete entries that are older than a year. The cost of a page grows with its rows and with the rows that its
+// filter leaves out.
+func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, error) {
+	limit, err := pageLimit(filter.Limit)
+	if filter.Before < 0 {
+		err = errors.Join(err, fmt.Errorf("before: %d is negative: use an id that this list returned", filter.Before))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("admin: read the audit log: %w", err)
+	}
+	found, err := a.operator.Audit(ctx, dialect.AuditFilter{
+		Before: filter.Before, Actor: filter.Actor, Action: filter.Action, Target: filter.Target.spool,
+		From: micros(filter.From), Until: micros(filter.Until), Limit: limit,
+	})
+	if err != nil {
+		return nil, failed(err)
+	}
+	entries := make([]AuditEntry, len(found))
+	for i, e := range found {
+		entries[i] = AuditEntry{
+			ID: e.ID, At: e.At, Actor: e.Actor, Action: e.Action, Target: Target{spool: e.Target},
+			Subject: e.Subject, Filter: e.Filter, Affected: e.Affected, Note: e.Note,
+		}
+	}
+	return entries, nil
+}

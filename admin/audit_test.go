@@ -1,0 +1,147 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// acts returns the actions of the audit log, the first one first, each in one line.
+func (b *bench) acts(filter admin.AuditFilter) []string {
+	b.Helper()
+	entries, err := b.admin.Audit(b.Context(), filter)
+	require.NoError(b, err)
+	lines := make([]string, len(entries))
+	for i, e := range entries {
+		target := ""
+		if e.Target != (admin.Target{}) {
+			require.Equal(b, b.target, e.Target)
+			target = " of the outbox"
+		}
+		lines[len(entries)-1-i] = fmt.Sprintf("%s: %s%s [%s] {%s} %d %s", e.Actor, e.Action, target, e.Subject, e.Filter, e.Affected, e.Note)
+	}
+	return lines
+}
+
+func TestAudit_has_an_entry_for_each_action(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		ctx := admin.ContextWithActor(t.Context(), "ada@office")
+		b.append(draft("one", "orders", "a"), draft("two", "orders", "b"), draft("three", "orders", "c"))
+		require.NoError(t, b.admin.Pause(ctx, b.target))
+		require.NoError(t, b.admin.Pause(ctx, b.target))
+		require.NoError(t, b.admin.Resume(ctx, b.target))
+		require.NoError(t, b.admin.PauseKey(ctx, b.target, "k\xff"))
+		require.NoError(t, b.admin.ResumeKey(ctx, b.target, "k\xff"))
+		require.NoError(t, b.admin.SetSettings(ctx, b.target, admin.Settings{PageSize: 10}))
+		first := b.messages(admin.MessageFilter{Target: b.target})[0].ID
+		require.NoError(t, b.admin.RunNow(ctx, b.target, first))
+		require.NoError(t, b.admin.Bury(ctx, b.target, first, "a test"))
+		require.ErrorIs(t, b.admin.Bury(ctx, b.target, first, "a test"), admin.ErrNotFound)
+		letter := b.only(admin.Filter{}).ID
+		require.NoError(t, b.admin.Resolve(ctx, letter, "paid by hand"))
+		require.ErrorIs(t, b.admin.Resolve(ctx, letter, "paid by hand"), admin.ErrResolved)
+		require.NoError(t, b.admin.Delete(ctx, letter))
+		require.Equal(t, []string{
+			"ada@office: pause of the outbox [] {} 1 ",
+			"ada@office: pause of the outbox [] {} 0 ",
+			"ada@office: resume of the outbox [] {} 1 ",
+			`ada@office: pause key of the outbox [key "k\xff"] {} 1 `,
+			`ada@office: resume key of the outbox [key "k\xff"] {} 1 `,
+			`ada@office: set of the outbox [] {} 1 {"page_size":10}`,
+			fmt.Sprintf("ada@office: run now of the outbox [message %d] {} 0 ", first),
+			fmt.Sprintf("ada@office: bury of the outbox [message %d] {} 1 a test", first),
+			fmt.Sprintf("ada@office: resolve [dead letter %d] {} 1 paid by hand", letter),
+			fmt.Sprintf("ada@office: delete [dead letter %d] {} 1 ", letter),
+		}, b.acts(admin.AuditFilter{}))
+		require.Len(t, b.acts(admin.AuditFilter{Target: b.target}), 8)
+		require.Len(t, b.acts(admin.AuditFilter{Action: "pause", Actor: "ada@office", Target: b.target}), 2)
+		require.Empty(t, b.acts(admin.AuditFilter{Actor: "ada"}))
+		require.Empty(t, b.acts(admin.AuditFilter{Until: time.Now().Add(-time.Hour)}))
+		require.Len(t, b.acts(admin.AuditFilter{From: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)}), 10)
+	})
+}
+
+func TestAudit_pages_have_each_entry_once(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.outboxID()
+		for range 7 {
+			require.NoError(t, b.admin.Pause(t.Context(), b.target))
+		}
+		var pages [][]admin.AuditEntry
+		filter := admin.AuditFilter{Limit: 3}
+		for {
+			page, err := b.admin.Audit(t.Context(), filter)
+			require.NoError(t, err)
+			pages = append(pages, page)
+			if len(page) < filter.Limit {
+				break
+			}
+			filter.Before = page[len(page)-1].ID
+		}
+		require.Len(t, pages, 3)
+		seen := map[int64]bool{}
+		for _, page := range pages {
+			for _, e := range page {
+				seen[e.ID] = true
+			}
+		}
+		require.Len(t, seen, 7)
+	})
+}
+
+func TestAudit_names_who_acts_if_the_context_does_not(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.outboxID()
+	require.NoError(t, b.admin.Pause(t.Context(), b.target))
+	named, err := admin.New(b.database.Postbox(), admin.Config{Actor: "night shift"}, nil)
+	require.NoError(t, err)
+	require.NoError(t, named.Resume(t.Context(), b.target))
+	require.NoError(t, named.Pause(admin.ContextWithActor(t.Context(), "\xffada\x00"+strings.Repeat("x", 300)), b.target))
+	acts := b.acts(admin.AuditFilter{})
+	require.Regexp(t, "^[^@]+@[^@:]+: pause", acts[0])
+	require.Regexp(t, "^night shift: resume", acts[1])
+	require.Regexp(t, "^\uFFFDada\uFFFDx{246}: pause", acts[2])
+}
+
+func TestAudit_filter_is_checked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	_, err := b.admin.Audit(t.Context(), admin.AuditFilter{Before: -1, Limit: admin.MaxLimit + 1})
+	require.ErrorContains(t, err, "before: -1 is negative")
+	require.ErrorContains(t, err, "limit: 1001 is above 1000")
+}
+
+// If the log cannot be written, the action does not happen.
+func TestAudit_G10_no_action_without_its_entry(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(draft("one", "orders", "a"))
+		b.bury()
+		letter := b.only(admin.Filter{}).ID
+		database.Exec(t, "DROP TABLE postbox_audit")
+		for what, act := range map[string]func(context.Context) error{
+			"pause":   func(ctx context.Context) error { return b.admin.Pause(ctx, b.target) },
+			"resolve": func(ctx context.Context) error { return b.admin.Resolve(ctx, letter, "why") },
+			"delete":  func(ctx context.Context) error { return b.admin.Delete(ctx, letter) },
+			"requeue": func(ctx context.Context) error { return b.admin.Requeue(ctx, letter) },
+		} {
+			require.ErrorContains(t, act(t.Context()), "write the audit log", what)
+		}
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_spools WHERE paused_at IS NOT NULL"))
+		require.True(t, b.only(admin.Filter{}).ResolvedAt.IsZero())
+		require.Zero(t, b.pending())
+	})
+}

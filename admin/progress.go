@@ -1,0 +1,11 @@
+package admin
+
+// Progress says how far an action on many things has got. It is reported after each transaction, by the goroutine that runs the action, which
+// goes on when the function returns.
+type Progress struct {
+	// Done is the number of things that the action has changed so far. They stay changed, whatever happens next.
+	Done int
+	// Skipped is the number of things that match the filter and cannot be changed. Those that another operator has changed meanwhile do
+	// not count.
+	Skipped int
+}

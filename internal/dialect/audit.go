@@ -1,0 +1,74 @@
+package dialect
+
+import "math"
+
+// AuditRow is a row of the audit log.
+type AuditRow struct {
+	Operation string // identifies the action: there is one row of it
+	Actor     string
+	Action    string
+	Target    string // name of a spool, empty for none
+	Subject   string
+	Filter    string
+	Affected  int64
+	Note      string
+}
+
+// AuditFilter selects rows of the audit log. The zero value of a field means any, except that Limit is required.
+type AuditFilter struct {
+	Before                int64 // ids, exclusive
+	Actor, Action, Target string
+	From, Until           int64 // times, the first inclusive, the second exclusive
+	Limit                 int
+}
+
+// audit sets the statements of the audit log.
+func (s *Statements) audit() {
+	// Two statements, because for one that inserts or updates MariaDB requires the right to update every column.
+	s.addToAct = `
+UPDATE {audit} SET affected = affected + ? WHERE operation = ?`
+
+	s.recordAct = `
+{insert ignore} INTO {audit} (operation, acted_at, actor, action, target, subject, filter, affected, note)
+VALUES (?, {now}, ?, ?, ?, ?, ?, ?, ?) {or ignore}`
+
+	// Walks the primary key backwards. The limit bounds the page. Rows that the filter leaves out are still read.
+	s.auditRows = `
+SELECT id, acted_at, actor, action, target, subject, filter, affected, note
+FROM {audit}
+WHERE id < ? AND acted_at >= ? AND acted_at < ?
+  AND ({text ?} = '' OR actor = ?)
+  AND ({text ?} = '' OR action = ?)
+  AND ({text ?} = '' OR target = ?)
+ORDER BY id DESC
+LIMIT ?`
+}
+
+// AddToAct adds to the number of an operation that has a row.
+func (s *Statements) AddToAct(r AuditRow) Query {
+	return Query{Text: s.addToAct, Args: []any{r.Affected, r.Operation}}
+}
+
+// RecordAct adds a row to the audit log, unless the operation has one.
+func (s *Statements) RecordAct(r AuditRow) Query {
+	return Query{Text: s.recordAct, Args: []any{r.Operation, r.Actor, r.Action, r.Target, r.Subject, r.Filter, r.Affected, r.Note}}
+}
+
+// AuditRows returns the rows that a filter selects, the latest first: id, time, actor, action, target, subject, filter, number, note.
+func (s *Statements) AuditRows(f AuditFilter) Query {
+	before, until := f.Before, f.Until
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	if until == 0 {
+		until = math.MaxInt64
+	}
+	return Query{Text: s.auditRows, Args: []any{
+		before, f.From, until, f.Actor, f.Actor, f.Action, f.Action, f.Target, f.Target, f.Limit,
+	}}
+}
+
+// PurgeAudit deletes rows of the audit log.
+func (s *Statements) PurgeAudit(p PurgeParams) Query {
+	return Query{Text: s.purgeAudit, Args: []any{p.Retention, p.Limit}}
+}

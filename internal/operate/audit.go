@@ -1,0 +1,192 @@
+package operate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os/user"
+	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// The actions that [Operator] and [Letters] record.
+const (
+	ActPause      = "pause"
+	ActResume     = "resume"
+	ActSet        = "set"
+	ActPauseKey   = "pause key"
+	ActResumeKey  = "resume key"
+	ActRunNow     = "run now"
+	ActReschedule = "reschedule"
+	ActBury       = "bury"
+	ActRequeue    = "requeue"
+	ActResolve    = "resolve"
+	ActDelete     = "delete"
+	ActEdit       = "edit"
+	ActReplay     = "replay"
+)
+
+// Act is one action of an operator, for the audit log.
+type Act struct {
+	// operation identifies the action, so that several transactions of one action have one row.
+	operation string
+	// Action is one word or two, such as "pause key".
+	Action string
+	// Target is the name of the spool, empty if the action concerns none or several.
+	Target string
+	// Subject is the one thing that the action concerns, such as "message 12"; empty for an action on many things.
+	Subject string
+	// Filter is how an action on many things chose them.
+	Filter string
+	// Affected is how many things the current transaction changes: set it before [Auditor.Record].
+	Affected int
+	// Note is the rest of what should be known, such as the reason.
+	Note string
+}
+
+// NewAct returns an action that begins now.
+func NewAct(action, target string) *Act {
+	return &Act{operation: postbox.NewMessageID(), Action: action, Target: target}
+}
+
+// On adds the one thing that the action concerns.
+func (a *Act) On(format string, args ...any) *Act {
+	a.Subject = fmt.Sprintf(format, args...)
+	return a
+}
+
+// Noting adds a note.
+func (a *Act) Noting(note string) *Act {
+	a.Note = note
+	return a
+}
+
+// Choosing adds the filter by which an action on many things chooses them.
+func (a *Act) Choosing(filter string) *Act {
+	a.Filter = filter
+	return a
+}
+
+// Auditor writes the audit log of one set of tables. It is safe for concurrent use.
+type Auditor struct {
+	statements *dialect.Statements
+	actor      string
+}
+
+// NewAuditor returns an auditor. The actor is who acts if a context names no other one; empty means [DefaultActor].
+func NewAuditor(statements *dialect.Statements, actor string) *Auditor {
+	if actor == "" {
+		actor = DefaultActor()
+	}
+	return &Auditor{statements: statements, actor: actor}
+}
+
+// Record writes the row of an action, in the transaction of its effect. Each action of an operator calls it once in each of
+// its transactions:
+//
+//   - An action with one transaction creates its [Act] with [NewAct] outside of the transaction, sets Affected inside (the
+//     number of things that have really changed, which may be 0), and calls Record last. [Operator.change] calls it for the
+//     actions that it runs.
+//   - An action with many transactions uses one Act for all of them. In each transaction it sets Affected to the number of things
+//     that this transaction changes, and calls Record: the first call inserts the row, and each later one adds to its number.
+//     So after a crash the row says how many were changed. A page that changes nothing need not call it, except the
+//     first: an action that found nothing leaves a row, too.
+//
+// Record may be called again for a transaction that was rolled back.
+func (a *Auditor) Record(ctx context.Context, tx *sql.Tx, act *Act) error {
+	actor := actorOf(ctx)
+	if actor == "" {
+		actor = a.actor
+	}
+	err := a.write(ctx, tx, dialect.AuditRow{
+		Operation: act.operation, Actor: spool.NameText(actor), Action: act.Action, Target: act.Target,
+		Subject: auditText(act.Subject), Filter: auditText(act.Filter), Affected: int64(act.Affected), Note: auditText(act.Note),
+	})
+	if err != nil {
+		return fmt.Errorf("write the audit log: %w", err)
+	}
+	return nil
+}
+
+// write adds to the row of an operation, or inserts it. MySQL does not count a row that gets the values that it has, so the first
+// statement tells whether there is a row only if it adds something.
+func (a *Auditor) write(ctx context.Context, tx *sql.Tx, row dialect.AuditRow) error {
+	if row.Affected > 0 {
+		added, err := spool.Affected(spool.Directly(ctx, tx, a.statements.AddToAct(row)))
+		if err != nil || added > 0 {
+			return err
+		}
+	}
+	return spool.Run(ctx, tx, a.statements.RecordAct(row))
+}
+
+// auditText bounds a text and makes it fit for each database.
+func auditText(text string) string {
+	if text == "" {
+		return ""
+	}
+	return spool.ErrorText(errors.New(text))
+}
+
+// actorKey is the key of an actor in a context.
+type actorKey struct{}
+
+// ContextWithActor returns a context in which the actor acts.
+func ContextWithActor(ctx context.Context, actor string) context.Context {
+	return context.WithValue(ctx, actorKey{}, actor)
+}
+
+func actorOf(ctx context.Context) string {
+	actor, _ := ctx.Value(actorKey{}).(string)
+	return actor
+}
+
+// DefaultActor returns the user and the host of this process. A process in a container may have no user with a name.
+func DefaultActor() string {
+	name := "unknown user"
+	if current, err := user.Current(); err == nil {
+		name = current.Username
+	}
+	return name + "@" + spool.HostName()
+}
+
+// AuditEntry is a row of the audit log.
+type AuditEntry struct {
+	ID       int64
+	At       time.Time
+	Actor    string
+	Action   string
+	Target   string // name of a spool, empty for none
+	Subject  string
+	Filter   string
+	Affected int
+	Note     string
+}
+
+// Audit returns the rows of the audit log that a filter selects, the latest first.
+func (o *Operator) Audit(ctx context.Context, filter dialect.AuditFilter) ([]AuditEntry, error) {
+	query := o.statements.AuditRows(filter)
+	rows, err := o.db.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return nil, spool.Wrap("read the audit log", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var entries []AuditEntry
+	for rows.Next() {
+		var e AuditEntry
+		var at int64
+		if err := rows.Scan(&e.ID, &at, &e.Actor, &e.Action, &e.Target, &e.Subject, &e.Filter, &e.Affected, &e.Note); err != nil {
+			return nil, spool.Wrap("read the audit log", err)
+		}
+		e.At = time.UnixMicro(at)
+		entries = append(entries, e)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, spool.Wrap("read the audit log", err)
+	}
+	return entries, nil
+}

@@ -24,7 +24,7 @@ type AuditEntry struct {
 	At time.Time
 	// Actor is who acted: see [ContextWithActor].
 	Actor string
-	// Action is what was done, in one word or two: "pause", "resume", "set", "pause key", "resume key", "run now", "reschedule", "bury",
+	// Action is what was done, in one word or two: "pause", "resume", "set", "pause key", "resume key", "pause topic", "resume topic", "run now", "reschedule", "bury",
 	// "requeue", "resolve", "delete", "edit" or "replay".
 	Action string
 	// Target is the outbox or the queue, and the zero value if the action has none or several.

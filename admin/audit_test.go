@@ -41,6 +41,8 @@ func TestAudit_has_an_entry_for_each_action(t *testing.T) {
 		require.NoError(t, b.admin.Resume(ctx, b.target))
 		require.NoError(t, b.admin.PauseKey(ctx, b.target, "k\xff"))
 		require.NoError(t, b.admin.ResumeKey(ctx, b.target, "k\xff"))
+		require.NoError(t, b.admin.PauseTopic(ctx, b.target, "orders"))
+		require.NoError(t, b.admin.ResumeTopic(ctx, b.target, "orders"))
 		require.NoError(t, b.admin.SetSettings(ctx, b.target, admin.Settings{PageSize: 10}))
 		first := b.messages(admin.MessageFilter{Target: b.target})[0].ID
 		require.NoError(t, b.admin.RunNow(ctx, b.target, first))
@@ -56,17 +58,19 @@ func TestAudit_has_an_entry_for_each_action(t *testing.T) {
 			"ada@office: resume of the outbox [] {} 1 ",
 			`ada@office: pause key of the outbox [key "k\xff"] {} 1 `,
 			`ada@office: resume key of the outbox [key "k\xff"] {} 1 `,
+			`ada@office: pause topic of the outbox [topic "orders"] {} 1 `,
+			`ada@office: resume topic of the outbox [topic "orders"] {} 1 `,
 			`ada@office: set of the outbox [] {} 1 {"page_size":10}`,
 			fmt.Sprintf("ada@office: run now of the outbox [message %d] {} 0 ", first),
 			fmt.Sprintf("ada@office: bury of the outbox [message %d] {} 1 a test", first),
 			fmt.Sprintf("ada@office: resolve [dead letter %d] {} 1 paid by hand", letter),
 			fmt.Sprintf("ada@office: delete [dead letter %d] {} 1 ", letter),
 		}, b.acts(admin.AuditFilter{}))
-		require.Len(t, b.acts(admin.AuditFilter{Target: b.target}), 8)
+		require.Len(t, b.acts(admin.AuditFilter{Target: b.target}), 10)
 		require.Len(t, b.acts(admin.AuditFilter{Action: "pause", Actor: "ada@office", Target: b.target}), 2)
 		require.Empty(t, b.acts(admin.AuditFilter{Actor: "ada"}))
 		require.Empty(t, b.acts(admin.AuditFilter{Until: time.Now().Add(-time.Hour)}))
-		require.Len(t, b.acts(admin.AuditFilter{From: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)}), 10)
+		require.Len(t, b.acts(admin.AuditFilter{From: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)}), 12)
 	})
 }
 

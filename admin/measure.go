@@ -35,6 +35,7 @@ func (a *Admin) Measure(ctx context.Context, recorder metrics.Recorder) error {
 		recorder.Record(metrics.Lanes, float64(q.Lanes), kind, name)
 		recorder.Record(metrics.Paused, number(!q.PausedSince.IsZero()), kind, name)
 		recorder.Record(metrics.PausedKeys, float64(q.PausedKeys), kind, name)
+		recorder.Record(metrics.PausedTopics, float64(q.PausedTopics), kind, name)
 	}
 	return nil
 }

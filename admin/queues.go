@@ -18,6 +18,8 @@ type QueueInfo struct {
 	PausedSince time.Time
 	// PausedKeys is the number of keys that are paused.
 	PausedKeys int
+	// PausedTopics is the number of topics that are paused; 0 for a queue.
+	PausedTopics int
 	// Settings are what operators have stored.
 	Settings Settings
 
@@ -53,7 +55,7 @@ func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 	for i, s := range spools {
 		queues[i] = QueueInfo{
 			Target: Target{spool: s.Name}, Lanes: s.Lanes, Processes: s.Members,
-			PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, Settings: Settings(s.Settings),
+			PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, Settings: Settings(s.Settings),
 			Pending: s.Pending, Due: s.Due, InFlight: s.InFlight, Failing: s.Failing, Parked: s.Parked,
 			Dead: s.Dead, Done: s.Done, OldestAge: s.OldestAge,
 		}

@@ -129,6 +129,11 @@ var (
 		Name: "postbox.paused.keys", Kind: Gauge, Unit: "{key}", Labels: ofSpool, Database: true,
 		Help: "Keys that an operator has paused.",
 	}
+	// PausedTopics is the number of paused topics.
+	PausedTopics = &Instrument{
+		Name: "postbox.paused.topics", Kind: Gauge, Unit: "{topic}", Labels: ofSpool, Database: true,
+		Help: "Topics of an outbox that an operator has paused.",
+	}
 	// DatabaseUp tells whether the others could be counted.
 	DatabaseUp = &Instrument{
 		Name: "postbox.database.up", Kind: Gauge, Unit: "1", Database: true,
@@ -138,7 +143,7 @@ var (
 
 var instruments = []*Instrument{
 	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, Deliveries,
-	Backlog, BacklogAge, DeadLetters, Processes, Lanes, Paused, PausedKeys, DatabaseUp,
+	Backlog, BacklogAge, DeadLetters, Processes, Lanes, Paused, PausedKeys, PausedTopics, DatabaseUp,
 }
 
 // Instruments returns all that Postbox measures: first what processes report, then what is counted in the database.

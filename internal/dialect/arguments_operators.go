@@ -38,6 +38,16 @@ func (s *Statements) ResumeKey(k KeyRef) Query {
 	return Query{Text: s.resumeKey, Args: []any{k.Spool, k.Hash}}
 }
 
+// PauseTopic pauses a topic, unless it is paused.
+func (s *Statements) PauseTopic(spool int64, topic string) Query {
+	return Query{Text: s.pauseTopic, Args: []any{spool, topic}}
+}
+
+// ResumeTopic ends the pause of a topic.
+func (s *Statements) ResumeTopic(spool int64, topic string) Query {
+	return Query{Text: s.resumeTopic, Args: []any{spool, topic}}
+}
+
 // ParkedOfKey returns the ids of the parked messages of a key, in order.
 func (s *Statements) ParkedOfKey(p ParkedParams) Query {
 	return Query{Text: s.parkedOfKey, Args: []any{p.Spool, p.Hash, p.After, p.Limit}}

@@ -28,7 +28,7 @@ const (
 func (s *Statements) operate() {
 	s.Spools = `
 SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
-       (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id)
+       (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id)
 FROM {spools} s`
 
 	s.LiveMembers = `
@@ -120,6 +120,15 @@ DELETE FROM {pauses} WHERE spool = ? AND key_hash = ?`
 
 	s.PausedKeys = `
 SELECT ordering_key, paused_at FROM {pauses} WHERE spool = ? ORDER BY paused_at, key_hash`
+
+	s.pauseTopic = `
+{insert ignore} INTO {topic_pauses} (spool, topic, paused_at) VALUES (?, ?, {now}) {or ignore}`
+
+	s.resumeTopic = `
+DELETE FROM {topic_pauses} WHERE spool = ? AND topic = ?`
+
+	s.PausedTopics = `
+SELECT topic, paused_at FROM {topic_pauses} WHERE spool = ? ORDER BY paused_at, topic`
 
 	// Uses the index of retrying messages by key, which contains only the messages of failed keys.
 	s.parkedOfKey = `

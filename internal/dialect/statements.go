@@ -53,7 +53,7 @@ type Statements struct {
 	freeLanes     string // empty where acquire chooses lanes by itself
 	holdLane      string // empty where a transaction that writes keeps all others out
 	clearSuspect  string
-	Control       string // spool → version, 1 if paused, settings, paused keys
+	Control       string // spool → version, 1 if paused, settings, paused keys, paused topics
 
 	// Messages: arguments_messages.go.
 
@@ -123,7 +123,7 @@ type Statements struct {
 
 	// What operators see, and what they say: arguments_operators.go.
 
-	Spools          string // → id, name, lanes, paused at, settings, paused keys
+	Spools          string // → id, name, lanes, paused at, settings, paused keys, paused topics
 	LiveMembers     string // → spool, in flight
 	CountBacklogs   string // as CountSpools, without the number of those that are done
 	CountSpools     string // → spool, pending, due, failing, parked, oldest age in µs, dead, done; a spool may come three times
@@ -139,6 +139,9 @@ type Statements struct {
 	pauseKey        string
 	resumeKey       string
 	PausedKeys      string // spool → key, paused at
+	pauseTopic      string
+	resumeTopic     string
+	PausedTopics    string // spool → topic, paused at
 	parkedOfKey     string
 	pendingMessage  string
 	pendingMessages string // see Pending
@@ -196,7 +199,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
 		&s.Spools, &s.LiveMembers, &s.CountBacklogs, &s.CountSpools, &s.Account, &s.Clock, &s.DueSince, &s.Fullness, &s.IdleLanes, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.setSettings,
-		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.doneMessage, &s.doneMessages,
+		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.doneMessage, &s.doneMessages,
 		&s.lockMessage, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.addToAct, &s.recordAct, &s.auditRows,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 	} {

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -45,25 +46,22 @@ type control struct {
 	version    int64 // the version that was applied
 	paused     bool
 	pausedKeys bool
+	topics     []string // the paused ones
 	checkedAt  time.Time
 }
 
 // applySettings checks, at least once in [controlInterval], whether operators have changed the settings, and applies
 // them. During a pause, running batches end and no message is handed out. Messages that wait in memory are dropped,
-// since a pause of a key may concern them.
+// since a pause of a key or a topic may concern them.
 func (d *Drainer) applySettings(ctx context.Context) error {
 	if time.Now().Before(d.controlDue()) {
 		return nil
 	}
-	var found control
-	var paused, keys int
-	var text string
-	err := d.db.QueryRowContext(ctx, d.spool.Statements.Control, d.id).Scan(&found.version, &paused, &text, &keys)
-	d.heardSettings(err, paused != 0)
+	found, text, err := d.readControl(ctx)
+	d.heardSettings(err, found.paused)
 	if err != nil {
 		return fmt.Errorf("read settings of spool %q: %w", d.spool.Name(), err)
 	}
-	found.paused, found.pausedKeys, found.checkedAt = paused != 0, keys > 0, time.Now()
 	before := d.control
 	d.control = found
 	if found.version == before.version {
@@ -85,6 +83,52 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	d.lanes.rewind()
 	d.pollAt, d.pause = time.Time{}, d.config.PollMin
 	return nil
+}
+
+// readControl reads what operators have stored, and the text of the settings. The paused topics are read after the
+// version: if operators change them in between, the next check finds another version, and reads them again.
+func (d *Drainer) readControl(ctx context.Context) (found control, settings string, err error) {
+	var paused, keys, topics int
+	err = d.db.QueryRowContext(ctx, d.spool.Statements.Control, d.id).Scan(&found.version, &paused, &settings, &keys, &topics)
+	found.paused, found.pausedKeys = paused != 0, keys > 0
+	switch {
+	case err != nil || topics == 0:
+	case found.version == d.control.version:
+		found.topics = d.control.topics
+	default:
+		found.topics, err = d.readPausedTopics(ctx)
+	}
+	found.checkedAt = time.Now()
+	return found, settings, err
+}
+
+func (d *Drainer) readPausedTopics(ctx context.Context) (topics []string, err error) {
+	rows, err := d.db.QueryContext(ctx, d.spool.Statements.PausedTopics, d.id)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var topic string
+		var since int64
+		if err := rows.Scan(&topic, &since); err != nil {
+			return nil, err
+		}
+		topics = append(topics, topic)
+	}
+	return topics, rows.Err()
+}
+
+// excludedTopics lists the topics whose messages must not be read now: those that the handler excludes, and those that
+// operators have paused.
+func (d *Drainer) excludedTopics() []string {
+	excluded := d.handler.Excluded()
+	if len(d.control.topics) == 0 {
+		return excluded
+	}
+	excluded = slices.Concat(excluded, d.control.topics)
+	slices.Sort(excluded)
+	return slices.Compact(excluded)
 }
 
 // controlDue returns when to read the settings. It is a little later if a read of messages is about to bring their

@@ -183,6 +183,12 @@ func (w *world) finale() {
 			w.say(w.in("DELETE FROM postbox_pauses"))
 		}
 	}
+	for topic, paused := range w.topics {
+		if paused {
+			w.topics[topic] = false
+			w.say(w.in("DELETE FROM postbox_topic_pauses"))
+		}
+	}
 	var last *modelProcess
 	if len(w.processes) > 0 && rapid.Bool().Draw(w.T, "the last one has seen it all") {
 		last = w.processes[rapid.IntRange(0, len(w.processes)-1).Draw(w.T, "last")]

@@ -136,7 +136,7 @@ func (w *world) mayRun(p *modelProcess, before []*schedule.Entry, e *schedule.En
 	require.GreaterOrEqual(w, message.Starts, m.starts, m.name)
 	require.True(w, m.due && !m.parked, "%s has to wait", m.name)
 	if p.d.control.version == w.version {
-		require.False(w, w.paused || w.keys[m.key], "%s is paused", m.name)
+		require.False(w, w.paused || w.keys[m.key] || w.topics[m.topic], "%s is paused", m.name)
 	}
 	for _, run := range p.runs {
 		for _, other := range run.batch {
@@ -167,7 +167,7 @@ func (w *world) keyOf(e *schedule.Entry) string { return e.Message.Key }
 
 // goesBefore says that a message must be through before another one of its key: it is older, and was committed before
 // the other's transaction began. What its producer scheduled for later holds nobody back until it has failed, and one
-// that a topic in an outage has left behind does not hold back other topics.
+// that a paused topic, or one in an outage, has left behind does not hold back other topics.
 func (w *world) goesBefore(older, m *modelMessage) bool {
 	return older.place == pending && older.key == m.key && older.id < m.id && older.committed < m.begun &&
 		older.state != dialect.StateScheduled && (older.topic == m.topic || !w.excluding)

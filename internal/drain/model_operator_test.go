@@ -55,6 +55,17 @@ func (w *world) pauseKey() {
 	}
 }
 
+// pauseTopic pauses a topic, or resumes it. From then on the order of a key counts within each topic alone.
+func (w *world) pauseTopic() {
+	topic := rapid.SampledFrom([]string{"x", "y"}).Draw(w.T, "topic")
+	w.excluding = true
+	if w.topics[topic] = !w.topics[topic]; w.topics[topic] {
+		w.say(w.in("INSERT INTO postbox_topic_pauses (spool, topic, paused_at) VALUES (?, ?, 1)", w.id, topic))
+	} else {
+		w.say(w.in("DELETE FROM postbox_topic_pauses WHERE spool = ? AND topic = ?", w.id, topic))
+	}
+}
+
 // unpark gives the parked messages all their attempts again.
 func (w *world) unpark() {
 	for _, m := range w.messages {

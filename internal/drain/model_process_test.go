@@ -108,7 +108,7 @@ func (p *modelProcess) Excluded() []string {
 			func() { p.withProcess((*modelProcess).step) },
 			func() { p.withProcess((*modelProcess).finish) },
 			func() { p.withProcess((*modelProcess).loseLease) },
-			p.unpark, p.takeAway, p.pauseKey, p.passTime,
+			p.unpark, p.takeAway, p.pauseKey, p.pauseTopic, p.passTime,
 		}).Draw(p.T, "act")
 		act()
 		p.check()

@@ -134,7 +134,7 @@ func (w *world) actions() []func() {
 		func() { process((*modelProcess).stop) },
 		func() { process((*modelProcess).exclude) },
 		w.expireGhosts,
-		w.pause, w.pauseKey, w.unpark, w.takeAway, w.letter, w.purge,
+		w.pause, w.pauseKey, w.pauseTopic, w.unpark, w.takeAway, w.letter, w.purge,
 	})
 	if w.broker != nil {
 		round := func() { process((*modelProcess).publishRound) }

@@ -78,17 +78,18 @@ type world struct {
 	tokens    map[int]int64
 	paused    bool
 	keys      map[string]bool // paused ones
+	topics    map[string]bool // paused ones
 	version   int64
-	excluding bool // some process has ever left out a topic
+	excluding bool // some process has ever left out a topic, or a topic was paused
 }
 
-var modelTables = []string{"messages", "lanes", "members", "dead_letters", "failures", "history", "pauses", "chores", "spools"}
+var modelTables = []string{"messages", "lanes", "members", "dead_letters", "failures", "history", "pauses", "topic_pauses", "chores", "spools"}
 
 func (m *model) newWorld(rt *rapid.T) *world {
 	m.runs++
 	w := &world{
 		model: m, T: rt, ctx: context.Background(),
-		holders: map[[2]int64]string{}, tokens: map[int]int64{}, keys: map[string]bool{},
+		holders: map[[2]int64]string{}, tokens: map[int]int64{}, keys: map[string]bool{}, topics: map[string]bool{},
 	}
 	for _, table := range modelTables {
 		w.exec("DELETE FROM " + m.statements.Names.Table(table))

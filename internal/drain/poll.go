@@ -108,7 +108,7 @@ func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 // limit of ready messages.
 func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	params := dialect.FetchParams{
-		Spool: d.id, Inline: d.pageSize().inline, Excluded: d.handler.Excluded(),
+		Spool: d.id, Inline: d.pageSize().inline, Excluded: d.excludedTopics(),
 		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys, Held: d.hiddenKeys(),
 	}
 	d.readAgain(params.Excluded)

@@ -119,7 +119,7 @@ func (d *Drainer) sweepParams(lanes []int) (params dialect.SweepParams, upTo, hi
 	}
 	upTo = s.after + s.span
 	params = dialect.SweepParams{
-		Spool: d.id, Excluded: d.handler.Excluded(), Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
+		Spool: d.id, Excluded: d.excludedTopics(), Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
 		Held: d.hiddenKeys(),
 	}
 	for _, number := range lanes {

@@ -15,19 +15,21 @@ import (
 
 // The actions that [Operator] and [Letters] record.
 const (
-	ActPause      = "pause"
-	ActResume     = "resume"
-	ActSet        = "set"
-	ActPauseKey   = "pause key"
-	ActResumeKey  = "resume key"
-	ActRunNow     = "run now"
-	ActReschedule = "reschedule"
-	ActBury       = "bury"
-	ActRequeue    = "requeue"
-	ActResolve    = "resolve"
-	ActDelete     = "delete"
-	ActEdit       = "edit"
-	ActReplay     = "replay"
+	ActPause       = "pause"
+	ActResume      = "resume"
+	ActSet         = "set"
+	ActPauseKey    = "pause key"
+	ActResumeKey   = "resume key"
+	ActPauseTopic  = "pause topic"
+	ActResumeTopic = "resume topic"
+	ActRunNow      = "run now"
+	ActReschedule  = "reschedule"
+	ActBury        = "bury"
+	ActRequeue     = "requeue"
+	ActResolve     = "resolve"
+	ActDelete      = "delete"
+	ActEdit        = "edit"
+	ActReplay      = "replay"
 )
 
 // Act is one action of an operator, for the audit log.

@@ -19,7 +19,9 @@ type Overview struct {
 	Members     int // number of live drainers
 	PausedSince time.Time
 	PausedKeys  int
-	Settings    spool.Settings
+	// PausedTopics is the number of paused topics.
+	PausedTopics int
+	Settings     spool.Settings
 
 	Pending, Due, InFlight, Failing, Parked int
 	Dead                                    int // open dead letters
@@ -69,7 +71,7 @@ func (o *Operator) spools(ctx context.Context) ([]*Overview, error) {
 		s := &Overview{}
 		var paused sql.NullInt64
 		var settings string
-		if err := rows.Scan(&s.id, &s.Name, &s.Lanes, &paused, &settings, &s.PausedKeys); err != nil {
+		if err := rows.Scan(&s.id, &s.Name, &s.Lanes, &paused, &settings, &s.PausedKeys, &s.PausedTopics); err != nil {
 			return nil, err
 		}
 		if paused.Valid {

@@ -202,6 +202,13 @@ func (n *names) operators(t *testing.T, name string) {
 	require.Len(t, paused, 1, name)
 	require.Equal(t, name, paused[0].Key)
 	require.NoError(t, a.ResumeKey(ctx, target, name), name)
+	if a.PauseTopic(ctx, target, name) == nil { // not each name can be a topic
+		topics, err := a.PausedTopics(ctx, target)
+		require.NoError(t, err)
+		require.Len(t, topics, 1, name)
+		require.Equal(t, name, topics[0].Topic)
+		require.NoError(t, a.ResumeTopic(ctx, target, name), name)
+	}
 	letters, err := a.DeadLetters(ctx, admin.Filter{MessageID: name + " poison"})
 	require.NoError(t, err, name)
 	require.NoError(t, a.Resolve(ctx, letters[0].ID, name), name)

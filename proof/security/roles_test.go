@@ -273,6 +273,10 @@ func (p *play) operate(t *testing.T) {
 	_, err = a.PausedKeys(ctx, outbox)
 	require.NoError(t, err)
 	require.NoError(t, a.ResumeKey(ctx, outbox, "customer"))
+	require.NoError(t, a.PauseTopic(ctx, outbox, "orders"))
+	_, err = a.PausedTopics(ctx, outbox)
+	require.NoError(t, err)
+	require.NoError(t, a.ResumeTopic(ctx, outbox, "orders"))
 	require.NoError(t, a.SetSettings(ctx, outbox, admin.Settings{PageSize: 10}))
 
 	letters, err := a.DeadLetters(ctx, admin.Filter{})

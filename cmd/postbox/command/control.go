@@ -11,6 +11,7 @@ type changeRecord struct {
 	Action string       `json:"action"`
 	Target targetRecord `json:"target"`
 	Key    string       `json:"key,omitempty"`
+	Topic  string       `json:"topic,omitempty"`
 }
 
 // changed prints that a target was changed.
@@ -45,8 +46,8 @@ func (p *program) resumeCommand() *cobra.Command {
 	var target targetFlags
 	cmd := &cobra.Command{
 		Use: "resume", Short: "Let a paused outbox or queue go on",
-		Long: `Let a paused outbox or queue go on. Keys that are paused stay paused: see
-"postbox keys".`,
+		Long: `Let a paused outbox or queue go on. Keys and topics that are paused stay paused:
+see "postbox keys" and "postbox topics".`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {
 			a, err := s.admin("")

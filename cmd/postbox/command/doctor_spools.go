@@ -91,7 +91,7 @@ func (s *session) idleLanes(ctx context.Context) ([]idleLanes, error) {
 	return all, err
 }
 
-// checkOperators lists outboxes, queues and keys that an operator has paused, and messages that wait for an operator.
+// checkOperators lists outboxes, queues, keys and topics that an operator has paused, and messages that wait for an operator.
 func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
 	a, err := s.admin("")
 	if err != nil {
@@ -110,6 +110,9 @@ func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
 		}
 		if info.PausedKeys > 0 {
 			note(fmt.Sprintf("%s in %s", count(info.PausedKeys, "paused key"), target), "postbox keys list "+flag+", then postbox keys resume")
+		}
+		if info.PausedTopics > 0 {
+			note(fmt.Sprintf("%s in %s", count(info.PausedTopics, "paused topic"), target), "postbox topics list "+flag+", then postbox topics resume")
 		}
 		if info.Parked > 0 {
 			note(fmt.Sprintf("%s in %s, and their keys wait for an operator", count(info.Parked, "parked message"), target),

@@ -43,13 +43,13 @@ func (b *bench) only(check string, found map[string][]string, says ...string) {
 func TestDoctor_finds_migrations_that_are_missing_or_unknown(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), 11))
+	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), 13))
 	b := &bench{T: t, database: database}
 	b.only("schema", b.findings(), "problem: 2 migrations are missing", "postbox migrate up")
 	status := b.run("migrate", "status")
 	require.Equal(t, command.ExitFound, status.code)
 	require.Contains(t, status.err, `2 migrations are missing: run "postbox migrate up"`)
-	require.Contains(t, b.ok("migrate", "up"), "2 migrations run, from version 11 to version 14.")
+	require.Contains(t, b.ok("migrate", "up"), "2 migrations run, from version 13 to version 16.")
 	require.Empty(t, b.findings())
 
 	database.Exec(t, "INSERT INTO postbox_version (version_id, is_applied) VALUES (99, TRUE)")

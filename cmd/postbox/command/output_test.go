@@ -26,6 +26,7 @@ func shop(t *testing.T) *bench {
 	b.letter("d-1", "orders", "card declined")
 	b.letter("d-2", "invoices", "no such customer")
 	require.NoError(t, b.admin().PauseKey(t.Context(), admin.Outbox("outbox"), "customer-2"))
+	require.NoError(t, b.admin().PauseTopic(t.Context(), admin.Outbox("outbox"), "invoices"))
 	return b
 }
 
@@ -56,6 +57,9 @@ func TestOutput_of_each_command_in_each_format(t *testing.T) {
 		"keys-list":          "keys list",
 		"keys-pause":         "keys pause customer-1",
 		"keys-resume":        "keys resume customer-2",
+		"topics-list":        "topics list",
+		"topics-pause":       "topics pause orders",
+		"topics-resume":      "topics resume orders",
 		"pause":              "pause",
 		"resume":             "resume --queue fraud",
 		"set":                "set --concurrency 8 --attempts unlimited --poll-max 2s",

@@ -14,25 +14,26 @@ import (
 // queueRecord is the state of an outbox or a queue.
 type queueRecord struct {
 	targetRecord
-	Lanes       int            `json:"lanes"`
-	Processes   int            `json:"processes"`
-	PausedSince time.Time      `json:"paused_since,omitzero"`
-	PausedKeys  int            `json:"paused_keys"`
-	Pending     int            `json:"pending"`
-	Due         int            `json:"due"`
-	InFlight    int            `json:"in_flight"`
-	Failing     int            `json:"failing"`
-	Parked      int            `json:"parked"`
-	Dead        int            `json:"dead"`
-	Done        int            `json:"done"`
-	OldestAge   float64        `json:"oldest_age_seconds"`
-	Settings    settingsRecord `json:"settings,omitzero"`
+	Lanes        int            `json:"lanes"`
+	Processes    int            `json:"processes"`
+	PausedSince  time.Time      `json:"paused_since,omitzero"`
+	PausedKeys   int            `json:"paused_keys"`
+	PausedTopics int            `json:"paused_topics"`
+	Pending      int            `json:"pending"`
+	Due          int            `json:"due"`
+	InFlight     int            `json:"in_flight"`
+	Failing      int            `json:"failing"`
+	Parked       int            `json:"parked"`
+	Dead         int            `json:"dead"`
+	Done         int            `json:"done"`
+	OldestAge    float64        `json:"oldest_age_seconds"`
+	Settings     settingsRecord `json:"settings,omitzero"`
 }
 
 func queueRecordOf(info admin.QueueInfo) queueRecord {
 	return queueRecord{
 		targetRecord: recordOf(info.Target), Lanes: info.Lanes, Processes: info.Processes,
-		PausedSince: utc(info.PausedSince), PausedKeys: info.PausedKeys,
+		PausedSince: utc(info.PausedSince), PausedKeys: info.PausedKeys, PausedTopics: info.PausedTopics,
 		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, Failing: info.Failing, Parked: info.Parked,
 		Dead: info.Dead, Done: info.Done, OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings),
 	}
@@ -100,6 +101,9 @@ func stateOf(info admin.QueueInfo) string {
 	}
 	if info.PausedKeys > 0 {
 		states = append(states, count(info.PausedKeys, "paused key"))
+	}
+	if info.PausedTopics > 0 {
+		states = append(states, count(info.PausedTopics, "paused topic"))
 	}
 	if len(states) == 0 {
 		return "running"

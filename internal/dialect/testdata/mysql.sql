@@ -73,7 +73,7 @@ UPDATE postbox_lanes SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?
 
 -- Control
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id)
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
 WHERE s.id = ?
 
@@ -291,7 +291,7 @@ UPDATE postbox_chores SET expires_at = 0 WHERE name = ? AND holder = ?
 
 -- Spools
 SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id)
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
 
 -- LiveMembers
@@ -389,6 +389,15 @@ DELETE FROM postbox_pauses WHERE spool = ? AND key_hash = ?
 
 -- PausedKeys
 SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = ? ORDER BY paused_at, key_hash
+
+-- PauseTopic
+INSERT IGNORE INTO postbox_topic_pauses (spool, topic, paused_at) VALUES (?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) 
+
+-- ResumeTopic
+DELETE FROM postbox_topic_pauses WHERE spool = ? AND topic = ?
+
+-- PausedTopics
+SELECT topic, paused_at FROM postbox_topic_pauses WHERE spool = ? ORDER BY paused_at, topic
 
 -- ParkedOfKey
 SELECT m.id FROM postbox_messages m

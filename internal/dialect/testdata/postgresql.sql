@@ -73,7 +73,7 @@ UPDATE postbox_lanes SET suspect = 0 WHERE spool = $1 AND lane = $2 AND token = 
 
 -- Control
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id)
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
 WHERE s.id = $1
 
@@ -328,7 +328,7 @@ UPDATE postbox_chores SET expires_at = 0 WHERE name = $1 AND holder = $2
 
 -- Spools
 SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id)
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
 
 -- LiveMembers
@@ -426,6 +426,15 @@ DELETE FROM postbox_pauses WHERE spool = $1 AND key_hash = $2
 
 -- PausedKeys
 SELECT ordering_key, paused_at FROM postbox_pauses WHERE spool = $1 ORDER BY paused_at, key_hash
+
+-- PauseTopic
+INSERT INTO postbox_topic_pauses (spool, topic, paused_at) VALUES ($1, $2, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
+
+-- ResumeTopic
+DELETE FROM postbox_topic_pauses WHERE spool = $1 AND topic = $2
+
+-- PausedTopics
+SELECT topic, paused_at FROM postbox_topic_pauses WHERE spool = $1 ORDER BY paused_at, topic
 
 -- ParkedOfKey
 SELECT m.id FROM postbox_waiting m

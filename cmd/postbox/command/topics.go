@@ -1,0 +1,111 @@
+package command
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// topicRecord is a paused topic.
+type topicRecord struct {
+	Topic       string    `json:"topic"`
+	PausedSince time.Time `json:"paused_since"`
+}
+
+func (p *program) topicsCommand() *cobra.Command {
+	return group("topics", "List, pause and resume topics of an outbox", `List, pause and resume topics of an outbox.
+
+The topics are those of the outbox "outbox", unless --outbox names another one.
+All messages of a queue have one topic: see "postbox pause".`,
+		p.topicsListCommand(), p.topicsPauseCommand(), p.topicsResumeCommand())
+}
+
+// outboxFlag chooses an outbox.
+func outboxFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("outbox", defaultOutbox, "name of the outbox")
+}
+
+func (p *program) topicsListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the paused topics", Long: "List the paused topics, the one that was paused first at the top.",
+		Args: arguments(cobra.NoArgs),
+	}
+	outbox := outboxFlag(cmd)
+	cmd.RunE = p.on(func(s *session, _ []string) error {
+		a, err := s.admin("")
+		if err != nil {
+			return err
+		}
+		topics, err := a.PausedTopics(s.cmd.Context(), admin.Outbox(*outbox))
+		if err != nil {
+			return err
+		}
+		list := s.list("TOPIC", "PAUSED SINCE")
+		for _, topic := range topics {
+			if err := list.add(topicRecord{topic.Topic, utc(topic.Since)}, cell(topic.Topic), moment(topic.Since)); err != nil {
+				return err
+			}
+		}
+		return list.end()
+	})
+	return cmd
+}
+
+func (p *program) topicsPauseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "pause TOPIC", Short: "Stop the messages of one topic",
+		Long: `Stop the messages of one topic of an outbox, in all processes, until the topic is
+resumed. Messages can still be written to it. Other topics go on, also with
+messages of the same keys. No attempt is counted, and nothing is lost.`,
+		Args: arguments(cobra.ExactArgs(1)),
+	}
+	outbox := outboxFlag(cmd)
+	cmd.RunE = p.on(func(s *session, args []string) error {
+		a, err := s.admin("")
+		if err != nil {
+			return err
+		}
+		if err := a.PauseTopic(s.cmd.Context(), admin.Outbox(*outbox), args[0]); err != nil {
+			return err
+		}
+		return s.changedTopic(admin.Outbox(*outbox), "pause topic", args[0], "is paused. Processes notice within a second")
+	})
+	return cmd
+}
+
+func (p *program) topicsResumeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "resume TOPIC", Short: "Let the messages of one topic go on", Long: "Let the messages of one topic of an outbox go on.",
+		Args: arguments(cobra.ExactArgs(1)),
+	}
+	outbox := outboxFlag(cmd)
+	cmd.RunE = p.on(func(s *session, args []string) error {
+		a, err := s.admin("")
+		if err != nil {
+			return err
+		}
+		target := admin.Outbox(*outbox)
+		paused, err := a.PausedTopics(s.cmd.Context(), target)
+		if err != nil {
+			return err
+		}
+		if err := a.ResumeTopic(s.cmd.Context(), target, args[0]); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(paused, func(topic admin.PausedTopic) bool { return topic.Topic == args[0] }) {
+			s.progress("The topic was not paused: check how it is written, with \"postbox topics list\".")
+		}
+		return s.changedTopic(target, "resume topic", args[0], "goes on")
+	})
+	return cmd
+}
+
+// changedTopic prints that a topic was changed.
+func (s *session) changedTopic(target admin.Target, action, topic, what string) error {
+	record := changeRecord{Action: action, Target: recordOf(target), Topic: topic}
+	return s.one(record, fmt.Sprintf("Topic %s of %s %s.\n", cell(topic), record.Target, what))
+}

@@ -1,0 +1,101 @@
+package operate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// maxPausedTopics limits the paused topics of a spool, since each read of messages has a list of them.
+const maxPausedTopics = 1000
+
+var (
+	errQueueTopic     = errors.New("all messages of a queue have the queue's name as their topic: pause the queue as a whole, with Pause")
+	errTooManyTopics  = fmt.Errorf("%d topics are paused, and there may be no more: resume some, or pause the outbox as a whole", maxPausedTopics)
+	errTopicNotStored = errors.New("no message can have this topic: a topic has 1 to 255 bytes, is UTF-8 text without NUL, and does not end with a space")
+)
+
+// PauseTopic makes the drainers of an outbox stop reading the messages of a topic.
+func (o *Operator) PauseTopic(ctx context.Context, name, topic string) error {
+	what := fmt.Sprintf("pause topic %.60q of", topic)
+	if err := checkTopic(name, topic); err != nil {
+		return failedTo(what, name, err)
+	}
+	act := NewAct(ActPauseTopic, name).On("topic %q", topic)
+	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		paused, err := act.changed(spool.Directly(ctx, tx, o.statements.PauseTopic(s.ID(), topic)))
+		if err != nil || !paused {
+			return false, err
+		}
+		topics, err := readPausedTopics(ctx, tx, o.statements.PausedTopics, s.ID())
+		if err == nil && len(topics) > maxPausedTopics {
+			err = errTooManyTopics
+		}
+		return true, err
+	})
+}
+
+// ResumeTopic ends the pause of a topic.
+func (o *Operator) ResumeTopic(ctx context.Context, name, topic string) error {
+	what := fmt.Sprintf("resume topic %.60q of", topic)
+	if err := checkTopic(name, topic); err != nil {
+		return failedTo(what, name, err)
+	}
+	act := NewAct(ActResumeTopic, name).On("topic %q", topic)
+	return o.change(ctx, what, act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
+		return act.changed(spool.Directly(ctx, tx, o.statements.ResumeTopic(s.ID(), topic)))
+	})
+}
+
+// checkTopic refuses a queue, and a topic that no message can have.
+func checkTopic(name, topic string) error {
+	if strings.HasPrefix(name, spool.QueuePrefix) {
+		return errQueueTopic
+	}
+	if topic == "" || spool.CheckName(topic) != nil {
+		return errTopicNotStored
+	}
+	return nil
+}
+
+// PausedTopic is a topic whose messages are not handed out.
+type PausedTopic struct {
+	Topic string
+	Since time.Time
+}
+
+// PausedTopics lists the paused topics of a spool, oldest pause first.
+func (o *Operator) PausedTopics(ctx context.Context, name string) ([]PausedTopic, error) {
+	s, err := o.find(ctx, name)
+	if err != nil {
+		return nil, failedTo("list paused topics of", name, err)
+	}
+	topics, err := readPausedTopics(ctx, o.db, o.statements.PausedTopics, s.ID())
+	if err != nil {
+		return nil, failedTo("list paused topics of", name, err)
+	}
+	return topics, nil
+}
+
+func readPausedTopics(ctx context.Context, db spool.Querier, query string, id int64) (topics []PausedTopic, err error) {
+	rows, err := db.QueryContext(ctx, query, id)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var topic PausedTopic
+		var since int64
+		if err := rows.Scan(&topic.Topic, &since); err != nil {
+			return nil, err
+		}
+		topic.Since = time.UnixMicro(since)
+		topics = append(topics, topic)
+	}
+	return topics, rows.Err()
+}

@@ -45,6 +45,8 @@ func peers() set {
 		deferred.Work(),
 		deferred.Sequential(),
 		embedded.Pipeline(),
+		relay.Metrics(),
+		inbox.Metrics(),
 		relay.Memory(),
 		relay.Scale(),
 	}}

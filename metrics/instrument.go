@@ -49,6 +49,15 @@ type Recorder interface {
 	Record(instrument *Instrument, value float64, labels ...string)
 }
 
+// SeriesRecorder is a [Recorder] that can look a series up in advance. Postbox asks it once for each series of a topic, instead of giving
+// it the labels with each measurement, which costs a recorder more than the rest of its work.
+type SeriesRecorder interface {
+	Recorder
+	// Series returns a function that records into the series with these labels, as Record does. The function is used as long as the process
+	// lives, concurrently. Series must not return nil. It may be called for a series that never gets a value.
+	Series(instrument *Instrument, labels ...string) func(value float64)
+}
+
 // RecorderFunc is a function that is a [Recorder].
 type RecorderFunc func(instrument *Instrument, value float64, labels ...string)
 

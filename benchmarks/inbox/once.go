@@ -47,10 +47,10 @@ func Once() measure.Scenario {
 		Floor: "by-hand-prepared",
 		Turns: 2, // ours and what has no dedup lie at the target
 		Contenders: []measure.Contender{
-			{Name: "ours", Run: oursOnce(plain)},
+			{Name: "ours", Run: oursOnce(load.Unmeasured, plain)},
 			{Name: "by-hand", Run: onceByHand(plain, plain)},
 			{Name: "no-dedup", Run: noDedup(plain)},
-			{Name: "ours-prepared", Run: oursOnce(prepared)},
+			{Name: "ours-prepared", Run: oursOnce(load.Unmeasured, prepared)},
 			{Name: "by-hand-prepared", Run: onceByHand(prepared, prepared)},
 			{Name: "claimed-by-hand", Run: onceByHand(prepared, plain)}, // what inbox-nodedup could be at most
 		},
@@ -65,7 +65,7 @@ func Once() measure.Scenario {
 // anAccount is the one that a message is about.
 func anAccount() int64 { return 1 + rand.Int64N(accounts) } //nolint:gosec // no secret
 
-func oursOnce(style style) measure.Run {
+func oursOnce(describe load.Describe, style style) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
 		if err := postbox.Migrate(ctx, postbox.Database{DB: stage.Setup, Dialect: postbox.PostgreSQL}); err != nil {
 			return err
@@ -73,7 +73,11 @@ func oursOnce(style style) measure.Run {
 		if err := create(ctx, stage.Setup, createAccounts); err != nil {
 			return err
 		}
-		store, err := inboxstore.New(postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, inboxstore.Config{}, nil)
+		database, err := describe(stage.DB)
+		if err != nil {
+			return err
+		}
+		store, err := inboxstore.New(database, inboxstore.Config{}, nil)
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func oursPaced(ctx context.Context, stage *measure.Stage, db *sql.DB, dialect po
 		return err
 	}
 	watch := newStopwatch(seconds * at.perSecond)
-	fwd, ended, err := startOn(ctx, db, dialect, watch, forwarder.Config{})
+	fwd, ended, err := startOn(ctx, postbox.Database{DB: db, Dialect: dialect}, watch, forwarder.Config{})
 	if err != nil {
 		return err
 	}

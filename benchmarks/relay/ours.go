@@ -31,11 +31,20 @@ func oursShaped(shape load.Shape, n int, to *sink, config forwarder.Config) meas
 
 // drainOurs drains an outbox with a forwarder, until the sink has got what it wants.
 func drainOurs(to *sink, config forwarder.Config) measure.Run {
+	return drainDescribed(load.Unmeasured, to, config)
+}
+
+// drainDescribed does so with another description of the database.
+func drainDescribed(describe load.Describe, to *sink, config forwarder.Config) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
+		database, err := describe(stage.DB)
+		if err != nil {
+			return err
+		}
 		if err := stage.Start(ctx); err != nil {
 			return err
 		}
-		fwd, ended, err := startOurs(ctx, stage.DB, to, config)
+		fwd, ended, err := startOn(ctx, database, to, config)
 		if err != nil {
 			return err
 		}
@@ -68,14 +77,14 @@ func fillShaped(ctx context.Context, db *sql.DB, shape load.Shape, n, lanes int)
 
 // startOurs starts a forwarder on PostgreSQL, whose end the channel tells.
 func startOurs(ctx context.Context, db *sql.DB, to message.Publisher, config forwarder.Config) (*forwarder.Forwarder, <-chan error, error) {
-	return startOn(ctx, db, postbox.PostgreSQL, to, config)
+	return startOn(ctx, postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, to, config)
 }
 
 // startOn starts a forwarder, whose end the channel tells.
 func startOn(
-	ctx context.Context, db *sql.DB, dialect postbox.Dialect, to message.Publisher, config forwarder.Config,
+	ctx context.Context, database postbox.Database, to message.Publisher, config forwarder.Config,
 ) (*forwarder.Forwarder, <-chan error, error) {
-	fwd, err := forwarder.New(postbox.Database{DB: db, Dialect: dialect}, to, config, nil)
+	fwd, err := forwarder.New(database, to, config, nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -15,12 +15,13 @@ func (d *Drainer) observe(settled []*schedule.Entry) {
 	if d.configured.Meter == nil {
 		return
 	}
-	now := time.Now().Add(d.databaseAhead)
+	tally := d.configured.Meter.Tally(time.Now().Add(d.databaseAhead))
 	for _, e := range settled {
 		if outcome, ended := d.outcomeOf(e); ended {
-			d.configured.Meter.Ended(e.Message, outcome, now)
+			tally.Ended(e.Message, outcome)
 		}
 	}
+	tally.Report()
 }
 
 var outcomes = [...]meter.Outcome{tryAgain: meter.Retry, wait: meter.Wait, park: meter.Parked, bury: meter.Dead}

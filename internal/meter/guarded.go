@@ -20,24 +20,53 @@ type guarded struct {
 
 // Guarded returns a recorder that does not panic, nil for none. A nil pointer is none.
 func Guarded(recorder metrics.Recorder, logger watermill.LoggerAdapter) metrics.Recorder {
+	if g := guard(recorder, logger); g != nil {
+		return g
+	}
+	return nil
+}
+
+func guard(recorder metrics.Recorder, logger watermill.LoggerAdapter) *guarded {
 	if given.Nil(recorder) {
 		return nil
 	}
-	if _, is := recorder.(*guarded); is {
-		return recorder
+	if g, is := recorder.(*guarded); is {
+		return g
 	}
 	return &guarded{Recorder: recorder, logger: logger}
 }
 
 // Record calls the recorder.
 func (g *guarded) Record(instrument *metrics.Instrument, value float64, labels ...string) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			g.once.Do(func() {
-				g.logger.Error("Postbox goes on without a measurement: the recorder in Database.Metrics panicked", fmt.Errorf("panic: %v", reason),
-					watermill.LogFields{"instrument": instrument.Name})
-			})
-		}
-	}()
+	defer g.recovered(instrument)
 	g.Recorder.Record(instrument, value, labels...)
+}
+
+// Series asks the recorder for the series, if it can look one up, when the first value comes. If that panics, the
+// series has no values.
+func (g *guarded) Series(instrument *metrics.Instrument, labels ...string) func(value float64) {
+	recorder, can := g.Recorder.(metrics.SeriesRecorder)
+	if !can {
+		return func(value float64) { g.Record(instrument, value, labels...) }
+	}
+	lookUp := sync.OnceValue(func() func(float64) {
+		defer g.recovered(instrument)
+		return recorder.Series(instrument, labels...)
+	})
+	return func(value float64) {
+		defer g.recovered(instrument)
+		if record := lookUp(); record != nil {
+			record(value)
+		}
+	}
+}
+
+// recovered is deferred around each call of the recorder.
+func (g *guarded) recovered(instrument *metrics.Instrument) {
+	if reason := recover(); reason != nil {
+		g.once.Do(func() {
+			g.logger.Error("Postbox goes on without a measurement: the recorder in Database.Metrics panicked", fmt.Errorf("panic: %v", reason),
+				watermill.LogFields{"instrument": instrument.Name})
+		})
+	}
 }

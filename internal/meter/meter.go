@@ -39,18 +39,20 @@ const (
 
 // Spool reports on one outbox or queue. It is safe for concurrent use. A nil Spool reports nothing.
 type Spool struct {
-	recorder   metrics.Recorder
+	recorder   *guarded
 	kind, name string
-	begun      sync.Map // topics whose series have begun, each with its [sync.Once]
+	batch      func(value float64)
+	topics     sync.Map // name of a topic to its *topic
 }
 
 // Of returns the meter of a spool, nil without a recorder.
 func Of(recorder metrics.Recorder, name string, logger watermill.LoggerAdapter) *Spool {
-	if recorder = Guarded(recorder, logger); recorder == nil {
+	guarded := guard(recorder, logger)
+	if guarded == nil {
 		return nil
 	}
 	kind, own := spool.Named(name)
-	return &Spool{recorder: recorder, kind: kind, name: own}
+	return &Spool{recorder: guarded, kind: kind, name: own, batch: guarded.Series(metrics.Batch, kind, own)}
 }
 
 // Begin makes the series of a queue begin at 0, so that their rates include the first message. It is called when a
@@ -58,42 +60,14 @@ func Of(recorder metrics.Recorder, name string, logger watermill.LoggerAdapter) 
 // outcome.
 func (s *Spool) Begin() {
 	if s != nil && s.kind == spool.KindQueue {
-		s.begin(s.name)
+		s.topic(s.name).begin()
 	}
-}
-
-func (s *Spool) begin(topic string) {
-	once, has := s.begun.Load(topic)
-	if !has {
-		once, _ = s.begun.LoadOrStore(topic, &sync.Once{})
-	}
-	once.(*sync.Once).Do(func() { //nolint:forcetypeassert // the map has nothing else
-		for _, outcome := range outcomes {
-			s.recorder.Record(metrics.Ended, 0, s.kind, s.name, topic, string(outcome))
-		}
-		s.recorder.Record(metrics.CircuitOpen, 0, s.kind, s.name, topic)
-	})
 }
 
 // Stored reports messages that were written, and may still be rolled back. The topic of a queue is its name.
 func (s *Spool) Stored(topic string, messages int) {
 	if s != nil {
-		s.recorder.Record(metrics.Stored, float64(messages), s.kind, s.name, topic)
-	}
-}
-
-// Ended reports the outcome of a message after its commit. The time is by the clock of the database.
-func (s *Spool) Ended(m *spool.Message, outcome Outcome, now time.Time) {
-	if s == nil {
-		return
-	}
-	s.begin(m.Topic)
-	s.recorder.Record(metrics.Ended, 1, s.kind, s.name, m.Topic, string(outcome))
-	if outcome == Done || outcome == Dead {
-		s.recorder.Record(metrics.Attempts, float64(m.Attempts+1), s.kind, s.name, m.Topic)
-	}
-	if outcome == Done && m.NeverWaited() {
-		s.recorder.Record(metrics.Latency, max(now.Sub(m.CreatedAt), 0).Seconds(), s.kind, s.name, m.Topic)
+		s.topic(topic).stored(float64(messages))
 	}
 }
 
@@ -103,15 +77,12 @@ func (s *Spool) Called(topic string, messages int, took time.Duration, succeeded
 	if s == nil {
 		return
 	}
-	instrument, operation, errorType := metrics.Handled, process, ""
-	if s.kind == spool.KindOutbox {
-		instrument, operation = metrics.Published, send
+	called := s.topic(topic).failed
+	if succeeded {
+		called = s.topic(topic).succeeded
 	}
-	if !succeeded {
-		errorType = unclassified
-	}
-	s.recorder.Record(instrument, took.Seconds(), system, operation, topic, errorType, s.kind, s.name)
-	s.recorder.Record(metrics.Batch, float64(messages), s.kind, s.name)
+	called(took.Seconds())
+	s.batch(float64(messages))
 }
 
 // Settled reports a transaction that recorded outcomes.
@@ -148,10 +119,11 @@ func (s *Spool) Circuit(topic string, open bool) {
 	if s == nil {
 		return
 	}
-	s.begin(topic)
+	of := s.topic(topic)
+	of.begin()
 	value := 0.0
 	if open {
 		value = 1
 	}
-	s.recorder.Record(metrics.CircuitOpen, value, s.kind, s.name, topic)
+	of.circuit(value)
 }

@@ -2,6 +2,7 @@ package meter_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +35,8 @@ func TestSpool_without_a_recorder_does_nothing(t *testing.T) { // not parallel, 
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		none.Begin()
 		none.Stored("orders", 1)
-		none.Ended(&spool.Message{}, meter.Done, time.Time{})
+		none.Tally(time.Time{}).Ended(&spool.Message{}, meter.Done)
+		none.Tally(time.Time{}).Report()
 		none.Called("orders", 1, time.Second, true)
 		none.Settled(time.Second)
 		none.Read(nil)
@@ -71,11 +73,30 @@ func TestSpool_latency_is_that_of_messages_that_never_waited(t *testing.T) {
 	measured := meter.Of(recorder, spool.QueuePrefix+"mail", watermill.NopLogger{})
 	measured.Begin()
 	recorder.lines = nil
-	measured.Ended(&spool.Message{Topic: "mail", CreatedAt: stored}, meter.Done, stored.Add(2*time.Second))
-	measured.Ended(&spool.Message{Topic: "mail", CreatedAt: stored, Attempts: 3}, meter.Done, stored.Add(time.Hour))
+	tally := measured.Tally(stored.Add(2 * time.Second))
+	tally.Ended(&spool.Message{Topic: "mail", CreatedAt: stored}, meter.Done)
+	tally.Ended(&spool.Message{Topic: "mail", CreatedAt: stored.Add(-time.Hour), Attempts: 3}, meter.Done)
+	tally.Report()
 	require.Equal(t, []string{
-		"messages.ended 1 queue,mail,mail,done", "message.attempts 1 queue,mail,mail", "message.latency 2 queue,mail,mail",
-		"messages.ended 1 queue,mail,mail,done", "message.attempts 4 queue,mail,mail",
+		"message.attempts 1 queue,mail,mail", "message.latency 2 queue,mail,mail", "message.attempts 4 queue,mail,mail", "messages.ended 2 queue,mail,mail,done",
+	}, recorder.lines)
+}
+
+func TestTally_counts_each_outcome_of_each_topic(t *testing.T) {
+	t.Parallel()
+	recorder := &notes{}
+	tally := meter.Of(recorder, "outbox", watermill.NopLogger{}).Tally(time.Now())
+	for _, ended := range []struct {
+		topic   string
+		outcome meter.Outcome
+	}{{"a", meter.Retry}, {"a", meter.Retry}, {"a", meter.Parked}, {"b", meter.Parked}, {"b", meter.Parked}, {"b", meter.Parked}, {"a", meter.Retry}} {
+		tally.Ended(&spool.Message{Topic: ended.topic}, ended.outcome)
+	}
+	tally.Report()
+	tally.Report() // has nothing more to report
+	recorder.lines = slices.DeleteFunc(recorder.lines, func(line string) bool { return strings.Contains(line, " 0 ") })
+	require.Equal(t, []string{
+		"messages.ended 2 outbox,outbox,a,retry", "messages.ended 1 outbox,outbox,a,parked", "messages.ended 3 outbox,outbox,b,parked", "messages.ended 1 outbox,outbox,a,retry",
 	}, recorder.lines)
 }
 
@@ -92,3 +113,52 @@ func TestGuarded_a_recorder_that_panics_or_is_a_nil_pointer_does_no_harm(t *test
 	}
 	require.Len(t, logger.Captured()[watermill.ErrorLogLevel], 1)
 }
+
+// finder is a recorder that counts how often it has to find a series.
+type finder struct {
+	notes
+
+	found int
+}
+
+func (f *finder) Series(i *metrics.Instrument, labels ...string) func(value float64) {
+	f.mu.Lock()
+	f.found++
+	f.mu.Unlock()
+	return func(value float64) { f.Record(i, value, labels...) }
+}
+
+func TestSpool_series_of_a_topic_are_found_once(t *testing.T) {
+	t.Parallel()
+	recorder, plain := &finder{}, &notes{}
+	for _, measured := range []*meter.Spool{meter.Of(recorder, "outbox", watermill.NopLogger{}), meter.Of(plain, "outbox", watermill.NopLogger{})} {
+		for range 3 {
+			measured.Stored("orders", 1)
+			tally := measured.Tally(time.Time{})
+			tally.Ended(&spool.Message{Topic: "orders"}, meter.Done)
+			tally.Report()
+			measured.Called("orders", 7, time.Second, true)
+			measured.Called("orders", 7, time.Second, false)
+			measured.Circuit("orders", true)
+		}
+	}
+	require.Equal(t, plain.lines, recorder.lines)
+	require.Equal(t, len([]string{
+		"stored", "ended, five outcomes", "", "", "", "", "circuit", "attempts", "latency", "called", "called without success", "batch",
+	}), recorder.found)
+}
+
+func TestGuarded_a_recorder_that_panics_when_it_is_asked_for_a_series_does_no_harm(t *testing.T) {
+	t.Parallel()
+	logger := watermill.NewCaptureLogger()
+	measured := meter.Of(&unfindable{}, "outbox", logger)
+	for range 3 {
+		measured.Stored("orders", 1)
+		measured.Circuit("orders", true)
+	}
+	require.Len(t, logger.Captured()[watermill.ErrorLogLevel], 1)
+}
+
+type unfindable struct{ notes }
+
+func (*unfindable) Series(*metrics.Instrument, ...string) func(value float64) { panic("full") }

@@ -46,7 +46,7 @@ type Config struct {
 	ProcessOnly bool
 }
 
-// Recorder is a [metrics.Recorder] whose instruments are OpenTelemetry's. It is safe for concurrent use.
+// Recorder is a [metrics.SeriesRecorder] whose instruments are OpenTelemetry's. It is safe for concurrent use.
 type Recorder struct {
 	record       map[*metrics.Instrument]func(value float64, attributes attribute.Set)
 	sets         sync.Map // attributes by instrument and labels
@@ -129,6 +129,16 @@ func (r *Recorder) Record(instrument *metrics.Instrument, value float64, labels 
 	if record := r.record[instrument]; record != nil {
 		record(value, r.set(instrument, labels))
 	}
+}
+
+// Series returns a function that adds measurements of this process to one series.
+func (r *Recorder) Series(instrument *metrics.Instrument, labels ...string) func(value float64) {
+	record := r.record[instrument]
+	if record == nil {
+		return func(float64) {} // it is counted in the database
+	}
+	set := r.set(instrument, labels)
+	return func(value float64) { record(value, set) }
 }
 
 // key tells the labels of an instrument. No label has a zero byte that the join could be mistaken for: at worst, two

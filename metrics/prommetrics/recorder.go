@@ -41,7 +41,7 @@ type Config struct {
 	ProcessOnly bool
 }
 
-// Recorder is a [metrics.Recorder] and a [prometheus.Collector]. It is safe for concurrent use, and does not have to be
+// Recorder is a [metrics.SeriesRecorder] and a [prometheus.Collector]. It is safe for concurrent use, and does not have to be
 // closed.
 type Recorder struct {
 	config   Config
@@ -53,7 +53,7 @@ type Recorder struct {
 // vector holds the series of an instrument that processes report.
 type vector struct {
 	prometheus.Collector
-	record func(value float64, labels []string)
+	series func(labels []string) (record func(value float64))
 }
 
 // New returns a recorder, which counts in that database at each scrape. An error means that the description of the
@@ -81,13 +81,13 @@ func newVector(i *metrics.Instrument, common prometheus.Labels) vector {
 	switch i.Kind {
 	case metrics.Counter:
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: Name(i), Help: i.Help, ConstLabels: common}, labels(i))
-		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Add(value) }}
+		return vector{v, func(labels []string) func(float64) { return v.WithLabelValues(labels...).Add }}
 	case metrics.Histogram:
 		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: Name(i), Help: i.Help, ConstLabels: common, Buckets: i.Buckets}, labels(i))
-		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Observe(value) }}
+		return vector{v, func(labels []string) func(float64) { return v.WithLabelValues(labels...).Observe }}
 	default:
 		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Name(i), Help: i.Help, ConstLabels: common}, labels(i))
-		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Set(value) }}
+		return vector{v, func(labels []string) func(float64) { return v.WithLabelValues(labels...).Set }}
 	}
 }
 
@@ -117,8 +117,16 @@ func Name(i *metrics.Instrument) string {
 // Record adds a measurement of this process.
 func (r *Recorder) Record(instrument *metrics.Instrument, value float64, labels ...string) {
 	if v, known := r.measured[instrument]; known {
-		v.record(value, valid(labels))
+		v.series(valid(labels))(value)
 	}
+}
+
+// Series returns a function that adds measurements of this process to one series. The series exists from then on.
+func (r *Recorder) Series(instrument *metrics.Instrument, labels ...string) func(value float64) {
+	if v, known := r.measured[instrument]; known {
+		return v.series(valid(labels))
+	}
+	return func(float64) {} // it is counted in the database
 }
 
 // valid makes labels of any bytes acceptable, since names of topics come from users and Prometheus wants UTF-8.

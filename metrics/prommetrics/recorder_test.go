@@ -155,6 +155,8 @@ func TestRecorder_meets_the_rules_of_Prometheus(t *testing.T) {
 	database := testdb.SQLite(t).Migrate(t)
 	recorder, _ := newRecorder(t, describe(database), prommetrics.Config{})
 	recorder.Record(metrics.Stored, 1, "outbox", "outbox", "bytes \xff that are not UTF-8")
+	recorder.Series(metrics.Attempts, "outbox", "outbox", "bytes \xff that are not UTF-8")(1)
+	recorder.Series(metrics.Backlog, "outbox", "outbox", "pending")(1) // is counted in the database
 	problems, err := testutil.CollectAndLint(recorder)
 	require.NoError(t, err)
 	require.Empty(t, problems)

@@ -1,0 +1,119 @@
+package dashboard_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/dashboard"
+	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// The database goes away while pages are open, and comes back.
+func TestDashboard_says_that_the_database_does_not_answer(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.Die("orders", "card declined", dashboardtest.Message("d-1", "", "{}"))
+		gate := &gate{open: database.DB.Driver().Open, dsn: database.DSN}
+		db := sql.OpenDB(gate)
+		defer func() { require.NoError(t, db.Close()) }()
+		db.SetMaxIdleConns(0) // each page connects
+		operator, err := admin.New(database.On(db), admin.Config{}, nil)
+		require.NoError(t, err)
+		logger := watermill.NewCaptureLogger()
+		b.board, err = dashboard.New(operator, dashboard.Config{}, logger)
+		require.NoError(t, err)
+		pages := []string{"", "queue?outbox=outbox", "messages", messageAt("message", 1), "letters", letterAt("letter", 1), "keys", "bulk?do=requeue"}
+
+		b.page("letters")
+		gate.close()
+		b.post("pause?outbox=outbox", nil) // what was counted before an action is not shown after it
+		for _, page := range pages {
+			a := b.get(page)
+			require.Equal(t, http.StatusServiceUnavailable, a.status, page)
+			require.Contains(t, a.text(), "The database does not answer", page)
+			require.Contains(t, a.body, `href="letters"`, "the layout stays")
+		}
+		require.Len(t, logger.Captured()[watermill.ErrorLogLevel], 1, "it is logged once")
+		a := b.post("bulk-run?do=requeue", nil)
+		require.Contains(t, a.text(), "Not everything is done")
+		gate.reopen()
+		b.page("letters")
+		require.Len(t, b.letters(admin.Filter{}), 1)
+	})
+}
+
+// gate is a way to a database that can be closed.
+type gate struct {
+	open   func(dsn string) (driver.Conn, error)
+	dsn    string
+	mu     sync.Mutex
+	closed bool
+}
+
+func (g *gate) Connect(context.Context) (driver.Conn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, errAway
+	}
+	return g.open(g.dsn)
+}
+
+func (g *gate) Driver() driver.Driver { return nil }
+
+func (g *gate) close()  { g.set(true) }
+func (g *gate) reopen() { g.set(false) }
+
+func (g *gate) set(closed bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = closed
+}
+
+// hung is a database that does not even notice the end of a context.
+type hung struct{ until chan struct{} }
+
+func (h hung) Connect(context.Context) (driver.Conn, error) {
+	<-h.until
+	return nil, errAway
+}
+
+func (h hung) Driver() driver.Driver { return nil }
+
+var errAway = driver.ErrBadConn
+
+func TestDashboard_answers_in_time_when_the_driver_does_not_return(t *testing.T) {
+	t.Parallel()
+	until := make(chan struct{})
+	db := sql.OpenDB(hung{until})
+	operator, err := admin.New(postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, admin.Config{}, nil)
+	require.NoError(t, err)
+	board, err := dashboard.New(operator, dashboard.Config{Timeout: 20 * time.Millisecond}, nil)
+	require.NoError(t, err)
+	b := &bench{Shop: &dashboardtest.Shop{TB: t}, board: board, prefix: "/", host: "localhost", remote: "127.0.0.1:1"}
+	for i := range 12 { // more than may ask at a time
+		a := b.get("letters")
+		require.Equal(t, http.StatusServiceUnavailable, a.status)
+		want := "did not answer in time"
+		if i >= 8 {
+			want = "all pages that may ask the database at a time wait for it"
+		}
+		require.Contains(t, a.text(), want)
+	}
+	close(until)
+	require.NoError(t, db.Close())
+	eventually(t, func() bool { return board.Idle() })
+}

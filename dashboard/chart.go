@@ -1,0 +1,78 @@
+package dashboard
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// The size of a chart, in its own units; the page stretches it.
+const (
+	chartWidth  = 360
+	chartHeight = 60
+	// chartGap is the time without samples at which the line is interrupted: no page was open.
+	chartGap = 90 * time.Second
+)
+
+// chart is the backlog of the last hour as a line. The page draws it as SVG.
+type chart struct {
+	Line, Area string // paths
+	Highest    int
+	Points     int
+	Label      string // for a screen reader
+}
+
+// point is a sample of one outbox or queue in the chart.
+type point struct {
+	x     float64
+	at    time.Time
+	value int
+}
+
+// chartOf draws the highest value of each step of the width, so the page has at most as many points as the chart is wide.
+func chartOf(c counted, target admin.Target) chart {
+	points, highest := pointsOf(c, target)
+	drawn := chart{Highest: highest, Points: len(points)}
+	if len(points) == 0 {
+		return drawn
+	}
+	var line, area strings.Builder
+	for i, p := range points {
+		y := chartHeight - chartHeight*float64(p.value)/float64(max(1, highest))
+		switch {
+		case i > 0 && p.at.Sub(points[i-1].at) <= chartGap:
+			fmt.Fprintf(&line, "L%.1f %.1f", p.x, y)
+			fmt.Fprintf(&area, "L%.1f %.1f", p.x, y)
+		default:
+			if i > 0 {
+				fmt.Fprintf(&area, "V%dZ", chartHeight)
+			}
+			// A point that stands alone is a short line.
+			fmt.Fprintf(&line, "M%.1f %.1fh1", p.x, y)
+			fmt.Fprintf(&area, "M%.1f %dV%.1f", p.x, chartHeight, y)
+		}
+	}
+	fmt.Fprintf(&area, "V%dZ", chartHeight)
+	drawn.Line, drawn.Area = line.String(), area.String()
+	drawn.Label = fmt.Sprintf("Backlog of the last hour: now %s, at most %s", number(points[len(points)-1].value), number(highest))
+	return drawn
+}
+
+func pointsOf(c counted, target admin.Target) (points []point, highest int) {
+	for _, s := range c.kept {
+		value, sampled := s.counts[target]
+		if !sampled {
+			continue
+		}
+		highest = max(highest, value.pending)
+		x := float64(int(chartWidth * (1 - c.at.Sub(s.at).Seconds()/sampleSpan.Seconds())))
+		if n := len(points); n > 0 && points[n-1].x == x {
+			points[n-1].value, points[n-1].at = max(points[n-1].value, value.pending), s.at
+			continue
+		}
+		points = append(points, point{x, s.at, value.pending})
+	}
+	return points, highest
+}

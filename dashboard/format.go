@@ -1,0 +1,61 @@
+package dashboard
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// utc writes a time for people, and a dash for none.
+func utc(at time.Time) string {
+	if at.IsZero() {
+		return "–"
+	}
+	return at.UTC().Format("2006-01-02 15:04:05")
+}
+
+// span writes a duration for people: its two largest units.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= day:
+		return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case d >= time.Second:
+		return fmt.Sprintf("%d s", d/time.Second)
+	default:
+		return fmt.Sprintf("%d ms", max(0, d.Milliseconds()))
+	}
+}
+
+// number writes a number in groups of three digits.
+func number(n int) string {
+	digits := strconv.Itoa(n)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// byteSize writes a number of bytes.
+func byteSize(n int) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	default:
+		return plural(n, "byte")
+	}
+}
+
+// plural is a number with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return number(n) + " " + noun + "s"
+}

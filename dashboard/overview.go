@@ -1,0 +1,89 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// overviewView is the first page: how far each outbox and queue has got, and what needs an operator.
+type overviewView struct {
+	Queues  []queueCard
+	Needs   []need
+	Pending int
+	Dead    int
+}
+
+// queueCard is an outbox or a queue on the overview.
+type queueCard struct {
+	admin.QueueInfo
+	Link, Messages, Letters link
+	Kind                    string
+	Chart                   chart
+	// Change is by how much the backlog changes, and Handled is how many messages are handled, if a history is kept.
+	Change, Handled string
+}
+
+// need is something that does not go on by itself.
+type need struct {
+	Text   string
+	Action string
+	Link   link
+}
+
+func (h *Handler) overview(ctx context.Context, _ *request) (any, error) {
+	now, err := h.samples.count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	view := overviewView{Needs: needs(now.queues)}
+	for _, q := range now.queues {
+		view.Queues = append(view.Queues, cardOf(now, q))
+		view.Pending += q.Pending
+		view.Dead += q.Dead
+	}
+	return view, nil
+}
+
+func cardOf(now counted, q admin.QueueInfo) queueCard {
+	card := queueCard{
+		QueueInfo: q, Kind: kindOf(q.Target), Link: toTarget(queuePage, q.Target), Messages: toTarget(messagesPage, q.Target),
+		Letters: toTarget(lettersPage, q.Target), Chart: chartOf(now, q.Target),
+	}
+	if rate, known := now.rate(q.Target, q.Pending, func(c counts) int { return c.pending }); known {
+		card.Change = fmt.Sprintf("%+.1f/s", rate)
+	}
+	if rate, known := now.rate(q.Target, q.Done, func(c counts) int { return c.done }); known && rate > 0 {
+		card.Handled = fmt.Sprintf("%.1f/s", rate)
+	}
+	return card
+}
+
+func kindOf(target admin.Target) string {
+	if target.IsQueue() {
+		return "Queue"
+	}
+	return "Outbox"
+}
+
+// needs lists what an operator should look at, with the page that helps.
+func needs(queues []admin.QueueInfo) []need {
+	var all []need
+	for _, q := range queues {
+		name := fmt.Sprintf("%s %s", kindOf(q.Target), escaped(q.Target.Name()))
+		add := func(is bool, text, action string, l link) {
+			if is {
+				all = append(all, need{name + " " + text, action, l})
+			}
+		}
+		add(!q.PausedSince.IsZero(), fmt.Sprintf("has been paused since %s UTC.", utc(q.PausedSince)), "Resume it", toTarget(queuePage, q.Target))
+		add(q.Processes == 0 && q.Pending > 0, fmt.Sprintf("has %s and no process that handles them.", plural(q.Pending, "message")),
+			"See it", toTarget(queuePage, q.Target))
+		add(q.Parked > 0, fmt.Sprintf("has %s that used up all attempts and hold up their keys.", plural(q.Parked, "message")),
+			"See them", toTarget(messagesPage, q.Target, "status", string(admin.Parked)))
+		add(q.PausedKeys > 0, fmt.Sprintf("has %s.", plural(q.PausedKeys, "paused key")), "See them", toTarget(keysPage, q.Target))
+		add(q.Dead > 0, fmt.Sprintf("has %s.", plural(q.Dead, "dead letter")), "See them", toTarget(lettersPage, q.Target))
+	}
+	return all
+}

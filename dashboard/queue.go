@@ -1,0 +1,79 @@
+package dashboard
+
+import (
+	"context"
+	"slices"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// queueView is one outbox or queue.
+type queueView struct {
+	queueCard
+	Settings []fact
+	Keys     link
+	// Do are the addresses of the actions.
+	Pause, Resume link
+}
+
+// fact is a name with a value.
+type fact struct{ Name, Value string }
+
+func (h *Handler) queue(ctx context.Context, q *request) (any, error) {
+	target, err := q.target()
+	if err != nil {
+		return nil, err
+	}
+	now, err := h.samples.count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(now.queues, func(info admin.QueueInfo) bool { return info.Target == target })
+	if i < 0 {
+		return nil, notThere(target)
+	}
+	return queueView{
+		queueCard: cardOf(now, now.queues[i]), Settings: settingsOf(now.queues[i].Settings), Keys: toTarget(keysPage, target),
+		Pause: toTarget("pause", target), Resume: toTarget("resume", target),
+	}, nil
+}
+
+// settingsOf lists the settings that operators have stored.
+func settingsOf(s admin.Settings) []fact {
+	var facts []fact
+	add := func(stored bool, name, value string) {
+		if stored {
+			facts = append(facts, fact{name, value})
+		}
+	}
+	add(s.PageSize != 0, "Messages read at once", number(s.PageSize))
+	add(s.Concurrency != 0, "Handlers at a time in each process", number(s.Concurrency))
+	add(s.PollMax != 0, "Longest pause between polls", span(s.PollMax))
+	add(s.Attempts != 0, "Attempts", attempts(s.Attempts))
+	add(s.History != 0, "Handled messages are kept for", kept(s.History > 0, span(s.History), "no time"))
+	add(s.Retention != 0, "Dead letters are kept for", kept(s.Retention > 0, span(s.Retention), "ever"))
+	return facts
+}
+
+func kept(bounded bool, span, otherwise string) string {
+	if bounded {
+		return span
+	}
+	return otherwise
+}
+
+func (h *Handler) pause(ctx context.Context, q *request) (link, error) {
+	target, err := q.target()
+	if err != nil {
+		return link{}, err
+	}
+	return toTarget(queuePage, target, noticeField, "paused"), h.admin.Pause(ctx, target)
+}
+
+func (h *Handler) resume(ctx context.Context, q *request) (link, error) {
+	target, err := q.target()
+	if err != nil {
+		return link{}, err
+	}
+	return toTarget(queuePage, target, noticeField, "resumed"), h.admin.Resume(ctx, target)
+}

@@ -1,0 +1,138 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+//go:embed pages
+var pages embed.FS
+
+// templates are the pages, each together with the layout.
+type templates map[string]*template.Template
+
+func parseTemplates() (templates, error) {
+	layout, err := template.New("layout").Funcs(template.FuncMap{
+		"escaped": escaped, "short": short, "lines": lines, "utc": utc, "span": span, "number": number, "bytes": byteSize, "plural": plural, "nav": navOf,
+	}).ParseFS(pages, "pages/layout.html", "pages/parts.html")
+	if err != nil {
+		return nil, err
+	}
+	files, err := pages.ReadDir("pages")
+	if err != nil {
+		return nil, err
+	}
+	all := templates{}
+	for _, file := range files {
+		page, err := layout.Clone()
+		if err != nil {
+			return nil, err
+		}
+		if _, err = page.ParseFS(pages, path.Join("pages", file.Name())); err != nil {
+			return nil, err
+		}
+		all[strings.TrimSuffix(file.Name(), ".html")] = page
+	}
+	return all, nil
+}
+
+// navItem is a link to one of the pages.
+type navItem struct {
+	Href, Text string
+	Current    bool
+}
+
+func navOf(current, page, href, text string) navItem {
+	return navItem{href, text, current == page}
+}
+
+// frame is what the layout shows around each page.
+type frame struct {
+	Title   string
+	Page    string
+	Access  Access
+	Edits   bool
+	Acts    bool
+	Refresh int // milliseconds
+	Now     time.Time
+	Notice  string
+	View    any
+}
+
+func (h *Handler) frame(q *request, page string, view any) frame {
+	return frame{
+		Title: h.config.Title, Page: page, Access: q.access, Acts: q.access.allows(toAct), Edits: q.access.allows(toEdit),
+		Refresh: int(h.config.Refresh.Milliseconds()), Now: time.Now().UTC(), Notice: notices[q.query.Get(noticeField)], View: view,
+	}
+}
+
+// render sends a page. It is made in memory first, so that no half page is sent.
+func (h *Handler) render(w http.ResponseWriter, q *request, status int, page string, view any) {
+	var body bytes.Buffer
+	if err := h.templates[page].ExecuteTemplate(&body, "layout.html", h.frame(q, page, view)); err != nil {
+		h.logger.Error("The dashboard could not make a page", err, watermill.LogFields{"page": page})
+		http.Error(w, "The page could not be made.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	if q.Method != http.MethodHead {
+		_, _ = w.Write(body.Bytes()) // the browser has gone
+	}
+}
+
+// problem is what a page says if it cannot show what it was asked for.
+type problem struct {
+	Status      int
+	Title, Text string
+}
+
+func (h *Handler) fail(w http.ResponseWriter, q *request, p problem) {
+	h.render(w, q, p.Status, "problem", p)
+}
+
+// failed answers a request that ended with an error.
+func (h *Handler) failed(w http.ResponseWriter, q *request, err error) {
+	p := problemOf(err)
+	if p.Status == http.StatusServiceUnavailable && q.Context().Err() == nil && !errors.Is(err, context.Canceled) {
+		if first := !h.away.Swap(true); first {
+			h.logger.Error("The database does not answer the dashboard", err, nil)
+		} else {
+			h.logger.Debug("The database does not answer the dashboard", watermill.LogFields{"error": err.Error()})
+		}
+	}
+	p.Text, _ = cut(p.Text, maxText)
+	h.fail(w, q, p)
+}
+
+// answered notes that the database has answered.
+func (h *Handler) answered() {
+	if h.away.Swap(false) {
+		h.logger.Info("The database answers the dashboard again", nil)
+	}
+}
+
+// noticeField is the field of an address that chooses one of the notices. An address cannot bring its own text.
+const noticeField = "done"
+
+var notices = map[string]string{
+	"paused":      "Paused. Processes notice within a second.",
+	"resumed":     "Resumed. Processes notice within a second.",
+	"key-paused":  "The key is paused. Processes notice within a second.",
+	"key-resumed": "The key is resumed.",
+	"due":         "The message is due now.",
+	"rescheduled": "The message has another time.",
+	"buried":      "The message is a dead letter now.",
+	"requeued":    "The dead letter is requeued: its message is handled again.",
+	"resolved":    "The dead letter is resolved.",
+	"deleted":     "The dead letter is deleted.",
+}

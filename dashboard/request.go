@@ -1,0 +1,159 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// request is a request of a user whose rights are known.
+type request struct {
+	*http.Request
+	access Access
+	// query is that of the address. What an action is about stands there, and what the user wrote in the form.
+	query url.Values
+}
+
+// mistakeError is one in what a user wrote into a form or an address.
+type mistakeError struct{ error }
+
+func badf(format string, args ...any) error { return mistakeError{fmt.Errorf(format, args...)} }
+
+// name reads a topic, a key or an id in the notation.
+func (q *request) name(field string) string { return unescaped(q.query.Get(field)) }
+
+// id reads the id of a message or a dead letter.
+func (q *request) id() (int64, error) {
+	id, err := strconv.ParseInt(q.query.Get("id"), 10, 64)
+	if err != nil || id < 0 {
+		return 0, badf("the address has no id that is a number")
+	}
+	return id, nil
+}
+
+// Fields of addresses that name an outbox or a queue.
+const (
+	outboxField = "outbox"
+	queueField  = "queue"
+)
+
+// target reads the outbox or the queue that the address names.
+func (q *request) target() (admin.Target, error) {
+	target, ok := q.optionalTarget()
+	if !ok {
+		return admin.Target{}, badf("the address names no outbox and no queue")
+	}
+	return target, nil
+}
+
+func (q *request) optionalTarget() (admin.Target, bool) {
+	// The list in a form has one field for both.
+	if kind, name, chosen := strings.Cut(q.query.Get(targetField), ":"); chosen {
+		return targetOf(kind, unescaped(name)), true
+	}
+	for _, kind := range []string{outboxField, queueField} {
+		if q.query.Has(kind) {
+			return targetOf(kind, q.name(kind)), true
+		}
+	}
+	return admin.Target{}, false
+}
+
+// targetField is the field of a form in which a user chooses among outboxes and queues.
+const targetField = "in"
+
+func targetOf(kind, name string) admin.Target {
+	if kind == queueField {
+		return admin.Queue(name)
+	}
+	return admin.Outbox(name)
+}
+
+// targetOption is the value of [targetField] that stands for a target.
+func targetOption(target admin.Target) string {
+	return targetKind(target) + ":" + escaped(target.Name())
+}
+
+func targetKind(target admin.Target) string {
+	if target.IsQueue() {
+		return queueField
+	}
+	return outboxField
+}
+
+// Layouts of times in forms and addresses. Browsers send the first two, and the last one is exact.
+var timeLayouts = []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339Nano}
+
+// moment reads a time, in UTC unless it says otherwise. Without one it is zero.
+func moment(name, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range timeLayouts {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, badf("%s: %q is not a time such as 2026-11-30T15:04", name, text)
+}
+
+// reason reads why an operator does something.
+func (q *request) reason() (string, error) {
+	reason := strings.TrimSpace(q.PostFormValue("reason"))
+	if reason == "" {
+		return "", mistakeError{errors.New("the reason is missing: write why, it is kept with the message")}
+	}
+	return reason, nil
+}
+
+// link is the address of a page, relative to any other page.
+type link struct {
+	page  string
+	query url.Values
+}
+
+// to returns an address. The fields come in pairs of a name and a value, which is written in the notation; an empty one is left out.
+func to(page string, fields ...string) link {
+	query := url.Values{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i+1] != "" {
+			query.Set(fields[i], escaped(fields[i+1]))
+		}
+	}
+	return link{page, query}
+}
+
+// toTarget is the address of a page about an outbox or a queue, which may have an empty name.
+func toTarget(page string, target admin.Target, fields ...string) link {
+	l := to(page, fields...)
+	l.query.Set(targetKind(target), escaped(target.Name()))
+	return l
+}
+
+// with returns the address with another value of a field.
+func (l link) with(field, value string) link {
+	query := url.Values{}
+	for name, values := range l.query {
+		query[name] = values
+	}
+	query.Set(field, value)
+	return link{l.page, query}
+}
+
+// String writes the address.
+func (l link) String() string {
+	page := l.page
+	if page == overviewPage {
+		page = "./"
+	}
+	if len(l.query) == 0 {
+		return page
+	}
+	return page + "?" + l.query.Encode()
+}

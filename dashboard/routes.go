@@ -1,0 +1,135 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// The pages, by the last element of their address.
+const (
+	overviewPage = "overview"
+	queuePage    = "queue"
+	messagesPage = "messages"
+	messagePage  = "message"
+	lettersPage  = "letters"
+	letterPage   = "letter"
+	bulkPage     = "bulk"
+	keysPage     = "keys"
+)
+
+const readMethods = "GET, HEAD"
+
+// route is what an address leads to.
+type route struct {
+	needs right
+	// changes is true for an action, which only a POST carries out.
+	changes bool
+	serve   func(w http.ResponseWriter, q *request)
+}
+
+func (r route) accepts(method string) bool {
+	if r.changes {
+		return method == http.MethodPost
+	}
+	return method == http.MethodGet || method == http.MethodHead
+}
+
+func (r route) methods() string {
+	if r.changes {
+		return http.MethodPost
+	}
+	return readMethods
+}
+
+// table has all that the dashboard can do, and the right that each needs.
+func (h *Handler) table() map[string]route {
+	return map[string]route{
+		overviewPage: h.page("overview", h.overview),
+		queuePage:    h.page("queue", h.queue),
+		messagesPage: h.page("messages", h.messages),
+		messagePage:  h.page("message", h.message),
+		lettersPage:  h.page("letters", h.letters),
+		letterPage:   h.page("letter", h.letter),
+		keysPage:     h.page("keys", h.keys),
+
+		"message-payload": {serve: h.messagePayload},
+		"letter-payload":  {serve: h.letterPayload},
+
+		"pause":      h.action(h.pause),
+		"resume":     h.action(h.resume),
+		"pause-key":  h.action(h.pauseKey),
+		"resume-key": h.action(h.resumeKey),
+		"run-now":    h.action(h.runNow),
+		"reschedule": h.action(h.reschedule),
+		"bury":       h.action(h.bury),
+		"requeue":    h.action(h.requeue),
+		"resolve":    h.action(h.resolve),
+		"delete":     h.action(h.delete),
+
+		bulkPage:   {needs: toAct, serve: h.page("bulk", h.confirmBulk).serve},
+		"bulk-run": {needs: toAct, changes: true, serve: h.runBulk},
+	}
+}
+
+// page is a route that shows a template with what load has read. A load must not change anything.
+func (h *Handler) page(template string, load func(ctx context.Context, q *request) (any, error)) route {
+	return route{serve: func(w http.ResponseWriter, q *request) {
+		var view any
+		err := h.within(q.Context(), func(ctx context.Context) (err error) {
+			view, err = load(ctx, q)
+			return err
+		})
+		if err != nil {
+			h.failed(w, q, err)
+			return
+		}
+		h.answered()
+		h.render(w, q, http.StatusOK, template, view)
+	}}
+}
+
+// maxForm bounds what a form may send, except an edited payload.
+const maxForm = 64 << 10
+
+// action is a route that changes something, and then sends the browser to a page that shows it. So a reload does not do it again.
+func (h *Handler) action(do func(ctx context.Context, q *request) (link, error)) route {
+	return route{needs: toAct, changes: true, serve: func(w http.ResponseWriter, q *request) {
+		q.Body = http.MaxBytesReader(w, q.Body, maxForm)
+		if err := q.ParseForm(); err != nil {
+			h.failed(w, q, mistakeError{err})
+			return
+		}
+		var next link
+		err := h.within(q.Context(), func(ctx context.Context) (err error) {
+			next, err = do(ctx, q)
+			return err
+		})
+		h.samples.forget() // what the next page shows is after the action
+		if err != nil {
+			h.failed(w, q, err)
+			return
+		}
+		h.answered()
+		// Not http.Redirect, which would make the address absolute, and so lose the prefix.
+		w.Header().Set("Location", next.String())
+		w.WriteHeader(http.StatusSeeOther)
+	}}
+}
+
+// problemOf says what an error means for a user.
+func problemOf(err error) problem {
+	var bad mistakeError
+	switch {
+	case errors.As(err, &bad):
+		return problem{http.StatusBadRequest, "This request has a mistake", err.Error()}
+	case errors.Is(err, admin.ErrNotFound):
+		return problem{http.StatusNotFound, "It is not there", "It may have been handled, requeued or deleted meanwhile. " + err.Error()}
+	case errors.Is(err, admin.ErrResolved), errors.Is(err, admin.ErrStuck), errors.Is(err, admin.ErrReady):
+		return problem{http.StatusConflict, "This cannot be done now", err.Error()}
+	default:
+		return problem{http.StatusServiceUnavailable, "The database does not answer", err.Error()}
+	}
+}

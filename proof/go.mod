@@ -6,6 +6,7 @@ replace (
 	github.com/postbox-go/watermill-postbox => ..
 	github.com/postbox-go/watermill-postbox/brokers/amqpbroker => ../brokers/amqpbroker
 	github.com/postbox-go/watermill-postbox/brokers/kafkabroker => ../brokers/kafkabroker
+	github.com/postbox-go/watermill-postbox/cmd/postbox => ../cmd/postbox
 	github.com/postbox-go/watermill-postbox/tracing/oteltracing => ../tracing/oteltracing
 )
 
@@ -23,6 +24,7 @@ require (
 	github.com/postbox-go/watermill-postbox v0.0.0
 	github.com/postbox-go/watermill-postbox/brokers/amqpbroker v0.0.0
 	github.com/postbox-go/watermill-postbox/brokers/kafkabroker v0.0.0
+	github.com/postbox-go/watermill-postbox/cmd/postbox v0.0.0
 	github.com/postbox-go/watermill-postbox/tracing/oteltracing v0.0.0
 	github.com/rabbitmq/amqp091-go v1.10.0
 	github.com/rs/zerolog v1.28.0
@@ -57,6 +59,7 @@ require (
 	github.com/hashicorp/errwrap v1.1.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	github.com/hashicorp/go-uuid v1.0.3 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
@@ -86,6 +89,8 @@ require (
 	github.com/rs/xid v1.4.0 // indirect
 	github.com/sethvargo/go-retry v0.3.0 // indirect
 	github.com/sony/gobreaker v1.0.0 // indirect
+	github.com/spf13/cobra v1.10.2 // indirect
+	github.com/spf13/pflag v1.0.9 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/metric v1.46.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect

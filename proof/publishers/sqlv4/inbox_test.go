@@ -93,21 +93,7 @@ func bench(t *testing.T, database *testdb.Database) (*middleware.Inbox, message.
 	t.Cleanup(func() { _ = store.Close() })
 	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{}, nil)
 	require.NoError(t, err)
-
-	var schema wmsql.SchemaAdapter = wmsql.DefaultPostgreSQLSchema{}
-	var offsets wmsql.OffsetsAdapter = wmsql.DefaultPostgreSQLOffsetsAdapter{}
-	if database.Dialect == postbox.MySQL {
-		schema, offsets = wmsql.DefaultMySQLSchema{}, wmsql.DefaultMySQLOffsetsAdapter{}
-	}
-	db := wmsql.BeginnerFromStdSQL(database.DB)
-	publisher, err := wmsql.NewPublisher(db, wmsql.PublisherConfig{SchemaAdapter: schema, AutoInitializeSchema: true}, nil)
-	require.NoError(t, err)
-	subscriber, err := wmsql.NewSubscriber(db, wmsql.SubscriberConfig{
-		SchemaAdapter: schema, OffsetsAdapter: offsets, InitializeSchema: true,
-		PollInterval: 10 * time.Millisecond, ResendInterval: 10 * time.Millisecond,
-	}, nil)
-	require.NoError(t, err)
-	require.NoError(t, subscriber.SubscribeInitialize("orders"))
+	publisher, subscriber, _ := adapters(t, database)
 	return inbox, subscriber, publisher
 }
 

@@ -4,6 +4,7 @@ package testservice
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 )
 
@@ -27,4 +28,15 @@ func Address(tb testing.TB, variable string) string {
 		tb.Skipf("%s is missing, %s is not set: make test runs the tests with it, through scripts/services", name, variable)
 	}
 	return address
+}
+
+// Program returns the path of a program that a test runs, or skips the test and says which Debian package has it. scripts/services installs these packages
+// where it may, and CI fails if one is missing.
+func Program(tb testing.TB, name, debianPackage string) string {
+	tb.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		tb.Skipf("%s is missing: it is in the Debian package %s, which make test installs as root", name, debianPackage)
+	}
+	return path
 }

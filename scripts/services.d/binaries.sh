@@ -1,6 +1,6 @@
 # Services from binaries on this machine, installed first where that is possible.
 #
-# A component NAME provides the functions:
+# A component NAME provides the functions, of which a tool has the first three:
 #   NAME_lacks      prints what is missing to run it here, nothing if all is there
 #   NAME_packages   prints the Debian packages that would provide it
 #   NAME_version    prints its version
@@ -28,23 +28,24 @@ binaries_start() {
     wait_ready "${waiting[@]}"
 }
 
-# One run at a time installs; the next one finds everything there.
+# install_missing NAME...: one run at a time installs; the next one finds everything there.
 install_missing() {
     local name
-    if can_install && [[ -n $(all_lacking) ]]; then
+    if can_install && [[ -n $(all_lacking "$@") ]]; then
         exec {install_lock}>"${TMPDIR:-/tmp}/postbox-install.lock"
         if have flock; then flock "$install_lock"; fi
-        install_packages $(all_lacking)
+        install_packages $(all_lacking "$@")
         exec {install_lock}>&-
     fi
-    for name in "${components[@]}"; do
+    for name; do
         if [[ $name == kafka ]]; then kafka_fetch; else chosen_fetch "$name"; fi
     done
 }
 
+# all_lacking NAME...
 all_lacking() {
     local name
-    for name in "${components[@]}"; do
+    for name; do
         if [[ -n $("${name}_lacks") ]]; then echo "$name"; fi
     done
 }

@@ -10,12 +10,12 @@ export_addresses() {
 
 report() {
     local name summary=() kind
-    for name in "${components[@]}"; do
+    for name in "${components[@]}" "${tools[@]}"; do
         if [[ -n ${state[$name]:-} ]]; then
             kind=real
             if [[ ${origin[$name]} == kfake ]]; then kind=fake; fi
             summary+=("$name=$kind(${origin[$name]})")
-            say "$(printf '%-9s %-8s %-10s %-18s port %s' "$name" "$kind" "${origin[$name]}" "${version[$name]}" "${port[$name]}")"
+            say "$(printf '%-10s %-8s %-10s %-18s %s' "$name" "$kind" "${origin[$name]}" "${version[$name]}" "${port[$name]:+port ${port[$name]}}")"
         else
             summary+=("$name=missing")
             say "$name: MISSING (${missing[$name]})"

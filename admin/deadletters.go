@@ -35,6 +35,8 @@ type DeadLetter struct {
 	DiedAt time.Time
 	// Attempts is the number of attempts that failed since the message was written or last requeued.
 	Attempts int
+	// Cause says why the message died.
+	Cause Cause
 	// Error is the error of the last attempt.
 	Error string
 
@@ -110,27 +112,6 @@ func (a *Admin) Requeue(ctx context.Context, id int64) error {
 	return nil
 }
 
-// RequeueAll requeues the unresolved dead letters that match the filter, in the order of their ids, and returns
-// their number. [Filter.Limit] is the largest number to requeue, 0 for all; [Filter.Resolved] must be [ResolvedNo].
-//
-// Each letter is requeued in a transaction of its own, so the counted ones stay requeued when a later one fails. RequeueAll skips letters that
-// another operator takes meanwhile. It also skips letters that cannot be requeued; the error, which is
-// [ErrStuck], names up to ten of them. Any other error ends it. It ignores letters that were written after it began, so that a message
-// that is requeued and fails again is not requeued for ever.
-func (a *Admin) RequeueAll(ctx context.Context, filter Filter) (int, error) {
-	if err := errors.Join(filter.Validate(), filter.requeueable()); err != nil {
-		return 0, fmt.Errorf("admin: requeue dead letters: %w", err)
-	}
-	requeued, err := a.letters.RequeueAll(ctx, filter.chosen(), filter.Limit)
-	if requeued > 0 {
-		a.logger.Info("Postbox requeued dead letters", watermill.LogFields{"count": requeued})
-	}
-	if err != nil {
-		return requeued, failed(fmt.Errorf("requeue dead letters: %w", err))
-	}
-	return requeued, nil
-}
-
 // Resolve marks a dead letter as dealt with and keeps it, with the reason, for its retention. The reason is
 // required, and is cut off at 4096 bytes. Resolve fails with [ErrNotFound], or with [ErrResolved] if another operator was faster; that
 // operator's reason is then kept. A resolved letter cannot be requeued.
@@ -158,7 +139,7 @@ func (a *Admin) Delete(ctx context.Context, id int64) error {
 func publicLetter(l *operate.DeadLetter) DeadLetter {
 	letter := DeadLetter{
 		ID: l.ID, Outbox: l.Spool, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key,
-		CreatedAt: l.CreatedAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Error: l.Error,
+		CreatedAt: l.CreatedAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Cause: causeOf(l.Cause), Error: l.Error,
 		ResolvedAt: l.ResolvedAt, Resolution: l.Resolution,
 		Size: l.Size, Payload: l.Payload, Metadata: l.Metadata,
 	}

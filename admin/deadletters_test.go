@@ -43,7 +43,7 @@ func TestAdmin_reads_a_dead_letter_with_its_history(t *testing.T) {
 		letter.Payload, letter.Metadata, letter.Failures = nil, nil, nil
 		require.Equal(t, listed, *letter)
 		require.Equal(t, admin.DeadLetter{
-			ID: listed.ID, Outbox: b.outbox.Name(), Topic: "orders", MessageID: "one", Key: "key", Attempts: 2,
+			ID: listed.ID, Outbox: b.outbox.Name(), Topic: "orders", MessageID: "one", Key: "key", Attempts: 2, Cause: admin.CauseAttempts,
 			Error: errBroker.Error(), CreatedAt: listed.CreatedAt, DiedAt: listed.DiedAt, Size: listed.Size,
 		}, listed)
 
@@ -165,7 +165,7 @@ func TestAdmin_without_tables_says_what_to_do(t *testing.T) {
 		require.ErrorContains(t, err, "postbox.Migrate")
 		_, err = a.DeadLetters(t.Context(), admin.Filter{})
 		require.ErrorContains(t, err, "postbox.Migrate")
-		_, err = a.RequeueAll(t.Context(), admin.Filter{})
+		_, err = a.RequeueAll(t.Context(), admin.Filter{}, nil)
 		require.ErrorContains(t, err, "postbox.Migrate")
 		require.ErrorContains(t, a.Requeue(t.Context(), 1), "postbox.Migrate")
 	}
@@ -194,7 +194,7 @@ func TestAdmin_filters_by_the_beginning_of_1970(t *testing.T) {
 	for _, at := range []time.Time{time.Unix(0, 0), time.Unix(-1, 0), time.Unix(0, 999)} {
 		require.Empty(t, b.list(admin.Filter{DiedBefore: at}), at)
 		require.Len(t, b.list(admin.Filter{DiedAfter: at}), 1, at)
-		n, err := b.admin.RequeueAll(t.Context(), admin.Filter{DiedBefore: at})
+		n, err := b.admin.RequeueAll(t.Context(), admin.Filter{DiedBefore: at}, nil)
 		require.NoError(t, err)
 		require.Zero(t, n)
 	}

@@ -59,7 +59,7 @@ func dealWithDeadLetters(ctx context.Context) error {
 	err = operator.Requeue(ctx, letters[0].ID)
 	fmt.Println("resolved for good:", errors.Is(err, admin.ErrResolved))
 
-	requeued, err := operator.RequeueAll(ctx, admin.Filter{Topic: "orders"})
+	requeued, err := operator.RequeueAll(ctx, admin.Filter{Topic: "orders"}, nil)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,9 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
@@ -33,8 +35,19 @@ type Filter struct {
 	Topic string
 	// Consumer is the inbox's consumer that could not handle the message.
 	Consumer string
+	// Target is the outbox or the queue that the message was in. The zero value is for all, and for the letters of inboxes. To choose the letters of
+	// an inbox, set Consumer.
+	Target Target
 	// MessageID is the whole id of the message.
 	MessageID string
+	// Key is the ordering key.
+	Key string
+	// ErrorText is a part of the error of the last attempt, with the same capitals.
+	ErrorText string
+	// Cause says why the message died.
+	Cause Cause
+	// MinAttempts and MaxAttempts bound the number of attempts that failed; both belong to the range, and 0 is no bound.
+	MinAttempts, MaxAttempts int
 	// DiedAfter and DiedBefore bound the time of death: the first is part of the span, the second is not. They are
 	// compared with the database's clock.
 	DiedAfter, DiedBefore time.Time
@@ -44,7 +57,7 @@ type Filter struct {
 	// After chooses dead letters with higher ids, for the next page.
 	After int64
 	// Limit is the largest number of letters that [Admin.DeadLetters] returns: 100 by default, and an error above 1000. For
-	// [Admin.RequeueAll] it is the largest number to requeue, without a maximum, and 0 for all.
+	// [Admin.RequeueAll], [Admin.ResolveAll] and [Admin.DeleteAll] it is the largest number to act on, without a maximum, and 0 for all.
 	Limit int
 }
 
@@ -57,12 +70,53 @@ func (f Filter) Validate() error {
 	if f.Resolved < ResolvedNo || f.Resolved > ResolvedAny {
 		problems = append(problems, fmt.Errorf("resolved: %d is not one of ResolvedNo, ResolvedYes and ResolvedAny", f.Resolved))
 	}
+	if !utf8.ValidString(f.ErrorText) || strings.Contains(f.ErrorText, "\x00") {
+		problems = append(problems, fmt.Errorf("error text: %.60q is not text: use a part of an error that is UTF-8 without NUL", f.ErrorText))
+	}
+	if f.MinAttempts < 0 || f.MaxAttempts < 0 || (f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts) {
+		problems = append(problems, fmt.Errorf("attempts: from %d to %d is no range: use numbers from 0 on, the first one not above the second, or 0 for no bound",
+			f.MinAttempts, f.MaxAttempts))
+	}
+	problems = append(problems, f.Cause.validate())
 	return errors.Join(problems...)
 }
 
-func (f Filter) requeueable() error {
+// String describes the filter for people, as the audit log shows it. It names each field that is set.
+func (f Filter) String() string {
+	parts := []string{map[Resolved]string{ResolvedNo: "not resolved", ResolvedYes: "resolved", ResolvedAny: "resolved or not"}[f.Resolved]}
+	if f.Target != (Target{}) {
+		parts = append(parts, "in "+f.Target.String())
+	}
+	for _, field := range []struct{ name, value string }{
+		{"topic", f.Topic}, {"consumer", f.Consumer}, {"message id", f.MessageID}, {"key", f.Key}, {"error with", f.ErrorText}, {"cause", string(f.Cause)},
+	} {
+		if field.value != "" {
+			parts = append(parts, fmt.Sprintf("%s %.300q", field.name, field.value))
+		}
+	}
+	for _, field := range []struct {
+		name  string
+		value int64
+	}{{"attempts from", int64(f.MinAttempts)}, {"attempts to", int64(f.MaxAttempts)}, {"after id", f.After}, {"limit", int64(f.Limit)}} {
+		if field.value != 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", field.name, field.value))
+		}
+	}
+	for _, field := range []struct {
+		name  string
+		value time.Time
+	}{{"died from", f.DiedAfter}, {"died before", f.DiedBefore}} {
+		if !field.value.IsZero() {
+			parts = append(parts, field.name+" "+field.value.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// open requires letters that are not resolved. The rest of the sentence says what is to be done with them.
+func (f Filter) open(done string) error {
 	if f.Resolved != ResolvedNo {
-		return fmt.Errorf("resolved: %w: use ResolvedNo, since only a letter that is not resolved can be requeued", ErrResolved)
+		return fmt.Errorf("resolved: %w: use ResolvedNo, since only a letter that is not resolved can be %s", ErrResolved, done)
 	}
 	return nil
 }
@@ -88,6 +142,7 @@ func (f Filter) page() dialect.DeadLetterFilter {
 func (f Filter) chosen() dialect.DeadLetterFilter {
 	return dialect.DeadLetterFilter{
 		After: f.After, Topic: f.Topic, Consumer: f.Consumer, MessageID: f.MessageID,
+		Spool: f.Target.spool, Key: f.Key, ErrorText: f.ErrorText, Causes: f.Cause.chosen(), MinAttempts: f.MinAttempts, MaxAttempts: f.MaxAttempts,
 		DiedAfter: micros(f.DiedAfter), DiedBefore: micros(f.DiedBefore), Resolved: dialect.Resolved(f.Resolved),
 	}
 }

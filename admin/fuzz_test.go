@@ -54,7 +54,7 @@ func FuzzFilter(f *testing.F) {
 		require.Positive(t, page.Limit)
 		require.LessOrEqual(t, page.Limit, MaxLimit)
 		args := statements.DeadLetters(page).Args
-		require.Len(t, args, 13)
-		require.Subset(t, []any{0, 1}, args[10:12])
+		require.Len(t, args, 23)
+		require.Subset(t, []any{0, 1}, args[20:22])
 	})
 }

@@ -1,5 +1,7 @@
 package admin
 
+import "github.com/postbox-go/watermill-postbox/internal/operate"
+
 // Progress says how far an action on many things has got. It is reported after each transaction, by the goroutine that runs the action, which
 // goes on when the function returns.
 type Progress struct {
@@ -8,4 +10,12 @@ type Progress struct {
 	// Skipped is the number of things that match the filter and cannot be changed. Those that another operator has changed meanwhile do
 	// not count.
 	Skipped int
+}
+
+// reporting returns the function that reports progress; nil reports nothing.
+func reporting(progress func(Progress)) func(operate.Progress) {
+	if progress == nil {
+		return func(operate.Progress) {}
+	}
+	return func(p operate.Progress) { progress(Progress(p)) }
 }

@@ -220,7 +220,7 @@ func TestAccount_G9_adds_up_while_everything_moves(t *testing.T) {
 			require.Equal(t, messages, account.Written, account)
 			require.Equal(t, messages, account.Pending+account.Done+account.Dead)
 			moved[account] = true
-			_, err = b.admin.RequeueAll(t.Context(), admin.Filter{Limit: 3})
+			_, err = b.admin.RequeueAll(t.Context(), admin.Filter{Limit: 3}, nil)
 			require.NoError(t, err)
 			return account.Done == messages
 		}, "all messages are done")

@@ -145,7 +145,7 @@ func TestAdmin_G4_operators_and_drainers_change_the_same_messages_at_once(t *tes
 		require.Positive(t, buried.Load())
 		healthy.Store(true)
 		b.eventually(func() bool {
-			_, err := b.admin.RequeueAll(t.Context(), admin.Filter{})
+			_, err := b.admin.RequeueAll(t.Context(), admin.Filter{}, nil)
 			require.NoError(t, err)
 			for _, m := range b.messages(admin.MessageFilter{Status: admin.Parked}) {
 				if err := b.admin.RunNow(t.Context(), b.target, m.ID); !errors.Is(err, admin.ErrNotFound) {
@@ -188,7 +188,7 @@ func (b *bench) meddle(operator *admin.Admin, buried *atomic.Int32) error {
 			return err
 		}
 	}
-	_, err = operator.RequeueAll(b.Context(), admin.Filter{})
+	_, err = operator.RequeueAll(b.Context(), admin.Filter{}, nil)
 	return err
 }
 
@@ -269,7 +269,7 @@ func TestBury_F22_against_requeue(t *testing.T) {
 		both.Go(func() {
 			for n := 0; n < 20 && requeueErr == nil; {
 				var requeued int
-				requeued, requeueErr = b.operator(database).RequeueAll(t.Context(), admin.Filter{})
+				requeued, requeueErr = b.operator(database).RequeueAll(t.Context(), admin.Filter{}, nil)
 				n += requeued
 			}
 		})

@@ -98,7 +98,7 @@ func TestRequeue_keeps_dead_letters_that_cannot_be_requeued(t *testing.T) {
 		require.Nil(t, letter.Metadata)
 		require.Equal(t, "payload of broken", string(letter.Payload))
 
-		requeued, err := operator.RequeueAll(t.Context(), admin.Filter{})
+		requeued, err := operator.RequeueAll(t.Context(), admin.Filter{}, nil)
 		require.ErrorIs(t, err, admin.ErrStuck)
 		require.Equal(t, 1, requeued, "the others do not wait for them")
 	})
@@ -196,7 +196,7 @@ func TestRequeueAll_G9_adds_up_while_messages_die(t *testing.T) {
 			operators.Go(func() {
 				for errs[i] == nil && requeued.Load() < 3*messages {
 					var n int
-					n, errs[i] = operator.RequeueAll(t.Context(), admin.Filter{Topic: "orders"})
+					n, errs[i] = operator.RequeueAll(t.Context(), admin.Filter{Topic: "orders"}, nil)
 					requeued.Add(int32(n)) //nolint:gosec // few
 				}
 			})
@@ -207,7 +207,7 @@ func TestRequeueAll_G9_adds_up_while_messages_die(t *testing.T) {
 		}
 		healthy.Store(true)
 		b.eventually(func() bool {
-			_, err := b.admin.RequeueAll(t.Context(), admin.Filter{})
+			_, err := b.admin.RequeueAll(t.Context(), admin.Filter{}, nil)
 			require.NoError(t, err)
 			return b.pending() == 0 && b.dead() == 0
 		}, "all messages are handled")
@@ -240,19 +240,19 @@ func TestRequeueAll_by_filter_and_limit_over_many_pages(t *testing.T) {
 			return nil
 		}))
 
-		requeued, err := b.admin.RequeueAll(t.Context(), admin.Filter{Topic: "orders", Limit: 7})
+		requeued, err := b.admin.RequeueAll(t.Context(), admin.Filter{Topic: "orders", Limit: 7}, nil)
 		require.NoError(t, err)
 		require.Equal(t, 7, requeued)
 		require.Equal(t, 7, b.pending())
 
-		requeued, err = b.admin.RequeueAll(t.Context(), admin.Filter{Topic: "orders"})
+		requeued, err = b.admin.RequeueAll(t.Context(), admin.Filter{Topic: "orders"}, nil)
 		require.NoError(t, err)
 		require.Equal(t, letters-7, requeued)
 		require.Equal(t, "other", b.only(admin.Filter{}).MessageID)
 		require.Greater(t, database.Count(t, "SELECT COUNT(DISTINCT lane) FROM postbox_messages"), 1,
 			"messages without a key are spread")
 
-		_, err = b.admin.RequeueAll(t.Context(), admin.Filter{Resolved: admin.ResolvedAny})
+		_, err = b.admin.RequeueAll(t.Context(), admin.Filter{Resolved: admin.ResolvedAny}, nil)
 		require.ErrorIs(t, err, admin.ErrResolved)
 	})
 }
@@ -264,7 +264,7 @@ func TestRequeueAll_ends_although_everything_dies_again(t *testing.T) {
 		b.append(numbered(120)...)
 		_, stop := b.drain(func(*spool.Message) error { return postbox.Permanent(errBroker) })
 		b.eventually(func() bool { return b.pending() == 0 }, "all messages are dead")
-		requeued, err := b.admin.RequeueAll(t.Context(), admin.Filter{})
+		requeued, err := b.admin.RequeueAll(t.Context(), admin.Filter{}, nil)
 		require.NoError(t, err)
 		require.Equal(t, 120, requeued)
 		b.eventually(func() bool { return b.pending() == 0 && b.dead() == 120 }, "they are dead again")
@@ -283,7 +283,7 @@ func TestRequeue_G10_one_connection(t *testing.T) {
 		_, err := b.admin.DeadLetter(t.Context(), b.only(admin.Filter{MessageID: "one"}).ID)
 		require.NoError(t, err)
 		require.NoError(t, b.admin.Requeue(t.Context(), b.only(admin.Filter{MessageID: "one"}).ID))
-		requeued, err := b.admin.RequeueAll(t.Context(), admin.Filter{})
+		requeued, err := b.admin.RequeueAll(t.Context(), admin.Filter{}, nil)
 		require.NoError(t, err)
 		require.Equal(t, 2, requeued)
 		_, err = b.admin.Stats(t.Context())
@@ -301,7 +301,7 @@ func TestRequeue_wakes_the_drainers(t *testing.T) {
 		letters := b.list(admin.Filter{})
 		require.NoError(t, b.admin.Requeue(t.Context(), letters[0].ID))
 		b.eventually(func() bool { return h.counts()[letters[0].MessageID] == 1 }, "it is handled")
-		_, err := b.admin.RequeueAll(t.Context(), admin.Filter{})
+		_, err := b.admin.RequeueAll(t.Context(), admin.Filter{}, nil)
 		require.NoError(t, err)
 		b.eventually(func() bool { return h.counts()[letters[1].MessageID] == 1 }, "it is handled")
 	})

@@ -184,6 +184,7 @@ func (p *page) bury(ctx context.Context, dead deadRow) error {
 	return spool.Buried(spool.Directly(ctx, p.tx, t.statements.BuryRow(dialect.Letter{
 		Subject: t.decoder.subject(dead.row), Spool: id, Topic: t.source.Topic, MessageID: spool.Fitting(dead.row.uuid),
 		Payload: payload, Metadata: metadata, Error: spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err)),
+		Cause: dialect.CauseUnreadable,
 	})))
 }
 

@@ -88,7 +88,7 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 		return spool.Buried(spool.Directly(ctx, tx, s.core.Statements.InsertDeadLetter(dialect.InboxLetter{
 			Letter: dialect.Letter{
 				Subject: claim, Topic: spool.NameText(key.Topic), MessageID: spool.Fitting([]byte(key.MessageID)),
-				Payload: payload, Metadata: metadata, Error: spool.ErrorText(cause),
+				Payload: payload, Metadata: metadata, Error: spool.ErrorText(cause), Cause: causeOf(cause),
 			},
 			Consumer: spool.NameText(key.Consumer), Key: spool.Fitting(orderingKey), KeyHash: hash, Attempts: attempts,
 		})))
@@ -97,6 +97,15 @@ func (s *Store) Bury(ctx context.Context, key Key, msg *message.Message, attempt
 		return fmt.Errorf("inbox: bury message: %w", err)
 	}
 	return nil
+}
+
+// causeOf returns why an inbox gives up a message with this error.
+func causeOf(err error) dialect.Cause {
+	var permanent *postbox.PermanentError
+	if errors.As(err, &permanent) {
+		return dialect.CausePermanent
+	}
+	return dialect.CauseAttempts
 }
 
 // write runs fn in the context's transaction, or in a transaction of its own that outlives the context.

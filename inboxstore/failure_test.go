@@ -15,6 +15,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/inboxtest"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -156,4 +157,18 @@ func withIsolation(t *testing.T, database *testdb.Database, level string) *sql.D
 	with := *database
 	with.DSN = address.String()
 	return with.Open(t)
+}
+
+func TestBury_stores_why_the_message_died(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		store := inboxtest.StoreFor(t, database, database.DB, nil)
+		for i, err := range []error{inboxtest.ErrHandler, fmt.Errorf("no such account: %w", postbox.Permanent(inboxtest.ErrHandler))} {
+			msg := message.NewMessage(fmt.Sprint(i), nil)
+			require.NoError(t, store.Bury(t.Context(), inboxstore.Key{Consumer: "billing", Topic: "orders", MessageID: msg.UUID}, msg, 15, err))
+		}
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters WHERE message_id = ? AND cause = ?", []byte("0"), int(dialect.CauseAttempts)))
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters WHERE message_id = ? AND cause = ?", []byte("1"), int(dialect.CausePermanent)))
+	})
 }

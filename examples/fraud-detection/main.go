@@ -143,7 +143,7 @@ func (s *shop) demo(ctx context.Context, out io.Writer, p plan) error {
 
 	// Somebody repairs the file, and an operator gives the event another turn.
 	s.check.repair()
-	requeued, err := s.orders.admin.RequeueAll(ctx, admin.Filter{})
+	requeued, err := s.orders.admin.RequeueAll(ctx, admin.Filter{}, nil)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (b *bank) help(ctx context.Context) error {
 		b.say("%d cents are deposited on %s", cents, name)
 	}
 	// Each is published again, through the outbox and under its id. Both tellers will get it, and one will pay.
-	requeued, err := b.operator.RequeueAll(ctx, admin.Filter{Consumer: "teller"})
+	requeued, err := b.operator.RequeueAll(ctx, admin.Filter{Consumer: "teller"}, nil)
 	b.totals.requeued = requeued
 	b.say("%d dead letters are requeued", requeued)
 	return err

@@ -17,6 +17,7 @@ type Letter struct {
 	Payload   []byte
 	Metadata  []byte
 	Error     string
+	Cause     Cause
 }
 
 // InboxLetter is the dead letter of a message that an inbox got from a broker.
@@ -41,13 +42,13 @@ func (s *Statements) Failures(subject []byte, limit int) Query {
 // InsertDeadLetter stores a dead letter of an inbox.
 func (s *Statements) InsertDeadLetter(l InboxLetter) Query {
 	return Query{Text: s.insertDeadLetter, Args: []any{
-		l.Subject, l.spool(), l.Consumer, l.Topic, l.MessageID, l.Key, l.KeyHash, l.Payload, l.Metadata, l.Attempts, l.Error,
+		l.Subject, l.spool(), l.Consumer, l.Topic, l.MessageID, l.Key, l.KeyHash, l.Payload, l.Metadata, l.Attempts, l.Error, int(l.Cause),
 	}}
 }
 
 // BuryRow stores a dead letter of a row of a source that is no message.
 func (s *Statements) BuryRow(l Letter) Query {
-	return Query{Text: s.buryRow, Args: []any{l.Subject, l.spool(), l.Topic, l.MessageID, l.Payload, l.Metadata, l.Error}}
+	return Query{Text: s.buryRow, Args: []any{l.Subject, l.spool(), l.Topic, l.MessageID, l.Payload, l.Metadata, l.Error, int(l.Cause)}}
 }
 
 // spool returns the spool, or NULL if there is none.

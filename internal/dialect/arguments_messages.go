@@ -39,6 +39,7 @@ type BuryParams struct {
 type Burial struct {
 	Subject []byte
 	Error   string
+	Cause   Cause
 }
 
 // MoveFailuresParams are two subjects of failures.
@@ -91,7 +92,7 @@ func (s *Statements) TakeBackStart(spool int64, r Ref) Query {
 // BuryMessage copies a message to the dead letters.
 func (s *Statements) BuryMessage(p BuryParams) Query {
 	return Query{Text: s.buryMessage, Args: []any{
-		p.Subject, p.Error, p.Spool, p.State, p.Lane, p.ID, p.CreatedAt, p.LeastStarts, p.Token,
+		p.Subject, p.Error, int(p.Cause), p.Spool, p.State, p.Lane, p.ID, p.CreatedAt, p.LeastStarts, p.Token,
 	}}
 }
 

@@ -77,7 +77,7 @@ func (s *Statements) SetDue(p SetDueParams) Query {
 
 // BuryWaiting copies a message to the dead letters.
 func (s *Statements) BuryWaiting(spool int64, r Ref, b Burial) Query {
-	return Query{Text: s.buryWaiting, Args: []any{b.Subject, b.Error, spool, r.State, r.Lane, r.ID}}
+	return Query{Text: s.buryWaiting, Args: []any{b.Subject, b.Error, int(b.Cause), spool, r.State, r.Lane, r.ID}}
 }
 
 // RemoveMessage deletes a message.

@@ -3,7 +3,7 @@ package dialect
 // deadLetterColumns are the columns of DeadLetter and DeadLetters. Payload and metadata are left out: each may have
 // megabytes, and a page has many letters.
 const deadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
-	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.error, d.resolved_at, d.resolution,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
 	{length}(d.payload) + {length}(d.metadata) AS size`
 
 // common returns the statements that all databases share. {now} stands for the database's clock in microseconds.
@@ -113,9 +113,9 @@ WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND sta
 UPDATE {messages} SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0`,
 
 		buryMessage: `
-INSERT INTO {dead_letters} (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
+INSERT INTO {dead_letters} (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
-SELECT 0, {blob ?}, {text ?}, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+SELECT 0, {blob ?}, {text ?}, {int ?}, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
 FROM {messages} m
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.starts >= ?
@@ -135,12 +135,12 @@ ORDER BY id`,
 
 		insertDeadLetter: `
 INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, ordering_key, key_hash,
-                            payload, metadata, created_at, died_at, attempts, error)
-VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}, ?, ?)`,
+                            payload, metadata, created_at, died_at, attempts, error, cause)
+VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}, ?, ?, ?)`,
 
 		buryRow: `
-INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error)
-VALUES (0, ?, ?, '', ?, ?, ?, ?, {now}, {now}, 0, ?)`,
+INSERT INTO {dead_letters} (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
+VALUES (0, ?, ?, '', ?, ?, ?, ?, {now}, {now}, 0, ?, ?)`,
 
 		DeadLetter: `
 SELECT ` + deadLetterColumns + `, d.payload, d.metadata
@@ -156,7 +156,12 @@ LEFT JOIN {spools} s ON s.id = d.spool
 WHERE d.id > ? AND d.id <= ?
   AND ({text ?} = '' OR d.topic = ?)
   AND ({text ?} = '' OR d.consumer = ?)
+  AND ({text ?} = '' OR s.name = ?)
   AND ({length}({blob ?}) = 0 OR d.message_id = ?)
+  AND ({length}({blob ?}) = 0 OR d.ordering_key = ?)
+  AND ({text ?} = '' OR {position}(d.error, ?) > 0)
+  AND d.cause >= ? AND d.cause <= ?
+  AND d.attempts >= ? AND d.attempts <= ?
   AND d.died_at >= ? AND d.died_at < ?
   AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN (?, ?)
 ORDER BY d.id

@@ -6,11 +6,29 @@ import "math"
 type DeadLetterFilter struct {
 	After, UpTo           int64 // ids, the first exclusive, the second inclusive
 	Topic, Consumer       string
-	MessageID             string
+	Spool                 string // its name
+	MessageID, Key        string
+	ErrorText             string   // a part of the error
+	Causes                [2]Cause // the first and the last one, if there is any; the zero value means any, so {-1, CauseUnknown} is for letters without a cause
+	MinAttempts           int
+	MaxAttempts           int
 	DiedAfter, DiedBefore int64 // the first inclusive, the second exclusive
 	Resolved              Resolved
 	Limit                 int
 }
+
+// Cause says why a message became a dead letter. The numbers are stored.
+type Cause int
+
+// The causes. Letters that were stored before there was a column for the cause have none.
+const (
+	CauseUnknown    Cause = iota
+	CauseAttempts         // its attempts are used up
+	CausePermanent        // its error says that no retry can cure it
+	CauseCrash            // it was handed out too often without an end: it crashes its process
+	CauseUnreadable       // it cannot be decoded
+	CauseOperator         // an operator buried it
+)
 
 // Resolved says whether a filter selects dead letters that an operator has dealt with.
 type Resolved int
@@ -23,7 +41,7 @@ const (
 )
 
 // DeadLetters returns the dead letters that a filter selects, in the order of their ids: id, origin, subject, spool,
-// its name, consumer, topic, message id, key, created at, died at, attempts, error, resolved at, resolution, size.
+// its name, consumer, topic, message id, key, created at, died at, attempts, cause, error, resolved at, resolution, size.
 func (s *Statements) DeadLetters(f DeadLetterFilter) Query {
 	upTo, diedBefore := f.UpTo, f.DiedBefore
 	if upTo == 0 {
@@ -40,9 +58,17 @@ func (s *Statements) DeadLetters(f DeadLetterFilter) Query {
 		least = 1
 	case ResolvedAny:
 	}
-	messageID := []byte(f.MessageID)
+	causes, maxAttempts := f.Causes, f.MaxAttempts
+	if causes == ([2]Cause{}) {
+		causes[1] = math.MaxInt16
+	}
+	if maxAttempts == 0 {
+		maxAttempts = math.MaxInt32
+	}
+	messageID, key := []byte(f.MessageID), []byte(f.Key)
 	return Query{Text: s.deadLetters, Args: []any{
-		f.After, upTo, f.Topic, f.Topic, f.Consumer, f.Consumer, messageID, messageID,
+		f.After, upTo, f.Topic, f.Topic, f.Consumer, f.Consumer, f.Spool, f.Spool, messageID, messageID, key, key, f.ErrorText, f.ErrorText,
+		int(causes[0]), int(causes[1]), f.MinAttempts, maxAttempts,
 		f.DiedAfter, diedBefore, least, most, f.Limit,
 	}}
 }

@@ -216,7 +216,7 @@ func mysqlFill(names Names) *strings.Replacer {
 	return names.replacer(
 		"{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
 		"{insert ignore}", "INSERT IGNORE", "{or ignore}", "", "{lock in share mode}", "LOCK IN SHARE MODE",
-		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
+		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
 		"{after ?}", afterParts, "{for update}", "FOR UPDATE", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)",
 		"{by ready}", "FORCE INDEX (ready)",
 		"{numbers ?}", "SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j",

@@ -192,9 +192,9 @@ UPDATE {messages} SET
 WHERE spool = ? AND state = ? AND lane = ? AND id = ?`
 
 	s.buryWaiting = `
-INSERT INTO {dead_letters} (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
+INSERT INTO {dead_letters} (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
-SELECT 0, {blob ?}, {text ?}, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+SELECT 0, {blob ?}, {text ?}, {int ?}, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, {now}, m.attempts
 FROM {messages} m
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?`

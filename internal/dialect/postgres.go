@@ -179,7 +179,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		"{now}", "(date_part('epoch', clock_timestamp()) * 1000000)::bigint",
 		"{arrival}", "(date_part('epoch', statement_timestamp()) * 1000000)::bigint",
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
-		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
+		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
 		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane, "{retrying}", names.Table("waiting"), " {by key}", "", " {by ready}", "",
 		"{numbers ?}", "SELECT unnest(?::bigint[])",
 	)

@@ -137,7 +137,7 @@ func sqliteFill(names Names) *strings.Replacer {
 	return names.replacer(
 		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "", " {lock in share mode}", "",
-		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
+		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "instr", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
 		"{after ?}", afterRow, " {for update}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", " {by ready}", "",
 		"{numbers ?}", "SELECT value FROM json_each(?)",
 	)

@@ -173,7 +173,7 @@ func (d *Drainer) noteWait(ctx context.Context, tx *sql.Tx, e *schedule.Entry) e
 func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error {
 	m := e.Message
 	buried, err := spool.Affected(spool.Directly(ctx, tx, d.spool.Statements.BuryMessage(dialect.BuryParams{
-		Spool: d.id, Ref: m.Ref, Burial: dialect.Burial{Subject: m.Subject(), Error: spool.ErrorText(e.Outcome.Err)}, LeastStarts: m.AllStarts(),
+		Spool: d.id, Ref: m.Ref, Burial: dialect.Burial{Subject: m.Subject(), Error: spool.ErrorText(e.Outcome.Err), Cause: causeOf(e)}, LeastStarts: m.AllStarts(),
 	})))
 	if err != nil {
 		return err
@@ -212,6 +212,20 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error
 		})
 	})
 	return nil
+}
+
+// causeOf returns why a message becomes a dead letter.
+func causeOf(e *schedule.Entry) dialect.Cause {
+	switch {
+	case e.Message.Broken != nil:
+		return dialect.CauseUnreadable
+	case e.Message.Doomed != nil:
+		return dialect.CauseCrash
+	case e.Outcome.Verdict == spool.Dead:
+		return dialect.CausePermanent
+	default:
+		return dialect.CauseAttempts
+	}
 }
 
 // callBuried gives Buried at most Renew, which is less time than the settlement has. A settlement with a refused

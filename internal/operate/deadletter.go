@@ -40,6 +40,7 @@ type DeadLetter struct {
 	CreatedAt time.Time
 	DiedAt    time.Time
 	Attempts  int
+	Cause     dialect.Cause
 	Error     string
 
 	// ResolvedAt is zero while no operator has resolved the letter.
@@ -151,12 +152,16 @@ func (l *Letters) change(ctx context.Context, act *Act, what string, do func(tx 
 func (l *Letters) Delete(ctx context.Context, id int64) error {
 	act := NewAct(ActDelete, "").On("dead letter %d", id)
 	return l.change(ctx, act, fmt.Sprintf("delete dead letter %d", id), func(tx *sql.Tx) error {
-		deleted, err := spool.Affected(tx.ExecContext(ctx, l.statements.DeleteDeadLetter, id))
-		if err == nil && deleted == 0 {
-			err = ErrNotFound
-		}
-		return err
+		return l.delete(ctx, tx, l.statements.DeleteDeadLetter, id)
 	})
+}
+
+func (l *Letters) delete(ctx context.Context, tx *sql.Tx, statement string, id int64) error {
+	deleted, err := spool.Affected(tx.ExecContext(ctx, statement, id))
+	if err == nil && deleted == 0 {
+		err = ErrNotFound
+	}
+	return err
 }
 
 // rowQuerier reads one row: a *sql.DB or a *sql.Tx.
@@ -219,7 +224,7 @@ func (l *DeadLetter) scan(scan func(...any) error, more ...any) error {
 	)
 	targets := []any{
 		&l.ID, &l.Origin, &l.Subject, &l.SpoolID, &l.Spool, &l.Consumer, &l.Topic, &messageID, &key,
-		&createdAt, &diedAt, &l.Attempts, &l.Error, &resolvedAt, &resolution, &l.Size,
+		&createdAt, &diedAt, &l.Attempts, &l.Cause, &l.Error, &resolvedAt, &resolution, &l.Size,
 	}
 	if err := scan(append(targets, more...)...); err != nil {
 		return err

@@ -54,7 +54,7 @@ func (o *Operator) Bury(ctx context.Context, name string, id int64, reason strin
 			return false, err
 		}
 		ref := found.ref
-		burial := dialect.Burial{Subject: spool.MessageSubject(id, ref.CreatedAt), Error: spool.ErrorText(errors.New(buryNote + reason))}
+		burial := dialect.Burial{Subject: spool.MessageSubject(id, ref.CreatedAt), Error: spool.ErrorText(errors.New(buryNote + reason)), Cause: dialect.CauseOperator}
 		if err := spool.Buried(spool.Directly(ctx, tx, o.statements.BuryWaiting(s.ID(), ref, burial))); err != nil {
 			return false, err
 		}

@@ -12,126 +12,42 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-const (
-	// requeuePage is the number of dead letters that are listed at once.
-	requeuePage = 100
-	// maxStuck limits the number of errors about single letters that RequeueAll returns.
-	maxStuck = 10
-	// requeueNote is the failure entry, with attempt 0, from which attempts count again.
-	requeueNote = "requeued"
-)
+// requeueNote is the failure entry, with attempt 0, from which attempts count again.
+const requeueNote = "requeued"
 
 // Requeue makes a dead letter the last message of its spool. It deletes the letter in the same transaction. A letter
 // can be deleted only once, so only one of two concurrent operators succeeds.
 func (l *Letters) Requeue(ctx context.Context, id int64) error {
-	act := NewAct(ActRequeue, "").On("dead letter %d", id)
-	act.Affected = 1
-	spool, err := l.requeue(ctx, act, id)
-	if err != nil {
-		return err
-	}
-	l.announce(ctx, spool)
-	return nil
-}
-
-// RequeueAll requeues the open letters that the filter selects, at most the given number (0: no limit), and returns how
-// many it requeued. It skips letters that another operator took meanwhile. It also skips letters that cannot be
-// requeued as they are, and returns these as the error. It ignores letters that arrive after it began, because a
-// requeued message may become a dead letter again.
-func (l *Letters) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilter, most int) (int, error) {
-	if err := l.db.QueryRowContext(ctx, l.statements.LastDeadLetter).Scan(&filter.UpTo); err != nil {
-		return 0, spool.Wrap("find the last dead letter", err)
-	}
-	if filter.UpTo == 0 {
-		return 0, nil
-	}
-	filter.Resolved, filter.Limit = dialect.ResolvedNo, requeuePage
-	all := &requeueing{letters: l, act: NewAct(ActRequeue, ""), most: most}
-	all.act.Affected = 1
-	for {
-		page, err := l.List(ctx, filter)
-		if err != nil {
-			return all.count, errors.Join(append(all.stuck, err)...)
-		}
-		if err := all.page(ctx, page); err != nil {
-			return all.count, errors.Join(append(all.stuck, err)...)
-		}
-		if len(page) < filter.Limit || all.enough() {
-			return all.count, errors.Join(all.stuck...)
-		}
-		filter.After = page[len(page)-1].ID
-	}
-}
-
-// requeueing is a running RequeueAll.
-type requeueing struct {
-	letters *Letters
-	act     *Act
-	most    int
-	count   int
-	stuck   []error
-}
-
-func (r *requeueing) enough() bool { return r.most > 0 && r.count >= r.most }
-
-// page requeues letter by letter, so that only one payload is in memory and no transaction is long. It wakes the
-// drainers once.
-func (r *requeueing) page(ctx context.Context, letters []*DeadLetter) error {
-	woken := map[*spool.Spool]struct{}{}
-	defer func() {
-		for s := range woken {
-			r.letters.announce(ctx, s)
-		}
-	}()
-	for _, letter := range letters {
-		if r.enough() {
-			return nil
-		}
-		s, err := r.letters.requeue(ctx, r.act, letter.ID)
-		switch {
-		case err == nil:
-			r.count++
-			woken[s] = struct{}{}
-		case errors.Is(err, ErrNotFound), errors.Is(err, ErrLetterResolved): // another operator was faster
-		case errors.Is(err, ErrLetterStuck):
-			if len(r.stuck) < maxStuck {
-				r.stuck = append(r.stuck, err)
-			}
-		default:
-			return err
-		}
-	}
-	return nil
-}
-
-// requeue requeues a letter, and returns the spool in which its message now waits.
-func (l *Letters) requeue(ctx context.Context, act *Act, id int64) (*spool.Spool, error) {
 	var s *spool.Spool
-	err := spool.InTx(ctx, l.db, l.statements, func(tx *sql.Tx) error {
-		letter, err := l.read(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		draft, err := letter.draft()
-		if err != nil {
-			return err
-		}
-		s, err = l.spoolOf(ctx, tx, letter)
-		if err != nil {
-			return err
-		}
-		if err := l.take(ctx, tx, letter); err != nil {
-			return err
-		}
-		if err := s.Append(ctx, tx, spool.Run, []spool.Draft{draft}); err != nil {
-			return err
-		}
-		return l.audit.Record(ctx, tx, act)
+	act := NewAct(ActRequeue, "").On("dead letter %d", id)
+	err := l.change(ctx, act, fmt.Sprintf("requeue dead letter %d", id), func(tx *sql.Tx) (err error) {
+		s, err = l.requeue(ctx, tx, id)
+		return err
 	})
-	if err != nil {
-		return nil, spool.Wrap(fmt.Sprintf("requeue dead letter %d", id), err)
+	if err == nil {
+		l.announce(ctx, s)
 	}
-	return s, nil
+	return err
+}
+
+// requeue requeues a letter in a transaction, and returns the spool in which its message now waits.
+func (l *Letters) requeue(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error) {
+	letter, err := l.read(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	draft, err := letter.draft()
+	if err != nil {
+		return nil, err
+	}
+	s, err := l.spoolOf(ctx, tx, letter)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.take(ctx, tx, letter); err != nil {
+		return nil, err
+	}
+	return s, s.Append(ctx, tx, spool.Run, []spool.Draft{draft})
 }
 
 // draft returns the message as it was first written.

@@ -76,7 +76,7 @@ func operate(ctx context.Context, p *process) error {
 	return errors.Join(
 		with("requeued", func(letter int64) error { return operator.Requeue(ctx, letter) }),
 		insist(ctx, func() error {
-			_, err := operator.RequeueAll(ctx, admin.Filter{Topic: "more"})
+			_, err := operator.RequeueAll(ctx, admin.Filter{Topic: "more"}, nil)
 			return err
 		}),
 		with("resolved", func(letter int64) error { return operator.Resolve(ctx, letter, "nobody needs it") }),

@@ -290,7 +290,7 @@ func (f *flows) operator(t *testing.T) {
 	require.Len(t, letters, f.dead)
 	require.NoError(t, a.Resolve(t.Context(), letters[0].ID, "told the customer"))
 	require.NoError(t, a.Delete(t.Context(), letters[1].ID))
-	_, err = a.RequeueAll(t.Context(), admin.Filter{})
+	_, err = a.RequeueAll(t.Context(), admin.Filter{}, nil)
 	if err != nil { // of those that cannot be read
 		require.ErrorIs(t, err, admin.ErrStuck)
 		require.NotContains(t, err.Error(), secretMark)

@@ -287,7 +287,7 @@ func (p *play) operate(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, a.Requeue(ctx, letters[0].ID))
-	requeued, err := a.RequeueAll(ctx, admin.Filter{})
+	requeued, err := a.RequeueAll(ctx, admin.Filter{}, nil)
 	require.NoError(t, err)
 	require.Equal(t, 3, requeued)
 

@@ -184,7 +184,7 @@ func everywhere(t *testing.T, db *sql.DB, dialect postbox.Dialect, listen string
 	_, err = a.DeadLetters(ctx, admin.Filter{})
 	failing(err)
 	failing(a.Requeue(ctx, 1))
-	_, err = a.RequeueAll(ctx, admin.Filter{})
+	_, err = a.RequeueAll(ctx, admin.Filter{}, nil)
 	failing(err)
 	failing(a.Pause(ctx, admin.Outbox("outbox")))
 	_, err = a.Messages(ctx, admin.MessageFilter{Target: admin.Outbox("outbox")})

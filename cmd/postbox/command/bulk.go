@@ -9,27 +9,20 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// action describes what is done to many messages or dead letters, one transaction for each.
-type action struct {
-	name, done, noun string
-	// chosen: a filter has found them, and not the operator named them. Then it is no mistake if another operator was faster.
-	chosen bool
-	// limit is how many are acted on, 0 for all.
-	limit int
-}
+// action describes what is done to many messages or dead letters.
+type action struct{ name, done, noun string }
 
 // outcomeRecord says how far an action has got.
 type outcomeRecord struct {
 	Action string `json:"action"`
 	Done   int    `json:"done"`
-	// Skipped is how many others took meanwhile, and Failed how many could not be acted on.
-	Skipped int `json:"skipped"`
-	Failed  int `json:"failed"`
+	// Failed is how many could not be acted on.
+	Failed int `json:"failed"`
 	// Stopped is set if the operator interrupted the action.
 	Stopped bool `json:"stopped"`
 }
 
-// progressSteps is after how many transactions the progress is printed.
+// progressSteps is after how many messages or dead letters the progress is printed.
 const progressSteps = 100
 
 // given are ids that the operator named.
@@ -51,9 +44,6 @@ func (s *session) each(what action, ids iter.Seq2[int64, error], act func(ctx co
 	var ended error
 	next := int64(0)
 	for id, err := range ids {
-		if what.limit > 0 && outcome.Done == what.limit {
-			break
-		}
 		if outcome.Stopped = ctx.Err() != nil; outcome.Stopped {
 			next = id
 			break
@@ -65,24 +55,50 @@ func (s *session) each(what action, ids iter.Seq2[int64, error], act func(ctx co
 			break
 		}
 	}
-	text := fmt.Sprintf("%s %s.\n", count(outcome.Done, what.noun), what.done)
-	if outcome.Skipped > 0 {
-		text += count(outcome.Skipped, what.noun) + " skipped: another operator was faster.\n"
-	}
-	if err := s.one(outcome, text); err != nil {
+	if err := outcome.print(s, what); err != nil {
 		return errors.Join(ended, err)
 	}
 	switch {
 	case ended != nil:
 		return fmt.Errorf("ended after %s: %w", count(outcome.Done, what.noun), ended)
-	case outcome.Stopped && !what.chosen:
-		return stoppedf("interrupted after %s: the next one is that with the id %d", count(outcome.Done, what.noun), next)
 	case outcome.Stopped:
-		return stoppedf("interrupted after %s: run the command again to go on", count(outcome.Done, what.noun))
+		return stoppedf("interrupted after %s: the next one is that with the id %d", count(outcome.Done, what.noun), next)
 	case outcome.Failed > 0:
 		return fmt.Errorf("%s not %s", are(outcome.Failed, what.noun), what.done)
 	}
 	return nil
+}
+
+// all acts on what a filter chooses, and prints how far it got. A signal ends it after the transaction that is running.
+func (s *session) all(what action, act func(ctx context.Context, progress func(admin.Progress)) (int, error)) error {
+	ctx := s.cmd.Context()
+	outcome, printed := outcomeRecord{Action: what.name}, 0
+	done, err := act(ctx, func(p admin.Progress) {
+		outcome.Failed = p.Skipped
+		if p.Done-printed >= progressSteps {
+			printed = p.Done
+			s.progress("%s %s so far.", count(p.Done, what.noun), what.done)
+		}
+	})
+	outcome.Done = done
+	outcome.Stopped = ctx.Err() != nil && errors.Is(err, context.Canceled)
+	if printErr := outcome.print(s, what); printErr != nil {
+		return errors.Join(err, printErr)
+	}
+	switch {
+	case outcome.Stopped:
+		return stoppedf("interrupted after %s: run the command again to go on", count(done, what.noun))
+	case outcome.Failed > 0:
+		s.progress("%s", lines(err.Error()))
+		return fmt.Errorf("%s not %s", are(outcome.Failed, what.noun), what.done)
+	case err != nil:
+		return fmt.Errorf("ended after %s: %w", count(done, what.noun), err)
+	}
+	return nil
+}
+
+func (o *outcomeRecord) print(s *session, what action) error {
+	return s.one(*o, fmt.Sprintf("%s %s.\n", count(o.Done, what.noun), what.done))
 }
 
 // count notes the outcome for one id, and returns an error that ends the action.
@@ -93,9 +109,6 @@ func (o *outcomeRecord) count(s *session, what action, id int64, err error) erro
 		if o.Done++; o.Done%progressSteps == 0 {
 			s.progress("%s %s so far.", count(o.Done, what.noun), what.done)
 		}
-		return nil
-	case gone && what.chosen:
-		o.Skipped++
 		return nil
 	case gone, errors.Is(err, admin.ErrStuck), errors.Is(err, admin.ErrReady):
 		o.Failed++

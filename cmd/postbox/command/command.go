@@ -75,7 +75,7 @@ func New(options Options) *cobra.Command {
 	root := group("postbox", "Operate the outboxes, queues and dead letters of Postbox", rootHelp,
 		p.migrateCommand(), p.doctorCommand(),
 		p.queuesCommand(), p.messagesCommand(), p.deadCommand(), p.keysCommand(), p.topicsCommand(),
-		p.pauseCommand(), p.resumeCommand(), p.setCommand(),
+		p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.auditCommand(),
 		p.drainCommand(), p.checkCommand(),
 	)
 	root.Version = options.Version
@@ -110,9 +110,9 @@ see the flags of a process. These are addresses:
 With --dialect the address may also have another form that the driver takes.
 
 The file has lines NAME=VALUE with the names POSTBOX_DSN, POSTBOX_DIALECT,
-POSTBOX_SCHEMA, POSTBOX_PREFIX and POSTBOX_DEPLOYMENT. Lines that begin with #
-are comments. These names are also variables of the environment. A flag comes
-before a variable, and a variable before the file.
+POSTBOX_SCHEMA, POSTBOX_PREFIX, POSTBOX_DEPLOYMENT and POSTBOX_ACTOR. Lines that
+begin with # are comments. These names are also variables of the environment. A
+flag comes before a variable, and a variable before the file.
 
 The output is a table for people. With -o json it is one JSON array, or one
 object for a single result. With -o jsonl each line is a JSON object. Control

@@ -2,7 +2,9 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +26,7 @@ type letterRecord struct {
 	CreatedAt       time.Time `json:"created_at"`
 	DiedAt          time.Time `json:"died_at"`
 	Attempts        int       `json:"attempts"`
+	Cause           string    `json:"cause"`
 	Error           string    `json:"error"`
 	ResolvedAt      time.Time `json:"resolved_at,omitzero"`
 	Resolution      string    `json:"resolution,omitempty"`
@@ -34,7 +37,7 @@ type letterRecord struct {
 func letterRecordOf(l admin.DeadLetter) letterRecord {
 	return letterRecord{
 		ID: l.ID, Outbox: l.Outbox, Consumer: l.Consumer, Topic: l.Topic, MessageID: l.MessageID, MessageIDBase64: binary(l.MessageID), Key: l.Key, KeyBase64: binary(l.Key),
-		CreatedAt: utc(l.CreatedAt), DiedAt: utc(l.DiedAt), Attempts: l.Attempts, Error: l.Error,
+		CreatedAt: utc(l.CreatedAt), DiedAt: utc(l.DiedAt), Attempts: l.Attempts, Cause: string(l.Cause), Error: l.Error,
 		ResolvedAt: utc(l.ResolvedAt), Resolution: l.Resolution, Size: l.Size,
 	}
 }
@@ -49,24 +52,65 @@ same tables.`,
 
 // letterFlags choose dead letters.
 type letterFlags struct {
+	target                     targetFlags
 	topic, consumer, messageID string
+	key, errorText, cause      string
+	minAttempts, maxAttempts   int
 	diedAfter, diedBefore      string
 	limit                      int
 }
 
 func (f *letterFlags) addTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	f.target.addFilterTo(cmd)
 	flags.StringVar(&f.topic, "topic", "", "only dead letters with this topic")
 	flags.StringVar(&f.consumer, "consumer", "", "only dead letters of this consumer of an inbox")
 	flags.StringVar(&f.messageID, "message-id", "", "only dead letters of the message with this id of Watermill")
+	flags.StringVar(&f.key, "key", "", "only dead letters with this ordering key")
+	flags.StringVar(&f.errorText, "error", "", "only dead letters whose error has this text in it, with the same capitals")
+	flags.StringVar(&f.cause, "cause", "", "only dead letters that died for this reason: "+strings.Join(causeWords, ", "))
+	flags.IntVar(&f.minAttempts, "min-attempts", 0, "only dead letters with this number of attempts or more")
+	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "only dead letters with this number of attempts or fewer")
+	completes(cmd, "cause", causeWords...)
 	flags.StringVar(&f.diedAfter, "died-after", "", "only letters that died since then, as RFC 3339, or as a duration before now")
 	flags.StringVar(&f.diedBefore, "died-before", "", "only letters that died before then")
 }
 
-// chosen says whether a flag narrows the choice.
-func (f *letterFlags) chosen() bool {
-	return f.topic != "" || f.consumer != "" || f.messageID != "" || f.diedAfter != "" || f.diedBefore != ""
+var causeWords = []string{
+	string(admin.CauseAttempts), string(admin.CausePermanent), string(admin.CauseCrash), string(admin.CauseUnreadable), string(admin.CauseOperator), string(admin.CauseUnknown),
 }
+
+// described names the flags that narrow the choice, for a question.
+func (f *letterFlags) described() (parts []string) {
+	for _, flag := range []struct{ name, value string }{
+		{"outbox", f.target.outbox},
+		{"queue", f.target.queue},
+		{"topic", f.topic},
+		{"consumer", f.consumer},
+		{"message-id", f.messageID},
+		{"key", f.key},
+		{"error", f.errorText},
+		{"cause", f.cause},
+		{"died-after", f.diedAfter},
+		{"died-before", f.diedBefore},
+	} {
+		if flag.value != "" {
+			parts = append(parts, fmt.Sprintf("--%s %q", flag.name, flag.value))
+		}
+	}
+	for _, flag := range []struct {
+		name string
+		n    int
+	}{{"min-attempts", f.minAttempts}, {"max-attempts", f.maxAttempts}} {
+		if flag.n != 0 {
+			parts = append(parts, fmt.Sprintf("--%s %d", flag.name, flag.n))
+		}
+	}
+	return parts
+}
+
+// chosen says whether a flag narrows the choice.
+func (f *letterFlags) chosen() bool { return len(f.described()) > 0 }
 
 func (s *session) letterFilter(ctx context.Context, f letterFlags) (admin.Filter, error) {
 	if f.limit < 0 {
@@ -77,9 +121,20 @@ func (s *session) letterFilter(ctx context.Context, f letterFlags) (admin.Filter
 		return admin.Filter{}, err
 	}
 	before, err := s.past(ctx, "died-before", f.diedBefore)
-	return admin.Filter{
-		Topic: f.topic, Consumer: f.consumer, MessageID: f.messageID, DiedAfter: after, DiedBefore: before, Limit: f.limit,
-	}, err
+	if err != nil {
+		return admin.Filter{}, err
+	}
+	filter := admin.Filter{
+		Topic: f.topic, Consumer: f.consumer, MessageID: f.messageID, Key: f.key, ErrorText: f.errorText, Cause: admin.Cause(f.cause),
+		MinAttempts: f.minAttempts, MaxAttempts: f.maxAttempts, DiedAfter: after, DiedBefore: before, Limit: f.limit,
+	}
+	if f.target.any() {
+		filter.Target = f.target.one()
+	}
+	if err := filter.Validate(); err != nil {
+		return admin.Filter{}, usage(err)
+	}
+	return filter, nil
 }
 
 // letters goes through the letters that match a filter, page by page, up to its limit; 0 is all.
@@ -160,7 +215,7 @@ func (s *session) listLetters(filter admin.Filter) error {
 	if err != nil {
 		return err
 	}
-	list := s.list("ID", "OF", "TOPIC", "MESSAGE ID", "KEY", "ATTEMPTS", "DIED", "ERROR")
+	list := s.list("ID", "OF", "TOPIC", "MESSAGE ID", "KEY", "ATTEMPTS", "CAUSE", "DIED", "ERROR")
 	last := int64(0)
 	for letter, err := range letters(s.cmd.Context(), a, filter) {
 		if err != nil {
@@ -168,7 +223,7 @@ func (s *session) listLetters(filter admin.Filter) error {
 		}
 		last = letter.ID
 		err := list.add(letterRecordOf(letter), number(letter.ID), originOf(letter), cell(letter.Topic), cell(letter.MessageID), cell(letter.Key),
-			number(letter.Attempts), moment(letter.DiedAt), short(letter.Error))
+			number(letter.Attempts), string(letter.Cause), moment(letter.DiedAt), short(letter.Error))
 		if err != nil {
 			return err
 		}
@@ -211,7 +266,7 @@ the column ID of "postbox dead list".`,
 			record.contentRecord = contentOf(letter.Payload, letter.Metadata, letter.Failures)
 			return s.one(record, fields(
 				field{"ID", number(letter.ID)}, field{"Of", originOf(*letter)}, field{"Topic", cell(letter.Topic)}, field{"Message ID", cell(letter.MessageID)},
-				field{"Key", cell(letter.Key)}, field{"Attempts", number(letter.Attempts)}, field{"Created", moment(letter.CreatedAt)},
+				field{"Key", cell(letter.Key)}, field{"Attempts", number(letter.Attempts)}, field{"Cause", string(letter.Cause)}, field{"Created", moment(letter.CreatedAt)},
 				field{"Died", moment(letter.DiedAt)}, field{"Resolved", moment(letter.ResolvedAt)}, field{"Resolution", cell(letter.Resolution)},
 				field{"Bytes", number(letter.Size)},
 			)+"\nError:\n"+block(letter.Error)+"\n"+record.text())

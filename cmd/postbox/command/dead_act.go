@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -15,9 +14,10 @@ import (
 const chooseHelp = `
 
 Name the dead letters by their ids, or choose them by filters, or choose all
-with --all. Each letter is one transaction. If a command with filters or --all is
-interrupted, run it again: it goes on with the letters that are left. Letters
-that the command cannot act on do not count for --limit.`
+with --all. With filters or --all, the command works in transactions of up to 100
+letters, and says how far it got. If it is interrupted, run it again: it goes on
+with the letters that are left. Letters that the command cannot act on do not
+count for --limit.`
 
 // letterChoice is how the commands that act on letters choose them.
 type letterChoice struct {
@@ -33,14 +33,7 @@ func (c *letterChoice) addTo(cmd *cobra.Command) {
 
 // describe names the filters for a question.
 func (c *letterChoice) describe() string {
-	var parts []string
-	for _, f := range []struct{ name, value string }{
-		{"topic", c.topic}, {"consumer", c.consumer}, {"message-id", c.messageID}, {"died-after", c.diedAfter}, {"died-before", c.diedBefore},
-	} {
-		if f.value != "" {
-			parts = append(parts, fmt.Sprintf("--%s %q", f.name, f.value))
-		}
-	}
+	parts := c.described()
 	if c.all {
 		parts = append(parts, "--all")
 	}
@@ -65,7 +58,7 @@ func (c *letterChoice) check(args []string) error {
 
 func (p *program) requeueCommand() *cobra.Command {
 	var choice letterChoice
-	var through, filter string
+	var through string
 	cmd := &cobra.Command{
 		Use: "requeue [ID...]", Short: "Let the messages of dead letters be handled again",
 		Long: `Let the messages of dead letters be handled again, with all their attempts. Each
@@ -75,10 +68,6 @@ names.` + chooseHelp + `
 
 Letters that cannot be requeued are reported, and stay.`,
 		RunE: p.on(func(s *session, args []string) error {
-			if filter != "" {
-				return usagef("--outbox is no filter of dead requeue: name the letters by ids, or choose them by --topic; " +
-					"the outbox that publishes the messages of inboxes again is that of --through")
-			}
 			a, err := s.admin(through)
 			if err != nil {
 				return err
@@ -88,13 +77,11 @@ Letters that cannot be requeued are reported, and stay.`,
 			if len(args) > 0 {
 				question = nil
 			}
-			return s.actOnLetters(a, args, choice, action{name: "requeue", done: "requeued", noun: "dead letter"}, question, a.Requeue)
+			return s.actOnLetters(a, args, choice, action{name: "requeue", done: "requeued", noun: "dead letter"}, question, a.Requeue, a.RequeueAll)
 		}),
 	}
 	choice.addTo(cmd)
 	cmd.Flags().StringVar(&through, "through", "", `outbox that publishes the messages of inboxes again, "outbox" unless set`)
-	cmd.Flags().StringVar(&filter, "outbox", "", "")
-	_ = cmd.Flags().MarkHidden("outbox") // the only error is that there is no such flag
 	return cmd
 }
 
@@ -115,7 +102,10 @@ requeued.` + chooseHelp,
 			}
 			question := func(n string) string { return "Resolve " + n + ", which rules out requeueing?" }
 			return s.actOnLetters(a, args, choice, action{name: "resolve", done: "resolved", noun: "dead letter"}, question,
-				func(ctx context.Context, id int64) error { return a.Resolve(ctx, id, reason) })
+				func(ctx context.Context, id int64) error { return a.Resolve(ctx, id, reason) },
+				func(ctx context.Context, filter admin.Filter, progress func(admin.Progress)) (int, error) {
+					return a.ResolveAll(ctx, filter, reason, progress)
+				})
 		}),
 	}
 	choice.addTo(cmd)
@@ -135,7 +125,7 @@ too; filters choose only letters that are not resolved.` + chooseHelp,
 				return err
 			}
 			question := func(n string) string { return "Delete " + n + " for ever?" }
-			return s.actOnLetters(a, args, choice, action{name: "delete", done: "deleted", noun: "dead letter"}, question, a.Delete)
+			return s.actOnLetters(a, args, choice, action{name: "delete", done: "deleted", noun: "dead letter"}, question, a.Delete, a.DeleteAll)
 		}),
 	}
 	choice.addTo(cmd)
@@ -145,6 +135,7 @@ too; filters choose only letters that are not resolved.` + chooseHelp,
 // actOnLetters asks the question, if there is one, and then acts on the letters that are named or chosen.
 func (s *session) actOnLetters(
 	a *admin.Admin, args []string, choice letterChoice, what action, question func(letters string) string, act func(ctx context.Context, id int64) error,
+	actAll func(ctx context.Context, filter admin.Filter, progress func(admin.Progress)) (int, error),
 ) error {
 	ctx := s.cmd.Context()
 	if err := choice.check(args); err != nil {
@@ -180,9 +171,9 @@ func (s *session) actOnLetters(
 			return err
 		}
 	}
-	what.chosen, what.limit = true, filter.Limit
-	filter.Limit = 0 // a letter that stays must not keep the ones after it from their turn
-	return s.each(what, idsIn(letters(ctx, a, filter)), act)
+	return s.all(what, func(ctx context.Context, progress func(admin.Progress)) (int, error) {
+		return actAll(ctx, filter, progress)
+	})
 }
 
 // boundedFilter leaves out letters that die from now on: a message that is requeued and fails again would be requeued for ever.
@@ -220,15 +211,5 @@ func countLetters(ctx context.Context, a *admin.Admin, filter admin.Filter) (str
 		return fmt.Sprintf("more than %d dead letters", maxCounted), nil
 	default:
 		return count(n, "dead letter"), nil
-	}
-}
-
-func idsIn(letters iter.Seq2[admin.DeadLetter, error]) iter.Seq2[int64, error] {
-	return func(yield func(int64, error) bool) {
-		for letter, err := range letters {
-			if !yield(letter.ID, err) {
-				return
-			}
-		}
 	}
 }

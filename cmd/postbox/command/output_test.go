@@ -25,8 +25,11 @@ func shop(t *testing.T) *bench {
 	b.append(b.outbox, delayed)
 	b.letter("d-1", "orders", "card declined")
 	b.letter("d-2", "invoices", "no such customer")
-	require.NoError(t, b.admin().PauseKey(t.Context(), admin.Outbox("outbox"), "customer-2"))
-	require.NoError(t, b.admin().PauseTopic(t.Context(), admin.Outbox("outbox"), "invoices"))
+	ada := admin.ContextWithActor(t.Context(), "ada@office")
+	require.NoError(t, b.admin().PauseKey(ada, admin.Outbox("outbox"), "customer-2"))
+	_, err := b.admin().ResolveAll(ada, admin.Filter{Topic: "none"}, "a drill", nil)
+	require.NoError(t, err)
+	require.NoError(t, b.admin().PauseTopic(ada, admin.Outbox("outbox"), "invoices"))
 	return b
 }
 
@@ -54,6 +57,8 @@ func TestOutput_of_each_command_in_each_format(t *testing.T) {
 		"dead-requeue-all":   "dead requeue --all --yes",
 		"dead-resolve":       "dead resolve 1 --reason paid --yes",
 		"dead-delete":        "dead delete --topic invoices --yes",
+		"dead-filters":       "dead list --outbox outbox --key customer-1 --error declined --cause unknown --min-attempts 1 --max-attempts 1",
+		"audit":              "audit",
 		"keys-list":          "keys list",
 		"keys-pause":         "keys pause customer-1",
 		"keys-resume":        "keys resume customer-2",

@@ -110,15 +110,40 @@ func TestExecute_stops_at_a_hangup(t *testing.T) {
 	require.NoError(t, ctx.Err(), "the signal has ended it")
 }
 
-// --outbox looks like a filter, and was none.
-func TestRequeue_has_no_filter_outbox(t *testing.T) {
+// --outbox chooses letters, and --through is where the messages of inboxes go.
+func TestRequeue_outbox_is_a_filter(t *testing.T) {
 	t.Parallel()
 	b := shop(t)
-	r := b.run("dead", "requeue", "--all", "--outbox", "other", "--yes")
-	require.Equal(t, command.ExitUsage, r.code)
-	require.Contains(t, r.err, "--through")
+	require.Contains(t, b.ok("dead", "requeue", "--outbox", "other", "--yes"), "0 dead letters requeued.")
 	require.Len(t, b.letters(admin.ResolvedNo), 2)
-	b.ok("dead", "requeue", "1", "--through", "second")
+	require.Contains(t, b.answer("n\n", "dead requeue --outbox outbox --error declined --cause unknown --min-attempts 1").err,
+		`dead letters of --outbox "outbox" --error "declined" --cause "unknown" --min-attempts 1`)
+	require.Contains(t, b.ok("dead", "requeue", "--outbox", "outbox", "--error", "declined", "--yes"), "1 dead letter requeued.")
+	b.ok("dead", "requeue", "2", "--through", "second")
+}
+
+func TestDead_filters_are_checked(t *testing.T) {
+	t.Parallel()
+	b := shop(t)
+	r := b.run("dead", "list", "--cause", "bad luck", "--min-attempts", "3", "--max-attempts", "2")
+	require.Equal(t, command.ExitUsage, r.code)
+	require.Contains(t, r.err, `cause: "bad luck" is not one of`)
+	require.Contains(t, r.err, "attempts: from 3 to 2 is no range")
+}
+
+// The flag comes before the variable, and the audit log shows who acted.
+func TestAudit_names_the_actor_of_the_command_line(t *testing.T) {
+	t.Parallel()
+	b := shop(t)
+	env := b.environment()
+	env["POSTBOX_ACTOR"] = "night shift"
+	require.Zero(t, execute(t.Context(), command.Options{}, env, "pause").code)
+	require.Zero(t, execute(t.Context(), command.Options{}, env, "resume", "--actor", "ada").code)
+	require.Equal(t, 1, strings.Count(b.ok("audit", "--by", "night shift", "-o", "jsonl"), "\n"))
+	require.Contains(t, b.ok("audit", "--by", "ada"), "resume")
+	require.Contains(t, b.run("audit", "--limit", "1").err, "There may be more: --before ")
+	require.Equal(t, command.ExitUsage, b.run("audit", "--limit", "0").code)
+	require.Equal(t, command.ExitUsage, b.run("audit", "--before", "-1").code)
 }
 
 // Letters that cannot be requeued stay the first ones of the list.

@@ -25,6 +25,7 @@ type session struct {
 	db         *sql.DB
 	database   postbox.Database
 	statements *dialect.Statements
+	actor      string // "" is the default of admin
 }
 
 // access says what a command does with the file of SQLite if there is none.
@@ -97,7 +98,7 @@ func (p *program) open(cmd *cobra.Command, access access) (*session, error) {
 			return nil, fmt.Errorf("there is no file %q: check the path, or make the tables with \"postbox migrate up\"", file)
 		}
 	}
-	s := &session{program: p, printer: p.printer(cmd), cmd: cmd, address: found.address, database: found.database, statements: statements}
+	s := &session{program: p, printer: p.printer(cmd), cmd: cmd, address: found.address, database: found.database, statements: statements, actor: found.actor}
 	dsn := found.address.dsn
 	if access == creating && found.address.toBeMade() {
 		dsn = found.address.creating
@@ -157,7 +158,7 @@ var errOpaque = errors.New("connect to the database: the driver refuses the addr
 
 // admin returns what acts for operators. Messages of inboxes are requeued through the outbox; "" is the usual one.
 func (s *session) admin(outbox string) (*admin.Admin, error) {
-	return admin.New(s.database, admin.Config{Outbox: outbox}, nil)
+	return admin.New(s.database, admin.Config{Outbox: outbox, Actor: s.actor}, nil)
 }
 
 // named returns the ids that the arguments are, and what acts on them.

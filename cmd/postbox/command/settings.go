@@ -19,6 +19,7 @@ const (
 	schemaVariable     = "POSTBOX_SCHEMA"
 	prefixVariable     = "POSTBOX_PREFIX"
 	deploymentVariable = "POSTBOX_DEPLOYMENT"
+	actorVariable      = "POSTBOX_ACTOR"
 )
 
 // settings say which database and which tables a command works on.
@@ -30,6 +31,7 @@ type settings struct {
 	schema  string
 	prefix  string
 	deploy  string
+	actor   string
 }
 
 func (s *settings) addTo(flags *pflag.FlagSet) {
@@ -40,12 +42,14 @@ func (s *settings) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&s.schema, "schema", "", "PostgreSQL schema of the tables (POSTBOX_SCHEMA)")
 	flags.StringVar(&s.prefix, "prefix", "", `beginning of the names of the tables, "postbox_" unless set (POSTBOX_PREFIX)`)
 	flags.StringVar(&s.deploy, "deployment", "", "name of the deployment that the tables belong to (POSTBOX_DEPLOYMENT)")
+	flags.StringVar(&s.actor, "actor", "", "who acts, for the audit log; the user and the host unless set (POSTBOX_ACTOR)")
 }
 
 // connection is what the settings say, from all their sources.
 type connection struct {
 	address  address
 	database postbox.Database // without DB
+	actor    string
 }
 
 // resolve reads the settings. Without an address there is only a dialect, which is enough for a command that needs no connection.
@@ -69,7 +73,7 @@ func (s *settings) resolve(lookup func(string) (string, bool)) (connection, erro
 	default:
 		return connection{}, usagef("dialect: %.30q is not one of %s, %s and %s", kind, postbox.PostgreSQL, postbox.MySQL, postbox.SQLite)
 	}
-	found := connection{address: address{dialect: kind}}
+	found := connection{address: address{dialect: kind}, actor: value("actor", s.actor, actorVariable)}
 	if dsn := value("dsn", s.dsn, dsnVariable); dsn != "" {
 		if found.address, err = parseAddress(dsn, kind); err != nil {
 			return connection{}, usage(err)
@@ -105,7 +109,7 @@ func readConfig(path string) (map[string]string, error) {
 		}
 		name = strings.TrimSpace(name)
 		switch name {
-		case dsnVariable, dialectVariable, schemaVariable, prefixVariable, deploymentVariable:
+		case dsnVariable, dialectVariable, schemaVariable, prefixVariable, deploymentVariable, actorVariable:
 			values[name] = unquoted(strings.TrimSpace(value))
 		default:
 			return nil, fmt.Errorf("configuration %q, line %d: there is no setting of this name", path, n)

@@ -163,13 +163,13 @@ UPDATE postbox_messages SET starts = starts - 1 WHERE spool = $1 AND lane = $2 A
   AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- BuryMessage
-INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
+INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
-SELECT 0, $1::bytea, $2::text, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+SELECT 0, $1::bytea, $2::text, $3::bigint, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts + 1
 FROM postbox_messages m
-WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6 AND m.created_at = $7 AND m.starts >= $8
-  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = $9)
+WHERE m.spool = $4 AND m.state = $5 AND m.lane = $6 AND m.id = $7 AND m.created_at = $8 AND m.starts >= $9
+  AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = $10)
   AND CASE WHEN starts >= -32768 THEN TRUE ELSE topic @@ ANY(array_fill(''::text, ARRAY[40])) END
 
 -- InsertFailure
@@ -185,16 +185,16 @@ ORDER BY id
 
 -- InsertDeadLetter
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, ordering_key, key_hash,
-                            payload, metadata, created_at, died_at, attempts, error)
-VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $10, $11)
+                            payload, metadata, created_at, died_at, attempts, error, cause)
+VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $10, $11, $12)
 
 -- BuryRow
-INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error)
-VALUES (0, $1, $2, '', $3, $4, $5, $6, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $7)
+INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
+VALUES (0, $1, $2, '', $3, $4, $5, $6, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, 0, $7, $8)
 
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
-	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.error, d.resolved_at, d.resolution,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
 	octet_length(d.payload) + octet_length(d.metadata) AS size, d.payload, d.metadata
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
@@ -202,18 +202,23 @@ WHERE d.id = $1
 
 -- DeadLetters
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
-	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.error, d.resolved_at, d.resolution,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
 	octet_length(d.payload) + octet_length(d.metadata) AS size
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id > $1 AND d.id <= $2
   AND ($3::text = '' OR d.topic = $4)
   AND ($5::text = '' OR d.consumer = $6)
-  AND (octet_length($7::bytea) = 0 OR d.message_id = $8)
-  AND d.died_at >= $9 AND d.died_at < $10
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN ($11, $12)
+  AND ($7::text = '' OR s.name = $8)
+  AND (octet_length($9::bytea) = 0 OR d.message_id = $10)
+  AND (octet_length($11::bytea) = 0 OR d.ordering_key = $12)
+  AND ($13::text = '' OR strpos(d.error, $14) > 0)
+  AND d.cause >= $15 AND d.cause <= $16
+  AND d.attempts >= $17 AND d.attempts <= $18
+  AND d.died_at >= $19 AND d.died_at < $20
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN ($21, $22)
 ORDER BY d.id
-LIMIT $13
+LIMIT $23
 
 -- LastDeadLetter
 SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters
@@ -496,12 +501,12 @@ UPDATE postbox_messages SET
 WHERE spool = $3 AND state = $4 AND lane = $5 AND id = $6
 
 -- BuryWaiting
-INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
+INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
-SELECT 0, $1::bytea, $2::text, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+SELECT 0, $1::bytea, $2::text, $3::bigint, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, m.attempts
 FROM postbox_messages m
-WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = $6
+WHERE m.spool = $4 AND m.state = $5 AND m.lane = $6 AND m.id = $7
 
 -- RemoveMessage
 DELETE FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND id = $4

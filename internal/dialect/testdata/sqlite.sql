@@ -133,9 +133,9 @@ WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND sta
 UPDATE postbox_messages SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0
 
 -- BuryMessage
-INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
+INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
-SELECT 0, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+SELECT 0, ?, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts + 1
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.starts >= ?
@@ -154,16 +154,16 @@ ORDER BY id
 
 -- InsertDeadLetter
 INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, ordering_key, key_hash,
-                            payload, metadata, created_at, died_at, attempts, error)
-VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?)
+                            payload, metadata, created_at, died_at, attempts, error, cause)
+VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?)
 
 -- BuryRow
-INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error)
-VALUES (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?)
+INSERT INTO postbox_dead_letters (origin, subject, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error, cause)
+VALUES (0, ?, ?, '', ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, ?, ?)
 
 -- DeadLetter
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
-	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.error, d.resolved_at, d.resolution,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
 	octet_length(d.payload) + octet_length(d.metadata) AS size, d.payload, d.metadata
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
@@ -171,14 +171,19 @@ WHERE d.id = ?
 
 -- DeadLetters
 SELECT d.id, d.origin, d.subject, COALESCE(d.spool, 0), COALESCE(s.name, '') AS spool_name, d.consumer, d.topic,
-	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.error, d.resolved_at, d.resolution,
+	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
 	octet_length(d.payload) + octet_length(d.metadata) AS size
 FROM postbox_dead_letters d
 LEFT JOIN postbox_spools s ON s.id = d.spool
 WHERE d.id > ? AND d.id <= ?
   AND (? = '' OR d.topic = ?)
   AND (? = '' OR d.consumer = ?)
+  AND (? = '' OR s.name = ?)
   AND (octet_length(?) = 0 OR d.message_id = ?)
+  AND (octet_length(?) = 0 OR d.ordering_key = ?)
+  AND (? = '' OR instr(d.error, ?) > 0)
+  AND d.cause >= ? AND d.cause <= ?
+  AND d.attempts >= ? AND d.attempts <= ?
   AND d.died_at >= ? AND d.died_at < ?
   AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN (?, ?)
 ORDER BY d.id
@@ -461,9 +466,9 @@ UPDATE postbox_messages SET
 WHERE spool = ? AND state = ? AND lane = ? AND id = ?
 
 -- BuryWaiting
-INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, ordering_key, key_hash,
+INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
-SELECT 0, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
+SELECT 0, ?, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER), m.attempts
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?

@@ -1,0 +1,114 @@
+package command
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// auditRecord is an action of an operator.
+type auditRecord struct {
+	ID       int64         `json:"id"`
+	At       time.Time     `json:"at"`
+	Actor    string        `json:"actor"`
+	Action   string        `json:"action"`
+	Target   *targetRecord `json:"target,omitempty"`
+	Subject  string        `json:"subject,omitempty"`
+	Filter   string        `json:"filter,omitempty"`
+	Affected int           `json:"affected"`
+	Note     string        `json:"note,omitempty"`
+}
+
+func auditRecordOf(e admin.AuditEntry) auditRecord {
+	record := auditRecord{
+		ID: e.ID, At: utc(e.At), Actor: e.Actor, Action: e.Action, Subject: e.Subject, Filter: e.Filter, Affected: e.Affected, Note: e.Note,
+	}
+	if e.Target != (admin.Target{}) {
+		target := recordOf(e.Target)
+		record.Target = &target
+	}
+	return record
+}
+
+// auditFlags choose actions.
+type auditFlags struct {
+	target       targetFlags
+	by, action   string
+	since, until string
+	before       int64
+	limit        int
+}
+
+func (p *program) auditCommand() *cobra.Command {
+	var flags auditFlags
+	cmd := &cobra.Command{
+		Use: "audit", Short: "List what operators did, the latest first",
+		Long: `List what operators did, the latest first: who, when, what, and to how many
+messages or dead letters. An action that failed is not listed. Actions are kept
+for a year.
+
+--actor names who acts now, and --by chooses actions by who acted.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: p.on(func(s *session, _ []string) error { return s.listAudit(flags) }),
+	}
+	flags.target.addFilterTo(cmd)
+	cmd.Flags().StringVar(&flags.by, "by", "", "only actions of this operator")
+	cmd.Flags().StringVar(&flags.action, "action", "", `only actions of this name, such as "requeue" or "pause key"`)
+	cmd.Flags().StringVar(&flags.since, "since", "", "only actions since then, as RFC 3339, or as a duration before now")
+	cmd.Flags().StringVar(&flags.until, "until", "", "only actions before then")
+	cmd.Flags().Int64Var(&flags.before, "before", 0, "id of the last action of the page before")
+	cmd.Flags().IntVar(&flags.limit, "limit", 100, "largest number of actions, up to 1000")
+	return cmd
+}
+
+func (s *session) listAudit(flags auditFlags) error {
+	if flags.limit < 1 || flags.limit > admin.MaxLimit {
+		return usagef("--limit: %d is not between 1 and %d", flags.limit, admin.MaxLimit)
+	}
+	if flags.before < 0 {
+		return usagef("--before: %d is negative", flags.before)
+	}
+	ctx := s.cmd.Context()
+	from, err := s.past(ctx, "since", flags.since)
+	if err != nil {
+		return err
+	}
+	until, err := s.past(ctx, "until", flags.until)
+	if err != nil {
+		return err
+	}
+	filter := admin.AuditFilter{Actor: flags.by, Action: flags.action, From: from, Until: until, Before: flags.before, Limit: flags.limit}
+	if flags.target.any() {
+		filter.Target = flags.target.one()
+	}
+	a, err := s.admin("")
+	if err != nil {
+		return err
+	}
+	entries, err := a.Audit(ctx, filter)
+	if err != nil {
+		return err
+	}
+	list := s.list("ID", "AT", "ACTOR", "ACTION", "TARGET", "SUBJECT OR FILTER", "CHANGED", "NOTE")
+	for _, e := range entries {
+		record, target, subject := auditRecordOf(e), "-", e.Subject
+		if record.Target != nil {
+			target = record.Target.cell()
+		}
+		if subject == "" {
+			subject = e.Filter
+		}
+		if err := list.add(record, number(e.ID), moment(e.At), cell(e.Actor), cell(e.Action), target, short(subject), number(e.Affected), short(e.Note)); err != nil {
+			return err
+		}
+	}
+	if err := list.end(); err != nil {
+		return err
+	}
+	if len(entries) == flags.limit {
+		s.progress("There may be more: --before %d", entries[len(entries)-1].ID)
+	}
+	return nil
+}

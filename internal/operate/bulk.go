@@ -1,0 +1,195 @@
+package operate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+const (
+	// bulkPage is the number of dead letters that are listed at once, and the most that one transaction changes.
+	bulkPage = 100
+	// bulkBytes bounds the payloads and metadata of a transaction, unless a single letter has more.
+	bulkBytes = 4 << 20
+	// maxStuck limits the number of errors about single letters that an action returns.
+	maxStuck = 10
+	// finishTimeout is how long a transaction may go on after the context of its action has ended.
+	finishTimeout = 5 * time.Second
+)
+
+// bulk is a running action on the dead letters that a filter selects, page by page in the order of their ids.
+//
+// Operators who run the same action at once wait for each other at the first letter of a page, because each transaction locks its letters in
+// their order. So each letter is changed once, and the order within a key is kept.
+type bulk struct {
+	letters *Letters
+	act     *Act
+	most    int // 0: no limit
+	// one changes one letter. It returns the spool whose drainers should notice, if there is one.
+	one    func(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error)
+	report func(Progress)
+
+	progress Progress
+	stuck    []error
+}
+
+// run returns the progress also with an error. It ignores letters that arrive after it began, because a requeued message may become
+// a dead letter again. When ctx ends, it finishes the running transaction.
+func (b *bulk) run(ctx context.Context, filter dialect.DeadLetterFilter) (Progress, error) {
+	if err := b.letters.db.QueryRowContext(ctx, b.letters.statements.LastDeadLetter).Scan(&filter.UpTo); err != nil {
+		return b.progress, spool.Wrap("find the last dead letter", err)
+	}
+	if err := b.part(ctx, nil); err != nil { // the row of the action, also if it finds nothing
+		return b.progress, err
+	}
+	filter.Limit = bulkPage
+	for filter.UpTo > 0 {
+		page, err := b.letters.List(ctx, filter)
+		if err == nil {
+			err = b.page(ctx, page)
+		}
+		if err != nil {
+			return b.progress, errors.Join(append(b.stuck, err)...)
+		}
+		if len(page) < filter.Limit || b.left() == 0 {
+			break
+		}
+		filter.After = page[len(page)-1].ID
+	}
+	return b.progress, errors.Join(b.stuck...)
+}
+
+// left returns how many letters may still be changed.
+func (b *bulk) left() int {
+	if b.most == 0 {
+		return bulkPage
+	}
+	return b.most - b.progress.Done
+}
+
+// page changes the letters of a page, in transactions that are bounded by bytes.
+func (b *bulk) page(ctx context.Context, page []*DeadLetter) error {
+	for len(page) > 0 && b.left() > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, size := 1, page[0].Size
+		for n < min(len(page), b.left()) && size+page[n].Size <= bulkBytes {
+			size += page[n].Size
+			n++
+		}
+		if err := b.part(ctx, page[:n]); err != nil {
+			return err
+		}
+		b.report(b.progress)
+		page = page[n:]
+	}
+	return nil
+}
+
+// part changes letters in one transaction, with the row of the action. It reads one payload at a time.
+func (b *bulk) part(ctx context.Context, letters []*DeadLetter) error {
+	ctx, cancel := finishing(ctx)
+	defer cancel()
+	var did changes
+	err := spool.InTx(ctx, b.letters.db, b.letters.statements, func(tx *sql.Tx) error {
+		did = changes{woken: map[*spool.Spool]struct{}{}}
+		for _, letter := range letters {
+			s, err := b.one(ctx, tx, letter.ID)
+			if err := did.add(letter.ID, s, err); err != nil {
+				return err
+			}
+		}
+		b.act.Affected = did.count
+		return b.letters.audit.Record(ctx, tx, b.act)
+	})
+	if err != nil {
+		return spool.Wrap("change dead letters", err)
+	}
+	for s := range did.woken {
+		b.letters.announce(ctx, s)
+	}
+	b.progress.Done += did.count
+	b.progress.Skipped += len(did.stuck)
+	b.stuck = append(b.stuck, did.stuck[:min(len(did.stuck), maxStuck-len(b.stuck))]...)
+	return nil
+}
+
+// changes is what a transaction has done.
+type changes struct {
+	count int
+	stuck []error
+	woken map[*spool.Spool]struct{}
+}
+
+// add adds the outcome for a letter, and returns an error that ends the action.
+func (c *changes) add(id int64, s *spool.Spool, err error) error {
+	if err != nil {
+		err = fmt.Errorf("dead letter %d: %w", id, err)
+	}
+	switch {
+	case err == nil:
+		c.count++
+		if s != nil {
+			c.woken[s] = struct{}{}
+		}
+		return nil
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrLetterResolved): // another operator was faster
+		return nil
+	case errors.Is(err, ErrLetterStuck):
+		c.stuck = append(c.stuck, err)
+		return nil
+	default:
+		return err
+	}
+}
+
+// finishing returns a context for a transaction that may go on for a while after ctx has ended, so that its outcome is known.
+func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
+	finish, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	release := context.AfterFunc(ctx, func() {
+		grace := time.AfterFunc(finishTimeout, cancel)
+		context.AfterFunc(finish, func() { grace.Stop() })
+	})
+	return finish, func() {
+		release()
+		cancel()
+	}
+}
+
+// RequeueAll requeues the open letters that the filter selects, at most the given number (0: no limit). It skips letters that cannot be
+// requeued as they are, and returns these as the error.
+func (l *Letters) RequeueAll(ctx context.Context, filter dialect.DeadLetterFilter, most int, chosen string, report func(Progress)) (Progress, error) {
+	filter.Resolved = dialect.ResolvedNo
+	b := &bulk{letters: l, act: NewAct(ActRequeue, filter.Spool).Choosing(chosen), most: most, report: report, one: l.requeue}
+	return b.run(ctx, filter)
+}
+
+// ResolveAll marks the open letters that the filter selects as dealt with.
+func (l *Letters) ResolveAll(ctx context.Context, filter dialect.DeadLetterFilter, most int, chosen, reason string, report func(Progress)) (Progress, error) {
+	filter.Resolved = dialect.ResolvedNo
+	b := &bulk{letters: l, act: NewAct(ActResolve, filter.Spool).Choosing(chosen).Noting(reason), most: most, report: report}
+	b.one = func(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error) {
+		return nil, l.resolve(ctx, tx, id, reason)
+	}
+	return b.run(ctx, filter)
+}
+
+// DeleteAll deletes the letters that the filter selects. If it selects open letters only, it leaves those that another operator
+// resolves meanwhile.
+func (l *Letters) DeleteAll(ctx context.Context, filter dialect.DeadLetterFilter, most int, chosen string, report func(Progress)) (Progress, error) {
+	b := &bulk{letters: l, act: NewAct(ActDelete, filter.Spool).Choosing(chosen), most: most, report: report}
+	statement := l.statements.DeleteDeadLetter
+	if filter.Resolved == dialect.ResolvedNo {
+		statement = l.statements.RemoveDeadLetter
+	}
+	b.one = func(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spool, error) {
+		return nil, l.delete(ctx, tx, statement, id)
+	}
+	return b.run(ctx, filter)
+}

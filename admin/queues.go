@@ -20,6 +20,11 @@ type QueueInfo struct {
 	PausedKeys int
 	// PausedTopics is the number of topics that are paused; 0 for a queue.
 	PausedTopics int
+	// StuckKeys is the number of keys whose first message has failed and waits for its next attempt, or is parked: see [Admin.StuckKeys].
+	// Up to 1000 failed messages are looked at.
+	StuckKeys int
+	// StuckAge is how long ago the first of these failed for the first time, by the database's clock; 0 if no key is stuck.
+	StuckAge time.Duration
 	// Settings are what operators have stored.
 	Settings Settings
 
@@ -55,7 +60,7 @@ func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 	for i, s := range spools {
 		queues[i] = QueueInfo{
 			Target: Target{spool: s.Name}, Lanes: s.Lanes, Processes: s.Members,
-			PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, Settings: Settings(s.Settings),
+			PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, StuckKeys: s.StuckKeys, StuckAge: s.StuckAge, Settings: Settings(s.Settings),
 			Pending: s.Pending, Due: s.Due, InFlight: s.InFlight, Failing: s.Failing, Parked: s.Parked,
 			Dead: s.Dead, Done: s.Done, OldestAge: s.OldestAge,
 		}

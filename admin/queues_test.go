@@ -73,9 +73,10 @@ func TestQueues_G9_counts_outboxes_and_queues(t *testing.T) {
 		require.Len(t, queues, 2)
 		require.InDelta(t, time.Hour, queues[0].OldestAge, float64(10*time.Minute))
 		require.Less(t, queues[1].OldestAge, 10*time.Minute)
-		queues[0].OldestAge, queues[1].OldestAge = 0, 0
+		require.Equal(t, queues[0].OldestAge > 0, queues[0].StuckAge > 0, "no failure is recorded, so the time of writing counts")
+		queues[0].OldestAge, queues[1].OldestAge, queues[0].StuckAge = 0, 0, 0
 		require.Equal(t, []admin.QueueInfo{
-			{Target: b.target, Lanes: lanes, Processes: 2, Pending: 4, Due: 2, InFlight: 3, Failing: 2, Parked: 1, Dead: 1, Done: 1},
+			{Target: b.target, Lanes: lanes, Processes: 2, Pending: 4, Due: 2, InFlight: 3, Failing: 2, Parked: 1, Dead: 1, Done: 1, StuckKeys: 2},
 			{Target: admin.Queue("a queue"), Lanes: 3, Pending: 1, Due: 1},
 		}, queues)
 		require.Equal(t, 1, b.stats()["refunds"].Parked)

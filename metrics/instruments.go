@@ -134,6 +134,16 @@ var (
 		Name: "postbox.paused.topics", Kind: Gauge, Unit: "{topic}", Labels: ofSpool, Database: true,
 		Help: "Topics of an outbox that an operator has paused.",
 	}
+	// StuckKeys is the number of keys that wait for a failed message.
+	StuckKeys = &Instrument{
+		Name: "postbox.stuck.keys", Kind: Gauge, Unit: "{key}", Labels: ofSpool, Database: true,
+		Help: "Keys whose first message has failed and waits for its next attempt, or is parked: at most 1000 are counted.",
+	}
+	// StuckAge is the age of the oldest of these failures.
+	StuckAge = &Instrument{
+		Name: "postbox.stuck.age", Kind: Gauge, Unit: "s", Labels: ofSpool, Database: true,
+		Help: "Time since the first failure of the key that has been stuck for longest, by the clock of the database; 0 without one. With more than 1000 stuck keys, of some of them.",
+	}
 	// DatabaseUp tells whether the others could be counted.
 	DatabaseUp = &Instrument{
 		Name: "postbox.database.up", Kind: Gauge, Unit: "1", Database: true,
@@ -143,7 +153,7 @@ var (
 
 var instruments = []*Instrument{
 	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, Deliveries,
-	Backlog, BacklogAge, DeadLetters, Processes, Lanes, Paused, PausedKeys, PausedTopics, DatabaseUp,
+	Backlog, BacklogAge, DeadLetters, Processes, Lanes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
 }
 
 // Instruments returns all that Postbox measures: first what processes report, then what is counted in the database.

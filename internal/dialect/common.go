@@ -249,6 +249,7 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 	}
 	s.operate()
 	s.audit()
+	s.stuck()
 	return s
 }
 

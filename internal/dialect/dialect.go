@@ -188,6 +188,7 @@ type lists interface {
 	lockStarts(spool int64, started []Started) Query
 	countStarts(spool int64, started []Started) Query
 	release(spool int64, holder string, lanes []int) Query
+	numbers(list []int64) any // the argument for {numbers ?}
 }
 
 // Check returns an error unless the kind is one of the constants above.

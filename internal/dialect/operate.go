@@ -100,6 +100,13 @@ WHERE (l.holder IS NULL OR l.expires_at <= {now})
 GROUP BY s.name
 ORDER BY s.name`
 
+	s.LaneHolders = `
+SELECT lane, COALESCE(holder, ''), token, expires_at, suspect, CASE WHEN holder IS NOT NULL AND expires_at > {now} THEN 1 ELSE 0 END
+FROM {lanes} WHERE spool = ? ORDER BY lane`
+
+	s.MembersOf = `
+SELECT holder, in_flight, expires_at FROM {members} WHERE spool = ? AND expires_at > {now} ORDER BY holder`
+
 	s.ChangeSpool = `
 UPDATE {spools} SET version = version + 1 WHERE id = ?`
 

@@ -92,6 +92,8 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
 	for _, ofOne := range []*string{&s.loadPayload, &s.retry, &s.standsToRetry, &s.countStart, &s.takeBackStart, &s.buryMessage} {
 		*ofOne += "\n  AND " + strings.ReplaceAll(seemsDear, "m.", "")
 	}
+	s.stuckHeads = strings.ReplaceAll(strings.ReplaceAll(s.stuckHeads, unblocked, unblockedByIndex), "ORDER BY m.id LIMIT", "ORDER BY m.id"+alongIndex+" LIMIT")
+	s.waitingOfKeys = ready(s.waitingOfKeys)
 	s.Writers = writers
 	s.SeekStrays, s.MoveStrays = seekStrays, moveStrays
 	s.MaxAppend = 1000 // no limit of PostgreSQL: with more rows a statement gains nothing and takes memory
@@ -182,6 +184,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
 		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane, "{retrying}", names.Table("waiting"), " {by key}", "", " {by ready}", "",
 		"{numbers ?}", "SELECT unnest(?::bigint[])",
+		"{subject of m}", `'m'::bytea || int8send(m.id) || int8send(m.created_at)`,
 	)
 	text := func(query string) string { return dollars(fill.Replace(strings.TrimSpace(fill.Replace(query)))) }
 	lists := postgres{
@@ -344,6 +347,8 @@ func refArrays(refs []Ref) []any {
 	}
 	return []any{states, lanes, tokens, ids, created}
 }
+
+func (postgres) numbers(list []int64) any { return append(pq.Int64Array{}, list...) }
 
 func (p postgres) release(spool int64, holder string, lanes []int) Query {
 	list := make(pq.Int64Array, len(lanes))

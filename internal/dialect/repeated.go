@@ -162,6 +162,8 @@ func (r repeated) release(spool int64, holder string, lanes []int) Query {
 	return Query{Text: r.releaseText, Args: []any{spool, holder, List(lanes)}}
 }
 
+func (repeated) numbers(list []int64) any { return List(list) }
+
 // List writes a list as a JSON array.
 func List[T any](items []T) string {
 	if len(items) == 0 {

@@ -140,6 +140,7 @@ func sqliteFill(names Names) *strings.Replacer {
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "instr", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
 		"{after ?}", afterRow, " {for update}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", " {by ready}", "",
 		"{numbers ?}", "SELECT value FROM json_each(?)",
+		"{subject of m}", "unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at))",
 	)
 }
 

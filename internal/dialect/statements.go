@@ -132,6 +132,8 @@ type Statements struct {
 	DueSince        string // → id and name (NULL without a row) of each spool that has due messages, for how long the oldest of them has been due
 	Fullness        string // → id and name of each spool, and 1 if it has a message; also an id without a row that messages name, with NULL
 	IdleLanes       string // → name of each spool that has a live member and lanes without a holder, number of these lanes
+	LaneHolders     string // spool → lane, holder or '', token, end of the lease, suspect, 1 if the lease lasts
+	MembersOf       string // spool → holder, in flight, end of the membership of each live member
 	ChangeSpool     string // spool: lets its drainers notice
 	PauseSpool      string // spool
 	ResumeSpool     string // spool
@@ -154,6 +156,10 @@ type Statements struct {
 	keepHistory     string
 	addToAct        string // see audit.go
 	recordAct       string
+	stuckHeads      string // see stuck.go
+	headOfKey       string
+	waitingOfKeys   string
+	countStuck      string
 	auditRows       string
 
 	// Migrations.
@@ -198,9 +204,10 @@ func (s *Statements) each(f func(*string)) {
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
-		&s.Spools, &s.LiveMembers, &s.CountBacklogs, &s.CountSpools, &s.Account, &s.Clock, &s.DueSince, &s.Fullness, &s.IdleLanes, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.setSettings,
+		&s.Spools, &s.LiveMembers, &s.CountBacklogs, &s.CountSpools, &s.Account, &s.Clock, &s.DueSince, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.setSettings,
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.doneMessage, &s.doneMessages,
 		&s.lockMessage, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.addToAct, &s.recordAct, &s.auditRows,
+		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 	} {
 		f(text)

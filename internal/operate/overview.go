@@ -21,7 +21,11 @@ type Overview struct {
 	PausedKeys  int
 	// PausedTopics is the number of paused topics.
 	PausedTopics int
-	Settings     spool.Settings
+	// StuckKeys is the number of keys with a retrying message, and StuckAge how long ago the first of these failed: among
+	// maxStuckCounted messages.
+	StuckKeys int
+	StuckAge  time.Duration
+	Settings  spool.Settings
 
 	Pending, Due, InFlight, Failing, Parked int
 	Dead                                    int // open dead letters
@@ -52,6 +56,9 @@ func (o *Operator) overviews(ctx context.Context, counts string) ([]*Overview, e
 	}
 	if err := o.count(ctx, counts, byID); err != nil {
 		return nil, spool.Wrap("count messages", err)
+	}
+	if err := o.countStuck(ctx, spools); err != nil {
+		return nil, spool.Wrap("count stuck keys", err)
 	}
 	if err := o.countMembers(ctx, byID); err != nil {
 		return nil, spool.Wrap("count processes", err)

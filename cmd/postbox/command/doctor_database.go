@@ -93,6 +93,7 @@ func (s *session) rights() []right {
 		{"SELECT", "dead_letters", of(s.statements.DeadLetter)},
 		{"SELECT", "failures", s.statements.Failures([]byte{0}, 1)},
 		{"SELECT", "pauses", of(s.statements.PausedKeys)},
+		{"SELECT", "lanes", of(s.statements.LaneHolders)},
 		{"SELECT", "topic_pauses", of(s.statements.PausedTopics)},
 		{"UPDATE (paused_at)", "spools", of(s.statements.PauseSpool)},
 		{"UPDATE (version)", "spools", of(s.statements.ChangeSpool)},

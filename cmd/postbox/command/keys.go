@@ -18,11 +18,11 @@ type keyRecord struct {
 }
 
 func (p *program) keysCommand() *cobra.Command {
-	return group("keys", "List, pause and resume ordering keys", `List, pause and resume ordering keys.
+	return group("keys", "List, pause and resume ordering keys, and find stuck ones", `List, pause and resume ordering keys, and find those that are stuck.
 
 The keys are those of the outbox "outbox", unless --outbox or --queue names
 another one.`,
-		p.keysListCommand(), p.keysPauseCommand(), p.keysResumeCommand())
+		p.keysListCommand(), p.keysStuckCommand(), p.keysPauseCommand(), p.keysResumeCommand())
 }
 
 func (p *program) keysListCommand() *cobra.Command {

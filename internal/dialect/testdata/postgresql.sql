@@ -411,6 +411,13 @@ WHERE (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()
 GROUP BY s.name
 ORDER BY s.name
 
+-- LaneHolders
+SELECT lane, COALESCE(holder, ''), token, expires_at, suspect, CASE WHEN holder IS NOT NULL AND expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
+FROM postbox_lanes WHERE spool = $1 ORDER BY lane
+
+-- MembersOf
+SELECT holder, in_flight, expires_at FROM postbox_members WHERE spool = $1 AND expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint ORDER BY holder
+
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = $1
 
@@ -520,6 +527,44 @@ UPDATE postbox_audit SET affected = affected + $1 WHERE operation = $2
 -- RecordAct
 INSERT INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
 VALUES ($1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
+
+-- StuckHeads
+SELECT m.id, m.key_hash, m.ordering_key
+FROM postbox_waiting m
+WHERE m.spool = $1 AND m.state = 2 AND m.lane = $2 AND m.id > $3 AND m.key_hash IS NOT NULL
+  AND (m.key_hash IS NULL OR (
+	SELECT 1 FROM postbox_waiting b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id
+	ORDER BY b.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
+ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4
+
+-- HeadOfKey
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	octet_length(m.payload) + octet_length(m.metadata) AS size, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id DESC LIMIT 1), '')
+FROM postbox_messages m
+WHERE m.spool = $1 AND m.id = $2
+  AND m.state IN (0, 1, 2)
+  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 255)::smallint))
+
+-- WaitingOfKeys
+SELECT w.wanted, MIN(w.id), COUNT(*)
+FROM (
+	SELECT m.id, CASE WHEN m.key_hash IN (SELECT unnest($1::bigint[])) THEN m.key_hash END AS wanted
+	FROM ONLY postbox_messages m
+	WHERE m.spool = $2 AND m.state = 0 AND m.lane = $3 AND m.id > $4
+	ORDER BY m.id LIMIT $5) w
+GROUP BY w.wanted
+
+-- CountStuck
+SELECT COUNT(DISTINCT k.key_hash), COALESCE((date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(k.since), 0)
+FROM (
+	SELECT m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id LIMIT 1), m.created_at) AS since
+	FROM postbox_waiting m
+	WHERE m.spool = $1 AND m.state = 2 AND m.key_hash IS NOT NULL
+	ORDER BY m.key_hash, m.id LIMIT $2) k
 
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note

@@ -380,6 +380,13 @@ WHERE (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS
 GROUP BY s.name
 ORDER BY s.name
 
+-- LaneHolders
+SELECT lane, COALESCE(holder, ''), token, expires_at, suspect, CASE WHEN holder IS NOT NULL AND expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END
+FROM postbox_lanes WHERE spool = ? ORDER BY lane
+
+-- MembersOf
+SELECT holder, in_flight, expires_at FROM postbox_members WHERE spool = ? AND expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) ORDER BY holder
+
 -- ChangeSpool
 UPDATE postbox_spools SET version = version + 1 WHERE id = ?
 
@@ -485,6 +492,37 @@ UPDATE postbox_audit SET affected = affected + ? WHERE operation = ?
 -- RecordAct
 INSERT OR IGNORE INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
 VALUES (?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?, ?, ?) 
+
+-- StuckHeads
+SELECT m.id, m.key_hash, m.ordering_key
+FROM postbox_messages m
+WHERE m.spool = ? AND m.state = 2 AND m.lane = ? AND m.id > ? AND m.key_hash IS NOT NULL
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+ORDER BY m.id LIMIT ?
+
+-- HeadOfKey
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	octet_length(m.payload) + octet_length(m.metadata) AS size, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id DESC LIMIT 1), '')
+FROM postbox_messages m
+WHERE m.spool = ? AND m.id = ?
+
+-- WaitingOfKeys
+SELECT w.wanted, MIN(w.id), COUNT(*)
+FROM (
+	SELECT m.id, CASE WHEN m.key_hash IN (SELECT value FROM json_each(?)) THEN m.key_hash END AS wanted
+	FROM postbox_messages m
+	WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
+	ORDER BY m.id LIMIT ?) w
+GROUP BY w.wanted
+
+-- CountStuck
+SELECT COUNT(DISTINCT k.key_hash), COALESCE(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - MIN(k.since), 0)
+FROM (
+	SELECT m.key_hash, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id LIMIT 1), m.created_at) AS since
+	FROM postbox_messages m
+	WHERE m.spool = ? AND m.state = 2 AND m.key_hash IS NOT NULL
+	ORDER BY m.key_hash, m.id LIMIT ?) k
 
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note

@@ -1,0 +1,53 @@
+package command_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// incident is a queue in which one message is parked, one waits for its next attempt, and a key is paused, with one live and
+// one crashed process.
+func incident(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t, testdb.SQLite(t))
+	b.append(b.queue, draft("m-1", "fraud", "customer-1"), draft("m-2", "fraud", "customer-2"), draft("m-3", "fraud", "customer-1"),
+		draft("m-4", "fraud", "customer-3"), draft("m-5", "fraud", "customer-1"), draft("m-6", "fraud", ""))
+	b.database.Exec(t, "UPDATE postbox_messages SET state = 2, attempts = 5, available_at = ? WHERE id = 1", int64(dialect.ParkedFrom))
+	b.database.Exec(t, "UPDATE postbox_messages SET state = 2, attempts = 1, available_at = ? WHERE id = 2", written.Add(time.Hour).UnixMicro())
+	b.failure(1, "card declined", time.Minute)
+	b.failure(1, "card declined\nagain", 5*time.Minute)
+	b.failure(2, "connection refused", 2*time.Minute)
+	require.NoError(t, b.admin().PauseKey(t.Context(), admin.Queue("fraud"), "customer-3"))
+
+	id := int64(b.database.Count(t, "SELECT id FROM postbox_spools"))
+	b.exec(b.statements.FillLanes(id, 4))
+	b.exec(b.statements.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: "host 42"}, InFlight: `{"fraud":2}`, TTL: time.Hour.Microseconds()}))
+	b.database.Exec(t, "UPDATE postbox_lanes SET holder = 'host 42', token = 7, expires_at = ? WHERE lane < 2", time.Now().Add(time.Hour).UnixMicro())
+	b.database.Exec(t, "UPDATE postbox_lanes SET holder = 'host 41', token = 5, suspect = 1, expires_at = ? WHERE lane = 2", written.UnixMicro())
+	return b
+}
+
+// failure records a failed attempt of a message, so long after it was written.
+func (b *bench) failure(id int64, text string, after time.Duration) {
+	b.Helper()
+	subject := spool.MessageSubject(id, written.UnixMicro())
+	b.exec(b.statements.InsertFailure(dialect.Failure{Subject: subject, Attempt: 1, Error: text, Process: "host 42"}))
+	b.database.Exec(b.T, "UPDATE postbox_failures SET failed_at = ? WHERE id = (SELECT MAX(id) FROM postbox_failures)", written.Add(after).UnixMicro())
+}
+
+func TestOutput_in_an_incident(t *testing.T) {
+	t.Parallel()
+	eachOutput(t, incident, map[string]string{
+		"keys-stuck":       "keys stuck --queue fraud",
+		"keys-stuck-limit": "keys stuck --queue fraud --limit 1",
+		"lanes":            "lanes --queue fraud",
+		"lanes-members":    "lanes --queue fraud --members",
+	})
+}

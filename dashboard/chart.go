@@ -12,6 +12,8 @@ import (
 const (
 	chartWidth  = 360
 	chartHeight = 60
+	// chartLeast is the time that a chart shows at least: one of a few seconds would only show noise.
+	chartLeast = 5 * time.Minute
 	// chartGap is the time without samples at which the line is interrupted: no page was open.
 	chartGap = 90 * time.Second
 )
@@ -21,7 +23,8 @@ type chart struct {
 	Line, Area string // paths
 	Highest    int
 	Points     int
-	Label      string // for a screen reader
+	Span       time.Duration // from the left end to now
+	Label      string        // for a screen reader
 }
 
 // point is a sample of one outbox or queue in the chart.
@@ -33,8 +36,9 @@ type point struct {
 
 // chartOf draws the highest value of each step of the width, so the page has at most as many points as the chart is wide.
 func chartOf(c counted, target admin.Target) chart {
-	points, highest := pointsOf(c, target)
-	drawn := chart{Highest: highest, Points: len(points)}
+	width := c.span()
+	points, highest := pointsOf(c, target, width)
+	drawn := chart{Highest: highest, Points: len(points), Span: width}
 	if len(points) == 0 {
 		return drawn
 	}
@@ -56,18 +60,34 @@ func chartOf(c counted, target admin.Target) chart {
 	}
 	fmt.Fprintf(&area, "V%dZ", chartHeight)
 	drawn.Line, drawn.Area = line.String(), area.String()
-	drawn.Label = fmt.Sprintf("Backlog of the last hour: now %s, at most %s", number(points[len(points)-1].value), number(highest))
+	drawn.Label = fmt.Sprintf("Backlog of the last %s: now %s, at most %s", spanText(width), number(points[len(points)-1].value), number(highest))
 	return drawn
 }
 
-func pointsOf(c counted, target admin.Target) (points []point, highest int) {
+// span is the time that the samples cover.
+func (c counted) span() time.Duration {
+	if len(c.kept) == 0 {
+		return chartLeast
+	}
+	return min(max(c.at.Sub(c.kept[0].at), chartLeast), sampleSpan)
+}
+
+// spanText writes the time that a chart shows.
+func spanText(d time.Duration) string {
+	if d >= sampleSpan {
+		return "hour"
+	}
+	return plural(int(d.Minutes()), "minute")
+}
+
+func pointsOf(c counted, target admin.Target, width time.Duration) (points []point, highest int) {
 	for _, s := range c.kept {
 		value, sampled := s.counts[target]
 		if !sampled {
 			continue
 		}
 		highest = max(highest, value.pending)
-		x := float64(int(chartWidth * (1 - c.at.Sub(s.at).Seconds()/sampleSpan.Seconds())))
+		x := float64(int(chartWidth * (1 - c.at.Sub(s.at).Seconds()/width.Seconds())))
 		if n := len(points); n > 0 && points[n-1].x == x {
 			points[n-1].value, points[n-1].at = max(points[n-1].value, value.pending), s.at
 			continue

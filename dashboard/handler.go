@@ -72,7 +72,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := &request{Request: r, query: r.URL.Query()}
-	if !h.permits(w, q, name) {
+	if !h.permits(w, q, name) { //nolint:contextcheck // the context is that of the request
 		return
 	}
 	h.routes[name].serve(w, q)

@@ -52,7 +52,21 @@ type navItem struct {
 }
 
 func navOf(current, page, href, text string) navItem {
-	return navItem{href, text, current == page}
+	return navItem{href, text, sectionOf(current) == page}
+}
+
+// sectionOf is the page of the navigation that a page belongs to.
+func sectionOf(page string) string {
+	switch page {
+	case queuePage:
+		return overviewPage
+	case messagePage:
+		return messagesPage
+	case letterPage, bulkPage, "progress":
+		return lettersPage
+	default:
+		return page
+	}
 }
 
 // frame is what the layout shows around each page.

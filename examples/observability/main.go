@@ -82,6 +82,7 @@ type trial struct {
 	shop           *shop
 	monitor        *monitor
 	fired, cleared int
+	open           int // alerts that fire
 }
 
 func (t *trial) run(ctx context.Context) error {
@@ -122,17 +123,19 @@ func (t *trial) run(ctx context.Context) error {
 // expect waits until these alerts fire and no others, and prints what they say.
 func (t *trial) expect(ctx context.Context, happened string, names ...string) error {
 	began := time.Now()
-	alerts, before, err := t.monitor.waitFor(ctx, names)
+	alerts, err := t.monitor.waitFor(ctx, names)
 	if err != nil {
 		return fmt.Errorf("%s: %w", happened, err)
 	}
 	took := time.Since(began).Round(time.Second)
 	if len(names) == 0 {
-		t.cleared += before
+		t.cleared += t.open
+		t.open = 0
 		fmt.Fprintf(t.out, "%s. After %s no alert fires.\n", happened, took)
 		return nil
 	}
-	t.fired += len(alerts)
+	t.open = len(alerts)
+	t.fired += t.open
 	fmt.Fprintf(t.out, "%s. After %s these alerts fire:\n", happened, took)
 	for _, a := range alerts {
 		fmt.Fprintf(t.out, "  %-8s  %s: %s\n", a.Labels["severity"], a.Labels["alertname"], a.Annotations["summary"])

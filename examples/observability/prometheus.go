@@ -188,15 +188,14 @@ func (p *monitor) firing(ctx context.Context) ([]alert, error) {
 	return firing, nil
 }
 
-// waitFor waits until alerts with these names fire and no others. It returns an error if another one begins to fire. before is the number of
-// alerts that fired at first.
-func (p *monitor) waitFor(ctx context.Context, names []string) (firing []alert, before int, err error) {
-	first, err := p.firing(ctx)
+// waitFor waits until alerts with these names fire and no others. It returns an error if another one begins to fire.
+func (p *monitor) waitFor(ctx context.Context, names []string) (firing []alert, err error) {
+	earlier, err := p.firing(ctx)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	allowed := slices.Clone(names)
-	for _, a := range first {
+	for _, a := range earlier {
 		allowed = append(allowed, a.Labels["alertname"])
 	}
 	err = p.poll(ctx, fmt.Sprintf("the alerts %q", names), func() (bool, error) {
@@ -217,5 +216,5 @@ func (p *monitor) waitFor(ctx context.Context, names []string) (firing []alert, 
 		}
 		return len(missing) == 0 && others == 0, nil
 	})
-	return firing, len(first), err
+	return firing, err
 }

@@ -10,13 +10,16 @@ GOLANGCI_LINT := $(BIN)/golangci-lint
 EACH_MODULE := scripts/modules each
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test proof test-versions test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
+.PHONY: help demo dashboard test proof test-versions test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## run the quickstart example, on SQLite
 	go run -C examples ./quickstart
+
+dashboard: ## run a shop that never stops, on SQLite, and serve its dashboard
+	go run -C examples ./dashboard
 
 test: ## run the tests with the race detector, on real databases and brokers
 	POSTBOX_SERVICES_IN=memory scripts/services run -- scripts/go-test test $(ARGS)

@@ -76,7 +76,7 @@ func New(options Options) *cobra.Command {
 		p.migrateCommand(), p.doctorCommand(),
 		p.queuesCommand(), p.messagesCommand(), p.deadCommand(), p.keysCommand(), p.topicsCommand(), p.lanesCommand(),
 		p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.auditCommand(),
-		p.drainCommand(), p.checkCommand(),
+		p.drainCommand(), p.checkCommand(), p.dashboardCommand(),
 	)
 	root.Version = options.Version
 	root.SilenceErrors, root.SilenceUsage = true, true

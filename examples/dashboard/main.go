@@ -1,0 +1,96 @@
+// Dashboard runs a small shop on SQLite that never stops, and serves the dashboard of its outbox and its queue. Some of its customers make
+// trouble, so there is something to see and to press.
+//
+// This file has the dashboard. shop.go places orders, publishes them from the outbox and handles them from a queue.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	_ "modernc.org/sqlite" // driver "sqlite"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/dashboard"
+)
+
+func main() {
+	address := flag.String("listen", "127.0.0.1:8080", "address of the dashboard")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Stdout, *address); err != nil {
+		fmt.Fprintln(os.Stderr, "dashboard:", err)
+		os.Exit(1)
+	}
+}
+
+// sqliteOptions are what Postbox asks for. The shop forgets everything when it ends, so it does not wait for the disk.
+const sqliteOptions = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
+
+// run runs the shop and its dashboard until the context ends, in a folder that it removes afterwards.
+func run(ctx context.Context, out io.Writer, address string) (err error) {
+	folder, err := os.MkdirTemp("", "postbox-dashboard-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(filepath.Join(folder, "shop.db"))+sqliteOptions)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1) // SQLite has one writer
+	database := postbox.Database{DB: db, Dialect: postbox.SQLite}
+	if err := postbox.Migrate(ctx, database); err != nil {
+		return err
+	}
+
+	operator, err := admin.New(database, admin.Config{}, nil)
+	if err != nil {
+		return err
+	}
+	// Without an authoriser it answers requests from this machine only.
+	board, err := dashboard.New(operator, dashboard.Config{Title: "Postbox demo", Refresh: 2 * time.Second}, nil)
+	if err != nil {
+		return err
+	}
+	running, ctx := errgroup.WithContext(ctx)
+	running.Go(func() error { return shop{database: database, admin: operator}.run(ctx) })
+	running.Go(func() error { return serve(ctx, out, address, board) })
+	if err := running.Wait(); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// serve serves the dashboard until the context ends. If the port is in use, another one will do.
+func serve(ctx context.Context, out io.Writer, address string, board http.Handler) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		listener, err = config.Listen(ctx, "tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: board, ReadHeaderTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	fmt.Fprintf(out, "Open http://%s/ in a browser. Ctrl-C ends the demo.\n", listener.Addr())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -24,6 +24,8 @@ type Config struct {
 	// Actor is who acts, for [Admin.Audit], unless the context of a call names another one: see [ContextWithActor]. Up to 255 bytes
 	// are kept. Defaults to the user and the host of the process, as user@host.
 	Actor string
+	// AllowEdit allows [Admin.EditAndRequeue]: each user of this Admin can then let any payload be handled.
+	AllowEdit bool
 }
 
 func (c *Config) setDefaults() {

@@ -26,6 +26,10 @@
 //     on its own topic and with its own id. The consumer handles it, and the inboxes of all other consumers recognise
 //     it as a duplicate. Consumers without an inbox get it a second time. The inbox itself needs no outbox for that.
 //
+// [Admin.RequeueAll], [Admin.ResolveAll] and [Admin.DeleteAll] act on all dead letters that match a filter, page by page. [Admin.Groups] sorts
+// letters by the way in which they failed. [Admin.EditAndRequeue] replaces the payload or the metadata of a message. Each action
+// leaves an entry for [Admin.Audit], in the transaction of its effect.
+//
 // Several operators may act on the same dead letter at the same moment: it is requeued, resolved or deleted once.
 // The other operators get [ErrNotFound] or [ErrResolved]. Requeueing is one transaction, so a crash leaves either
 // the letter or the message, and never both.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -14,6 +15,12 @@ var (
 	ErrNotFound = operate.ErrNotFound
 	// ErrResolved is returned if a dead letter is already resolved, and so can be neither resolved nor requeued.
 	ErrResolved = operate.ErrLetterResolved
+	// ErrEdited is returned if the message of a dead letter has already been edited and requeued. It is an [ErrResolved], too.
+	ErrEdited = operate.ErrLetterEdited
+	// ErrKeyChanged is returned for an edit that changes the ordering key of a message.
+	ErrKeyChanged = operate.ErrKeyChanged
+	// ErrEditNotAllowed is returned by [Admin.EditAndRequeue] unless [Config.AllowEdit] is set.
+	ErrEditNotAllowed = errors.New("editing is not allowed: set AllowEdit of admin.Config")
 	// ErrStuck is returned if a dead letter cannot be requeued as it is, and the error says why: it is that of an inbox and the outbox
 	// that [Config.Outbox] names does not exist, its own outbox or queue does not exist any more, or its metadata cannot be read. The
 	// letter stays.

@@ -6,6 +6,19 @@ const deadLetterColumns = `d.id, d.origin, d.subject, COALESCE(d.spool, 0), COAL
 	d.message_id, d.ordering_key, d.created_at, d.died_at, d.attempts, d.cause, d.error, d.resolved_at, d.resolution,
 	{length}(d.payload) + {length}(d.metadata) AS size`
 
+// deadLetterChoice is true for the dead letters that a filter selects: see DeadLetters.
+const deadLetterChoice = `WHERE d.id > ? AND d.id <= ?
+  AND ({text ?} = '' OR d.topic = ?)
+  AND ({text ?} = '' OR d.consumer = ?)
+  AND ({text ?} = '' OR s.name = ?)
+  AND ({length}({blob ?}) = 0 OR d.message_id = ?)
+  AND ({length}({blob ?}) = 0 OR d.ordering_key = ?)
+  AND ({text ?} = '' OR {position}(d.error, ?) > 0)
+  AND d.cause >= ? AND d.cause <= ?
+  AND d.attempts >= ? AND d.attempts <= ?
+  AND d.died_at >= ? AND d.died_at < ?
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN (?, ?)`
+
 // common returns the statements that all databases share. {now} stands for the database's clock in microseconds.
 // {insert ignore} … {or ignore} stands for its way to skip existing rows. Comments name the index of a statement if it
 // is not the primary key. Each statement locks only the rows that it changes.
@@ -153,18 +166,17 @@ WHERE d.id = ?`,
 SELECT ` + deadLetterColumns + `
 FROM {dead_letters} d
 LEFT JOIN {spools} s ON s.id = d.spool
-WHERE d.id > ? AND d.id <= ?
-  AND ({text ?} = '' OR d.topic = ?)
-  AND ({text ?} = '' OR d.consumer = ?)
-  AND ({text ?} = '' OR s.name = ?)
-  AND ({length}({blob ?}) = 0 OR d.message_id = ?)
-  AND ({length}({blob ?}) = 0 OR d.ordering_key = ?)
-  AND ({text ?} = '' OR {position}(d.error, ?) > 0)
-  AND d.cause >= ? AND d.cause <= ?
-  AND d.attempts >= ? AND d.attempts <= ?
-  AND d.died_at >= ? AND d.died_at < ?
-  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN (?, ?)
+` + deadLetterChoice + `
 ORDER BY d.id
+LIMIT ?`,
+
+		// The same backwards. A part of each error is enough, and bounds the bytes.
+		deadLetterErrors: `
+SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
+FROM {dead_letters} d
+LEFT JOIN {spools} s ON s.id = d.spool
+` + deadLetterChoice + `
+ORDER BY d.id DESC
 LIMIT ?`,
 
 		LastDeadLetter: `

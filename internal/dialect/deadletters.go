@@ -43,6 +43,17 @@ const (
 // DeadLetters returns the dead letters that a filter selects, in the order of their ids: id, origin, subject, spool,
 // its name, consumer, topic, message id, key, created at, died at, attempts, cause, error, resolved at, resolution, size.
 func (s *Statements) DeadLetters(f DeadLetterFilter) Query {
+	return Query{Text: s.deadLetters, Args: f.args()}
+}
+
+// DeadLetterErrors returns the newest dead letters that a filter selects, the latest first: id, died at, name of the spool, consumer, topic, the
+// beginning of the error.
+func (s *Statements) DeadLetterErrors(f DeadLetterFilter) Query {
+	return Query{Text: s.deadLetterErrors, Args: f.args()}
+}
+
+// args returns the arguments of both.
+func (f DeadLetterFilter) args() []any {
 	upTo, diedBefore := f.UpTo, f.DiedBefore
 	if upTo == 0 {
 		upTo = math.MaxInt64
@@ -66,9 +77,9 @@ func (s *Statements) DeadLetters(f DeadLetterFilter) Query {
 		maxAttempts = math.MaxInt32
 	}
 	messageID, key := []byte(f.MessageID), []byte(f.Key)
-	return Query{Text: s.deadLetters, Args: []any{
+	return []any{
 		f.After, upTo, f.Topic, f.Topic, f.Consumer, f.Consumer, f.Spool, f.Spool, messageID, messageID, key, key, f.ErrorText, f.ErrorText,
 		int(causes[0]), int(causes[1]), f.MinAttempts, maxAttempts,
 		f.DiedAfter, diedBefore, least, most, f.Limit,
-	}}
+	}
 }

@@ -89,6 +89,7 @@ type Statements struct {
 	buryRow          string
 	DeadLetter       string // id → the columns of DeadLetters, payload, metadata
 	deadLetters      string
+	deadLetterErrors string
 	LastDeadLetter   string // → highest id, or 0
 	RemoveDeadLetter string // id: only while it is not resolved
 	resolve          string
@@ -200,7 +201,7 @@ func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.DropMembers, &s.renew, &s.freeLanes, &s.acquire, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
 		&s.loadPayload, &s.retry, &s.moveToWaiting, &s.standsToRetry, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart, &s.takeBackStart, &s.buryMessage,
-		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.buryRow, &s.DeadLetter, &s.deadLetters,
+		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.buryRow, &s.DeadLetter, &s.deadLetters, &s.deadLetterErrors,
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,

@@ -100,18 +100,22 @@ func NewAuditor(statements *dialect.Statements, actor string) *Auditor {
 //
 // Record may be called again for a transaction that was rolled back.
 func (a *Auditor) Record(ctx context.Context, tx *sql.Tx, act *Act) error {
-	actor := actorOf(ctx)
-	if actor == "" {
-		actor = a.actor
-	}
 	err := a.write(ctx, tx, dialect.AuditRow{
-		Operation: act.operation, Actor: spool.NameText(actor), Action: act.Action, Target: act.Target,
+		Operation: act.operation, Actor: a.actorIn(ctx), Action: act.Action, Target: act.Target,
 		Subject: auditText(act.Subject), Filter: auditText(act.Filter), Affected: int64(act.Affected), Note: auditText(act.Note),
 	})
 	if err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
 	}
 	return nil
+}
+
+// actorIn returns who acts.
+func (a *Auditor) actorIn(ctx context.Context) string {
+	if actor := actorOf(ctx); actor != "" {
+		return spool.NameText(actor)
+	}
+	return spool.NameText(a.actor)
 }
 
 // write adds to the row of an operation, or inserts it. MySQL does not count a row that gets the values that it has, so the first

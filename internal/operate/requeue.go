@@ -8,7 +8,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -53,7 +52,7 @@ func (l *Letters) requeue(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spo
 // draft returns the message as it was first written.
 func (l *DeadLetter) draft() (spool.Draft, error) {
 	if !l.ResolvedAt.IsZero() {
-		return spool.Draft{}, ErrLetterResolved
+		return spool.Draft{}, l.whyResolved()
 	}
 	if l.broken != nil {
 		return spool.Draft{}, fmt.Errorf("%w: %w", ErrLetterStuck, l.broken)
@@ -94,8 +93,7 @@ func (l *Letters) noSpool(letter *DeadLetter) error {
 	return fmt.Errorf("%w: its spool %d no longer exists", ErrLetterStuck, letter.SpoolID)
 }
 
-// take deletes the letter. For a letter of an inbox it also deletes the claim. Then the consumer will handle the
-// message again, with all its attempts, while the claims of other consumers absorb it.
+// take deletes the letter, and releases its message.
 func (l *Letters) take(ctx context.Context, tx *sql.Tx, letter *DeadLetter) error {
 	removed, err := spool.Affected(tx.ExecContext(ctx, l.statements.RemoveDeadLetter, letter.ID))
 	if err != nil {
@@ -104,16 +102,7 @@ func (l *Letters) take(ctx context.Context, tx *sql.Tx, letter *DeadLetter) erro
 	if removed == 0 {
 		return l.taken(ctx, tx, letter.ID)
 	}
-	if letter.Origin != dialect.OriginInbox {
-		return nil // the new message has a new id, and so a history of its own
-	}
-	if _, err := tx.ExecContext(ctx, l.statements.RemoveClaim, letter.Subject); err != nil {
-		return fmt.Errorf("remove claim: %w", err)
-	}
-	if err := note(ctx, tx, l.statements, letter.Subject, requeueNote); err != nil {
-		return fmt.Errorf("record the requeue: %w", err)
-	}
-	return nil
+	return l.release(ctx, tx, letter, requeueNote)
 }
 
 func (l *Letters) announce(ctx context.Context, s *spool.Spool) {

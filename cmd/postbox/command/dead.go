@@ -43,11 +43,11 @@ func letterRecordOf(l admin.DeadLetter) letterRecord {
 }
 
 func (p *program) deadCommand() *cobra.Command {
-	return group("dead", "Show dead letters, and requeue, resolve or delete them", `Show dead letters, and requeue, resolve or delete them.
+	return group("dead", "Show dead letters, and requeue, resolve, edit or delete them", `Show dead letters, and requeue, resolve, edit or delete them.
 
 The commands see the dead letters of all outboxes, queues and inboxes with the
 same tables.`,
-		p.deadListCommand(), p.deadShowCommand(), p.requeueCommand(), p.resolveCommand(), p.deleteCommand())
+		p.deadListCommand(), p.groupsCommand(), p.deadShowCommand(), p.requeueCommand(), p.editCommand(), p.resolveCommand(), p.deleteCommand())
 }
 
 // letterFlags choose dead letters.

@@ -58,6 +58,8 @@ func TestOutput_of_each_command_in_each_format(t *testing.T) {
 		"dead-resolve":       "dead resolve 1 --reason paid --yes",
 		"dead-delete":        "dead delete --topic invoices --yes",
 		"dead-filters":       "dead list --outbox outbox --key customer-1 --error declined --cause unknown --min-attempts 1 --max-attempts 1",
+		"dead-groups":        "dead groups",
+		"dead-groups-limit":  "dead groups --limit 1",
 		"audit":              "audit",
 		"keys-list":          "keys list",
 		"keys-pause":         "keys pause customer-1",

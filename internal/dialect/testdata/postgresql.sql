@@ -220,6 +220,24 @@ WHERE d.id > $1 AND d.id <= $2
 ORDER BY d.id
 LIMIT $23
 
+-- DeadLetterErrors
+SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
+FROM postbox_dead_letters d
+LEFT JOIN postbox_spools s ON s.id = d.spool
+WHERE d.id > $1 AND d.id <= $2
+  AND ($3::text = '' OR d.topic = $4)
+  AND ($5::text = '' OR d.consumer = $6)
+  AND ($7::text = '' OR s.name = $8)
+  AND (octet_length($9::bytea) = 0 OR d.message_id = $10)
+  AND (octet_length($11::bytea) = 0 OR d.ordering_key = $12)
+  AND ($13::text = '' OR strpos(d.error, $14) > 0)
+  AND d.cause >= $15 AND d.cause <= $16
+  AND d.attempts >= $17 AND d.attempts <= $18
+  AND d.died_at >= $19 AND d.died_at < $20
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN ($21, $22)
+ORDER BY d.id DESC
+LIMIT $23
+
 -- LastDeadLetter
 SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters
 

@@ -189,6 +189,24 @@ WHERE d.id > ? AND d.id <= ?
 ORDER BY d.id
 LIMIT ?
 
+-- DeadLetterErrors
+SELECT d.id, d.died_at, COALESCE(s.name, '') AS spool_name, d.consumer, d.topic, SUBSTR(d.error, 1, 512)
+FROM postbox_dead_letters d
+LEFT JOIN postbox_spools s ON s.id = d.spool
+WHERE d.id > ? AND d.id <= ?
+  AND (? = '' OR d.topic = ?)
+  AND (? = '' OR d.consumer = ?)
+  AND (? = '' OR s.name = ?)
+  AND (octet_length(?) = 0 OR d.message_id = ?)
+  AND (octet_length(?) = 0 OR d.ordering_key = ?)
+  AND (? = '' OR instr(d.error, ?) > 0)
+  AND d.cause >= ? AND d.cause <= ?
+  AND d.attempts >= ? AND d.attempts <= ?
+  AND d.died_at >= ? AND d.died_at < ?
+  AND CASE WHEN d.resolved_at IS NULL THEN 0 ELSE 1 END IN (?, ?)
+ORDER BY d.id DESC
+LIMIT ?
+
 -- LastDeadLetter
 SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters
 

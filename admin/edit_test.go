@@ -1,0 +1,169 @@
+package admin_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// editor is an operator who may edit.
+func (b *bench) editor() *admin.Admin {
+	b.Helper()
+	a, err := admin.New(b.database.Postbox(), admin.Config{Outbox: b.outbox.Name(), Actor: "ada@office", AllowEdit: true}, nil)
+	require.NoError(b, err)
+	return a
+}
+
+// pendingMessage reads the only pending message.
+func (b *bench) pendingMessage() *admin.Message {
+	b.Helper()
+	messages := b.messages(admin.MessageFilter{})
+	require.Len(b, messages, 1)
+	m, err := b.admin.Message(b.Context(), b.target, messages[0].ID)
+	require.NoError(b, err)
+	return m
+}
+
+// Payload and metadata are replaced alone or together, and keep every byte.
+func TestEdit_replaces_payload_and_metadata(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		for name, test := range map[string]struct {
+			edit     admin.Edit
+			payload  string
+			metadata message.Metadata
+		}{
+			"payload":  {admin.Edit{Payload: message.Payload("new\x00\xff")}, "new\x00\xff", message.Metadata{"about": "payload", "bytes": "\x00\xff"}},
+			"metadata": {admin.Edit{Metadata: message.Metadata{"\xff": "\x00\xfe"}}, "payload of metadata", message.Metadata{"\xff": "\x00\xfe"}},
+			"both":     {admin.Edit{Payload: message.Payload{}, Metadata: message.Metadata{}}, "", message.Metadata{}},
+		} {
+			b.append(draft(name, "orders", "key"))
+			b.bury()
+			letter := b.only(admin.Filter{})
+			require.NoError(t, b.editor().EditAndRequeue(t.Context(), letter.ID, test.edit))
+			m := b.pendingMessage()
+			test.metadata[admin.EditedFrom] = fmt.Sprint(letter.ID)
+			require.Equal(t, test.payload, string(m.Payload), name)
+			require.Equal(t, test.metadata, m.Metadata, name)
+			require.Equal(t, []any{name, "orders", "key", 0}, []any{m.MessageID, m.Topic, m.Key, m.Attempts})
+
+			kept, err := b.admin.DeadLetter(t.Context(), letter.ID)
+			require.NoError(t, err)
+			require.Equal(t, "payload of "+name, string(kept.Payload), "the letter keeps the first version")
+			require.Equal(t, "edited and requeued by ada@office", kept.Resolution)
+			h, stop := b.drain(func(*spool.Message) error { return nil })
+			b.eventually(func() bool { return h.counts()[name] == 1 }, "it is handled")
+			stop()
+		}
+		require.Contains(t, strings.Join(b.acts(admin.AuditFilter{Action: "edit"}), "\n"), "1 new payload of 0 bytes, new metadata with 0 values")
+	})
+}
+
+func TestEdit_G9_one_of_many_operators_wins(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(draft("one", "orders", "key"))
+		b.bury()
+		letter := b.only(admin.Filter{})
+		const operators = 8
+		errs := make([]error, operators)
+		var all sync.WaitGroup
+		for i := range operators {
+			editor := b.editor()
+			all.Go(func() {
+				errs[i] = editor.EditAndRequeue(t.Context(), letter.ID, admin.Edit{Payload: message.Payload(fmt.Sprint("version ", i))})
+			})
+		}
+		all.Wait()
+		winner := -1
+		for i, err := range errs {
+			if err == nil {
+				require.Equal(t, -1, winner)
+				winner = i
+				continue
+			}
+			require.ErrorIs(t, err, admin.ErrEdited)
+			require.ErrorIs(t, err, admin.ErrResolved)
+		}
+		require.Equal(t, fmt.Sprint("version ", winner), string(b.pendingMessage().Payload))
+		require.ErrorIs(t, b.admin.Requeue(t.Context(), letter.ID), admin.ErrEdited)
+		require.Len(t, b.acts(admin.AuditFilter{Action: "edit"}), 1)
+	})
+}
+
+func TestEdit_is_refused(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		keyed := draft("one", "orders", "key")
+		keyed.Metadata[postbox.OrderingKey] = "key"
+		b.append(keyed)
+		b.bury()
+		id, edit := b.only(admin.Filter{}).ID, admin.Edit{Payload: message.Payload("new")}
+		require.ErrorIs(t, b.admin.EditAndRequeue(t.Context(), id, edit), admin.ErrEditNotAllowed)
+		require.ErrorContains(t, b.editor().EditAndRequeue(t.Context(), id, admin.Edit{}), "payload and metadata are nil")
+		require.ErrorIs(t, b.editor().EditAndRequeue(t.Context(), id+1, edit), admin.ErrNotFound)
+		other := admin.Edit{Metadata: message.Metadata{postbox.OrderingKey: "other"}}
+		require.ErrorIs(t, b.editor().EditAndRequeue(t.Context(), id, other), admin.ErrKeyChanged)
+		require.Zero(t, b.pending())
+		require.Empty(t, b.acts(admin.AuditFilter{}))
+
+		database.Exec(t, "UPDATE postbox_dead_letters SET metadata = ?", []byte{0xff})
+		require.ErrorIs(t, b.editor().EditAndRequeue(t.Context(), id, edit), admin.ErrStuck, "the metadata cannot be decoded")
+		edit.Metadata = message.Metadata{"mended": "yes"}
+		require.NoError(t, b.editor().EditAndRequeue(t.Context(), id, edit))
+		require.Equal(t, message.Metadata{"mended": "yes", postbox.OrderingKey: "key", admin.EditedFrom: fmt.Sprint(id)}, b.pendingMessage().Metadata)
+
+		require.NoError(t, b.admin.Delete(t.Context(), id))
+		b.append(draft("two", "orders", ""))
+	})
+}
+
+func TestEdit_G8_takes_16_MiB(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.letters(1)
+		large := bytes.Repeat([]byte{'x', 0, 0xff, 1}, 4<<20)
+		err := b.editor().EditAndRequeue(t.Context(), b.only(admin.Filter{}).ID, admin.Edit{Payload: large})
+		if err != nil && database.Dialect == postbox.MySQL {
+			require.Contains(t, err.Error(), "packet", "the server's limit")
+			require.Zero(t, b.pending())
+			require.Len(t, b.list(admin.Filter{}), 1, "nothing has changed")
+			return
+		}
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(large, b.pendingMessage().Payload))
+	})
+}
+
+// The consumer's claim is removed, so that it handles the new version.
+func TestEdit_G5_letter_of_an_inbox_loses_its_claim(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.outboxID()
+		b.buryInbox("one", 0)
+		letter := b.only(admin.Filter{})
+		require.NoError(t, b.editor().EditAndRequeue(t.Context(), letter.ID, admin.Edit{Payload: message.Payload("new")}))
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_claims"))
+		require.Equal(t, "new", string(b.pendingMessage().Payload))
+		read, err := b.admin.DeadLetter(t.Context(), letter.ID)
+		require.NoError(t, err)
+		last := read.Failures[len(read.Failures)-1]
+		require.Equal(t, []any{0, "edited and requeued"}, []any{last.Attempt, last.Error})
+	})
+}

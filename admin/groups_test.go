@@ -1,0 +1,61 @@
+package admin_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestGroups_puts_together_what_failed_in_the_same_way(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.letters(6)
+		b.buryInbox("one", 0)
+		b.buryInbox("two", 0)
+		database.Exec(t, "UPDATE postbox_dead_letters SET error = 'broker 7 is \"away\"', died_at = 5000000 WHERE message_id = ?", []byte("00002"))
+		database.Exec(t, "UPDATE postbox_dead_letters SET died_at = 9000000 WHERE message_id = ?", []byte("00003"))
+		all, err := b.admin.Groups(t.Context(), admin.Filter{})
+		require.NoError(t, err)
+		require.Equal(t, 8, all.Letters)
+		require.False(t, all.Capped)
+		require.Zero(t, all.More)
+		require.Len(t, all.Groups, 3)
+		last := b.list(admin.Filter{MessageID: "00005"})[0].ID
+		require.Equal(t, admin.Group{
+			Target: b.target, Topic: "orders", Shape: "card # declined", Count: 5,
+			First: time.UnixMicro(1), Last: time.UnixMicro(9_000_000), Example: last,
+		}, all.Groups[0])
+		require.Equal(t, "billing", all.Groups[1].Consumer)
+		require.Equal(t, admin.Target{}, all.Groups[1].Target)
+		require.Equal(t, 2, all.Groups[1].Count)
+		require.Equal(t, `broker # is "…"`, all.Groups[2].Shape)
+
+		largest, err := b.admin.Groups(t.Context(), admin.Filter{Limit: 1})
+		require.NoError(t, err)
+		require.Len(t, largest.Groups, 1)
+		require.Equal(t, 2, largest.More)
+		chosen, err := b.admin.Groups(t.Context(), admin.Filter{ErrorText: "away"})
+		require.NoError(t, err)
+		require.Equal(t, 1, chosen.Letters)
+		_, err = b.admin.Groups(t.Context(), admin.Filter{Limit: admin.MaxLimit + 1, MinAttempts: -1})
+		require.ErrorContains(t, err, "limit: 1001 is above 1000")
+		require.ErrorContains(t, err, "attempts: from -1")
+	})
+}
+
+// With more letters than it reads, it says so.
+func TestGroups_G8_reads_a_bounded_number_of_letters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.letters(10_001)
+	groups, err := b.admin.Groups(t.Context(), admin.Filter{})
+	require.NoError(t, err)
+	require.True(t, groups.Capped)
+	require.Equal(t, 10_000, groups.Letters)
+	require.Equal(t, 10_000, groups.Groups[0].Count)
+}

@@ -1,0 +1,87 @@
+package command
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// groupRecord is a group of dead letters that failed in the same way.
+type groupRecord struct {
+	Count    int           `json:"count"`
+	Consumer string        `json:"consumer,omitempty"`
+	Target   *targetRecord `json:"target,omitempty"`
+	Topic    string        `json:"topic"`
+	Shape    string        `json:"shape"`
+	First    time.Time     `json:"first"`
+	Last     time.Time     `json:"last"`
+	Example  int64         `json:"example"`
+}
+
+func groupRecordOf(g admin.Group) groupRecord {
+	record := groupRecord{
+		Count: g.Count, Consumer: g.Consumer, Topic: g.Topic, Shape: g.Shape, First: utc(g.First), Last: utc(g.Last), Example: g.Example,
+	}
+	if g.Target != (admin.Target{}) {
+		target := recordOf(g.Target)
+		record.Target = &target
+	}
+	return record
+}
+
+func (p *program) groupsCommand() *cobra.Command {
+	var flags letterFlags
+	cmd := &cobra.Command{
+		Use: "groups", Short: "Sort dead letters by the way in which they failed",
+		Long: `Sort dead letters by the way in which they failed: by outbox, queue or consumer,
+by topic, and by the error without numbers, ids and quoted values. The largest
+group comes first. EXAMPLE is the id of the latest letter of the group.
+
+The command reads the latest 10,000 letters that match, and says if there are
+more.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: p.on(func(s *session, _ []string) error {
+			filter, err := s.letterFilter(s.cmd.Context(), flags)
+			if err != nil {
+				return err
+			}
+			if flags.limit < 1 || flags.limit > admin.MaxLimit {
+				return usagef("--limit: %d is not between 1 and %d", flags.limit, admin.MaxLimit)
+			}
+			return s.listGroups(filter)
+		}),
+	}
+	flags.addTo(cmd)
+	cmd.Flags().IntVar(&flags.limit, "limit", 100, "largest number of groups, up to 1000")
+	return cmd
+}
+
+func (s *session) listGroups(filter admin.Filter) error {
+	a, err := s.admin("")
+	if err != nil {
+		return err
+	}
+	groups, err := a.Groups(s.cmd.Context(), filter)
+	if err != nil {
+		return err
+	}
+	list := s.list("COUNT", "OF", "TOPIC", "FIRST", "LAST", "EXAMPLE", "ERROR")
+	for _, g := range groups.Groups {
+		of := originOf(admin.DeadLetter{Consumer: g.Consumer, Outbox: g.Target.Name()})
+		if err := list.add(groupRecordOf(g), number(g.Count), of, cell(g.Topic), moment(g.First), moment(g.Last), number(g.Example), short(g.Shape)); err != nil {
+			return err
+		}
+	}
+	if err := list.end(); err != nil {
+		return err
+	}
+	if groups.More > 0 {
+		s.progress("%s more: use a higher --limit.", count(groups.More, "group"))
+	}
+	if groups.Capped {
+		s.progress("There are more letters: these are the counts of the latest %d.", groups.Letters)
+	}
+	return nil
+}

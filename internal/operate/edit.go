@@ -1,0 +1,148 @@
+package operate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// ErrLetterEdited is returned if the message of a dead letter has already been edited and requeued.
+var ErrLetterEdited = fmt.Errorf("dead letter has been edited and requeued: %w", ErrLetterResolved)
+
+const (
+	// EditedFrom is the metadata of an edited message that has the id of its dead letter.
+	EditedFrom = "postbox_edited_from"
+	// editResolution begins the resolution of a letter whose message was edited.
+	editResolution = "edited and requeued by "
+	// editNote is the failure entry, with attempt 0, of the claim of an inbox.
+	editNote = "edited and requeued"
+)
+
+// Edit is what replaces payload and metadata of a message. A nil field keeps what is there.
+type Edit struct {
+	Payload  []byte
+	Metadata map[string]string
+}
+
+// EditAndRequeue appends a changed copy of a letter's message to its spool, and keeps the letter with a resolution that says so, in one
+// transaction.
+func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit) error {
+	var s *spool.Spool
+	act := NewAct(ActEdit, "").On("dead letter %d", id).Noting(edit.describe())
+	err := l.change(ctx, act, fmt.Sprintf("edit dead letter %d", id), func(tx *sql.Tx) error {
+		letter, err := l.read(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		draft, err := letter.edited(edit)
+		if err != nil {
+			return err
+		}
+		if s, err = l.spoolOf(ctx, tx, letter); err != nil {
+			return err
+		}
+		err = l.resolve(ctx, tx, id, editResolution+l.audit.actorIn(ctx))
+		if errors.Is(err, ErrLetterResolved) { // by another operator, since it was read
+			if letter, readErr := l.read(ctx, tx, id); readErr == nil {
+				err = letter.whyResolved()
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.release(ctx, tx, letter, editNote); err != nil {
+			return err
+		}
+		return s.Append(ctx, tx, spool.Run, []spool.Draft{draft})
+	})
+	if err == nil {
+		l.announce(ctx, s)
+	}
+	return err
+}
+
+func (e Edit) describe() string {
+	var parts []string
+	if e.Payload != nil {
+		parts = append(parts, fmt.Sprintf("new payload of %d bytes", len(e.Payload)))
+	}
+	if e.Metadata != nil {
+		parts = append(parts, fmt.Sprintf("new metadata with %d values", len(e.Metadata)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// whyResolved returns the error for a letter that is resolved.
+func (l *DeadLetter) whyResolved() error {
+	if strings.HasPrefix(l.Resolution, editResolution) {
+		return ErrLetterEdited
+	}
+	return ErrLetterResolved
+}
+
+// edited returns the message with what the edit replaces. It keeps its id, so that inboxes that have handled it know it, and its place
+// among the messages of its key.
+func (l *DeadLetter) edited(edit Edit) (spool.Draft, error) {
+	if !l.ResolvedAt.IsZero() {
+		return spool.Draft{}, l.whyResolved()
+	}
+	if edit.Metadata == nil && l.broken != nil {
+		return spool.Draft{}, fmt.Errorf("%w: %w: replace the metadata, too", ErrLetterStuck, l.broken)
+	}
+	draft := spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: maps.Clone(l.Metadata)}
+	if edit.Payload != nil {
+		draft.Payload = edit.Payload
+	}
+	if edit.Metadata != nil {
+		draft.Metadata = maps.Clone(edit.Metadata)
+		if err := l.keepKey(draft.Metadata); err != nil {
+			return spool.Draft{}, err
+		}
+	}
+	if draft.Metadata == nil {
+		draft.Metadata = map[string]string{}
+	}
+	draft.Metadata[EditedFrom] = strconv.FormatInt(l.ID, 10)
+	return draft, draft.Check()
+}
+
+// ErrKeyChanged is returned for an edit with another ordering key.
+var ErrKeyChanged = errors.New("the ordering key cannot be changed, since the order of its messages would be lost")
+
+// keepKey keeps the ordering key in new metadata.
+func (l *DeadLetter) keepKey(metadata map[string]string) error {
+	before, had := l.Metadata[postbox.OrderingKey]
+	if l.broken != nil && l.Key != "" {
+		before, had = l.Key, true
+	}
+	now, has := metadata[postbox.OrderingKey]
+	if has && now != before {
+		return fmt.Errorf("%w: leave %s in the metadata as it is, %.60q", ErrKeyChanged, postbox.OrderingKey, before)
+	}
+	if had {
+		metadata[postbox.OrderingKey] = before
+	}
+	return nil
+}
+
+// release lets the consumer of an inbox's letter handle the message again, with all its attempts. The claims of other consumers absorb it.
+func (l *Letters) release(ctx context.Context, tx *sql.Tx, letter *DeadLetter, text string) error {
+	if letter.Origin != dialect.OriginInbox {
+		return nil // the new message has a new id, and so a history of its own
+	}
+	if _, err := tx.ExecContext(ctx, l.statements.RemoveClaim, letter.Subject); err != nil {
+		return fmt.Errorf("remove claim: %w", err)
+	}
+	if err := note(ctx, tx, l.statements, letter.Subject, text); err != nil {
+		return fmt.Errorf("record the requeue: %w", err)
+	}
+	return nil
+}

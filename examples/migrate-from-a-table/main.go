@@ -116,7 +116,7 @@ func (s *shop) tell(ctx context.Context) error {
 	}
 	err = errors.Join(err, s.switchProducers(ctx, switching))
 
-	// Step 4: nobody writes to the old table any more, so the mover ends when it is empty, and producers need not look there.
+	// Step 4: no producer writes to the old table any more, so the mover ends when it is empty, and producers need not look there.
 	err = errors.Join(err, s.waitForEmptyTable(ctx), post.stopMover(), s.switchProducers(ctx, changed))
 	return errors.Join(err, s.stopProducers(), s.waitForEmptyOutbox(ctx), post.stopForwarder(), s.waitForInvoices(ctx))
 }

@@ -225,6 +225,9 @@ func (d *Drainer) tryOpen(live context.Context) error {
 		}
 	}
 	d.id = id
+	if _, _, err := d.readControl(ctx); err != nil { // tables of an earlier version may lack one that this reads
+		return d.spool.OpenError(err)
+	}
 	return nil
 }
 

@@ -25,7 +25,7 @@ func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Dr
 		}
 		for _, query := range s.Statements.Append(id, rows) {
 			if err := run(ctx, db, query); err != nil {
-				return fmt.Errorf("append to spool %q: %w", s.name, err)
+				return Wrap(fmt.Sprintf("append to spool %q", s.name), err)
 			}
 		}
 		rows, bytes = rows[:0], 0

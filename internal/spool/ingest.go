@@ -50,7 +50,7 @@ func (s *Spool) Ingest(ctx context.Context, db *sql.DB, prepared *Prepared, arri
 		err = s.ingestInParts(ctx, db, prepared, id, arrivals, known)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("append to spool %q: %w", s.name, err)
+		return nil, Wrap(fmt.Sprintf("append to spool %q", s.name), err)
 	}
 	return known, nil
 }

@@ -19,9 +19,8 @@ import (
 func (p *program) migrateCommand() *cobra.Command {
 	return group("migrate", "Create and update the tables", `Create and update the tables.
 
-Processes of an older version may not run beside a newer version of the tables.
-CHANGELOG.md says for each migration which table it locks, and what to stop
-before it.`,
+docs/upgrade.md says in which order to bring out a new version, what migrations
+lock, and how to go back. CHANGELOG.md says what to stop before a migration.`,
 		p.migrateUpCommand(), p.migrateStatusCommand(), p.migrateSQLCommand())
 }
 

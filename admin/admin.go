@@ -93,7 +93,7 @@ type TopicStats struct {
 // letters is left out. An outbox to which no message was ever written has no topics.
 //
 // Pending and Dead are counted at one moment, so the pending, dead and published messages add up to the written ones. Stats
-// reads each pending message and each dead letter: call it a few times a minute, not a few times a second.
+// reads each pending message and each dead letter, so with millions of them it takes seconds: for totals use [Admin.Queues], which does not.
 func (a *Admin) Stats(ctx context.Context) ([]TopicStats, error) {
 	counts, err := operate.Stats(ctx, a.db, a.statements, a.config.Outbox)
 	if err != nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
-	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/metrics"
 )
@@ -13,33 +13,43 @@ import (
 // Measure counts what the database has of each outbox and queue, and gives the numbers to a recorder: those instruments of package metrics
 // whose field Database is true. The recorders in metrics/prommetrics and metrics/otelmetrics call it when they are asked for values.
 //
-// Measure reads an index entry, or a row, of each pending message and each dead letter, and nothing of the history. It needs one connection, and the rights of
+// Measure reads what [Admin.Queues] and [Admin.Inboxes] read, which does not depend on the number of messages. It needs one connection, and the rights of
 // the role operator to read: see docs/security.md.
 //
 // If the database does not answer before ctx ends, Measure records that the database is not up, and returns an error. It returns in time even
 // where the driver does not. Up to four calls wait for a database that hangs; further ones return an error at once. Measure is safe for concurrent use.
 func (a *Admin) Measure(ctx context.Context, recorder metrics.Recorder) error {
-	spools, err := a.backlogsInTime(ctx)
+	found, err := a.countInTime(ctx)
 	recorder.Record(metrics.DatabaseUp, number(err == nil))
 	if err != nil {
 		return err
 	}
-	for _, q := range spools {
-		kind, name := spool.Named(q.Name)
-		for state, messages := range map[string]int{"pending": q.Pending, "due": q.Due, "failing": q.Failing, "parked": q.Parked, "in_flight": q.InFlight} {
-			recorder.Record(metrics.Backlog, float64(messages), kind, name, state)
-		}
-		recorder.Record(metrics.BacklogAge, q.OldestAge.Seconds(), kind, name)
-		recorder.Record(metrics.DeadLetters, float64(q.Dead), kind, name)
-		recorder.Record(metrics.Processes, float64(q.Members), kind, name)
-		recorder.Record(metrics.Lanes, float64(q.Lanes), kind, name)
-		recorder.Record(metrics.Paused, number(!q.PausedSince.IsZero()), kind, name)
-		recorder.Record(metrics.PausedKeys, float64(q.PausedKeys), kind, name)
-		recorder.Record(metrics.PausedTopics, float64(q.PausedTopics), kind, name)
-		recorder.Record(metrics.StuckKeys, float64(q.StuckKeys), kind, name)
-		recorder.Record(metrics.StuckAge, q.StuckAge.Seconds(), kind, name)
+	for _, q := range found.spools {
+		record(recorder, q)
+	}
+	for _, inbox := range found.inboxes {
+		recorder.Record(metrics.InboxDeadLetters, float64(inbox.Dead), inbox.Consumer)
 	}
 	return nil
+}
+
+func record(recorder metrics.Recorder, q QueueInfo) {
+	kind, name := spool.Named(q.Target.spool)
+	for state, messages := range map[string]int{"pending": q.Pending, "due": q.Due, "failing": q.Failing, "parked": q.Parked, "in_flight": q.InFlight} {
+		recorder.Record(metrics.Backlog, float64(messages), kind, name, state)
+	}
+	recorder.Record(metrics.BacklogAge, q.DueAge.Seconds(), kind, name)
+	recorder.Record(metrics.DeadLetters, float64(q.Dead), kind, name)
+	recorder.Record(metrics.CountsAge, q.CountedAge.Seconds(), kind, name)
+	accuracies := []Accuracy{q.Accuracy.Pending, q.Accuracy.Due, q.Accuracy.Failing, q.Accuracy.Parked, q.Accuracy.Dead}
+	recorder.Record(metrics.CountsCapped, number(slices.Contains(accuracies, AtLeast)), kind, name)
+	recorder.Record(metrics.Processes, float64(q.Processes), kind, name)
+	recorder.Record(metrics.Lanes, float64(q.Lanes), kind, name)
+	recorder.Record(metrics.Paused, number(!q.PausedSince.IsZero()), kind, name)
+	recorder.Record(metrics.PausedKeys, float64(q.PausedKeys), kind, name)
+	recorder.Record(metrics.PausedTopics, float64(q.PausedTopics), kind, name)
+	recorder.Record(metrics.StuckKeys, float64(q.StuckKeys), kind, name)
+	recorder.Record(metrics.StuckAge, q.StuckAge.Seconds(), kind, name)
 }
 
 // maxCounts is the number of calls of Measure that may count at a time. It bounds what a database that hangs can hold.
@@ -47,30 +57,37 @@ const maxCounts = 4
 
 var errCounting = errors.New("earlier calls still wait for the database")
 
-// backlogsInTime returns when ctx ends, whatever the driver does.
-func (a *Admin) backlogsInTime(ctx context.Context) ([]*operate.Overview, error) {
+// counted is what Measure has found.
+type counted struct {
+	spools  []QueueInfo
+	inboxes []InboxInfo
+	err     error
+}
+
+// count asks the database.
+func (a *Admin) count(ctx context.Context) (c counted) {
+	if c.spools, c.err = a.Queues(ctx); c.err == nil {
+		c.inboxes, c.err = a.Inboxes(ctx)
+	}
+	return c
+}
+
+// countInTime returns when ctx ends, whatever the driver does.
+func (a *Admin) countInTime(ctx context.Context) (counted, error) {
 	if a.counting.Add(1) > maxCounts {
 		a.counting.Add(-1)
-		return nil, fmt.Errorf("admin: count messages: %w", errCounting)
-	}
-	type counted struct {
-		spools []*operate.Overview
-		err    error
+		return counted{}, fmt.Errorf("admin: count messages: %w", errCounting)
 	}
 	ended := make(chan counted, 1)
 	go func() {
 		defer a.counting.Add(-1)
-		spools, err := a.operator.Backlogs(ctx)
-		if err != nil {
-			err = failed(err)
-		}
-		ended <- counted{spools, err}
+		ended <- a.count(ctx)
 	}()
 	select {
 	case c := <-ended:
-		return c.spools, c.err
+		return c, c.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("admin: count messages: %w", ctx.Err())
+		return counted{}, fmt.Errorf("admin: count messages: %w", ctx.Err())
 	}
 }
 

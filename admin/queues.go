@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // QueueInfo is the state of an outbox or a queue, with the settings that operators have stored for it.
@@ -42,15 +44,26 @@ type QueueInfo struct {
 	Dead int
 	// Done is the number of messages in the history: 0 if none is kept.
 	Done int
-	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0 if none is pending.
+	// Accuracy says how each of these numbers was found.
+	Accuracy Accuracies
+	// CountedAge is how long ago those numbers that are [Counted] were counted, by the database's clock; the age of the oldest one if they
+	// differ, and 0 without one.
+	CountedAge time.Duration
+
+	// DueAge is for how long the oldest due message has been due, by the database's clock; 0 without one. A ready message is due since it was written.
+	// A scheduled or failed message is due since its time, or its next attempt, has come.
+	DueAge time.Duration
+	// OldestAge is how long ago the oldest pending message was written, by the database's clock; 0 if none is pending. It includes scheduled
+	// messages. Of messages that were written by transactions at the same time, it may be that of another one than the first.
 	OldestAge time.Duration
 }
 
 // Queues returns all outboxes and queues to which a message was ever written, or which a process has drained. Outboxes come first,
 // and each group is sorted by name.
 //
-// Pending, Dead and Done of all of them are counted at one moment. Queues reads each pending message, dead letter and entry of the
-// history: call it a few times a minute, not a few times a second.
+// The exact ones of the numbers of an outbox or a queue are counted at one moment. Queues executes a statement for each outbox and queue, and
+// four others. It reads at most some 10,000 entries of an index for each number, however many messages there are, so it can be called every few seconds.
+// On PostgreSQL it also reads index entries of deleted messages that vacuum has not removed yet.
 func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 	spools, err := a.operator.Overviews(ctx)
 	if err != nil {
@@ -58,15 +71,24 @@ func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 	}
 	queues := make([]QueueInfo, len(spools))
 	for i, s := range spools {
-		queues[i] = QueueInfo{
-			Target: Target{spool: s.Name}, Lanes: s.Lanes, Processes: s.Members,
-			PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, StuckKeys: s.StuckKeys, StuckAge: s.StuckAge, Settings: Settings(s.Settings),
-			Pending: s.Pending, Due: s.Due, InFlight: s.InFlight, Failing: s.Failing, Parked: s.Parked,
-			Dead: s.Dead, Done: s.Done, OldestAge: s.OldestAge,
-		}
+		queues[i] = queueInfo(s)
 	}
 	slices.SortStableFunc(queues, func(a, b QueueInfo) int { return kind(a) - kind(b) })
 	return queues, nil
+}
+
+func queueInfo(s *operate.Overview) QueueInfo {
+	return QueueInfo{
+		Target: Target{spool: s.Name}, Lanes: s.Lanes, Processes: s.Members,
+		PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, Settings: Settings(s.Settings),
+		StuckKeys: s.StuckKeys, StuckAge: s.StuckAge,
+		Pending: s.Pending.N, Due: s.Due.N, InFlight: s.InFlight, Failing: s.Failing.N, Parked: s.Parked.N, Dead: s.Dead.N, Done: s.Done.N,
+		Accuracy: Accuracies{
+			Pending: Accuracy(s.Pending.Accuracy), Due: Accuracy(s.Due.Accuracy), Failing: Accuracy(s.Failing.Accuracy),
+			Parked: Accuracy(s.Parked.Accuracy), Dead: Accuracy(s.Dead.Accuracy), Done: Accuracy(s.Done.Accuracy),
+		},
+		CountedAge: s.CountedAge, DueAge: s.DueAge, OldestAge: s.OldestAge,
+	}
 }
 
 func kind(q QueueInfo) int {
@@ -77,7 +99,8 @@ func kind(q QueueInfo) int {
 }
 
 // StatsOf counts the messages of an outbox or a queue by topic, as [Admin.Stats] does for the configured outbox. All
-// messages of a queue have the queue's name as their topic, and there [TopicStats.DeadInbox] is 0. StatsOf fails with [ErrNotFound]
+// messages of a queue have the queue's name as their topic, and there [TopicStats.DeadInbox] is 0. Like Stats, StatsOf reads each pending
+// message, and with many of them takes long: for totals use [Admin.Queues]. StatsOf fails with [ErrNotFound]
 // if there is no outbox or queue of this name.
 func (a *Admin) StatsOf(ctx context.Context, target Target) ([]TopicStats, error) {
 	counts, err := a.operator.Stats(ctx, target.spool)
@@ -115,7 +138,8 @@ type Account struct {
 // is over, or dead letters that were deleted. Without a history no row is left of a message that is done: then Done is 0,
 // or the rest of an earlier history, and Written is the number of pending and dead messages.
 //
-// Account reads an index entry of each message: call it a few times a minute. It fails with [ErrNotFound] if there is no outbox or
+// Account reads an index entry of each message, since a balance is of use only if it is exact: with millions of messages it takes seconds, and for a
+// dashboard there is [Admin.Queues]. It fails with [ErrNotFound] if there is no outbox or
 // queue of this name.
 func (a *Admin) Account(ctx context.Context, target Target) (Account, error) {
 	found, err := a.operator.Account(ctx, target.spool)

@@ -73,12 +73,19 @@ func TestQueues_G9_counts_outboxes_and_queues(t *testing.T) {
 		require.Len(t, queues, 2)
 		require.InDelta(t, time.Hour, queues[0].OldestAge, float64(10*time.Minute))
 		require.Less(t, queues[1].OldestAge, 10*time.Minute)
-		require.Equal(t, queues[0].OldestAge > 0, queues[0].StuckAge > 0, "no failure is recorded, so the time of writing counts")
-		queues[0].OldestAge, queues[1].OldestAge, queues[0].StuckAge = 0, 0, 0
+		require.InDelta(t, time.Hour, queues[0].DueAge, float64(10*time.Minute))
+		require.Positive(t, queues[0].StuckAge, "no failure is recorded, so the time of writing counts")
+		for i := range queues {
+			queues[i].OldestAge, queues[i].DueAge, queues[i].StuckAge = 0, 0, 0
+		}
+		exact := admin.Accuracies{Pending: admin.Exact, Due: admin.Exact, Failing: admin.Exact, Parked: admin.Exact, Dead: admin.Exact, Done: admin.Exact}
 		require.Equal(t, []admin.QueueInfo{
-			{Target: b.target, Lanes: lanes, Processes: 2, Pending: 4, Due: 2, InFlight: 3, Failing: 2, Parked: 1, Dead: 1, Done: 1, StuckKeys: 2},
-			{Target: admin.Queue("a queue"), Lanes: 3, Pending: 1, Due: 1},
+			{Target: b.target, Lanes: lanes, Processes: 2, Pending: 4, Due: 2, InFlight: 3, Failing: 2, Parked: 1, Dead: 1, Done: 1, StuckKeys: 2, Accuracy: exact},
+			{Target: admin.Queue("a queue"), Lanes: 3, Pending: 1, Due: 1, Accuracy: exact},
 		}, queues)
+		inboxes, err := b.admin.Inboxes(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []admin.InboxInfo{{Consumer: "billing", Dead: 1, Accuracy: admin.Exact}}, inboxes)
 		require.Equal(t, 1, b.stats()["refunds"].Parked)
 		require.Zero(t, b.stats()["orders"].Parked)
 	})

@@ -97,17 +97,32 @@ var (
 	// Backlog is the number of messages.
 	Backlog = &Instrument{
 		Name: "postbox.backlog.messages", Kind: Gauge, Unit: "{message}", Labels: with(ofSpool, "state"), Database: true,
-		Help: "Messages that are neither done nor dead. The state is pending for all of them; due, failing, parked and in_flight are parts of these.",
+		Help: "Messages that are neither done nor dead. The state is pending for all of them; due, failing, parked and in_flight are parts of these. Above 10,000 it is an earlier count: see postbox.counts.age.",
 	}
-	// BacklogAge is the age of the oldest message.
+	// BacklogAge is for how long the oldest due message has been due.
 	BacklogAge = &Instrument{
 		Name: "postbox.backlog.age", Kind: Gauge, Unit: "s", Labels: ofSpool, Database: true,
-		Help: "Age of the oldest message that is neither done nor dead, by the clock of the database; 0 without one.",
+		Help: "For how long the oldest due message has been due, by the clock of the database; 0 without one. A ready message is due since it was written, a scheduled or failed one since its time, or its next attempt, has come.",
 	}
 	// DeadLetters is the number of dead letters.
 	DeadLetters = &Instrument{
 		Name: "postbox.dead_letters.messages", Kind: Gauge, Unit: "{message}", Labels: ofSpool, Database: true,
-		Help: "Dead letters of an outbox or a queue that no operator has resolved. Those of inboxes are not among them: admin.Stats counts them, and postbox.inbox.deliveries has failed attempts.",
+		Help: "Dead letters of an outbox or a queue that no operator has resolved. Those of inboxes are not among them: see postbox.inbox.dead_letters.messages.",
+	}
+	// InboxDeadLetters is the number of dead letters of inboxes.
+	InboxDeadLetters = &Instrument{
+		Name: "postbox.inbox.dead_letters.messages", Kind: Gauge, Unit: "{message}", Labels: []string{"consumer"}, Database: true,
+		Help: "Dead letters of the inboxes of a consumer that no operator has resolved. There is no value for a consumer without any.",
+	}
+	// CountsAge is the age of earlier counts.
+	CountsAge = &Instrument{
+		Name: "postbox.counts.age", Kind: Gauge, Unit: "s", Labels: ofSpool, Database: true,
+		Help: "How long ago the numbers above 10,000 of the outbox or the queue were counted, by the clock of the database; 0 without one.",
+	}
+	// CountsCapped is 1 if a number is a lower bound.
+	CountsCapped = &Instrument{
+		Name: "postbox.counts.capped", Kind: Gauge, Unit: "1", Labels: ofSpool, Database: true,
+		Help: "1 while a number of messages of the outbox or the queue is a lower bound, since it is above 10,000 and no process has counted it yet, otherwise 0.",
 	}
 	// Processes is the number of processes.
 	Processes = &Instrument{
@@ -153,7 +168,7 @@ var (
 
 var instruments = []*Instrument{
 	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, Deliveries,
-	Backlog, BacklogAge, DeadLetters, Processes, Lanes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
+	Backlog, BacklogAge, DeadLetters, InboxDeadLetters, CountsAge, CountsCapped, Processes, Lanes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
 }
 
 // Instruments returns all that Postbox measures: first what processes report, then what is counted in the database.

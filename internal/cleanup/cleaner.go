@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -52,6 +53,8 @@ type Config struct {
 	// Unattended is how long messages may wait without a drainer before that is logged, see unattended.go; 0: this
 	// cleaner does not check.
 	Unattended time.Duration
+	// Counts says that the cleaner renews the snapshot of large numbers of messages, see package counts.
+	Counts bool
 }
 
 func (c *Config) setDefaults() {
@@ -105,6 +108,9 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 	}
 	if config.Unattended > 0 {
 		c.add("unattended", newWatch(config.Unattended).work)
+	}
+	if config.Counts {
+		c.add(counts.Task, recount(counts.NewCounter(db, statements, counts.Cap, config.Interval)))
 	}
 	return c
 }
@@ -250,6 +256,14 @@ func (c *Cleaner) handBack(ctx context.Context, task *task) {
 
 // errLeft wraps the error of a task that this process lacks the right to perform, but other processes may have it.
 var errLeft = errors.New("this process cannot do it")
+
+// asLeft marks an error that shows that this process lacks a right, such as to read the table of messages.
+func asLeft(err error, statements *dialect.Statements) error {
+	if dialect.Coded(err) && statements.Kind.Classify(err) == dialect.Other {
+		return fmt.Errorf("%w: %w", errLeft, err)
+	}
+	return err
+}
 
 // giveUp hands back such a task. This process tries to take it again much later.
 func (c *Cleaner) giveUp(ctx context.Context, task *task) {

@@ -51,10 +51,8 @@ func (w *watch) work(ctx context.Context, c *Cleaner, _ *task) (removed int, pau
 	next := c.statements.NextWaiting(dialect.NextWaitingParams{After: w.spool, Age: w.after.Microseconds()})
 	err = c.db.QueryRowContext(ctx, next.Text, next.Args...).Scan(&id, &name, &unattended)
 	switch {
-	case dialect.Coded(err) && c.statements.Kind.Classify(err) == dialect.Other: // such as a role that may not read the table of messages
-		return 0, 0, fmt.Errorf("%w: %w", errLeft, err)
 	case err != nil:
-		return 0, 0, err
+		return 0, 0, asLeft(err, c.statements)
 	case !id.Valid:
 		w.spool, w.told, w.still = 0, w.still, map[int64]bool{}
 		return 0, min(unattendedPause, c.config.Interval), nil

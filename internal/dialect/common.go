@@ -262,6 +262,7 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 	s.operate()
 	s.audit()
 	s.stuck()
+	s.count()
 	return s
 }
 

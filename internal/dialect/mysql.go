@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"database/sql"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -219,9 +220,18 @@ func mysqlFill(names Names) *strings.Replacer {
 		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
 		"{after ?}", afterParts, "{for update}", "FOR UPDATE", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)",
 		"{by ready}", "FORCE INDEX (ready)",
+		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "FORCE INDEX (due)", "{waits}", "m.state IN (1, 2)", " {due order}", "",
+		"{by death}", "FORCE INDEX (died_at)", "{latest death}", "d.died_at DESC",
+		"{strays}", names.replacer().Replace(straysByGroup),
+		"{first due}", "LEAST("+firstDue(names, StateScheduled)+", "+firstDue(names, StateRetrying)+")",
 		"{numbers ?}", "SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j",
 		"{subject of m}", "CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0')))",
 	)
+}
+
+// firstDue is the time of the first message of a state.
+func firstDue(names Names, state int) string {
+	return fmt.Sprintf("COALESCE((SELECT m.available_at FROM %s m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = %d ORDER BY m.available_at LIMIT 1), %s)", names.Table("messages"), state, never)
 }
 
 // fetch reads each lane in a part of its own, or all lanes up to an id in one part. A part costs the server about as

@@ -31,32 +31,13 @@ SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id)
 FROM {spools} s`
 
+	s.SpoolLanes = `
+SELECT id, lanes FROM {spools} ORDER BY id`
+
 	s.LiveMembers = `
 SELECT spool, in_flight FROM {members} WHERE expires_at > {now}`
 
-	// Counts each message and each dead letter in one snapshot, so that a message that moves meanwhile is counted once.
-	s.CountBacklogs = `
-SELECT m.spool, COUNT(*),
-       SUM(CASE WHEN m.state = 0 OR m.available_at <= {now} THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END),
-       {now} - MIN(m.created_at), 0, 0
-FROM {messages} m
-GROUP BY m.spool
-UNION ALL
-SELECT d.spool, 0, 0, 0, 0, 0, COUNT(*), 0
-FROM {dead_letters} d
-WHERE d.origin = 0 AND d.resolved_at IS NULL AND d.spool IS NOT NULL
-GROUP BY d.spool`
-
-	// The same with each entry of the history.
-	s.CountSpools = s.CountBacklogs + `
-UNION ALL
-SELECT h.spool, 0, 0, 0, 0, 0, 0, COUNT(*)
-FROM {history} h
-GROUP BY h.spool`
-
-	// Also one snapshot.
+	// Counts all messages in one snapshot, so that a message that moves meanwhile is counted once.
 	s.Account = `
 SELECT (SELECT COUNT(*) FROM {messages} m WHERE m.spool = s.id),
        (SELECT COUNT(*) FROM {history} h WHERE h.spool = s.id),
@@ -68,27 +49,13 @@ WHERE s.id = ?`
 	s.Clock = `
 SELECT {now}`
 
-	// Reads each pending message, as CountSpools does.
-	s.DueSince = `
-SELECT m.spool, s.name, {now} - MIN(` + dueAt + `)
-FROM {messages} m
-LEFT JOIN {spools} s ON s.id = m.spool
-WHERE m.state = 0 OR m.available_at <= {now}
-GROUP BY m.spool, s.name
-ORDER BY s.name, m.spool`
-
-	// One snapshot, so that a message that moves from one spool to another meanwhile is in one of them. The second part finds messages without a
-	// spool in the gaps between the ids of spools, with a descent of the index for each gap.
+	// One snapshot, so that a message that moves from one spool to another meanwhile is in one of them. The second part finds messages without a spool.
 	s.Fullness = `
 SELECT s.id, s.name, CASE WHEN EXISTS (SELECT 1 FROM {messages} m WHERE m.spool = s.id) THEN 1 ELSE 0 END
 FROM {spools} s
 UNION ALL
 SELECT o.stray, NULL, 1
-FROM (
-	SELECT (SELECT MIN(m.spool) FROM {messages} m
-	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM {spools} n WHERE n.id > g.id), 9223372036854775807)) AS stray
-	FROM (SELECT id FROM {spools} UNION ALL SELECT 0) g
-) o
+FROM ({strays}) o
 WHERE o.stray IS NOT NULL`
 
 	s.IdleLanes = `

@@ -183,6 +183,10 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
 		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane, "{retrying}", names.Table("waiting"), " {by key}", "", " {by ready}", "",
+		"{ready}", "ONLY "+names.Table("messages"), "{along}", alongIndex, " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at"+alongIndex,
+		" {by death}", "", "{latest death}", "d.spool DESC, d.died_at DESC"+alongIndex, // PostgreSQL does not know that what IS NULL is constant
+		"{strays}", names.replacer().Replace(strays),
+		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("waiting")+" m WHERE m.spool = s.id ORDER BY m.available_at"+alongIndex+" LIMIT 1), "+never+")",
 		"{numbers ?}", "SELECT unnest(?::bigint[])",
 		"{subject of m}", `'m'::bytea || int8send(m.id) || int8send(m.created_at)`,
 	)

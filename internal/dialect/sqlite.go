@@ -139,6 +139,10 @@ func sqliteFill(names Names) *strings.Replacer {
 		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "instr", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
 		"{after ?}", afterRow, " {for update}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", " {by ready}", "",
+		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "INDEXED BY "+names.Prefix+"messages_due", "{waits}", "m.state > 0", "{due order}", "ORDER BY m.available_at",
+		" {by death}", "", "{latest death}", "d.died_at DESC",
+		"{strays}", names.replacer().Replace(strays),
+		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("messages")+" m INDEXED BY "+names.Prefix+"messages_due WHERE m.spool = s.id AND m.state > 0 ORDER BY m.available_at LIMIT 1), "+never+")",
 		"{numbers ?}", "SELECT value FROM json_each(?)",
 		"{subject of m}", "unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at))",
 	)

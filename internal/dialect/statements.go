@@ -125,12 +125,10 @@ type Statements struct {
 	// What operators see, and what they say: arguments_operators.go.
 
 	Spools          string // → id, name, lanes, paused at, settings, paused keys, paused topics
+	SpoolLanes      string // → id, lanes of each spool
 	LiveMembers     string // → spool, in flight
-	CountBacklogs   string // as CountSpools, without the number of those that are done
-	CountSpools     string // → spool, pending, due, failing, parked, oldest age in µs, dead, done; a spool may come three times
 	Account         string // spool → pending, done, dead, resolved
 	Clock           string // → the database's clock
-	DueSince        string // → id and name (NULL without a row) of each spool that has due messages, for how long the oldest of them has been due
 	Fullness        string // → id and name of each spool, and 1 if it has a message; also an id without a row that messages name, with NULL
 	IdleLanes       string // → name of each spool that has a live member and lanes without a holder, number of these lanes
 	LaneHolders     string // spool → lane, holder or '', token, end of the lease, suspect, 1 if the lease lasts
@@ -162,6 +160,18 @@ type Statements struct {
 	waitingOfKeys   string
 	countStuck      string
 	auditRows       string
+
+	// Numbers that cost little: count.go, arguments_count.go.
+
+	countUpTo    string
+	InboxLetters string // limit → consumer, number of its dead letters among the latest ones of inboxes, number of these that are not resolved
+	readyPage    string
+	waitingPage  string
+	lettersPage  string
+	endOfPage    string
+	historyPage  string
+	// Ages → id and name (NULL without a row) of each spool, the times of [Ages].
+	Ages string
 
 	// Migrations.
 
@@ -205,10 +215,11 @@ func (s *Statements) each(f func(*string)) {
 		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
-		&s.Spools, &s.LiveMembers, &s.CountBacklogs, &s.CountSpools, &s.Account, &s.Clock, &s.DueSince, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.setSettings,
+		&s.Spools, &s.SpoolLanes, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.setSettings,
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.doneMessage, &s.doneMessages,
 		&s.lockMessage, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.addToAct, &s.recordAct, &s.auditRows,
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
+		&s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 	} {
 		f(text)

@@ -84,6 +84,7 @@ func (c *Core) Clean() {
 			History:     true,
 			Audit:       cleanup.AuditRetention,
 			Unattended:  cleanup.UnattendedAfter,
+			Counts:      true,
 		}, c.logger)
 		c.cleaner.Go(func() {
 			c.Place.Learn(c.cleanup)

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -39,12 +40,13 @@ type Operator struct {
 	db         *sql.DB
 	statements *dialect.Statements
 	audit      *Auditor
+	counts     *counts.Reader
 	logger     watermill.LoggerAdapter
 }
 
 // NewOperator returns an operator for a database.
 func NewOperator(db *sql.DB, statements *dialect.Statements, audit *Auditor, logger watermill.LoggerAdapter) *Operator {
-	return &Operator{db: db, statements: statements, audit: audit, logger: logger}
+	return &Operator{db: db, statements: statements, audit: audit, counts: counts.NewReader(db, statements, counts.Cap), logger: logger}
 }
 
 // Pause makes the drainers of a spool stop handing out messages. Running handlers continue.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -27,35 +28,28 @@ type Overview struct {
 	StuckAge  time.Duration
 	Settings  spool.Settings
 
-	Pending, Due, InFlight, Failing, Parked int
-	Dead                                    int // open dead letters
-	Done                                    int // in the history
-	OldestAge                               time.Duration
+	InFlight int
+	counts.Numbers
 
 	id int64
 }
 
-// Overviews returns all spools by name. The numbers of pending, dead and done messages come from one moment.
+// Overviews returns all spools by name, at a cost that does not grow with the number of messages.
 func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
-	return o.overviews(ctx, o.statements.CountSpools)
-}
-
-// Backlogs is Overviews without the number of messages that are done: a history may be far longer than a backlog.
-func (o *Operator) Backlogs(ctx context.Context) ([]*Overview, error) {
-	return o.overviews(ctx, o.statements.CountBacklogs)
-}
-
-func (o *Operator) overviews(ctx context.Context, counts string) ([]*Overview, error) {
 	spools, err := o.spools(ctx)
 	if err != nil {
 		return nil, spool.Wrap("list outboxes and queues", err)
 	}
-	byID := make(map[int64]*Overview, len(spools))
-	for _, s := range spools {
-		byID[s.id] = s
+	byID, ids := make(map[int64]*Overview, len(spools)), make([]int64, len(spools))
+	for i, s := range spools {
+		byID[s.id], ids[i] = s, s.id
 	}
-	if err := o.count(ctx, counts, byID); err != nil {
+	numbers, err := o.counts.Spools(ctx, ids)
+	if err != nil {
 		return nil, spool.Wrap("count messages", err)
+	}
+	for _, s := range spools {
+		s.Numbers = numbers[s.id]
 	}
 	if err := o.countStuck(ctx, spools); err != nil {
 		return nil, spool.Wrap("count stuck keys", err)
@@ -64,6 +58,15 @@ func (o *Operator) overviews(ctx context.Context, counts string) ([]*Overview, e
 		return nil, spool.Wrap("count processes", err)
 	}
 	return spools, nil
+}
+
+// Inboxes returns the numbers of unresolved dead letters of inboxes.
+func (o *Operator) Inboxes(ctx context.Context) ([]counts.Inbox, error) {
+	inboxes, err := o.counts.Inboxes(ctx)
+	if err != nil {
+		return nil, spool.Wrap("count dead letters of inboxes", err)
+	}
+	return inboxes, nil
 }
 
 // spools returns the registered spools.
@@ -90,34 +93,6 @@ func (o *Operator) spools(ctx context.Context) ([]*Overview, error) {
 		spools = append(spools, s)
 	}
 	return byName(spools), rows.Err()
-}
-
-func (o *Operator) count(ctx context.Context, statement string, spools map[int64]*Overview) error {
-	rows, err := o.db.QueryContext(ctx, statement)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var found Overview
-		var age int64
-		err := rows.Scan(&found.id, &found.Pending, &found.Due, &found.Failing, &found.Parked, &age, &found.Dead, &found.Done)
-		if err != nil {
-			return err
-		}
-		s := spools[found.id]
-		if s == nil {
-			continue // it was registered after the list was made
-		}
-		s.Pending += found.Pending // pending, dead and done come in three rows
-		s.Due += found.Due
-		s.Failing += found.Failing
-		s.Parked += found.Parked
-		s.Dead += found.Dead
-		s.Done += found.Done
-		s.OldestAge = max(s.OldestAge, time.Duration(age)*time.Microsecond)
-	}
-	return rows.Err()
 }
 
 // countMembers counts live drainers, and adds up the messages they had in flight at their last heartbeats.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // checkRecord says for how long the oldest due message of a target has been due.
@@ -33,10 +35,7 @@ a due message is not listed. Messages whose outbox or queue does not exist are
 "missing", with its id: "postbox doctor" says what to do.
 
 The exit code is 0 if all is well, 3 if a message is too old, and 1 if the
-database cannot be asked.
-
-Each call reads all pending messages. With many of them do not call it more than
-a few times a minute.`,
+database cannot be asked.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error { return s.check(s.cmd.Context(), target, maxAge.Duration) }),
 	}
@@ -96,16 +95,20 @@ type due struct {
 
 func (s *session) dueSince(ctx context.Context) ([]due, error) {
 	var all []due
-	err := s.query(ctx, s.statements.DueSince, func(rows *sql.Rows) error {
-		var id, micros int64
+	err := s.query(ctx, s.statements.Ages, func(rows *sql.Rows) error {
+		var id int64
 		var name sql.NullString
-		err := rows.Scan(&id, &name, &micros)
-		all = append(all, due{stored(id, name), max(0, time.Duration(micros)*time.Microsecond)})
+		var ages dialect.Ages
+		err := rows.Scan(append([]any{&id, &name}, ages.Columns()...)...)
+		if since := ages.DueSince(); since != dialect.Never {
+			all = append(all, due{stored(id, name), time.Duration(ages.Since(since)) * time.Microsecond})
+		}
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for due messages: %w", err)
 	}
+	slices.SortFunc(all, func(a, b due) int { return a.target.compare(b.target) })
 	return all, nil
 }
 

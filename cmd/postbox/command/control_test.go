@@ -108,7 +108,7 @@ func TestQueues_watch_ends_with_a_signal(t *testing.T) {
 	env := b.environment()
 	root := command.New(command.Options{LookupEnv: func(name string) (string, bool) { value, ok := env[name]; return value, ok }})
 	root.SetArgs([]string{"queues", "--watch", "--interval", "1s"})
-	out := &stopper{text: "OLDEST", stop: cancel}
+	out := &stopper{text: "OLDEST DUE", stop: cancel}
 	root.SetOut(out)
 	require.Equal(t, command.ExitOK, command.Execute(ctx, root))
 	require.NotContains(t, out.String(), "\x1b", "the output is no terminal")

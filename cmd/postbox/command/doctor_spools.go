@@ -106,7 +106,7 @@ func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
 		target := recordOf(info.Target)
 		flag := "--" + target.Kind + " " + shellWord(target.Name)
 		if !info.PausedSince.IsZero() {
-			note(fmt.Sprintf("%s is paused since %s, with %s pending", target, moment(info.PausedSince), count(info.Pending, "message")), "postbox resume "+flag)
+			note(fmt.Sprintf("%s is paused since %s, with %s pending", target, moment(info.PausedSince), pendingMessages(info)), "postbox resume "+flag)
 		}
 		if info.PausedKeys > 0 {
 			note(fmt.Sprintf("%s in %s", count(info.PausedKeys, "paused key"), target), "postbox keys list "+flag+", then postbox keys resume")

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -95,7 +94,7 @@ func (s *session) fullness(ctx context.Context, chosen targetFlags) ([]drainReco
 	if err != nil {
 		return nil, fmt.Errorf("look for pending messages: %w", err)
 	}
-	slices.SortFunc(all, func(a, b drainRecord) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(all, func(a, b drainRecord) int { return a.compare(b.targetRecord) })
 	return all, nil
 }
 

@@ -26,8 +26,21 @@ type queueRecord struct {
 	Parked       int            `json:"parked"`
 	Dead         int            `json:"dead"`
 	Done         int            `json:"done"`
+	Accuracy     accuracyRecord `json:"accuracy"`
+	CountedAge   float64        `json:"counted_age_seconds"`
+	DueAge       float64        `json:"due_age_seconds"`
 	OldestAge    float64        `json:"oldest_age_seconds"`
 	Settings     settingsRecord `json:"settings,omitzero"`
+}
+
+// accuracyRecord says how each number was found.
+type accuracyRecord struct {
+	Pending admin.Accuracy `json:"pending"`
+	Due     admin.Accuracy `json:"due"`
+	Failing admin.Accuracy `json:"failing"`
+	Parked  admin.Accuracy `json:"parked"`
+	Dead    admin.Accuracy `json:"dead"`
+	Done    admin.Accuracy `json:"done"`
 }
 
 func queueRecordOf(info admin.QueueInfo) queueRecord {
@@ -35,7 +48,8 @@ func queueRecordOf(info admin.QueueInfo) queueRecord {
 		targetRecord: recordOf(info.Target), Lanes: info.Lanes, Processes: info.Processes,
 		PausedSince: utc(info.PausedSince), PausedKeys: info.PausedKeys, PausedTopics: info.PausedTopics,
 		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, Failing: info.Failing, Parked: info.Parked,
-		Dead: info.Dead, Done: info.Done, OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings),
+		Dead: info.Dead, Done: info.Done, Accuracy: accuracyRecord(info.Accuracy), CountedAge: info.CountedAge.Seconds(),
+		DueAge: info.DueAge.Seconds(), OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings),
 	}
 }
 
@@ -48,12 +62,13 @@ func (p *program) queuesCommand() *cobra.Command {
 
 PENDING messages are neither done nor dead. Of these, DUE ones wait for neither
 a time nor their next attempt, IN FLIGHT ones are being handled, FAILING ones
-have a failed attempt, and PARKED ones wait for an operator. OLDEST is the age
-of the oldest pending message, which includes scheduled ones. DONE messages are
-those in the history, if one is kept.
+have a failed attempt, and PARKED ones wait for an operator. OLDEST DUE is for
+how long the oldest due message has been due. DONE messages are those in the
+history, if one is kept.
 
-Each call reads all pending messages, dead letters and entries of the history.
-With many of them do not repeat it more than a few times a minute.`,
+Numbers up to 10,000 are exact. What is above is counted by forwarders and
+subscribers from time to time: "~ 2,500,000 (40s ago)". Until one has counted
+it, the number is a lower bound: "≥ 10,000".`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {
 			if interval.Duration < time.Second {
@@ -76,22 +91,52 @@ func (s *session) printQueues(ctx context.Context, a *admin.Admin) error {
 	if err != nil {
 		return err
 	}
-	list := s.list("OUTBOX OR QUEUE", "STATE", "PENDING", "DUE", "IN FLIGHT", "FAILING", "PARKED", "DEAD", "DONE", "OLDEST", "PROCESSES")
+	list := s.list("OUTBOX OR QUEUE", "STATE", "PENDING", "DUE", "IN FLIGHT", "FAILING", "PARKED", "DEAD", "DONE", "OLDEST DUE", "PROCESSES")
 	for _, info := range queues {
 		record := queueRecordOf(info)
 		cells := []string{record.cell(), stateOf(info)}
-		for _, n := range []int{info.Pending, info.Due, info.InFlight, info.Failing, info.Parked, info.Dead, info.Done} {
-			cells = append(cells, number(n))
-		}
+		accuracy := info.Accuracy
+		cells = append(cells, counted(info.Pending, accuracy.Pending, info.CountedAge), counted(info.Due, accuracy.Due, info.CountedAge), number(info.InFlight))
+		cells = append(cells, counted(info.Failing, accuracy.Failing, info.CountedAge), counted(info.Parked, accuracy.Parked, info.CountedAge))
+		cells = append(cells, counted(info.Dead, accuracy.Dead, info.CountedAge), counted(info.Done, accuracy.Done, info.CountedAge))
 		oldest := "-"
-		if info.Pending > 0 {
-			oldest = span(info.OldestAge)
+		if info.Due > 0 {
+			oldest = span(info.DueAge)
 		}
 		if err := list.add(record, append(cells, oldest, number(info.Processes))...); err != nil {
 			return err
 		}
 	}
 	return list.end()
+}
+
+// counted is a number as a table has it.
+func counted(n int, accuracy admin.Accuracy, age time.Duration) string {
+	switch accuracy {
+	case admin.AtLeast:
+		return "≥ " + grouped(n)
+	case admin.Counted:
+		return "~ " + grouped(n) + " (" + span(age) + " ago)"
+	default:
+		return number(n)
+	}
+}
+
+// pendingMessages is the number of pending messages with its noun.
+func pendingMessages(info admin.QueueInfo) string {
+	if info.Accuracy.Pending == admin.Exact {
+		return count(info.Pending, "message")
+	}
+	return counted(info.Pending, info.Accuracy.Pending, info.CountedAge) + " messages"
+}
+
+// grouped writes a number with a comma after each three digits.
+func grouped(n int) string {
+	text := number(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }
 
 func stateOf(info admin.QueueInfo) string {

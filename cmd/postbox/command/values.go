@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -58,6 +59,11 @@ func recordOf(target admin.Target) targetRecord {
 		return targetRecord{"queue", target.Name()}
 	}
 	return targetRecord{"outbox", target.Name()}
+}
+
+// compare orders targets by their kinds, and then by their names.
+func (t targetRecord) compare(other targetRecord) int {
+	return cmp.Or(cmp.Compare(t.Kind, other.Kind), cmp.Compare(t.Name, other.Name))
 }
 
 // stored names a target by what the database has. Messages may name one that has no row, such as after a restore.

@@ -317,40 +317,11 @@ SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
 
+-- SpoolLanes
+SELECT id, lanes FROM postbox_spools ORDER BY id
+
 -- LiveMembers
 SELECT spool, in_flight FROM postbox_members WHERE expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))
-
--- CountBacklogs
-SELECT m.spool, COUNT(*),
-       SUM(CASE WHEN m.state = 0 OR m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(m.created_at), 0, 0
-FROM postbox_messages m
-GROUP BY m.spool
-UNION ALL
-SELECT d.spool, 0, 0, 0, 0, 0, COUNT(*), 0
-FROM postbox_dead_letters d
-WHERE d.origin = 0 AND d.resolved_at IS NULL AND d.spool IS NOT NULL
-GROUP BY d.spool
-
--- CountSpools
-SELECT m.spool, COUNT(*),
-       SUM(CASE WHEN m.state = 0 OR m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
-       TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(m.created_at), 0, 0
-FROM postbox_messages m
-GROUP BY m.spool
-UNION ALL
-SELECT d.spool, 0, 0, 0, 0, 0, COUNT(*), 0
-FROM postbox_dead_letters d
-WHERE d.origin = 0 AND d.resolved_at IS NULL AND d.spool IS NOT NULL
-GROUP BY d.spool
-UNION ALL
-SELECT h.spool, 0, 0, 0, 0, 0, 0, COUNT(*)
-FROM postbox_history h
-GROUP BY h.spool
 
 -- Account
 SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
@@ -363,24 +334,13 @@ WHERE s.id = ?
 -- Clock
 SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))
 
--- DueSince
-SELECT m.spool, s.name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - MIN(CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END)
-FROM postbox_messages m
-LEFT JOIN postbox_spools s ON s.id = m.spool
-WHERE m.state = 0 OR m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))
-GROUP BY m.spool, s.name
-ORDER BY s.name, m.spool
-
 -- Fullness
 SELECT s.id, s.name, CASE WHEN EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id) THEN 1 ELSE 0 END
 FROM postbox_spools s
 UNION ALL
 SELECT o.stray, NULL, 1
 FROM (
-	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
-	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
-	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g
-) o
+	SELECT g.spool AS stray FROM (SELECT DISTINCT m.spool FROM postbox_messages m FORCE INDEX (ready)) g WHERE g.spool NOT IN (SELECT id FROM postbox_spools)) o
 WHERE o.stray IS NOT NULL
 
 -- IdleLanes
@@ -545,6 +505,62 @@ WHERE id < ? AND acted_at >= ? AND acted_at < ?
   AND (? = '' OR target = ?)
 ORDER BY id DESC
 LIMIT ?
+
+-- CountUpTo
+SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state > 0 ORDER BY m.state, m.lane, m.id LIMIT ?) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) LIMIT ?) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_history h WHERE h.spool = ? ORDER BY h.done_at LIMIT ?) p),
+       r.retrying, r.failing, l.letters, l.dead
+FROM (SELECT COUNT(*) AS retrying, COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) AS failing FROM (
+	SELECT m.attempts FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p) r
+CROSS JOIN (SELECT COUNT(*) AS letters, COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) AS dead FROM (
+	SELECT d.origin, d.resolved_at FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool = ? ORDER BY d.died_at DESC LIMIT ?) p) l
+
+-- InboxLetters
+SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
+FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool IS NULL ORDER BY d.died_at DESC LIMIT ?) p
+GROUP BY p.consumer
+
+-- ReadyPage
+SELECT COUNT(*), COALESCE(MAX(p.id), 0)
+FROM (SELECT m.id FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? ORDER BY m.id LIMIT ?) p
+
+-- WaitingPage
+SELECT COUNT(*), COALESCE(MAX(p.id), 0), COALESCE(SUM(p.due), 0), COALESCE(SUM(p.failing), 0), COALESCE(SUM(p.parked), 0)
+FROM (
+	SELECT m.id,
+	       CASE WHEN m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) THEN 1 ELSE 0 END AS due,
+	       CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS failing,
+	       CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END AS parked
+	FROM postbox_messages m FORCE INDEX (ready)
+	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id > ?
+	ORDER BY m.id LIMIT ?) p
+
+-- LettersPage
+SELECT p.origin, COALESCE(p.spool, 0), p.consumer, COUNT(*), MAX(p.id), SUM(CASE WHEN p.resolved_at IS NULL THEN 1 ELSE 0 END)
+FROM (SELECT d.id, d.origin, d.spool, d.consumer, d.resolved_at FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
+GROUP BY p.origin, p.spool, p.consumer
+
+-- EndOfPage
+SELECT h.done_at FROM postbox_history h WHERE h.spool = ? AND h.done_at > ? ORDER BY h.done_at LIMIT 1 OFFSET ?
+
+-- HistoryPage
+SELECT COUNT(*) FROM postbox_history h WHERE h.spool = ? AND h.done_at > ? AND h.done_at <= ?
+
+-- Ages
+WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 255)
+SELECT s.id, s.name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
+       COALESCE((SELECT MIN((
+	SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 AND m.lane = n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+       COALESCE((SELECT MIN((
+	SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 AND m.lane = n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+       COALESCE((SELECT MIN((
+	SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+       LEAST(COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.available_at LIMIT 1), 9223372036854775807), COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.available_at LIMIT 1), 9223372036854775807))
+FROM (SELECT id, name, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 255 + 1 FROM (
+	SELECT g.spool AS stray FROM (SELECT DISTINCT m.spool FROM postbox_messages m FORCE INDEX (ready)) g WHERE g.spool NOT IN (SELECT id FROM postbox_spools)) o WHERE o.stray IS NOT NULL) s
 
 -- MigrateLock
 SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)

@@ -354,40 +354,11 @@ SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
 
+-- SpoolLanes
+SELECT id, lanes FROM postbox_spools ORDER BY id
+
 -- LiveMembers
 SELECT spool, in_flight FROM postbox_members WHERE expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint
-
--- CountBacklogs
-SELECT m.spool, COUNT(*),
-       SUM(CASE WHEN m.state = 0 OR m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
-       (date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(m.created_at), 0, 0
-FROM postbox_messages m
-GROUP BY m.spool
-UNION ALL
-SELECT d.spool, 0, 0, 0, 0, 0, COUNT(*), 0
-FROM postbox_dead_letters d
-WHERE d.origin = 0 AND d.resolved_at IS NULL AND d.spool IS NOT NULL
-GROUP BY d.spool
-
--- CountSpools
-SELECT m.spool, COUNT(*),
-       SUM(CASE WHEN m.state = 0 OR m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END),
-       SUM(CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END),
-       (date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(m.created_at), 0, 0
-FROM postbox_messages m
-GROUP BY m.spool
-UNION ALL
-SELECT d.spool, 0, 0, 0, 0, 0, COUNT(*), 0
-FROM postbox_dead_letters d
-WHERE d.origin = 0 AND d.resolved_at IS NULL AND d.spool IS NOT NULL
-GROUP BY d.spool
-UNION ALL
-SELECT h.spool, 0, 0, 0, 0, 0, 0, COUNT(*)
-FROM postbox_history h
-GROUP BY h.spool
 
 -- Account
 SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
@@ -400,14 +371,6 @@ WHERE s.id = $1
 -- Clock
 SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
--- DueSince
-SELECT m.spool, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint - MIN(CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END)
-FROM postbox_messages m
-LEFT JOIN postbox_spools s ON s.id = m.spool
-WHERE m.state = 0 OR m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint
-GROUP BY m.spool, s.name
-ORDER BY s.name, m.spool
-
 -- Fullness
 SELECT s.id, s.name, CASE WHEN EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id) THEN 1 ELSE 0 END
 FROM postbox_spools s
@@ -416,8 +379,7 @@ SELECT o.stray, NULL, 1
 FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
-	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g
-) o
+	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o
 WHERE o.stray IS NOT NULL
 
 -- IdleLanes
@@ -593,6 +555,96 @@ WHERE id < $1 AND acted_at >= $2 AND acted_at < $3
   AND ($8::text = '' OR target = $9)
 ORDER BY id DESC
 LIMIT $10
+
+-- CountUpTo
+SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 ORDER BY m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = $3 AND m.state > 0 ORDER BY m.state, m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = $5 AND TRUE AND m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ORDER BY m.available_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $6) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_waiting m WHERE m.spool = $7 AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $8) p),
+       (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_history h WHERE h.spool = $9 ORDER BY h.done_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $10) p),
+       r.retrying, r.failing, l.letters, l.dead
+FROM (SELECT COUNT(*) AS retrying, COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) AS failing FROM (
+	SELECT m.attempts FROM postbox_waiting m WHERE m.spool = $11 AND m.state = 2 ORDER BY m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $12) p) r
+CROSS JOIN (SELECT COUNT(*) AS letters, COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) AS dead FROM (
+	SELECT d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool = $13 ORDER BY d.died_at DESC,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $14) p) l
+
+-- InboxLetters
+SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
+FROM (SELECT d.consumer, d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool IS NULL ORDER BY d.spool DESC, d.died_at DESC,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $1) p
+GROUP BY p.consumer
+
+-- ReadyPage
+SELECT COUNT(*), COALESCE(MAX(p.id), 0)
+FROM (SELECT m.id FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane = $2 AND m.id > $3 ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4) p
+
+-- WaitingPage
+SELECT COUNT(*), COALESCE(MAX(p.id), 0), COALESCE(SUM(p.due), 0), COALESCE(SUM(p.failing), 0), COALESCE(SUM(p.parked), 0)
+FROM (
+	SELECT m.id,
+	       CASE WHEN m.available_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) THEN 1 ELSE 0 END AS due,
+	       CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS failing,
+	       CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END AS parked
+	FROM postbox_waiting m
+	WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id > $4
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $5) p
+
+-- LettersPage
+SELECT p.origin, COALESCE(p.spool, 0), p.consumer, COUNT(*), MAX(p.id), SUM(CASE WHEN p.resolved_at IS NULL THEN 1 ELSE 0 END)
+FROM (SELECT d.id, d.origin, d.spool, d.consumer, d.resolved_at FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p
+GROUP BY p.origin, p.spool, p.consumer
+
+-- EndOfPage
+SELECT h.done_at FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 ORDER BY h.done_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1 OFFSET $3
+
+-- HistoryPage
+SELECT COUNT(*) FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 AND h.done_at <= $3
+
+-- Ages
+WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 255)
+SELECT s.id, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
+       COALESCE((SELECT MIN((
+	SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = n.lane ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+       COALESCE((SELECT MIN((
+	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane = n.lane ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+       COALESCE((SELECT MIN((
+	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807)
+FROM (SELECT id, name, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 255 + 1 FROM (
+	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
+	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
+	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s
 
 -- MigrateLock
 

@@ -15,7 +15,7 @@ type Pending struct {
 	Oldest         time.Duration
 }
 
-// Pending asks what operators ask. It reads each pending message.
+// Pending asks what operators ask. It reads each pending message, since a trial is judged by exact numbers.
 func (p *Place) Pending(ctx context.Context) (Pending, error) {
 	operator, err := admin.New(postbox.Database{DB: p.watch, Dialect: postbox.PostgreSQL}, admin.Config{}, nil)
 	if err != nil {
@@ -27,8 +27,12 @@ func (p *Place) Pending(ctx context.Context) (Pending, error) {
 	}
 	var all Pending
 	for _, q := range queues {
-		all.Messages += q.Pending
-		all.Dead += q.Dead
+		account, err := operator.Account(ctx, q.Target)
+		if err != nil {
+			return Pending{}, err
+		}
+		all.Messages += account.Pending
+		all.Dead += account.Dead
 		all.Oldest = max(all.Oldest, q.OldestAge)
 	}
 	return all, nil

@@ -1,0 +1,52 @@
+package counts
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// Cap is the largest number that is counted exactly. Counting that many index entries takes a few milliseconds.
+const Cap = 10_000
+
+// capped are the numbers of a spool that a scan has found. None exceeds the cap by more than 1.
+type capped struct {
+	ready, waiting, due, parked, done int
+	retrying, failing                 int // failing is a part of retrying
+	letters, dead                     int // dead is a part of letters
+}
+
+// scan counts the messages and dead letters of a spool at one moment.
+func scan(ctx context.Context, db *sql.DB, statements *dialect.Statements, spool int64, limit int) (capped, error) {
+	var c capped
+	query := statements.CountUpTo(spool, limit+1)
+	err := db.QueryRowContext(ctx, query.Text, query.Args...).Scan(
+		&c.ready, &c.waiting, &c.due, &c.parked, &c.done, &c.retrying, &c.failing, &c.letters, &c.dead)
+	return c, err
+}
+
+// group is the number of dead letters of the inboxes of a consumer.
+type group struct {
+	consumer string
+	found    int
+}
+
+// scanInboxes counts the unresolved dead letters of inboxes by consumer. read is the number of letters that it has read.
+func scanInboxes(ctx context.Context, db *sql.DB, statements *dialect.Statements, limit int) (groups []group, read int, err error) {
+	rows, err := db.QueryContext(ctx, statements.InboxLetters, limit+1)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var g group
+		var n int
+		if err := rows.Scan(&g.consumer, &n, &g.found); err != nil {
+			return nil, 0, err
+		}
+		read += n
+		groups = append(groups, g)
+	}
+	return groups, read, rows.Err()
+}

@@ -1,0 +1,152 @@
+package counts
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/enginetest"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// Every statement that counts reads no more than it may, although the tables have many more rows, and whatever the planner knows about them.
+func TestStatements_G8_read_a_bounded_number_of_rows(t *testing.T) {
+	t.Parallel()
+	const rows = 2000
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.ready(2 * rows)
+		b.exec("UPDATE postbox_messages SET state = 1 WHERE id % 4 = 1")
+		b.exec("UPDATE postbox_messages SET state = 2, attempts = 3, available_at = available_at + 1 WHERE id % 4 = 3")
+		b.exec("UPDATE postbox_messages SET available_at = available_at + ? WHERE id % 8 = 3", int64(dialect.ParkDelay))
+		database.MoveWaiting(t)
+		b.exec(`INSERT INTO postbox_dead_letters (origin, subject, error, spool, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts)
+			SELECT CASE WHEN id % 2 = 0 THEN 0 ELSE 1 END, message_id, 'no', CASE WHEN id % 2 = 0 THEN spool END, 'billing', topic, message_id, payload, metadata, created_at, created_at + id, 3 FROM postbox_messages`)
+		b.exec(`INSERT INTO postbox_history (id, spool, topic, message_id, payload, metadata, created_at, done_at, attempts)
+			SELECT id, spool, topic, message_id, payload, metadata, created_at, created_at + id, 1 FROM postbox_messages`)
+
+		lane := dialect.LanePage{Spool: b.id, State: dialect.StateRetrying, Lane: 3, Limit: limit}
+		waiting := b.Statements.WaitingPage(lane)
+		lane.State = dialect.StateReady
+		for name, test := range map[string]struct {
+			query dialect.Query
+			most  int // rows or index entries
+		}{
+			"numbers of a spool":      {b.Statements.CountUpTo(b.id, limit), 7 * limit},
+			"dead letters of inboxes": {dialect.Query{Text: b.Statements.InboxLetters, Args: []any{limit}}, limit},
+			"ages":                    {dialect.Query{Text: b.Statements.Ages}, 3*enginetest.Lanes + 20},
+			"which spools are empty":  {dialect.Query{Text: b.Statements.Fullness}, 20},
+			"a page of ready ones":    {b.Statements.ReadyPage(lane), limit},
+			"a page of waiting ones":  {waiting, limit},
+			"a page of letters":       {b.Statements.LettersPage(100, limit), limit},
+			"the end of a page":       {b.Statements.EndOfPage(b.id, 1, limit), limit},
+			"a page of the history":   {b.Statements.HistoryPage(b.id, 1, b.endOfPage()), limit},
+		} {
+			for _, analyzed := range []bool{false, true} {
+				if analyzed {
+					b.analyze()
+				}
+				// Databases count a few steps more, such as the one behind the last row of a range.
+				require.LessOrEqual(t, b.reads(test.query), test.most+test.most/2+20, name)
+			}
+		}
+	})
+}
+
+func (b *bench) endOfPage() (end int64) {
+	b.T.Helper()
+	query := b.Statements.EndOfPage(b.id, 1, limit)
+	require.NoError(b.T, b.Database.DB.QueryRowContext(b.T.Context(), query.Text, query.Args...).Scan(&end))
+	return end
+}
+
+func (b *bench) analyze() {
+	b.T.Helper()
+	for _, table := range []string{"messages", "dead_letters", "history"} {
+		b.exec(map[postbox.Dialect]string{
+			postbox.PostgreSQL: "ANALYZE postbox_", postbox.MySQL: "ANALYZE TABLE postbox_", postbox.SQLite: "ANALYZE postbox_",
+		}[b.Database.Dialect] + table)
+	}
+	if b.Database.Dialect == postbox.PostgreSQL {
+		b.exec("ANALYZE postbox_waiting")
+	}
+}
+
+// reads returns how many rows or index entries of tables a statement reads. SQLite does not tell: there the test looks at the plan, by which
+// each table is read along an index, as far as a limit.
+func (b *bench) reads(query dialect.Query) int {
+	b.T.Helper()
+	if b.Database.Dialect == postbox.SQLite {
+		plan := b.Plan(query)
+		require.NotRegexp(b.T, `SCAN (m|d|h|e)\b`, plan)
+		require.NotContains(b.T, plan, "TEMP B-TREE FOR ORDER BY")
+		return 0
+	}
+	ctx := b.T.Context()
+	conn, err := b.Database.DB.Conn(ctx)
+	require.NoError(b.T, err)
+	defer func() { require.NoError(b.T, conn.Close()) }()
+	if b.Database.Dialect == postbox.MySQL {
+		before := b.handlerReads(ctx, conn)
+		b.consume(conn.QueryContext(ctx, query.Text, query.Args...))
+		return b.handlerReads(ctx, conn) - before
+	}
+	var text []byte
+	require.NoError(b.T, conn.QueryRowContext(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+query.Text, query.Args...).Scan(&text))
+	var plans []struct{ Plan planNode }
+	require.NoError(b.T, json.Unmarshal(text, &plans))
+	return plans[0].Plan.reads()
+}
+
+// planNode is a part of a plan of PostgreSQL.
+type planNode struct {
+	Relation string     `json:"Relation Name"`
+	Rows     float64    `json:"Actual Rows"`
+	Removed  float64    `json:"Rows Removed by Filter"`
+	Loops    float64    `json:"Actual Loops"`
+	Plans    []planNode `json:"Plans"`
+}
+
+func (n planNode) reads() int {
+	sum := 0
+	if n.Relation != "" {
+		sum = int((n.Rows + n.Removed) * n.Loops)
+	}
+	for _, part := range n.Plans {
+		sum += part.reads()
+	}
+	return sum
+}
+
+// handlerReads returns how many rows the session has read from tables, without those of temporary ones.
+func (b *bench) handlerReads(ctx context.Context, conn *sql.Conn) int {
+	b.T.Helper()
+	rows, err := conn.QueryContext(ctx, "SHOW SESSION STATUS WHERE Variable_name IN ('Handler_read_key', 'Handler_read_next', 'Handler_read_prev', 'Handler_read_first', 'Handler_read_last', 'Handler_read_rnd')")
+	require.NoError(b.T, err)
+	defer func() { _ = rows.Close() }()
+	sum := 0
+	for rows.Next() {
+		var name, value string
+		require.NoError(b.T, rows.Scan(&name, &value))
+		n, err := strconv.Atoi(value)
+		require.NoError(b.T, err)
+		sum += n
+	}
+	require.NoError(b.T, rows.Err())
+	return sum
+}
+
+func (b *bench) consume(rows *sql.Rows, err error) {
+	b.T.Helper()
+	require.NoError(b.T, err)
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+	}
+	require.NoError(b.T, rows.Err())
+}

@@ -1,0 +1,88 @@
+package dialect
+
+import "fmt"
+
+// never is later than every time: the time of what does not exist.
+const never = "9223372036854775807"
+
+// count sets the statements that count. Each reads a bounded number of rows or index entries, however many there are,
+// and none needs statistics: its rows are read in the order of an index, up to a limit. Deleted rows whose index entries
+// the database has not removed yet cost extra.
+//
+// {ready} is the table of ready messages, and {retrying} that of waiting ones.
+func (s *Statements) count() {
+	upTo := func(from, where, order string) string {
+		return "(SELECT COUNT(*) FROM (SELECT 1 FROM " + from + " WHERE " + where + " ORDER BY " + order + "{along} LIMIT ?) p)"
+	}
+	// Only retrying messages have failed attempts.
+	s.countUpTo = `
+SELECT ` + upTo("{ready} m {by ready}", "m.spool = ? AND m.state = 0", "m.lane, m.id") + `,
+       ` + upTo("{retrying} m {by ready}", "m.spool = ? AND m.state > 0", "m.state, m.lane, m.id") + `,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM {retrying} m {by due} WHERE m.spool = ? AND {waits} AND m.available_at <= (SELECT {now}) {due order} LIMIT ?) p),
+       ` + upTo("{retrying} m {by due}", "m.spool = ? AND m.state > 0 AND "+isParked, "m.available_at") + `,
+       ` + upTo("{history} h", "h.spool = ?", "h.done_at") + `,
+       r.retrying, r.failing, l.letters, l.dead
+FROM (SELECT COUNT(*) AS retrying, COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) AS failing FROM (
+	SELECT m.attempts FROM {retrying} m {by ready} WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id{along} LIMIT ?) p) r
+CROSS JOIN (SELECT COUNT(*) AS letters, COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) AS dead FROM (
+	SELECT d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool = ? ORDER BY d.died_at DESC{along} LIMIT ?) p) l`
+
+	s.InboxLetters = `
+SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
+FROM (SELECT d.consumer, d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool IS NULL ORDER BY {latest death} LIMIT ?) p
+GROUP BY p.consumer`
+
+	s.readyPage = `
+SELECT COUNT(*), COALESCE(MAX(p.id), 0)
+FROM (SELECT m.id FROM {ready} m {by ready} WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ? ORDER BY m.id{along} LIMIT ?) p`
+
+	s.waitingPage = `
+SELECT COUNT(*), COALESCE(MAX(p.id), 0), COALESCE(SUM(p.due), 0), COALESCE(SUM(p.failing), 0), COALESCE(SUM(p.parked), 0)
+FROM (
+	SELECT m.id,
+	       CASE WHEN m.available_at <= (SELECT {now}) THEN 1 ELSE 0 END AS due,
+	       CASE WHEN m.attempts > 0 THEN 1 ELSE 0 END AS failing,
+	       CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END AS parked
+	FROM {retrying} m {by ready}
+	WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id > ?
+	ORDER BY m.id{along} LIMIT ?) p`
+
+	s.lettersPage = `
+SELECT p.origin, COALESCE(p.spool, 0), p.consumer, COUNT(*), MAX(p.id), SUM(CASE WHEN p.resolved_at IS NULL THEN 1 ELSE 0 END)
+FROM (SELECT d.id, d.origin, d.spool, d.consumer, d.resolved_at FROM {dead_letters} d WHERE d.id > ? ORDER BY d.id{along} LIMIT ?) p
+GROUP BY p.origin, p.spool, p.consumer`
+
+	// Messages that were done at the same moment are on the same page. MariaDB does not use the end of a page as a bound of the index when it
+	// comes from a subquery.
+	s.endOfPage = `
+SELECT h.done_at FROM {history} h WHERE h.spool = ? AND h.done_at > ? ORDER BY h.done_at{along} LIMIT 1 OFFSET ?`
+
+	s.historyPage = `
+SELECT COUNT(*) FROM {history} h WHERE h.spool = ? AND h.done_at > ? AND h.done_at <= ?`
+
+	// Ids rise with time, so the oldest message is among the first ones of each state and lane. Of transactions that run at the same time one
+	// may get a lower id than another that wrote before, so the time may be wrong by the duration of a transaction.
+	oldest := func(state int, table string) string {
+		return fmt.Sprintf(`COALESCE((SELECT MIN((
+	SELECT m.created_at FROM %s m {by ready} WHERE m.spool = s.id AND m.state = %d AND m.lane = n.lane ORDER BY m.id{along} LIMIT 1)) FROM n WHERE n.lane < s.lanes), `+
+			never+`)`, table, state)
+	}
+	s.Ages = fmt.Sprintf(`
+WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < %d)
+SELECT s.id, s.name, {now},
+       %s,
+       %s,
+       %s,
+       {first due}
+FROM (SELECT id, name, lanes FROM {spools} UNION ALL SELECT o.stray, NULL, %[1]d + 1 FROM ({strays}) o WHERE o.stray IS NOT NULL) s`, MaxLanes-1, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"))
+}
+
+// strays finds the spools without a row that messages name, in the gaps between the ids of spools, with a descent of the index for each gap.
+const strays = `
+	SELECT (SELECT MIN(m.spool) FROM {messages} m
+	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM {spools} n WHERE n.id > g.id), ` + never + `)) AS stray
+	FROM (SELECT id FROM {spools} UNION ALL SELECT 0) g`
+
+// straysByGroup does the same with a descent for each spool. MariaDB would read a whole index for strays.
+const straysByGroup = `
+	SELECT g.spool AS stray FROM (SELECT DISTINCT m.spool FROM {messages} m FORCE INDEX (ready)) g WHERE g.spool NOT IN (SELECT id FROM {spools})`

@@ -70,15 +70,21 @@ func (f Filter) Validate() error {
 	if f.Resolved < ResolvedNo || f.Resolved > ResolvedAny {
 		problems = append(problems, fmt.Errorf("resolved: %d is not one of ResolvedNo, ResolvedYes and ResolvedAny", f.Resolved))
 	}
-	if !utf8.ValidString(f.ErrorText) || strings.Contains(f.ErrorText, "\x00") {
-		problems = append(problems, fmt.Errorf("error text: %.60q is not text: use a part of an error that is UTF-8 without NUL", f.ErrorText))
-	}
+	problems = append(problems, checkErrorText(f.ErrorText))
 	if f.MinAttempts < 0 || f.MaxAttempts < 0 || (f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts) {
 		problems = append(problems, fmt.Errorf("attempts: from %d to %d is no range: use numbers from 0 on, the first one not above the second, or 0 for no bound",
 			f.MinAttempts, f.MaxAttempts))
 	}
 	problems = append(problems, f.Cause.validate())
 	return errors.Join(problems...)
+}
+
+// checkErrorText refuses a text that no stored error has, and that some databases do not take.
+func checkErrorText(text string) error {
+	if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+		return fmt.Errorf("error text: %.60q is not text: use a part of an error that is UTF-8 without NUL", text)
+	}
+	return nil
 }
 
 // String describes the filter for people, as the audit log shows it. It names each field that is set.

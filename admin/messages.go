@@ -71,9 +71,18 @@ type MessageFilter struct {
 	// Topic, Key and MessageID must match the whole value.
 	Topic, Key, MessageID string
 
+	// ErrorText is a part of the error of the message's last failure, with the same capitals.
+	ErrorText string
+	// MinAttempts is the smallest number of attempts that failed: see [Message.Attempts].
+	MinAttempts int
+	// CreatedAfter and CreatedBefore bound the time when the message was written: the first is part of the span, the second is not.
+	// They are compared with the database's clock.
+	CreatedAfter, CreatedBefore time.Time
+
 	// After chooses messages after the one with this [Message.Cursor], for the next page.
 	After Cursor
-	// Limit is the largest number of messages on a page: 100 by default, and an error above 1000.
+	// Limit is the largest number of messages on a page: 100 by default, and an error above 1000. For [Admin.RunAllNow],
+	// [Admin.RescheduleAll] and [Admin.BuryAll] it is the largest number to act on, without a maximum, and 0 for all.
 	Limit int
 }
 
@@ -84,7 +93,7 @@ type MessageFilter struct {
 // that is pending all the while is missed. The cost of a page grows with its rows and with the rows that its filter leaves out. Payload, metadata and
 // failures are left out, so that memory is bounded however large the messages are: see [Admin.Message].
 func (a *Admin) Messages(ctx context.Context, filter MessageFilter) ([]Message, error) {
-	chosen, err := filter.chosen()
+	chosen, err := filter.page()
 	if err != nil {
 		return nil, fmt.Errorf("admin: list messages of %s: %w", filter.Target, err)
 	}
@@ -147,10 +156,21 @@ func (f MessageFilter) chosen() (dialect.MessageFilter, error) {
 	if !known {
 		err = errors.Join(err, fmt.Errorf("status: %.60q is not one of %s, %s, %s and %s", f.Status, Ready, Scheduled, Retrying, Parked))
 	}
-	limit, limitErr := pageLimit(f.Limit)
+	if f.MinAttempts < 0 {
+		err = errors.Join(err, fmt.Errorf("attempts: %d is negative: use a number from 0 on", f.MinAttempts))
+	}
 	return dialect.MessageFilter{
-		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID, States: chosen.states, Parked: chosen.parked, After: after, Limit: limit,
-	}, errors.Join(err, limitErr)
+		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID, States: chosen.states, Parked: chosen.parked, After: after,
+		ErrorText: f.ErrorText, MinAttempts: f.MinAttempts, CreatedFrom: micros(f.CreatedAfter), CreatedBefore: micros(f.CreatedBefore),
+	}, errors.Join(err, checkErrorText(f.ErrorText))
+}
+
+// page bounds what is chosen.
+func (f MessageFilter) page() (dialect.MessageFilter, error) {
+	chosen, err := f.chosen()
+	limit, limitErr := pageLimit(f.Limit)
+	chosen.Limit = limit
+	return chosen, errors.Join(err, limitErr)
 }
 
 func (f DoneFilter) chosen() (dialect.MessageFilter, error) {

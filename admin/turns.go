@@ -30,9 +30,8 @@ func (a *Admin) RunNow(ctx context.Context, target Target, id int64) error {
 //
 // A message whose time has come may be in a handler already, which then ends as usual: call [Admin.Pause] first if that matters.
 func (a *Admin) Reschedule(ctx context.Context, target Target, id int64, at time.Time) error {
-	if at.IsZero() || at.UnixMicro() <= 0 || at.UnixMicro() >= dialect.ParkedFrom {
-		return fmt.Errorf("admin: reschedule message %d of %s: a message cannot wait until %s: use a time from 1970 on, or RunNow",
-			id, target, at)
+	if err := checkDue(at); err != nil {
+		return fmt.Errorf("admin: reschedule message %d of %s: %w", id, target, err)
 	}
 	if err := a.operator.Reschedule(ctx, target.spool, id, at); err != nil {
 		return failed(err)
@@ -56,6 +55,14 @@ func (a *Admin) Bury(ctx context.Context, target Target, id int64, reason string
 		return failed(err)
 	}
 	a.say("An operator buried a message", target, watermill.LogFields{"message": id, "reason": reason})
+	return nil
+}
+
+// checkDue refuses a time until which no message can wait.
+func checkDue(at time.Time) error {
+	if at.IsZero() || at.UnixMicro() <= 0 || at.UnixMicro() >= dialect.ParkedFrom {
+		return fmt.Errorf("a message cannot wait until %s: use a time from 1970 on, or RunNow", at)
+	}
 	return nil
 }
 

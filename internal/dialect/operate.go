@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -129,6 +130,8 @@ SELECT ` + pendingColumns + `
 FROM {messages} m
 WHERE m.spool = ? AND {after ?}
   AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
+  AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
+  AND ({text ?} = '' OR {position}(` + lastError + `, ?) > 0)
   AND ({text ?} = '' OR m.topic = ?)
   AND ({length}({blob ?}) = 0 OR m.ordering_key = ?)
   AND ({length}({blob ?}) = 0 OR m.message_id = ?)
@@ -217,8 +220,12 @@ type MessageFilter struct {
 	States                [2]int // the first and the last one, of pending messages
 	Parked                Parked
 	DoneFrom, DoneBefore  int64 // of the history
-	After                 Place // the zero value is the beginning
-	Limit                 int
+	// The next fields are of pending messages. ErrorText is a part of the last failure.
+	ErrorText                  string
+	MinAttempts                int
+	CreatedFrom, CreatedBefore int64
+	After                      Place // the zero value is the beginning
+	Limit                      int
 }
 
 // Parked says whether a filter selects pending messages that are parked.
@@ -252,7 +259,7 @@ func (s *Statements) Pending(spool int64, f MessageFilter) Query {
 		from = ParkedFrom
 	case ParkedAny:
 	}
-	args = append(args, f.States[1], from, before)
+	args = append(args, f.States[1], from, before, f.MinAttempts, f.CreatedFrom, cmp.Or(f.CreatedBefore, math.MaxInt64), f.ErrorText, f.ErrorText)
 	return Query{Text: s.pendingMessages, Args: append(args, f.common()...)}
 }
 

@@ -53,21 +53,26 @@ func (o *Operator) Bury(ctx context.Context, name string, id int64, reason strin
 		if err != nil {
 			return false, err
 		}
-		ref := found.ref
-		burial := dialect.Burial{Subject: spool.MessageSubject(id, ref.CreatedAt), Error: spool.ErrorText(errors.New(buryNote + reason)), Cause: dialect.CauseOperator}
-		if err := spool.Buried(spool.Directly(ctx, tx, o.statements.BuryWaiting(s.ID(), ref, burial))); err != nil {
-			return false, err
-		}
-		if err := note(ctx, tx, o.statements, burial.Subject, burial.Error); err != nil {
-			return false, err
-		}
-		removed, err := changed(spool.Directly(ctx, tx, o.statements.RemoveMessage(s.ID(), ref)))
-		if err == nil && !removed {
-			err = ErrNotFound
-		}
-		// A drainer may have the message in memory, or must read the messages behind it.
-		return found.due || ref.State != dialect.StateScheduled, err
+		return o.bury(ctx, tx, s, found, reason)
 	})
+}
+
+// bury makes a locked message a dead letter, and reports whether its drainer should notice.
+func (o *Operator) bury(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked, reason string) (notice bool, err error) {
+	ref := found.ref
+	burial := dialect.Burial{Subject: spool.MessageSubject(ref.ID, ref.CreatedAt), Error: spool.ErrorText(errors.New(buryNote + reason)), Cause: dialect.CauseOperator}
+	if err := spool.Buried(spool.Directly(ctx, tx, o.statements.BuryWaiting(s.ID(), ref, burial))); err != nil {
+		return false, err
+	}
+	if err := note(ctx, tx, o.statements, burial.Subject, burial.Error); err != nil {
+		return false, err
+	}
+	removed, err := changed(spool.Directly(ctx, tx, o.statements.RemoveMessage(s.ID(), ref)))
+	if err == nil && !removed {
+		err = ErrNotFound
+	}
+	// A drainer may have the message in memory, or must read the messages behind it.
+	return found.due || ref.State != dialect.StateScheduled, err
 }
 
 // locked is a message that no other transaction changes or removes while this one lasts.

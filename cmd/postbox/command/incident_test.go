@@ -47,6 +47,7 @@ func TestOutput_in_an_incident(t *testing.T) {
 	eachOutput(t, incident, map[string]string{
 		"keys-stuck":       "keys stuck --queue fraud",
 		"keys-stuck-limit": "keys stuck --queue fraud --limit 1",
+		"messages-error":   "messages list --queue fraud --error refused --min-attempts 1",
 		"lanes":            "lanes --queue fraud",
 		"lanes-members":    "lanes --queue fraud --members",
 	})

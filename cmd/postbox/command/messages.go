@@ -46,9 +46,8 @@ another one.`,
 
 // messageFlags choose messages of a list.
 type messageFlags struct {
-	target                targetFlags
-	status                string
-	topic, key, messageID string
+	target targetFlags
+	messageFilterFlags
 	done                  bool
 	doneAfter, doneBefore string
 	after                 string
@@ -72,17 +71,13 @@ Payloads are not shown: see "postbox messages show".`,
 		RunE: p.on(func(s *session, _ []string) error { return s.listMessages(flags) }),
 	}
 	flags.target.addTo(cmd)
+	flags.addTo(cmd)
 	f := cmd.Flags()
-	f.StringVar(&flags.status, "status", "", "only messages with this status: ready, scheduled, retrying or parked")
-	f.StringVar(&flags.topic, "topic", "", "only messages with this topic")
-	f.StringVar(&flags.key, "key", "", "only messages with this ordering key")
-	f.StringVar(&flags.messageID, "message-id", "", "only the message with this id of Watermill")
 	f.BoolVar(&flags.done, "done", false, "list the history")
 	f.StringVar(&flags.doneAfter, "done-after", "", "with --done: only messages done since then, as RFC 3339, or as a duration before now")
 	f.StringVar(&flags.doneBefore, "done-before", "", "with --done: only messages done before then")
 	f.StringVar(&flags.after, "after", "", "cursor of the last message of the page before")
 	f.IntVar(&flags.limit, "limit", 100, "largest number of messages, 0 for all")
-	completes(cmd, "status", "ready", "scheduled", "retrying", "parked")
 	return cmd
 }
 
@@ -145,15 +140,14 @@ func (s *session) pages(ctx context.Context, flags messageFlags) (pageOf, error)
 		if flags.doneAfter != "" || flags.doneBefore != "" {
 			return nil, usagef("--done-after and --done-before are for --done")
 		}
-		status, err := statusOf(flags.status)
+		filter, err := flags.filter(ctx, s, flags.target.one())
 		return func(ctx context.Context, after admin.Cursor, limit int) ([]admin.Message, error) {
-			return a.Messages(ctx, admin.MessageFilter{
-				Target: flags.target.one(), Status: status, Topic: flags.topic, Key: flags.key, MessageID: flags.messageID, After: after, Limit: limit,
-			})
+			filter.After, filter.Limit = after, limit
+			return a.Messages(ctx, filter)
 		}, err
 	}
-	if flags.status != "" {
-		return nil, usagef("--status is for pending messages, without --done")
+	if flags.ofPending() {
+		return nil, usagef("--status, --error, --min-attempts, --created-after and --created-before are for pending messages, without --done")
 	}
 	from, err := s.past(ctx, "done-after", flags.doneAfter)
 	if err != nil {

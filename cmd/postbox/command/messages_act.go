@@ -14,31 +14,37 @@ A parked message gets all its attempts again. A message whose time has come may
 be in a handler already: pause the outbox or queue first if that matters.`
 
 func (p *program) runNowCommand() *cobra.Command {
-	var target targetFlags
+	var choice messageChoice
 	cmd := &cobra.Command{
-		Use: "run-now ID...", Short: "Let messages be handled now", Long: `Let messages be handled now, without waiting for their time.
+		Use: "run-now [ID...]", Short: "Let messages be handled now", Long: `Let messages be handled now, without waiting for their time.
 
 This is for messages that are scheduled, retrying or parked. A ready message is
-left as it is.` + waitingHelp,
-		Args: arguments(cobra.MinimumNArgs(1)),
+left as it is.` + waitingHelp + chooseMessagesHelp,
 		RunE: p.on(func(s *session, args []string) error {
-			return s.actOnMessages(args, action{name: "run-now", done: "made due", noun: "message"}, func(ctx context.Context, a *admin.Admin, id int64) error {
-				return a.RunNow(ctx, target.one(), id)
+			return s.actOnMessages(args, choice, messageAct{
+				action:   action{name: "run-now", done: "made due", noun: "message"},
+				question: func(n string) string { return "Let " + n + " be handled now?" },
+				waiting:  true,
+				one: func(ctx context.Context, a *admin.Admin, id int64) error {
+					return a.RunNow(ctx, choice.target.one(), id)
+				},
+				all: func(ctx context.Context, a *admin.Admin, filter admin.MessageFilter, progress func(admin.Progress)) (int, error) {
+					return a.RunAllNow(ctx, filter, progress)
+				},
 			})
 		}),
 	}
-	target.addTo(cmd)
+	choice.addTo(cmd)
 	return cmd
 }
 
 func (p *program) rescheduleCommand() *cobra.Command {
-	var target targetFlags
+	var choice messageChoice
 	var at string
 	cmd := &cobra.Command{
-		Use: "reschedule ID... --at TIME", Short: "Let messages wait until another time", Long: `Let messages wait until another time.
+		Use: "reschedule [ID...] --at TIME", Short: "Let messages wait until another time", Long: `Let messages wait until another time.
 
-This is for messages that are scheduled, retrying or parked.` + waitingHelp,
-		Args: arguments(cobra.MinimumNArgs(1)),
+This is for messages that are scheduled, retrying or parked.` + waitingHelp + chooseMessagesHelp,
 		RunE: p.on(func(s *session, args []string) error {
 			if at == "" {
 				return usagef("--at is missing: give a time, or a duration from now on")
@@ -47,53 +53,53 @@ This is for messages that are scheduled, retrying or parked.` + waitingHelp,
 			if err != nil {
 				return err
 			}
-			return s.actOnMessages(args, action{name: "reschedule", done: "rescheduled", noun: "message"}, func(ctx context.Context, a *admin.Admin, id int64) error {
-				return a.Reschedule(ctx, target.one(), id, until)
+			return s.actOnMessages(args, choice, messageAct{
+				action:   action{name: "reschedule", done: "rescheduled", noun: "message"},
+				question: func(n string) string { return "Let " + n + " wait until " + moment(until) + "?" },
+				waiting:  true,
+				one: func(ctx context.Context, a *admin.Admin, id int64) error {
+					return a.Reschedule(ctx, choice.target.one(), id, until)
+				},
+				all: func(ctx context.Context, a *admin.Admin, filter admin.MessageFilter, progress func(admin.Progress)) (int, error) {
+					return a.RescheduleAll(ctx, filter, until, progress)
+				},
 			})
 		}),
 	}
-	target.addTo(cmd)
+	choice.addTo(cmd)
 	cmd.Flags().StringVar(&at, "at", "", "when the messages may be handled, as RFC 3339, or as a duration from now on, by the database's clock")
 	return cmd
 }
 
 func (p *program) buryCommand() *cobra.Command {
-	var target targetFlags
+	var choice messageChoice
 	var reason string
 	cmd := &cobra.Command{
-		Use: "bury ID... --reason TEXT", Short: "Make pending messages dead letters",
+		Use: "bury [ID...] --reason TEXT", Short: "Make pending messages dead letters",
 		Long: `Make pending messages dead letters, so that the other messages of their keys go
 on.
 
 A message that is ready, or whose time has come, may be in a handler already. It
 may then have its effect and become a dead letter as well: pause the outbox or
-queue first if that matters.`,
-		Args: arguments(cobra.MinimumNArgs(1)),
+queue first if that matters.` + chooseMessagesHelp,
 		RunE: p.on(func(s *session, args []string) error {
 			if reason == "" {
 				return usagef("--reason is missing: say why, which the dead letter shows as its error")
 			}
-			ids, err := idsOf(args)
-			if err != nil {
-				return err
-			}
-			if err := s.confirm("Make " + count(len(ids), "message") + " of " + recordOf(target.one()).String() + " dead letters?"); err != nil {
-				return err
-			}
-			return s.actOnMessages(args, action{name: "bury", done: "buried", noun: "message"}, func(ctx context.Context, a *admin.Admin, id int64) error {
-				return a.Bury(ctx, target.one(), id, reason)
+			return s.actOnMessages(args, choice, messageAct{
+				action:    action{name: "bury", done: "buried", noun: "message"},
+				question:  func(n string) string { return "Make " + n + " dead letters?" },
+				asksForID: true,
+				one: func(ctx context.Context, a *admin.Admin, id int64) error {
+					return a.Bury(ctx, choice.target.one(), id, reason)
+				},
+				all: func(ctx context.Context, a *admin.Admin, filter admin.MessageFilter, progress func(admin.Progress)) (int, error) {
+					return a.BuryAll(ctx, filter, reason, progress)
+				},
 			})
 		}),
 	}
-	target.addTo(cmd)
+	choice.addTo(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "why, which the dead letter shows as its error")
 	return cmd
-}
-
-func (s *session) actOnMessages(args []string, what action, act func(ctx context.Context, a *admin.Admin, id int64) error) error {
-	ids, a, err := s.named(args)
-	if err != nil {
-		return err
-	}
-	return s.each(what, given(ids), func(ctx context.Context, id int64) error { return act(ctx, a, id) })
 }

@@ -47,6 +47,8 @@ func TestOutput_of_each_command_in_each_format(t *testing.T) {
 		"messages-limit":     "messages list --limit 1",
 		"messages-none":      "messages list --done",
 		"messages-show":      "messages show 1",
+		"messages-run-all":   "messages run-now --status scheduled --yes",
+		"messages-bury-all":  "messages bury --topic orders --created-before 2026-02-01T00:00:00Z --reason wrong --yes",
 		"messages-run-now":   "messages run-now 5",
 		"messages-resched":   "messages reschedule 5 --at 2030-01-01T12:00:00Z",
 		"messages-bury":      "messages bury 1 2 --reason wrong --yes",

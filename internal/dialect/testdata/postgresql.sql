@@ -447,11 +447,13 @@ SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts,
 FROM postbox_messages m
 WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4)
   AND m.state <= $5 AND m.available_at >= $6 AND m.available_at < $7
-  AND ($8::text = '' OR m.topic = $9)
-  AND (octet_length($10::bytea) = 0 OR m.ordering_key = $11)
-  AND (octet_length($12::bytea) = 0 OR m.message_id = $13)
+  AND m.attempts >= $8 AND m.created_at >= $9 AND m.created_at < $10
+  AND ($11::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id DESC LIMIT 1), $12) > 0)
+  AND ($13::text = '' OR m.topic = $14)
+  AND (octet_length($15::bytea) = 0 OR m.ordering_key = $16)
+  AND (octet_length($17::bytea) = 0 OR m.message_id = $18)
 ORDER BY m.state, m.lane, m.id
-LIMIT $14
+LIMIT $19
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,

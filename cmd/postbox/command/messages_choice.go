@@ -1,0 +1,220 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// messageFilterFlags choose pending messages by what they are like.
+type messageFilterFlags struct {
+	status, topic, key, messageID, errorText string
+	minAttempts                              int
+	createdAfter, createdBefore              string
+}
+
+func (f *messageFilterFlags) addTo(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.status, "status", "", "only messages with this status: ready, scheduled, retrying or parked")
+	flags.StringVar(&f.topic, "topic", "", "only messages with this topic")
+	flags.StringVar(&f.key, "key", "", "only messages with this ordering key")
+	flags.StringVar(&f.messageID, "message-id", "", "only the message with this id of Watermill")
+	flags.StringVar(&f.errorText, "error", "", "only messages whose last error has this text in it, with the same capitals")
+	flags.IntVar(&f.minAttempts, "min-attempts", 0, "only messages with this number of failed attempts or more")
+	flags.StringVar(&f.createdAfter, "created-after", "", "only messages written since then, as RFC 3339, or as a duration before now")
+	flags.StringVar(&f.createdBefore, "created-before", "", "only messages written before then")
+	completes(cmd, "status", "ready", "scheduled", "retrying", "parked")
+}
+
+// described names the flags that are set, for a question.
+func (f *messageFilterFlags) described() (parts []string) {
+	for _, flag := range []struct{ name, value string }{
+		{"status", f.status},
+		{"topic", f.topic},
+		{"key", f.key},
+		{"message-id", f.messageID},
+		{"error", f.errorText},
+		{"created-after", f.createdAfter},
+		{"created-before", f.createdBefore},
+	} {
+		if flag.value != "" {
+			parts = append(parts, fmt.Sprintf("--%s %q", flag.name, flag.value))
+		}
+	}
+	if f.minAttempts != 0 {
+		parts = append(parts, fmt.Sprintf("--min-attempts %d", f.minAttempts))
+	}
+	return parts
+}
+
+// ofPending tells whether a flag is set that only pending messages have.
+func (f *messageFilterFlags) ofPending() bool {
+	return f.status != "" || f.errorText != "" || f.minAttempts != 0 || f.createdAfter != "" || f.createdBefore != ""
+}
+
+// filter reads the flags. Durations count from the database's clock.
+func (f *messageFilterFlags) filter(ctx context.Context, s *session, target admin.Target) (admin.MessageFilter, error) {
+	filter := admin.MessageFilter{
+		Target: target, Topic: f.topic, Key: f.key, MessageID: f.messageID, ErrorText: f.errorText, MinAttempts: f.minAttempts,
+	}
+	var err error
+	if filter.Status, err = statusOf(f.status); err != nil {
+		return filter, err
+	}
+	if f.minAttempts < 0 {
+		return filter, usagef("--min-attempts: %d is negative", f.minAttempts)
+	}
+	if filter.CreatedAfter, err = s.past(ctx, "created-after", f.createdAfter); err != nil {
+		return filter, err
+	}
+	filter.CreatedBefore, err = s.past(ctx, "created-before", f.createdBefore)
+	return filter, err
+}
+
+const chooseMessagesHelp = `
+
+Name the messages by their ids, or choose them by filters, or choose all with
+--all. With filters or --all, the command works in transactions of up to 100
+messages, and says how far it got. If it is interrupted, run it again: it goes on
+with the messages that are left. It leaves out messages that are written after it
+began.`
+
+// messageChoice is how the commands that act on messages choose them.
+type messageChoice struct {
+	target targetFlags
+	messageFilterFlags
+	all   bool
+	limit int
+}
+
+func (c *messageChoice) addTo(cmd *cobra.Command) {
+	c.target.addTo(cmd)
+	c.messageFilterFlags.addTo(cmd)
+	cmd.Flags().BoolVar(&c.all, "all", false, "all pending messages that the command can act on")
+	cmd.Flags().IntVar(&c.limit, "limit", 0, "largest number of messages to act on, 0 for all that match")
+}
+
+// check says what is wrong with the choice.
+func (c *messageChoice) check(args []string) error {
+	chosen := len(c.described()) > 0
+	switch {
+	case len(args) > 0 && (c.all || chosen):
+		return usagef("choose messages by ids, or by filters, and not by both")
+	case len(args) > 0 && c.limit != 0:
+		return usagef("--limit is for filters, and not for ids: all of them are acted on")
+	case len(args) == 0 && !c.all && !chosen:
+		return usagef("no messages are chosen: give ids, a filter such as --status, or --all")
+	case c.limit < 0:
+		return usagef("--limit: %d is negative", c.limit)
+	}
+	return nil
+}
+
+// describe names the filters for a question.
+func (c *messageChoice) describe() string {
+	parts := c.described()
+	if c.all {
+		parts = append(parts, "--all")
+	}
+	if c.limit > 0 {
+		parts = append(parts, fmt.Sprintf("--limit %d", c.limit))
+	}
+	return "messages of " + recordOf(c.target.one()).String() + " with " + strings.Join(parts, " ")
+}
+
+// messageAct is what a command does with messages: with one, and with those that a filter chooses.
+type messageAct struct {
+	action
+	question  func(messages string) string
+	asksForID bool // also before it acts on messages that were named
+	waiting   bool // not on ready ones
+	one       func(ctx context.Context, a *admin.Admin, id int64) error
+	all       func(ctx context.Context, a *admin.Admin, filter admin.MessageFilter, progress func(admin.Progress)) (int, error)
+}
+
+// actOnMessages asks the question, and then acts on the messages that are named or chosen.
+func (s *session) actOnMessages(args []string, choice messageChoice, what messageAct) error {
+	ctx := s.cmd.Context()
+	if err := choice.check(args); err != nil {
+		return err
+	}
+	ids, a, err := s.named(args)
+	if err != nil {
+		return err
+	}
+	if len(ids) > 0 {
+		if what.asksForID {
+			if err := s.confirm(what.question(count(len(ids), "message") + " of " + recordOf(choice.target.one()).String())); err != nil {
+				return err
+			}
+		}
+		return s.each(what.action, given(ids), func(ctx context.Context, id int64) error { return what.one(ctx, a, id) })
+	}
+	filter, err := choice.filter(ctx, s, choice.target.one())
+	if err != nil {
+		return err
+	}
+	if what.waiting && filter.Status == admin.Ready {
+		return usagef("--status: a ready message is handled as soon as possible: use scheduled, retrying or parked")
+	}
+	filter.Limit = choice.limit
+	if !s.yes {
+		n, err := countMessages(ctx, a, filter, what.waiting)
+		if err != nil {
+			return err
+		}
+		if n == "" {
+			return s.each(what.action, given(nil), nil)
+		}
+		if err := s.confirm(what.question(n), choice.describe()); err != nil {
+			return err
+		}
+	}
+	return s.all(what.action, func(ctx context.Context, progress func(admin.Progress)) (int, error) {
+		return what.all(ctx, a, filter, progress)
+	})
+}
+
+// countMessages says how many messages match, for a question. It returns "" for none.
+func countMessages(ctx context.Context, a *admin.Admin, filter admin.MessageFilter, waiting bool) (string, error) {
+	most, n := filter.Limit, 0
+	if most == 0 || most > maxCounted {
+		most = maxCounted + 1
+	}
+	for _, status := range statusesOf(filter.Status, waiting) {
+		filter.Status, filter.After = status, ""
+		for more := true; more && n < most; {
+			filter.Limit = min(most-n, admin.MaxLimit)
+			page, err := a.Messages(ctx, filter)
+			if err != nil {
+				return "", err
+			}
+			n += len(page)
+			if more = len(page) == filter.Limit; more {
+				filter.After = page[len(page)-1].Cursor
+			}
+		}
+	}
+	switch {
+	case n == 0:
+		return "", nil
+	case n > maxCounted:
+		return fmt.Sprintf("more than %d messages", maxCounted), nil
+	default:
+		return count(n, "message"), nil
+	}
+}
+
+// statusesOf lists the statuses that a filter chooses, each of which is a list of its own.
+func statusesOf(status admin.Status, waiting bool) []admin.Status {
+	switch {
+	case status == "" && waiting:
+		return []admin.Status{admin.Scheduled, admin.Retrying, admin.Parked}
+	default:
+		return []admin.Status{status}
+	}
+}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -114,6 +116,35 @@ func TestPublishAfterMoving_G1_leaves_the_rows_when_the_transaction_rolls_back(t
 		require.Equal(t, 1, moved)
 		require.Equal(t, []string{"customer 1/1"}, s.inOutbox(t))
 	})
+}
+
+// A mover that skipped locked rows could move later rows of the key before the producer commits.
+func TestMover_G3_waits_for_rows_that_a_producer_is_moving(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	s := newWorld(t, database)
+	s.place(t, old)
+	moving, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+	go func() {
+		ended <- forwarder.InTx(context.WithoutCancel(t.Context()), s.db, func(ctx context.Context, tx *sql.Tx) error {
+			err := s.table.publishAfterMoving(ctx, tx, s.outbox, event{id: "2", topic: "orders", customer: nameOf(1), body: "customer 1/2"})
+			close(moving)
+			<-release
+			return err
+		})
+	}()
+	<-moving
+	go func() {
+		_, err := mover{db: s.db, table: s.table, outbox: s.outbox}.movePage(context.WithoutCancel(t.Context()))
+		ended <- err
+	}()
+	waits := func() bool {
+		return database.Count(t, "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%from_table_events%' AND cardinality(pg_blocking_pids(pid)) > 0") > 0
+	}
+	require.Eventually(t, waits, 20*time.Second, 5*time.Millisecond)
+	close(release)
+	require.NoError(t, errors.Join(<-ended, <-ended))
+	require.Equal(t, []string{"customer 1/1", "customer 1/2"}, s.inOutbox(t))
 }
 
 // A message keeps the id of its row, so that an inbox recognises what the relay had published.

@@ -13,7 +13,14 @@ import (
 )
 
 // The values of the field that says what is done to all dead letters that match a filter.
-const bulkRequeue = "requeue"
+const (
+	bulkRequeue = "requeue"
+	bulkResolve = "resolve"
+	bulkDelete  = "delete"
+)
+
+// toBulk is the address of the page that asks for a confirmation.
+func toBulk(do string, chosen url.Values) link { return link{bulkPage, chosen}.with("do", do) }
 
 // bulkKind is something that can be done to all dead letters that match a filter.
 type bulkKind struct {
@@ -30,12 +37,26 @@ type bulkOrder struct {
 	progress func(done int)
 }
 
+func (o bulkOrder) report(p admin.Progress) { o.progress(p.Done) }
+
 func (h *Handler) bulkKinds() map[string]bulkKind {
 	return map[string]bulkKind{
 		bulkRequeue: {
 			Verb: "Requeue", Done: "requeued", Warning: "Their messages are handled again, with all attempts.",
 			run: func(ctx context.Context, order bulkOrder) (int, error) {
-				return h.admin.RequeueAll(ctx, order.filter, func(p admin.Progress) { order.progress(p.Done) })
+				return h.admin.RequeueAll(ctx, order.filter, order.report)
+			},
+		},
+		bulkResolve: {
+			Verb: "Resolve", Done: "resolved", Warning: "They are kept for their retention, and cannot be requeued.", NeedsWhy: true,
+			run: func(ctx context.Context, order bulkOrder) (int, error) {
+				return h.admin.ResolveAll(ctx, order.filter, order.reason, order.report)
+			},
+		},
+		bulkDelete: {
+			Verb: "Delete", Done: "deleted", Warning: "Their messages and payloads are deleted for good.",
+			run: func(ctx context.Context, order bulkOrder) (int, error) {
+				return h.admin.DeleteAll(ctx, order.filter, order.report)
 			},
 		},
 	}
@@ -77,22 +98,6 @@ func (h *Handler) bulkOf(q *request) (bulkKind, admin.Filter, error) {
 	}
 	filter, err := q.letterFilter()
 	return kind, filter, err
-}
-
-// filterNames are what the fields of a filter mean, for people.
-var filterNames = map[string]string{
-	"topic": "Topic", "consumer": "Consumer", "message": "Message id", "died-after": "Died after", "died-before": "Died before",
-	"resolved": "Resolved",
-}
-
-func conditionsOf(chosen url.Values) []fact {
-	var conditions []fact
-	for _, field := range filterFields {
-		if value := chosen.Get(field); value != "" {
-			conditions = append(conditions, fact{filterNames[field], value})
-		}
-	}
-	return conditions
 }
 
 const (

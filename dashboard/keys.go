@@ -2,13 +2,14 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// keysView are the keys of which messages are held up.
+// keysView are the keys and topics of which messages are held up.
 type keysView struct {
 	Queues []keysOf
 }
@@ -18,18 +19,30 @@ type keysOf struct {
 	Kind     string
 	Target   admin.Target
 	Link     link
+	Stuck    []stuckKey
+	More     bool // there are more stuck keys than are shown
 	Paused   []pausedKey
 	PauseKey link
+	// Topics are paused; a queue has none.
+	Topics     []pausedKey
+	PauseTopic link
 }
 
-// pausedKey is a key that an operator has paused.
+// stuckKey is a key of which nothing is handled now.
+type stuckKey struct {
+	admin.StuckKey
+	Messages, HeadLink, RunNow link
+	Waits                      string
+}
+
+// pausedKey is a key or a topic that an operator has paused.
 type pausedKey struct {
 	Key              string
 	Since            time.Time
 	Messages, Resume link
 }
 
-// maxKeys is how many keys of an outbox or a queue the page shows.
+// maxKeys is how many keys and topics of an outbox or a queue the page shows.
 const maxKeys = 50
 
 func (h *Handler) keys(ctx context.Context, q *request) (any, error) {
@@ -39,19 +52,65 @@ func (h *Handler) keys(ctx context.Context, q *request) (any, error) {
 	}
 	var view keysView
 	for _, target := range targets {
-		paused, err := h.admin.PausedKeys(ctx, target)
-		if err != nil {
-			return nil, err
+		of := keysOf{
+			Kind: kindOf(target), Target: target, Link: toTarget(queuePage, target),
+			PauseKey: toTarget("pause-key", target), PauseTopic: toTarget("pause-topic", target),
 		}
-		of := keysOf{Kind: kindOf(target), Target: target, Link: toTarget(queuePage, target), PauseKey: toTarget("pause-key", target)}
-		for _, key := range paused[:min(len(paused), maxKeys)] {
-			of.Paused = append(of.Paused, pausedKey{
-				Key: key.Key, Since: key.Since, Messages: toTarget(messagesPage, target, "key", key.Key), Resume: toTarget("resume-key", target, "key", key.Key),
-			})
+		if err := errors.Join(h.addStuck(ctx, &of), h.addPausedKeys(ctx, &of), h.addPausedTopics(ctx, &of)); err != nil {
+			return nil, err
 		}
 		view.Queues = append(view.Queues, of)
 	}
 	return view, nil
+}
+
+func (h *Handler) addStuck(ctx context.Context, of *keysOf) error {
+	stuck, err := h.admin.StuckKeys(ctx, of.Target, maxKeys+1)
+	if err != nil {
+		return err
+	}
+	of.More = len(stuck) > maxKeys
+	for _, key := range stuck[:min(len(stuck), maxKeys)] {
+		waits := number(key.Behind)
+		if key.MoreBehind {
+			waits = "at least " + waits
+		}
+		of.Stuck = append(of.Stuck, stuckKey{
+			StuckKey: key, Waits: waits, Messages: toTarget(messagesPage, of.Target, "key", key.Key),
+			HeadLink: toMessage(of.Target, key.Head.ID), RunNow: actOn("run-now", of.Target, key.Head.ID),
+		})
+	}
+	return nil
+}
+
+func (h *Handler) addPausedKeys(ctx context.Context, of *keysOf) error {
+	paused, err := h.admin.PausedKeys(ctx, of.Target)
+	if err != nil {
+		return err
+	}
+	for _, key := range paused[:min(len(paused), maxKeys)] {
+		of.Paused = append(of.Paused, pausedKey{
+			Key: key.Key, Since: key.Since, Messages: toTarget(messagesPage, of.Target, "key", key.Key), Resume: toTarget("resume-key", of.Target, "key", key.Key),
+		})
+	}
+	return nil
+}
+
+func (h *Handler) addPausedTopics(ctx context.Context, of *keysOf) error {
+	if of.Target.IsQueue() {
+		return nil
+	}
+	paused, err := h.admin.PausedTopics(ctx, of.Target)
+	if err != nil {
+		return err
+	}
+	for _, topic := range paused[:min(len(paused), maxKeys)] {
+		of.Topics = append(of.Topics, pausedKey{
+			Key: topic.Topic, Since: topic.Since,
+			Messages: toTarget(messagesPage, of.Target, "topic", topic.Topic), Resume: toTarget("resume-topic", of.Target, "topic", topic.Topic),
+		})
+	}
+	return nil
 }
 
 // chosenTargets are the outbox or queue that the address names, or all.
@@ -75,36 +134,45 @@ func (h *Handler) targets(ctx context.Context) ([]admin.Target, error) {
 	return targets, nil
 }
 
-// key reads the key that an action is about: from the address, or from the form in which a user wrote one.
-func (q *request) key() (string, error) {
-	key := q.name("key")
-	if key == "" {
-		key = unescaped(q.PostFormValue("key"))
+// written reads the key or the topic that an action is about: from the address, or from the form in which a user wrote one.
+func (q *request) written(field string) (string, error) {
+	text := q.name(field)
+	if text == "" {
+		text = unescaped(q.PostFormValue(field))
 	}
-	if key == "" {
-		return "", badf("the key is empty: write an ordering key")
+	if text == "" {
+		return "", badf("the %s is empty: write one", field)
 	}
-	return key, nil
+	return text, nil
 }
 
 func (h *Handler) pauseKey(ctx context.Context, q *request) (link, error) {
-	return h.onKey(ctx, q, "key-paused", h.admin.PauseKey)
+	return onNamed(ctx, q, "key", "key-paused", h.admin.PauseKey)
 }
 
 func (h *Handler) resumeKey(ctx context.Context, q *request) (link, error) {
-	return h.onKey(ctx, q, "key-resumed", h.admin.ResumeKey)
+	return onNamed(ctx, q, "key", "key-resumed", h.admin.ResumeKey)
 }
 
-func (h *Handler) onKey(ctx context.Context, q *request, notice string, do func(context.Context, admin.Target, string) error) (link, error) {
+func (h *Handler) pauseTopic(ctx context.Context, q *request) (link, error) {
+	return onNamed(ctx, q, "topic", "topic-paused", h.admin.PauseTopic)
+}
+
+func (h *Handler) resumeTopic(ctx context.Context, q *request) (link, error) {
+	return onNamed(ctx, q, "topic", "topic-resumed", h.admin.ResumeTopic)
+}
+
+// onNamed does something to a key or a topic, and leads to the page of keys.
+func onNamed(ctx context.Context, q *request, field, notice string, do func(context.Context, admin.Target, string) error) (link, error) {
 	target, err := q.target()
 	if err != nil {
 		return link{}, err
 	}
-	key, err := q.key()
+	name, err := q.written(field)
 	if err != nil {
 		return link{}, err
 	}
-	return toTarget(keysPage, target, noticeField, notice), do(ctx, target, key)
+	return toTarget(keysPage, target, noticeField, notice), do(ctx, target, name)
 }
 
 // notThere is the error for an outbox or a queue that does not exist.

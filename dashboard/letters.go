@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/url"
 	"strconv"
 
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -10,69 +9,21 @@ import (
 
 // lettersView is a page of dead letters.
 type lettersView struct {
-	Filter      letterFields
-	Resolutions []option
+	Filter      filterForm
 	Filtered    bool
 	Rows        []letterRow
 	First, Next string
-	// Requeue asks whether all that match the filter shall be requeued.
-	Requeue link
-	CanAct  bool // on all: only letters that are not resolved
+	Groups      link
+	// Each of these asks for a confirmation first.
+	Requeue, Resolve, Delete link
+	// Open is true if only letters that are not resolved are chosen: others cannot be requeued or resolved.
+	Open bool
 }
 
 // letterRow is a dead letter in a list.
 type letterRow struct {
 	admin.DeadLetter
 	Link link
-}
-
-// letterFields are the fields of the filter, in the notation.
-type letterFields struct {
-	Topic, Consumer, Message, After, Before string
-}
-
-// The values of the field that chooses by resolution.
-const (
-	unresolved = ""
-	resolved   = "yes"
-	anyLetter  = "any"
-)
-
-var resolutionTexts = []option{
-	{Value: unresolved, Text: "not resolved"}, {Value: resolved, Text: "resolved"}, {Value: anyLetter, Text: "all"},
-}
-
-// filterFields are the fields of an address that choose dead letters.
-var filterFields = []string{"topic", "consumer", "message", "died-after", "died-before", "resolved"}
-
-// letterFilter reads the filter that an address has.
-func (q *request) letterFilter() (filter admin.Filter, err error) {
-	filter = admin.Filter{Topic: q.name("topic"), Consumer: q.name("consumer"), MessageID: q.name("message")}
-	switch value := q.query.Get("resolved"); value {
-	case unresolved:
-	case resolved:
-		filter.Resolved = admin.ResolvedYes
-	case anyLetter:
-		filter.Resolved = admin.ResolvedAny
-	default:
-		return filter, badf("resolved: there is no choice %q", value)
-	}
-	if filter.DiedAfter, err = moment("died after", q.query.Get("died-after")); err != nil {
-		return filter, err
-	}
-	filter.DiedBefore, err = moment("died before", q.query.Get("died-before"))
-	return filter, err
-}
-
-// filterQuery is the part of an address that chooses dead letters.
-func (q *request) filterQuery() url.Values {
-	chosen := url.Values{}
-	for _, field := range filterFields {
-		if value := q.query.Get(field); value != "" {
-			chosen.Set(field, value)
-		}
-	}
-	return chosen
 }
 
 func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
@@ -90,14 +41,15 @@ func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	form, err := h.filterForm(ctx, q)
+	if err != nil {
+		return nil, err
+	}
 	chosen := q.filterQuery()
 	view := lettersView{
-		Filter: letterFields{
-			Topic: chosen.Get("topic"), Consumer: chosen.Get("consumer"), Message: chosen.Get("message"),
-			After: chosen.Get("died-after"), Before: chosen.Get("died-before"),
-		},
-		Resolutions: choose(resolutionTexts, chosen.Get("resolved")), Filtered: len(chosen) > 0,
-		CanAct: filter.Resolved == admin.ResolvedNo,
+		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == admin.ResolvedNo,
+		Groups:  link{groupsPage, chosen},
+		Requeue: toBulk(bulkRequeue, chosen), Resolve: toBulk(bulkResolve, chosen), Delete: toBulk(bulkDelete, chosen),
 	}
 	for _, letter := range found {
 		view.Rows = append(view.Rows, letterRow{letter, toLetter(letter.ID)})
@@ -109,7 +61,6 @@ func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
 	if len(found) == pageSize {
 		view.Next = here.with("after", idText(found[pageSize-1].ID)).String()
 	}
-	view.Requeue = link{bulkPage, chosen}.with("do", bulkRequeue)
 	return view, nil
 }
 
@@ -125,7 +76,7 @@ type letterView struct {
 	// From says whether FromName is a consumer, an outbox or a queue.
 	From, FromName           string
 	Requeue, Resolve, Delete link
-	SameTopic                link
+	Edit, SameTopic          link
 }
 
 func (h *Handler) letter(ctx context.Context, q *request) (any, error) {
@@ -140,6 +91,7 @@ func (h *Handler) letter(ctx context.Context, q *request) (any, error) {
 	view := letterView{
 		DeadLetter: *letter, Content: h.content(q.access, paramsOf(letter), letter.MessageID),
 		Requeue: to("requeue", "id", idText(id)), Resolve: to("resolve", "id", idText(id)), Delete: to("delete", "id", idText(id)),
+		Edit:      to("edit", "id", idText(id)),
 		SameTopic: to(lettersPage, "topic", letter.Topic, "consumer", letter.Consumer),
 	}
 	view.LastError, _ = cut(letter.Error, maxText)

@@ -18,9 +18,9 @@ type overviewView struct {
 // queueCard is an outbox or a queue on the overview.
 type queueCard struct {
 	admin.QueueInfo
-	Link, Messages, Letters link
-	Kind                    string
-	Chart                   chart
+	Link, Messages, Letters, Keys link
+	Kind                          string
+	Chart                         chart
 	// Change is by how much the backlog changes, and Handled is how many messages are handled, if a history is kept.
 	Change, Handled string
 }
@@ -49,7 +49,7 @@ func (h *Handler) overview(ctx context.Context, _ *request) (any, error) {
 func cardOf(now counted, q admin.QueueInfo) queueCard {
 	card := queueCard{
 		QueueInfo: q, Kind: kindOf(q.Target), Link: toTarget(queuePage, q.Target), Messages: toTarget(messagesPage, q.Target),
-		Letters: toTarget(lettersPage, q.Target), Chart: chartOf(now, q.Target),
+		Letters: toTarget(lettersPage, q.Target), Keys: toTarget(keysPage, q.Target), Chart: chartOf(now, q.Target),
 	}
 	if rate, known := now.rate(q.Target, q.Pending, func(c counts) int { return c.pending }); known {
 		card.Change = fmt.Sprintf("%+.1f/s", rate)
@@ -82,6 +82,8 @@ func needs(queues []admin.QueueInfo) []need {
 			"See it", toTarget(queuePage, q.Target))
 		add(q.Parked > 0, fmt.Sprintf("has %s that used up all attempts and hold up their keys.", plural(q.Parked, "message")),
 			"See them", toTarget(messagesPage, q.Target, "status", string(admin.Parked)))
+		add(q.StuckKeys > 0, fmt.Sprintf("has %s, the first for %s.", plural(q.StuckKeys, "stuck key"), span(q.StuckAge)), "See them", toTarget(keysPage, q.Target))
+		add(q.PausedTopics > 0, fmt.Sprintf("has %s.", plural(q.PausedTopics, "paused topic")), "See them", toTarget(keysPage, q.Target))
 		add(q.PausedKeys > 0, fmt.Sprintf("has %s.", plural(q.PausedKeys, "paused key")), "See them", toTarget(keysPage, q.Target))
 		add(q.Dead > 0, fmt.Sprintf("has %s.", plural(q.Dead, "dead letter")), "See them", toTarget(lettersPage, q.Target))
 	}

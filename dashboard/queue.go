@@ -10,8 +10,8 @@ import (
 // queueView is one outbox or queue.
 type queueView struct {
 	queueCard
-	Settings []fact
-	Keys     link
+	Settings      []fact
+	ProcessesLink link
 	// Do are the addresses of the actions.
 	Pause, Resume link
 }
@@ -33,7 +33,7 @@ func (h *Handler) queue(ctx context.Context, q *request) (any, error) {
 		return nil, notThere(target)
 	}
 	return queueView{
-		queueCard: cardOf(now, now.queues[i]), Settings: settingsOf(now.queues[i].Settings), Keys: toTarget(keysPage, target),
+		queueCard: cardOf(now, now.queues[i]), Settings: settingsOf(now.queues[i].Settings), ProcessesLink: toTarget(processesPage, target),
 		Pause: toTarget("pause", target), Resume: toTarget("resume", target),
 	}, nil
 }

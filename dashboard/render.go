@@ -22,7 +22,7 @@ type templates map[string]*template.Template
 
 func parseTemplates() (templates, error) {
 	layout, err := template.New("layout").Funcs(template.FuncMap{
-		"escaped": escaped, "short": short, "lines": lines, "utc": utc, "span": span, "number": number, "bytes": byteSize, "plural": plural, "nav": navOf,
+		"escaped": escaped, "short": short, "lines": lines, "utc": utc, "span": span, "number": number, "bytes": byteSize, "plural": plural, "nav": navOf, "filter": filterOf,
 	}).ParseFS(pages, "pages/layout.html", "pages/parts.html")
 	if err != nil {
 		return nil, err
@@ -55,6 +55,14 @@ func navOf(current, page, href, text string) navItem {
 	return navItem{href, text, sectionOf(current) == page}
 }
 
+// filterPart is the form that chooses dead letters, and the page that it leads to.
+type filterPart struct {
+	Action string
+	Form   filterForm
+}
+
+func filterOf(action string, form filterForm) filterPart { return filterPart{action, form} }
+
 // sectionOf is the page of the navigation that a page belongs to.
 func sectionOf(page string) string {
 	switch page {
@@ -62,7 +70,7 @@ func sectionOf(page string) string {
 		return overviewPage
 	case messagePage:
 		return messagesPage
-	case letterPage, bulkPage, "progress":
+	case letterPage, groupsPage, bulkPage, "progress", "edit":
 		return lettersPage
 	default:
 		return page
@@ -139,14 +147,17 @@ func (h *Handler) answered() {
 const noticeField = "done"
 
 var notices = map[string]string{
-	"paused":      "Paused. Processes notice within a second.",
-	"resumed":     "Resumed. Processes notice within a second.",
-	"key-paused":  "The key is paused. Processes notice within a second.",
-	"key-resumed": "The key is resumed.",
-	"due":         "The message is due now.",
-	"rescheduled": "The message has another time.",
-	"buried":      "The message is a dead letter now.",
-	"requeued":    "The dead letter is requeued: its message is handled again.",
-	"resolved":    "The dead letter is resolved.",
-	"deleted":     "The dead letter is deleted.",
+	"paused":        "Paused. Processes notice within a second.",
+	"resumed":       "Resumed. Processes notice within a second.",
+	"key-paused":    "The key is paused. Processes notice within a second.",
+	"key-resumed":   "The key is resumed.",
+	"topic-paused":  "The topic is paused. Processes notice within a second.",
+	"topic-resumed": "The topic is resumed.",
+	"due":           "The message is due now.",
+	"rescheduled":   "The message has another time.",
+	"buried":        "The message is a dead letter now.",
+	"requeued":      "The dead letter is requeued: its message is handled again.",
+	"edited":        "The dead letter is edited: a changed copy of its message is handled.",
+	"resolved":      "The dead letter is resolved.",
+	"deleted":       "The dead letter is deleted.",
 }

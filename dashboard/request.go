@@ -103,6 +103,18 @@ func moment(name, text string) (time.Time, error) {
 	return time.Time{}, badf("%s: %q is not a time such as 2026-11-30T15:04", name, text)
 }
 
+// count reads a number that may be missing.
+func count(name, text string) (int, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, badf("%s: %q is not a number", name, text)
+	}
+	return n, nil
+}
+
 // reason reads why an operator does something.
 func (q *request) reason() (string, error) {
 	reason := strings.TrimSpace(q.PostFormValue("reason"))

@@ -10,14 +10,17 @@ import (
 
 // The pages, by the last element of their address.
 const (
-	overviewPage = "overview"
-	queuePage    = "queue"
-	messagesPage = "messages"
-	messagePage  = "message"
-	lettersPage  = "letters"
-	letterPage   = "letter"
-	bulkPage     = "bulk"
-	keysPage     = "keys"
+	overviewPage  = "overview"
+	queuePage     = "queue"
+	messagesPage  = "messages"
+	messagePage   = "message"
+	lettersPage   = "letters"
+	groupsPage    = "groups"
+	letterPage    = "letter"
+	bulkPage      = "bulk"
+	keysPage      = "keys"
+	processesPage = "processes"
+	auditPage     = "audit"
 )
 
 const readMethods = "GET, HEAD"
@@ -47,27 +50,35 @@ func (r route) methods() string {
 // table has all that the dashboard can do, and the right that each needs.
 func (h *Handler) table() map[string]route {
 	return map[string]route{
-		overviewPage: h.page("overview", h.overview),
-		queuePage:    h.page("queue", h.queue),
-		messagesPage: h.page("messages", h.messages),
-		messagePage:  h.page("message", h.message),
-		lettersPage:  h.page("letters", h.letters),
-		letterPage:   h.page("letter", h.letter),
-		keysPage:     h.page("keys", h.keys),
+		overviewPage:  h.page("overview", h.overview),
+		queuePage:     h.page("queue", h.queue),
+		messagesPage:  h.page("messages", h.messages),
+		messagePage:   h.page("message", h.message),
+		lettersPage:   h.page("letters", h.letters),
+		groupsPage:    h.page("groups", h.groups),
+		letterPage:    h.page("letter", h.letter),
+		keysPage:      h.page("keys", h.keys),
+		processesPage: h.page("processes", h.processes),
+		auditPage:     h.page("audit", h.audit),
 
 		"message-payload": {serve: h.messagePayload},
 		"letter-payload":  {serve: h.letterPayload},
 
-		"pause":      h.action(h.pause),
-		"resume":     h.action(h.resume),
-		"pause-key":  h.action(h.pauseKey),
-		"resume-key": h.action(h.resumeKey),
-		"run-now":    h.action(h.runNow),
-		"reschedule": h.action(h.reschedule),
-		"bury":       h.action(h.bury),
-		"requeue":    h.action(h.requeue),
-		"resolve":    h.action(h.resolve),
-		"delete":     h.action(h.delete),
+		"pause":        h.action(h.pause),
+		"resume":       h.action(h.resume),
+		"pause-key":    h.action(h.pauseKey),
+		"resume-key":   h.action(h.resumeKey),
+		"pause-topic":  h.action(h.pauseTopic),
+		"resume-topic": h.action(h.resumeTopic),
+		"run-now":      h.action(h.runNow),
+		"reschedule":   h.action(h.reschedule),
+		"bury":         h.action(h.bury),
+		"requeue":      h.action(h.requeue),
+		"resolve":      h.action(h.resolve),
+		"delete":       h.action(h.delete),
+
+		"edit":     {needs: toEdit, serve: h.page("edit", h.edit).serve},
+		"edit-run": h.change(toEdit, maxEditForm, h.editAndRequeue),
 
 		bulkPage:   {needs: toAct, serve: h.page("bulk", h.confirmBulk).serve},
 		"bulk-run": {needs: toAct, changes: true, serve: h.runBulk},
@@ -94,10 +105,15 @@ func (h *Handler) page(template string, load func(ctx context.Context, q *reques
 // maxForm bounds what a form may send, except an edited payload.
 const maxForm = 64 << 10
 
-// action is a route that changes something, and then sends the browser to a page that shows it. So a reload does not do it again.
+// action is a change that needs the right to act.
 func (h *Handler) action(do func(ctx context.Context, q *request) (link, error)) route {
-	return route{needs: toAct, changes: true, serve: func(w http.ResponseWriter, q *request) {
-		q.Body = http.MaxBytesReader(w, q.Body, maxForm)
+	return h.change(toAct, maxForm, do)
+}
+
+// change is a route that changes something, and then sends the browser to a page that shows it. So a reload does not do it again.
+func (h *Handler) change(needs right, most int64, do func(ctx context.Context, q *request) (link, error)) route {
+	return route{needs: needs, changes: true, serve: func(w http.ResponseWriter, q *request) {
+		q.Body = http.MaxBytesReader(w, q.Body, most)
 		if err := q.ParseForm(); err != nil {
 			h.failed(w, q, mistakeError{err})
 			return
@@ -127,7 +143,8 @@ func problemOf(err error) problem {
 		return problem{http.StatusBadRequest, "This request has a mistake", err.Error()}
 	case errors.Is(err, admin.ErrNotFound):
 		return problem{http.StatusNotFound, "It is not there", "It may have been handled, requeued or deleted meanwhile. " + err.Error()}
-	case errors.Is(err, admin.ErrResolved), errors.Is(err, admin.ErrStuck), errors.Is(err, admin.ErrReady):
+	case errors.Is(err, admin.ErrResolved), errors.Is(err, admin.ErrStuck), errors.Is(err, admin.ErrReady), errors.Is(err, admin.ErrEdited),
+		errors.Is(err, admin.ErrKeyChanged), errors.Is(err, admin.ErrEditNotAllowed):
 		return problem{http.StatusConflict, "This cannot be done now", err.Error()}
 	default:
 		return problem{http.StatusServiceUnavailable, "The database does not answer", err.Error()}

@@ -50,7 +50,7 @@ type Shop struct {
 func New(tb testing.TB, database *testdb.Database) *Shop {
 	tb.Helper()
 	database.Migrate(tb)
-	operator, err := admin.New(database.Postbox(), admin.Config{}, nil)
+	operator, err := admin.New(database.Postbox(), admin.Config{AllowEdit: true}, nil)
 	require.NoError(tb, err)
 	publisher, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{AllowAutocommit: true}, nil)
 	require.NoError(tb, err)

@@ -51,6 +51,13 @@ func TestActions_work_by_mouse(t *testing.T) {
 	b.click("Bury the message")
 	b.sees("The message is a dead letter now.")
 
+	b.unfold("Pause a topic")
+	b.write("topic", "invoices.sent")
+	b.click("Pause the topic")
+	b.sees("The topic is paused.")
+	b.click("Resume")
+	b.sees("The topic is resumed.")
+
 	b.visit("letters?topic=orders.placed")
 	b.click("2")
 	b.sees("declined")
@@ -144,11 +151,11 @@ func TestReader_sees_no_button(t *testing.T) {
 	s.fill()
 	b := open(t, s.url)
 	for name, address := range pages() {
-		if name == "bulk" || name == "problem" {
+		if name == "bulk" || name == "edit" || name == "problem" {
 			continue
 		}
 		b.visit(address)
-		require.Zero(t, evaluate[int](b, `document.querySelectorAll("main form[method=post], main details").length`), name)
+		require.Zero(t, evaluate[int](b, `document.querySelectorAll("main form[method=post], main details.act").length`), name)
 		b.sees("read only")
 	}
 	b.visit("bulk?do=requeue")

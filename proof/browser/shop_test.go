@@ -77,7 +77,7 @@ func (s *shop) fill() {
 func pages() map[string]string {
 	return map[string]string{
 		"overview": "", "queue": "queue?outbox=outbox", "messages": "messages?outbox=outbox", "message": "message?outbox=outbox&id=3",
-		"letters": "letters", "letter": "letter?id=1", "keys": "keys", "bulk": "bulk?do=requeue&topic=orders.placed",
+		"letters": "letters", "letter": "letter?id=1", "keys": "keys", "groups": "groups", "processes": "processes", "audit": "audit", "edit": "edit?id=1", "bulk": "bulk?do=requeue&topic=orders.placed",
 		"problem": "message?outbox=outbox&id=999999",
 	}
 }

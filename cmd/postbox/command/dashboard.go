@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
 )
 
@@ -30,7 +31,7 @@ const (
 // dashboardFlags are the flags of the command.
 type dashboardFlags struct {
 	listen, tokenFile, title string
-	readOnly                 bool
+	readOnly, allowEdit      bool
 }
 
 func (p *program) dashboardCommand() *cobra.Command {
@@ -61,6 +62,7 @@ address is printed to the standard error.`,
 	cmd.Flags().StringVar(&flags.tokenFile, "token-file", "", "file with the password that users must know")
 	cmd.Flags().StringVar(&flags.title, "title", "", "name at the top of each page (default \"Postbox\")")
 	cmd.Flags().BoolVar(&flags.readOnly, "read-only", false, "show pages only, and refuse every action")
+	cmd.Flags().BoolVar(&flags.allowEdit, "allow-edit", false, "let users edit and requeue dead letters")
 	return cmd
 }
 
@@ -96,13 +98,13 @@ func isLoopback(host string) bool {
 }
 
 func (s *session) dashboard(cmd *cobra.Command, flags dashboardFlags, token string) error {
-	operator, err := s.admin("")
+	operator, err := admin.New(s.database, admin.Config{AllowEdit: flags.allowEdit}, nil)
 	if err != nil {
 		return err
 	}
-	config := dashboard.Config{Title: flags.title, ReadOnly: flags.readOnly, Authorise: localUser}
+	config := dashboard.Config{Title: flags.title, ReadOnly: flags.readOnly, Authorise: localUser(flags.allowEdit)}
 	if token != "" {
-		config.Authorise = namedUser
+		config.Authorise = namedUser(flags.allowEdit)
 	}
 	var handler http.Handler
 	handler, err = dashboard.New(operator, config, nil)
@@ -122,16 +124,20 @@ func (s *session) dashboard(cmd *cobra.Command, flags dashboardFlags, token stri
 }
 
 // localUser is the user of this machine. Actions are recorded under the name that other commands use, too.
-func localUser(r *http.Request) (dashboard.Access, error) {
-	access, err := dashboard.LoopbackOnly(r)
-	access.Actor = ""
-	return access, err
+func localUser(edits bool) func(*http.Request) (dashboard.Access, error) {
+	return func(r *http.Request) (dashboard.Access, error) {
+		access, err := dashboard.LoopbackOnly(r)
+		access.Actor, access.Edit = "", access.Edit && edits
+		return access, err
+	}
 }
 
 // namedUser is the name that a user gave together with the token.
-func namedUser(r *http.Request) (dashboard.Access, error) {
-	name, _, _ := r.BasicAuth() // askForToken has checked the password
-	return dashboard.Access{Actor: name, Read: true, Act: true, Edit: true}, nil
+func namedUser(edits bool) func(*http.Request) (dashboard.Access, error) {
+	return func(r *http.Request) (dashboard.Access, error) {
+		name, _, _ := r.BasicAuth() // askForToken has checked the password
+		return dashboard.Access{Actor: name, Read: true, Act: true, Edit: edits}, nil
+	}
 }
 
 // askForToken lets only requests through that have a name and the token.

@@ -1,0 +1,186 @@
+package dashboard_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/dashboard"
+	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func TestKeys_show_what_is_stuck_and_what_waits_behind_it(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		require.Contains(t, b.page("keys").text(), "There is no outbox and no queue yet.")
+		b.restart(dashboard.Config{})
+		b.Delay("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+		for _, id := range []string{"m-2", "m-3", "m-4"} {
+			b.Publish("orders", dashboardtest.Message(id, "customer-1", "{}"))
+		}
+		keys := b.page("keys")
+		require.Equal(t, []string{"customer-1"}, b.column(keys, 0))
+		require.Equal(t, []string{"RETRYING"}, b.column(keys, 2))
+		require.Equal(t, []string{"3"}, b.column(keys, 4))
+		require.Contains(t, keys.text(), "card terminal 7 is offline")
+		require.Contains(t, b.page("").text(), "Outbox outbox has 1 stuck key")
+		require.Contains(t, b.do(messageAt("run-now", 1), nil).text(), "The message is due now.")
+	})
+}
+
+func TestKeys_pause_and_resume_a_topic(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+		paused := b.do("pause-topic?outbox=outbox", url.Values{"topic": {"orders"}})
+		require.Contains(t, paused.text(), "The topic is paused.")
+		require.Equal(t, []string{"orders"}, b.column(paused, 0))
+		require.Equal(t, http.StatusBadRequest, b.post("pause-topic?outbox=outbox", nil).status)
+		b.do("resume-topic?outbox=outbox&topic=orders", nil)
+		topics, err := b.Admin.PausedTopics(t.Context(), admin.Outbox("outbox"))
+		require.NoError(t, err)
+		require.Empty(t, topics)
+	})
+}
+
+func TestProcesses_show_which_process_holds_how_many_lanes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
+		require.Contains(t, b.page("processes").text(), "No process handles it.")
+		running := make(chan struct{})
+		var once sync.Once
+		var shown string
+		b.Forward(func(*message.Message) error { once.Do(func() { close(running) }); return nil }, func() bool {
+			<-running
+			shown = b.page("processes").text()
+			return true
+		})
+		require.Contains(t, shown, "32 of 32 lanes are held.")
+		require.Contains(t, b.page("processes").text(), "0 of 32 lanes are held.")
+	})
+}
+
+func TestAudit_lists_who_did_what(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{Authorise: func(r *http.Request) (dashboard.Access, error) {
+			return dashboard.Access{Actor: r.Header.Get("X-User"), Read: true, Act: true}, nil
+		}})
+		require.Contains(t, b.page("audit").text(), "No operator has done anything yet.")
+		b.Die("orders", "card declined", dashboardtest.Message("d-1", "", "{}"), dashboardtest.Message("d-2", "", "{}"))
+		for user, action := range map[string]string{"anna": "pause?outbox=outbox", "bert": letterAt("delete", 1)} {
+			r := b.request(http.MethodPost, action, url.Values{})
+			r.Header.Set("X-User", user)
+			require.Equal(t, http.StatusSeeOther, b.serve(r).status)
+		}
+		r := b.request(http.MethodPost, "bulk-run?do=requeue&topic=orders", url.Values{})
+		r.Header.Set("X-User", "carla")
+		require.Equal(t, 1, finished(t, b.serve(r)))
+
+		require.ElementsMatch(t, []string{"anna", "bert", "carla"}, b.column(b.page("audit"), 1))
+		require.Equal(t, []string{"pause"}, b.column(b.page("audit?actor=anna"), 2))
+		require.Equal(t, []string{"carla"}, b.column(b.page("audit?action=requeue"), 1))
+		require.Equal(t, []string{"1"}, b.column(b.page("audit?actor=carla"), 5))
+		require.Contains(t, b.page("audit?until=2020-01-01T00:00").text(), "No action matches the filter.")
+		require.Equal(t, []string{"anna"}, b.column(b.page("audit?in=outbox:outbox&action=pause"), 1))
+		require.Equal(t, http.StatusBadRequest, b.get("audit?from=x").status)
+		require.Equal(t, http.StatusBadRequest, b.get("audit?before=x").status)
+	})
+}
+
+func TestGroups_lead_to_the_dead_letters_of_each(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		require.Contains(t, b.page("groups").text(), "There is no dead letter.")
+		b.Die("orders", "card 4711 declined", dashboardtest.Message("d-1", "", "{}"))
+		b.Die("orders", "card 4712 declined", dashboardtest.Message("d-2", "", "{}"))
+		b.BuryInbox("d-3", "orders", "billing", "no such customer")
+		groups := b.page(b.linkTo(b.page("letters"), "Groups"))
+		require.Equal(t, []string{"2", "1"}, b.column(groups, 0))
+		require.Equal(t, []string{"Outbox outbox", "Consumer billing"}, b.column(groups, 2))
+		require.Len(t, b.column(b.page(b.linkTo(groups, "2")), 0), 2)
+		require.Equal(t, []string{"no such customer"}, b.column(b.page(b.linkTo(groups, "1")), 1))
+	})
+}
+
+func TestLetters_are_edited_once(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		msg := dashboardtest.Message("d-1", "", "{\n  \"cents\": -5\n}\n")
+		msg.Metadata.Set("binary=", "\xff\n")
+		b.Die("orders", "negative amount", msg)
+		form := b.page(b.linkTo(b.page(letterAt("letter", 1)), "Edit and requeue…"))
+		require.Contains(t, form.body, "binary\\x3d=\\xff\\x0a")
+		require.Contains(t, form.body, "&#34;cents&#34;: -5")
+
+		metadata := "binary\\x3d=\\xff\\x0a\r\n"
+		same := b.post(letterAt("edit-run", 1), url.Values{"payload": {"{\r\n  \"cents\": -5\r\n}\r\n"}, "metadata": {metadata}})
+		require.Equal(t, http.StatusBadRequest, same.status, "nothing was changed")
+		require.Equal(t, http.StatusBadRequest, b.post(letterAt("edit-run", 1), url.Values{"metadata": {"x"}}).status)
+
+		edited := b.do(letterAt("edit-run", 1), url.Values{"payload": {"{\r\n  \"cents\": 5\r\n}\r\n"}, "metadata": {metadata}})
+		require.Contains(t, edited.text(), "The dead letter is edited")
+		pending := b.messages(admin.MessageFilter{})
+		require.Len(t, pending, 1)
+		again, err := b.Admin.Message(context.Background(), admin.Outbox("outbox"), pending[0].ID)
+		require.NoError(t, err)
+		require.Equal(t, "{\n  \"cents\": 5\n}\n", string(again.Payload))
+		require.Equal(t, "\xff\n", again.Metadata["binary="])
+
+		twice := b.post(letterAt("edit-run", 1), url.Values{"payload": {"{}"}})
+		require.Equal(t, http.StatusConflict, twice.status, twice.text())
+		require.Len(t, b.messages(admin.MessageFilter{}), 1)
+	})
+}
+
+// A payload that a form would change, or that is hidden, is not in the form, and is kept whatever is sent.
+func TestLetters_with_a_payload_that_is_no_plain_text_keep_it(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{FormatPayload: func(p dashboard.PayloadParams) (string, bool) {
+		return "hidden", string(p.Payload) == "secret card"
+	}})
+	for i, payload := range []string{"a\r\nb", "\xff\xfe", "secret card"} {
+		b.Die("orders", "x", dashboardtest.Message(payload, "", payload))
+		id := int64(i + 1)
+		form := b.page(letterAt("edit", id))
+		require.Contains(t, form.text(), "The payload cannot be edited here")
+		require.NotContains(t, form.body, "secret card")
+		require.Equal(t, http.StatusBadRequest, b.post(letterAt("edit-run", id), url.Values{"payload": {"other"}}).status)
+	}
+}
+
+func TestBulk_resolves_and_deletes_with_every_condition_of_the_filter(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.Die("orders", "card declined", dashboardtest.Message("d-1", "customer-1", "{}"), dashboardtest.Message("d-2", "customer-2", "{}"))
+		b.BuryInbox("d-3", "orders", "billing", "no such customer")
+		const filter = "in=outbox:outbox&topic=orders&key=customer-1&error=declined&cause=permanent&min-attempts=1&max-attempts=5"
+
+		confirm := b.page("bulk?do=resolve&" + filter).text()
+		require.Contains(t, confirm, "1 dead letter matches this filter")
+		require.Contains(t, confirm, "Error contains declined")
+		require.Contains(t, confirm, "Outbox outbox")
+		require.Equal(t, http.StatusBadRequest, b.post("bulk-run?do=resolve&"+filter, nil).status, "a reason is required")
+		require.Equal(t, 1, finished(t, b.post("bulk-run?do=resolve&"+filter, url.Values{"reason": {"paid by hand"}})))
+		require.Equal(t, 1, finished(t, b.post("bulk-run?do=delete&resolved=any&"+filter, nil)))
+		require.Len(t, b.letters(admin.Filter{Resolved: admin.ResolvedAny}), 2)
+		require.Equal(t, http.StatusBadRequest, b.get("letters?min-attempts=x").status)
+		require.Equal(t, http.StatusBadRequest, b.get("letters?min-attempts=5&max-attempts=1").status)
+		require.Equal(t, http.StatusBadRequest, b.get("letters?cause=x").status)
+	})
+}

@@ -1,0 +1,52 @@
+package dashboard
+
+import (
+	"context"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// processesView says which processes share each outbox and queue.
+type processesView struct {
+	Queues []processesOf
+}
+
+type processesOf struct {
+	Kind   string
+	Target admin.Target
+	Link   link
+	admin.LaneHolders
+	// Free is the number of lanes that no process holds, and Left are those of them that a process did not hand back.
+	Free, Held int
+	Left       []admin.Lane
+}
+
+// maxProcesses is how many processes, and how many lanes, of an outbox or a queue the page shows.
+const maxProcesses = 50
+
+func (h *Handler) processes(ctx context.Context, q *request) (any, error) {
+	targets, err := h.chosenTargets(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	var view processesView
+	for _, target := range targets {
+		holders, err := h.admin.LaneHolders(ctx, target)
+		if err != nil {
+			return nil, err
+		}
+		of := processesOf{Kind: kindOf(target), Target: target, Link: toTarget(queuePage, target), LaneHolders: holders}
+		for _, lane := range holders.Lanes {
+			switch {
+			case lane.Held:
+				of.Held++
+			case lane.Holder != "" && len(of.Left) < maxProcesses:
+				of.Left = append(of.Left, lane)
+			}
+		}
+		of.Free = len(holders.Lanes) - of.Held
+		of.Members = of.Members[:min(len(of.Members), maxProcesses)]
+		view.Queues = append(view.Queues, of)
+	}
+	return view, nil
+}

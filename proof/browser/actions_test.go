@@ -51,6 +51,7 @@ func TestActions_work_by_mouse(t *testing.T) {
 	b.click("Bury the message")
 	b.sees("The message is a dead letter now.")
 
+	b.visit("keys?outbox=outbox")
 	b.unfold("Pause a topic")
 	b.write("topic", "invoices.sent")
 	b.click("Pause the topic")

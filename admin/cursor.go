@@ -10,9 +10,10 @@ import (
 // only for the list that it came from. The zero value is the beginning.
 type Cursor string
 
+// placeFormat is that of [dialect.Place.String].
 const placeFormat = "%d-%d-%d"
 
-func cursorOf(p dialect.Place) Cursor { return Cursor(fmt.Sprintf(placeFormat, p.State, p.Lane, p.ID)) }
+func cursorOf(p dialect.Place) Cursor { return Cursor(p.String()) }
 
 // parse reads a place in a list of messages from one state to another.
 func (p Cursor) parse(least, most int) (place dialect.Place, err error) {

@@ -26,7 +26,7 @@ type AuditFilter struct {
 func (s *Statements) audit() {
 	// Two statements, because for one that inserts or updates MariaDB requires the right to update every column.
 	s.addToAct = `
-UPDATE {audit} SET affected = affected + ? WHERE operation = ?`
+UPDATE {audit} SET affected = affected + ?, note = ? WHERE operation = ?`
 
 	s.recordAct = `
 {insert ignore} INTO {audit} (operation, acted_at, actor, action, target, subject, filter, affected, note)
@@ -44,9 +44,9 @@ ORDER BY id DESC
 LIMIT ?`
 }
 
-// AddToAct adds to the number of an operation that has a row.
+// AddToAct adds to the number of an operation that has a row, and replaces its note.
 func (s *Statements) AddToAct(r AuditRow) Query {
-	return Query{Text: s.addToAct, Args: []any{r.Affected, r.Operation}}
+	return Query{Text: s.addToAct, Args: []any{r.Affected, r.Note, r.Operation}}
 }
 
 // RecordAct adds a row to the audit log, unless the operation has one.

@@ -158,6 +158,21 @@ WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
 ORDER BY h.done_at DESC, h.id DESC
 LIMIT ?`
 
+	// Walks the primary key, because messages of a key were written in the order of their ids. Rows that the filter leaves out are still read.
+	s.doneInOrder = `
+SELECT ` + doneColumns + `
+FROM {history} h
+WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
+  AND h.done_at >= ? AND h.done_at < ?
+  AND ({text ?} = '' OR h.topic = ?)
+  AND ({length}({blob ?}) = 0 OR h.ordering_key = ?)
+  AND ({length}({blob ?}) = 0 OR h.message_id = ?)
+ORDER BY h.id, h.created_at
+LIMIT ?`
+
+	s.doneContent = `
+SELECT h.payload, h.metadata FROM {history} h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?`
+
 	// A parked message has no attempt left, and gets all of them again. MySQL assigns columns in this order, and later
 	// assignments see the new values.
 	startOver := fmt.Sprintf("CASE WHEN available_at >= %d THEN 0 ELSE ", int64(ParkedFrom))
@@ -213,6 +228,9 @@ type Place struct {
 	Lane  int64 // in the history the time
 	ID    int64
 }
+
+// String returns the place as operators pass it from one page to the next.
+func (p Place) String() string { return fmt.Sprintf("%d-%d-%d", p.State, p.Lane, p.ID) }
 
 // MessageFilter selects messages of a spool. The zero value of a field means any, except that Limit is required.
 type MessageFilter struct {
@@ -277,7 +295,23 @@ func (s *Statements) Done(spool int64, f MessageFilter) Query {
 	return Query{Text: s.doneMessages, Args: append(args, f.common()...)}
 }
 
-// common returns the last arguments of both.
+// DoneInOrder selects messages of the history in the order in which they were written, with the columns of Done. The place after which they begin
+// has the time of creation instead of that of the end.
+func (s *Statements) DoneInOrder(spool int64, f MessageFilter) Query {
+	before := f.DoneBefore
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	args := []any{spool, f.After.ID, f.After.ID, f.After.Lane, f.DoneFrom, before}
+	return Query{Text: s.doneInOrder, Args: append(args, f.common()...)}
+}
+
+// DoneContent returns payload and metadata of a message that is done, by id and time of creation.
+func (s *Statements) DoneContent(l Lookup, createdAt int64) Query {
+	return Query{Text: s.doneContent, Args: []any{l.Spool, l.ID, createdAt}}
+}
+
+// common returns the last arguments of all of them.
 func (f MessageFilter) common() []any {
 	key, messageID := []byte(f.Key), []byte(f.MessageID)
 	return []any{f.Topic, f.Topic, key, key, messageID, messageID, f.Limit}

@@ -148,6 +148,8 @@ type Statements struct {
 	pendingMessages string // see Pending
 	doneMessage     string
 	doneMessages    string // see Done
+	doneInOrder     string
+	doneContent     string
 	lockMessage     string
 	setDue          string
 	buryWaiting     string
@@ -216,7 +218,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
 		&s.Spools, &s.SpoolLanes, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.setSettings,
-		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.doneMessage, &s.doneMessages,
+		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
 		&s.lockMessage, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.addToAct, &s.recordAct, &s.auditRows,
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,

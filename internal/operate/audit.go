@@ -94,7 +94,7 @@ func NewAuditor(statements *dialect.Statements, actor string) *Auditor {
 //     number of things that have really changed, which may be 0), and calls Record last. [Operator.change] calls it for the
 //     actions that it runs.
 //   - An action with many transactions uses one Act for all of them. In each transaction it sets Affected to the number of things
-//     that this transaction changes, and calls Record: the first call inserts the row, and each later one adds to its number.
+//     that this transaction changes, and calls Record: the first call inserts the row, and each later one adds to its number and replaces its note.
 //     So after a crash the row says how many were changed. A page that changes nothing need not call it, except the
 //     first: an action that found nothing leaves a row, too.
 //

@@ -113,7 +113,7 @@ func (s *session) rights() []right {
 		{"INSERT", "failures", s.statements.InsertFailure(dialect.Failure{Subject: []byte{0}})},
 		{"SELECT", "audit", s.statements.AuditRows(dialect.AuditFilter{})},
 		{"INSERT", "audit", s.statements.RecordAct(dialect.AuditRow{})},
-		{"UPDATE (affected)", "audit", s.statements.AddToAct(dialect.AuditRow{})},
+		{"UPDATE (affected, note)", "audit", s.statements.AddToAct(dialect.AuditRow{})},
 		{"DELETE", "claims", dialect.Query{Text: s.statements.RemoveClaim, Args: []any{[]byte{0}}}},
 	}
 }

@@ -63,6 +63,7 @@ func TestOutput_of_each_command_in_each_format(t *testing.T) {
 		"dead-groups":        "dead groups",
 		"dead-groups-limit":  "dead groups --limit 1",
 		"audit":              "audit",
+		"replay-none":        "replay --queue fraud --done-after 2026-01-01T00:00:00Z --yes",
 		"keys-list":          "keys list",
 		"keys-pause":         "keys pause customer-1",
 		"keys-resume":        "keys resume customer-2",

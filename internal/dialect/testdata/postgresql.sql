@@ -475,6 +475,21 @@ WHERE h.spool = $1 AND h.done_at <= $2 AND (h.done_at < $3 OR h.id < $4)
 ORDER BY h.done_at DESC, h.id DESC
 LIMIT $13
 
+-- DoneInOrder
+SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
+	octet_length(h.payload) + octet_length(h.metadata) AS size
+FROM postbox_history h
+WHERE h.spool = $1 AND h.id >= $2 AND (h.id > $3 OR h.created_at > $4)
+  AND h.done_at >= $5 AND h.done_at < $6
+  AND ($7::text = '' OR h.topic = $8)
+  AND (octet_length($9::bytea) = 0 OR h.ordering_key = $10)
+  AND (octet_length($11::bytea) = 0 OR h.message_id = $12)
+ORDER BY h.id, h.created_at
+LIMIT $13
+
+-- DoneContent
+SELECT h.payload, h.metadata FROM postbox_history h WHERE h.spool = $1 AND h.id = $2 AND h.created_at = $3
+
 -- LockMessage
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
 FROM postbox_messages m
@@ -504,7 +519,7 @@ DELETE FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND i
 UPDATE postbox_spools SET history = $1 WHERE id = $2 AND history <> $3
 
 -- AddToAct
-UPDATE postbox_audit SET affected = affected + $1 WHERE operation = $2
+UPDATE postbox_audit SET affected = affected + $1, note = $2 WHERE operation = $3
 
 -- RecordAct
 INSERT INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)

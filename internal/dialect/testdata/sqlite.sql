@@ -442,6 +442,21 @@ WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
 ORDER BY h.done_at DESC, h.id DESC
 LIMIT ?
 
+-- DoneInOrder
+SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
+	octet_length(h.payload) + octet_length(h.metadata) AS size
+FROM postbox_history h
+WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
+  AND h.done_at >= ? AND h.done_at < ?
+  AND (? = '' OR h.topic = ?)
+  AND (octet_length(?) = 0 OR h.ordering_key = ?)
+  AND (octet_length(?) = 0 OR h.message_id = ?)
+ORDER BY h.id, h.created_at
+LIMIT ?
+
+-- DoneContent
+SELECT h.payload, h.metadata FROM postbox_history h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?
+
 -- LockMessage
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END
 FROM postbox_messages m
@@ -469,7 +484,7 @@ DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id =
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
 
 -- AddToAct
-UPDATE postbox_audit SET affected = affected + ? WHERE operation = ?
+UPDATE postbox_audit SET affected = affected + ?, note = ? WHERE operation = ?
 
 -- RecordAct
 INSERT OR IGNORE INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)

@@ -1,0 +1,182 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// history writes messages of the history, which were written in the order of their ids and done in the opposite one.
+func (b *bench) history(of *spool.Spool, n int, metadata map[string]string) {
+	b.Helper()
+	id, err := of.Open(b.Context(), b.database.DB)
+	require.NoError(b, err)
+	encoded, err := spool.EncodeMetadata(metadata)
+	require.NoError(b, err)
+	tx, err := b.database.DB.BeginTx(b.Context(), nil)
+	require.NoError(b, err)
+	for i := 1; i <= n; i++ {
+		_, err := tx.ExecContext(b.Context(), b.database.Bind(`INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata,
+			created_at, done_at, attempts) VALUES (?, ?, 'orders', ?, ?, ?, ?, ?, ?, 1)`),
+			i, id, fmt.Appendf(nil, "%05d", i), fmt.Appendf(nil, "key %d", i%7), []byte("payload"), encoded, i, 2_000_000-i)
+		require.NoError(b, err)
+	}
+	require.NoError(b, tx.Commit())
+}
+
+// It goes on after the last cursor, which the audit log has, and the order of each key is kept.
+func TestReplay_G10_goes_on_after_an_interruption(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		const n = 250
+		b.history(b.outbox, n, map[string]string{"about": "history"})
+		ctx, stop := context.WithCancel(t.Context())
+		var seen []int
+		did, err := b.admin.Replay(ctx, b.target, admin.DoneFilter{}, admin.ReplayParams{}, func(p admin.ReplayProgress) {
+			if seen = append(seen, p.Done); p.Done >= 200 {
+				stop()
+			}
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, []int{100, 200}, seen)
+		require.Equal(t, admin.ReplayProgress{Done: 200, Cursor: "3-200-200"}, did)
+		entries, err := b.admin.Audit(t.Context(), admin.AuditFilter{Action: "replay"})
+		require.NoError(t, err)
+		require.Equal(t, []any{200, "up to cursor 3-200-200"}, []any{entries[0].Affected, entries[0].Note})
+
+		did, err = b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{After: did.Cursor}, nil)
+		require.NoError(t, err)
+		require.Equal(t, 50, did.Done)
+		b.inOrder(n)
+		m := b.messages(admin.MessageFilter{MessageID: "00007"})
+		require.Len(t, m, 1)
+		read, err := b.admin.Message(t.Context(), b.target, m[0].ID)
+		require.NoError(t, err)
+		require.Equal(t, map[string]string{"about": "history", admin.ReplayedFrom: "7"}, map[string]string(read.Metadata))
+	})
+}
+
+func TestReplay_chooses_by_filter_and_limit(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.history(b.outbox, 30, nil)
+		for name, test := range map[string]struct {
+			filter admin.DoneFilter
+			params admin.ReplayParams
+			want   int
+		}{
+			"topic":   {admin.DoneFilter{Topic: "other"}, admin.ReplayParams{}, 0},
+			"key":     {admin.DoneFilter{Key: "key 3"}, admin.ReplayParams{}, 4},
+			"id":      {admin.DoneFilter{MessageID: "00003"}, admin.ReplayParams{}, 1},
+			"time":    {admin.DoneFilter{DoneAfter: time.UnixMicro(2_000_000 - 5), DoneBefore: time.UnixMicro(2_000_000 - 2)}, admin.ReplayParams{}, 3},
+			"limit":   {admin.DoneFilter{}, admin.ReplayParams{Limit: 7}, 7},
+			"new ids": {admin.DoneFilter{Key: "key 3"}, admin.ReplayParams{NewIDs: true}, 4},
+		} {
+			database.Exec(t, "DELETE FROM postbox_messages")
+			did, err := b.admin.Replay(t.Context(), b.target, test.filter, test.params, nil)
+			require.NoError(t, err, name)
+			require.Equal(t, test.want, did.Done, name)
+			require.Equal(t, test.want, b.pending(), name)
+			old := database.Count(t, "SELECT COUNT(*) FROM postbox_messages m JOIN postbox_history h ON h.message_id = m.message_id")
+			if test.params.NewIDs {
+				require.Zero(t, old)
+			} else {
+				require.Equal(t, test.want, old)
+			}
+		}
+		database.Exec(t, "UPDATE postbox_history SET metadata = ? WHERE id = 3", []byte{0xff})
+		did, err := b.admin.Replay(t.Context(), b.target, admin.DoneFilter{Key: "key 3"}, admin.ReplayParams{}, nil)
+		require.NoError(t, err)
+		require.Equal(t, 3, did.Done)
+		require.Equal(t, 1, did.Skipped)
+	})
+}
+
+// A queue's messages go back to the queue, or through an outbox to the topic that they came from.
+func TestReplay_from_a_queue(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.outboxID()
+		from, target := spool.New(b.statements, spool.QueuePrefix+"mail", lanes), admin.Queue("mail")
+		b.history(from, 2, map[string]string{postbox.SourceTopic: "events"})
+		topics := func(params admin.ReplayParams) (string, error) {
+			database.Exec(t, "DELETE FROM postbox_messages")
+			_, err := b.admin.Replay(t.Context(), target, admin.DoneFilter{Key: "key 1"}, params, nil)
+			to := params.To
+			if to == (admin.Target{}) {
+				to = target
+			}
+			found, listErr := b.admin.Messages(t.Context(), admin.MessageFilter{Target: to})
+			require.NoError(t, listErr)
+			if err != nil {
+				require.Empty(t, found)
+				return "", err
+			}
+			require.Len(t, found, 1)
+			m, readErr := b.admin.Message(t.Context(), to, found[0].ID)
+			require.NoError(t, readErr)
+			return m.Topic + " " + m.Metadata[postbox.SourceTopic], err
+		}
+		for want, params := range map[string]admin.ReplayParams{
+			"orders events": {},
+			"events ":       {To: b.target},
+			"other ":        {To: b.target, Topic: "other"},
+		} {
+			topic, err := topics(params)
+			require.NoError(t, err)
+			require.Equal(t, want, topic)
+		}
+		empty, err := spool.EncodeMetadata(nil)
+		require.NoError(t, err)
+		database.Exec(t, "UPDATE postbox_history SET metadata = ?", empty)
+		_, err = topics(admin.ReplayParams{To: b.target})
+		require.ErrorIs(t, err, admin.ErrNoTopic)
+	})
+}
+
+// What is handled again is done again, and a replay that sees its own copies would not end.
+func TestReplay_ends_although_a_drainer_handles_the_copies(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.history(b.outbox, 120, nil)
+		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{History: time.Hour}))
+		h, stop := b.drain(func(*spool.Message) error { return nil })
+		did, err := b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{}, nil)
+		require.NoError(t, err)
+		require.Equal(t, 120, did.Done)
+		b.eventually(func() bool { return len(h.counts()) == 120 && b.pending() == 0 }, "all are handled again")
+		stop()
+		for id, n := range h.counts() {
+			require.Equal(t, 1, n, id)
+		}
+	})
+}
+
+func TestReplay_names_all_mistakes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	_, err := b.admin.Replay(t.Context(), admin.Queue("mail"), admin.DoneFilter{Limit: 1},
+		admin.ReplayParams{To: admin.Queue("other"), Topic: "x", Limit: -1, After: "nonsense"}, nil)
+	for _, part := range []string{
+		`after: "nonsense" is not a cursor`, "filter: After and Limit are for lists", "limit: -1 is negative", `to: queue "other" is another queue`, "topic: all messages",
+	} {
+		require.ErrorContains(t, err, part)
+	}
+	b.outboxID()
+	_, err = b.admin.Replay(t.Context(), admin.Queue("mail"), admin.DoneFilter{}, admin.ReplayParams{}, nil)
+	require.ErrorIs(t, err, admin.ErrNotFound)
+	_, err = b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{To: admin.Outbox("none")}, nil)
+	require.ErrorIs(t, err, admin.ErrNotFound)
+}

@@ -1,0 +1,152 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// replayFlags choose messages of the history, and say what becomes of them.
+type replayFlags struct {
+	target                targetFlags
+	topic, key, messageID string
+	doneAfter, doneBefore string
+	all                   bool
+
+	to, toTopic string
+	newIDs      bool
+	after       string
+	limit       int
+}
+
+// replayRecord says how far a replay has got.
+type replayRecord struct {
+	Action  string `json:"action"`
+	Done    int    `json:"done"`
+	Skipped int    `json:"skipped"`
+	Stopped bool   `json:"stopped"`
+	// Cursor is that of the last message.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+func (p *program) replayCommand() *cobra.Command {
+	var flags replayFlags
+	cmd := &cobra.Command{
+		Use: "replay", Short: "Let messages of the history be handled again",
+		Long: `Let messages of the history be handled or published again, in the order in which
+they were written. Choose them by filters, or all with --all.
+
+A queue handles each of them again. With --to-outbox, an outbox publishes the
+messages of a queue on the topic that they came from, or on --to-topic. Inboxes
+that have handled a message ignore it, unless --new-ids gives it another id.
+
+The command works in transactions of up to 100 messages, and says how far it got.
+The messages stay in the history. To go on after an interruption, run the command
+again with the cursor that it has printed as --after: without it, all are
+replayed once more. After a crash "postbox audit" has the cursor.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: p.on(func(s *session, _ []string) error { return s.replay(flags) }),
+	}
+	flags.target.addTo(cmd)
+	cmd.Flags().StringVar(&flags.topic, "topic", "", "only messages with this topic")
+	cmd.Flags().StringVar(&flags.key, "key", "", "only messages with this ordering key")
+	cmd.Flags().StringVar(&flags.messageID, "message-id", "", "only the message with this id of Watermill")
+	cmd.Flags().StringVar(&flags.doneAfter, "done-after", "", "only messages done since then, as RFC 3339, or as a duration before now")
+	cmd.Flags().StringVar(&flags.doneBefore, "done-before", "", "only messages done before then")
+	cmd.Flags().BoolVar(&flags.all, "all", false, "all messages of the history")
+	cmd.Flags().StringVar(&flags.to, "to-outbox", "", "outbox that publishes the messages, the outbox or queue itself unless set")
+	cmd.Flags().StringVar(&flags.toTopic, "to-topic", "", "topic on which an outbox publishes them")
+	cmd.Flags().BoolVar(&flags.newIDs, "new-ids", false, "give each message a new id, so that inboxes do not ignore it")
+	cmd.Flags().StringVar(&flags.after, "after", "", "cursor after which an interrupted replay goes on")
+	cmd.Flags().IntVar(&flags.limit, "limit", 0, "largest number of messages, 0 for all that match")
+	return cmd
+}
+
+func (s *session) replay(flags replayFlags) error {
+	chosen := flags.described()
+	if len(chosen) == 0 {
+		return usagef("no messages are chosen: give a filter such as --done-after, or --all")
+	}
+	ctx := s.cmd.Context()
+	after, err := s.past(ctx, "done-after", flags.doneAfter)
+	if err != nil {
+		return err
+	}
+	before, err := s.past(ctx, "done-before", flags.doneBefore)
+	if err != nil {
+		return err
+	}
+	params := admin.ReplayParams{Topic: flags.toTopic, NewIDs: flags.newIDs, After: admin.Cursor(flags.after), Limit: flags.limit}
+	to := flags.target.one()
+	if flags.to != "" {
+		to = admin.Outbox(flags.to)
+		params.To = to
+	}
+	a, err := s.admin("")
+	if err != nil {
+		return err
+	}
+	from := recordOf(flags.target.one())
+	if err := s.confirm("Let these messages be handled again by the "+recordOf(to).String()+"?",
+		"history of the "+from.String()+", messages of "+strings.Join(chosen, " ")); err != nil {
+		return err
+	}
+	return s.runReplay(ctx, a, flags.target.one(), admin.DoneFilter{
+		Topic: flags.topic, Key: flags.key, MessageID: flags.messageID, DoneAfter: after, DoneBefore: before,
+	}, params)
+}
+
+// described names the flags that choose messages.
+func (f *replayFlags) described() (parts []string) {
+	for _, flag := range []struct{ name, value string }{
+		{"topic", f.topic},
+		{"key", f.key},
+		{"message-id", f.messageID},
+		{"done-after", f.doneAfter},
+		{"done-before", f.doneBefore},
+	} {
+		if flag.value != "" {
+			parts = append(parts, fmt.Sprintf("--%s %q", flag.name, flag.value))
+		}
+	}
+	if f.all {
+		parts = append(parts, "--all")
+	}
+	return parts
+}
+
+func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Target, filter admin.DoneFilter, params admin.ReplayParams) error {
+	const noun = "message"
+	printed := 0
+	did, err := a.Replay(ctx, target, filter, params, func(p admin.ReplayProgress) {
+		if p.Done-printed >= progressSteps {
+			printed = p.Done
+			s.progress("%s replayed so far, up to the cursor %s.", count(p.Done, noun), p.Cursor)
+		}
+	})
+	record := replayRecord{Action: "replay", Done: did.Done, Skipped: did.Skipped, Cursor: string(did.Cursor)}
+	record.Stopped = ctx.Err() != nil && errors.Is(err, context.Canceled)
+	text := count(did.Done, noun) + " replayed.\n"
+	if did.Skipped > 0 {
+		text += are(did.Skipped, noun) + " not replayed: the metadata cannot be decoded, or the retention is over.\n"
+	}
+	if printErr := s.one(record, text); printErr != nil {
+		return errors.Join(err, printErr)
+	}
+	goOn := ""
+	if did.Cursor != "" {
+		goOn = fmt.Sprintf(": to go on, add --after %s", did.Cursor)
+	}
+	switch {
+	case record.Stopped:
+		return stoppedf("interrupted after %s%s", count(did.Done, noun), goOn)
+	case err != nil:
+		return fmt.Errorf("ended after %s%s: %w", count(did.Done, noun), goOn, err)
+	}
+	return nil
+}

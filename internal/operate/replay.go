@@ -1,0 +1,207 @@
+package operate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// ReplayedFrom is the metadata of a replayed message that has the id of the message of the history.
+const ReplayedFrom = "postbox_replayed_from"
+
+// ErrNoTopic is returned if a message of a queue is to be published, and nothing says on which topic.
+var ErrNoTopic = errors.New("the message does not say from which topic it came")
+
+// ReplayParams say what becomes of messages of the history.
+type ReplayParams struct {
+	To     string // name of the spool
+	Topic  string // on which an outbox publishes them; empty for the topic that they had
+	NewIDs bool
+	Most   int // 0: no limit
+	Chosen string
+}
+
+// ReplayProgress says how far a replay has got, after each of its transactions.
+type ReplayProgress struct {
+	Done, Skipped int
+	Last          dialect.Place // of the last message, with its time of creation
+}
+
+// replay is a running Replay.
+type replay struct {
+	*Operator
+	ReplayParams
+	from, to *spool.Spool
+	act      *Act
+	report   func(ReplayProgress)
+	progress ReplayProgress
+}
+
+// Replay appends copies of messages of the history to a spool, in the order in which they were written. It ignores messages that are done after
+// it began, because copies may be among them. When ctx ends, it finishes the running transaction.
+func (o *Operator) Replay(
+	ctx context.Context, name string, filter dialect.MessageFilter, params ReplayParams, report func(ReplayProgress),
+) (ReplayProgress, error) {
+	r := &replay{
+		Operator: o, ReplayParams: params, report: report, progress: ReplayProgress{Last: filter.After},
+		act: NewAct(ActReplay, name).Choosing(params.Chosen),
+	}
+	err := r.run(ctx, name, filter)
+	if err != nil {
+		err = failedTo("replay messages of", name, err)
+	}
+	return r.progress, err
+}
+
+func (r *replay) run(ctx context.Context, name string, filter dialect.MessageFilter) (err error) {
+	if r.from, err = r.find(ctx, name); err != nil {
+		return err
+	}
+	if r.to, err = r.find(ctx, r.To); err != nil {
+		return fmt.Errorf("%s: %w", Described(r.To), err)
+	}
+	var now int64
+	if err := r.db.QueryRowContext(ctx, r.statements.Clock).Scan(&now); err != nil {
+		return err
+	}
+	if filter.DoneBefore == 0 || filter.DoneBefore > now {
+		filter.DoneBefore = now
+	}
+	if err := r.part(ctx, nil); err != nil { // the row of the action, also if it finds nothing
+		return err
+	}
+	for filter.Limit = bulkPage; ; {
+		page, err := r.list(ctx, name, "list done messages of", filter, r.statements.DoneInOrder)
+		if err == nil {
+			err = r.page(ctx, page)
+		}
+		if err != nil || len(page) < filter.Limit || r.left() == 0 {
+			return err
+		}
+		filter.After = r.progress.Last
+	}
+}
+
+// left returns how many messages may still be replayed.
+func (r *replay) left() int {
+	if r.Most == 0 {
+		return bulkPage
+	}
+	return r.Most - r.progress.Done
+}
+
+// page replays messages in transactions that are bounded by bytes.
+func (r *replay) page(ctx context.Context, page []*Listed) error {
+	for len(page) > 0 && r.left() > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, size := 1, page[0].Size
+		for n < min(len(page), r.left()) && size+page[n].Size <= bulkBytes {
+			size += page[n].Size
+			n++
+		}
+		if err := r.part(ctx, page[:n]); err != nil {
+			return err
+		}
+		r.report(r.progress)
+		page = page[n:]
+	}
+	return nil
+}
+
+// part replays messages in one transaction, with the row of the action. It reads one payload at a time.
+func (r *replay) part(ctx context.Context, messages []*Listed) error {
+	ctx, cancel := finishing(ctx)
+	defer cancel()
+	next := r.progress
+	err := spool.InTx(ctx, r.db, r.statements, func(tx *sql.Tx) error {
+		next = r.progress
+		for _, m := range messages {
+			copied, err := r.one(ctx, tx, m)
+			switch {
+			case err != nil:
+				return fmt.Errorf("message %d: %w", m.Place.ID, err)
+			case copied:
+				next.Done++
+			default:
+				next.Skipped++
+			}
+			next.Last = dialect.Place{State: dialect.StateDone, Lane: m.CreatedAt.UnixMicro(), ID: m.Place.ID}
+		}
+		r.act.Affected = next.Done - r.progress.Done
+		if len(messages) > 0 {
+			r.act.Note = "up to cursor " + next.Last.String()
+		}
+		return r.audit.Record(ctx, tx, r.act)
+	})
+	if err != nil {
+		return err
+	}
+	r.progress = next
+	if len(messages) == 0 {
+		return nil
+	}
+	if err := r.to.Announce(ctx, r.db); err != nil {
+		r.logger.Debug("Postbox could not notify other processes, which will find the messages when they poll", watermill.LogFields{"err": spool.LogText(err)})
+	}
+	return nil
+}
+
+// one copies a message. It skips one whose retention has just ended, and one whose metadata cannot be decoded.
+func (r *replay) one(ctx context.Context, tx *sql.Tx, m *Listed) (copied bool, err error) {
+	var payload, encoded []byte
+	query := r.statements.DoneContent(dialect.Lookup{Spool: r.from.ID(), ID: m.Place.ID}, m.CreatedAt.UnixMicro())
+	err = tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&payload, &encoded)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	metadata, err := spool.DecodeMetadata(encoded)
+	if err != nil {
+		return false, nil //nolint:nilerr // it is counted as skipped
+	}
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
+	draft := spool.Draft{Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Payload: payload, Metadata: metadata}
+	if err := r.address(&draft); err != nil {
+		return false, err
+	}
+	if r.NewIDs {
+		draft.MessageID = postbox.NewMessageID()
+	}
+	metadata[ReplayedFrom] = strconv.FormatInt(m.Place.ID, 10)
+	return true, r.to.Append(ctx, tx, spool.Run, []spool.Draft{draft})
+}
+
+// address gives a message that leaves its queue, or gets another topic, that topic.
+func (r *replay) address(draft *spool.Draft) error {
+	kind, _ := spool.Named(r.from.Name())
+	if r.to.Name() == r.from.Name() && r.Topic == "" {
+		return nil
+	}
+	source := draft.Metadata[postbox.SourceTopic]
+	switch {
+	case r.Topic != "":
+		draft.Topic = r.Topic
+	case kind == spool.KindQueue && source == "":
+		return fmt.Errorf("%w: name the topic", ErrNoTopic)
+	case kind == spool.KindQueue:
+		draft.Topic = source
+	}
+	if kind == spool.KindQueue {
+		delete(draft.Metadata, postbox.SourceTopic) // where it arrives next, it comes from its new topic
+	}
+	return nil
+}

@@ -42,6 +42,10 @@ type Config struct {
 	// one connection. Defaults to none: messages of other processes are found by polling.
 	ListenDSN string
 
+	// Tail, if set, reads new messages from the log of the database, on PostgreSQL, beside polling: package pgtail has one. Up to one page more is
+	// held in memory. Experimental. Defaults to polling alone.
+	Tail Tail
+
 	// Lease is how long a crashed process keeps its lanes. A living process renews its lease after a third of it.
 	// Defaults to 15 s.
 	Lease time.Duration
@@ -119,6 +123,9 @@ func (c Config) validate(kind postbox.Dialect) error {
 		validateOutbox(c.Outbox, c.Lanes), c.tuning().Validate(dialect.Kind(kind)),
 		drain.Positive("BatchSize", c.BatchSize), drain.Positive("FailuresInRow", c.FailuresInRow),
 		drain.Positive("OutageLimit", c.OutageLimit), drain.Positive("CloseTimeout", c.CloseTimeout),
+	}
+	if c.Tail != nil && !dialect.Kind(kind).Can().Tails {
+		problems = append(problems, fmt.Errorf("Tail: the log of %s cannot be read: leave Tail empty, since only that of PostgreSQL can", kind))
 	}
 	for i, source := range c.Sources {
 		if err := source.validate(kind); err != nil {

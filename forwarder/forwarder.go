@@ -21,6 +21,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/lifecycle"
 	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
 // Forwarder drains an outbox into a Watermill publisher. Run it alone or give it a router. Run as many as you
@@ -37,6 +38,8 @@ type Forwarder struct {
 	drainer    *drain.Drainer
 	relay      *relay
 	logger     watermill.LoggerAdapter
+
+	followed tail.Outbox // what the Tail gets; without a feed there is none
 
 	life lifecycle.Once
 
@@ -88,6 +91,7 @@ func (f *Forwarder) drainerConfig(unprepared bool, measured *meter.Spool) drain.
 	c := f.config.tuning().Config()
 	c.BatchSize, c.Meter = f.config.BatchSize, measured
 	c.Close, c.Unprepared = f.config.CloseTimeout, unprepared
+	c.Feed = f.follow(c, measured)
 	return c
 }
 
@@ -113,12 +117,18 @@ func (f *Forwarder) run(ctx context.Context) error {
 	defer f.relay.circuits.Stop()
 
 	var beside sync.WaitGroup
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	withDrainer, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f.runBeside(withDrainer, &beside)
+	beside.Go(func() { f.runTail(withDrainer, stop) })
 	err = f.drainer.Run(ctx)
 	cancel()
 	beside.Wait()
+	if failed := context.Cause(ctx); err == nil && failed != nil && !errors.Is(failed, context.Canceled) {
+		err = failed // the log must be read, and cannot be
+	}
 	if err != nil { // it is easily overlooked: Run mostly has a goroutine of its own
 		f.logger.Error("Postbox's forwarder has stopped and publishes nothing: fix the cause of the error, and start the forwarder again", err,
 			watermill.LogFields{"outbox": f.config.Outbox})

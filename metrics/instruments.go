@@ -85,6 +85,21 @@ var (
 		Name: "postbox.circuit.open", Kind: Gauge, Unit: "1", Labels: ofTopic,
 		Help: "1 while this process sees an outage of the topic, or of what a queue's handler needs, otherwise 0.",
 	}
+	// LogReading is 1 while the log is read.
+	LogReading = &Instrument{
+		Name: "postbox.log.reading", Kind: Gauge, Unit: "1", Labels: ofSpool,
+		Help: "1 while this process reads the log of the database for the outbox, and 0 if it cannot, or stands by because another process does. Only with forwarder.Config.Tail.",
+	}
+	// LogTaken counts messages of the log.
+	LogTaken = &Instrument{
+		Name: "postbox.log.messages", Kind: Counter, Unit: "{message}", Labels: ofSpool,
+		Help: "Messages that this process took from the log of the database. Polling found the others.",
+	}
+	// LogRetained is how much log is kept.
+	LogRetained = &Instrument{
+		Name: "postbox.log.retained", Kind: Gauge, Unit: "By", Labels: ofSpool,
+		Help: "Bytes of log that the database server keeps for the slot of this process, which begins before the oldest open transaction.",
+	}
 	// Deliveries counts messages that inboxes received.
 	Deliveries = &Instrument{
 		Name: "postbox.inbox.deliveries", Kind: Counter, Unit: "{message}", Labels: []string{"consumer", "topic", "result"},
@@ -167,7 +182,7 @@ var (
 )
 
 var instruments = []*Instrument{
-	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, Deliveries,
+	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, LogReading, LogTaken, LogRetained, Deliveries,
 	Backlog, BacklogAge, DeadLetters, InboxDeadLetters, CountsAge, CountsCapped, Processes, Lanes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
 }
 

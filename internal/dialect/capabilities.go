@@ -9,6 +9,8 @@ type Capabilities struct {
 	OneWriter bool
 	// Listens: the database has LISTEN and NOTIFY.
 	Listens bool
+	// Tails: the log of the database can be read.
+	Tails bool
 	// ErrorsEndTransactions: after an error, a transaction accepts only a rollback.
 	ErrorsEndTransactions bool
 	// RollsBackWhenFull: if disk or memory is full, the database may roll back a transaction by itself.
@@ -16,7 +18,7 @@ type Capabilities struct {
 }
 
 var capabilities = map[Kind]Capabilities{
-	PostgreSQL: {Name: "PostgreSQL", Listens: true, ErrorsEndTransactions: true},
+	PostgreSQL: {Name: "PostgreSQL", Listens: true, Tails: true, ErrorsEndTransactions: true},
 	MySQL:      {Name: "MySQL"},
 	SQLite:     {Name: "SQLite", OneWriter: true, RollsBackWhenFull: true},
 }

@@ -206,6 +206,17 @@ type Statements struct {
 	DatabaseFile string // → path of the file, empty for a database in memory; the text is empty where there are servers
 
 	notify string // wake-ups; empty where the database has none
+
+	// The log: log.go. All of them are empty where no log is tailed.
+
+	LogSnapshot    string // spool → snapshot, incarnation of the server, version of the settings
+	LogServer      string // → incarnation, oid of the table of messages, name of the slot; it takes no arguments, since a session that sends the log cannot
+	WalLevel       string // → the setting wal_level
+	Publication    string // name → whether it sends inserts alone, whether it includes the table of messages
+	PublishedCount string // publication → number of its tables
+	Retained       string // slot → bytes of log that the server keeps for it
+	SlotTaken      string // → 1 if some process has a slot for these tables, else 0
+	waitingKeys    string
 }
 
 // each calls f with a pointer to every statement text, so that names are filled in in one place.
@@ -223,6 +234,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
+		&s.LogSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys,
 	} {
 		f(text)
 	}

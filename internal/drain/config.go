@@ -8,6 +8,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/meter"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
 // Handler handles a batch of messages of one topic and returns one outcome for each, in the same order. Messages of one
@@ -77,6 +78,8 @@ type Config struct {
 	// returns an error, or takes longer than Renew, that is a setback of this message alone.
 	Buried func(ctx context.Context, m *spool.Message, attempts int, cause error) error
 	Close  time.Duration // how long handlers may continue after Close
+	// Feed, if not nil, brings messages from the log of the database, see tail.go.
+	Feed *tail.Feed
 	// Meter, if not nil, reports what happens.
 	Meter *meter.Spool
 }

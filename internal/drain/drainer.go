@@ -40,6 +40,7 @@ type Drainer struct {
 	watermark watermark
 	sweeping  sweep
 	past      past
+	tailing   tailing
 	reopen    bool  // the database went back, and the spool must be looked up again
 	fatal     error // ends Run, which returns it
 	scheduler *schedule.Scheduler
@@ -87,6 +88,7 @@ func New(db *sql.DB, from *spool.Spool, handler Handler, config Config, logger w
 		d.prepared = spool.NewPrepared(db)
 	}
 	d.scheduler.Bound(config.MaxBytes)
+	d.startTailing()
 	return d
 }
 
@@ -149,8 +151,11 @@ func (d *Drainer) run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-d.scheduler.Changed:
+		case <-d.tailing.changed():
 		case <-wakeUps:
-			d.wakeSoon()
+			if !d.followed() {
+				d.wakeSoon()
+			}
 		case <-d.rescan:
 			d.pollAt = time.Time{}
 		}
@@ -228,6 +233,9 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	if _, _, err := d.readControl(ctx); err != nil { // tables of an earlier version may lack one that this reads
 		return d.spool.OpenError(err)
 	}
+	if d.tailing.feed != nil {
+		d.tailing.feed.Open(id)
+	}
 	return nil
 }
 
@@ -265,6 +273,9 @@ func (d *Drainer) step(live context.Context) {
 	}
 	if err == nil {
 		err = d.poll(ctx)
+	}
+	if err == nil {
+		err = d.takeTailed(ctx)
 	}
 	if err == nil {
 		d.permit()
@@ -314,6 +325,9 @@ func (d *Drainer) wait() time.Duration {
 	}
 	if len(d.held.entries) > 0 && d.held.tryAt.Before(next) {
 		next = d.held.tryAt
+	}
+	if tryAt := d.tailing.tryAt; !tryAt.IsZero() && tryAt.Before(next) {
+		next = tryAt
 	}
 	return max(time.Until(next), 0)
 }

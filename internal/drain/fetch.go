@@ -24,6 +24,7 @@ type page struct {
 	// the running transactions of the read's snapshot, the lowest of them, the transaction of a mark, and the highest
 	// id given: see watermark
 	running             []int64
+	seen                *snapshot // the snapshot itself, if the database tells it
 	lowest, next, given int64
 	// lanes that no process holds, and live members
 	free, members int
@@ -109,7 +110,7 @@ func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 		p.version, p.now, p.incarnation = row.starts, time.UnixMicro(row.createdAt), string(row.topic)
 		p.unfit = string(row.key)
 		var err error
-		p.running, err = row.running()
+		p.seen, p.running, err = row.snapshot()
 		return err
 	}
 	lane := lanes.held[int(row.lane)]

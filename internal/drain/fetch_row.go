@@ -2,9 +2,6 @@ package drain
 
 import (
 	"database/sql"
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -59,27 +56,14 @@ func (r *rowScanner) message(of *lane, unordered bool) *spool.Message {
 	return m
 }
 
-// running returns the transactions that were running when the snapshot was taken, from a meta row. On PostgreSQL it
-// returns all of them, from the text of the snapshot, xmin:xmax:xip,xip. The other databases return one number, which
-// says whether a mark can be final.
-func (r *rowScanner) running() ([]int64, error) {
-	text := string(r.messageID)
-	if text == "" {
-		return []int64{r.id}, nil
+// snapshot returns the snapshot of a read, from a meta row; seen is nil on databases that do not tell it. There running
+// is one number, which says whether a mark can be final.
+func (r *rowScanner) snapshot() (seen *snapshot, running []int64, err error) {
+	if len(r.messageID) == 0 {
+		return nil, []int64{r.id}, nil
 	}
-	list := text[strings.LastIndexByte(text, ':')+1:]
-	if list == "" {
-		return nil, nil
-	}
-	var running []int64
-	for word := range strings.SplitSeq(list, ",") {
-		transaction, err := strconv.ParseInt(word, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("read snapshot %q: %w", text, err)
-		}
-		running = append(running, transaction)
-	}
-	return running, nil
+	found, err := parseSnapshot(string(r.messageID))
+	return &found, found.running, err
 }
 
 // intern returns the same string for equal topics.

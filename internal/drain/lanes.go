@@ -18,12 +18,14 @@ type lane struct {
 	// exposedToRead is the number of exposed messages that are still to be read, exposedInMemory the number of those in
 	// memory.
 	exposedToRead, exposedInMemory int
+	// tailed: all messages that the last complete read saw have been read, see tail.go.
+	tailed bool
 	// leaving lanes are handed back as soon as none of their messages is in memory.
 	leaving bool
 }
 
 // lower moves the cursor back, if necessary, so that the message with this id is read again.
-func (l *lane) lower(id int64) { l.cursor = min(l.cursor, id-1) }
+func (l *lane) lower(id int64) { l.cursor, l.tailed = min(l.cursor, id-1), false }
 
 // laneSet holds the lanes of a drainer. It belongs to the drainer's goroutine.
 type laneSet struct {
@@ -87,7 +89,7 @@ func (s *laneSet) surplus(share int, kept map[int]bool) []int {
 // stay keeps a lane that was leaving. The messages that were dropped are read again. If the lane has the mark, this
 // number of them is treated as exposed.
 func (l *lane) stay(exposed int) {
-	l.leaving, l.cursor = false, 0
+	l.leaving, l.cursor, l.tailed = false, 0, false
 	if l.suspect {
 		l.exposedToRead = exposed
 	}
@@ -102,7 +104,7 @@ func (s *laneSet) lower(number int, id int64) {
 // rewind makes the next read of each lane start at its beginning.
 func (s *laneSet) rewind() {
 	for _, l := range s.held {
-		l.cursor = 0
+		l.cursor, l.tailed = 0, false
 	}
 }
 

@@ -102,6 +102,7 @@ type modelRow struct {
 // check compares the database with what must be true.
 func (w *world) check() {
 	w.readLanes()
+	w.logCommit(0)
 	want, got := map[int64]modelRow{}, map[int64]modelRow{}
 	counts, wantCounts := map[string]int{}, map[string]int{}
 	written := 0

@@ -70,6 +70,9 @@ func (w *world) spawn() {
 	w.spawned++
 	config := w.settings
 	config.Holder = fmt.Sprintf("p%d", w.spawned)
+	if w.wal != nil {
+		config.Feed = w.newFeed()
+	}
 	p := &modelProcess{world: w, logger: &modelLogger{}, entered: make(chan *modelRun)}
 	p.d = New(w.db.DB, spool.New(w.statements, w.spool.Name(), w.spool.Lanes()), p, config, p.logger)
 	p.d.removal.start = func(work func()) { work() } // what is random, rapid decides
@@ -141,6 +144,7 @@ func (p *modelProcess) step() {
 	} else {
 		p.d.sweeping.next = time.Now().Add(time.Hour)
 	}
+	p.followLog()
 	p.stepNow()
 }
 
@@ -311,6 +315,9 @@ func (p *modelProcess) crash() {
 
 func (p *modelProcess) leaveWorld() {
 	p.processes = slices.DeleteFunc(p.processes, func(other *modelProcess) bool { return other == p })
+	if p.wal != nil && p.wal.receiver == p {
+		p.wal.receiver = nil
+	}
 }
 
 // stop is the clean end of a process, whose handlers end first.

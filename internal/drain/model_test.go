@@ -26,6 +26,7 @@ import (
 //	model_message_test.go  what the model knows of a message, and what must come of a turn
 //	model_broker_test.go   what an outbox publishes to
 //	model_blame_test.go    whether a failure to publish may count
+//	model_log_test.go      the log of the database, and its receiver
 //	model_check_test.go    comparing with the database, and the end
 
 const (
@@ -67,6 +68,32 @@ func TestModel_G3_on_PostgreSQL(t *testing.T) {
 	m := newModel(t, testdb.Postgres(t))
 	if bounded {
 		m.most = modelChecks / 2 // each statement is a round trip
+	}
+	rapid.Check(t, m.run)
+}
+
+// With a log, from which processes take messages beside polling. Its receiver comes and goes, and lags behind.
+// Also covers G2, G4, G6, G9 and F4.
+func TestModel_G3_with_a_log_on_PostgreSQL(t *testing.T) {
+	t.Parallel()
+	bounded := bound()
+	m := newModel(t, testdb.Postgres(t))
+	m.tailing = true
+	if bounded {
+		m.most = modelChecks / 5 // each statement is a round trip
+	}
+	rapid.Check(t, m.run)
+}
+
+// An outbox with a log, whose broker is not always there.
+// Also covers G2, G3 and G9.
+func TestModel_G7_of_an_outbox_with_a_log_on_PostgreSQL(t *testing.T) {
+	t.Parallel()
+	bounded := bound()
+	m := newModel(t, testdb.Postgres(t))
+	m.tailing, m.outbox = true, true
+	if bounded {
+		m.most = modelChecks / 5
 	}
 	rapid.Check(t, m.run)
 }
@@ -145,6 +172,10 @@ func (w *world) actions() []func() {
 	}
 	if w.db.Dialect == postbox.PostgreSQL {
 		actions = append(actions, w.appendLate, w.appendLate, w.commitLate)
+	}
+	if w.wal != nil {
+		actions = append(actions, w.receive, w.changeReceiver)
+		actions = slices.Concat([]func(){w.follow, w.follow}, actions, []func(){w.follow, w.follow, w.follow})
 	}
 	return actions
 }

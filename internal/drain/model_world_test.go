@@ -29,6 +29,7 @@ type model struct {
 	most, runs int
 	failed     bool
 	outbox     bool // all handlers publish
+	tailing    bool // processes follow a log
 }
 
 func newModel(t *testing.T, database *testdb.Database) *model {
@@ -81,6 +82,7 @@ type world struct {
 	topics    map[string]bool // paused ones
 	version   int64
 	excluding bool // some process has ever left out a topic, or a topic was paused
+	wal       *modelLog
 }
 
 var modelTables = []string{"messages", "lanes", "members", "dead_letters", "failures", "history", "pauses", "topic_pauses", "chores", "spools"}
@@ -96,9 +98,12 @@ func (m *model) newWorld(rt *rapid.T) *world {
 	}
 	w.exec("DELETE FROM effects")
 	page := rapid.IntRange(1, 4).Draw(rt, "page size")
+	if m.tailing { // a process that has a backlog takes nothing from the log
+		page *= 5
+	}
 	w.settings = Config{
 		Process: "model", PageSize: page, InlineBytes: rapid.SampledFrom([]int{1 << 10, 0, 4}).Draw(rt, "inline bytes"),
-		Workers: rapid.IntRange(1, 3).Draw(rt, "workers"), BatchSize: rapid.IntRange(1, page).Draw(rt, "batch size"),
+		Workers: rapid.IntRange(1, 3).Draw(rt, "workers"), BatchSize: rapid.IntRange(1, min(page, 4)).Draw(rt, "batch size"),
 		PollMin: time.Second, PollMax: time.Second, Lease: time.Hour, Renew: time.Hour, Close: time.Second,
 		Retry:     postbox.RetryProfile{Attempts: rapid.SampledFrom([]int{3, 2, 4, 1}).Draw(rt, "attempts"), Base: time.Hour, Cap: time.Hour, Multiplier: 1, Jitter: postbox.NoJitter},
 		Head:      rapid.SampledFrom([]HeadPolicy{HeadSkip, HeadBlock, HeadPark}).Draw(rt, "head"),
@@ -116,6 +121,9 @@ func (m *model) newWorld(rt *rapid.T) *world {
 	var err error
 	w.id, err = w.spool.Open(w.ctx, m.db.DB)
 	require.NoError(rt, err)
+	if m.tailing {
+		w.wal = newModelLog()
+	}
 	w.letters = operate.NewLetters(m.db.DB, m.statements, operate.NewAuditor(m.statements, ""), w.spool.Name(), watermill.NopLogger{})
 	return w
 }
@@ -204,6 +212,7 @@ func (w *world) committed(messages []*modelMessage) {
 // lateAppend is a transaction that is open while others go on. It may have written messages, or be unrelated so far.
 type lateAppend struct {
 	tx       *sql.Tx
+	id       int64
 	messages []*modelMessage
 }
 
@@ -211,9 +220,8 @@ type lateAppend struct {
 func (w *world) openLate() *lateAppend {
 	tx, err := w.db.DB.BeginTx(w.ctx, nil)
 	require.NoError(w, err)
-	_, err = tx.ExecContext(w.ctx, "SELECT pg_current_xact_id()")
-	require.NoError(w, err)
 	late := &lateAppend{tx: tx}
+	require.NoError(w, tx.QueryRowContext(w.ctx, "SELECT pg_current_xact_id()::text::bigint").Scan(&late.id))
 	w.late = append(w.late, late)
 	return late
 }
@@ -259,6 +267,7 @@ func (w *world) commitLate() {
 	late := w.late[at]
 	w.late = slices.Delete(w.late, at, at+1)
 	require.NoError(w, late.tx.Commit())
+	w.logCommit(late.id)
 	now := w.tick()
 	for _, m := range late.messages {
 		m.committed, m.place = now, pending

@@ -14,10 +14,10 @@ const (
 )
 
 // plan sets the time of the next poll of all lanes: soon after a poll that found messages, later and later after polls
-// that found none.
+// that found none. While messages come through the log, polls only look for what the log does not bring.
 func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 	switch {
-	case something:
+	case something && !d.followed():
 		d.pause = d.config.PollMin
 	case everything:
 		d.pause = min(2*d.pause, d.config.PollMax)

@@ -16,7 +16,7 @@ type pageSize struct {
 
 // pageSize returns the size of the next read. A page has the same maximum number of bytes whatever its messages are.
 func (d *Drainer) pageSize() pageSize {
-	inline := d.inline()
+	inline := d.config.inline()
 	if d.large {
 		return pageSize{messages: d.config.PageSize / largeShare, inline: inline * largeShare}
 	}
@@ -25,11 +25,11 @@ func (d *Drainer) pageSize() pageSize {
 
 // inline returns the maximum payload that is read with a page of the usual length. A page has at most half of the bytes
 // that may be in flight.
-func (d *Drainer) inline() int {
-	if d.config.MaxBytes == 0 {
-		return d.config.InlineBytes
+func (c Config) inline() int {
+	if c.MaxBytes == 0 {
+		return c.InlineBytes
 	}
-	return min(d.config.InlineBytes, d.config.MaxBytes/(2*max(d.config.PageSize, 1)))
+	return min(c.InlineBytes, c.MaxBytes/(2*max(c.PageSize, 1)))
 }
 
 // adaptPageSize makes the next pages small pages of large payloads, if that saves a statement for most of the messages
@@ -39,7 +39,7 @@ func (d *Drainer) adaptPageSize(found []*spool.Message) {
 	if len(found) == 0 {
 		return
 	}
-	large, inline := 0, d.inline()
+	large, inline := 0, d.config.inline()
 	for _, m := range found {
 		if m.Size > inline && m.Size <= inline*largeShare {
 			large++

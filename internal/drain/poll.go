@@ -18,12 +18,18 @@ func roomBeside(inMemory, page int) (room int, full bool) {
 	return room, room < (page+1)/2
 }
 
-// poll fetches messages when there is room and a poll is due.
-func (d *Drainer) poll(ctx context.Context) error {
+// room is roomBeside the messages that are in memory now.
+func (d *Drainer) room() (room int, full bool) {
 	size, _ := d.scheduler.Size()
 	page := d.pageSize().messages
 	leaving := min(d.removal.underWay, page) + min(len(d.setbacks.resting), page)
-	room, full := roomBeside(size-leaving, page)
+	return roomBeside(size-leaving, page)
+}
+
+// poll fetches messages when there is room and a poll is due.
+func (d *Drainer) poll(ctx context.Context) error {
+	page := d.pageSize().messages
+	room, full := d.room()
 	lanes := d.lanes.hasMore()
 	everything := !time.Now().Before(d.pollAt) || len(lanes) == 0
 	d.full = full
@@ -53,7 +59,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 	started := time.Now()
 	limit := min(room, page) // leaves room to read the next page while this one is handled
 	params := d.params(lanes, limit)
-	params.Mark = d.watermark.wantsMark(started)
+	params.Mark = d.watermark.wantsMark(started) || d.wantsTailMark(started)
 	if everything {
 		params.Due = d.slowStart.Allow(limit)
 	}
@@ -65,6 +71,8 @@ func (d *Drainer) poll(ctx context.Context) error {
 	d.plan(everything, len(found.messages) > 0, started, time.Now())
 	if !taken {
 		d.pollAt = time.Time{}
+	} else if err := d.observeRead(ctx, params, found); err != nil {
+		return err
 	}
 	d.readyOnce.Do(func() { close(d.ready) })
 	return nil
@@ -209,7 +217,7 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 	for _, cursor := range params.Cursors {
 		l := d.lanes.held[cursor.Lane]
 		upTo, more := found.complete(cursor.Lane, params)
-		l.hasMore = more
+		l.hasMore, l.tailed = more, !more
 		if !more {
 			l.exposedToRead = 0 // everything that the previous holder had read, this drainer has read too
 		}

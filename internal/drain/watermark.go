@@ -46,6 +46,9 @@ type watermark struct {
 	writers map[uint32]bool // transactions that had the lock when the database was asked; nil before the answer
 	free    map[int64]bool  // rows that were found free, on databases that use such rows
 
+	// marks is the number of marks that have been set, final the number of the last one that has become final.
+	marks, final int
+
 	askAt time.Time // earliest time of the next query
 	// Transactions below long have been running for at least askPatience. Transactions below longNext had begun at
 	// longAt; if they are still running askPatience later, they are long too.
@@ -83,6 +86,7 @@ func (h *watermark) wantsMark(now time.Time) bool {
 func (h *watermark) set(next, given int64, running []int64, now time.Time) {
 	h.pending, h.next, h.mark, h.read, h.markAt = true, next, max(given, h.newest), 0, now.Add(markInterval)
 	h.setAt, h.writers, h.free = now, nil, nil
+	h.marks++
 	h.running = h.concerned(running)
 	if now.Sub(h.longAt) >= askPatience {
 		h.long, h.longNext, h.longAt = h.longNext, next, now
@@ -100,7 +104,7 @@ func (h *watermark) observe(running []int64, newest int64, messages int, now tim
 			h.running = nil
 		}
 		if len(h.running) == 0 {
-			h.safe, h.pending = h.mark, false
+			h.safe, h.pending, h.final = h.mark, false, h.marks
 		}
 	}
 	h.newest = max(h.newest, newest)

@@ -114,6 +114,32 @@ func (s *Spool) Holds(lanes, lost int) {
 	s.recorder.Record(metrics.LanesLost, float64(lost), s.kind, s.name)
 }
 
+// ReadsLog reports whether this process reads the log of the database.
+func (s *Spool) ReadsLog(reads bool) {
+	if s == nil {
+		return
+	}
+	value := 0.0
+	if reads {
+		value = 1
+	}
+	s.recorder.Record(metrics.LogReading, value, s.kind, s.name)
+}
+
+// LogTaken reports messages that were taken from the log.
+func (s *Spool) LogTaken(messages int) {
+	if s != nil && messages > 0 {
+		s.recorder.Record(metrics.LogTaken, float64(messages), s.kind, s.name)
+	}
+}
+
+// LogRetained reports how many bytes of log the server keeps for this process.
+func (s *Spool) LogRetained(bytes int64) {
+	if s != nil {
+		s.recorder.Record(metrics.LogRetained, float64(bytes), s.kind, s.name)
+	}
+}
+
 // Circuit reports the beginning or the end of an outage.
 func (s *Spool) Circuit(topic string, open bool) {
 	if s == nil {

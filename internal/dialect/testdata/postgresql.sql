@@ -702,6 +702,34 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 -- Notify
 SELECT pg_notify($1, $2)
 
+-- LogSnapshot
+SELECT pg_current_snapshot()::text, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1)
+
+-- LogServer
+SELECT extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), t.id, 'postbox_' || d.oid::text || '_' || t.id
+FROM pg_database d, (SELECT 'postbox_messages'::regclass::oid::text AS id) t WHERE d.datname = current_database()
+
+-- WalLevel
+SELECT current_setting('wal_level')
+
+-- Publication
+SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate),
+       EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = 'postbox_messages'::regclass)
+FROM pg_publication p WHERE p.pubname = $1
+
+-- PublishedCount
+SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = $1
+
+-- Retained
+SELECT COALESCE(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint FROM pg_replication_slots WHERE slot_name = $1
+
+-- SlotTaken
+SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = (
+	SELECT 'postbox_' || oid::text || '_' || 'postbox_messages'::regclass::oid::text FROM pg_database WHERE datname = current_database())
+
+-- WaitingKeys
+SELECT DISTINCT key_hash FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL ORDER BY key_hash LIMIT $2
+
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 SELECT $1::integer, $2::smallint, 0, $3::bigint, 0, (date_part('epoch', statement_timestamp()) * 1000000)::bigint, $4::text, $5::bytea, $6::bytea, $7::bytea, $8::bytea

@@ -1,0 +1,34 @@
+package forwarder
+
+import (
+	"context"
+
+	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/meter"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
+)
+
+// Tail reads the log of a database for forwarders. It is no interface for users to implement: package pgtail has the
+// only one. Several forwarders of a process can have the same Tail if their outboxes are in the same tables.
+type Tail interface{ tail.Source }
+
+// follow returns a feed for the drainer, nil without a Tail, and what the Tail needs to fill it.
+func (f *Forwarder) follow(config drain.Config, measured *meter.Spool) *tail.Feed {
+	if given.Nil(f.config.Tail) {
+		return nil
+	}
+	feed := tail.NewFeed(drain.FeedLimits(config))
+	f.followed = tail.Outbox{DB: f.db, Statements: f.statements, Feed: feed, Meter: measured, Logger: f.logger}
+	return feed
+}
+
+// runTail reads the log until ctx ends. If that is required and cannot work, stop ends the forwarder.
+func (f *Forwarder) runTail(ctx context.Context, stop context.CancelCauseFunc) {
+	if f.followed.Feed == nil {
+		return
+	}
+	if err := f.config.Tail.Follow(ctx, f.followed); err != nil {
+		stop(err)
+	}
+}

@@ -1,0 +1,76 @@
+package dialect
+
+import "fmt"
+
+// The statements for tailing the log of PostgreSQL. Other databases have none.
+
+// logSnapshot tells what a session sees, on which server, and under which settings of operators.
+const logSnapshot = `SELECT pg_current_snapshot()::text, ` + postgresIncarnation + `, ` + spoolVersion
+
+// waitingKeys reads along the index {prefix}waiting_retrying, and ends at its limit.
+const waitingKeys = `
+SELECT DISTINCT key_hash FROM {waiting} WHERE spool = ? AND state = 2 AND key_hash IS NOT NULL ORDER BY key_hash LIMIT ?`
+
+// logServer identifies the server and the table of a log. The name of the slot belongs to the table, since slots have
+// one name space for all databases of a server.
+const logServer = `
+SELECT ` + postgresIncarnation + `, t.id, 'postbox_' || d.oid::text || '_' || t.id
+FROM pg_database d, (SELECT '{messages}'::regclass::oid::text AS id) t WHERE d.datname = current_database()`
+
+const slotTaken = `
+SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = (
+	SELECT 'postbox_' || oid::text || '_' || '{messages}'::regclass::oid::text FROM pg_database WHERE datname = current_database())`
+
+// publication tells whether a publication exists, sends inserts alone, and includes the table of messages.
+const publication = `
+SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate),
+       EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = '{messages}'::regclass)
+FROM pg_publication p WHERE p.pubname = ?`
+
+// retained is the log that the server keeps for a slot.
+const retained = `
+SELECT COALESCE(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint FROM pg_replication_slots WHERE slot_name = ?`
+
+// WaitingKeys returns hashes of keys with a message that waits for another attempt, at most as many as the limit says.
+func (s *Statements) WaitingKeys(spool int64, limit int) Query {
+	if s.waitingKeys == "" {
+		return Query{}
+	}
+	return Query{Text: s.waitingKeys, Args: []any{spool, limit}}
+}
+
+// CreatePublication returns the statement that publishes the inserts of ready messages. Messages that wait have a table
+// of their own, which ONLY leaves out.
+func (s *Statements) CreatePublication(name string) string {
+	return fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE ONLY %s WITH (publish = 'insert')", name, s.Names.Table("messages"))
+}
+
+// AddToPublication returns the statement that adds the table of messages to a publication of other tables.
+func (s *Statements) AddToPublication(name string) string {
+	return fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE ONLY %s", name, s.Names.Table("messages"))
+}
+
+// DropFromPublication returns the statement that takes the table of messages out of a publication.
+func (s *Statements) DropFromPublication(name string) string {
+	return fmt.Sprintf("ALTER PUBLICATION %s DROP TABLE ONLY %s", name, s.Names.Table("messages"))
+}
+
+// DropPublication returns the statement that removes a publication.
+func (s *Statements) DropPublication(name string) string {
+	return "DROP PUBLICATION IF EXISTS " + name
+}
+
+// CreateSlot returns the command that makes a slot that ends with its session.
+func (s *Statements) CreateSlot(name string) string {
+	return fmt.Sprintf("CREATE_REPLICATION_SLOT %s TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT", name)
+}
+
+// StartReplication returns the command that sends the log from a slot, as far as it concerns a publication. binary needs
+// version 14.
+func (s *Statements) StartReplication(slot, publication string, binary bool) string {
+	option := ""
+	if binary {
+		option = ", binary 'true'"
+	}
+	return fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names '%s'%s)", slot, publication, option)
+}

@@ -1,0 +1,262 @@
+package pgtail
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
+)
+
+const (
+	// retryMin and retryMax bound the pause between two tries to read the log; the pause doubles.
+	retryMin = 100 * time.Millisecond
+	retryMax = 10 * time.Second
+	// standbyPause is the pause between two tries to take over from another process.
+	standbyPause = time.Second
+	// retainedPause is the pause after a slot was given up because of the log that the server kept for it.
+	retainedPause = time.Minute
+)
+
+// receiver reads the log, again and again, until its context ends.
+type receiver struct {
+	tail  *Tail
+	pause time.Duration
+	// told is the state that was logged last.
+	told state
+}
+
+// state is what a receiver does, as its log lines tell it.
+type state int
+
+const (
+	starting state = iota
+	reading
+	standby
+	failing
+)
+
+func (r *receiver) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		outbox, ok := r.tail.outbox()
+		if !ok {
+			return
+		}
+		err := r.session(ctx, outbox)
+		r.tail.begin("")
+		if ctx.Err() != nil {
+			return
+		}
+		var wrong *setupError
+		if errors.As(err, &wrong) && r.tail.config.Required {
+			r.tail.fail(err)
+			return
+		}
+		r.report(outbox, err)
+		timer := time.NewTimer(r.nextPause(err))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// nextPause returns how long to wait after a session ended with this error.
+func (r *receiver) nextPause(err error) time.Duration {
+	switch {
+	case errors.Is(err, errTaken):
+		r.pause = 0
+		return standbyPause
+	case errors.Is(err, errRetained):
+		return retainedPause
+	}
+	r.pause = min(max(2*r.pause, retryMin), retryMax)
+	return r.pause
+}
+
+// report logs the end of a session, once for each change of the state.
+func (r *receiver) report(outbox tail.Outbox, err error) {
+	before := r.told
+	switch {
+	case errors.Is(err, errTaken):
+		if r.told = standby; before != standby {
+			outbox.Logger.Info("Postbox polls: another process reads the log, and this one stands by to take over", nil)
+		}
+	case before == failing:
+		outbox.Logger.Debug("Postbox still cannot read the log, and continues to poll: "+dialect.HideAddress(err).Error(), nil)
+	default:
+		r.told = failing
+		outbox.Logger.Error("Postbox cannot read the log of its database and goes on trying: until it can, it finds messages by polling", dialect.HideAddress(err), nil)
+	}
+}
+
+// started logs that the log is read.
+func (r *receiver) started(outbox tail.Outbox, slot string) {
+	r.told, r.pause = reading, 0
+	outbox.Logger.Info("Postbox reads the log of its database", watermill.LogFields{"slot": slot})
+}
+
+// session reads the log over one connection until it fails.
+func (r *receiver) session(ctx context.Context, outbox tail.Outbox) error {
+	if err := untaken(ctx, outbox); err != nil { // a cheap look, before there is a connection
+		return err
+	}
+	if err := prerequisites(ctx, outbox.DB, outbox.Statements, r.tail.config.Publication); err != nil {
+		return err
+	}
+	s, err := connect(ctx, r.tail.address)
+	if err != nil {
+		return err
+	}
+	defer s.close(ctx)
+	if err := s.identify(ctx, outbox.Statements); err != nil {
+		return err
+	}
+	if err := s.leadsTo(ctx, outbox.DB, outbox.Statements); err != nil {
+		return err
+	}
+	within, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		r.watchRetained(within, s.slot, cancel)
+	}()
+	defer func() { <-watched }()
+	defer cancel(nil)
+	if err := s.createSlot(within, outbox.Statements); err != nil {
+		return cause(within, err)
+	}
+	if err := s.start(within, outbox.Statements, r.tail.config.Publication); err != nil {
+		return cause(within, err)
+	}
+	r.started(outbox, s.slot)
+	r.tail.begin(s.server)
+	r.tail.measure(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
+	defer r.tail.measure(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
+	return cause(within, s.receive(within, r.tail.deliver))
+}
+
+// untaken returns errTaken if another process has the slot.
+func untaken(ctx context.Context, outbox tail.Outbox) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	var taken int
+	if err := outbox.DB.QueryRowContext(ctx, outbox.Statements.SlotTaken).Scan(&taken); err != nil {
+		return fmt.Errorf("look for a slot: %w", err)
+	}
+	if taken > 0 {
+		return errTaken
+	}
+	return nil
+}
+
+// cause returns why a context was cancelled, or else the error.
+func cause(ctx context.Context, err error) error {
+	if reason := context.Cause(ctx); reason != nil {
+		return reason
+	}
+	return err
+}
+
+const (
+	// connectTimeout bounds the time to connect.
+	connectTimeout = 10 * time.Second
+	// statementTimeout bounds statements beside the log.
+	statementTimeout = 10 * time.Second
+	// senderTimeout is after how long the server ends a connection whose process is gone without a word. Then another
+	// process can take over.
+	senderTimeout = "10s"
+)
+
+// session is a connection over which the log is sent.
+type session struct {
+	conn         *pgconn.PgConn
+	server, slot string
+	table        uint32
+}
+
+func connect(ctx context.Context, address *pgconn.Config) (*session, error) {
+	config := address.Copy()
+	config.RuntimeParams["replication"] = "database"
+	config.RuntimeParams["wal_sender_timeout"] = senderTimeout
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, explain(fmt.Errorf("connect to read the log: %w", err))
+	}
+	return &session{conn: conn}, nil
+}
+
+func (s *session) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = s.conn.Close(ctx) // the server drops the slot in any case
+}
+
+// identify learns which server and which table this is, and the name of the slot.
+func (s *session) identify(ctx context.Context, statements *dialect.Statements) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	rows, err := s.query(ctx, statements.LogServer)
+	if err != nil {
+		return explain(fmt.Errorf("identify the server: %w", err))
+	}
+	if len(rows) != 1 || len(rows[0]) != 3 {
+		return errors.New("identify the server: the answer is not one row of three columns")
+	}
+	if _, err := fmt.Sscan(string(rows[0][1]), &s.table); err != nil {
+		return fmt.Errorf("identify the table of messages: %w", err)
+	}
+	s.server, s.slot = string(rows[0][0]), string(rows[0][2])
+	return nil
+}
+
+// leadsTo returns an error unless the session is on the server of the forwarder's database, and means the same table.
+func (s *session) leadsTo(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	var server, slot string
+	var table uint32
+	if err := db.QueryRowContext(ctx, statements.LogServer).Scan(&server, &table, &slot); err != nil {
+		return fmt.Errorf("identify the server of the forwarder: %w", err)
+	}
+	switch {
+	case server == s.server && slot == s.slot:
+		return nil
+	case slot != s.slot:
+		return &setupError{what: "DSN leads to another database or schema than the one that the forwarder reads"}
+	default: // the slot has the same name on a standby that was promoted
+		return errors.New("DSN leads to another server than the one that the forwarder reads, as it may after a failover")
+	}
+}
+
+// createSlot makes the slot. The server waits until all transactions have ended that are open, so there is no time limit.
+func (s *session) createSlot(ctx context.Context, statements *dialect.Statements) error {
+	if _, err := s.query(ctx, statements.CreateSlot(s.slot)); err != nil {
+		return explain(fmt.Errorf("make the slot %s: %w", s.slot, err))
+	}
+	return nil
+}
+
+// query runs a statement or a command without arguments.
+func (s *session) query(ctx context.Context, text string) ([][][]byte, error) {
+	results, err := s.conn.Exec(ctx, text).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	var rows [][][]byte
+	for _, result := range results {
+		rows = append(rows, result.Rows...)
+	}
+	return rows, nil
+}

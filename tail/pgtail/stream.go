@@ -1,0 +1,168 @@
+package pgtail
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
+)
+
+const (
+	// statusInterval is the pause between two confirmations of the position, if there is something to confirm or not.
+	statusInterval = time.Second
+	// silence is how long the server may send nothing, although each status asks for an answer from half of it on.
+	silence = 20 * time.Second
+	// binaryVersion is the first version of PostgreSQL that sends values in binary form.
+	binaryVersion = 14
+)
+
+// start makes the server send the log.
+func (s *session) start(ctx context.Context, statements *dialect.Statements, publication string) error {
+	s.conn.Frontend().Send(&pgproto3.Query{String: statements.StartReplication(s.slot, publication, s.version() >= binaryVersion)})
+	if err := s.conn.Frontend().Flush(); err != nil {
+		return fmt.Errorf("start to read the log: %w", err)
+	}
+	for {
+		message, err := s.conn.ReceiveMessage(ctx)
+		if err != nil {
+			return explain(fmt.Errorf("start to read the log: %w", err))
+		}
+		switch m := message.(type) {
+		case *pgproto3.CopyBothResponse:
+			return nil
+		case *pgproto3.ErrorResponse:
+			return explain(fmt.Errorf("start to read the log: %w", pgconn.ErrorResponseToPgError(m)))
+		}
+	}
+}
+
+// version returns the major version of the server, 0 if it is unknown.
+func (s *session) version() int {
+	major, _, _ := strings.Cut(s.conn.ParameterStatus("server_version"), ".")
+	n, err := strconv.Atoi(strings.TrimRightFunc(major, func(r rune) bool { return r < '0' || r > '9' }))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// stream is the state of a log that is read.
+type stream struct {
+	*session
+
+	decoder   *tail.Decoder
+	confirmed uint64 // the position up to which everything was received: a commit, or what the server says while no transaction is under way
+	sent      time.Time
+	heard     time.Time
+}
+
+// receive delivers messages until the connection fails or ctx ends. It waits for nothing else.
+func (s *session) receive(ctx context.Context, deliver func(tail.Message)) error {
+	interrupt := context.AfterFunc(ctx, func() { _ = s.conn.Conn().SetReadDeadline(time.Unix(1, 0)) })
+	defer interrupt()
+	now, unbound := time.Now(), context.WithoutCancel(ctx)
+	st := &stream{session: s, decoder: tail.NewDecoder(s.table), sent: now, heard: now}
+	for {
+		if err := st.wait(ctx); err != nil {
+			return err
+		}
+		message, err := s.conn.ReceiveMessage(unbound) // ctx is heard through the deadline, without a goroutine for each message
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			continue
+		case err != nil:
+			return explain(fmt.Errorf("read the log: %w", err))
+		}
+		switch m := message.(type) {
+		case *pgproto3.CopyData:
+			if err := st.take(m.Data, deliver); err != nil {
+				return err
+			}
+		case *pgproto3.ErrorResponse:
+			return explain(fmt.Errorf("read the log: %w", pgconn.ErrorResponseToPgError(m)))
+		case *pgproto3.CopyDone:
+			return errors.New("read the log: the server has ended the stream")
+		}
+	}
+}
+
+// wait sends a status if it is time, and sets until when to wait for the next message.
+func (s *stream) wait(ctx context.Context) error {
+	now := time.Now()
+	if now.Sub(s.sent) >= statusInterval {
+		if now.Sub(s.heard) > silence {
+			return fmt.Errorf("read the log: the server has sent nothing for %s", silence)
+		}
+		if err := s.status(now); err != nil {
+			return err
+		}
+		if err := s.conn.Conn().SetReadDeadline(now.Add(statusInterval)); err != nil {
+			return fmt.Errorf("read the log: %w", err)
+		}
+	}
+	return ctx.Err() // after the deadline was set, which the end of ctx also sets
+}
+
+// take takes in one message of the server.
+func (s *stream) take(data []byte, deliver func(tail.Message)) error {
+	s.heard = time.Now()
+	const logHeader, keepaliveSize = 25, 18 // kind, start, end and time; kind, end, time and whether an answer is wanted
+	switch {
+	case len(data) >= logHeader && data[0] == 'w':
+		event, m, end, err := s.decoder.Decode(data[logHeader:])
+		switch {
+		case err != nil:
+			return err
+		case event == tail.Insert:
+			deliver(m)
+		case event == tail.Commit:
+			s.confirmed = max(s.confirmed, end)
+		}
+	case len(data) == keepaliveSize && data[0] == 'k':
+		if !s.decoder.Within() { // the server has sent everything up to here, so the log of other databases need not be kept
+			s.confirmed = max(s.confirmed, binary.BigEndian.Uint64(data[1:]))
+		}
+		if data[keepaliveSize-1] == 1 {
+			return s.status(s.heard)
+		}
+	}
+	return nil
+}
+
+// statusSize is the size of a status: its kind, three positions, a time, and whether an answer is wanted.
+const statusSize = 1 + 3*8 + 8 + 1
+
+// microsecondsTo2000 is the time from 1970 to PostgreSQL's first year.
+const microsecondsTo2000 = 946_684_800_000_000
+
+// status tells the server up to where the log was received, which it need not keep any longer.
+func (s *stream) status(now time.Time) error {
+	s.sent = now
+	data := append(make([]byte, 0, statusSize), 'r')
+	for range 3 { // written, flushed and applied
+		data = binary.BigEndian.AppendUint64(data, s.confirmed)
+	}
+	data = binary.BigEndian.AppendUint64(data, uint64(now.UnixMicro()-microsecondsTo2000)) //nolint:gosec // later than 2000
+	answer := byte(0)
+	if now.Sub(s.heard) > silence/2 {
+		answer = 1
+	}
+	encoded, err := (&pgproto3.CopyData{Data: append(data, answer)}).Encode(nil)
+	if err != nil {
+		return fmt.Errorf("confirm the position in the log: %w", err)
+	}
+	if err := s.conn.Frontend().SendUnbufferedEncodedCopyData(encoded); err != nil {
+		return fmt.Errorf("confirm the position in the log: %w", err)
+	}
+	return nil
+}

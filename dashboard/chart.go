@@ -23,7 +23,7 @@ type chart struct {
 	Line, Area string // paths
 	Highest    int
 	Points     int
-	Span       time.Duration // from the left end to now
+	From       string // how long ago the left end is
 	Label      string        // for a screen reader
 }
 
@@ -38,7 +38,7 @@ type point struct {
 func chartOf(c counted, target admin.Target) chart {
 	width := c.span()
 	points, highest := pointsOf(c, target, width)
-	drawn := chart{Highest: highest, Points: len(points), Span: width}
+	drawn := chart{Highest: highest, Points: len(points), From: spanText(width)}
 	if len(points) == 0 {
 		return drawn
 	}
@@ -60,7 +60,7 @@ func chartOf(c counted, target admin.Target) chart {
 	}
 	fmt.Fprintf(&area, "V%dZ", chartHeight)
 	drawn.Line, drawn.Area = line.String(), area.String()
-	drawn.Label = fmt.Sprintf("Backlog of the last %s: now %s, at most %s", spanText(width), number(points[len(points)-1].value), number(highest))
+	drawn.Label = fmt.Sprintf("Backlog of the last %s: now %s, at most %s", drawn.From, number(points[len(points)-1].value), number(highest))
 	return drawn
 }
 
@@ -75,7 +75,7 @@ func (c counted) span() time.Duration {
 // spanText writes the time that a chart shows.
 func spanText(d time.Duration) string {
 	if d >= sampleSpan {
-		return "hour"
+		return "1 hour"
 	}
 	return plural(int(d.Minutes()), "minute")
 }

@@ -44,3 +44,6 @@ var (
 
 // Idle says that no page asks the database.
 func (h *Handler) Idle() bool { return len(h.slots) == 0 }
+
+// Amount writes a number with how accurate it is.
+var Amount = amount

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/postbox-go/watermill-postbox/admin"
 )
 
 // utc writes a time for people, and a dash for none.
@@ -38,6 +40,18 @@ func number(n int) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits
+}
+
+// amount writes a number with how accurate it is.
+func amount(n int, accuracy admin.Accuracy) string {
+	switch accuracy {
+	case admin.AtLeast:
+		return number(n) + " or more"
+	case admin.Exact, "":
+		return number(n)
+	default: // counted some time ago, or estimated
+		return "about " + number(n)
+	}
 }
 
 // byteSize writes a number of bytes.

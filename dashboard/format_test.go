@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
 )
 
@@ -74,5 +75,8 @@ func TestFormats_for_people(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000", -100: "-100"} {
 		require.Equal(t, want, dashboard.Number(n))
 	}
+	require.Equal(t, "10,000 or more", dashboard.Amount(10_000, admin.AtLeast))
+	require.Equal(t, "about 2,000,000", dashboard.Amount(2_000_000, admin.Counted))
+	require.Equal(t, "7", dashboard.Amount(7, admin.Exact))
 	require.Equal(t, strings.Repeat("x", 160)+"…", dashboard.Short(strings.Repeat("x", 1<<20)))
 }

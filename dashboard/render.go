@@ -22,7 +22,7 @@ type templates map[string]*template.Template
 
 func parseTemplates() (templates, error) {
 	layout, err := template.New("layout").Funcs(template.FuncMap{
-		"escaped": escaped, "short": short, "lines": lines, "utc": utc, "span": span, "number": number, "bytes": byteSize, "plural": plural, "nav": navOf, "filter": filterOf,
+		"escaped": escaped, "short": short, "lines": lines, "utc": utc, "span": span, "number": number, "bytes": byteSize, "plural": plural, "amount": amount, "nav": navOf, "filter": filterOf,
 	}).ParseFS(pages, "pages/layout.html", "pages/parts.html")
 	if err != nil {
 		return nil, err

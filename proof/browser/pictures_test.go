@@ -64,9 +64,9 @@ func (p pictures) keep(name string, width int64, colours string, content []byte)
 }
 
 // maxHeight is how much of a long page a committed picture has.
-const maxHeight = 1000
+const maxHeight = 800
 
-// reduced cuts a picture off and gives it 64 colours, which makes it a quarter as large and looks the same.
+// reduced cuts a picture off and gives it 128 colours, which makes it a quarter as large and looks the same.
 func (p pictures) reduced(content []byte) []byte {
 	p.Helper()
 	full, err := png.Decode(bytes.NewReader(content))
@@ -80,7 +80,7 @@ func (p pictures) reduced(content []byte) []byte {
 			c := color.RGBAModel.Convert(full.At(x, y)).(color.RGBA)
 			index, known := nearest[c]
 			if !known {
-				index = uint8(small.Palette.Index(c)) //nolint:gosec // at most 64
+				index = uint8(small.Palette.Index(c)) //nolint:gosec // at most 128
 				nearest[c] = index
 			}
 			small.SetColorIndex(x, y, index)
@@ -94,7 +94,7 @@ func (p pictures) reduced(content []byte) []byte {
 
 // paletteOf returns the most frequent colours, of which no two are close to each other.
 func paletteOf(full image.Image, bounds image.Rectangle) color.Palette {
-	const most, bits = 64, 0xf0
+	const most, bits = 128, 0xf8
 	counts := map[color.RGBA]map[color.RGBA]int{}
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
 		for x := bounds.Min.X; x < bounds.Max.X; x++ {

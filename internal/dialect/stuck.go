@@ -34,7 +34,7 @@ ORDER BY m.id LIMIT ?`
 	s.headOfKey = `
 SELECT ` + pendingColumns + `, COALESCE(` + firstFailure + `, 0), COALESCE(` + lastError + `, '')
 FROM {messages} m
-WHERE m.spool = ? AND m.id = ?{any lane}`
+WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?`
 
 	s.waitingOfKeys = `
 SELECT w.wanted, MIN(w.id), COUNT(*)
@@ -61,9 +61,10 @@ func (s *Statements) StuckHeads(p StuckParams) Query {
 	return Query{Text: s.stuckHeads, Args: []any{p.Spool, p.Lane, p.After, p.Limit}}
 }
 
-// HeadOfKey returns the columns of [Statements.Pending], the time of the first failure and the text of the last one, of a message.
-func (s *Statements) HeadOfKey(l Lookup) Query {
-	return Query{Text: s.headOfKey, Args: []any{l.Spool, l.ID}}
+// HeadOfKey returns the columns of [Statements.Pending], the time of the first failure and the text of the last one, of a ready or
+// retrying message of a lane.
+func (s *Statements) HeadOfKey(l Lookup, lane int) Query {
+	return Query{Text: s.headOfKey, Args: []any{l.Spool, lane, l.ID}}
 }
 
 // WaitingOfKeys returns the hash of each of the keys with ready messages in a lane, the lowest id of these and their number. A row

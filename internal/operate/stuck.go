@@ -32,6 +32,7 @@ type StuckKey struct {
 	AtLeast bool
 
 	hash int64
+	lane int
 	id   int64 // of the head
 }
 
@@ -69,7 +70,7 @@ func (o *Operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]
 		hash := postbox.KeyHash(p.Key)
 		if known[hash] == nil {
 			lane := postbox.Lane(hash, s.Lanes())
-			known[hash] = &StuckKey{Key: p.Key, hash: hash}
+			known[hash] = &StuckKey{Key: p.Key, hash: hash, lane: lane}
 			byLane[lane] = append(byLane[lane], known[hash])
 		}
 		known[hash].PausedSince = p.Since
@@ -119,7 +120,7 @@ func (o *Operator) stuckHeads(ctx context.Context, p dialect.StuckParams) (keys 
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		k, key := &StuckKey{}, []byte(nil)
+		k, key := &StuckKey{lane: p.Lane}, []byte(nil)
 		if err := rows.Scan(&k.id, &k.hash, &key); err != nil {
 			return nil, err
 		}
@@ -171,7 +172,7 @@ func (o *Operator) describe(ctx context.Context, s *spool.Spool, byLane map[int]
 	keys := firstOf(byLane, limit)
 	found := keys[:0]
 	for _, k := range keys {
-		query := o.statements.HeadOfKey(dialect.Lookup{Spool: s.ID(), ID: k.id})
+		query := o.statements.HeadOfKey(dialect.Lookup{Spool: s.ID(), ID: k.id}, k.lane)
 		var failed int64
 		k.Head = &Listed{}
 		err := k.Head.scan(o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan, &failed, &k.Error)

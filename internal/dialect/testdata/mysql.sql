@@ -494,7 +494,7 @@ ORDER BY m.id LIMIT ?
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id DESC LIMIT 1), '')
 FROM postbox_messages m
-WHERE m.spool = ? AND m.id = ?
+WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?
 
 -- WaitingOfKeys
 SELECT w.wanted, MIN(w.id), COUNT(*)

@@ -542,9 +542,7 @@ ORDER BY m.id,
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	octet_length(m.payload) + octet_length(m.metadata) AS size, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id DESC LIMIT 1), '')
 FROM postbox_messages m
-WHERE m.spool = $1 AND m.id = $2
-  AND m.state IN (0, 1, 2)
-  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 255)::smallint))
+WHERE m.spool = $1 AND m.state IN (0, 2) AND m.lane = $2 AND m.id = $3
 
 -- WaitingOfKeys
 SELECT w.wanted, MIN(w.id), COUNT(*)

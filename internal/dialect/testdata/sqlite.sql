@@ -502,7 +502,7 @@ ORDER BY m.id LIMIT ?
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	octet_length(m.payload) + octet_length(m.metadata) AS size, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id DESC LIMIT 1), '')
 FROM postbox_messages m
-WHERE m.spool = ? AND m.id = ?
+WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?
 
 -- WaitingOfKeys
 SELECT w.wanted, MIN(w.id), COUNT(*)

@@ -24,6 +24,8 @@ const (
 	letterBatch = 100
 	// historyBatch is the limit for done messages: they may be as large, but there are many more of them.
 	historyBatch = 500
+	// countIntervals is how many intervals a count of messages stays at least. With it, looking for large numbers executes a twentieth of a statement each second.
+	countIntervals = 2
 	// givenUp is how long a process leaves a task to others if it lacks the right to perform it.
 	givenUp = time.Hour
 	// leaveTimeout limits the time in which a stopping cleaner finishes a step and hands its tasks back. Tasks that are
@@ -110,7 +112,7 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 		c.add("unattended", newWatch(config.Unattended).work)
 	}
 	if config.Counts {
-		c.add(counts.Task, recount(counts.NewCounter(db, statements, counts.Cap, config.Interval)))
+		c.add(counts.Task, recount(counts.NewCounter(db, statements, counts.Cap, countIntervals*config.Interval)))
 	}
 	return c
 }

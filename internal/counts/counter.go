@@ -89,35 +89,41 @@ func (c *Counter) age(cost time.Duration) time.Duration {
 // plan finds what is above the limit, forgets what is not, and begins to count what was not counted for long enough.
 func (c *Counter) plan(ctx context.Context) error {
 	c.walks = nil
-	var clock int64
-	if err := c.db.QueryRowContext(ctx, c.statements.Clock).Scan(&clock); err != nil {
+	_, inboxLetters, err := scanInboxes(ctx, c.db, c.statements, c.limit)
+	if err != nil {
 		return err
 	}
 	spools, err := c.spools(ctx)
 	if err != nil {
 		return err
 	}
-	_, inboxLetters, err := scanInboxes(ctx, c.db, c.statements, c.limit)
-	if err != nil {
-		return err
-	}
-	next, manyLetters := Snapshot{Ready: map[int64]Count{}, Waiting: map[int64]Count{}, Done: map[int64]Count{}}, inboxLetters > c.limit
-	for _, s := range spools {
-		found, err := scan(ctx, c.db, c.statements, s.id, c.limit)
-		if err != nil {
+	all, most, letters := make([]capped, len(spools)), inboxLetters, inboxLetters
+	for i, s := range spools {
+		if all[i], err = scan(ctx, c.db, c.statements, s.id, c.limit); err != nil {
 			return err
 		}
-		manyLetters = manyLetters || found.letters > c.limit
-		c.carry(next.Ready, c.snapshot.Ready, found.ready, clock, newReadyWalk(s))
-		c.carry(next.Waiting, c.snapshot.Waiting, found.waiting, clock, newWaitingWalk(s))
-		c.carry(next.Done, c.snapshot.Done, found.done, clock, newHistoryWalk(s))
+		letters = max(letters, all[i].letters)
+		most = max(most, all[i].ready, all[i].waiting, all[i].done, all[i].letters)
 	}
-	if manyLetters {
-		if next.Letters = c.snapshot.Letters; c.due(next.Letters.At, next.Letters.Cost, clock) {
+	known := c.snapshot
+	c.snapshot = Snapshot{Ready: map[int64]Count{}, Waiting: map[int64]Count{}, Done: map[int64]Count{}}
+	if most <= c.limit {
+		return nil
+	}
+	var clock int64
+	if err := c.db.QueryRowContext(ctx, c.statements.Clock).Scan(&clock); err != nil {
+		return err
+	}
+	for i, s := range spools {
+		c.carry(c.snapshot.Ready, known.Ready, all[i].ready, clock, newReadyWalk(s))
+		c.carry(c.snapshot.Waiting, known.Waiting, all[i].waiting, clock, newWaitingWalk(s))
+		c.carry(c.snapshot.Done, known.Done, all[i].done, clock, newHistoryWalk(s))
+	}
+	if letters > c.limit {
+		if c.snapshot.Letters = known.Letters; c.due(known.Letters.At, known.Letters.Cost, clock) {
 			c.begin(newLettersWalk(), clock)
 		}
 	}
-	c.snapshot = next
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,4 +191,44 @@ func TestSnapshot_has_room_for_the_largest_numbers(t *testing.T) {
 	require.Contains(t, kept.Ready, int64(1<<60+4999), "the largest")
 	require.NotEmpty(t, kept.Letters.Consumers)
 	require.Len(t, s.Ready, 5000, "it is not changed")
+}
+
+// While messages are written, and a process counts, no number is more than there is.
+func TestReader_G9_says_the_truth_while_messages_are_written(t *testing.T) {
+	t.Parallel()
+	const messages = 40
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		var begun, written atomic.Int32
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			for range messages {
+				begun.Add(1)
+				b.ready(1)
+				written.Add(1)
+			}
+		})
+		defer writer.Wait()
+		seen, c := map[Accuracy]bool{}, b.counter()
+		for {
+			least := int(written.Load())
+			found := b.read().Pending
+			most := int(begun.Load())
+			require.LessOrEqual(t, found.N, most, found)
+			switch found.Accuracy {
+			case Exact:
+				require.GreaterOrEqual(t, found.N, least)
+			case AtLeast:
+				require.Equal(t, limit, found.N)
+			case Counted:
+				require.Greater(t, found.N, limit)
+			}
+			seen[found.Accuracy] = true
+			if least == messages && seen[Counted] {
+				break
+			}
+			b.step(c)
+		}
+		require.True(t, seen[AtLeast], "it was read while it was counted")
+	})
 }

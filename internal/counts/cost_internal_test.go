@@ -99,8 +99,12 @@ func (b *bench) reads(query dialect.Query) int {
 	}
 	var text []byte
 	require.NoError(b.T, conn.QueryRowContext(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+query.Text, query.Args...).Scan(&text))
-	var plans []struct{ Plan planNode }
+	var plans []struct {
+		Plan planNode
+		JIT  any
+	}
 	require.NoError(b.T, json.Unmarshal(text, &plans))
+	require.Nil(b.T, plans[0].JIT, "to compile the statement takes longer than to run it")
 	return plans[0].Plan.reads()
 }
 

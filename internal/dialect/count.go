@@ -74,7 +74,8 @@ SELECT s.id, s.name, {now},
        %s,
        %s,
        {first due}
-FROM (SELECT id, name, lanes FROM {spools} UNION ALL SELECT o.stray, NULL, %[1]d + 1 FROM ({strays}) o WHERE o.stray IS NOT NULL) s`, MaxLanes-1, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"))
+FROM (SELECT id, name, lanes FROM {spools} UNION ALL SELECT o.stray, NULL, %[1]d + 1 FROM ({strays}) o WHERE o.stray IS NOT NULL) s
+WHERE {few}`, MaxLanes-1, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"))
 }
 
 // strays finds the spools without a row that messages name, in the gaps between the ids of spools, with a descent of the index for each gap.

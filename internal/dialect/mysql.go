@@ -222,6 +222,7 @@ func mysqlFill(names Names) *strings.Replacer {
 		"{by ready}", "FORCE INDEX (ready)",
 		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "FORCE INDEX (due)", "{waits}", "m.state IN (1, 2)", " {due order}", "",
 		"{by death}", "FORCE INDEX (died_at)", "{latest death}", "d.died_at DESC",
+		"{few}", "TRUE",
 		"{strays}", names.replacer().Replace(straysByGroup),
 		"{first due}", "LEAST("+firstDue(names, StateScheduled)+", "+firstDue(names, StateRetrying)+")",
 		"{numbers ?}", "SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j",

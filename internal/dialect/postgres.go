@@ -189,6 +189,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane, "{retrying}", names.Table("waiting"), " {by key}", "", " {by ready}", "",
 		"{ready}", "ONLY "+names.Table("messages"), "{along}", alongIndex, " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at"+alongIndex,
 		" {by death}", "", "{latest death}", "d.spool DESC, d.died_at DESC"+alongIndex, // PostgreSQL does not know that what IS NULL is constant
+		"{few}", "s.id BETWEEN "+leastNumber+"::bigint AND "+largestNumber+"::bigint", // see there
 		"{strays}", names.replacer().Replace(strays),
 		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("waiting")+" m WHERE m.spool = s.id ORDER BY m.available_at"+alongIndex+" LIMIT 1), "+never+")",
 		"{numbers ?}", "SELECT unnest(?::bigint[])",

@@ -141,6 +141,7 @@ func sqliteFill(names Names) *strings.Replacer {
 		"{after ?}", afterRow, " {for update}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", " {by ready}", "",
 		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "INDEXED BY "+names.Prefix+"messages_due", "{waits}", "m.state > 0", "{due order}", "ORDER BY m.available_at",
 		" {by death}", "", "{latest death}", "d.died_at DESC",
+		"{few}", "TRUE",
 		"{strays}", names.replacer().Replace(strays),
 		"{first due}", "COALESCE((SELECT m.available_at FROM "+names.Table("messages")+" m INDEXED BY "+names.Prefix+"messages_due WHERE m.spool = s.id AND m.state > 0 ORDER BY m.available_at LIMIT 1), "+never+")",
 		"{numbers ?}", "SELECT value FROM json_each(?)",

@@ -578,6 +578,7 @@ SELECT s.id, s.name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMES
        LEAST(COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.available_at LIMIT 1), 9223372036854775807), COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.available_at LIMIT 1), 9223372036854775807))
 FROM (SELECT id, name, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 255 + 1 FROM (
 	SELECT g.spool AS stray FROM (SELECT DISTINCT m.spool FROM postbox_messages m FORCE INDEX (ready)) g WHERE g.spool NOT IN (SELECT id FROM postbox_spools)) o WHERE o.stray IS NOT NULL) s
+WHERE TRUE
 
 -- MigrateLock
 SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)

@@ -660,6 +660,7 @@ FROM (SELECT id, name, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL,
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s
+WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint
 
 -- MigrateLock
 

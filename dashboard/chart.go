@@ -24,7 +24,7 @@ type chart struct {
 	Highest    int
 	Points     int
 	From       string // how long ago the left end is
-	Label      string        // for a screen reader
+	Label      string // for a screen reader
 }
 
 // point is a sample of one outbox or queue in the chart.

@@ -14,7 +14,7 @@ import (
 )
 
 func (p *process) operator() (*admin.Admin, error) {
-	return admin.New(p.w.database.On(p.db), admin.Config{}, nil)
+	return admin.New(p.w.database.On(p.db), admin.Config{AllowEdit: true}, nil)
 }
 
 // insist repeats what an operator does until it is done, or nothing is left to do.
@@ -39,7 +39,7 @@ const ofInbox = "of an inbox"
 func die(ctx context.Context, p *process) error {
 	died := func(id string) *message.Message { return newMessage(id, "k") }
 	err := errors.Join(
-		publish("orders", died("requeued"), died("resolved"), died("deleted"))(ctx, p),
+		publish("orders", died("requeued"), died("edited"), died("resolved"), died("deleted"))(ctx, p),
 		publish("more", died("all 1"), died("all 2"))(ctx, p),
 	)
 	if err != nil {
@@ -79,6 +79,9 @@ func operate(ctx context.Context, p *process) error {
 			_, err := operator.RequeueAll(ctx, admin.Filter{Topic: "more"}, nil)
 			return err
 		}),
+		with("edited", func(letter int64) error {
+			return operator.EditAndRequeue(ctx, letter, admin.Edit{Payload: message.Payload("another one")})
+		}),
 		with("resolved", func(letter int64) error { return operator.Resolve(ctx, letter, "nobody needs it") }),
 		with("deleted", func(letter int64) error { return operator.Delete(ctx, letter) }),
 		with(ofInbox, func(letter int64) error { return operator.Requeue(ctx, letter) }),
@@ -96,7 +99,7 @@ func TestCrash_G9_while_requeuing(t *testing.T) {
 			for id := range c.letters() {
 				places = append(places, id)
 			}
-			for _, id := range []string{"requeued", "all 1", "all 2", ofInbox} {
+			for _, id := range []string{"requeued", "edited", "all 1", "all 2", ofInbox} {
 				n := len(places) - len(slices.DeleteFunc(slices.Clone(places), func(other string) bool { return other == id }))
 				c.require().Equal(1, n, "%s is to be in one place: %v", id, places)
 			}
@@ -105,12 +108,13 @@ func TestCrash_G9_while_requeuing(t *testing.T) {
 			return errors.Join(operate(ctx, p), p.forward(ctx, forwarder.Config{}))
 		},
 		check: func(c *check) {
-			c.published("orders", "requeued")
+			c.published("orders", "requeued", "edited")
 			c.published("more", "all 1", "all 2")
 			c.published("payments", ofInbox)
 			c.pending(outboxName)
 			c.require().Empty(c.letters())
-			c.require().Equal(1, c.count(countLetters), "the one that is resolved")
+			c.require().Equal(2, c.count(countLetters), "the one that is resolved, and the one that was edited")
+			c.require().Equal(7, c.count(countActs), "the audit log has the number of what was done, each once")
 			c.require().Zero(c.count(countClaims), "the inbox shall handle its message again")
 		},
 	})

@@ -34,6 +34,7 @@ WHERE s.name = ? ORDER BY m.id`
 	countHistory  = "SELECT COUNT(*) FROM postbox_history"
 	countFailures = "SELECT COUNT(*) FROM postbox_failures"
 	countLetters  = "SELECT COUNT(*) FROM postbox_dead_letters"
+	countActs     = "SELECT SUM(affected) FROM postbox_audit"
 	// countTwice counts attempts of one message that were written down twice.
 	countTwice = `SELECT COUNT(*) FROM (
 	SELECT subject, attempt FROM postbox_failures WHERE attempt > 0 GROUP BY subject, attempt HAVING COUNT(*) > 1) twice`
@@ -62,7 +63,7 @@ func wipe(t *testing.T, database *testdb.Database) {
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
 	for _, table := range []string{
-		"effects", "postbox_messages", "postbox_lanes", "postbox_members", "postbox_spools", "postbox_dead_letters", "postbox_failures",
+		"effects", "postbox_messages", "postbox_lanes", "postbox_members", "postbox_spools", "postbox_dead_letters", "postbox_failures", "postbox_audit",
 		"postbox_chores", "postbox_claims", "postbox_sources", "postbox_pauses", "postbox_topic_pauses", "postbox_history",
 	} {
 		_, err := tx.ExecContext(t.Context(), "DELETE FROM "+table) //nolint:gosec // a name from the list above

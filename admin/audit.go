@@ -67,8 +67,9 @@ func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, er
 	if filter.Before < 0 {
 		err = errors.Join(err, fmt.Errorf("before: %d is negative: use an id that this list returned", filter.Before))
 	}
+	err = errors.Join(err, filter.Target.check(), checkText("actor", filter.Actor), checkText("action", filter.Action))
 	if err != nil {
-		return nil, fmt.Errorf("admin: read the audit log: %w", err)
+		return nil, fmt.Errorf("admin: read the audit log: %w", operate.Invalid(err))
 	}
 	found, err := a.operator.Audit(ctx, dialect.AuditFilter{
 		Before: filter.Before, Actor: filter.Actor, Action: filter.Action, Target: filter.Target.spool,

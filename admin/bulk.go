@@ -24,7 +24,7 @@ import (
 // error, which is [ErrStuck], names up to ten of them. Any other error ends it.
 func (a *Admin) RequeueAll(ctx context.Context, filter Filter, progress func(Progress)) (int, error) {
 	if err := errors.Join(filter.Validate(), filter.open("requeued")); err != nil {
-		return 0, fmt.Errorf("admin: requeue dead letters: %w", err)
+		return 0, fmt.Errorf("admin: requeue dead letters: %w", operate.Invalid(err))
 	}
 	did, err := a.letters.RequeueAll(ctx, filter.chosen(), filter.Limit, filter.String(), reporting(progress))
 	return a.didAll("requeue", "Postbox requeued dead letters", did, err)
@@ -38,7 +38,7 @@ func (a *Admin) ResolveAll(ctx context.Context, filter Filter, reason string, pr
 		err = errors.Join(err, errNoReason)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("admin: resolve dead letters: %w", err)
+		return 0, fmt.Errorf("admin: resolve dead letters: %w", operate.Invalid(err))
 	}
 	did, err := a.letters.ResolveAll(ctx, filter.chosen(), filter.Limit, filter.String(), reason, reporting(progress))
 	return a.didAll("resolve", "Postbox resolved dead letters", did, err)
@@ -49,7 +49,7 @@ func (a *Admin) ResolveAll(ctx context.Context, filter Filter, reason string, pr
 // [Admin.RequeueAll].
 func (a *Admin) DeleteAll(ctx context.Context, filter Filter, progress func(Progress)) (int, error) {
 	if err := filter.Validate(); err != nil {
-		return 0, fmt.Errorf("admin: delete dead letters: %w", err)
+		return 0, fmt.Errorf("admin: delete dead letters: %w", operate.Invalid(err))
 	}
 	did, err := a.letters.DeleteAll(ctx, filter.chosen(), filter.Limit, filter.String(), reporting(progress))
 	return a.didAll("delete", "Postbox deleted dead letters", did, err)

@@ -26,7 +26,7 @@ import (
 func (a *Admin) RunAllNow(ctx context.Context, filter MessageFilter, progress func(Progress)) (int, error) {
 	chosen, err := filter.waiting()
 	if err != nil {
-		return 0, fmt.Errorf("admin: run messages of %s: %w", filter.Target, err)
+		return 0, fmt.Errorf("admin: run messages of %s: %w", filter.Target, operate.Invalid(err))
 	}
 	did, err := a.operator.RunAllNow(ctx, filter.Target.spool, chosen, filter.Limit, filter.String(), reporting(progress))
 	return a.didMessages("An operator made messages due now", filter, did, err)
@@ -38,7 +38,7 @@ func (a *Admin) RunAllNow(ctx context.Context, filter MessageFilter, progress fu
 func (a *Admin) RescheduleAll(ctx context.Context, filter MessageFilter, at time.Time, progress func(Progress)) (int, error) {
 	chosen, err := filter.waiting()
 	if err = errors.Join(err, checkDue(at)); err != nil {
-		return 0, fmt.Errorf("admin: reschedule messages of %s: %w", filter.Target, err)
+		return 0, fmt.Errorf("admin: reschedule messages of %s: %w", filter.Target, operate.Invalid(err))
 	}
 	did, err := a.operator.RescheduleAll(ctx, filter.Target.spool, chosen, filter.Limit, filter.String(), at, reporting(progress))
 	return a.didMessages("An operator rescheduled messages", filter, did, err)
@@ -47,8 +47,8 @@ func (a *Admin) RescheduleAll(ctx context.Context, filter MessageFilter, at time
 // BuryAll makes the pending messages that match the filter dead letters, as [Admin.Bury] does, and returns their number. Transactions, progress, limit and
 // errors are those of [Admin.RunAllNow].
 //
-// Failed messages are buried first, then scheduled ones, and ready ones last. So the dead letters of a key are in the order of its messages, and
-// [Admin.RequeueAll] brings them back in that order. But as soon as the failed message of a key is buried, the ready ones behind it may
+// Failed messages are buried first, then ready ones, and scheduled ones last. So the dead letters of a key are in the order of its messages, apart from
+// scheduled ones, and [Admin.RequeueAll] brings them back in that order. But as soon as the failed message of a key is buried, the ready ones behind it may
 // be handled: call [Admin.Pause] or [Admin.PauseKey] first if that matters.
 func (a *Admin) BuryAll(ctx context.Context, filter MessageFilter, reason string, progress func(Progress)) (int, error) {
 	chosen, err := filter.bulk()
@@ -56,7 +56,7 @@ func (a *Admin) BuryAll(ctx context.Context, filter MessageFilter, reason string
 		err = errors.Join(err, errNoReason)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("admin: bury messages of %s: %w", filter.Target, err)
+		return 0, fmt.Errorf("admin: bury messages of %s: %w", filter.Target, operate.Invalid(err))
 	}
 	did, err := a.operator.BuryAll(ctx, filter.Target.spool, chosen, filter.Limit, filter.String(), reason, reporting(progress))
 	return a.didMessages("An operator buried messages", filter, did, err)

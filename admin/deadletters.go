@@ -73,7 +73,7 @@ type Failure struct {
 // are left out, so that memory is bounded however large the dead letters are: see [Admin.DeadLetter].
 func (a *Admin) DeadLetters(ctx context.Context, filter Filter) ([]DeadLetter, error) {
 	if err := errors.Join(filter.Validate(), filter.listable()); err != nil {
-		return nil, fmt.Errorf("admin: list dead letters: %w", err)
+		return nil, fmt.Errorf("admin: list dead letters: %w", operate.Invalid(err))
 	}
 	found, err := a.letters.List(ctx, filter.page())
 	if err != nil {
@@ -117,7 +117,7 @@ func (a *Admin) Requeue(ctx context.Context, id int64) error {
 // operator's reason is then kept. A resolved letter cannot be requeued.
 func (a *Admin) Resolve(ctx context.Context, id int64, reason string) error {
 	if strings.TrimSpace(reason) == "" {
-		return fmt.Errorf("admin: resolve dead letter %d: %w", id, errNoReason)
+		return fmt.Errorf("admin: resolve dead letter %d: %w", id, operate.Invalid(errNoReason))
 	}
 	if err := a.letters.Resolve(ctx, id, reason); err != nil {
 		return failed(err)

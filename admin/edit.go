@@ -40,7 +40,7 @@ func (a *Admin) EditAndRequeue(ctx context.Context, id int64, edit Edit) error {
 		return fmt.Errorf("admin: edit dead letter %d: %w", id, ErrEditNotAllowed)
 	}
 	if edit.Payload == nil && edit.Metadata == nil {
-		return fmt.Errorf("admin: edit dead letter %d: %w", id, errNoEdit)
+		return fmt.Errorf("admin: edit dead letter %d: %w", id, operate.Invalid(errNoEdit))
 	}
 	if err := a.letters.EditAndRequeue(ctx, id, operate.Edit{Payload: edit.Payload, Metadata: edit.Metadata}); err != nil {
 		return failed(err)

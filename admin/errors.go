@@ -25,6 +25,8 @@ var (
 	// that [Config.Outbox] names does not exist, its own outbox or queue does not exist any more, or its metadata cannot be read. The
 	// letter stays.
 	ErrStuck = operate.ErrLetterStuck
+	// ErrInvalid is returned for a request that is wrong in itself, such as a filter with mistakes: the same request fails again.
+	ErrInvalid = operate.ErrInvalid
 	// ErrReady is returned for an attempt to reschedule a message that is handled as soon as possible, and may be in a handler
 	// already.
 	ErrReady = operate.ErrReady

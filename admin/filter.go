@@ -70,7 +70,7 @@ func (f Filter) Validate() error {
 	if f.Resolved < ResolvedNo || f.Resolved > ResolvedAny {
 		problems = append(problems, fmt.Errorf("resolved: %d is not one of ResolvedNo, ResolvedYes and ResolvedAny", f.Resolved))
 	}
-	problems = append(problems, checkErrorText(f.ErrorText))
+	problems = append(problems, f.Target.check(), checkText("topic", f.Topic), checkText("consumer", f.Consumer), checkText("error text", f.ErrorText))
 	if f.MinAttempts < 0 || f.MaxAttempts < 0 || (f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts) {
 		problems = append(problems, fmt.Errorf("attempts: from %d to %d is no range: use numbers from 0 on, the first one not above the second, or 0 for no bound",
 			f.MinAttempts, f.MaxAttempts))
@@ -79,10 +79,10 @@ func (f Filter) Validate() error {
 	return errors.Join(problems...)
 }
 
-// checkErrorText refuses a text that no stored error has, and that some databases do not take.
-func checkErrorText(text string) error {
+// checkText refuses a value of a field that nothing stored has, and that some databases do not take.
+func checkText(field, text string) error {
 	if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
-		return fmt.Errorf("error text: %.60q is not text: use a part of an error that is UTF-8 without NUL", text)
+		return fmt.Errorf("%s: %.60q is not text: use UTF-8 without NUL", field, text)
 	}
 	return nil
 }

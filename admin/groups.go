@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // Group is a number of dead letters that have failed in the same way: in the same outbox, queue or consumer, with the same topic, and with errors
@@ -45,7 +47,7 @@ type Groups struct {
 func (a *Admin) Groups(ctx context.Context, filter Filter) (Groups, error) {
 	limit, err := pageLimit(filter.Limit)
 	if err := errors.Join(filter.Validate(), err); err != nil {
-		return Groups{}, fmt.Errorf("admin: group dead letters: %w", err)
+		return Groups{}, fmt.Errorf("admin: group dead letters: %w", operate.Invalid(err))
 	}
 	found, letters, capped, err := a.letters.Groups(ctx, filter.chosen())
 	if err != nil {

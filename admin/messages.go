@@ -95,7 +95,7 @@ type MessageFilter struct {
 func (a *Admin) Messages(ctx context.Context, filter MessageFilter) ([]Message, error) {
 	chosen, err := filter.page()
 	if err != nil {
-		return nil, fmt.Errorf("admin: list messages of %s: %w", filter.Target, err)
+		return nil, fmt.Errorf("admin: list messages of %s: %w", filter.Target, operate.Invalid(err))
 	}
 	return publicMessages(a.operator.Messages(ctx, filter.Target.spool, chosen))
 }
@@ -119,7 +119,7 @@ type DoneFilter struct {
 func (a *Admin) Done(ctx context.Context, target Target, filter DoneFilter) ([]Message, error) {
 	chosen, err := filter.chosen()
 	if err != nil {
-		return nil, fmt.Errorf("admin: list done messages of %s: %w", target, err)
+		return nil, fmt.Errorf("admin: list done messages of %s: %w", target, operate.Invalid(err))
 	}
 	return publicMessages(a.operator.Done(ctx, target.spool, chosen))
 }
@@ -162,7 +162,7 @@ func (f MessageFilter) chosen() (dialect.MessageFilter, error) {
 	return dialect.MessageFilter{
 		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID, States: chosen.states, Parked: chosen.parked, After: after,
 		ErrorText: f.ErrorText, MinAttempts: f.MinAttempts, CreatedFrom: micros(f.CreatedAfter), CreatedBefore: micros(f.CreatedBefore),
-	}, errors.Join(err, checkErrorText(f.ErrorText))
+	}, errors.Join(err, checkText("topic", f.Topic), checkText("error text", f.ErrorText))
 }
 
 // page bounds what is chosen.
@@ -179,7 +179,7 @@ func (f DoneFilter) chosen() (dialect.MessageFilter, error) {
 	return dialect.MessageFilter{
 		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID,
 		DoneFrom: micros(f.DoneAfter), DoneBefore: micros(f.DoneBefore), After: after, Limit: limit,
-	}, errors.Join(err, limitErr)
+	}, errors.Join(err, limitErr, checkText("topic", f.Topic))
 }
 
 func publicMessages(found []*operate.Listed, err error) ([]Message, error) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // Pause stops an outbox or a queue, in all processes and also in those that start later, until [Admin.Resume]. Messages can still
@@ -36,7 +38,7 @@ func (a *Admin) Resume(ctx context.Context, target Target) error {
 // the outbox or queue costs a little more.
 func (a *Admin) PauseKey(ctx context.Context, target Target, key string) error {
 	if key == "" {
-		return fmt.Errorf("admin: pause a key of %s: %w", target, errNoKey)
+		return fmt.Errorf("admin: pause a key of %s: %w", target, operate.Invalid(errNoKey))
 	}
 	if err := a.operator.PauseKey(ctx, target.spool, key); err != nil {
 		return failed(err)
@@ -50,7 +52,7 @@ func (a *Admin) PauseKey(ctx context.Context, target Target, key string) error {
 // called again.
 func (a *Admin) ResumeKey(ctx context.Context, target Target, key string) error {
 	if key == "" {
-		return fmt.Errorf("admin: resume a key of %s: %w", target, errNoKey)
+		return fmt.Errorf("admin: resume a key of %s: %w", target, operate.Invalid(errNoKey))
 	}
 	if err := a.operator.ResumeKey(ctx, target.spool, key); err != nil {
 		return failed(err)

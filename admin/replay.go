@@ -11,6 +11,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // ReplayedFrom is the key of the metadata in which a message that was replayed names the [Message.ID] in the history that it came from.
@@ -64,7 +65,7 @@ func (a *Admin) Replay(
 ) (ReplayProgress, error) {
 	chosen, err := params.check(target, filter)
 	if err != nil {
-		return ReplayProgress{}, fmt.Errorf("admin: replay messages of %s: %w", target, err)
+		return ReplayProgress{}, fmt.Errorf("admin: replay messages of %s: %w", target, operate.Invalid(err))
 	}
 	to := params.To
 	if to == (Target{}) {
@@ -111,6 +112,10 @@ func (p ReplayParams) check(target Target, filter DoneFilter) (dialect.MessageFi
 	if p.Topic != "" && (p.To.IsQueue() || (p.To == (Target{}) && target.IsQueue())) {
 		problems = append(problems, fmt.Errorf("topic: all messages of a queue have the same one: leave %.60q out, or replay to an outbox", p.Topic))
 	}
+	if p.Topic != "" {
+		problems = append(problems, spool.CheckTopic(p.Topic))
+	}
+	problems = append(problems, checkText("topic of the filter", filter.Topic))
 	return dialect.MessageFilter{
 		Topic: filter.Topic, Key: filter.Key, MessageID: filter.MessageID,
 		DoneFrom: micros(filter.DoneAfter), DoneBefore: micros(filter.DoneBefore), After: after,

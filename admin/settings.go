@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -76,7 +77,7 @@ func (s Settings) Validate() error {
 // once; a lower number takes effect as handlers end.
 func (a *Admin) SetSettings(ctx context.Context, target Target, settings Settings) error {
 	if err := settings.Validate(); err != nil {
-		return fmt.Errorf("admin: settings for %s: %w", target, err)
+		return fmt.Errorf("admin: settings for %s: %w", target, operate.Invalid(err))
 	}
 	if err := a.operator.Set(ctx, target.spool, spool.Settings(settings)); err != nil {
 		return failed(err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // StuckKey is an ordering key of which nothing is handled now: its first message has failed and waits for its next attempt, or
@@ -37,7 +39,7 @@ type StuckKey struct {
 func (a *Admin) StuckKeys(ctx context.Context, target Target, limit int) ([]StuckKey, error) {
 	most, err := pageLimit(limit)
 	if err != nil {
-		return nil, fmt.Errorf("admin: list stuck keys of %s: %w", target, err)
+		return nil, fmt.Errorf("admin: list stuck keys of %s: %w", target, operate.Invalid(err))
 	}
 	found, err := a.operator.StuckKeys(ctx, target.spool, most)
 	if err != nil {

@@ -24,3 +24,5 @@ func (t Target) IsQueue() bool { return strings.HasPrefix(t.spool, spool.QueuePr
 
 // String describes the target for people.
 func (t Target) String() string { return operate.Described(t.spool) }
+
+func (t Target) check() error { return checkText("target", t.spool) }

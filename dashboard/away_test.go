@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"net/http"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -116,4 +117,29 @@ func TestDashboard_answers_in_time_when_the_driver_does_not_return(t *testing.T)
 	close(until)
 	require.NoError(t, db.Close())
 	eventually(t, func() bool { return board.Idle() })
+}
+
+// A request that PostgreSQL would refuse is no sign of a database that is away, and must not be logged as one.
+func TestDashboard_says_what_is_wrong_with_a_request(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+		logger := watermill.NewCaptureLogger()
+		var err error
+		b.board, err = dashboard.New(b.Admin, dashboard.Config{}, logger)
+		require.NoError(t, err)
+		for _, page := range []string{
+			`letters?topic=a\x00`, `letters?consumer=a\xff`, `groups?topic=a\xff`, `messages?topic=a\x00`, `messages?status=DONE&topic=a\xff`, "messages?after=x",
+			`audit?actor=a\x00`, `audit?action=a\xff`, `audit?outbox=a\xff`,
+		} {
+			a := b.get(page)
+			require.Equal(t, http.StatusBadRequest, a.status, "%s: %s", page, a.text())
+		}
+		a := b.post("pause-topic?outbox=outbox", url.Values{"topic": {"orders "}})
+		require.Equal(t, http.StatusBadRequest, a.status, a.text())
+		require.Contains(t, a.text(), "does not end with a space")
+		require.Equal(t, http.StatusNotFound, b.get(`keys?outbox=a\x00`).status)
+		require.Empty(t, logger.Captured()[watermill.ErrorLogLevel])
+	})
 }

@@ -55,9 +55,9 @@ type Config struct {
 	ReadOnly bool
 
 	// FormatPayload returns a payload as text, for example of a Protocol Buffers message, or a text without the parts that an operator
-	// must not see. The text is cut off at 64 KiB. If ok is false, or if the function panics, the payload is shown by default: as
-	// indented JSON, as text or as hexadecimal digits. The link to the whole payload is shown only if FormatPayload is nil, or
-	// returns false.
+	// must not see. The text is cut off at 64 KiB. If ok is false, the payload is shown by default: as indented JSON, as text
+	// or as hexadecimal digits. If the function panics, nothing of the payload is shown. The link to the whole payload is shown only if
+	// FormatPayload is nil, or returns false.
 	FormatPayload func(PayloadParams) (text string, ok bool)
 
 	// Title is at the top of each page, for example the name of the deployment. Defaults to "Postbox".

@@ -81,8 +81,8 @@ func (h *Handler) waitsOf(ctx context.Context, view *messageView) error {
 			add("No process handles the "+kindWord(view.Target)+".", "See it", view.Queue)
 		}
 	}
-	if view.Key == "" {
-		return nil
+	if err := h.waitsForTopic(ctx, view); err != nil || view.Key == "" {
+		return err
 	}
 	paused, err := h.admin.PausedKeys(ctx, view.Target)
 	if err != nil {
@@ -98,6 +98,16 @@ func (h *Handler) waitsOf(ctx context.Context, view *messageView) error {
 		}
 	}
 	return nil
+}
+
+// waitsForTopic finds a pause of its topic.
+func (h *Handler) waitsForTopic(ctx context.Context, view *messageView) error {
+	paused, err := h.admin.PausedTopics(ctx, view.Target)
+	if i := slices.IndexFunc(paused, func(topic admin.PausedTopic) bool { return topic.Topic == view.Topic }); i >= 0 {
+		text := "An operator paused its topic at " + utc(paused[i].Since) + " UTC."
+		view.Waits = append(view.Waits, wait{text, toTarget(keysPage, view.Target), "See paused topics"})
+	}
+	return err
 }
 
 // waitsBehind finds an earlier message of the key that failed.

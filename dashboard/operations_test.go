@@ -45,6 +45,7 @@ func TestKeys_pause_and_resume_a_topic(t *testing.T) {
 		paused := b.do("pause-topic?outbox=outbox", url.Values{"topic": {"orders"}})
 		require.Contains(t, paused.text(), "The topic is paused.")
 		require.Equal(t, []string{"orders"}, b.column(paused, 0))
+		require.Contains(t, b.page(messageAt("message", 1)).text(), "An operator paused its topic at")
 		require.Equal(t, http.StatusBadRequest, b.post("pause-topic?outbox=outbox", nil).status)
 		b.do("resume-topic?outbox=outbox&topic=orders", nil)
 		topics, err := b.Admin.PausedTopics(t.Context(), admin.Outbox("outbox"))

@@ -139,7 +139,7 @@ func (h *Handler) change(needs right, most int64, do func(ctx context.Context, q
 func problemOf(err error) problem {
 	var bad mistakeError
 	switch {
-	case errors.As(err, &bad):
+	case errors.As(err, &bad), errors.Is(err, admin.ErrInvalid):
 		return problem{http.StatusBadRequest, "This request has a mistake", err.Error()}
 	case errors.Is(err, admin.ErrNotFound):
 		return problem{http.StatusNotFound, "It is not there", "It may have been handled, requeued or deleted meanwhile. " + err.Error()}

@@ -111,7 +111,7 @@ func (l *DeadLetter) edited(edit Edit) (spool.Draft, error) {
 		draft.Metadata = map[string]string{}
 	}
 	draft.Metadata[EditedFrom] = strconv.FormatInt(l.ID, 10)
-	return draft, draft.Check()
+	return draft, Invalid(draft.Check())
 }
 
 // ErrKeyChanged is returned for an edit with another ordering key.

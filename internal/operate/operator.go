@@ -177,7 +177,10 @@ func (o *Operator) change(ctx context.Context, what string, act *Act, do func(tx
 
 // find returns a spool in its stored form.
 func (o *Operator) find(ctx context.Context, name string) (*spool.Spool, error) {
-	found, err := spool.New(o.statements, name, 0).Find(ctx, o.db, o.statements.FindSpool)
+	found, err := spool.Found{}, sql.ErrNoRows
+	if spool.CheckName(name) == nil { // else PostgreSQL returns an error, and MySQL ignores spaces at the end
+		found, err = spool.New(o.statements, name, 0).Find(ctx, o.db, o.statements.FindSpool)
+	}
 	if err == nil {
 		return spool.Registered(o.statements, name, found), nil
 	}

@@ -34,7 +34,7 @@ func (o *Operator) PauseTopic(ctx context.Context, name, topic string) error {
 		}
 		topics, err := readPausedTopics(ctx, tx, o.statements.PausedTopics, s.ID())
 		if err == nil && len(topics) > maxPausedTopics {
-			err = errTooManyTopics
+			err = Invalid(errTooManyTopics)
 		}
 		return true, err
 	})
@@ -55,10 +55,10 @@ func (o *Operator) ResumeTopic(ctx context.Context, name, topic string) error {
 // checkTopic refuses a queue, and a topic that no message can have.
 func checkTopic(name, topic string) error {
 	if strings.HasPrefix(name, spool.QueuePrefix) {
-		return errQueueTopic
+		return Invalid(errQueueTopic)
 	}
 	if topic == "" || spool.CheckName(topic) != nil {
-		return errTopicNotStored
+		return Invalid(errTopicNotStored)
 	}
 	return nil
 }

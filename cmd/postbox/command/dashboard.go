@@ -98,7 +98,7 @@ func isLoopback(host string) bool {
 }
 
 func (s *session) dashboard(cmd *cobra.Command, flags dashboardFlags, token string) error {
-	operator, err := admin.New(s.database, admin.Config{AllowEdit: flags.allowEdit}, nil)
+	operator, err := admin.New(s.database, admin.Config{Actor: s.actor, AllowEdit: flags.allowEdit}, nil)
 	if err != nil {
 		return err
 	}

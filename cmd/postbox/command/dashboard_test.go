@@ -60,13 +60,16 @@ func TestDashboard_is_served_to_this_machine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
 	b.append(b.outbox, draft("m-1", "orders", "customer-1"))
-	address := b.serve("--title", "Shop, test")
+	address := b.serve("--title", "Shop, test", "--actor", "ada")
 	status, page := b.ask(http.MethodGet, address, "", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, page, "Shop, test")
 	status, page = b.ask(http.MethodPost, address+"pause?outbox=outbox", "", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, page, "An operator paused it at")
+	entries, err := b.admin().Audit(t.Context(), admin.AuditFilter{})
+	require.NoError(t, err)
+	require.Equal(t, "ada", entries[0].Actor)
 }
 
 func TestDashboard_that_is_read_only_refuses_an_action(t *testing.T) {

@@ -7,6 +7,7 @@ replace (
 	github.com/postbox-go/watermill-postbox/brokers/amqpbroker => ../brokers/amqpbroker
 	github.com/postbox-go/watermill-postbox/brokers/kafkabroker => ../brokers/kafkabroker
 	github.com/postbox-go/watermill-postbox/metrics/prommetrics => ../metrics/prommetrics
+	github.com/postbox-go/watermill-postbox/tail/pgtail => ../tail/pgtail
 	github.com/postbox-go/watermill-postbox/tracing/oteltracing => ../tracing/oteltracing
 )
 
@@ -20,6 +21,7 @@ require (
 	github.com/postbox-go/watermill-postbox/brokers/amqpbroker v0.0.0
 	github.com/postbox-go/watermill-postbox/brokers/kafkabroker v0.0.0
 	github.com/postbox-go/watermill-postbox/metrics/prommetrics v0.0.0
+	github.com/postbox-go/watermill-postbox/tail/pgtail v0.0.0
 	github.com/postbox-go/watermill-postbox/tracing/oteltracing v0.0.0
 	github.com/prometheus/client_golang v1.23.0
 	github.com/rabbitmq/amqp091-go v1.10.0

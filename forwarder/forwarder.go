@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -117,18 +118,21 @@ func (f *Forwarder) run(ctx context.Context) error {
 	defer f.relay.circuits.Stop()
 
 	var beside sync.WaitGroup
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	withDrainer, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f.runBeside(withDrainer, &beside)
-	beside.Go(func() { f.runTail(withDrainer, stop) })
+	var tailing error // why the log, which must be read, cannot be
+	beside.Go(func() {
+		if tailing = f.runTail(withDrainer); tailing != nil {
+			stop()
+		}
+	})
 	err = f.drainer.Run(ctx)
 	cancel()
 	beside.Wait()
-	if failed := context.Cause(ctx); err == nil && failed != nil && !errors.Is(failed, context.Canceled) {
-		err = failed // the log must be read, and cannot be
-	}
+	err = cmp.Or(err, tailing)
 	if err != nil { // it is easily overlooked: Run mostly has a goroutine of its own
 		f.logger.Error("Postbox's forwarder has stopped and publishes nothing: fix the cause of the error, and start the forwarder again", err,
 			watermill.LogFields{"outbox": f.config.Outbox})

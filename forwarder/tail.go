@@ -23,12 +23,10 @@ func (f *Forwarder) follow(config drain.Config, measured *meter.Spool) *tail.Fee
 	return feed
 }
 
-// runTail reads the log until ctx ends. If that is required and cannot work, stop ends the forwarder.
-func (f *Forwarder) runTail(ctx context.Context, stop context.CancelCauseFunc) {
+// runTail reads the log until ctx ends. It returns an error if the log must be read and cannot be.
+func (f *Forwarder) runTail(ctx context.Context) error {
 	if f.followed.Feed == nil {
-		return
+		return nil
 	}
-	if err := f.config.Tail.Follow(ctx, f.followed); err != nil {
-		stop(err)
-	}
+	return f.config.Tail.Follow(ctx, f.followed)
 }

@@ -1,6 +1,7 @@
 package pgtail_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"net/url"
@@ -157,4 +158,15 @@ func TestTail_says_that_wal_level_must_be_logical(t *testing.T) {
 	}
 	database.Migrate(t)
 	require.ErrorContains(t, pgtail.Setup(t.Context(), database.Postbox(), ""), "set wal_level = logical and restart the server")
+}
+
+// A context with a deadline ends a forwarder like any other.
+func TestTail_ends_with_a_deadline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f, err := forwarder.New(w.Postbox(), &broker{}, forwarder.Config{Tail: w.tail()}, nil)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	require.NoError(t, f.Run(ctx))
 }

@@ -41,6 +41,7 @@ func BenchmarkCounts(b *testing.B) {
 		require.NoError(b, err)
 	}
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) {
+		b.Helper()
 		database.Migrate(b)
 		statements, err := spool.StatementsIn(database.Postbox())
 		require.NoError(b, err)
@@ -53,6 +54,7 @@ func BenchmarkCounts(b *testing.B) {
 		a, err := admin.New(database.Postbox(), admin.Config{}, nil)
 		require.NoError(b, err)
 		queues := func(b *testing.B) admin.QueueInfo {
+			b.Helper()
 			list, err := a.Queues(b.Context())
 			require.NoError(b, err)
 			require.Len(b, list, 1)

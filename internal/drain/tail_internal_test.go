@@ -1,7 +1,6 @@
 package drain
 
 import (
-	"context"
 	"database/sql"
 	"testing"
 	"time"
@@ -47,7 +46,7 @@ func (w *tailed) begin() {
 
 // polls polls until a condition is met. Transactions of other tests keep a gap open for a while.
 func (w *tailed) polls(condition func() bool) {
-	w.T.Helper()
+	w.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for w.poll(); !condition(); w.poll() {
 		require.True(w.T, time.Now().Before(deadline), "the condition is not met")
@@ -71,7 +70,7 @@ func (w *tailed) stepOnly() (wantsPoll bool) {
 
 // write stores messages without putting them into the feed, and returns the transaction.
 func (w *tailed) write(tx *sql.Tx, drafts ...spool.Draft) (transaction uint32) {
-	w.T.Helper()
+	w.Helper()
 	require.NoError(w.T, w.spool.Append(w.Context(), tx, spool.Run, drafts))
 	require.NoError(w.T, tx.QueryRowContext(w.Context(), "SELECT (pg_current_xact_id()::text::bigint & 4294967295)::bigint").Scan(&transaction))
 	return transaction
@@ -79,7 +78,7 @@ func (w *tailed) write(tx *sql.Tx, drafts ...spool.Draft) (transaction uint32) {
 
 // commit stores messages in a transaction of their own.
 func (w *tailed) commit(drafts ...spool.Draft) (transaction uint32) {
-	w.T.Helper()
+	w.Helper()
 	tx := w.tx()
 	transaction = w.write(tx, drafts...)
 	require.NoError(w.T, tx.Commit())
@@ -87,7 +86,7 @@ func (w *tailed) commit(drafts ...spool.Draft) (transaction uint32) {
 }
 
 func (w *tailed) tx() *sql.Tx {
-	w.T.Helper()
+	w.Helper()
 	tx, err := w.db.DB.BeginTx(w.Context(), nil)
 	require.NoError(w.T, err)
 	w.Cleanup(func() { _ = tx.Rollback() })
@@ -95,10 +94,8 @@ func (w *tailed) tx() *sql.Tx {
 }
 
 // log puts a stored message into the feed, as it is, or without a payload that is too large.
-func (w *tailed) log(transaction uint32, name string, in interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}) {
-	w.T.Helper()
+func (w *tailed) log(transaction uint32, name string, in rowQuerier) {
+	w.Helper()
 	m := tail.Message{Transaction: transaction, MessageID: name}
 	var hash sql.NullInt64
 	require.NoError(w.T, in.QueryRowContext(w.Context(), "SELECT spool, id, created_at, lane, key_hash, topic, payload, metadata FROM postbox_messages WHERE message_id = $1", []byte(name)).

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // Cursor is the position of a message in a list. It is a short word of digits that fits into the address of a web page. It is valid
@@ -25,6 +26,18 @@ func (p Cursor) parse(least, most int) (place dialect.Place, err error) {
 		return dialect.Place{}, fmt.Errorf("after: %.60q is not a cursor of this list: use one that this list returned", p)
 	}
 	return place, nil
+}
+
+// parseReplay reads how far a replay has got.
+func (p Cursor) parseReplay() (after operate.ReplayCursor, err error) {
+	if p == "" {
+		return after, nil
+	}
+	_, err = fmt.Sscanf(string(p), operate.ReplayCursorFormat, &after.CreatedAt, &after.ID, &after.Until)
+	if err != nil || Cursor(after.String()) != p {
+		return operate.ReplayCursor{}, fmt.Errorf("after: %.60q is not a cursor of a replay: use one that a replay returned", p)
+	}
+	return after, nil
 }
 
 // pageLimit refuses a limit that is too large. Otherwise it would return a short page that looks like the last one.

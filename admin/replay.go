@@ -29,7 +29,8 @@ type ReplayParams struct {
 	Topic string
 	// NewIDs gives each message a new id. With the old one, inboxes ignore a message that they have handled, as long as they remember it.
 	NewIDs bool
-	// After goes on after the message with this [ReplayProgress.Cursor].
+	// After goes on with the replay that returned this [ReplayProgress.Cursor], after its last message. What is done since that replay began is
+	// ignored, and so are its copies.
 	After Cursor
 	// Limit is the largest number of messages to replay, 0 for all.
 	Limit int
@@ -63,7 +64,7 @@ type ReplayProgress struct {
 func (a *Admin) Replay(
 	ctx context.Context, target Target, filter DoneFilter, params ReplayParams, progress func(ReplayProgress),
 ) (ReplayProgress, error) {
-	chosen, err := params.check(target, filter)
+	chosen, after, err := params.check(target, filter)
 	if err != nil {
 		return ReplayProgress{}, fmt.Errorf("admin: replay messages of %s: %w", target, operate.Invalid(err))
 	}
@@ -72,7 +73,7 @@ func (a *Admin) Replay(
 		to = target
 	}
 	did, err := a.operator.Replay(ctx, target.spool, chosen, operate.ReplayParams{
-		To: to.spool, Topic: params.Topic, NewIDs: params.NewIDs, Most: params.Limit, Chosen: params.describe(filter),
+		To: to.spool, Topic: params.Topic, NewIDs: params.NewIDs, After: after, Most: params.Limit, Chosen: params.describe(filter),
 	}, func(p operate.ReplayProgress) {
 		if progress != nil {
 			progress(replayProgress(p))
@@ -89,17 +90,16 @@ func (a *Admin) Replay(
 
 func replayProgress(p operate.ReplayProgress) ReplayProgress {
 	progress := ReplayProgress{Done: p.Done, Skipped: p.Skipped}
-	if p.Last != (dialect.Place{}) {
-		progress.Cursor = cursorOf(p.Last)
+	if p.Cursor != (operate.ReplayCursor{}) {
+		progress.Cursor = Cursor(p.Cursor.String())
 	}
 	return progress
 }
 
 // check returns all mistakes.
-func (p ReplayParams) check(target Target, filter DoneFilter) (dialect.MessageFilter, error) {
-	var problems []error
-	after, err := p.After.parse(dialect.StateDone, dialect.StateDone)
-	problems = append(problems, err)
+func (p ReplayParams) check(target Target, filter DoneFilter) (dialect.MessageFilter, operate.ReplayCursor, error) {
+	after, err := p.After.parseReplay()
+	problems := []error{err}
 	if filter.After != "" || filter.Limit != 0 {
 		problems = append(problems, errors.New("filter: After and Limit are for lists: use those of ReplayParams"))
 	}
@@ -118,8 +118,8 @@ func (p ReplayParams) check(target Target, filter DoneFilter) (dialect.MessageFi
 	problems = append(problems, checkText("topic of the filter", filter.Topic))
 	return dialect.MessageFilter{
 		Topic: filter.Topic, Key: filter.Key, MessageID: filter.MessageID,
-		DoneFrom: micros(filter.DoneAfter), DoneBefore: micros(filter.DoneBefore), After: after,
-	}, errors.Join(problems...)
+		DoneFrom: micros(filter.DoneAfter), DoneBefore: micros(filter.DoneBefore),
+	}, after, errors.Join(problems...)
 }
 
 // describe names what was chosen and what becomes of it, for the audit log.

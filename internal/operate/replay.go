@@ -25,14 +25,27 @@ type ReplayParams struct {
 	To     string // name of the spool
 	Topic  string // on which an outbox publishes them; empty for the topic that they had
 	NewIDs bool
+	After  ReplayCursor
 	Most   int // 0: no limit
 	Chosen string
+}
+
+// ReplayCursor is the last message of a replay that may go on. Until is a time: messages that are done from then on do not belong to the replay, and
+// all its copies are done later. So it does not find its own copies when it goes on.
+type ReplayCursor struct{ CreatedAt, ID, Until int64 }
+
+// ReplayCursorFormat writes and reads a cursor: the state first, as in the cursors of lists, which have one number less.
+const ReplayCursorFormat = "3-%d-%d-%d"
+
+// String returns the cursor as operators pass it on.
+func (c ReplayCursor) String() string {
+	return fmt.Sprintf(ReplayCursorFormat, c.CreatedAt, c.ID, c.Until)
 }
 
 // ReplayProgress says how far a replay has got, after each of its transactions.
 type ReplayProgress struct {
 	Done, Skipped int
-	Last          dialect.Place // of the last message, with its time of creation
+	Cursor        ReplayCursor // the zero value if no message was chosen yet
 }
 
 // replay is a running Replay.
@@ -41,6 +54,7 @@ type replay struct {
 	ReplayParams
 	from, to *spool.Spool
 	act      *Act
+	until    int64 // see ReplayCursor
 	report   func(ReplayProgress)
 	progress ReplayProgress
 }
@@ -51,7 +65,7 @@ func (o *Operator) Replay(
 	ctx context.Context, name string, filter dialect.MessageFilter, params ReplayParams, report func(ReplayProgress),
 ) (ReplayProgress, error) {
 	r := &replay{
-		Operator: o, ReplayParams: params, report: report, progress: ReplayProgress{Last: filter.After},
+		Operator: o, ReplayParams: params, report: report, progress: ReplayProgress{Cursor: params.After},
 		act: NewAct(ActReplay, name).Choosing(params.Chosen),
 	}
 	err := r.run(ctx, name, filter)
@@ -72,13 +86,18 @@ func (r *replay) run(ctx context.Context, name string, filter dialect.MessageFil
 	if err := r.db.QueryRowContext(ctx, r.statements.Clock).Scan(&now); err != nil {
 		return err
 	}
-	if filter.DoneBefore == 0 || filter.DoneBefore > now {
-		filter.DoneBefore = now
+	r.until = now
+	for _, bound := range []int64{filter.DoneBefore, r.After.Until} {
+		if bound != 0 {
+			r.until = min(r.until, bound)
+		}
 	}
+	filter.DoneBefore = r.until
 	if err := r.part(ctx, nil); err != nil { // the row of the action, also if it finds nothing
 		return err
 	}
 	for filter.Limit = bulkPage; ; {
+		filter.After = dialect.Place{State: dialect.StateDone, Lane: r.progress.Cursor.CreatedAt, ID: r.progress.Cursor.ID}
 		page, err := r.list(ctx, name, "list done messages of", filter, r.statements.DoneInOrder)
 		if err == nil {
 			err = r.page(ctx, page)
@@ -86,7 +105,6 @@ func (r *replay) run(ctx context.Context, name string, filter dialect.MessageFil
 		if err != nil || len(page) < filter.Limit || r.left() == 0 {
 			return err
 		}
-		filter.After = r.progress.Last
 	}
 }
 
@@ -135,11 +153,11 @@ func (r *replay) part(ctx context.Context, messages []*Listed) error {
 			default:
 				next.Skipped++
 			}
-			next.Last = dialect.Place{State: dialect.StateDone, Lane: m.CreatedAt.UnixMicro(), ID: m.Place.ID}
+			next.Cursor = ReplayCursor{CreatedAt: m.CreatedAt.UnixMicro(), ID: m.Place.ID, Until: r.until}
 		}
 		r.act.Affected = next.Done - r.progress.Done
 		if len(messages) > 0 {
-			r.act.Note = "up to cursor " + next.Last.String()
+			r.act.Note = "up to cursor " + next.Cursor.String()
 		}
 		return r.audit.Record(ctx, tx, r.act)
 	})

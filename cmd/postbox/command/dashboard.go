@@ -182,6 +182,6 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = server.Close() // an action on many dead letters stops, and what it has done stays done
 	}
-	<-ended
+	_ = <-ended // http.ErrServerClosed
 	return err
 }

@@ -106,8 +106,14 @@ func TestDashboard_refuses_an_address_that_others_reach_without_a_token(t *testi
 	short := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(short, []byte("secret\n"), 0o600))
 	for _, args := range [][]string{
-		{"--listen", ":8080"}, {"--listen", "0.0.0.0:8080"}, {"--listen", "192.0.2.1:8080"}, {"--listen", "[::]:8080"}, {"--listen", "example.org:80"},
-		{"--listen", "8080"}, {"--token-file", short}, {"--token-file", short + ".none"},
+		{"--listen", ":8080"},
+		{"--listen", "0.0.0.0:8080"},
+		{"--listen", "192.0.2.1:8080"},
+		{"--listen", "[::]:8080"},
+		{"--listen", "example.org:80"},
+		{"--listen", "8080"},
+		{"--token-file", short},
+		{"--token-file", short + ".none"},
 	} {
 		r := b.run(append([]string{"dashboard"}, args...)...)
 		require.Equal(t, command.ExitUsage, r.code, "%v: %s", args, r.err)

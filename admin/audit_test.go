@@ -125,6 +125,9 @@ func TestAudit_filter_is_checked(t *testing.T) {
 	_, err := b.admin.Audit(t.Context(), admin.AuditFilter{Before: -1, Limit: admin.MaxLimit + 1})
 	require.ErrorContains(t, err, "before: -1 is negative")
 	require.ErrorContains(t, err, "limit: 1001 is above 1000")
+	_, err = b.admin.Audit(t.Context(), admin.AuditFilter{Actor: "\xff", From: time.Unix(2, 0), Until: time.Unix(1, 0)})
+	require.ErrorContains(t, err, `actor: "\xff" is not text`)
+	require.ErrorContains(t, err, "time: from ")
 }
 
 // If the log cannot be written, the action does not happen.

@@ -222,6 +222,12 @@ func TestFilter_names_its_mistakes_and_its_fields(t *testing.T) {
 	require.ErrorContains(t, err, `cause: "bad luck" is not one of unknown, attempts, permanent, crash, unreadable, operator`)
 	require.ErrorContains(t, err, "attempts: from 3 to 2 is no range")
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	err = admin.Filter{Topic: "\xff", Consumer: "a\x00", Target: admin.Queue("\xff"), DiedAfter: at.Add(time.Second), DiedBefore: at}.Validate()
+	require.ErrorContains(t, err, `topic: "\xff" is not text`)
+	require.ErrorContains(t, err, `consumer: "a\x00" is not text`)
+	require.ErrorContains(t, err, "target: ")
+	require.ErrorContains(t, err, "died: from 2026-01-02T03:04:06Z to 2026-01-02T03:04:05Z is no span of time")
+	require.NoError(t, admin.Filter{Target: admin.Queue("mail"), Topic: "größer", Key: "\xff", DiedAfter: at, DiedBefore: at}.Validate())
 	require.Equal(t, `not resolved, in queue "mail", topic "mail", key "k\xff", error with "declined", cause "crash", attempts from 2, limit 7, died from 2026-01-02T03:04:05Z`,
 		admin.Filter{
 			Target: admin.Queue("mail"), Topic: "mail", Key: "k\xff", ErrorText: "declined", Cause: admin.CauseCrash, MinAttempts: 2, Limit: 7, DiedAfter: at,

@@ -23,6 +23,8 @@ type DeadLetter struct {
 	// Outbox is the outbox or queue in the database that the message was in. It is empty for a message that came from a broker to an
 	// inbox: such a message is requeued through the outbox that [Config.Outbox] names.
 	Outbox string
+	// Target is the same outbox or queue. It is the zero value for a message that came from a broker to an inbox.
+	Target Target
 
 	Topic     string
 	MessageID string
@@ -138,7 +140,7 @@ func (a *Admin) Delete(ctx context.Context, id int64) error {
 
 func publicLetter(l *operate.DeadLetter) DeadLetter {
 	letter := DeadLetter{
-		ID: l.ID, Outbox: l.Spool, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key,
+		ID: l.ID, Outbox: l.Spool, Target: Target{spool: l.Spool}, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key,
 		CreatedAt: l.CreatedAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Cause: causeOf(l.Cause), Error: l.Error,
 		ResolvedAt: l.ResolvedAt, Resolution: l.Resolution,
 		Size: l.Size, Payload: l.Payload, Metadata: l.Metadata,

@@ -70,7 +70,8 @@ func (f Filter) Validate() error {
 	if f.Resolved < ResolvedNo || f.Resolved > ResolvedAny {
 		problems = append(problems, fmt.Errorf("resolved: %d is not one of ResolvedNo, ResolvedYes and ResolvedAny", f.Resolved))
 	}
-	problems = append(problems, f.Target.check(), checkText("topic", f.Topic), checkText("consumer", f.Consumer), checkText("error text", f.ErrorText))
+	problems = append(problems, f.Target.check(), checkText("topic", f.Topic), checkText("consumer", f.Consumer), checkText("error text", f.ErrorText),
+		checkSpan("died", f.DiedAfter, f.DiedBefore))
 	if f.MinAttempts < 0 || f.MaxAttempts < 0 || (f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts) {
 		problems = append(problems, fmt.Errorf("attempts: from %d to %d is no range: use numbers from 0 on, the first one not above the second, or 0 for no bound",
 			f.MinAttempts, f.MaxAttempts))
@@ -83,6 +84,15 @@ func (f Filter) Validate() error {
 func checkText(field, text string) error {
 	if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
 		return fmt.Errorf("%s: %.60q is not text: use UTF-8 without NUL", field, text)
+	}
+	return nil
+}
+
+// checkSpan refuses a span of time that ends before it begins.
+func checkSpan(field string, from, before time.Time) error {
+	if !from.IsZero() && !before.IsZero() && from.After(before) {
+		return fmt.Errorf("%s: from %s to %s is no span of time: the second time is before the first",
+			field, from.UTC().Format(time.RFC3339Nano), before.UTC().Format(time.RFC3339Nano))
 	}
 	return nil
 }

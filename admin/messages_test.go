@@ -288,6 +288,7 @@ func TestMessages_refuses_invalid_filters(t *testing.T) {
 		"limit: 1001 is above 1000": {Limit: 1001}, "limit: -1 is negative": {Limit: -1},
 		`status: "FAILED" is not one of READY`: {Status: "FAILED"}, `status: "DONE" is not one of`: {Status: admin.Done},
 		`after: "3-1-1" is not a cursor of this list`: {After: "3-1-1"}, `after: "1-1-1x" is not`: {After: "1-1-1x"}, `after: "x" is not`: {After: "x"},
+		`topic: "\xff" is not text`: {Topic: "\xff"}, "created: from ": {CreatedAfter: time.Unix(2, 0), CreatedBefore: time.Unix(1, 0)},
 	} {
 		filter.Target = b.target
 		_, err := b.admin.Messages(t.Context(), filter)
@@ -296,6 +297,7 @@ func TestMessages_refuses_invalid_filters(t *testing.T) {
 	}
 	for want, filter := range map[string]admin.DoneFilter{
 		"limit: 1001 is above 1000": {Limit: 1001}, `after: "1-1-1" is not a cursor of this list`: {After: "1-1-1"},
+		`topic: "\x00" is not text`: {Topic: "\x00"}, "done: from ": {DoneAfter: time.Unix(2, 0), DoneBefore: time.Unix(1, 0)},
 	} {
 		_, err := b.admin.Done(t.Context(), b.target, filter)
 		require.ErrorContains(t, err, want)

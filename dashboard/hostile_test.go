@@ -128,3 +128,29 @@ func TestFormatPayload_decides_what_is_shown(t *testing.T) {
 	require.Contains(t, b.page(messageAt("message", 3)).text(), "shown as text")
 	require.Equal(t, "plain", b.page(messageAt("message-payload", 3)).body)
 }
+
+// A mistake in an address is not taken for a database that is away: the page would load again and again.
+func TestPages_say_that_an_address_has_a_mistake(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+		for address, want := range map[string]int{
+			"letters?topic=%ff":    http.StatusBadRequest,
+			"letters?consumer=%00": http.StatusBadRequest,
+			"groups?topic=%ff":     http.StatusBadRequest,
+			"letters?queue=%ff":    http.StatusBadRequest,
+			"letters?died-after=2026-01-02T00:00&died-before=2026-01-01T00:00": http.StatusBadRequest,
+			"messages?outbox=outbox&topic=%ff":                                 http.StatusBadRequest,
+			"messages?outbox=outbox&after=x":                                   http.StatusBadRequest,
+			"messages?outbox=outbox&status=DONE&after=x":                       http.StatusBadRequest,
+			"audit?actor=%ff":                                                  http.StatusBadRequest,
+			"messages?outbox=%ff":                                              http.StatusNotFound,
+			"keys?queue=%00":                                                   http.StatusNotFound,
+			"queue?queue=%ff":                                                  http.StatusNotFound,
+		} {
+			require.Equal(t, want, b.get(address).status, address)
+		}
+		require.Equal(t, http.StatusNotFound, b.post("pause?queue=%ff", nil).status)
+	})
+}

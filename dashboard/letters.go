@@ -99,8 +99,7 @@ func (h *Handler) letter(ctx context.Context, q *request) (any, error) {
 	view.Failed = failuresOf(letter.Failures)
 	view.From, view.FromName = "Consumer", letter.Consumer
 	if letter.Consumer == "" {
-		target := admin.Outbox(letter.Outbox)
-		view.From, view.FromName = kindOf(target), target.Name()
+		view.From, view.FromName = kindOf(letter.Target), letter.Target.Name()
 	}
 	if view.Content.Download {
 		view.Content.Whole = to("letter-payload", "id", idText(id))
@@ -110,7 +109,7 @@ func (h *Handler) letter(ctx context.Context, q *request) (any, error) {
 }
 
 func paramsOf(letter *admin.DeadLetter) PayloadParams {
-	return PayloadParams{Target: admin.Outbox(letter.Outbox), Consumer: letter.Consumer, Topic: letter.Topic, Metadata: letter.Metadata, Payload: letter.Payload}
+	return PayloadParams{Target: letter.Target, Consumer: letter.Consumer, Topic: letter.Topic, Metadata: letter.Metadata, Payload: letter.Payload}
 }
 
 func (h *Handler) requeue(ctx context.Context, q *request) (link, error) {

@@ -14,11 +14,11 @@ import (
 
 // letterRecord is a dead letter.
 type letterRecord struct {
-	ID        int64  `json:"id"`
-	Outbox    string `json:"outbox,omitempty"`
-	Consumer  string `json:"consumer,omitempty"`
-	Topic     string `json:"topic"`
-	MessageID string `json:"message_id"`
+	ID        int64         `json:"id"`
+	Target    *targetRecord `json:"target,omitempty"`
+	Consumer  string        `json:"consumer,omitempty"`
+	Topic     string        `json:"topic"`
+	MessageID string        `json:"message_id"`
 	// MessageIDBase64 and KeyBase64 are set if the value is not UTF-8.
 	MessageIDBase64 []byte    `json:"message_id_base64,omitempty"`
 	Key             string    `json:"key,omitempty"`
@@ -35,11 +35,16 @@ type letterRecord struct {
 }
 
 func letterRecordOf(l admin.DeadLetter) letterRecord {
-	return letterRecord{
-		ID: l.ID, Outbox: l.Outbox, Consumer: l.Consumer, Topic: l.Topic, MessageID: l.MessageID, MessageIDBase64: binary(l.MessageID), Key: l.Key, KeyBase64: binary(l.Key),
+	record := letterRecord{
+		ID: l.ID, Consumer: l.Consumer, Topic: l.Topic, MessageID: l.MessageID, MessageIDBase64: binary(l.MessageID), Key: l.Key, KeyBase64: binary(l.Key),
 		CreatedAt: utc(l.CreatedAt), DiedAt: utc(l.DiedAt), Attempts: l.Attempts, Cause: string(l.Cause), Error: l.Error,
 		ResolvedAt: utc(l.ResolvedAt), Resolution: l.Resolution, Size: l.Size,
 	}
+	if l.Target != (admin.Target{}) {
+		target := recordOf(l.Target)
+		record.Target = &target
+	}
+	return record
 }
 
 func (p *program) deadCommand() *cobra.Command {
@@ -222,7 +227,7 @@ func (s *session) listLetters(filter admin.Filter) error {
 			return err
 		}
 		last = letter.ID
-		err := list.add(letterRecordOf(letter), number(letter.ID), originOf(letter), cell(letter.Topic), cell(letter.MessageID), cell(letter.Key),
+		err := list.add(letterRecordOf(letter), number(letter.ID), originOf(letter.Consumer, letter.Target), cell(letter.Topic), cell(letter.MessageID), cell(letter.Key),
 			number(letter.Attempts), string(letter.Cause), moment(letter.DiedAt), short(letter.Error))
 		if err != nil {
 			return err
@@ -237,14 +242,13 @@ func (s *session) listLetters(filter admin.Filter) error {
 	return nil
 }
 
-// originOf says for people where a letter comes from.
-func originOf(letter admin.DeadLetter) string {
-	switch {
-	case letter.Consumer != "":
-		return "consumer " + cell(letter.Consumer)
-	default:
-		return cell(letter.Outbox)
+// originOf says for people where a letter comes from, in the words of the flags that choose it.
+func originOf(consumer string, target admin.Target) string {
+	if consumer != "" {
+		return "consumer " + cell(consumer)
 	}
+	of := recordOf(target)
+	return of.Kind + " " + cell(of.Name)
 }
 
 func (p *program) deadShowCommand() *cobra.Command {
@@ -265,7 +269,7 @@ the column ID of "postbox dead list".`,
 			record := letterRecordOf(*letter)
 			record.contentRecord = contentOf(letter.Payload, letter.Metadata, letter.Failures)
 			return s.one(record, fields(
-				field{"ID", number(letter.ID)}, field{"Of", originOf(*letter)}, field{"Topic", cell(letter.Topic)}, field{"Message ID", cell(letter.MessageID)},
+				field{"ID", number(letter.ID)}, field{"Of", originOf(letter.Consumer, letter.Target)}, field{"Topic", cell(letter.Topic)}, field{"Message ID", cell(letter.MessageID)},
 				field{"Key", cell(letter.Key)}, field{"Attempts", number(letter.Attempts)}, field{"Cause", string(letter.Cause)}, field{"Created", moment(letter.CreatedAt)},
 				field{"Died", moment(letter.DiedAt)}, field{"Resolved", moment(letter.ResolvedAt)}, field{"Resolution", cell(letter.Resolution)},
 				field{"Bytes", number(letter.Size)},

@@ -62,14 +62,26 @@ func (s *session) edit(id int64, flags editFlags) error {
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("dead letter %d, message %s of %s, topic %s", id, cell(letter.MessageID), originOf(*letter), cell(letter.Topic))
-	if err := s.confirm("Edit and requeue "+what+"?", "new payload of "+count(len(edit.Payload), "byte")+" and "+count(len(edit.Metadata), "value")+" of metadata"); err != nil {
+	what := fmt.Sprintf("dead letter %d, message %s of %s, topic %s", id, cell(letter.MessageID), originOf(letter.Consumer, letter.Target), cell(letter.Topic))
+	if err := s.confirm("Edit and requeue "+what+"?", replacement(edit)); err != nil {
 		return err
 	}
 	if err := a.EditAndRequeue(s.cmd.Context(), id, edit); err != nil {
 		return err
 	}
 	return s.one(outcomeRecord{Action: "edit", Done: 1}, "1 dead letter edited and requeued.\n")
+}
+
+// replacement says for people what an edit replaces, and what it keeps.
+func replacement(edit admin.Edit) string {
+	payload, metadata := "the payload as it is", "the metadata as it is"
+	if edit.Payload != nil {
+		payload = "new payload of " + count(len(edit.Payload), "byte")
+	}
+	if edit.Metadata != nil {
+		metadata = "new metadata of " + count(len(edit.Metadata), "value")
+	}
+	return payload + " and " + metadata
 }
 
 // read reads the files.

@@ -53,7 +53,9 @@ func TestEdit_says_what_is_wrong(t *testing.T) {
 		require.Contains(t, r.err, want)
 	}
 	question := b.answer("n\n", "dead edit 1 --allow-edit --payload-file "+payload)
-	require.Contains(t, question.err, "new payload of 3 bytes")
+	require.Contains(t, question.err, "new payload of 3 bytes and the metadata as it is:")
 	require.Contains(t, question.err, "Edit and requeue dead letter 1, message d-1 of consumer billing, topic orders?")
+	question = b.answer("n\n", "dead edit 1 --allow-edit --metadata-file "+file(t, `{}`))
+	require.Contains(t, question.err, "the payload as it is and new metadata of 0 values:")
 	require.Len(t, b.letters(admin.ResolvedNo), 2)
 }

@@ -129,6 +129,37 @@ func TestDead_filters_are_checked(t *testing.T) {
 	require.Equal(t, command.ExitUsage, r.code)
 	require.Contains(t, r.err, `cause: "bad luck" is not one of`)
 	require.Contains(t, r.err, "attempts: from 3 to 2 is no range")
+	for want, args := range map[string][]string{
+		`topic: "\xff" is not text`: {"dead", "list", "--topic", "\xff"},
+		"died: from ":               {"dead", "groups", "--died-after", "1h", "--died-before", "2h"},
+		`topic: "\x00" is not text`: {"messages", "list", "--topic", "\x00"},
+		"created: from ":            {"messages", "bury", "--created-after", "1h", "--created-before", "2h", "--reason", "x", "--yes"},
+		"done: from ":               {"messages", "list", "--done", "--done-after", "1h", "--done-before", "2h"},
+		"time: from ":               {"audit", "--since", "1h", "--until", "2h"},
+		`actor: "\xff" is not text`: {"audit", "--by", "\xff"},
+	} {
+		r := b.run(args...)
+		require.NotZero(t, r.code, want)
+		require.Contains(t, r.err, want)
+	}
+}
+
+// The words say which flag chooses the letters of the same outbox, queue or consumer. An outbox and a queue may have the same name.
+func TestDead_letters_say_where_they_were(t *testing.T) {
+	t.Parallel()
+	b := shop(t)
+	queue, err := b.admin().Messages(t.Context(), admin.MessageFilter{Target: admin.Queue("fraud")})
+	require.NoError(t, err)
+	outbox, err := b.admin().Messages(t.Context(), admin.MessageFilter{Target: admin.Outbox("outbox")})
+	require.NoError(t, err)
+	require.NoError(t, b.admin().Bury(t.Context(), admin.Queue("fraud"), queue[0].ID, "why"))
+	require.NoError(t, b.admin().Bury(t.Context(), admin.Outbox("outbox"), outbox[0].ID, "why"))
+	for _, list := range []string{b.ok("dead", "list"), b.ok("dead", "groups")} {
+		require.Contains(t, list, "queue fraud")
+		require.Contains(t, list, "outbox outbox")
+		require.Contains(t, list, "consumer billing")
+	}
+	require.Contains(t, b.ok("dead", "list", "--queue", "fraud", "-o", "jsonl"), `"target":{"kind":"queue","name":"fraud"}`)
 }
 
 // The flag comes before the variable, and the audit log shows who acted.

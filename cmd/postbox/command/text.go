@@ -23,8 +23,8 @@ func cell(text string) string {
 	return text
 }
 
-// maxCell is how many characters of an error a table shows.
-const maxCell = 60
+// maxCell is how many characters of an error a table shows. In an outage, the first 60 or so only say that the message waits and for which topic.
+const maxCell = 120
 
 // short is a cell with the beginning of a long text.
 func short(text string) string {

@@ -67,7 +67,7 @@ func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, er
 	if filter.Before < 0 {
 		err = errors.Join(err, fmt.Errorf("before: %d is negative: use an id that this list returned", filter.Before))
 	}
-	err = errors.Join(err, filter.Target.check(), checkText("actor", filter.Actor), checkText("action", filter.Action),
+	err = errors.Join(err, filter.Target.check(), checkText("actor", filter.Actor), checkName("action", filter.Action),
 		checkSpan("time", filter.From, filter.Until))
 	if err != nil {
 		return nil, fmt.Errorf("admin: read the audit log: %w", operate.Invalid(err))

@@ -41,6 +41,15 @@ func TestAdmin_tells_a_wrong_request_from_a_failure_of_the_database(t *testing.T
 			require.ErrorIs(t, a.Pause(ctx, admin.Outbox(text)), admin.ErrNotFound)
 		}
 		require.ErrorIs(t, a.Pause(ctx, admin.Outbox(b.target.Name()+" ")), admin.ErrNotFound)
+		// MySQL and MariaDB would choose what has the name without the space.
+		for _, filter := range []admin.Filter{{Topic: "orders "}, {Consumer: "billing "}} {
+			_, err := a.DeleteAll(ctx, filter, nil)
+			require.ErrorIs(t, err, admin.ErrInvalid)
+		}
+		_, err := a.BuryAll(ctx, admin.MessageFilter{Target: b.target, Topic: "orders "}, "reason", nil)
+		require.ErrorIs(t, err, admin.ErrInvalid)
+		_, err = a.Done(ctx, b.target, admin.DoneFilter{Topic: "orders "})
+		require.ErrorIs(t, err, admin.ErrInvalid)
 		require.ErrorIs(t, a.Resolve(ctx, 1, " "), admin.ErrInvalid)
 		require.ErrorIs(t, a.Reschedule(ctx, b.target, 1, time.Time{}), admin.ErrInvalid)
 		require.ErrorIs(t, a.PauseKey(ctx, b.target, ""), admin.ErrInvalid)

@@ -70,7 +70,7 @@ func (f Filter) Validate() error {
 	if f.Resolved < ResolvedNo || f.Resolved > ResolvedAny {
 		problems = append(problems, fmt.Errorf("resolved: %d is not one of ResolvedNo, ResolvedYes and ResolvedAny", f.Resolved))
 	}
-	problems = append(problems, f.Target.check(), checkText("topic", f.Topic), checkText("consumer", f.Consumer), checkText("error text", f.ErrorText),
+	problems = append(problems, f.Target.check(), checkName("topic", f.Topic), checkName("consumer", f.Consumer), checkText("error text", f.ErrorText),
 		checkSpan("died", f.DiedAfter, f.DiedBefore))
 	if f.MinAttempts < 0 || f.MaxAttempts < 0 || (f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts) {
 		problems = append(problems, fmt.Errorf("attempts: from %d to %d is no range: use numbers from 0 on, the first one not above the second, or 0 for no bound",
@@ -95,6 +95,15 @@ func checkSpan(field string, from, before time.Time) error {
 			field, from.UTC().Format(time.RFC3339Nano), before.UTC().Format(time.RFC3339Nano))
 	}
 	return nil
+}
+
+// checkName is [checkText] for a name, such as that of a topic. MySQL and MariaDB ignore spaces at the end of the names that they compare, so such a name
+// would choose what has another one.
+func checkName(field, name string) error {
+	if strings.HasSuffix(name, " ") {
+		return fmt.Errorf("%s: %.60q ends with a space, which some databases ignore when they compare names: leave the space out, or choose by something else", field, name)
+	}
+	return checkText(field, name)
 }
 
 // String describes the filter for people, as the audit log shows it. It names each field that is set.

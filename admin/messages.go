@@ -162,7 +162,7 @@ func (f MessageFilter) chosen() (dialect.MessageFilter, error) {
 	return dialect.MessageFilter{
 		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID, States: chosen.states, Parked: chosen.parked, After: after,
 		ErrorText: f.ErrorText, MinAttempts: f.MinAttempts, CreatedFrom: micros(f.CreatedAfter), CreatedBefore: micros(f.CreatedBefore),
-	}, errors.Join(err, checkText("topic", f.Topic), checkText("error text", f.ErrorText), checkSpan("created", f.CreatedAfter, f.CreatedBefore))
+	}, errors.Join(err, checkName("topic", f.Topic), checkText("error text", f.ErrorText), checkSpan("created", f.CreatedAfter, f.CreatedBefore))
 }
 
 // page bounds what is chosen.
@@ -179,7 +179,7 @@ func (f DoneFilter) chosen() (dialect.MessageFilter, error) {
 	return dialect.MessageFilter{
 		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID,
 		DoneFrom: micros(f.DoneAfter), DoneBefore: micros(f.DoneBefore), After: after, Limit: limit,
-	}, errors.Join(err, limitErr, checkText("topic", f.Topic), checkSpan("done", f.DoneAfter, f.DoneBefore))
+	}, errors.Join(err, limitErr, checkName("topic", f.Topic), checkSpan("done", f.DoneAfter, f.DoneBefore))
 }
 
 func publicMessages(found []*operate.Listed, err error) ([]Message, error) {

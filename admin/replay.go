@@ -115,7 +115,7 @@ func (p ReplayParams) check(target Target, filter DoneFilter) (dialect.MessageFi
 	if p.Topic != "" {
 		problems = append(problems, spool.CheckTopic(p.Topic))
 	}
-	problems = append(problems, checkText("topic of the filter", filter.Topic))
+	problems = append(problems, checkName("topic of the filter", filter.Topic))
 	return dialect.MessageFilter{
 		Topic: filter.Topic, Key: filter.Key, MessageID: filter.MessageID,
 		DoneFrom: micros(filter.DoneAfter), DoneBefore: micros(filter.DoneBefore),

@@ -135,21 +135,15 @@ func TestPages_say_that_an_address_has_a_mistake(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database, dashboard.Config{})
 		b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
-		for address, want := range map[string]int{
-			"letters?topic=%ff":    http.StatusBadRequest,
-			"letters?consumer=%00": http.StatusBadRequest,
-			"groups?topic=%ff":     http.StatusBadRequest,
-			"letters?queue=%ff":    http.StatusBadRequest,
-			"letters?died-after=2026-01-02T00:00&died-before=2026-01-01T00:00": http.StatusBadRequest,
-			"messages?outbox=outbox&topic=%ff":                                 http.StatusBadRequest,
-			"messages?outbox=outbox&after=x":                                   http.StatusBadRequest,
-			"messages?outbox=outbox&status=DONE&after=x":                       http.StatusBadRequest,
-			"audit?actor=%ff":                                                  http.StatusBadRequest,
-			"messages?outbox=%ff":                                              http.StatusNotFound,
-			"keys?queue=%00":                                                   http.StatusNotFound,
-			"queue?queue=%ff":                                                  http.StatusNotFound,
+		for _, address := range []string{
+			"letters?topic=%ff", "letters?consumer=%00", "groups?topic=%ff", "letters?queue=%ff",
+			"letters?died-after=2026-01-02T00:00&died-before=2026-01-01T00:00",
+			"messages?outbox=outbox&topic=%ff", "messages?outbox=outbox&after=x", "messages?outbox=outbox&status=DONE&after=x", "audit?actor=%ff",
 		} {
-			require.Equal(t, want, b.get(address).status, address)
+			require.Equal(t, http.StatusBadRequest, b.get(address).status, address)
+		}
+		for _, address := range []string{"messages?outbox=%ff", "keys?queue=%00", "queue?queue=%ff"} {
+			require.Equal(t, http.StatusNotFound, b.get(address).status, address)
 		}
 		require.Equal(t, http.StatusNotFound, b.post("pause?queue=%ff", nil).status)
 	})

@@ -158,7 +158,11 @@ func (p *modelProcess) due(at *time.Time, names ...string) {
 	}
 }
 
+// stepNow is a step without such decisions. Then it tries no locked row again, also on a machine on which a second has passed since it found the row locked.
 func (p *modelProcess) stepNow() {
+	if !p.d.held.tryAt.IsZero() {
+		p.d.held.tryAt = time.Now().Add(time.Hour)
+	}
 	ended := p.beginSettling()
 	p.log("steps")
 	p.steps++

@@ -182,6 +182,8 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = server.Close() // an action on many dead letters stops, and what it has done stays done
 	}
-	_ = <-ended // http.ErrServerClosed
+	if serveErr := <-ended; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
 	return err
 }

@@ -107,8 +107,8 @@ const (
 	quietFor = 30 * time.Second
 )
 
-// runBulk does it, and sends lines about the progress meanwhile. The action ends with the request, so that no work goes on that nobody sees.
-// What is done by then stays done, and the same action goes on with the rest.
+// runBulk carries out a bulk action, and sends lines about its progress to the browser. The action ends if the browser goes away. What it has done
+// by then stays done, and the user can start it again for the rest.
 func (h *Handler) runBulk(w http.ResponseWriter, q *request) {
 	q.Body = http.MaxBytesReader(w, q.Body, maxForm)
 	if err := q.ParseForm(); err != nil {

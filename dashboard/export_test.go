@@ -31,7 +31,7 @@ func FilterFields() []string { return slices.Clone(filterFields) }
 // FilterNames are the fields that the page of a confirmation can name.
 func FilterNames() []string { return slices.Sorted(maps.Keys(filterNames)) }
 
-// The functions that read and write what comes from outside.
+// The functions that show values from messages, and read names from addresses.
 var (
 	Escaped    = escaped
 	Unescaped  = unescaped

@@ -143,7 +143,7 @@ func (w *world) forward(ctx context.Context) error {
 	return f.Run(ctx)
 }
 
-// shipping handles what comes from Kafka, in an inbox.
+// shipping returns a router that handles the messages from Kafka with an inbox.
 func (w *world) shipping() (*message.Router, error) {
 	subscriber, err := kafka.NewSubscriber(kafkabroker.DefaultSubscriberConfig(strings.Split(w.kafka, ","), "shipping"), w.logger)
 	if err != nil {

@@ -44,7 +44,7 @@ postgres_serve() {
     [[ -d $data/data ]] || (as_user postgres "$bin/initdb" -D "$data/data" --username=postgres --auth=trust --encoding=UTF8 --locale=C)
     as_user postgres "$bin/postgres" -D "$data/data" -p "${port[postgres]}" \
         -c listen_addresses=127.0.0.1 -c unix_socket_directories="$data" -c max_connections=600 \
-        -c wal_level="${POSTBOX_POSTGRES_WAL_LEVEL:-logical}" -c max_replication_slots=100 -c max_wal_senders=100
+        -c wal_level=logical -c max_replication_slots=100 -c max_wal_senders=100
 }
 
 # As pg_ctl does it: the first line is the process, the eighth its state. Maven's binaries have no pg_isready.

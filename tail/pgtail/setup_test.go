@@ -147,17 +147,23 @@ func TestSetup_says_which_right_is_missing(t *testing.T) {
 	require.ErrorContains(t, err, "as the owner of the table")
 }
 
-// A server whose wal_level is too low for the log.
+// A server whose wal_level is too low for the log. The servers of the tests have logical, so a function of this schema, which comes before that of
+// PostgreSQL, answers for the setting.
 func TestTail_says_that_wal_level_must_be_logical(t *testing.T) {
 	t.Parallel()
-	database := testdb.Postgres(t)
-	var level string
-	require.NoError(t, database.DB.QueryRowContext(t.Context(), "SHOW wal_level").Scan(&level))
-	if level == "logical" {
-		t.Skip("wal_level of this server is logical: run it with POSTBOX_POSTGRES_WAL_LEVEL=replica scripts/services")
-	}
-	database.Migrate(t)
-	require.ErrorContains(t, pgtail.Setup(t.Context(), database.Postbox(), ""), "set wal_level = logical and restart the server")
+	database := testdb.Postgres(t).Migrate(t)
+	database.Exec(t, `CREATE FUNCTION current_setting(name text) RETURNS text LANGUAGE sql AS
+		$$ SELECT CASE name WHEN 'wal_level' THEN 'replica' ELSE pg_catalog.current_setting(name) END $$`)
+	address, err := url.Parse(database.DSN)
+	require.NoError(t, err)
+	query := address.Query()
+	query.Set("search_path", query.Get("search_path")+",pg_catalog")
+	address.RawQuery = query.Encode()
+	db, err := sql.Open(database.Driver, address.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	err = pgtail.Setup(t.Context(), database.On(db), "")
+	require.ErrorContains(t, err, "wal_level is replica: set wal_level = logical and restart the server")
 }
 
 // A context with a deadline ends a forwarder like any other.

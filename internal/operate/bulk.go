@@ -5,22 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-const (
-	// bulkPage is the number of dead letters that are listed at once, and the most that one transaction changes.
-	bulkPage = 100
-	// bulkBytes bounds the payloads and metadata of a transaction, unless a single letter has more.
-	bulkBytes = 4 << 20
-	// maxStuck limits the number of errors about single letters that an action returns.
-	maxStuck = 10
-	// finishTimeout is how long a transaction may go on after the context of its action has ended.
-	finishTimeout = 5 * time.Second
-)
+// maxStuck limits the number of errors about single letters that an action returns.
+const maxStuck = 10
 
 // bulk is a running action on the dead letters that a filter selects, page by page in the order of their ids.
 //
@@ -64,32 +55,16 @@ func (b *bulk) run(ctx context.Context, filter dialect.DeadLetterFilter) (Progre
 	return b.progress, errors.Join(b.stuck...)
 }
 
-// left returns how many letters may still be changed.
-func (b *bulk) left() int {
-	if b.most == 0 {
-		return bulkPage
-	}
-	return b.most - b.progress.Done
-}
+func (b *bulk) left() int { return left(b.most, b.progress.Done) }
 
-// page changes the letters of a page, in transactions that are bounded by bytes.
 func (b *bulk) page(ctx context.Context, page []*DeadLetter) error {
-	for len(page) > 0 && b.left() > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, size := 1, page[0].Size
-		for n < min(len(page), b.left()) && size+page[n].Size <= bulkBytes {
-			size += page[n].Size
-			n++
-		}
-		if err := b.part(ctx, page[:n]); err != nil {
+	return inParts(ctx, page, func(l *DeadLetter) int { return l.Size }, b.left, func(letters []*DeadLetter) error {
+		if err := b.part(ctx, letters); err != nil {
 			return err
 		}
 		b.report(b.progress)
-		page = page[n:]
-	}
-	return nil
+		return nil
+	})
 }
 
 // part changes letters in one transaction, with the row of the action. It reads one payload at a time.
@@ -146,19 +121,6 @@ func (c *changes) add(id int64, s *spool.Spool, err error) error {
 		return nil
 	default:
 		return err
-	}
-}
-
-// finishing returns a context for a transaction that may go on for a while after ctx has ended, so that its outcome is known.
-func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
-	finish, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	release := context.AfterFunc(ctx, func() {
-		grace := time.AfterFunc(finishTimeout, cancel)
-		context.AfterFunc(finish, func() { grace.Stop() })
-	})
-	return finish, func() {
-		release()
-		cancel()
 	}
 }
 

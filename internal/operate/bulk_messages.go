@@ -79,32 +79,16 @@ func (b *pendingBulk) pass(ctx context.Context) error {
 	return nil
 }
 
-// left returns how many messages may still be changed.
-func (b *pendingBulk) left() int {
-	if b.most == 0 {
-		return bulkPage
-	}
-	return b.most - b.progress.Done
-}
+func (b *pendingBulk) left() int { return left(b.most, b.progress.Done) }
 
-// page changes the messages of a page, in transactions that are bounded by bytes.
 func (b *pendingBulk) page(ctx context.Context, page []*Listed) error {
-	for len(page) > 0 && b.left() > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, size := 1, page[0].Size
-		for n < min(len(page), b.left()) && size+page[n].Size <= bulkBytes {
-			size += page[n].Size
-			n++
-		}
-		if err := b.part(ctx, page[:n]); err != nil {
+	return inParts(ctx, page, func(m *Listed) int { return m.Size }, b.left, func(messages []*Listed) error {
+		if err := b.part(ctx, messages); err != nil {
 			return err
 		}
 		b.report(b.progress)
-		page = page[n:]
-	}
-	return nil
+		return nil
+	})
 }
 
 // part changes messages in one transaction, with the row of the action.

@@ -108,32 +108,16 @@ func (r *replay) run(ctx context.Context, name string, filter dialect.MessageFil
 	}
 }
 
-// left returns how many messages may still be replayed.
-func (r *replay) left() int {
-	if r.Most == 0 {
-		return bulkPage
-	}
-	return r.Most - r.progress.Done
-}
+func (r *replay) left() int { return left(r.Most, r.progress.Done) }
 
-// page replays messages in transactions that are bounded by bytes.
 func (r *replay) page(ctx context.Context, page []*Listed) error {
-	for len(page) > 0 && r.left() > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, size := 1, page[0].Size
-		for n < min(len(page), r.left()) && size+page[n].Size <= bulkBytes {
-			size += page[n].Size
-			n++
-		}
-		if err := r.part(ctx, page[:n]); err != nil {
+	return inParts(ctx, page, func(m *Listed) int { return m.Size }, r.left, func(messages []*Listed) error {
+		if err := r.part(ctx, messages); err != nil {
 			return err
 		}
 		r.report(r.progress)
-		page = page[n:]
-	}
-	return nil
+		return nil
+	})
 }
 
 // part replays messages in one transaction, with the row of the action. It reads one payload at a time.

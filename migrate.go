@@ -26,8 +26,8 @@ const newestVersion = 0
 // connection, and the right to create tables if there is a migration to run. It returns an error if db.Dialect is not that of the database, or if the
 // database is opened or set in a way in which Postbox could not keep its promises: see docs/databases.md.
 //
-// On PostgreSQL a migration waits for another transaction, such as that of a producer, for half a second at most, since all other users of the table
-// would wait behind it. It tries again a second later, and returns an error after ten minutes.
+// A migration waits for another transaction, such as that of a producer, for half a second at most on PostgreSQL, and for a second on MySQL, since all
+// other users of the table would wait behind it. It tries again a second later, and returns an error after ten minutes.
 func Migrate(ctx context.Context, db Database) error { return MigrateTo(ctx, db, newestVersion) }
 
 // MigrateTo is [Migrate] up to a version, for a rollout in steps. Versions are the numbers that [WriteMigrations] prints; 0 is the newest.
@@ -132,14 +132,22 @@ func nameDeployment(ctx context.Context, db *sql.DB, statements *dialect.Stateme
 // database lets go of it when the connection ends.
 type migrationLock struct{ statements *dialect.Statements }
 
-// SessionLock waits for the lock.
+// SessionLock waits for the lock. Then it limits how long the session waits for tables, because all who need a table wait behind a migration that waits
+// for it.
 func (l migrationLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	return l.run(ctx, conn, l.statements.MigrateLock)
+	if err := l.run(ctx, conn, l.statements.MigrateLock); err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, l.statements.LimitWaits); err != nil {
+		return errors.Join(fmt.Errorf("limit the waits for tables: %w", err), l.run(ctx, conn, l.statements.MigrateUnlock))
+	}
+	return nil
 }
 
-// SessionUnlock gives the lock back.
+// SessionUnlock gives the lock back, and the session to the pool as it was.
 func (l migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	return l.run(ctx, conn, l.statements.MigrateUnlock)
+	_, err := conn.ExecContext(ctx, l.statements.RestoreWaits)
+	return errors.Join(err, l.run(ctx, conn, l.statements.MigrateUnlock))
 }
 
 func (l migrationLock) run(ctx context.Context, conn *sql.Conn, statement string) error {

@@ -17,11 +17,11 @@ type persistence struct {
 	always bool
 }
 
-// persistences: on PostgreSQL producers have the tables for themselves during a pause. SQLite has no lock that spans transactions, so a process that
-// starts second finds the file busy, or a table that the first one has just created. It tries again, and then sees the new version. On MySQL a process waits
-// for a lock.
+// persistences: on PostgreSQL and MySQL producers have the tables for themselves during a pause. SQLite has no lock that spans transactions, so a process that
+// starts second finds the file busy, or a table that the first one has just created. It tries again, and then sees the new version.
 var persistences = map[dialect.Kind]persistence{
 	dialect.PostgreSQL: {pause: time.Second, patience: 10 * time.Minute},
+	dialect.MySQL:      {pause: time.Second, patience: 10 * time.Minute},
 	dialect.SQLite:     {pause: 50 * time.Millisecond, patience: 2500 * time.Millisecond, tries: 50, always: true},
 }
 

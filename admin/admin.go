@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +51,9 @@ type Admin struct {
 // logger logs nothing.
 func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*Admin, error) {
 	config.setDefaults()
+	if err := checkOutbox(config.Outbox); err != nil {
+		return nil, fmt.Errorf("admin: invalid config: %w", err)
+	}
 	statements, err := spool.StatementsIn(db)
 	if err != nil {
 		return nil, failed(err)

@@ -63,10 +63,10 @@ func TestAudit_has_an_entry_for_each_action(t *testing.T) {
 			`ada@office: set of the outbox [] {} 1 {"page_size":10}`,
 			fmt.Sprintf("ada@office: run now of the outbox [message %d] {} 0 ", first),
 			fmt.Sprintf("ada@office: bury of the outbox [message %d] {} 1 a test", first),
-			fmt.Sprintf("ada@office: resolve [dead letter %d] {} 1 paid by hand", letter),
-			fmt.Sprintf("ada@office: delete [dead letter %d] {} 1 ", letter),
+			fmt.Sprintf("ada@office: resolve of the outbox [dead letter %d] {} 1 paid by hand", letter),
+			fmt.Sprintf("ada@office: delete of the outbox [dead letter %d] {} 1 ", letter),
 		}, b.acts(admin.AuditFilter{}))
-		require.Len(t, b.acts(admin.AuditFilter{Target: b.target}), 10)
+		require.Len(t, b.acts(admin.AuditFilter{Target: b.target}), 12)
 		require.Len(t, b.acts(admin.AuditFilter{Action: "pause", Actor: "ada@office", Target: b.target}), 2)
 		require.Empty(t, b.acts(admin.AuditFilter{Actor: "ada"}))
 		require.Empty(t, b.acts(admin.AuditFilter{Until: time.Now().Add(-time.Hour)}))

@@ -21,10 +21,14 @@ import (
 // RequeueAll ignores letters that were written after it began, so that a message that is requeued and fails again is not requeued for
 // ever. It skips letters that another operator takes meanwhile: of several operators who requeue the same letters at once, one
 // requeues each letter, and messages of a key come in the order of their letters. It also skips letters that cannot be requeued; the
-// error, which is [ErrStuck], names up to ten of them. Any other error ends it.
+// error, which is [ErrStuck], names up to ten of them. Any other error ends it. RequeueAll fails with [ErrNotFound] if the filter names an outbox or a
+// queue that does not exist.
 func (a *Admin) RequeueAll(ctx context.Context, filter Filter, progress func(Progress)) (int, error) {
 	if err := errors.Join(filter.Validate(), filter.open("requeued")); err != nil {
 		return 0, fmt.Errorf("admin: requeue dead letters: %w", operate.Invalid(err))
+	}
+	if err := a.known(ctx, filter.Target); err != nil {
+		return 0, err
 	}
 	did, err := a.letters.RequeueAll(ctx, filter.chosen(), filter.Limit, filter.String(), reporting(progress))
 	return a.didAll("requeue", "Postbox requeued dead letters", did, err)
@@ -40,6 +44,9 @@ func (a *Admin) ResolveAll(ctx context.Context, filter Filter, reason string, pr
 	if err != nil {
 		return 0, fmt.Errorf("admin: resolve dead letters: %w", operate.Invalid(err))
 	}
+	if err := a.known(ctx, filter.Target); err != nil {
+		return 0, err
+	}
 	did, err := a.letters.ResolveAll(ctx, filter.chosen(), filter.Limit, filter.String(), reason, reporting(progress))
 	return a.didAll("resolve", "Postbox resolved dead letters", did, err)
 }
@@ -50,6 +57,9 @@ func (a *Admin) ResolveAll(ctx context.Context, filter Filter, reason string, pr
 func (a *Admin) DeleteAll(ctx context.Context, filter Filter, progress func(Progress)) (int, error) {
 	if err := filter.Validate(); err != nil {
 		return 0, fmt.Errorf("admin: delete dead letters: %w", operate.Invalid(err))
+	}
+	if err := a.known(ctx, filter.Target); err != nil {
+		return 0, err
 	}
 	did, err := a.letters.DeleteAll(ctx, filter.chosen(), filter.Limit, filter.String(), reporting(progress))
 	return a.didAll("delete", "Postbox deleted dead letters", did, err)

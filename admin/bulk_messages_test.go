@@ -242,3 +242,33 @@ func TestBulkOfMessages_bounds_the_bytes_of_a_transaction(t *testing.T) {
 	require.Equal(t, 6, did)
 	require.Equal(t, []int{2, 4, 6}, seen)
 }
+
+// A message may fail once more, for another reason, after the page that it is on was read.
+func TestBulkOfMessages_leaves_a_message_whose_last_error_has_changed_meanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	large := draft("1", "orders", "a")
+	large.Payload = make([]byte, 3<<20) // two of them are two transactions
+	other := large
+	other.MessageID, other.Key = "2", "b"
+	b.append(large, other)
+	b.fail("1 = 1", true)
+	found := b.messages(admin.MessageFilter{Target: b.target, Status: admin.Parked})
+	require.Len(t, found, 2)
+	fails := func(m admin.Message, text string) {
+		b.run(b.statements.InsertFailure(dialect.Failure{Subject: spool.MessageSubject(m.ID, m.CreatedAt.UnixMicro()), Attempt: 1, Error: text}))
+	}
+	for _, m := range found {
+		fails(m, "card declined")
+	}
+	did, err := b.admin.BuryAll(t.Context(), admin.MessageFilter{Target: b.target, ErrorText: "declined"}, "no", func(p admin.Progress) {
+		if p.Done == 1 {
+			fails(found[1], "timeout")
+		}
+	})
+	require.NoError(t, err)
+	require.Equal(t, 1, did)
+	left := b.messages(admin.MessageFilter{Target: b.target})
+	require.Len(t, left, 1)
+	require.Equal(t, found[1].ID, left[0].ID)
+}

@@ -193,12 +193,14 @@ func TestFilter_chooses_by_each_field(t *testing.T) {
 		b := newBench(t, database)
 		b.letters(12)
 		b.buryInbox("from a broker", 0)
+		_, err := spool.New(b.statements, "other", lanes).Open(t.Context(), database.DB)
+		require.NoError(t, err)
 		for name, test := range map[string]struct {
 			filter admin.Filter
 			want   []string
 		}{
 			"target":          {admin.Filter{Target: b.target, Limit: 2}, []string{"00000", "00001"}},
-			"another target":  {admin.Filter{Target: admin.Queue("none")}, nil},
+			"another target":  {admin.Filter{Target: admin.Outbox("other")}, nil},
 			"consumer":        {admin.Filter{Consumer: "billing"}, []string{"from a broker"}},
 			"key":             {admin.Filter{Key: "key 3"}, []string{"00003", "00010"}},
 			"error":           {admin.Filter{ErrorText: "d 11 d"}, []string{"00011"}},

@@ -72,10 +72,14 @@ type Failure struct {
 
 // DeadLetters lists the dead letters that match the filter, in the order of their ids. Pass the last id as
 // [Filter.After] to get the next page; a page shorter than the limit is the last. Payload, metadata and failures
-// are left out, so that memory is bounded however large the dead letters are: see [Admin.DeadLetter].
+// are left out, so that memory is bounded however large the dead letters are: see [Admin.DeadLetter]. DeadLetters fails with [ErrNotFound] if the
+// filter names an outbox or a queue that does not exist.
 func (a *Admin) DeadLetters(ctx context.Context, filter Filter) ([]DeadLetter, error) {
 	if err := errors.Join(filter.Validate(), filter.listable()); err != nil {
 		return nil, fmt.Errorf("admin: list dead letters: %w", operate.Invalid(err))
+	}
+	if err := a.known(ctx, filter.Target); err != nil {
+		return nil, err
 	}
 	found, err := a.letters.List(ctx, filter.page())
 	if err != nil {

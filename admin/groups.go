@@ -43,11 +43,14 @@ type Groups struct {
 // more. [Filter.Limit] is the largest number of groups to return: 100 by default, and an error above 1000. To act on a group, take
 // its consumer or target, its topic, and a part of its error as [Filter.ErrorText].
 //
-// The cost grows with the letters that are read and with those that the filter leaves out, by the order of their ids.
+// Groups fails with [ErrNotFound] if the filter names an outbox or a queue that does not exist. The cost grows with the letters that are read and with those that the filter leaves out, by the order of their ids.
 func (a *Admin) Groups(ctx context.Context, filter Filter) (Groups, error) {
 	limit, err := pageLimit(filter.Limit)
 	if err := errors.Join(filter.Validate(), err); err != nil {
 		return Groups{}, fmt.Errorf("admin: group dead letters: %w", operate.Invalid(err))
+	}
+	if err := a.known(ctx, filter.Target); err != nil {
+		return Groups{}, err
 	}
 	found, letters, capped, err := a.letters.Groups(ctx, filter.chosen())
 	if err != nil {

@@ -46,6 +46,9 @@ func number(n int) string {
 func amount(n int, accuracy admin.Accuracy) string {
 	switch accuracy {
 	case admin.AtLeast:
+		if n == 0 { // none among those that were read
+			return "not known yet"
+		}
 		return number(n) + " or more"
 	case admin.Exact, "":
 		return number(n)

@@ -76,6 +76,7 @@ func TestFormats_for_people(t *testing.T) {
 		require.Equal(t, want, dashboard.Number(n))
 	}
 	require.Equal(t, "10,000 or more", dashboard.Amount(10_000, admin.AtLeast))
+	require.Equal(t, "not known yet", dashboard.Amount(0, admin.AtLeast))
 	require.Equal(t, "about 2,000,000", dashboard.Amount(2_000_000, admin.Counted))
 	require.Equal(t, "7", dashboard.Amount(7, admin.Exact))
 	require.Equal(t, strings.Repeat("x", 160)+"…", dashboard.Short(strings.Repeat("x", 1<<20)))

@@ -191,6 +191,16 @@ func TestSnapshot_has_room_for_the_largest_numbers(t *testing.T) {
 	require.Contains(t, kept.Ready, int64(1<<60+4999), "the largest")
 	require.NotEmpty(t, kept.Letters.Consumers)
 	require.Len(t, s.Ready, 5000, "it is not changed")
+
+	// What was left out is not known to be 0.
+	some := capped{letters: limit + 1}
+	require.Equal(t, atLeast(0), some.numbers(limit, kept, 1<<60, &dialect.Ages{}).Dead)
+	require.Equal(t, Counted, some.numbers(limit, kept, 1<<60+4999, &dialect.Ages{}).Dead.Accuracy)
+	_, at := kept.Letters.ofConsumer("billing")
+	require.Zero(t, at)
+	whole, err := Snapshot{Letters: Letters{At: 1, Spools: map[int64]int{7: 1}, Consumers: map[string]int{"mail": 1}}}.Encode()
+	require.NoError(t, err)
+	require.Equal(t, counted(0), some.numbers(limit, Decode(whole), 1<<60, &dialect.Ages{}).Dead, "all of them are resolved")
 }
 
 // While messages are written, and a process counts, no number is more than there is.

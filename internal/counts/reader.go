@@ -67,6 +67,7 @@ func (r *Reader) Spools(ctx context.Context, ids []int64) (map[int64]Numbers, er
 func (c capped) numbers(limit int, s Snapshot, id int64, a *dialect.Ages) Numbers {
 	l := &ladder{limit: limit}
 	ready, waiting, done := s.Ready[id], s.Waiting[id], s.Done[id]
+	letters, lettersAt := s.Letters.ofSpool(id)
 	countReady := l.choose(c.ready, c.ready, ready.N, ready.At)
 	n := Numbers{
 		Pending: countReady.plus(l.choose(c.waiting, c.waiting, waiting.N, waiting.At)),
@@ -74,7 +75,7 @@ func (c capped) numbers(limit int, s Snapshot, id int64, a *dialect.Ages) Number
 		Failing: l.choose(c.retrying, c.failing, waiting.Failing, waiting.At),
 		Parked:  l.choose(c.parked, c.parked, waiting.Parked, waiting.At),
 		Done:    l.choose(c.done, c.done, done.N, done.At),
-		Dead:    l.choose(c.letters, c.dead, s.Letters.Spools[id], s.Letters.At),
+		Dead:    l.choose(c.letters, c.dead, letters, lettersAt),
 		DueAge:  span(a.Since(a.DueSince())), OldestAge: span(a.Since(a.Oldest())),
 	}
 	if l.oldest != 0 {
@@ -109,7 +110,8 @@ func (r *Reader) Inboxes(ctx context.Context) ([]Inbox, error) {
 	inboxes := make([]Inbox, 0, len(found))
 	for consumer, n := range found {
 		l := &ladder{limit: r.limit}
-		inbox := Inbox{Consumer: consumer, Dead: l.choose(read, n, letters.Consumers[consumer], letters.At)}
+		earlier, at := letters.ofConsumer(consumer)
+		inbox := Inbox{Consumer: consumer, Dead: l.choose(read, n, earlier, at)}
 		if l.oldest != 0 {
 			inbox.CountedAge = span(now.Since(l.oldest))
 		}

@@ -38,6 +38,25 @@ type Letters struct {
 	Cost      int64          `json:"cost"` // as in Count
 	Spools    map[int64]int  `json:"spools,omitempty"`
 	Consumers map[string]int `json:"consumers,omitempty"`
+	// SpoolsCut and ConsumersCut are set if some were left out, so that one that is missing may have letters.
+	SpoolsCut    bool `json:"spools_cut,omitempty"`
+	ConsumersCut bool `json:"consumers_cut,omitempty"`
+}
+
+// ofSpool returns the number of letters of a spool, and when they were counted; 0 if they were left out.
+func (l Letters) ofSpool(id int64) (n int, at int64) { return entryOf(l.Spools, id, l.At, l.SpoolsCut) }
+
+// ofConsumer returns the same for a consumer of inboxes.
+func (l Letters) ofConsumer(name string) (n int, at int64) {
+	return entryOf(l.Consumers, name, l.At, l.ConsumersCut)
+}
+
+func entryOf[K comparable](counts map[K]int, key K, at int64, cut bool) (n int, counted int64) {
+	n, known := counts[key]
+	if !known && cut {
+		return 0, 0
+	}
+	return n, at
 }
 
 // Snapshot has what was counted earlier, by spool. It has only what is above the cap.
@@ -60,8 +79,11 @@ func Decode(stored []byte) Snapshot {
 // Encode returns the stored form. It leaves out the smallest numbers if there are too many.
 func (s Snapshot) Encode() ([]byte, error) {
 	s.Ready, s.Waiting, s.Done = largest(s.Ready), largest(s.Waiting), largest(s.Done)
+	spools, consumers := len(s.Letters.Spools), len(s.Letters.Consumers)
 	s.Letters.Spools = keep(s.Letters.Spools, itself, func(int64) int { return 0 })
 	s.Letters.Consumers = keep(s.Letters.Consumers, itself, encodedLength)
+	s.Letters.SpoolsCut = s.Letters.SpoolsCut || len(s.Letters.Spools) < spools
+	s.Letters.ConsumersCut = s.Letters.ConsumersCut || len(s.Letters.Consumers) < consumers
 	text, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("encode counts: %w", err)

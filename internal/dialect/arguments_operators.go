@@ -63,7 +63,7 @@ func (s *Statements) DoneMessage(l Lookup) Query {
 	return Query{Text: s.doneMessage, Args: []any{l.Spool, l.ID}}
 }
 
-// LockMessage locks a message until the transaction ends. It returns state, lane, created at, 1 if it is parked, 1 if it is due.
+// LockMessage locks a message until the transaction ends. It returns state, lane, created at, 1 if it is parked, 1 if it is due, attempts.
 func (s *Statements) LockMessage(l Lookup) Query {
 	return Query{Text: s.lockMessage, Args: []any{l.Spool, l.ID}}
 }

@@ -179,6 +179,9 @@ LEFT JOIN {spools} s ON s.id = d.spool
 ORDER BY d.id DESC
 LIMIT ?`,
 
+		SpoolOfLetter: `
+SELECT COALESCE(s.name, '') FROM {dead_letters} d LEFT JOIN {spools} s ON s.id = d.spool WHERE d.id = ?`,
+
 		LastDeadLetter: `
 SELECT COALESCE(MAX(id), 0) FROM {dead_letters}`,
 

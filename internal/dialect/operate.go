@@ -119,7 +119,7 @@ WHERE m.spool = ? AND m.id = ?{any lane}`
 
 	// A drainer that settles the message waits for the transaction that has locked it, and vice versa.
 	s.lockMessage = `
-SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END
+SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END, m.attempts
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane} {for update}`
 

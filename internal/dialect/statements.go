@@ -91,6 +91,7 @@ type Statements struct {
 	deadLetters      string
 	deadLetterErrors string
 	LastDeadLetter   string // → highest id, or 0
+	SpoolOfLetter    string // id → name of its spool, empty for none
 	RemoveDeadLetter string // id: only while it is not resolved
 	resolve          string
 	DeleteDeadLetter string // id
@@ -179,8 +180,11 @@ type Statements struct {
 
 	MigrateLock   string // lock name → 1 when it is ours, until the session ends or gives it back; empty where no such lock is taken
 	MigrateUnlock string // lock name
-	CreateVersion string // makes the version table if it is not there; empty where the migration tool's way is safe
-	VersionTable  string // name of the table that holds the schema's version
+	// LimitWaits makes the session wait for tables that others use for a second at most, and RestoreWaits for as long as before. They are empty where the
+	// transaction of a migration does that: see migrateBegin.
+	LimitWaits, RestoreWaits string
+	CreateVersion            string // makes the version table if it is not there; empty where the migration tool's way is safe
+	VersionTable             string // name of the table that holds the schema's version
 	// migrateBegin returns the beginning of each migration's transaction, by its number. It takes the lock shared by
 	// all migrations, fails if the migration was applied before (see [AppliedBefore]), and limits how long the rest
 	// waits for other transactions. It is nil if there is a MigrateLock, or if a writing transaction excludes all
@@ -225,7 +229,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.DropMembers, &s.renew, &s.freeLanes, &s.acquire, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
 		&s.loadPayload, &s.retry, &s.moveToWaiting, &s.standsToRetry, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart, &s.takeBackStart, &s.buryMessage,
 		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.buryRow, &s.DeadLetter, &s.deadLetters, &s.deadLetterErrors,
-		&s.LastDeadLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
+		&s.LastDeadLetter, &s.SpoolOfLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
 		&s.Spools, &s.SpoolLanes, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.setSettings,
@@ -233,7 +237,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.lockMessage, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.addToAct, &s.recordAct, &s.auditRows,
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
-		&s.MigrateLock, &s.MigrateUnlock, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
+		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 		&s.LogSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys,
 	} {
 		f(text)

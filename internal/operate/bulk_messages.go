@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -99,11 +100,16 @@ func (b *pendingBulk) part(ctx context.Context, messages []*Listed) error {
 		b.act.Affected = 0
 		for _, m := range messages {
 			found, err := b.operator.lock(ctx, tx, s, m.Place.ID)
-			if errors.Is(err, ErrNotFound) || err == nil && !b.stillMatches(m, found) {
+			if errors.Is(err, ErrNotFound) {
 				continue // a handler or another operator was faster
 			}
 			if err != nil {
 				return false, err
+			}
+			if matches, err := b.stillMatches(ctx, tx, m, found); err != nil {
+				return false, err
+			} else if !matches {
+				continue
 			}
 			dueSoon, err := b.one(ctx, tx, s, found)
 			if err != nil {
@@ -120,11 +126,20 @@ func (b *pendingBulk) part(ctx context.Context, messages []*Listed) error {
 	return err
 }
 
-// stillMatches reports whether a message that was listed is the same, and has the status that the filter asks for.
-func (b *pendingBulk) stillMatches(listed *Listed, found locked) bool {
-	states := b.filter.States
-	parked := b.filter.Parked == dialect.ParkedAny || (b.filter.Parked == dialect.ParkedOnly) == found.parked
-	return found.ref.CreatedAt == listed.CreatedAt.UnixMicro() && found.ref.State >= states[0] && found.ref.State <= states[1] && parked
+// stillMatches reports whether a message that was listed is the same, and still matches the filter now that it is locked: it may have failed once more
+// since. Its topic, key, id and time of creation never change.
+func (b *pendingBulk) stillMatches(ctx context.Context, tx *sql.Tx, listed *Listed, found locked) (bool, error) {
+	filter := b.filter
+	parked := filter.Parked == dialect.ParkedAny || (filter.Parked == dialect.ParkedOnly) == found.parked
+	if found.ref.CreatedAt != listed.CreatedAt.UnixMicro() || found.ref.State < filter.States[0] || found.ref.State > filter.States[1] ||
+		!parked || found.attempts < filter.MinAttempts {
+		return false, nil
+	}
+	if filter.ErrorText == "" {
+		return true, nil
+	}
+	failures, err := readFailures(ctx, tx, b.operator.statements, spool.MessageSubject(found.ref.ID, found.ref.CreatedAt), 1)
+	return len(failures) == 1 && strings.Contains(failures[0].Error, filter.ErrorText), err
 }
 
 // RunAllNow makes the waiting messages due that a filter selects, at most the given number (0: no limit). The filter must select no ready ones.

@@ -110,7 +110,7 @@ func (l *Letters) Get(ctx context.Context, id int64) (*DeadLetter, []Failure, er
 	if err != nil {
 		return nil, nil, spool.Wrap(fmt.Sprintf("read dead letter %d", id), err)
 	}
-	failures, err := readFailures(ctx, l.db, l.statements, letter.Subject)
+	failures, err := readFailures(ctx, l.db, l.statements, letter.Subject, maxHistory)
 	if err != nil {
 		return nil, nil, spool.Wrap(fmt.Sprintf("read failures of dead letter %d", id), err)
 	}
@@ -120,7 +120,7 @@ func (l *Letters) Get(ctx context.Context, id int64) (*DeadLetter, []Failure, er
 // Resolve marks a dead letter as dealt with.
 func (l *Letters) Resolve(ctx context.Context, id int64, reason string) error {
 	act := NewAct(ActResolve, "").On("dead letter %d", id).Noting(reason)
-	return l.change(ctx, act, fmt.Sprintf("resolve dead letter %d", id), func(tx *sql.Tx) error {
+	return l.change(ctx, act, id, "resolve", func(tx *sql.Tx) error {
 		return l.resolve(ctx, tx, id, reason)
 	})
 }
@@ -133,10 +133,18 @@ func (l *Letters) resolve(ctx context.Context, tx *sql.Tx, id int64, reason stri
 	return err
 }
 
-// change changes one dead letter in a transaction, and writes the row of the action.
-func (l *Letters) change(ctx context.Context, act *Act, what string, do func(tx *sql.Tx) error) error {
+// change changes one dead letter in a transaction, and writes the row of the action, whose target is the spool of the letter, if it has one.
+func (l *Letters) change(ctx context.Context, act *Act, id int64, what string, do func(tx *sql.Tx) error) error {
 	act.Affected = 1
+	what = fmt.Sprintf("%s dead letter %d", what, id)
 	err := spool.InTx(ctx, l.db, l.statements, func(tx *sql.Tx) error {
+		err := tx.QueryRowContext(ctx, l.statements.SpoolOfLetter, id).Scan(&act.Target)
+		if errors.Is(err, sql.ErrNoRows) {
+			return ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
 		if err := do(tx); err != nil {
 			return err
 		}
@@ -151,7 +159,7 @@ func (l *Letters) change(ctx context.Context, act *Act, what string, do func(tx 
 // Delete deletes a dead letter, resolved or not.
 func (l *Letters) Delete(ctx context.Context, id int64) error {
 	act := NewAct(ActDelete, "").On("dead letter %d", id)
-	return l.change(ctx, act, fmt.Sprintf("delete dead letter %d", id), func(tx *sql.Tx) error {
+	return l.change(ctx, act, id, "delete", func(tx *sql.Tx) error {
 		return l.delete(ctx, tx, l.statements.DeleteDeadLetter, id)
 	})
 }
@@ -194,8 +202,8 @@ func (l *Letters) taken(ctx context.Context, db rowQuerier, id int64) error {
 }
 
 // readFailures returns the latest failures of a subject, oldest first.
-func readFailures(ctx context.Context, db *sql.DB, statements *dialect.Statements, subject []byte) ([]Failure, error) {
-	query := statements.Failures(subject, maxHistory)
+func readFailures(ctx context.Context, db spool.Querier, statements *dialect.Statements, subject []byte, most int) ([]Failure, error) {
+	query := statements.Failures(subject, most)
 	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return nil, err

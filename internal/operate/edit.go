@@ -37,7 +37,7 @@ type Edit struct {
 func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit) error {
 	var s *spool.Spool
 	act := NewAct(ActEdit, "").On("dead letter %d", id).Noting(edit.describe())
-	err := l.change(ctx, act, fmt.Sprintf("edit dead letter %d", id), func(tx *sql.Tx) error {
+	err := l.change(ctx, act, id, "edit", func(tx *sql.Tx) error {
 		letter, err := l.read(ctx, tx, id)
 		if err != nil {
 			return err

@@ -83,7 +83,7 @@ func (o *Operator) Message(ctx context.Context, name string, id int64) (*Listed,
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
 	}
-	failures, err := readFailures(ctx, o.db, o.statements, spool.MessageSubject(id, m.CreatedAt.UnixMicro()))
+	failures, err := readFailures(ctx, o.db, o.statements, spool.MessageSubject(id, m.CreatedAt.UnixMicro()), maxHistory)
 	if err != nil {
 		return nil, nil, failedTo(what, name, err)
 	}

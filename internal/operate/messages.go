@@ -77,9 +77,10 @@ func (o *Operator) bury(ctx context.Context, tx *sql.Tx, s *spool.Spool, found l
 
 // locked is a message that no other transaction changes or removes while this one lasts.
 type locked struct {
-	ref    dialect.Ref
-	parked bool
-	due    bool // a drainer may have it in memory
+	ref      dialect.Ref
+	parked   bool
+	due      bool // a drainer may have it in memory
+	attempts int
 }
 
 // lock locks a message. On PostgreSQL a message that fails for the first time while a statement waits for it moves to
@@ -89,7 +90,7 @@ func (o *Operator) lock(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int6
 	query := o.statements.LockMessage(dialect.Lookup{Spool: s.ID(), ID: id})
 	for range 2 {
 		err := tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(
-			&found.ref.State, &found.ref.Lane, &found.ref.CreatedAt, &found.parked, &found.due)
+			&found.ref.State, &found.ref.Lane, &found.ref.CreatedAt, &found.parked, &found.due, &found.attempts)
 		if !errors.Is(err, sql.ErrNoRows) {
 			return found, err
 		}

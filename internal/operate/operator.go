@@ -175,6 +175,15 @@ func (o *Operator) change(ctx context.Context, what string, act *Act, do func(tx
 	return nil
 }
 
+// Known returns [ErrNotFound], with the names that there are, unless there is a spool of this name.
+func (o *Operator) Known(ctx context.Context, name string) error {
+	_, err := o.find(ctx, name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", Described(name), err)
+	}
+	return nil
+}
+
 // find returns a spool in its stored form.
 func (o *Operator) find(ctx context.Context, name string) (*spool.Spool, error) {
 	found, err := spool.Found{}, sql.ErrNoRows

@@ -19,7 +19,7 @@ const requeueNote = "requeued"
 func (l *Letters) Requeue(ctx context.Context, id int64) error {
 	var s *spool.Spool
 	act := NewAct(ActRequeue, "").On("dead letter %d", id)
-	err := l.change(ctx, act, fmt.Sprintf("requeue dead letter %d", id), func(tx *sql.Tx) (err error) {
+	err := l.change(ctx, act, id, "requeue", func(tx *sql.Tx) (err error) {
 		s, err = l.requeue(ctx, tx, id)
 		return err
 	})

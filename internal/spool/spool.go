@@ -36,8 +36,23 @@ const (
 	KindQueue  = "queue"
 )
 
+// noSpool ends the name of a spool that cannot exist: [CheckName] refuses it.
+const noSpool = "\x00"
+
+// OutboxName returns the name of the spool of an outbox. For a name that is reserved for queues that is the name of a spool that cannot exist, so that
+// the queue is not taken for it.
+func OutboxName(outbox string) string {
+	if strings.HasPrefix(outbox, QueuePrefix) {
+		return outbox + noSpool
+	}
+	return outbox
+}
+
 // Named returns the kind of a spool, and the name of the outbox or the queue.
 func Named(spool string) (kind, name string) {
+	if outbox, reserved := strings.CutSuffix(spool, noSpool); reserved && strings.HasPrefix(outbox, QueuePrefix) {
+		return KindOutbox, outbox
+	}
 	if queue, is := strings.CutPrefix(spool, QueuePrefix); is {
 		return KindQueue, queue
 	}

@@ -1,12 +1,14 @@
 package upgrade_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -75,21 +77,43 @@ func inSQL(mode string) string {
 	return strings.ToUpper(strings.Join(words, " "))
 }
 
-// MySQL and MariaDB wait for a transaction that has read the table for as long as lock_wait_timeout says, a day by default, and all who
-// come later wait behind. With a short one a migration gives up, and runs again.
-func TestUpgrade_on_MariaDB_a_migration_with_a_short_lock_wait_timeout_gives_up_and_runs_again(t *testing.T) {
+// MySQL and MariaDB wait for a transaction that has read the table, and all who come later wait behind. So a migration gives up after a second, lets the
+// others go on, and tries again.
+func TestUpgrade_on_MariaDB_a_migration_lets_others_go_on_while_a_transaction_is_in_its_way(t *testing.T) {
 	t.Parallel()
 	database := testdb.MySQL(t)
 	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), 10))
 	reader, err := database.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { _ = reader.Rollback() }()
-	require.NoError(t, reader.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM postbox_history").Scan(new(int)))
+	read := func() error {
+		return reader.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM postbox_history").Scan(new(int))
+	}
+	require.NoError(t, read())
 
-	impatient := database.On(database.OpenWith(t, "lock_wait_timeout=1"))
-	require.ErrorContains(t, postbox.Migrate(t.Context(), impatient), "Lock wait timeout exceeded")
+	migrating := database.Open(t) // a pool of its own, whose session has the setting of its address afterwards
+	migrating.SetMaxOpenConns(1)
+	before := lockWait(t, migrating)
+	ended := make(chan error, 1)
+	go func() { ended <- postbox.Migrate(context.WithoutCancel(t.Context()), database.On(migrating)) }()
+	require.Eventually(t, func() bool {
+		return database.Count(t, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting for table metadata lock%'") > 0
+	}, time.Minute, time.Millisecond, "the migration waits for the reader")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, database.DB.QueryRowContext(ctx, "SELECT COUNT(*) FROM postbox_history").Scan(new(int)), "another reader goes on")
+	require.Empty(t, ended, "it does not give up")
 	require.NoError(t, reader.Rollback())
-	require.NoError(t, postbox.Migrate(t.Context(), impatient))
+	require.NoError(t, <-ended)
+	require.Equal(t, before, lockWait(t, migrating))
 	require.NoError(t, try(t, database, parts["publish"]))
 	require.NoError(t, try(t, database, parts["forward"]))
+}
+
+// lockWait returns how many seconds the session of the pool waits for a table.
+func lockWait(t *testing.T, db *sql.DB) (seconds int64) {
+	t.Helper()
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT @@SESSION.lock_wait_timeout").Scan(&seconds))
+	return seconds
 }

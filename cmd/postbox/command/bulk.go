@@ -22,9 +22,6 @@ type outcomeRecord struct {
 	Stopped bool `json:"stopped"`
 }
 
-// progressSteps is after how many messages or dead letters the progress is printed.
-const progressSteps = 100
-
 // given are ids that the operator named.
 func given(ids []int64) iter.Seq2[int64, error] {
 	return func(yield func(int64, error) bool) {
@@ -41,6 +38,7 @@ func given(ids []int64) iter.Seq2[int64, error] {
 func (s *session) each(what action, ids iter.Seq2[int64, error], act func(ctx context.Context, id int64) error) error {
 	ctx := s.cmd.Context()
 	outcome := outcomeRecord{Action: what.name}
+	far := s.howFar()
 	var ended error
 	next := int64(0)
 	for id, err := range ids {
@@ -51,10 +49,11 @@ func (s *session) each(what action, ids iter.Seq2[int64, error], act func(ctx co
 		if err == nil {
 			err = act(context.WithoutCancel(ctx), id)
 		}
-		if ended = outcome.count(s, what, id, err); ended != nil {
+		if ended = outcome.count(s, far, what, id, err); ended != nil {
 			break
 		}
 	}
+	far.end()
 	if err := outcome.print(s, what); err != nil {
 		return errors.Join(ended, err)
 	}
@@ -72,14 +71,16 @@ func (s *session) each(what action, ids iter.Seq2[int64, error], act func(ctx co
 // all acts on what a filter chooses, and prints how far it got. A signal ends it after the transaction that is running.
 func (s *session) all(what action, act func(ctx context.Context, progress func(admin.Progress)) (int, error)) error {
 	ctx := s.cmd.Context()
-	outcome, printed := outcomeRecord{Action: what.name}, 0
+	outcome := outcomeRecord{Action: what.name}
+	far := s.howFar()
 	done, err := act(ctx, func(p admin.Progress) {
 		outcome.Failed = p.Skipped
-		if p.Done-printed >= progressSteps {
-			printed = p.Done
-			s.progress("%s %s so far.", count(p.Done, what.noun), what.done)
-		}
+		far.say(p.Done, "%s %s so far.", count(p.Done, what.noun), what.done)
 	})
+	far.end()
+	if neverBegan(err) {
+		return err
+	}
 	outcome.Done = done
 	outcome.Stopped = ctx.Err() != nil && errors.Is(err, context.Canceled)
 	if printErr := outcome.print(s, what); printErr != nil {
@@ -97,21 +98,26 @@ func (s *session) all(what action, act func(ctx context.Context, progress func(a
 	return nil
 }
 
+// neverBegan says whether an action on many was refused before it did anything.
+func neverBegan(err error) bool {
+	return errors.Is(err, admin.ErrNotFound) || errors.Is(err, admin.ErrInvalid)
+}
+
 func (o *outcomeRecord) print(s *session, what action) error {
 	return s.one(*o, fmt.Sprintf("%s %s.\n", count(o.Done, what.noun), what.done))
 }
 
 // count notes the outcome for one id, and returns an error that ends the action.
-func (o *outcomeRecord) count(s *session, what action, id int64, err error) error {
+func (o *outcomeRecord) count(s *session, far *howFar, what action, id int64, err error) error {
 	gone := errors.Is(err, admin.ErrNotFound) || errors.Is(err, admin.ErrResolved)
 	switch {
 	case err == nil:
-		if o.Done++; o.Done%progressSteps == 0 {
-			s.progress("%s %s so far.", count(o.Done, what.noun), what.done)
-		}
+		o.Done++
+		far.say(o.Done, "%s %s so far.", count(o.Done, what.noun), what.done)
 		return nil
 	case gone, errors.Is(err, admin.ErrStuck), errors.Is(err, admin.ErrReady):
 		o.Failed++
+		far.end()
 		s.progress("%s %d: %s", what.noun, id, lines(err.Error()))
 		return nil
 	default:

@@ -23,7 +23,7 @@ func (s *session) checkProcesses(ctx context.Context) ([]finding, error) {
 			return findings, err
 		}
 		after = id.Int64
-		switch target := admin.Outbox(name.String); { // or a queue: the name in the database says which
+		switch target := targetNamed(name.String); {
 		case !name.Valid:
 			messages, spools := s.statements.Names.Table("messages"), s.statements.Names.Table("spools")
 			findings = append(findings, problem(
@@ -84,7 +84,7 @@ func (s *session) idleLanes(ctx context.Context) ([]idleLanes, error) {
 		var name string
 		var idle idleLanes
 		err := rows.Scan(&name, &idle.lanes)
-		idle.target = admin.Outbox(name)
+		idle.target = targetNamed(name)
 		all = append(all, idle)
 		return err
 	})

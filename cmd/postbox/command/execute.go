@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
 )
 
 // The exit codes of a program.
@@ -41,6 +43,8 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	switch {
 	case errors.As(err, &exit):
 		code = exit.code
+	case errors.Is(err, admin.ErrInvalid):
+		code = ExitUsage
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		code = ExitStopped
 	}

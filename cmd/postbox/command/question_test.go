@@ -114,7 +114,7 @@ func TestExecute_stops_at_a_hangup(t *testing.T) {
 func TestRequeue_outbox_is_a_filter(t *testing.T) {
 	t.Parallel()
 	b := shop(t)
-	require.Contains(t, b.ok("dead", "requeue", "--outbox", "other", "--yes"), "0 dead letters requeued.")
+	require.Contains(t, b.ok("dead", "requeue", "--queue", "fraud", "--yes"), "0 dead letters requeued.")
 	require.Len(t, b.letters(admin.ResolvedNo), 2)
 	require.Contains(t, b.answer("n\n", "dead requeue --outbox outbox --error declined --cause unknown --min-attempts 1").err,
 		`dead letters of --outbox "outbox" --error "declined" --cause "unknown" --min-attempts 1`)

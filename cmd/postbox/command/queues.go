@@ -68,7 +68,8 @@ history, if one is kept.
 
 Numbers up to 10,000 are exact. What is above is counted by forwarders and
 subscribers from time to time: "~ 2,500,000 (40s ago)". Until one has counted
-it, the number is a lower bound: "≥ 10,000".`,
+it, the number is a lower bound: "≥ 10,000", or "?" if none was found among the
+first 10,000, for example of dead letters that are all resolved.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {
 			if interval.Duration < time.Second {
@@ -110,10 +111,16 @@ func (s *session) printQueues(ctx context.Context, a *admin.Admin) error {
 	return list.end()
 }
 
+// unknownNumber stands for a number of which nothing is known yet.
+const unknownNumber = "?"
+
 // counted is a number as a table has it.
 func counted(n int, accuracy admin.Accuracy, age time.Duration) string {
 	switch accuracy {
 	case admin.AtLeast:
+		if n == 0 { // none among those that were read
+			return unknownNumber
+		}
 		return "≥ " + grouped(n)
 	case admin.Counted:
 		return "~ " + grouped(n) + " (" + span(age) + " ago)"

@@ -122,13 +122,14 @@ func (f *replayFlags) described() (parts []string) {
 
 func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Target, filter admin.DoneFilter, params admin.ReplayParams) error {
 	const noun = "message"
-	printed := 0
+	far := s.howFar()
 	did, err := a.Replay(ctx, target, filter, params, func(p admin.ReplayProgress) {
-		if p.Done-printed >= progressSteps {
-			printed = p.Done
-			s.progress("%s replayed so far, up to the cursor %s.", count(p.Done, noun), p.Cursor)
-		}
+		far.say(p.Done, "%s replayed so far, up to the cursor %s.", count(p.Done, noun), p.Cursor)
 	})
+	far.end()
+	if neverBegan(err) {
+		return err
+	}
 	record := replayRecord{Action: "replay", Done: did.Done, Skipped: did.Skipped, Cursor: string(did.Cursor)}
 	record.Stopped = ctx.Err() != nil && errors.Is(err, context.Canceled)
 	text := count(did.Done, noun) + " replayed.\n"

@@ -66,12 +66,23 @@ func (t targetRecord) compare(other targetRecord) int {
 	return cmp.Or(cmp.Compare(t.Kind, other.Kind), cmp.Compare(t.Name, other.Name))
 }
 
+// queuePrefix begins the names in the database that are those of queues.
+const queuePrefix = "inbox "
+
+// targetNamed returns the outbox or the queue of a name in the database.
+func targetNamed(stored string) admin.Target {
+	if queue, is := strings.CutPrefix(stored, queuePrefix); is {
+		return admin.Queue(queue)
+	}
+	return admin.Outbox(stored)
+}
+
 // stored names a target by what the database has. Messages may name one that has no row, such as after a restore.
 func stored(id int64, name sql.NullString) targetRecord {
 	if !name.Valid {
 		return targetRecord{"missing", "id " + number(id)}
 	}
-	return recordOf(admin.Outbox(name.String)) // or a queue: the name in the database says which
+	return recordOf(targetNamed(name.String))
 }
 
 // cell names the target in a table.

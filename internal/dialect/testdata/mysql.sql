@@ -209,6 +209,9 @@ LIMIT ?
 -- LastDeadLetter
 SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters
 
+-- SpoolOfLetter
+SELECT COALESCE(s.name, '') FROM postbox_dead_letters d LEFT JOIN postbox_spools s ON s.id = d.spool WHERE d.id = ?
+
 -- RemoveDeadLetter
 DELETE FROM postbox_dead_letters WHERE id = ? AND resolved_at IS NULL
 
@@ -450,7 +453,7 @@ LIMIT ?
 SELECT h.payload, h.metadata FROM postbox_history h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?
 
 -- LockMessage
-SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END
+SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END, m.attempts
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ? FOR UPDATE
 
@@ -585,6 +588,12 @@ SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)
 
 -- MigrateUnlock
 SELECT COALESCE(RELEASE_LOCK(SUBSTRING(SHA2(?, 256), 1, 60)), 0)
+
+-- LimitWaits
+SET @postbox_lock_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1
+
+-- RestoreWaits
+SET SESSION lock_wait_timeout = @postbox_lock_wait
 
 -- CreateVersion
 CREATE TABLE IF NOT EXISTS postbox_version (

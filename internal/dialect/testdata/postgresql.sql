@@ -241,6 +241,9 @@ LIMIT $23
 -- LastDeadLetter
 SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters
 
+-- SpoolOfLetter
+SELECT COALESCE(s.name, '') FROM postbox_dead_letters d LEFT JOIN postbox_spools s ON s.id = d.spool WHERE d.id = $1
+
 -- RemoveDeadLetter
 DELETE FROM postbox_dead_letters WHERE id = $1 AND resolved_at IS NULL
 
@@ -491,7 +494,7 @@ LIMIT $13
 SELECT h.payload, h.metadata FROM postbox_history h WHERE h.spool = $1 AND h.id = $2 AND h.created_at = $3
 
 -- LockMessage
-SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
+SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.attempts
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
@@ -666,6 +669,12 @@ WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::big
 
 
 -- MigrateUnlock
+
+
+-- LimitWaits
+
+
+-- RestoreWaits
 
 
 -- CreateVersion

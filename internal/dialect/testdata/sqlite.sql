@@ -210,6 +210,9 @@ LIMIT ?
 -- LastDeadLetter
 SELECT COALESCE(MAX(id), 0) FROM postbox_dead_letters
 
+-- SpoolOfLetter
+SELECT COALESCE(s.name, '') FROM postbox_dead_letters d LEFT JOIN postbox_spools s ON s.id = d.spool WHERE d.id = ?
+
 -- RemoveDeadLetter
 DELETE FROM postbox_dead_letters WHERE id = ? AND resolved_at IS NULL
 
@@ -458,7 +461,7 @@ LIMIT ?
 SELECT h.payload, h.metadata FROM postbox_history h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?
 
 -- LockMessage
-SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END
+SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END, m.attempts
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
@@ -594,6 +597,12 @@ WHERE TRUE
 
 
 -- MigrateUnlock
+
+
+-- LimitWaits
+
+
+-- RestoreWaits
 
 
 -- CreateVersion

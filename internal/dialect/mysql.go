@@ -123,7 +123,7 @@ WHERE m.spool = ? AND m.state = 0 AND m.lane = ? AND m.id > ?
   AND ` + unknown + `{topics}
   AND {turn}
 ORDER BY m.id LIMIT ?)`,
-		sweepText: strings.NewReplacer(
+		sweepText: newReplacer(
 			"{ranges}", `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]'))`,
 			"{lane}", "c.lane", "{after}", "c.after", "{up to}", "c.up_to", "{by ready}", "FORCE INDEX (ready)", "{numbers}", numbers, "{words}", words,
 		).Replace(repeatedSweep),
@@ -216,7 +216,7 @@ const mysqlCatalog = `/*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA
 // itself. Only MariaDB reports whether there is a transaction.
 const inTransaction = ` AND /*M! @@in_transaction = */ 1`
 
-func mysqlFill(names Names) *strings.Replacer {
+func mysqlFill(names Names) replacer {
 	return names.replacer(
 		"{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
 		"{insert ignore}", "INSERT IGNORE", "{or ignore}", "", "{lock in share mode}", "LOCK IN SHARE MODE",

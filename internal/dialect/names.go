@@ -3,8 +3,6 @@ package dialect
 import (
 	"fmt"
 	"regexp"
-	"strconv"
-	"strings"
 )
 
 // DefaultPrefix starts the table names unless the user says otherwise.
@@ -68,28 +66,10 @@ func (n Names) Table(ending string) string {
 }
 
 // replacer replaces {table} by table names, {prefix} by the prefix of index names, and the database's additional pairs.
-func (n Names) replacer(extra ...string) *strings.Replacer {
+func (n Names) replacer(extra ...string) replacer {
 	pairs := append([]string{"{prefix}", n.Prefix}, extra...)
 	for _, ending := range tables {
 		pairs = append(pairs, "{"+ending+"}", n.Table(ending))
 	}
-	return strings.NewReplacer(pairs...)
+	return newReplacer(pairs...)
 }
-
-// dollars replaces each ? by $1, $2, … for PostgreSQL. Statements of Postbox contain no other ?.
-func dollars(text string) string {
-	var out strings.Builder
-	n := 0
-	for _, r := range text {
-		if r != '?' {
-			out.WriteRune(r)
-			continue
-		}
-		n++
-		out.WriteString("$" + strconv.Itoa(n))
-	}
-	return out.String()
-}
-
-// unchanged keeps the ? for databases that use it.
-func unchanged(text string) string { return text }

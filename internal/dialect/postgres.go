@@ -207,7 +207,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	for i, wanted := range wantedTopics {
 		for variant, turn := range turns {
 			ready, turn := strings.ReplaceAll(turn, unblocked, calm), strings.ReplaceAll(turn, unblocked, unblockedByIndex)
-			parts := strings.NewReplacer("{wanted}", wanted, "{turn}", turn, "{ready turn}", ready)
+			parts := newReplacer("{wanted}", wanted, "{turn}", turn, "{ready turn}", ready)
 			lists.fetchTexts[i][variant] = text(parts.Replace(fetch))
 			lists.sweepTexts[i][variant] = text(parts.Replace(postgresSweep))
 		}

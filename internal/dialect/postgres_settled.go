@@ -43,17 +43,17 @@ const held = stored + `
 
 // storedRefs is stored for refs, and returns only the ids.
 func storedRefs(lock string) string {
-	return "SELECT m.id" + strings.NewReplacer("{columns}", "m.id", "{and starts}", "", "{starts}", "", "{same starts}", "", "{lock}", lock).Replace(stored)
+	return "SELECT m.id" + newReplacer("{columns}", "m.id", "{and starts}", "", "{starts}", "", "{same starts}", "", "{lock}", lock).Replace(stored)
 }
 
 // found is held for refs, with these columns of m.
 func found(columns string) string {
-	return strings.NewReplacer("{columns}", columns, "{and starts}", "", "{starts}", "", "{same starts}", "", "{lock}", "").Replace(held)
+	return newReplacer("{columns}", columns, "{and starts}", "", "{starts}", "", "{same starts}", "", "{lock}", "").Replace(held)
 }
 
 // foundStarted is held for started messages.
 func foundStarted(columns, lock string) string {
-	return strings.NewReplacer("{columns}", columns, "{and starts}", ", ?::smallint[]", "{starts}", ", starts",
+	return newReplacer("{columns}", columns, "{and starts}", ", ?::smallint[]", "{starts}", ", starts",
 		"{same starts}", " AND m.starts = s.starts", "{lock}", lock).Replace(held)
 }
 

@@ -31,7 +31,7 @@ type repeated struct {
 }
 
 // newRepeated fills in the names.
-func newRepeated(r repeated, fill *strings.Replacer) repeated {
+func newRepeated(r repeated, fill replacer) repeated {
 	r.claimHead, r.claimRow, r.claimedHead = claimHead, claimRow, claimedHead
 	for _, text := range []*string{
 		&r.insertHead, &r.insertFirst, &r.insertRow, &r.sweepText, &r.ready, &r.due, &r.meta, &r.topics, &r.claimHead, &r.claimRow, &r.claimedHead, &r.removeText, &r.keepText, &r.rowsText, &r.findText, &r.standingText, &r.lockText, &r.countText,
@@ -107,7 +107,7 @@ func (r repeated) fetchText(shape fetchShape, ready func() string) string {
 	if shape.excluded {
 		topics = r.topics
 	}
-	text = strings.NewReplacer("{turn}", r.turns[shape.variant], "{topics}", topics).Replace(text)
+	text = newReplacer("{turn}", r.turns[shape.variant], "{topics}", topics).Replace(text)
 	r.fetches.Store(shape, text)
 	return text
 }

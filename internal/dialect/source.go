@@ -49,7 +49,7 @@ type sourceReads interface {
 // Source returns the statements for a table of messages and its table of offsets.
 func (s *Statements) Source(messages, offsets string) (*SourceStatements, error) {
 	// After finish: the name of a topic, and so of a table, may contain a character that marks arguments elsewhere.
-	tables := strings.NewReplacer("{source}", messages, "{offsets}", offsets)
+	tables := newReplacer("{source}", messages, "{offsets}", offsets)
 	var source *SourceStatements
 	switch s.Kind {
 	case PostgreSQL:
@@ -82,7 +82,7 @@ func (s *SourceStatements) Page(r SourceRange, limit int) Query { return s.reads
 func (s *SourceStatements) Remove(rows []SourceRow) Query { return s.reads.remove(rows) }
 
 // fillSource inserts first Postbox's table names, then the argument marks, then the tables of the source.
-func fillSource(names Names, marks func(string) string, tables *strings.Replacer, texts ...*string) {
+func fillSource(names Names, marks func(string) string, tables replacer, texts ...*string) {
 	own := names.replacer()
 	for _, text := range texts {
 		*text = tables.Replace(marks(own.Replace(strings.TrimSpace(*text))))

@@ -1,13 +1,11 @@
 package dialect
 
-import "strings"
-
 // mysqlSourceReads reads the table of DefaultMySQLSchema, whose primary key is `offset`.
 type mysqlSourceReads struct {
 	peekText, pageText, removeText string
 }
 
-func mysqlSource(names Names, tables *strings.Replacer) *SourceStatements {
+func mysqlSource(names Names, tables replacer) *SourceStatements {
 	s := &SourceStatements{
 		Register: `
 INSERT IGNORE INTO {sources} (name, transaction_id, row_offset) VALUES (?, 0, 0)`,

@@ -2,7 +2,6 @@ package dialect
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/lib/pq"
 )
@@ -14,7 +13,7 @@ type pgSource struct {
 
 // All statements use ORDER BY and LIMIT, so that the index is the cheapest plan whatever the planner expects about the
 // number of rows. The planner might answer an EXISTS by reading the whole table.
-func postgresSource(names Names, tables *strings.Replacer) *SourceStatements {
+func postgresSource(names Names, tables replacer) *SourceStatements {
 	s := &SourceStatements{
 		Register: `
 INSERT INTO {sources} (name, transaction_id, row_offset) VALUES (?, 0, -1) ON CONFLICT DO NOTHING`,

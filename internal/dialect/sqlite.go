@@ -3,7 +3,6 @@ package dialect
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // sqlite reads all lanes in one part, because the driver binds each argument by a search among all of them.
@@ -88,7 +87,7 @@ CROSS JOIN {messages} m ON m.id IN (
 	  AND ` + nameInSQL + ` NOT IN (` + items + `){topics}
 	  AND {turn}
 	ORDER BY m.id LIMIT ? + 0)`,
-		sweepText: strings.NewReplacer(
+		sweepText: newReplacer(
 			"{ranges}", "json_each(?)", "{lane}", "c.value ->> 0", "{after}", "c.value ->> 1", "{up to}", "c.value ->> 2",
 			" {by ready}", "", "{numbers}", items, "{words}", items,
 		).Replace(repeatedSweep),
@@ -133,7 +132,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	return s.finish(sqliteFill(names), unchanged)
 }
 
-func sqliteFill(names Names) *strings.Replacer {
+func sqliteFill(names Names) replacer {
 	return names.replacer(
 		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "", " {lock in share mode}", "",

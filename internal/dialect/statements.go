@@ -245,7 +245,7 @@ func (s *Statements) each(f func(*string)) {
 }
 
 // finish fills in table names and argument marks.
-func (s *Statements) finish(fill *strings.Replacer, marks func(string) string) *Statements {
+func (s *Statements) finish(fill replacer, marks func(string) string) *Statements {
 	s.each(func(text *string) { *text = marks(fill.Replace(strings.TrimSpace(*text))) })
 	return s
 }

@@ -32,7 +32,7 @@ test-versions: ## run what meets the database on other versions of PostgreSQL an
 
 test-embedded: ## run the tests that need no services, and say what that leaves out
 	$(EACH_MODULE) go test $(ARGS) ./...
-	@for variable in TEST_POSTGRES_DSN TEST_MYSQL_DSN TEST_AMQP_URI TEST_KAFKA_BROKERS; do \
+	@for variable in TEST_POSTGRES_DSN TEST_POSTGRES_LOG_DSN TEST_MYSQL_DSN TEST_AMQP_URI TEST_KAFKA_BROKERS; do \
 		[ -n "$${!variable:-}" ] || echo "left out: tests that need $$variable, which make test sets"; \
 	done
 

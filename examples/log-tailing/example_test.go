@@ -15,12 +15,7 @@ import (
 func TestRun_G4_each_message_has_its_effect_once_and_in_order(t *testing.T) {
 	t.Parallel()
 	address := testservice.Address(t, testservice.KafkaVariable)
-	database := testdb.Postgres(t)
-	var level string
-	require.NoError(t, database.DB.QueryRowContext(t.Context(), "SHOW wal_level").Scan(&level))
-	if level != "logical" {
-		t.Skipf("wal_level of the server is %s, and scripts/services starts one with logical", level)
-	}
+	database := testdb.PostgresLog(t)
 	s := settings{database: database.DSN, kafka: address, topic: "example." + postbox.NewMessageID(), orders: 300}
 	require.NoError(t, run(t.Context(), s))
 	require.Equal(t, 300, database.Count(t, "SELECT COUNT(*) FROM tail_example_shipments"))

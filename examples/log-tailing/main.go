@@ -44,7 +44,7 @@ type settings struct {
 
 func main() {
 	s := settings{topic: "postbox.example.tailed"}
-	flag.StringVar(&s.database, "database", cmp.Or(os.Getenv("DATABASE_URL"), os.Getenv("TEST_POSTGRES_DSN"),
+	flag.StringVar(&s.database, "database", cmp.Or(os.Getenv("DATABASE_URL"), os.Getenv("TEST_POSTGRES_LOG_DSN"),
 		"postgres://postgres:postgres@localhost:5432/postgres?sslmode=disable"), "PostgreSQL to use, with wal_level=logical, or $DATABASE_URL")
 	flag.StringVar(&s.kafka, "kafka", cmp.Or(os.Getenv("KAFKA_BROKERS"), os.Getenv("TEST_KAFKA_BROKERS"),
 		"localhost:9092"), "Kafka brokers to use, with commas between them, or $KAFKA_BROKERS")

@@ -43,8 +43,9 @@ type backend struct {
 
 var (
 	sqlite      = backend{name: "sqlite", dialect: postbox.SQLite, driver: "sqlite", dsn: sqliteDSN}
-	postgresPQ  = backend{name: "postgres-pq", dialect: postbox.PostgreSQL, driver: "postgres", dsn: postgresDSN}
-	postgresPGX = backend{name: "postgres-pgx", dialect: postbox.PostgreSQL, driver: "pgx", dsn: postgresDSN}
+	postgresPQ  = backend{name: "postgres-pq", dialect: postbox.PostgreSQL, driver: "postgres", dsn: postgresDSN(testservice.PostgresVariable)}
+	postgresPGX = backend{name: "postgres-pgx", dialect: postbox.PostgreSQL, driver: "pgx", dsn: postgresDSN(testservice.PostgresVariable)}
+	postgresLog = backend{name: "postgres-log", dialect: postbox.PostgreSQL, driver: "postgres", dsn: postgresDSN(testservice.PostgresLogVariable)}
 	mariadb     = backend{name: "mariadb", dialect: postbox.MySQL, driver: "mysql", dsn: mysqlDSN}
 )
 
@@ -104,6 +105,9 @@ func EachBenchmark(b *testing.B, benchmark func(b *testing.B, database *Database
 
 // Postgres returns a database on PostgreSQL through lib/pq, or skips the test.
 func Postgres(t *testing.T) *Database { t.Helper(); return postgresPQ.open(t) }
+
+// PostgresLog is [Postgres] on a server with wal_level=logical, whose log can be read.
+func PostgresLog(t *testing.T) *Database { t.Helper(); return postgresLog.open(t) }
 
 // MySQL returns a database on MariaDB or MySQL, or skips the test.
 func MySQL(t *testing.T) *Database { t.Helper(); return mariadb.open(t) }
@@ -218,16 +222,19 @@ func uniqueName() string {
 	return fmt.Sprintf("t%d_%d_%d", os.Getpid(), time.Now().UnixNano()%1e9, names.Add(1))
 }
 
-func postgresDSN(tb testing.TB) string {
-	tb.Helper()
-	dsn, name := testservice.Address(tb, testservice.PostgresVariable), uniqueName()
-	admin(tb, "postgres", dsn, "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE")
-	u, err := url.Parse(dsn)
-	require.NoError(tb, err)
-	query := u.Query()
-	query.Set("search_path", name)
-	u.RawQuery = query.Encode()
-	return u.String()
+// postgresDSN makes a schema on the server that the variable names.
+func postgresDSN(variable string) func(tb testing.TB) string {
+	return func(tb testing.TB) string {
+		tb.Helper()
+		dsn, name := testservice.Address(tb, variable), uniqueName()
+		admin(tb, "postgres", dsn, "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE")
+		u, err := url.Parse(dsn)
+		require.NoError(tb, err)
+		query := u.Query()
+		query.Set("search_path", name)
+		u.RawQuery = query.Encode()
+		return u.String()
+	}
 }
 
 func mysqlDSN(tb testing.TB) string {

@@ -10,11 +10,12 @@ import (
 
 // Variables by which scripts/services tells where the servers are.
 const (
-	PostgresVariable  = "TEST_POSTGRES_DSN"
-	PgBouncerVariable = "TEST_PGBOUNCER_DSN"
-	MySQLVariable     = "TEST_MYSQL_DSN"
-	AMQPVariable      = "TEST_AMQP_URI"
-	KafkaVariable     = "TEST_KAFKA_BROKERS"
+	PostgresVariable    = "TEST_POSTGRES_DSN"
+	PostgresLogVariable = "TEST_POSTGRES_LOG_DSN" // with wal_level=logical
+	PgBouncerVariable   = "TEST_PGBOUNCER_DSN"
+	MySQLVariable       = "TEST_MYSQL_DSN"
+	AMQPVariable        = "TEST_AMQP_URI"
+	KafkaVariable       = "TEST_KAFKA_BROKERS"
 )
 
 // Address returns what the variable says of a service, or skips the test and says which one is missing.
@@ -23,7 +24,7 @@ func Address(tb testing.TB, variable string) string {
 	address := os.Getenv(variable)
 	if address == "" {
 		name := map[string]string{
-			PostgresVariable: "PostgreSQL", PgBouncerVariable: "PgBouncer", MySQLVariable: "MariaDB or MySQL", AMQPVariable: "RabbitMQ", KafkaVariable: "Kafka",
+			PostgresVariable: "PostgreSQL", PostgresLogVariable: "PostgreSQL with wal_level=logical", PgBouncerVariable: "PgBouncer", MySQLVariable: "MariaDB or MySQL", AMQPVariable: "RabbitMQ", KafkaVariable: "Kafka",
 		}[variable]
 		tb.Skipf("%s is missing, %s is not set: make test runs the tests with it, through scripts/services", name, variable)
 	}

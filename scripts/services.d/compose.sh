@@ -28,7 +28,7 @@ compose_start() {
     for name in "${components[@]}"; do
         if [[ $name != pgbouncer ]]; then containers+=("$name"); fi
     done
-    export POSTBOX_POSTGRES_PORT=${port[postgres]} POSTBOX_MARIADB_PORT=${port[mariadb]}
+    export POSTBOX_POSTGRES_PORT=${port[postgres]} POSTBOX_POSTGRES_LOG_PORT=${port[postgres_log]} POSTBOX_MARIADB_PORT=${port[mariadb]}
     export POSTBOX_RABBITMQ_PORT=${port[rabbitmq]} POSTBOX_KAFKA_PORT=${port[kafka]}
     compose_running=yes
     launch watchdog watch_over
@@ -51,7 +51,7 @@ in_compose() { [[ -n $compose_running && ${origin[$1]:-} == compose ]]; }
 
 compose_halt() {
     local signal=KILL
-    if [[ $1 == postgres ]]; then signal=QUIT; fi
+    if [[ $1 == postgres* ]]; then signal=QUIT; fi
     if [[ $2 == immediate ]]; then compose kill --signal "$signal" "$1"; else compose stop --timeout 30 "$1"; fi
 } >/dev/null 2>&1
 

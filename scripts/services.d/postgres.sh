@@ -1,5 +1,6 @@
-# PostgreSQL: fsync stays on, since the tests are about durability. wal_level=logical is for the tests of log tailing,
-# each of which has a slot and a process of its own that sends the log.
+# PostgreSQL: fsync stays on, since the tests are about durability. postgres_log is a second server, for the tests of
+# log tailing. Each of their readers decodes the log of the whole server, and each begins when the transactions that were
+# open in it have ended. So on the server of the other tests they would cost much, and wait for long.
 
 postgres_bin() {
     local newest
@@ -34,24 +35,44 @@ postgres_packages() {
 # The jar holds an archive that is compressed with xz.
 postgres_arrange() { mkdir "$1/home" && tar -xJf "$1"/*.txz -C "$1/home"; }
 
+# It is the same program.
+postgres_log_lacks() { postgres_lacks; }
+
+postgres_log_packages() { postgres_packages; }
+
+postgres_log_arrange() { postgres_arrange "$@"; }
+
+postgres_log_version() { postgres_version; }
+
 postgres_version() { "$(postgres_bin)/postgres" --version | awk '{ print $3 }'; }
 
-postgres_serve() {
-    local bin data="$temp/postgres"
+postgres_serve() { serve_postgres postgres; }
+
+postgres_log_serve() { serve_postgres postgres_log -c wal_level=logical -c max_replication_slots=100 -c max_wal_senders=100; }
+
+# serve_postgres COMPONENT [OPTION...]
+serve_postgres() {
+    local bin name=$1 data="$temp/$1"
+    shift
     bin=$(postgres_bin)
     own postgres "$data"
     cd "$data"
     [[ -d $data/data ]] || (as_user postgres "$bin/initdb" -D "$data/data" --username=postgres --auth=trust --encoding=UTF8 --locale=C)
-    as_user postgres "$bin/postgres" -D "$data/data" -p "${port[postgres]}" \
-        -c listen_addresses=127.0.0.1 -c unix_socket_directories="$data" -c max_connections=600 \
-        -c wal_level=logical -c max_replication_slots=100 -c max_wal_senders=100
+    as_user postgres "$bin/postgres" -D "$data/data" -p "${port[$name]}" \
+        -c listen_addresses=127.0.0.1 -c unix_socket_directories="$data" -c max_connections=600 "$@"
 }
 
 # As pg_ctl does it: the first line is the process, the eighth its state. Maven's binaries have no pg_isready.
-postgres_ready() {
+postgres_ready() { is_ready_postgres postgres; }
+
+postgres_log_ready() { is_ready_postgres postgres_log; }
+
+is_ready_postgres() {
     local lines
-    mapfile -t lines <"$temp/postgres/data/postmaster.pid" &&
-        [[ ${lines[0]:-} == "${server[postgres]}" && ${lines[7]:-} == ready* ]]
+    mapfile -t lines <"$temp/$1/data/postmaster.pid" &&
+        [[ ${lines[0]:-} == "${server[$1]}" && ${lines[7]:-} == ready* ]]
 }
+
+postgres_log_address() { echo "TEST_POSTGRES_LOG_DSN=postgres://postgres@127.0.0.1:${port[postgres_log]}/postgres?sslmode=disable"; }
 
 postgres_address() { echo "TEST_POSTGRES_DSN=postgres://postgres@127.0.0.1:${port[postgres]}/postgres?sslmode=disable"; }

@@ -39,13 +39,13 @@ stop_servers() {
 
 end_group() {
     local signal=KILL
-    if [[ $1 == postgres ]]; then signal=QUIT; fi
+    if [[ $1 == postgres* ]]; then signal=QUIT; fi
     kill -"$signal" -- "-${server[$1]}" || true
 }
 
 # PostgreSQL's children take the signal for something else.
 end_in_order() {
-    if [[ $1 == postgres ]]; then
+    if [[ $1 == postgres* ]]; then
         kill -INT "${server[$1]}" || true
     else
         kill -TERM -- "-${server[$1]}" || true

@@ -2,7 +2,7 @@
 
 export_addresses() {
     local name
-    unset TEST_POSTGRES_DSN TEST_PGBOUNCER_DSN TEST_MYSQL_DSN TEST_AMQP_URI TEST_KAFKA_BROKERS
+    unset TEST_POSTGRES_DSN TEST_POSTGRES_LOG_DSN TEST_PGBOUNCER_DSN TEST_MYSQL_DSN TEST_AMQP_URI TEST_KAFKA_BROKERS
     for name in "${components[@]}"; do
         if [[ -n ${state[$name]:-} ]]; then export "$("${name}_address")"; fi
     done
@@ -15,7 +15,7 @@ report() {
             kind=real
             if [[ ${origin[$name]} == kfake ]]; then kind=fake; fi
             summary+=("$name=$kind(${origin[$name]})")
-            say "$(printf '%-10s %-8s %-10s %-18s %s' "$name" "$kind" "${origin[$name]}" "${version[$name]}" "${port[$name]:+port ${port[$name]}}")"
+            say "$(printf '%-12s %-8s %-10s %-18s %s' "$name" "$kind" "${origin[$name]}" "${version[$name]}" "${port[$name]:+port ${port[$name]}}")"
         else
             summary+=("$name=missing")
             say "$name: MISSING (${missing[$name]})"

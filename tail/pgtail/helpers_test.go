@@ -35,15 +35,10 @@ type world struct {
 	recorder *recorder
 }
 
-// newWorld returns a migrated database with a publication, or skips the test if its server does not have the log.
+// newWorld returns a migrated database with a publication, or skips the test if there is no server for it.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, Database: testdb.Postgres(t), recorder: &recorder{values: map[string]float64{}}}
-	var level string
-	require.NoError(t, w.DB.QueryRowContext(t.Context(), "SHOW wal_level").Scan(&level))
-	if level != "logical" {
-		t.Skipf("wal_level of the server is %s, and scripts/services starts one with logical", level)
-	}
+	w := &world{T: t, Database: testdb.PostgresLog(t), recorder: &recorder{values: map[string]float64{}}}
 	w.Migrate(t)
 	require.NoError(t, pgtail.Setup(t.Context(), w.Postbox(), w.publication()))
 	t.Cleanup(func() { // the publication has one name space for all schemas

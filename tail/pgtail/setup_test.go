@@ -147,7 +147,7 @@ func TestSetup_says_which_right_is_missing(t *testing.T) {
 	require.ErrorContains(t, err, "as the owner of the table")
 }
 
-// A server whose wal_level is too low for the log. The servers of the tests have logical, so a function of this schema, which comes before that of
+// A server whose wal_level is too low for the log. That of the tests may have any, so a function of this schema, which comes before that of
 // PostgreSQL, answers for the setting.
 func TestTail_says_that_wal_level_must_be_logical(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,10 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 	if err := d.takeRemoved(ctx); err != nil {
 		return err
 	}
-	d.unsettled = append(d.unsettled, d.held.take(time.Now())...)
+	for _, e := range d.held.take(time.Now()) {
+		d.revoke(e)
+		d.unsettled = append(d.unsettled, e)
+	}
 	for _, e := range append(d.scheduler.TakeFinished(), d.takeRested()...) {
 		d.revoke(e)
 		if e.Outcome.Verdict == spool.Again && e.Until.IsZero() {
@@ -72,16 +75,15 @@ func (d *Drainer) settleFinished(ctx context.Context) error {
 			d.unsettled = append(d.unsettled, e)
 		}
 	}
-	if err := d.settleUnsettled(ctx); err != nil {
-		return err
-	}
-	for len(d.removal.waiting) > 0 && d.removal.underWay == 0 {
+	for {
+		if err := d.settleUnsettled(ctx); err != nil || len(d.removal.waiting) == 0 || d.removal.underWay > 0 {
+			return err
+		}
 		d.removeBeside(ctx)
 		if err := d.takeRemoved(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 func (d *Drainer) removeBeside(ctx context.Context) {
@@ -266,15 +268,29 @@ func (d *Drainer) endRemoval(ctx context.Context, r removed) error {
 		d.noteLeft(r.entries, r.left)
 		d.conclude(ctx, r.entries, r.left.locked)
 	case d.removal.failed:
-		d.removal.waiting = slices.Concat(r.entries, d.removal.waiting)
+		d.removeAgain(r.entries)
 		return r.err
 	case len(r.entries) == 1:
 		d.rest(ctx, r.entries[0], r.err)
 	default:
-		d.removal.waiting = slices.Concat(r.entries, d.removal.waiting)
+		d.removeAgain(r.entries)
 		d.removal.most = max(len(r.entries)/2, 1)
 	}
 	return nil
+}
+
+// removeAgain puts messages back whose removal failed. The drainer may have started over since the removal began. Then
+// messages whose outcome is revoked are not removed.
+func (d *Drainer) removeAgain(entries []*schedule.Entry) {
+	var again []*schedule.Entry
+	for _, e := range entries {
+		if d.revoke(e); e.Outcome.Verdict == spool.Done {
+			again = append(again, e)
+		} else {
+			d.unsettled = append(d.unsettled, e)
+		}
+	}
+	d.removal.waiting = slices.Concat(again, d.removal.waiting)
 }
 
 // noteLeft marks the messages that a removal has left.

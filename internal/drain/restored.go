@@ -108,7 +108,8 @@ func (d *Drainer) startOver(reason string, lost bool) {
 }
 
 // revoke discards the outcome Done of a message that was handed out before the drainer started over: the handler may
-// have written to the database that was lost.
+// have written to the database that was lost. It is called before each try to write the outcome, since a try may be
+// under way when the drainer starts over.
 func (d *Drainer) revoke(e *schedule.Entry) {
 	if d.config.Local && e.Outcome.Verdict == spool.Done && d.scheduler.HasOutlived(e) {
 		e.Outcome = spool.Outcome{Verdict: spool.Postpone}

@@ -241,6 +241,15 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "proof/pipeline"}, tests: "finished_only_in_the_lost",
 	},
 	{
+		name: "a removal that outlives its database is not tried again in the next", guarantees: "G2, G4, F27",
+		edits: []edit{{
+			file: "internal/drain/removal.go",
+			from: "		if d.revoke(e); e.Outcome.Verdict == spool.Done {\n",
+			to:   "		if e.Outcome.Verdict == spool.Done {\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "removal_that_outlives",
+	},
+	{
 		name: "a copy of the database sends nothing", guarantees: "G2, F28",
 		edits: []edit{{
 			file: "internal/dialect/deployment.go",

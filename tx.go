@@ -16,7 +16,8 @@ type Executor interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// ExecFunc returns an [Executor] that calls a method of another library's transaction and ignores its result. For pgx, write postbox.ExecFunc(tx.Exec). The
+// ExecFunc returns an [Executor] that calls a method of another library's transaction. For pgx, write postbox.ExecFunc(tx.Exec). Of the result it needs at most
+// the number of changed rows, if the result has a method RowsAffected (see forwarder.WhenSkipped). The
 // statements are written for database/sql, with the placeholders of the database; an argument may be a driver.Valuer.
 //
 // The method must be that of a transaction, never of a pool: a pool commits each statement by itself, and Postbox cannot see the difference. Call ExecFunc once
@@ -25,20 +26,35 @@ func ExecFunc[Result any](exec func(ctx context.Context, query string, args ...a
 	if exec == nil {
 		return nil
 	}
-	return &execFunc{func(ctx context.Context, query string, args ...any) error {
-		_, err := exec(ctx, query, args...)
-		return err
+	return &execFunc{func(ctx context.Context, query string, args ...any) (sql.Result, error) {
+		result, err := exec(ctx, query, args...)
+		if err != nil {
+			return nil, err
+		}
+		return resultOf(result), nil
 	}}
 }
 
 // execFunc is the executor that ExecFunc returns.
 type execFunc struct {
-	exec func(ctx context.Context, query string, args ...any) error
+	exec func(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
 // ExecContext calls the function.
 func (f *execFunc) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return driver.ResultNoRows, f.exec(ctx, query, args...)
+	return f.exec(ctx, query, args...)
+}
+
+// resultOf returns the number of changed rows that a library reports in its own type, as pgx does.
+func resultOf(result any) sql.Result {
+	switch r := result.(type) {
+	case sql.Result:
+		return r
+	case interface{ RowsAffected() int64 }:
+		return driver.RowsAffected(r.RowsAffected())
+	default:
+		return driver.ResultNoRows
+	}
 }
 
 // ContextWithTx returns a context that carries tx. A Publisher writes its messages through tx, and an

@@ -29,8 +29,11 @@ func (c PublisherConfig) draft(topic string, msg *message.Message) (spool.Draft,
 	if draft.MessageID == "" {
 		draft.MessageID = postbox.NewMessageID()
 	}
+	if err := draft.SetUnique(metadata); err != nil {
+		return spool.Draft{}, err
+	}
 	if draft.Key != "" && msg.Metadata.Get(postbox.OrderingKey) != draft.Key {
-		draft.Metadata = maps.Clone(metadata)
+		draft.Metadata = maps.Clone(draft.Metadata)
 		if draft.Metadata == nil {
 			draft.Metadata = map[string]string{}
 		}

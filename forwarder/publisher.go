@@ -164,10 +164,14 @@ func (p *Publisher) write(ctx context.Context, db postbox.Executor, topic string
 	if err := p.prepareFor(ctx, db); err != nil {
 		return fmt.Errorf("publish to topic %.300q: %w", topic, err)
 	}
-	if err := p.spool.Append(ctx, db, p.run, drafts); err != nil {
+	skipped, err := p.store(ctx, db, drafts)
+	if err != nil {
 		return dialect.HintAtPooler(err)
 	}
-	p.meter.Stored(topic, len(messages))
+	p.meter.Stored(topic, len(messages)-len(skipped))
+	for _, i := range skipped {
+		reportSkipped(messages[i])
+	}
 	return nil
 }
 
@@ -189,11 +193,16 @@ func (p *Publisher) registerApart(ctx context.Context) {
 
 // run executes an insert, prepared where that is possible.
 func (p *Publisher) run(ctx context.Context, db spool.Executor, query dialect.Query) error {
+	_, err := p.exec(ctx, db, query)
+	return err
+}
+
+// exec executes a statement, prepared where that is possible.
+func (p *Publisher) exec(ctx context.Context, db spool.Executor, query dialect.Query) (sql.Result, error) {
 	if tx, ok := db.(*sql.Tx); ok && !p.unprepared {
-		_, err := p.prepared.InTx(ctx, tx, query)
-		return err
+		return p.prepared.InTx(ctx, tx, query)
 	}
-	return spool.Run(ctx, db, query)
+	return db.ExecContext(ctx, query.Text, query.Args...)
 }
 
 // KeepOpen returns the publisher with a Close that does nothing. A router closes the publisher of a handler

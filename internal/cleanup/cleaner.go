@@ -24,6 +24,9 @@ const (
 	letterBatch = 100
 	// historyBatch is the limit for done messages: they may be as large, but there are many more of them.
 	historyBatch = 500
+	// uniqueKeyBatch is the limit for unique keys: looking for the message of each takes several searches, and the
+	// transaction that deletes a page of them makes producers of these keys wait.
+	uniqueKeyBatch = 100
 	// countIntervals is how many intervals a count of messages stays at least. With it, looking for large numbers executes a twentieth of a statement each second.
 	countIntervals = 2
 	// givenUp is how long a process leaves a task to others if it lacks the right to perform it.
@@ -55,6 +58,8 @@ type Config struct {
 	// Unattended is how long messages may wait without a drainer before that is logged, see unattended.go; 0: this
 	// cleaner does not check.
 	Unattended time.Duration
+	// UniqueKeys says that the cleaner deletes unique keys whose message is gone.
+	UniqueKeys bool
 	// Counts says that the cleaner renews the snapshot of large numbers of messages, see package counts.
 	Counts bool
 }
@@ -110,6 +115,9 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 	}
 	if config.Unattended > 0 {
 		c.add("unattended", newWatch(config.Unattended).work)
+	}
+	if config.UniqueKeys {
+		c.add("unique keys", walkUniqueKeys(min(uniqueKeyBatch, config.Batch)))
 	}
 	if config.Counts {
 		c.add(counts.Task, recount(counts.NewCounter(db, statements, counts.Cap, countIntervals*config.Interval)))

@@ -178,6 +178,8 @@ func (p FetchParams) variant() int {
 type lists interface {
 	append(spool int64, rows []Row) []Query
 	ingest(spool int64, claims [][]byte, rows []Row) Ingest
+	lockUnique(spool int64, digest []byte) Query
+	appendUnique(p UniqueParams) Unique
 	fetch(p FetchParams) Query
 	sweep(p SweepParams) Query
 	remove(spool int64, refs []Ref) Query

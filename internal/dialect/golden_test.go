@@ -64,6 +64,7 @@ func printed(s *dialect.Statements) string {
 		fmt.Fprintf(&out, "-- Ingest, two rows, claim\n%s\n\n", ingest.Claim[0].Text)
 		fmt.Fprintf(&out, "-- Ingest, two rows, claimed\n%s\n\n", ingest.Claimed.Text)
 	}
+	printUnique(&out, s)
 	fmt.Fprintf(&out, "-- Fetch, two lanes\n%s\n\n", s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 2)}).Text)
 	fmt.Fprintf(&out, "-- Fetch, one lane, unordered, paused keys\n%s\n\n", s.Fetch(dialect.FetchParams{
 		Cursors: make([]dialect.Cursor, 1), Unordered: true, PausedKeys: true,
@@ -94,6 +95,15 @@ func printed(s *dialect.Statements) string {
 	fmt.Fprintf(&out, "-- CountStarts\n%s\n\n", s.CountStarts(1, make([]dialect.Started, 2)).Text)
 	fmt.Fprintf(&out, "-- Release\n%s\n", s.Release(1, "holder", []int{1}).Text)
 	return out.String()
+}
+
+func printUnique(out *strings.Builder, s *dialect.Statements) {
+	for _, p := range []dialect.UniqueParams{{}, {Replace: true}, {Row: dialect.Row{State: dialect.StateScheduled}}} {
+		unique := s.AppendUnique(p)
+		for i, query := range slices.Concat(unique.Before, []dialect.Query{unique.Store}, unique.After) {
+			fmt.Fprintf(out, "-- AppendUnique, replace %t, state %d, statement %d\n%s\n\n", p.Replace, p.Row.State, i+1, query.Text)
+		}
+	}
 }
 
 func TestStatements_arguments_match_their_marks(t *testing.T) {

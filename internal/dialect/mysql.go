@@ -77,6 +77,7 @@ SELECT CAST(VARIABLE_VALUE AS SIGNED) * 1000000, CONCAT(@@hostname, ' ', @@port,
 FROM /*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */
 WHERE VARIABLE_NAME = 'Uptime'`
 	s.Unfit = `SELECT ` + mysqlUnfit
+	s.uniqueKeys(uniqueKeyGone)
 	s.ReadsUpTo = true
 	// MySQL has no such setting within a statement, and waits for innodb_lock_wait_timeout.
 	s.Impatient = `/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ `
@@ -135,6 +136,7 @@ WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= {now} AND FIND_IN_
   AND {turn}
 ORDER BY m.available_at, m.id LIMIT ?)`,
 		topics: ` AND m.topic NOT IN (` + words + `)`,
+		unique: mysqlUnique(),
 		// Transaction 0 stands for all running transactions, until FreeWriters has shown that all transactions from
 		// before a mark have ended.
 		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `,
@@ -222,7 +224,7 @@ func mysqlFill(names Names) replacer {
 		"{insert ignore}", "INSERT IGNORE", "{or ignore}", "", "{lock in share mode}", "LOCK IN SHARE MODE",
 		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
 		"{after ?}", afterParts, "{for update}", "FOR UPDATE", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)",
-		"{by ready}", "FORCE INDEX (ready)",
+		"{by ready}", "FORCE INDEX (ready)", "{by id}", "FORCE INDEX (PRIMARY)",
 		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "FORCE INDEX (due)", "{waits}", "m.state IN (1, 2)", " {due order}", "",
 		"{by death}", "FORCE INDEX (died_at)", "{latest death}", "d.died_at DESC",
 		"{few}", "TRUE",

@@ -16,6 +16,7 @@ type postgres struct {
 	removeOneText, removeText, removeMixedText string
 	keepText, keepMixedText                    string
 	rowsText, findText                         string // of lock and find
+	unique                                     uniqueTexts
 	standingText                               string
 	lockText, countText, releaseText           string
 	fetchTexts, sweepTexts                     [2][variants]string // by whether topics are excluded, and FetchParams.variant
@@ -89,6 +90,7 @@ SELECT COALESCE((SELECT CASE WHEN seqcache > 1 THEN 'sequence cache' END FROM pg
 SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)::bigint,
        (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text`
 	s.moveToWaiting = moveToWaiting
+	s.uniqueKeys(postgresUniqueKeyGone)
 	for _, ofOne := range []*string{&s.loadPayload, &s.retry, &s.standsToRetry, &s.countStart, &s.takeBackStart, &s.buryMessage} {
 		*ofOne += "\n  AND " + strings.ReplaceAll(seemsDear, "m.", "")
 	}
@@ -200,6 +202,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		appendOneText: text(insertReady), appendText: text(insert), appendMixedText: text(appendMixed),
 		ingestText: text(ingestReady), ingestMixedText: text(ingestMixed),
 		removeOneText: text(ready(removeOne)), removeText: text(removeReady), removeMixedText: text(remove),
+		unique:   postgresUnique().filled(text),
 		keepText: text(ready(keep)), keepMixedText: text(keep),
 		rowsText: text(storedRefs(skipLocked)), findText: text(storedRefs("")), standingText: text(`SELECT m.id` + found(`m.id`)),
 		lockText: text(lock), countText: text(count), releaseText: text(release),

@@ -26,6 +26,7 @@ type repeated struct {
 	standingText          string
 	lockText, countText   string
 	releaseText           string
+	unique                uniqueTexts
 	fetches               *sync.Map // fetchShape → text
 	portion               int       // maximum number of rows of an insert, a power of two; 0 means no limit
 }
@@ -39,6 +40,7 @@ func newRepeated(r repeated, fill replacer) repeated {
 	} {
 		*text = fill.Replace(fill.Replace(strings.TrimSpace(*text)))
 	}
+	r.unique = r.unique.filled(func(text string) string { return fill.Replace(fill.Replace(text)) })
 	for variant, turn := range turns {
 		r.turns[variant] = fill.Replace(turn)
 		r.sweepTexts[variant] = strings.ReplaceAll(r.sweepText, "{turn}", r.turns[variant])
@@ -49,12 +51,16 @@ func newRepeated(r repeated, fill replacer) repeated {
 
 func (r repeated) append(spool int64, rows []Row) []Query {
 	return r.insert(r.insertHead, cmp.Or(r.insertFirst, r.insertRow), r.insertRow, len(rows), func(i int) []any {
-		row := rows[i]
-		return []any{
-			spool, row.Lane, row.State, row.KeyHash, row.Due, row.Due, row.Delay,
-			row.Topic, row.MessageID, row.Key, row.Payload, row.Metadata,
-		}
+		return rowValues(spool, rows[i])
 	})
+}
+
+// rowValues returns the arguments for a row.
+func rowValues(spool int64, row Row) []any {
+	return []any{
+		spool, row.Lane, row.State, row.KeyHash, row.Due, row.Due, row.Delay,
+		row.Topic, row.MessageID, row.Key, row.Payload, row.Metadata,
+	}
 }
 
 // insert inserts n rows: all at once, or in portions of few different sizes, whose texts are few enough to be kept

@@ -57,6 +57,7 @@ DELETE FROM {history} WHERE (id, done_at) IN (
 
 	s.ServerIn = `COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{messages}'), 0)`
 	s.BeginAgain = `BEGIN`
+	s.uniqueKeys(uniqueKeyGone)
 	s.Unfit = `SELECT CASE WHEN timeout = 0 THEN 'busy timeout' ELSE '' END FROM pragma_busy_timeout`
 	s.BesideWriter = `PRAGMA wal_checkpoint(PASSIVE)`
 	s.MakeWritable = `PRAGMA query_only = 0`
@@ -99,6 +100,7 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= {now} AND m.lane IN (` +
   AND {turn}
 ORDER BY m.available_at, m.id LIMIT ? + 0)`,
 		topics: ` AND m.topic NOT IN (` + items + `)`,
+		unique: sqliteUnique(),
 		// There is one writer at a time, so no invisible transaction can add messages, and each read is a watermark.
 		meta: `SELECT -1, 1, ` + freeLanes + `, 0, ` + liveMembers + `, ` + spoolVersion + `, '', NULL, NULL, {now},
        ` + s.ServerIn + `, NULL, NULL`,
@@ -137,7 +139,7 @@ func sqliteFill(names Names) replacer {
 		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "instr", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
-		"{after ?}", afterRow, " {for update}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", " {by ready}", "",
+		"{after ?}", afterRow, " {for update}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", " {by ready}", "", " {by id}", "",
 		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "INDEXED BY "+names.Prefix+"messages_due", "{waits}", "m.state > 0", "{due order}", "ORDER BY m.available_at",
 		" {by death}", "", "{latest death}", "d.died_at DESC",
 		"{few}", "TRUE",

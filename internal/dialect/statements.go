@@ -176,6 +176,11 @@ type Statements struct {
 	// Ages → id and name (NULL without a row) of each spool, the times of [Ages].
 	Ages string
 
+	// Unique keys: unique.go.
+
+	uniqueKeysPage  string
+	removeUniqueKey string
+
 	// Migrations.
 
 	MigrateLock   string // lock name → 1 when it is ours, until the session ends or gives it back; empty where no such lock is taken
@@ -236,7 +241,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
 		&s.lockMessage, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.addToAct, &s.recordAct, &s.auditRows,
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
-		&s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
+		&s.uniqueKeysPage, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 		&s.LogSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys,
 	} {

@@ -20,6 +20,10 @@ type Draft struct {
 	// Due is the earliest time at which the message may be handled. The zero value means Delay from now.
 	Due   time.Time
 	Delay time.Duration
+	// UniqueKey is empty for a message that may be stored in any case. Replace deletes the message that waits under the key,
+	// instead of leaving out this one: see [Spool.AppendUnique].
+	UniqueKey string
+	Replace   bool
 }
 
 // maxBytes is the maximum length of a message id and of an ordering key, on every database. MySQL stores no more, or

@@ -35,6 +35,7 @@ func TestRoles_are_enough_and_no_more(t *testing.T) {
 			p.forward(t, nil, 0) // it makes the outbox
 			p.produce(t)
 			p.forward(t, errBroker, 2)
+			p.produceUnique(t)
 			p.takeOver(t)
 			p.consume(t)
 			p.work(t)
@@ -139,6 +140,26 @@ func (p *play) outbox(t *testing.T, db *sql.DB) *forwarder.Publisher {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = outbox.Close() })
 	return outbox
+}
+
+// produceUnique skips and replaces messages.
+func (p *play) produceUnique(t *testing.T) {
+	t.Helper()
+	db := p.as(t, "", "unique_producer", "producer", "unique_producer")
+	outbox := p.outbox(t, db)
+	require.NoError(t, forwarder.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
+		for _, msg := range []*message.Message{
+			postbox.SkipIfWaiting(messageIn(ctx, "first"), "key"), postbox.SkipIfWaiting(messageIn(ctx, "skipped"), "key"),
+			postbox.ReplaceWaiting(messageIn(ctx, "latest"), "key"),
+		} {
+			if err := outbox.Publish("topic", msg); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	require.Equal(t, 1, p.database.Count(t, storedMessages))
+	p.refused(t, db, countOrders, intrude, readDead, readClaims, pauseOthers, changeVersion, createTable, dropTable)
 }
 
 func (p *play) store(t *testing.T, db *sql.DB) *inboxstore.Store {

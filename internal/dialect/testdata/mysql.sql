@@ -583,6 +583,13 @@ FROM (SELECT id, name, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL,
 	SELECT g.spool AS stray FROM (SELECT DISTINCT m.spool FROM postbox_messages m FORCE INDEX (ready)) g WHERE g.spool NOT IN (SELECT id FROM postbox_spools)) o WHERE o.stray IS NOT NULL) s
 WHERE TRUE
 
+-- UniqueKeysPage
+SELECT u.digest, u.id, u.created_at, CASE WHEN NOT EXISTS (SELECT 1 FROM postbox_messages m FORCE INDEX (PRIMARY) WHERE m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool) THEN 1 ELSE 0 END
+FROM postbox_unique_keys u WHERE u.digest > ? ORDER BY u.digest LIMIT ?
+
+-- RemoveUniqueKey
+DELETE FROM postbox_unique_keys WHERE digest = ? AND id = ? AND created_at = ?
+
 -- MigrateLock
 SELECT COALESCE(GET_LOCK(SUBSTRING(SHA2(?, 256), 1, 60), 3600), 0)
 
@@ -666,6 +673,63 @@ INSERT IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES(?, TIMESTAMPDIF
 
 -- Ingest, two rows, claimed
 SELECT claim_key FROM postbox_claims WHERE claim_key IN (?, ?)
+
+-- AppendUnique, replace false, state 0, statement 1
+INSERT INTO postbox_unique_keys (digest, spool, id, created_at) VALUES (?, ?, LAST_INSERT_ID(0), 0)
+ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id)
+
+-- AppendUnique, replace false, state 0, statement 2
+SELECT (SELECT COUNT(*) FROM postbox_unique_keys u STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
+     + (SELECT COUNT(*) = 0 FROM postbox_unique_keys u WHERE u.digest = ? AND u.id = LAST_INSERT_ID())
+INTO @postbox_waits
+
+-- AppendUnique, replace false, state 0, statement 3
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
+SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?, COALESCE((SELECT 0 FROM postbox_writers w WHERE w.id = (TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) DIV 25000) MOD 64 LOCK IN SHARE MODE), 0) FROM DUAL WHERE @postbox_waits = 0
+
+-- AppendUnique, replace false, state 0, statement 4
+UPDATE postbox_unique_keys SET id = LAST_INSERT_ID(), created_at = (SELECT m.created_at FROM postbox_messages m WHERE m.id = LAST_INSERT_ID())
+WHERE digest = ? AND @postbox_waits = 0
+
+-- AppendUnique, replace true, state 0, statement 1
+INSERT INTO postbox_unique_keys (digest, spool, id, created_at) VALUES (?, ?, LAST_INSERT_ID(0), 0)
+ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id)
+
+-- AppendUnique, replace true, state 0, statement 2
+SELECT (SELECT COUNT(*) FROM postbox_unique_keys u STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
+     + (SELECT COUNT(*) = 0 FROM postbox_unique_keys u WHERE u.digest = ? AND u.id = LAST_INSERT_ID())
+INTO @postbox_waits
+
+-- AppendUnique, replace true, state 0, statement 3
+DELETE FROM postbox_messages
+WHERE id = CASE WHEN @postbox_waits > 0 THEN (SELECT u.id FROM postbox_unique_keys u WHERE u.digest = ?) END
+  AND created_at = (SELECT u.created_at FROM postbox_unique_keys u WHERE u.digest = ?)
+  AND spool = ?
+
+-- AppendUnique, replace true, state 0, statement 4
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
+SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?, COALESCE((SELECT 0 FROM postbox_writers w WHERE w.id = (TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) DIV 25000) MOD 64 LOCK IN SHARE MODE), 0) FROM DUAL
+
+-- AppendUnique, replace true, state 0, statement 5
+UPDATE postbox_unique_keys SET id = LAST_INSERT_ID(), created_at = (SELECT m.created_at FROM postbox_messages m WHERE m.id = LAST_INSERT_ID())
+WHERE digest = ?
+
+-- AppendUnique, replace false, state 1, statement 1
+INSERT INTO postbox_unique_keys (digest, spool, id, created_at) VALUES (?, ?, LAST_INSERT_ID(0), 0)
+ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id)
+
+-- AppendUnique, replace false, state 1, statement 2
+SELECT (SELECT COUNT(*) FROM postbox_unique_keys u STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
+     + (SELECT COUNT(*) = 0 FROM postbox_unique_keys u WHERE u.digest = ? AND u.id = LAST_INSERT_ID())
+INTO @postbox_waits
+
+-- AppendUnique, replace false, state 1, statement 3
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
+SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?, COALESCE((SELECT 0 FROM postbox_writers w WHERE w.id = (TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) DIV 25000) MOD 64 LOCK IN SHARE MODE), 0) FROM DUAL WHERE @postbox_waits = 0
+
+-- AppendUnique, replace false, state 1, statement 4
+UPDATE postbox_unique_keys SET id = LAST_INSERT_ID(), created_at = (SELECT m.created_at FROM postbox_messages m WHERE m.id = LAST_INSERT_ID())
+WHERE digest = ? AND @postbox_waits = 0
 
 -- Fetch, two lanes
 (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,

@@ -665,6 +665,25 @@ FROM (SELECT id, name, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL,
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s
 WHERE s.id BETWEEN '-9223372036854775808'::bigint AND '9223372036854775807'::bigint
 
+-- UniqueKeysPage
+SELECT u.digest, u.id, u.created_at, CASE WHEN (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
+CROSS JOIN LATERAL unnest(ARRAY[u.lane]) AS l(lane)
+CROSS JOIN LATERAL (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m LIMIT 1) IS NULL
+  AND (SELECT 1 FROM postbox_messages m WHERE m.spool = u.spool AND m.id = u.id AND m.created_at = u.created_at 
+  AND m.state IN (0, 1, 2)
+  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 255)::smallint)) LIMIT 1) IS NULL THEN 1 ELSE 0 END
+FROM postbox_unique_keys u WHERE u.digest > $1::bytea ORDER BY u.digest LIMIT $2
+
+-- RemoveUniqueKey
+DELETE FROM postbox_unique_keys WHERE digest = $1 AND id = $2 AND created_at = $3
+
 -- MigrateLock
 
 
@@ -849,6 +868,105 @@ FROM r JOIN c ON c.claim_key = r.claim_key
 WHERE pg_current_xact_id() IS NOT NULL
 ORDER BY r.n)
 SELECT n FROM r WHERE claim_key NOT IN (SELECT claim_key FROM c)
+
+-- AppendUnique, replace false, state 0, statement 1
+INSERT INTO postbox_unique_keys AS u (digest, spool, lane, id, created_at) VALUES ($1, $2, 0, 0, 0)
+ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
+
+-- AppendUnique, replace false, state 0, statement 2
+WITH k AS (
+	UPDATE postbox_unique_keys u SET lane = $1::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
+	WHERE u.digest = $2
+	  AND (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
+CROSS JOIN LATERAL unnest(CASE WHEN u.lane = $3::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, $4::smallint] END) AS l(lane)
+CROSS JOIN LATERAL (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m LIMIT 1) IS NULL
+	RETURNING u.id, u.spool, u.lane, u.created_at)
+INSERT INTO postbox_messages (id, spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT k.id, k.spool, k.lane, $5::smallint, $6::bigint, CASE WHEN $7::bigint > 0 THEN $8::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $9::bigint END, k.created_at,
+       $10::text, $11::bytea, $12::bytea, $13::bytea, $14::bytea
+FROM k
+
+-- AppendUnique, replace true, state 0, statement 1
+INSERT INTO postbox_unique_keys AS u (digest, spool, lane, id, created_at) VALUES ($1, $2, 0, 0, 0)
+ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
+
+-- AppendUnique, replace true, state 0, statement 2
+WITH r AS MATERIALIZED (SELECT m.*
+FROM postbox_unique_keys u
+CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
+CROSS JOIN LATERAL unnest(CASE WHEN u.lane = $1::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, $2::smallint] END) AS l(lane)
+CROSS JOIN LATERAL (
+	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
+	FROM postbox_messages m
+	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE u.digest = $3)
+DELETE FROM postbox_messages m
+WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
+  AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END
+
+-- AppendUnique, replace true, state 0, statement 3
+WITH d AS (
+WITH r AS MATERIALIZED (SELECT m.*
+FROM postbox_unique_keys u
+CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
+CROSS JOIN LATERAL unnest(CASE WHEN u.lane = $1::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, $2::smallint] END) AS l(lane)
+CROSS JOIN LATERAL (
+	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
+	FROM postbox_messages m
+	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m
+WHERE u.digest = $3)
+DELETE FROM postbox_messages m
+WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
+  AND ((m.tableoid, m.id, m.state) IN (SELECT part, id, state FROM r)) IS TRUE
+  AND CASE WHEN m.starts >= -32768 THEN TRUE ELSE m.topic @@ ANY(array_fill(''::text, ARRAY[40])) END),
+k AS (
+	UPDATE postbox_unique_keys u SET lane = $4::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
+	WHERE u.digest = $5
+	RETURNING u.id, u.spool, u.lane, u.created_at)
+INSERT INTO postbox_messages (id, spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT k.id, k.spool, k.lane, $6::smallint, $7::bigint, CASE WHEN $8::bigint > 0 THEN $9::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $10::bigint END, k.created_at,
+       $11::text, $12::bytea, $13::bytea, $14::bytea, $15::bytea
+FROM k
+
+-- AppendUnique, replace false, state 1, statement 1
+INSERT INTO postbox_unique_keys AS u (digest, spool, lane, id, created_at) VALUES ($1, $2, 0, 0, 0)
+ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
+
+-- AppendUnique, replace false, state 1, statement 2
+WITH k AS (
+	UPDATE postbox_unique_keys u SET lane = $1::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
+	WHERE u.digest = $2
+	  AND (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
+CROSS JOIN LATERAL unnest(CASE WHEN u.lane = $3::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, $4::smallint] END) AS l(lane)
+CROSS JOIN LATERAL (
+	SELECT m.id
+	FROM postbox_messages m
+	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
+	ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
+	LIMIT 1) AS m LIMIT 1) IS NULL
+	RETURNING u.id, u.spool, u.lane, u.created_at)
+INSERT INTO postbox_waiting (id, spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT k.id, k.spool, k.lane, $5::smallint, $6::bigint, CASE WHEN $7::bigint > 0 THEN $8::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $9::bigint END, k.created_at,
+       $10::text, $11::bytea, $12::bytea, $13::bytea, $14::bytea
+FROM k
 
 -- Fetch, two lanes
 WITH stuck AS MATERIALIZED (

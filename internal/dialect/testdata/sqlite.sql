@@ -593,6 +593,13 @@ FROM (SELECT id, name, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL,
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s
 WHERE TRUE
 
+-- UniqueKeysPage
+SELECT u.digest, u.id, u.created_at, CASE WHEN NOT EXISTS (SELECT 1 FROM postbox_messages m WHERE m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool) THEN 1 ELSE 0 END
+FROM postbox_unique_keys u WHERE u.digest > ? ORDER BY u.digest LIMIT ?
+
+-- RemoveUniqueKey
+DELETE FROM postbox_unique_keys WHERE digest = ? AND id = ? AND created_at = ?
+
 -- MigrateLock
 
 
@@ -669,6 +676,41 @@ INSERT OR IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES(?, CAST(unix
 
 -- Ingest, two rows, claimed
 SELECT claim_key FROM postbox_claims WHERE claim_key IN (?, ?)
+
+-- AppendUnique, replace false, state 0, statement 1
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?
+WHERE NOT EXISTS (SELECT 1 FROM postbox_unique_keys u JOIN postbox_messages m ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
+
+-- AppendUnique, replace false, state 0, statement 2
+INSERT INTO postbox_unique_keys (digest, spool, id, created_at)
+SELECT ?, m.spool, m.id, m.created_at FROM postbox_messages m WHERE changes() > 0 AND m.id = last_insert_rowid()
+ON CONFLICT (digest) DO UPDATE SET id = excluded.id, created_at = excluded.created_at
+
+-- AppendUnique, replace true, state 0, statement 1
+DELETE FROM postbox_messages
+WHERE id = (SELECT u.id FROM postbox_unique_keys u WHERE u.digest = ?)
+  AND created_at = (SELECT u.created_at FROM postbox_unique_keys u WHERE u.digest = ?)
+  AND spool = ?
+
+-- AppendUnique, replace true, state 0, statement 2
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?
+
+-- AppendUnique, replace true, state 0, statement 3
+INSERT INTO postbox_unique_keys (digest, spool, id, created_at)
+SELECT ?, m.spool, m.id, m.created_at FROM postbox_messages m WHERE changes() > 0 AND m.id = last_insert_rowid()
+ON CONFLICT (digest) DO UPDATE SET id = excluded.id, created_at = excluded.created_at
+
+-- AppendUnique, replace false, state 1, statement 1
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?
+WHERE NOT EXISTS (SELECT 1 FROM postbox_unique_keys u JOIN postbox_messages m ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
+
+-- AppendUnique, replace false, state 1, statement 2
+INSERT INTO postbox_unique_keys (digest, spool, id, created_at)
+SELECT ?, m.spool, m.id, m.created_at FROM postbox_messages m WHERE changes() > 0 AND m.id = last_insert_rowid()
+ON CONFLICT (digest) DO UPDATE SET id = excluded.id, created_at = excluded.created_at
 
 -- Fetch, two lanes
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,

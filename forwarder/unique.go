@@ -1,0 +1,36 @@
+package forwarder
+
+import (
+	"context"
+	"slices"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// WhenSkipped returns a context for messages. If a [Publisher] leaves one of them out, because another message with its unique key
+// waits (see [postbox.SkipIfWaiting]), it calls report with that message before Publish returns. The transaction may be rolled back later.
+//
+// A Publisher knows what it left out by the number of rows that a statement has changed. If the transaction belongs to another library
+// whose results do not have that number, report is not called: see [postbox.ExecFunc].
+func WhenSkipped(ctx context.Context, report func(skipped *message.Message)) context.Context {
+	return context.WithValue(ctx, skippedKey{}, report)
+}
+
+type skippedKey struct{}
+
+// reportSkipped calls the function that the context of a message carries, if there is one.
+func reportSkipped(msg *message.Message) {
+	if report, ok := msg.Context().Value(skippedKey{}).(func(*message.Message)); ok && report != nil {
+		report(msg)
+	}
+}
+
+// store writes drafts to the outbox, and returns the positions of those that it has left out.
+func (p *Publisher) store(ctx context.Context, db spool.Executor, drafts []spool.Draft) (skipped []int, err error) {
+	if !slices.ContainsFunc(drafts, func(d spool.Draft) bool { return d.UniqueKey != "" }) {
+		return nil, p.spool.Append(ctx, db, p.run, drafts)
+	}
+	return p.spool.AppendUnique(ctx, db, p.exec, drafts)
+}

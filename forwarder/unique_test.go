@@ -1,0 +1,373 @@
+package forwarder_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+func skipping(uuid, unique string) *message.Message {
+	return postbox.SkipIfWaiting(newMessage(uuid, ""), unique)
+}
+
+func replacing(uuid, unique string) *message.Message {
+	return postbox.ReplaceWaiting(newMessage(uuid, ""), unique)
+}
+
+// publishUnique publishes messages in one call, and returns the UUIDs of those that were left out.
+func publishUnique(t *testing.T, database *testdb.Database, publisher message.Publisher, topic string, messages ...*message.Message) (skipped []string) {
+	t.Helper()
+	skipped, err := tryUnique(t.Context(), database, publisher, topic, messages...)
+	require.NoError(t, err)
+	return skipped
+}
+
+func tryUnique(ctx context.Context, database *testdb.Database, publisher message.Publisher, topic string, messages ...*message.Message) (skipped []string, err error) {
+	err = forwarder.InTx(ctx, database.DB, func(ctx context.Context, _ *sql.Tx) error {
+		for _, msg := range messages {
+			msg.SetContext(forwarder.WhenSkipped(ctx, func(msg *message.Message) { skipped = append(skipped, msg.UUID) }))
+		}
+		return publisher.Publish(topic, messages...)
+	})
+	return skipped, err
+}
+
+// stored returns the UUIDs of the messages of a topic, in the order in which they were stored.
+func stored(t *testing.T, database *testdb.Database, topic string) []string {
+	t.Helper()
+	rows, err := database.DB.QueryContext(t.Context(), database.Bind("SELECT message_id FROM postbox_messages WHERE topic = ? ORDER BY id"), topic)
+	require.NoError(t, err)
+	defer func() { _ = rows.Close() }()
+	ids := []string{}
+	for rows.Next() {
+		var id []byte
+		require.NoError(t, rows.Scan(&id))
+		ids = append(ids, string(id))
+	}
+	require.NoError(t, rows.Err())
+	return ids
+}
+
+func TestPublisher_skips_or_replaces_a_message_whose_unique_key_waits(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		publisher := publisherFor(t, database, nil)
+		publish := func(topic string, messages ...*message.Message) []string {
+			return publishUnique(t, database, publisher, topic, messages...)
+		}
+
+		require.Empty(t, publish("skip", skipping("1", "a"), skipping("2", "b")))
+		require.Equal(t, []string{"3"}, publish("skip", newMessage("before", ""), skipping("3", "a"), newMessage("after", "")))
+		require.Equal(t, []string{"1", "2", "before", "after"}, stored(t, database, "skip"))
+
+		require.Empty(t, publish("replace", skipping("1", "a"), replacing("2", "a"), newMessage("3", ""), replacing("4", "b")), "the first one was of this call")
+		require.Empty(t, publish("replace", replacing("5", "b"), newMessage("6", ""), replacing("7", "a"), replacing("8", "new")))
+		require.Equal(t, []string{"3", "5", "6", "7", "8"}, stored(t, database, "replace"), "a message that replaces another one is the last")
+
+		other := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.Outbox = "other" })
+		require.Empty(t, publishUnique(t, database, other, "skip", skipping("5", "a")), "another outbox has its own keys")
+
+		msg := skipping("6", "metadata")
+		publish("metadata", msg)
+		require.Equal(t, "metadata", msg.Metadata.Get(postbox.UniqueKey), "the message of the caller is left alone")
+		require.Equal(t, 1, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE topic = 'metadata' AND ordering_key = ? AND metadata = ?",
+			[]byte("metadata"), []byte(`{"partition_key":"metadata"}`)), "the unique key orders messages that have no other key")
+	})
+}
+
+// A message waits in each state that it can have, also in the table of those that wait for a time on PostgreSQL.
+func TestPublisher_G2_replaces_a_message_that_waits_for_its_time_or_another_attempt(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		publisher := publisherFor(t, database, nil)
+		to := &broker{fail: func(string, *message.Message) error { return postbox.RetryAfter(errBroker, time.Hour) }}
+		log := watermill.NewCaptureLogger()
+		fwd := forwarderWithLog(t, database, to, func(c *forwarder.Config) {
+			c.Classify = func(error) postbox.ErrorClass { return postbox.MessageFault }
+		}, log)
+		run(t, fwd)
+
+		// It waits for its time.
+		later := skipping("later", "delayed")
+		delay.Message(later, delay.For(time.Hour))
+		require.Empty(t, publishUnique(t, database, publisher, "delayed", later))
+		require.Equal(t, []string{"2"}, publishUnique(t, database, publisher, "delayed", skipping("2", "delayed")))
+		latest := replacing("latest", "delayed")
+		delay.Message(latest, delay.For(2*time.Hour))
+		publishUnique(t, database, publisher, "delayed", latest)
+		require.Equal(t, []string{"latest"}, stored(t, database, "delayed"))
+
+		// It waits for another attempt.
+		publishUnique(t, database, publisher, "failing", skipping("failed", "failing"))
+		retrying := func(n int) func() bool {
+			return func() bool {
+				return database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE topic = 'failing' AND state = 2 AND attempts = 1") == n
+			}
+		}
+		eventually(t, retrying(1), "the message failed")
+		require.Equal(t, []string{"2"}, publishUnique(t, database, publisher, "failing", skipping("2", "failing")))
+		publishUnique(t, database, publisher, "failing", replacing("3", "failing"))
+		require.Equal(t, []string{"3"}, stored(t, database, "failing"))
+		eventually(t, retrying(1), "the new message has its own attempts")
+
+		require.Empty(t, log.Captured()[watermill.ErrorLogLevel])
+	})
+}
+
+// A forwarder that has a message in flight publishes it although it was replaced, and then the new one.
+func TestForwarder_G3_publishes_a_replacement_after_the_message_in_flight(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		publisher := publisherFor(t, database, nil)
+		for name, failure := range map[string]error{"done": nil, "failed": errors.Join(errBroker), "dead": postbox.Permanent(errBroker)} {
+			began, goOn := make(chan struct{}), make(chan struct{})
+			to := &broker{}
+			to.fail = func(topic string, msg *message.Message) error {
+				if topic != name || msg.UUID != name+" old" {
+					return nil
+				}
+				close(began)
+				<-goOn
+				return failure
+			}
+			log := watermill.NewCaptureLogger()
+			fwd := forwarderWithLog(t, database, to, func(c *forwarder.Config) {
+				c.Classify = func(error) postbox.ErrorClass { return postbox.MessageFault }
+			}, log)
+			done := make(chan error, 1)
+			go func() { done <- fwd.Run(context.Background()) }()
+
+			publishUnique(t, database, publisher, name, replacing(name+" old", "key"))
+			<-began
+			publishUnique(t, database, publisher, name, replacing(name+" new", "key"))
+			require.Equal(t, []string{name + " new"}, stored(t, database, name))
+			close(goOn)
+			eventually(t, func() bool { return pending(t, database) == 0 }, "everything is published")
+			if failure == nil {
+				require.Equal(t, []string{name + " old", name + " new"}, to.ids())
+			} else {
+				require.Equal(t, []string{name + " new"}, to.ids(), "the old message is not tried again")
+			}
+			require.NoError(t, fwd.Close())
+			require.NoError(t, <-done)
+			require.Zero(t, dead(t, database), "a message that was replaced is no dead letter")
+			require.Empty(t, log.Captured()[watermill.ErrorLogLevel])
+		}
+	})
+}
+
+// The database decides between transactions that publish under one key at the same time.
+func TestPublisher_of_a_unique_key_waits_for_the_transaction_that_has_it(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		publisher := publisherFor(t, database, nil)
+		inTx(t, database.DB, publisher, "warm up", newMessage("0", "")) // registers the outbox
+		for name, commits := range map[string]bool{"committed": true, "rolled back": false} {
+			first, err := database.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+			require.NoError(t, err)
+			require.NoError(t, publisher.Bind(first).Publish(name, skipping("1", "key")))
+			ended := make(chan error, 1)
+			var skipped []string
+			go func() {
+				var err error
+				skipped, err = tryUnique(context.Background(), database, publisher, name, skipping("2", "key"))
+				ended <- err
+			}()
+			eventually(t, func() bool { return waitsForLock(t, database) }, "the second transaction waits")
+			if commits {
+				require.NoError(t, first.Commit())
+				require.NoError(t, <-ended)
+				require.Equal(t, []string{"2"}, skipped)
+				require.Equal(t, []string{"1"}, stored(t, database, name))
+				continue
+			}
+			require.NoError(t, first.Rollback())
+			require.NoError(t, <-ended)
+			require.Empty(t, skipped)
+			require.Equal(t, []string{"2"}, stored(t, database, name))
+		}
+	})
+}
+
+// waitsForLock reports whether a session of the database waits for a lock of another one.
+func waitsForLock(t *testing.T, database *testdb.Database) bool {
+	t.Helper()
+	if database.Dialect == postbox.PostgreSQL {
+		return database.Count(t, "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%unique_keys%' AND pid IN "+
+			"(SELECT l.pid FROM pg_locks l WHERE l.relation = 'postbox_unique_keys'::regclass)") > 0
+	}
+	return database.Count(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO postbox_unique_keys%'") > 0
+}
+
+// Under REPEATABLE READ the snapshot of the transaction counts, and producers of different keys do not wait for each other.
+func TestPublisher_of_unique_keys_under_repeatable_read(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		publisher := publisherFor(t, database, nil)
+		for _, key := range []string{"a", "b"} { // their messages are done
+			publishUnique(t, database, publisher, "topic", replacing(key, key))
+		}
+		database.Exec(t, "DELETE FROM postbox_messages")
+		begin := func() *sql.Tx {
+			tx, err := database.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = tx.Rollback() })
+			var n int
+			require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM postbox_messages").Scan(&n)) // takes the snapshot
+			return tx
+		}
+		a, b, late := begin(), begin(), begin()
+		for key, tx := range map[string]*sql.Tx{"a": a, "b": b} {
+			require.NoError(t, publisher.Bind(tx).Publish("topic", replacing("next "+key, key)))
+		}
+		inTx(t, database.DB, publisher, "topic", newMessage("beside", ""))
+		require.NoError(t, a.Commit())
+		require.NoError(t, b.Commit())
+
+		err := publisher.Bind(late).Publish("topic", replacing("late", "a"))
+		if database.Dialect == postbox.PostgreSQL {
+			require.Equal(t, dialect.Conflict, dialect.PostgreSQL.Classify(err), "the transaction must run again: %v", err)
+			return
+		}
+		require.NoError(t, err)
+		require.NoError(t, late.Commit())
+		require.ElementsMatch(t, []string{"late", "next b", "beside"}, stored(t, database, "topic"), "a newer message than the snapshot is found")
+	})
+}
+
+// A publisher that only executes, and hears no number of rows, stores the same.
+func TestPublisher_of_unique_keys_needs_no_results(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		inTx(t, database.DB, publisherFor(t, database, nil), "warm up", newMessage("0", "")) // registers the outbox
+		publisher, reported := publisherFor(t, database, nil), 0
+		for i, exec := range []func(tx *sql.Tx) postbox.Executor{
+			func(tx *sql.Tx) postbox.Executor { return postbox.ExecFunc(tx.ExecContext) },
+			func(tx *sql.Tx) postbox.Executor {
+				return postbox.ExecFunc(func(ctx context.Context, query string, args ...any) (struct{}, error) {
+					_, err := tx.ExecContext(ctx, query, args...)
+					return struct{}{}, err
+				})
+			},
+		} {
+			topic := string(rune('a' + i))
+			tx, err := database.Open(t).BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			through := publisher.Bind(exec(tx))
+			for _, msg := range []*message.Message{skipping("1", "a"), skipping("2", "a"), skipping("3", "b"), replacing("4", "b")} {
+				msg.SetContext(forwarder.WhenSkipped(t.Context(), func(*message.Message) { reported++ }))
+				require.NoError(t, through.Publish(topic, msg))
+			}
+			require.NoError(t, tx.Commit())
+			require.Equal(t, []string{"1", "4"}, stored(t, database, topic))
+		}
+		require.Equal(t, 1, reported, "a result tells whether a message was left out")
+	})
+}
+
+// What was published last under a key is what was committed last, whatever the forwarder has in memory meanwhile and whatever fails.
+func TestForwarder_G2_loses_no_committed_change_of_messages_that_replace_each_other(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		const keys, producers, rounds = 3, 3, 12
+		database.Exec(t, "CREATE TABLE states (id INTEGER PRIMARY KEY, version INTEGER NOT NULL)")
+		for key := range keys {
+			database.Exec(t, "INSERT INTO states VALUES (?, 0)", key)
+		}
+		calls, latest := 0, map[string]string{} // the broker has a lock of its own
+		var mu sync.Mutex
+		to := &broker{fail: func(_ string, msg *message.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if calls++; calls%4 == 0 {
+				return errBroker
+			}
+			latest[msg.Metadata.Get(postbox.OrderingKey)] = string(msg.Payload)
+			return nil
+		}}
+		run(t, forwarderFor(t, database, to, func(c *forwarder.Config) {
+			c.Classify = func(error) postbox.ErrorClass { return postbox.MessageFault }
+			c.Retry.Attempts = postbox.Unlimited
+		}))
+		publisher := publisherFor(t, database, nil)
+		change := func(ctx context.Context, tx *sql.Tx, key int, rollBack bool) error {
+			if _, err := tx.ExecContext(ctx, database.Bind("UPDATE states SET version = version + 1 WHERE id = ?"), key); err != nil {
+				return err
+			}
+			var version string
+			if err := tx.QueryRowContext(ctx, database.Bind("SELECT version FROM states WHERE id = ?"), key).Scan(&version); err != nil {
+				return err
+			}
+			msg := message.NewMessage(watermill.NewUUID(), []byte(version))
+			msg.SetContext(ctx)
+			if err := publisher.Publish("states", postbox.ReplaceWaiting(msg, fmt.Sprint(key))); err != nil || !rollBack {
+				return err
+			}
+			return errRollBack
+		}
+		var producing sync.WaitGroup
+		for producer := range producers {
+			producing.Go(func() {
+				for round := range rounds {
+					err := forwarder.InTx(context.Background(), database.DB, func(ctx context.Context, tx *sql.Tx) error {
+						return change(ctx, tx, (producer+round)%keys, round%5 == 4)
+					})
+					assert.True(t, err == nil || errors.Is(err, errRollBack) || dialect.Kind(database.Dialect).Classify(err) == dialect.Conflict, "%v", err)
+				}
+			})
+		}
+		producing.Wait()
+		eventually(t, func() bool { return pending(t, database) == 0 }, "everything is published")
+		for key := range keys {
+			version := database.Count(t, "SELECT version FROM states WHERE id = ?", key)
+			require.Positive(t, version)
+			require.Equal(t, fmt.Sprint(version), latest[fmt.Sprint(key)])
+		}
+		require.Zero(t, dead(t, database))
+	})
+}
+
+var errRollBack = errors.New("the producer rolls back")
+
+func TestPublisher_refuses_a_unique_key_that_says_nothing(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	database.Migrate(t)
+	publisher := publisherFor(t, database, func(c *forwarder.PublisherConfig) { c.AllowAutocommit = true })
+	half := newMessage("1", "")
+	half.Metadata.Set(postbox.UniqueKey, "key")
+	for want, msg := range map[string]*message.Message{
+		"the unique key is empty":               skipping("1", ""),
+		"postbox_unique_mode is neither":        half,
+		"the unique key has 65536 bytes, the l": replacing("1", string(make([]byte, 65_536))),
+	} {
+		err := publisher.Publish("topic", msg)
+		require.ErrorContains(t, err, want)
+		var permanent *postbox.PermanentError
+		require.ErrorAs(t, err, &permanent)
+	}
+	require.Zero(t, pending(t, database))
+}

@@ -1,0 +1,88 @@
+package dialect
+
+import (
+	"slices"
+	"strings"
+)
+
+// atUniqueKey looks up the message of a key u in each state, and so in both tables. {where} are the lanes in which it may be.
+const atUniqueKey = `(VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
+CROSS JOIN LATERAL unnest({where}) AS l(lane)
+CROSS JOIN LATERAL (
+	SELECT {columns}
+	FROM {messages} m
+	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
+	ORDER BY m.id` + alongIndex + `
+	LIMIT 1) AS m`
+
+// ownLanes are the lane in which the message was stored, and that of the new message. They differ if the ordering key
+// differs, or if the lanes of the spool have been changed since.
+const ownLanes = `CASE WHEN u.lane = ?::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, ?::smallint] END`
+
+// withoutMessage is true for a key u without a message in these lanes. With the LIMIT, the planner cannot make a join of
+// it, which might read the whole table.
+func withoutMessage(lanes string) string {
+	return `(SELECT 1 FROM ` + strings.NewReplacer("{columns}", "m.id", "{where}", lanes).Replace(atUniqueKey) + ` LIMIT 1) IS NULL`
+}
+
+// postgresUniqueKeyGone looks in all lanes, if the message is not where it was stored.
+var postgresUniqueKeyGone = withoutMessage(`ARRAY[u.lane]`) + `
+  AND (SELECT 1 FROM {messages} m WHERE m.spool = u.spool AND m.id = u.id AND m.created_at = u.created_at {any lane} LIMIT 1) IS NULL`
+
+// postgresUnique gives the message its id before it is inserted, and notes it under the key in the same statement. The
+// lock has given the transaction an id, which the watermark of a drain depends on: see insertRows.
+//
+// A retry moves a message to the other table. If remove waits for that, it finds no row. So a statement that replaces a
+// message deletes it once more: it begins later, and sees the message where it is then.
+func postgresUnique() uniqueTexts {
+	remove := inPlace(`
+FROM {unique_keys} u
+CROSS JOIN `+strings.NewReplacer("{columns}", place, "{where}", ownLanes).Replace(atUniqueKey)+`
+WHERE u.digest = ?`, `DELETE FROM {messages} m`, `id, state`)
+	store := func(before, table, condition string) string {
+		return `
+WITH ` + before + `k AS (
+	UPDATE {unique_keys} u SET lane = ?::smallint, id = nextval('{messages}_id_seq'), created_at = {arrival}
+	WHERE u.digest = ?` + condition + `
+	RETURNING u.id, u.spool, u.lane, u.created_at)
+INSERT INTO ` + table + ` (id, spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
+SELECT k.id, k.spool, k.lane, ?::smallint, ?::bigint, CASE WHEN ?::bigint > 0 THEN ?::bigint ELSE {now} + ?::bigint END, k.created_at,
+       ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea
+FROM k`
+	}
+	again, ifNone := `d AS (`+remove+`),
+`, `
+	  AND `+withoutMessage(ownLanes)
+	return uniqueTexts{
+		// WHERE FALSE: the row is locked and not written.
+		lock: `
+INSERT INTO {unique_keys} AS u (digest, spool, lane, id, created_at) VALUES (?, ?, 0, 0, 0)
+ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE`,
+		remove:      remove,
+		store:       [2]string{store(again, "{messages}", ""), store(again, "{waiting}", "")},
+		storeIfNone: [2]string{store("", "{messages}", ifNone), store("", "{waiting}", ifNone)},
+	}
+}
+
+func (p postgres) lockUnique(spool int64, digest []byte) Query {
+	return p.unique.lockUnique(spool, digest)
+}
+
+func (p postgres) appendUnique(params UniqueParams) Unique {
+	row, of := params.Row, min(params.Row.State, StateScheduled)
+	var hash any
+	if row.KeyHash != nil {
+		hash = *row.KeyHash
+	}
+	key := []any{row.Lane, params.Digest}
+	values := []any{row.State, hash, row.Due, row.Due, row.Delay, row.Topic, row.MessageID, row.Key, row.Payload, row.Metadata}
+	lock := p.lockUnique(params.Spool, params.Digest)
+	if !params.Replace {
+		return Unique{Before: []Query{lock}, Store: Query{Text: p.unique.storeIfNone[of], Args: slices.Concat(key, []any{row.Lane, row.Lane}, values)}}
+	}
+	remove := []any{row.Lane, row.Lane, params.Digest}
+	return Unique{
+		Before: []Query{lock, {Text: p.unique.remove, Args: remove}},
+		Store:  Query{Text: p.unique.store[of], Args: slices.Concat(remove, key, values)},
+	}
+}

@@ -1,0 +1,159 @@
+package spool
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// SetUnique applies the metadata of [postbox.UniqueKey], and removes it from the draft. A message without an ordering key
+// gets its unique key as one: only within an ordering key is a message that replaces another one published after it.
+func (d *Draft) SetUnique(metadata message.Metadata) error {
+	key, hasKey := metadata[postbox.UniqueKey]
+	mode, hasMode := metadata[postbox.UniqueMode]
+	if !hasKey && !hasMode {
+		return nil
+	}
+	if key == "" {
+		return errors.New("the unique key is empty: name one, or publish the message without postbox.SkipIfWaiting and postbox.ReplaceWaiting")
+	}
+	if mode != postbox.UniqueSkip && mode != postbox.UniqueReplace {
+		return fmt.Errorf("metadata %s is neither %q nor %q: use postbox.SkipIfWaiting or postbox.ReplaceWaiting",
+			postbox.UniqueMode, postbox.UniqueSkip, postbox.UniqueReplace)
+	}
+	if n := len(key); n > maxBytes {
+		return fmt.Errorf("the unique key has %d bytes, the limit is %d: use a shorter one, such as a hash of it", n, maxBytes)
+	}
+	d.UniqueKey, d.Replace = key, mode == postbox.UniqueReplace
+	d.Metadata = maps.Clone(d.Metadata)
+	delete(d.Metadata, postbox.UniqueKey)
+	delete(d.Metadata, postbox.UniqueMode)
+	if d.Key == "" {
+		d.Key = key
+	}
+	return nil
+}
+
+// digest returns the unique key of a draft in a spool, as it is stored.
+func (d *Draft) digest(spool int64) []byte {
+	text := binary.BigEndian.AppendUint64(nil, uint64(spool)) //nolint:gosec // the bits are meant
+	text = binary.BigEndian.AppendUint64(text, uint64(len(d.Topic)))
+	text = append(append(text, d.Topic...), d.UniqueKey...)
+	sum := sha256.Sum256(text)
+	return sum[:]
+}
+
+// ResultRunner executes a query like a [Runner], and returns its result.
+type ResultRunner func(ctx context.Context, db Executor, query dialect.Query) (sql.Result, error)
+
+// Unprepared is a [ResultRunner] that prepares nothing.
+func Unprepared(ctx context.Context, db Executor, query dialect.Query) (sql.Result, error) {
+	return db.ExecContext(ctx, query.Text, query.Args...)
+}
+
+// AppendUnique is [Spool.Append] for drafts of which some have unique keys. It returns the positions of the drafts that it
+// has left out, as far as the executor reports how many rows a statement has changed. Run it in a transaction.
+//
+// It locks the keys in the order of their digests. So there is no deadlock between two calls, but there may be one
+// between two transactions that call it several times.
+func (s *Spool) AppendUnique(ctx context.Context, db Executor, run ResultRunner, drafts []Draft) (skipped []int, err error) {
+	id, err := s.OpenIn(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	execute := func(ctx context.Context, db Executor, query dialect.Query) error {
+		_, err := run(ctx, db, query)
+		return err
+	}
+	if err := s.lockUnique(ctx, db, execute, id, drafts); err != nil {
+		return nil, Wrap(fmt.Sprintf("lock unique keys of spool %q", s.name), err)
+	}
+	for i := 0; i < len(drafts); {
+		plain := slices.IndexFunc(drafts[i:], func(d Draft) bool { return d.UniqueKey != "" })
+		if plain < 0 {
+			plain = len(drafts) - i
+		}
+		if plain > 0 { // the messages keep their order
+			if err := s.Append(ctx, db, execute, drafts[i:i+plain]); err != nil {
+				return nil, err
+			}
+			i += plain
+			continue
+		}
+		stored, err := s.appendUnique(ctx, db, run, id, drafts[i])
+		if err != nil {
+			return nil, Wrap(fmt.Sprintf("append to spool %q under a unique key", s.name), err)
+		}
+		if !stored {
+			skipped = append(skipped, i)
+		}
+		i++
+	}
+	return skipped, nil
+}
+
+// lockUnique locks the unique keys of drafts in one order, if there are several.
+func (s *Spool) lockUnique(ctx context.Context, db Executor, run Runner, id int64, drafts []Draft) error {
+	var digests [][]byte
+	for _, d := range drafts {
+		if d.UniqueKey != "" {
+			digests = append(digests, d.digest(id))
+		}
+	}
+	if len(digests) < 2 {
+		return nil // it is locked when its message is stored
+	}
+	slices.SortFunc(digests, bytes.Compare)
+	for _, digest := range slices.CompactFunc(digests, bytes.Equal) {
+		query := s.Statements.LockUnique(id, digest)
+		if query.Text == "" {
+			return nil
+		}
+		if err := run(ctx, db, query); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendUnique stores one message under its unique key, and reports whether it did. If that is not known, it reports
+// true.
+func (s *Spool) appendUnique(ctx context.Context, db Executor, run ResultRunner, id int64, draft Draft) (stored bool, err error) {
+	row, err := s.row(draft)
+	if err != nil {
+		return false, err
+	}
+	unique := s.Statements.AppendUnique(dialect.UniqueParams{Spool: id, Digest: draft.digest(id), Replace: draft.Replace, Row: row})
+	for _, query := range unique.Before {
+		if _, err := run(ctx, db, query); err != nil {
+			return false, err
+		}
+	}
+	result, err := run(ctx, db, unique.Store)
+	if err != nil {
+		return false, err
+	}
+	changed := int64(1)
+	if result != nil { // that of another library may be
+		if n, err := result.RowsAffected(); err == nil {
+			changed = n
+		}
+	}
+	for _, query := range unique.After {
+		if _, err := run(ctx, db, query); err != nil {
+			return false, err
+		}
+	}
+	return draft.Replace || changed > 0, nil
+}

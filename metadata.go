@@ -15,6 +15,9 @@ const (
 	// KafkaKey holds the key of the Kafka record from which the message came; see kafkabroker.Capture.
 	KafkaKey = "kafka_key"
 
+	// Receipt marks a message that says that a consumer has handled another one: see package receipts. No receipt is published for it.
+	Receipt = "postbox_receipt"
+
 	// CorrelationID holds a value that all messages of a chain share: the UUID of the first one, or the id of a
 	// request. It has the name that Watermill's CorrelationID middleware uses.
 	CorrelationID = "correlation_id"

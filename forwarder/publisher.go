@@ -168,6 +168,11 @@ func (p *Publisher) write(ctx context.Context, db postbox.Executor, topic string
 	if err != nil {
 		return dialect.HintAtPooler(err)
 	}
+	if len(p.config.Receipts) > 0 {
+		if err := p.await(ctx, db, drafts, skipped); err != nil {
+			return fmt.Errorf("publish to topic %.300q: %w", topic, dialect.HintAtPooler(err))
+		}
+	}
 	p.meter.Stored(topic, len(messages)-len(skipped))
 	for _, i := range skipped {
 		reportSkipped(messages[i])

@@ -25,6 +25,9 @@ type PublisherConfig struct {
 	// MaxPayload is the largest total of payload and metadata, in bytes; a larger message is an error.
 	// Defaults to 16 MiB. MySQL needs a max_allowed_packet above it.
 	MaxPayload int
+	// Receipts says from which consumers the producer awaits receipts: see package receipts, whose Receiver takes them. For each message and consumer, Publish writes one row more, in the same
+	// transaction: one INSERT for up to 64 rows, on SQLite for up to 8. Processes that write to a topic should have the same value. Defaults to none, which costs nothing.
+	Receipts []Expectation
 	// AllowAutocommit lets a message without a transaction in its context be committed by itself. By default
 	// that is [postbox.ErrNoTransaction], because most often the context was forgotten.
 	AllowAutocommit bool
@@ -48,5 +51,5 @@ func (c PublisherConfig) validate() error {
 	if c.MaxPayload < 0 {
 		err = errors.Join(err, fmt.Errorf("max payload: %d bytes is negative", c.MaxPayload))
 	}
-	return err
+	return errors.Join(err, validateExpectations(c.Receipts))
 }

@@ -4,12 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"strings"
 
 	"github.com/google/uuid"
-	"github.com/oklog/ulid"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/msgid"
 )
 
 // Key identifies a message for one consumer. The same message has another key for another consumer, and the same
@@ -31,14 +30,6 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// The forms of a message id in the stored key. The forms are distinguishable, so no two ids have the same stored key.
-const (
-	formText   = 0
-	formUUID   = 1
-	formULID   = 2
-	formDigest = 3
-)
-
 // maxTextID is the length in bytes up to which an id is stored unchanged: with the scope it fits in the key of every
 // database. Longer ids are stored as their SHA-256.
 const maxTextID = 200
@@ -53,33 +44,15 @@ func lockOf(claim []byte) []byte {
 	return lock
 }
 
-// uuidLength is the length of a UUID in its usual form.
-const uuidLength = len("00000000-0000-0000-0000-000000000000")
-
 // scopeBytes is the number of bytes kept from the SHA-256 of consumer and topic. It is large enough to avoid
 // collisions.
 const scopeBytes = 16
 
 // bytes returns the stored form of the key: 16 bytes for consumer and topic, one byte for the form of the id, and the
-// id. A UUID or a ULID takes 16 bytes. Ids that are ordered by time remain ordered, which keeps the index small.
+// id.
 func (k Key) bytes() []byte {
 	scope := binary.BigEndian.AppendUint64(nil, uint64(len(k.Consumer)))
 	hash := sha256.Sum256(append(append(scope, k.Consumer...), k.Topic...))
 	key := append(make([]byte, 0, scopeBytes+1+len(uuid.Nil)), hash[:scopeBytes]...) // with room for most ids
-
-	if id, err := uuid.Parse(k.MessageID); err == nil && isCanonical(k.MessageID) {
-		return append(append(key, formUUID), id[:]...)
-	}
-	if id, err := ulid.ParseStrict(k.MessageID); err == nil && id.String() == k.MessageID {
-		return append(append(key, formULID), id[:]...)
-	}
-	if len(k.MessageID) <= maxTextID {
-		return append(append(key, formText), k.MessageID...)
-	}
-	digest := sha256.Sum256([]byte(k.MessageID))
-	return append(append(key, formDigest), digest[:]...)
+	return msgid.Append(key, k.MessageID, maxTextID)
 }
-
-// isCanonical reports whether an id that parses as a UUID has the canonical spelling: in lower case, with hyphens and
-// nothing around it. To Watermill any other spelling is another id.
-func isCanonical(id string) bool { return len(id) == uuidLength && strings.ToLower(id) == id }

@@ -105,6 +105,16 @@ var (
 		Name: "postbox.inbox.deliveries", Kind: Counter, Unit: "{message}", Labels: []string{"consumer", "topic", "result"},
 		Help: "Messages that reached an inbox: handled, duplicate (handled before, or stored before), stored (in a queue), failed. In a transaction of others, before its commit.",
 	}
+	// Receipts counts receipts.
+	Receipts = &Instrument{
+		Name: "postbox.receipts.received", Kind: Counter, Unit: "{receipt}", Labels: []string{"topic", "consumer", "result"},
+		Help: "Receipts that reached the producer: awaited, late (after its time-out was told), unexpected (nothing awaited it), duplicate, expired (older than the retention, and ignored). A message that is no receipt is malformed, without topic and consumer.",
+	}
+	// ReceiptsMissed counts time-outs of receipts.
+	ReceiptsMissed = &Instrument{
+		Name: "postbox.receipts.missed", Kind: Counter, Unit: "{receipt}", Labels: []string{"topic", "consumer"},
+		Help: "Receipts that did not come in time: the consumer has not handled the message, or its receipt is still on the way.",
+	}
 )
 
 // What is counted in the database. The label state of Backlog has values that overlap, as in admin.QueueInfo.
@@ -182,7 +192,7 @@ var (
 )
 
 var instruments = []*Instrument{
-	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, LogReading, LogTaken, LogRetained, Deliveries,
+	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, LogReading, LogTaken, LogRetained, Deliveries, Receipts, ReceiptsMissed,
 	Backlog, BacklogAge, DeadLetters, InboxDeadLetters, CountsAge, CountsCapped, Processes, Lanes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
 }
 

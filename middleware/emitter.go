@@ -6,31 +6,45 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/receipt"
 	"github.com/postbox-go/watermill-postbox/internal/usererror"
 )
 
-// emitter writes the messages that a handler returns together with the handler's own writes, not after them.
+// emitter writes the messages that a handler returns, and the receipt of the message that it has handled, together with the handler's own
+// writes, not after them.
 type emitter struct {
-	outbox message.Publisher
-	topic  string // that of the router where it is empty
+	outbox       message.Publisher
+	topic        string // that of the router where it is empty
+	receiptTopic string // empty for no receipts
 }
 
-// handle runs the handler and writes the messages that it returns to the outbox, all in the transaction of ctx. A panic becomes an error
-// with its stack, and every error is safe to look at.
-func (e emitter) handle(ctx context.Context, msg *message.Message, h message.HandlerFunc) (err error) {
+// handle runs the handler and writes the messages that it returns to the outbox, and then the receipt, all in the transaction of ctx. A panic
+// becomes an error with its stack, and every error is safe to look at.
+func (e emitter) handle(ctx context.Context, msg *message.Message, h message.HandlerFunc, confirmed receipt.Receipt) (err error) {
+	confirms := e.receiptTopic != "" && !receipt.Is(msg) // the handler may change the message
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
 		}
 	}()
 	produced, err := h(msg)
-	if err != nil || len(produced) == 0 {
-		return usererror.Checked(err)
+	if err == nil && len(produced) > 0 {
+		err = e.emit(ctx, produced)
 	}
+	if err == nil && confirms {
+		confirmed.HandledAt = time.Now()
+		err = receipt.Publish(ctx, e.outbox, e.receiptTopic, confirmed)
+	}
+	return usererror.Checked(err)
+}
+
+// emit writes the messages that the handler has returned.
+func (e emitter) emit(ctx context.Context, produced []*message.Message) error {
 	topic := e.topic
 	if topic == "" {
 		topic = message.PublishTopicFromCtx(ctx)
@@ -44,7 +58,7 @@ func (e emitter) handle(ctx context.Context, msg *message.Message, h message.Han
 	for _, out := range produced {
 		out.SetContext(withValuesOf(ctx, out.Context()))
 	}
-	return usererror.Checked(e.outbox.Publish(topic, produced...))
+	return e.outbox.Publish(topic, produced...)
 }
 
 // withValuesOf returns a context that also has the values that the handler has put into the context of a returned message, such as a delay of Watermill's.

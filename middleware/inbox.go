@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/receipt"
 )
 
 // InboxStore is the store that an inbox needs; [inboxstore.Store] is one.
@@ -97,6 +99,7 @@ func (i *Inbox) Process(ctx context.Context, msg *message.Message, h message.Han
 
 func (i *Inbox) process(ctx context.Context, key inboxstore.Key, msg *message.Message, h message.HandlerFunc) (processed bool, err error) {
 	before, came := msg.Context(), deliveredAs(msg)
+	confirmed := receipt.Receipt{Consumer: key.Consumer, Topic: key.Topic, MessageID: cmp.Or(msg.UUID, key.MessageID)}
 	defer msg.SetContext(before) //nolint:contextcheck // the one it had
 	running := false
 	defer func() {
@@ -109,7 +112,7 @@ func (i *Inbox) process(ctx context.Context, key inboxstore.Key, msg *message.Me
 		came.give(msg) // again after a conflict
 		msg.SetContext(inside(ctx, msg))
 		running = true
-		err := emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)
+		err := emitter{i.config.Outbox, i.config.PublishTopic, i.config.ReceiptTopic}.handle(ctx, msg, h, confirmed)
 		running = false
 		return err
 	})
@@ -140,6 +143,9 @@ func (i *Inbox) key(ctx context.Context, msg *message.Message) (inboxstore.Key, 
 	}
 	if key.Topic == "" {
 		key.Topic = message.SubscribeTopicFromCtx(ctx)
+	}
+	if key.Topic == "" && i.config.ReceiptTopic != "" {
+		return key, fmt.Errorf("inbox of %.60q: outside a router a receipt cannot say of which topic its message is: set InboxConfig.Topic", key.Consumer)
 	}
 	if key.MessageID == "" {
 		var err error

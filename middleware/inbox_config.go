@@ -8,6 +8,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // defaultMaxAttempts is the default of Retry.Attempts in [InboxConfig].
@@ -30,6 +31,10 @@ type InboxConfig struct {
 	Outbox message.Publisher
 	// PublishTopic is the topic of these messages. Defaults to the publish topic of the router's handler.
 	PublishTopic string
+	// ReceiptTopic is the topic on which the inbox publishes a receipt of each message that it has handled, through the Outbox and in the transaction of the handler: see package receipts. There is none for a
+	// duplicate, for a message that became a dead letter, and for a message that is itself a receipt. The receipt names the message by its UUID, or by the id of the inbox if it has none, and by Topic,
+	// which must be that of the producer. It costs one more INSERT into the outbox. Defaults to no receipts.
+	ReceiptTopic string
 
 	// OwnTransaction says that the handler does not write in the transaction in which the subscriber of watermill-sql v4 consumes, so that
 	// the inbox may begin a transaction of its own. Without this setting such a message is refused, unless [SubscriberTx] shows that transaction.
@@ -61,5 +66,20 @@ func (c InboxConfig) validate() error {
 	if err := given.Outbox(c.Outbox); err != nil {
 		problems = append(problems, fmt.Errorf("Outbox: %w", err))
 	}
+	if err := checkReceiptTopic(c.ReceiptTopic, c.Outbox); err != nil {
+		problems = append(problems, fmt.Errorf("ReceiptTopic: %w", err))
+	}
 	return errors.Join(problems...)
+}
+
+// checkReceiptTopic returns an error if receipts cannot be published.
+func checkReceiptTopic(topic string, outbox message.Publisher) error {
+	switch {
+	case topic == "":
+		return nil
+	case outbox == nil:
+		return errors.New("receipts need an Outbox")
+	default:
+		return spool.CheckTopic(topic)
+	}
 }

@@ -69,7 +69,10 @@ type QueueConfig struct {
 	Queue string
 	// Defer says how messages are identified, and what is stored with them.
 	Defer middleware.DeferConfig
-	// QueueConfig says how the queue is drained. A handler with a publish topic is always transactional.
+	// ReceiptTopic is the topic on which a receipt is published of each message that the handler has handled, under the handler's name: see [middleware.ProcessConfig]. It needs [Config.Outbox]. Defaults
+	// to no receipts.
+	ReceiptTopic string
+	// QueueConfig says how the queue is drained. A handler with a publish topic or a receipt topic is always transactional.
 	QueueConfig queue.Config
 }
 

@@ -136,7 +136,7 @@ func (r *Router) AddQueueHandler(
 	if config.Queue == "" {
 		config.Queue = name
 	}
-	if publishTopic != "" {
+	if publishTopic != "" || config.ReceiptTopic != "" {
 		config.QueueConfig.Transactional = true
 	}
 	own, err := queue.NewSubscriber(r.config.Store, config.QueueConfig, r.logger)
@@ -144,8 +144,11 @@ func (r *Router) AddQueueHandler(
 		return nil, fmt.Errorf("add queue handler %q: %w", name, err)
 	}
 	process := message.HandlerMiddleware(middleware.Process)
-	if r.config.Outbox != nil {
-		if process, err = middleware.ProcessWith(middleware.ProcessConfig{Outbox: r.config.Outbox, PublishTopic: publishTopic}); err != nil {
+	if r.config.Outbox != nil || config.ReceiptTopic != "" {
+		process, err = middleware.ProcessWith(middleware.ProcessConfig{
+			Outbox: r.config.Outbox, PublishTopic: publishTopic, ReceiptTopic: config.ReceiptTopic, Consumer: name,
+		})
+		if err != nil {
 			return nil, fmt.Errorf("add queue handler %q: %w", name, err)
 		}
 	}

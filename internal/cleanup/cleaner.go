@@ -11,6 +11,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/receipt"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -60,6 +61,10 @@ type Config struct {
 	Unattended time.Duration
 	// UniqueKeys says that the cleaner deletes unique keys whose message is gone.
 	UniqueKeys bool
+	// Receipts is how long receipts are kept after they were due; 0: this cleaner ignores them, and does not look for overdue ones either.
+	Receipts time.Duration
+	// Missed is called for each receipt that is overdue, at least once, see overdue.go.
+	Missed func(ctx context.Context, overdue receipt.Stored) error
 	// Counts says that the cleaner renews the snapshot of large numbers of messages, see package counts.
 	Counts bool
 }
@@ -118,6 +123,10 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 	}
 	if config.UniqueKeys {
 		c.add("unique keys", walkUniqueKeys(min(uniqueKeyBatch, config.Batch)))
+	}
+	if config.Receipts > 0 {
+		c.add("receipts", purgeReceipts(statements, config.Receipts, config.Batch))
+		c.add("overdue receipts", (&overdue{tell: config.Missed}).work)
 	}
 	if config.Counts {
 		c.add(counts.Task, recount(counts.NewCounter(db, statements, counts.Cap, countIntervals*config.Interval)))

@@ -264,6 +264,7 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 	}
 	s.operate()
 	s.audit()
+	s.receipts()
 	s.stuck()
 	s.count()
 	return s

@@ -52,6 +52,9 @@ DELETE FROM {failures} WHERE failed_at < {now} - ? ORDER BY failed_at LIMIT ?`
 	s.purgeAudit = `
 DELETE FROM {audit} WHERE acted_at < {now} - ? ORDER BY acted_at LIMIT ?`
 
+	s.purgeReceipts = `
+DELETE FROM {receipts} WHERE state = ? AND due_at < {now} - ? ORDER BY state, due_at, receipt_key LIMIT ?`
+
 	s.purgeHistory = `
 DELETE FROM {history} WHERE spool = ? AND done_at < {now} - ? ORDER BY done_at LIMIT ?`
 

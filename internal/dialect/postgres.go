@@ -69,6 +69,10 @@ DELETE FROM {failures} WHERE id IN (
 DELETE FROM {audit} WHERE id IN (
 	SELECT id FROM {audit} WHERE acted_at < (SELECT {now}) - ?::bigint ORDER BY acted_at LIMIT ?)`
 
+	s.purgeReceipts = `
+DELETE FROM {receipts} WHERE receipt_key IN (
+	SELECT receipt_key FROM {receipts} WHERE state = ? AND due_at < (SELECT {now}) - ?::bigint ORDER BY state, due_at, receipt_key LIMIT ?)`
+
 	s.purgeHistory = `
 DELETE FROM {history} WHERE (id, done_at) IN (
 	SELECT id, done_at FROM {history} WHERE spool = ? AND done_at < (SELECT {now}) - ?::bigint ORDER BY done_at LIMIT ?)`

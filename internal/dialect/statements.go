@@ -118,6 +118,7 @@ type Statements struct {
 	purgeFailures    string
 	purgeHistory     string
 	purgeAudit       string
+	purgeReceipts    string
 	NextOfLetters    string // spool → the next one that has dead letters, or NULL, its settings, the history that its drainers keep
 	NextOfHistory    string // spool → the same for done messages
 	nextWaiting      string
@@ -156,6 +157,12 @@ type Statements struct {
 	buryWaiting     string
 	removeMessage   string
 	keepHistory     string
+	awaitReceipts   [len(awaitSizes)]string // see receipts.go
+	fulfilReceipt   string
+	addReceipt      string
+	missReceipt     string
+	receiptPage     string
+	receiptsOf      string
 	addToAct        string // see audit.go
 	recordAct       string
 	stuckHeads      string // see stuck.go
@@ -236,10 +243,11 @@ func (s *Statements) each(f func(*string)) {
 		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.buryRow, &s.DeadLetter, &s.deadLetters, &s.deadLetterErrors,
 		&s.LastDeadLetter, &s.SpoolOfLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
-		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
+		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
 		&s.Spools, &s.SpoolLanes, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.setSettings,
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
 		&s.lockMessage, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.addToAct, &s.recordAct, &s.auditRows,
+		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.fulfilReceipt, &s.addReceipt, &s.missReceipt, &s.receiptPage, &s.receiptsOf,
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.uniqueKeysPage, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,

@@ -91,8 +91,8 @@ var ofTheInbox = []safeguard{
 			{file: "middleware/inbox.go", from: "	before, came := msg", to: "	recorded := 0\n	before, came := msg"},
 			{
 				file: "middleware/inbox.go",
-				from: "		err := emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)\n",
-				to: `		err := emitter{i.config.Outbox, i.config.PublishTopic}.handle(ctx, msg, h)
+				from: "		err := emitter{i.config.Outbox, i.config.PublishTopic, i.config.ReceiptTopic}.handle(ctx, msg, h, confirmed)\n",
+				to: `		err := emitter{i.config.Outbox, i.config.PublishTopic, i.config.ReceiptTopic}.handle(ctx, msg, h, confirmed)
 		if err != nil {
 			recorded, _ = i.store.RecordFailure(ctx, key, err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
+	"github.com/postbox-go/watermill-postbox/receipts"
 )
 
 // Each role does its whole work with the rights that docs/security.md grants it, one after the other, so that each has
@@ -37,6 +38,7 @@ func TestRoles_are_enough_and_no_more(t *testing.T) {
 			p.forward(t, errBroker, 2)
 			p.produceUnique(t)
 			p.takeOver(t)
+			p.receive(t)
 			p.consume(t)
 			p.work(t)
 			p.operate(t)
@@ -125,7 +127,8 @@ func (p *play) produce(t *testing.T) {
 		return outbox.Publish("orders", msg, later)
 	}))
 	require.Equal(t, 2, p.database.Count(t, storedMessages))
-	p.refused(t, db, readMessages, readTopics, changeMessages, deleteMessages, readClaims, deleteClaims, readDead, readFailures, readHistory,
+	require.Equal(t, 2, p.database.Count(t, awaitedReceipts))
+	p.refused(t, db, readReceipts, changeReceipts, readMessages, readTopics, changeMessages, deleteMessages, readClaims, deleteClaims, readDead, readFailures, readHistory,
 		readLanes, stealLanes, addSpool, pauseSpools, createTable, dropTable, countOrders)
 
 	unknown, err := forwarder.NewPublisher(p.database.On(db), forwarder.PublisherConfig{Outbox: "another", AllowAutocommit: true}, p.logger)
@@ -136,7 +139,9 @@ func (p *play) produce(t *testing.T) {
 
 func (p *play) outbox(t *testing.T, db *sql.DB) *forwarder.Publisher {
 	t.Helper()
-	outbox, err := forwarder.NewPublisher(p.database.On(db), forwarder.PublisherConfig{AllowAutocommit: true}, p.logger)
+	outbox, err := forwarder.NewPublisher(p.database.On(db), forwarder.PublisherConfig{
+		AllowAutocommit: true, Receipts: []forwarder.Expectation{{Topic: "orders", Consumers: []string{"billing"}, Within: time.Millisecond}},
+	}, p.logger)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = outbox.Close() })
 	return outbox
@@ -168,6 +173,30 @@ func (p *play) store(t *testing.T, db *sql.DB) *inboxstore.Store {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	return store
+}
+
+// receive takes a receipt of one of the producer's messages, and reports that the other one is missing.
+func (p *play) receive(t *testing.T) {
+	t.Helper()
+	db := p.as(t, "", "receiver", "receiver")
+	missing := make(chan string, 2)
+	receiver, err := receipts.NewReceiver(p.database.On(db), receipts.Config{OnMissing: func(_ context.Context, params receipts.MissingParams) error {
+		missing <- params.MessageID
+		return nil
+	}}, p.logger)
+	require.NoError(t, err)
+	for _, consumer := range []string{"billing", "billing", "audit"} { // awaited, doubled, unexpected
+		msg := message.NewMessageWithContext(t.Context(), "receipt", []byte(`{"consumer":"`+consumer+`","topic":"orders","message_id":"1","handled_at":"`+time.Now().Format(time.RFC3339)+`"}`))
+		msg.Metadata.Set(postbox.Receipt, "1")
+		require.NoError(t, receiver.Handle(msg))
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- receiver.Run(t.Context()) }()
+	require.Equal(t, "later", <-missing)
+	require.NoError(t, receiver.Close())
+	require.NoError(t, <-ended)
+	require.Zero(t, p.database.Count(t, awaitedReceipts))
+	p.refused(t, db, readMessages, readDead, readClaims, countOrders, intrude, pauseOthers, createTable, dropTable)
 }
 
 // consume handles a message, with an order and a message of its own, hears it again, handles one that fails for good,
@@ -302,6 +331,11 @@ func (p *play) operate(t *testing.T) {
 	_, err = a.PausedTopics(ctx, outbox)
 	require.NoError(t, err)
 	require.NoError(t, a.ResumeTopic(ctx, outbox, "orders"))
+	known, err := a.Receipts(ctx, "1")
+	require.NoError(t, err)
+	require.Len(t, known, 2)
+	_, _, err = a.MissingReceipts(ctx, admin.MissingFilter{})
+	require.NoError(t, err)
 	require.NoError(t, a.SetSettings(ctx, outbox, admin.Settings{PageSize: 10}))
 
 	letters, err := a.DeadLetters(ctx, admin.Filter{})

@@ -27,6 +27,9 @@ const (
 	changeMessages  = `UPDATE postbox_messages SET attempts = 0`
 	deleteMessages  = `DELETE FROM postbox_messages`
 	readClaims      = `SELECT claim_key FROM postbox_claims`
+	readReceipts    = `SELECT topic FROM postbox_receipts`
+	changeReceipts  = `UPDATE postbox_receipts SET state = 0`
+	awaitedReceipts = `SELECT COUNT(*) FROM postbox_receipts WHERE state = 0`
 	deleteClaims    = `DELETE FROM postbox_claims`
 	readDead        = `SELECT payload FROM postbox_dead_letters`
 	readFailures    = `SELECT error FROM postbox_failures`

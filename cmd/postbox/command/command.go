@@ -75,7 +75,7 @@ func New(options Options) *cobra.Command {
 	root := group("postbox", "Operate the outboxes, queues and dead letters of Postbox", rootHelp,
 		p.migrateCommand(), p.doctorCommand(),
 		p.queuesCommand(), p.messagesCommand(), p.deadCommand(), p.keysCommand(), p.topicsCommand(), p.lanesCommand(), p.tailCommand(),
-		p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.auditCommand(), p.replayCommand(),
+		p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.auditCommand(), p.replayCommand(), p.receiptsCommand(),
 		p.drainCommand(), p.checkCommand(), p.dashboardCommand(),
 	)
 	root.Version = options.Version

@@ -43,13 +43,13 @@ func (b *bench) only(check string, found map[string][]string, says ...string) {
 func TestDoctor_finds_migrations_that_are_missing_or_unknown(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)
-	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), 13))
+	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), 14))
 	b := &bench{T: t, database: database}
 	b.only("schema", b.findings(), "problem: 3 migrations are missing", "postbox migrate up")
 	status := b.run("migrate", "status")
 	require.Equal(t, command.ExitFound, status.code)
 	require.Contains(t, status.err, `3 migrations are missing: run "postbox migrate up"`)
-	require.Contains(t, b.ok("migrate", "up"), "3 migrations run, from version 13 to version 18.")
+	require.Contains(t, b.ok("migrate", "up"), "3 migrations run, from version 14 to version 18.")
 	require.Empty(t, b.findings())
 
 	database.Exec(t, "INSERT INTO postbox_version (version_id, is_applied) VALUES (99, TRUE)")

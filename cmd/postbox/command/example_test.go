@@ -24,6 +24,6 @@ func ExampleNew() {
 	postbox.SetArgs([]string{"migrate", "up", "--dsn", filepath.Join(folder, "shop.db")})
 	fmt.Println("exit code", command.Execute(context.Background(), postbox))
 	// Output:
-	// 11 migrations run, from version 0 to version 18.
+	// 12 migrations run, from version 0 to version 18.
 	// exit code 0
 }

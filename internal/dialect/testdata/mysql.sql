@@ -292,6 +292,9 @@ DELETE FROM postbox_history WHERE spool = ? AND done_at < TIMESTAMPDIFF(MICROSEC
 -- PurgeAudit
 DELETE FROM postbox_audit WHERE acted_at < TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - ? ORDER BY acted_at LIMIT ?
 
+-- PurgeReceipts
+DELETE FROM postbox_receipts WHERE state = ? AND due_at < TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - ? ORDER BY state, due_at, receipt_key LIMIT ?
+
 -- NextOfLetters
 SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
 FROM (SELECT MIN(spool) AS spool FROM postbox_dead_letters WHERE spool > ?) g
@@ -477,6 +480,28 @@ DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id =
 
 -- KeepHistory
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
+
+-- FulfilReceipt
+UPDATE postbox_receipts SET state = 2, handled_at = ?, received_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) WHERE receipt_key = ? AND state = ?
+
+-- AddReceipt
+INSERT IGNORE INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, due_at, handled_at, received_at)
+VALUES (?, 2, ?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) 
+
+-- MissReceipt
+UPDATE postbox_receipts SET state = 1 WHERE receipt_key = ? AND state = 0
+
+-- ReceiptPage
+SELECT receipt_key, topic, message_id, consumer, state, COALESCE(sent_at, 0), due_at, COALESCE(handled_at, 0), COALESCE(received_at, 0) FROM postbox_receipts
+WHERE state = ? AND due_at >= ? AND due_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) + ? AND (due_at > ? OR receipt_key > ?)
+ORDER BY state, due_at, receipt_key
+LIMIT ?
+
+-- ReceiptsOf
+SELECT receipt_key, topic, message_id, consumer, state, COALESCE(sent_at, 0), due_at, COALESCE(handled_at, 0), COALESCE(received_at, 0) FROM postbox_receipts
+WHERE receipt_key >= ? AND receipt_key <= ? AND message_id = ?
+ORDER BY receipt_key
+LIMIT ?
 
 -- AddToAct
 UPDATE postbox_audit SET affected = affected + ?, note = ? WHERE operation = ?
@@ -730,6 +755,10 @@ SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-
 -- AppendUnique, replace false, state 1, statement 4
 UPDATE postbox_unique_keys SET id = LAST_INSERT_ID(), created_at = (SELECT m.created_at FROM postbox_messages m WHERE m.id = LAST_INSERT_ID())
 WHERE digest = ? AND @postbox_waits = 0
+
+-- AwaitReceipts, one
+INSERT IGNORE INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, sent_at, due_at)
+VALUES (?, 0, ?, ?, ?, COALESCE(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?), COALESCE(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?)) 
 
 -- Fetch, two lanes
 (SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,

@@ -329,6 +329,10 @@ DELETE FROM postbox_history WHERE (id, done_at) IN (
 DELETE FROM postbox_audit WHERE id IN (
 	SELECT id FROM postbox_audit WHERE acted_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $1::bigint ORDER BY acted_at LIMIT $2)
 
+-- PurgeReceipts
+DELETE FROM postbox_receipts WHERE receipt_key IN (
+	SELECT receipt_key FROM postbox_receipts WHERE state = $1 AND due_at < (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) - $2::bigint ORDER BY state, due_at, receipt_key LIMIT $3)
+
 -- NextOfLetters
 SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
 FROM (SELECT MIN(spool) AS spool FROM postbox_dead_letters WHERE spool > $1) g
@@ -520,6 +524,28 @@ DELETE FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND i
 
 -- KeepHistory
 UPDATE postbox_spools SET history = $1 WHERE id = $2 AND history <> $3
+
+-- FulfilReceipt
+UPDATE postbox_receipts SET state = 2, handled_at = $1, received_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE receipt_key = $2 AND state = $3
+
+-- AddReceipt
+INSERT INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, due_at, handled_at, received_at)
+VALUES ($1, 2, $2, $3, $4, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $5, (date_part('epoch', clock_timestamp()) * 1000000)::bigint) ON CONFLICT DO NOTHING
+
+-- MissReceipt
+UPDATE postbox_receipts SET state = 1 WHERE receipt_key = $1 AND state = 0
+
+-- ReceiptPage
+SELECT receipt_key, topic, message_id, consumer, state, COALESCE(sent_at, 0), due_at, COALESCE(handled_at, 0), COALESCE(received_at, 0) FROM postbox_receipts
+WHERE state = $1 AND due_at >= $2 AND due_at <= (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) + $3::bigint AND (due_at > $4 OR receipt_key > $5)
+ORDER BY state, due_at, receipt_key
+LIMIT $6
+
+-- ReceiptsOf
+SELECT receipt_key, topic, message_id, consumer, state, COALESCE(sent_at, 0), due_at, COALESCE(handled_at, 0), COALESCE(received_at, 0) FROM postbox_receipts
+WHERE receipt_key >= $1 AND receipt_key <= $2 AND message_id = $3
+ORDER BY receipt_key
+LIMIT $4
 
 -- AddToAct
 UPDATE postbox_audit SET affected = affected + $1, note = $2 WHERE operation = $3
@@ -967,6 +993,10 @@ INSERT INTO postbox_waiting (id, spool, lane, state, key_hash, available_at, cre
 SELECT k.id, k.spool, k.lane, $5::smallint, $6::bigint, CASE WHEN $7::bigint > 0 THEN $8::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $9::bigint END, k.created_at,
        $10::text, $11::bytea, $12::bytea, $13::bytea, $14::bytea
 FROM k
+
+-- AwaitReceipts, one
+INSERT INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, sent_at, due_at)
+VALUES ($1, 0, $2, $3, $4, COALESCE($5::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $6), COALESCE($7::bigint, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $8)) ON CONFLICT DO NOTHING
 
 -- Fetch, two lanes
 WITH stuck AS MATERIALIZED (

@@ -298,6 +298,10 @@ DELETE FROM postbox_history WHERE (id, done_at) IN (
 DELETE FROM postbox_audit WHERE id IN (
 	SELECT id FROM postbox_audit WHERE acted_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY acted_at LIMIT ? + 0)
 
+-- PurgeReceipts
+DELETE FROM postbox_receipts WHERE receipt_key IN (
+	SELECT receipt_key FROM postbox_receipts WHERE state = ? AND due_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ? ORDER BY state, due_at, receipt_key LIMIT ? + 0)
+
 -- NextOfLetters
 SELECT g.spool, COALESCE(s.settings, ''), COALESCE(s.history, 0)
 FROM (SELECT MIN(spool) AS spool FROM postbox_dead_letters WHERE spool > ?) g
@@ -485,6 +489,28 @@ DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id =
 
 -- KeepHistory
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
+
+-- FulfilReceipt
+UPDATE postbox_receipts SET state = 2, handled_at = ?, received_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) WHERE receipt_key = ? AND state = ?
+
+-- AddReceipt
+INSERT OR IGNORE INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, due_at, handled_at, received_at)
+VALUES (?, 2, ?, ?, ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) 
+
+-- MissReceipt
+UPDATE postbox_receipts SET state = 1 WHERE receipt_key = ? AND state = 0
+
+-- ReceiptPage
+SELECT receipt_key, topic, message_id, consumer, state, COALESCE(sent_at, 0), due_at, COALESCE(handled_at, 0), COALESCE(received_at, 0) FROM postbox_receipts
+WHERE state = ? AND due_at >= ? AND due_at <= (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + ? AND (due_at > ? OR receipt_key > ?)
+ORDER BY state, due_at, receipt_key
+LIMIT ?
+
+-- ReceiptsOf
+SELECT receipt_key, topic, message_id, consumer, state, COALESCE(sent_at, 0), due_at, COALESCE(handled_at, 0), COALESCE(received_at, 0) FROM postbox_receipts
+WHERE receipt_key >= ? AND receipt_key <= ? AND message_id = ?
+ORDER BY receipt_key
+LIMIT ?
 
 -- AddToAct
 UPDATE postbox_audit SET affected = affected + ?, note = ? WHERE operation = ?
@@ -711,6 +737,10 @@ WHERE NOT EXISTS (SELECT 1 FROM postbox_unique_keys u JOIN postbox_messages m ON
 INSERT INTO postbox_unique_keys (digest, spool, id, created_at)
 SELECT ?, m.spool, m.id, m.created_at FROM postbox_messages m WHERE changes() > 0 AND m.id = last_insert_rowid()
 ON CONFLICT (digest) DO UPDATE SET id = excluded.id, created_at = excluded.created_at
+
+-- AwaitReceipts, one
+INSERT OR IGNORE INTO postbox_receipts (receipt_key, state, topic, message_id, consumer, sent_at, due_at)
+VALUES (?, 0, ?, ?, ?, COALESCE(?, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?), COALESCE(?, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?)) 
 
 -- Fetch, two lanes
 SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,

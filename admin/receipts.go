@@ -1,0 +1,174 @@
+package admin
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/receipt"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// ReceiptStatus says what has become of a receipt.
+type ReceiptStatus string
+
+// The statuses of a receipt.
+const (
+	// ReceiptAwaited has not come, and its time-out has not been reported.
+	ReceiptAwaited ReceiptStatus = "AWAITED"
+	// ReceiptMissing has not come, which was counted and reported.
+	ReceiptMissing ReceiptStatus = "MISSING"
+	// ReceiptReceived has come: the consumer has handled the message.
+	ReceiptReceived ReceiptStatus = "RECEIVED"
+)
+
+var receiptStatuses = map[int]ReceiptStatus{
+	dialect.ReceiptAwaited: ReceiptAwaited, dialect.ReceiptMissing: ReceiptMissing, dialect.ReceiptReceived: ReceiptReceived,
+}
+
+// Receipt is what the producer knows about one consumer of one message: see package receipts.
+type Receipt struct {
+	Topic, MessageID, Consumer string
+	Status                     ReceiptStatus
+	// SentAt is when the message was written to the outbox, or the time that its producer gave it, and DueAt is until when the receipt was awaited. They are
+	// zero if nothing awaited it.
+	SentAt, DueAt time.Time
+	// HandledAt is when the consumer handled the message, by the clock of its process, and ReceivedAt when the receipt was stored. They are zero if it has
+	// not come. The other times are of the producer's database.
+	HandledAt, ReceivedAt time.Time
+}
+
+func receiptOf(s receipt.Stored) Receipt {
+	if s.SentAt.IsZero() {
+		s.DueAt = time.Time{}
+	}
+	return Receipt{
+		Topic: s.Topic, MessageID: s.MessageID, Consumer: s.Consumer, Status: receiptStatuses[s.State],
+		SentAt: s.SentAt, DueAt: s.DueAt, HandledAt: s.HandledAt, ReceivedAt: s.ReceivedAt,
+	}
+}
+
+// Receipts returns which consumers have handled a message, and which are still awaited, on all topics, at most 1000. It is empty if no receipt of the message
+// has come, and none is awaited, or if they are older than the retention of the receiver. It costs one read by an index.
+func (a *Admin) Receipts(ctx context.Context, messageID string) ([]Receipt, error) {
+	if messageID == "" {
+		return nil, fmt.Errorf("admin: list receipts: %w", operate.Invalid(errors.New("message id: is empty")))
+	}
+	found, err := receipt.OfMessage(ctx, a.db, a.statements, messageID)
+	if err != nil {
+		return nil, failed(err)
+	}
+	receipts := make([]Receipt, len(found))
+	for i, s := range found {
+		receipts[i] = receiptOf(s)
+	}
+	return receipts, nil
+}
+
+// MissingFilter chooses receipts that have not come. The zero value chooses all that are overdue.
+type MissingFilter struct {
+	// Topic and Consumer must match the whole value.
+	Topic, Consumer string
+	// OlderThan chooses receipts of messages that were sent longer ago than this, overdue or not. By default the time that the producer has set decides.
+	OlderThan time.Duration
+
+	// After is where the next page begins.
+	After Cursor
+	// Limit is the largest number of receipts on a page: 100 by default, and an error above 1000.
+	Limit int
+}
+
+// missingPage is how many rows a statement of MissingReceipts reads.
+const missingPage = 1000
+
+// MissingReceipts lists the receipts that have not come: first those whose time-out was reported, then those that are still awaited, each in the order of their
+// due times. The cursor is where the next page begins, and empty after the last one.
+//
+// It reads by an index, in statements of up to 1000 rows each: as many as the page needs, and those that the filter leaves out.
+func (a *Admin) MissingReceipts(ctx context.Context, filter MissingFilter) ([]Receipt, Cursor, error) {
+	limit, err := pageLimit(filter.Limit)
+	page, afterErr := filter.After.parseReceipt()
+	err = errors.Join(err, afterErr, checkText("topic", filter.Topic), checkText("consumer", filter.Consumer))
+	if filter.OlderThan < 0 {
+		err = errors.Join(err, fmt.Errorf("older than: %s is negative", filter.OlderThan))
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("admin: list missing receipts: %w", operate.Invalid(err))
+	}
+	sentUntil, err := a.ago(ctx, filter.OlderThan)
+	if err != nil {
+		return nil, "", failed(err)
+	}
+	page.Limit = missingPage
+	if filter.OlderThan > 0 {
+		page.Ahead = farAhead.Microseconds()
+	}
+	var missing []Receipt
+	for {
+		found, err := receipt.Page(ctx, a.db, a.statements, page)
+		if err != nil {
+			return nil, "", failed(err)
+		}
+		for _, s := range found {
+			page.DueAt, page.Key = s.DueAt.UnixMicro(), s.Key
+			if filter.chooses(s, sentUntil) {
+				missing = append(missing, receiptOf(s))
+			}
+			if len(missing) == limit {
+				return missing, cursorOfReceipt(page), nil
+			}
+		}
+		switch {
+		case len(found) == missingPage:
+		case page.State == dialect.ReceiptMissing:
+			page.State, page.DueAt, page.Key = dialect.ReceiptAwaited, 0, nil
+		default:
+			return missing, "", nil
+		}
+	}
+}
+
+// farAhead is later than each time at which a receipt can be due.
+const farAhead = 200 * 365 * 24 * time.Hour
+
+func (f MissingFilter) chooses(s receipt.Stored, sentUntil time.Time) bool {
+	return (f.Topic == "" || f.Topic == s.Topic) && (f.Consumer == "" || f.Consumer == s.Consumer) &&
+		(f.OlderThan == 0 || s.SentAt.Before(sentUntil))
+}
+
+// ago returns the time so long before now, by the clock of the database.
+func (a *Admin) ago(ctx context.Context, age time.Duration) (time.Time, error) {
+	var now int64
+	if err := a.db.QueryRowContext(ctx, a.statements.Clock).Scan(&now); err != nil {
+		return time.Time{}, spool.Wrap("read the clock of the database", err)
+	}
+	return time.UnixMicro(now).Add(-age), nil
+}
+
+// receiptCursor is the format of the position of a receipt in the list of those that are missing.
+const receiptCursor = "%d-%d-%s"
+
+func cursorOfReceipt(p dialect.ReceiptPage) Cursor {
+	return Cursor(fmt.Sprintf(receiptCursor, p.State, p.DueAt, hex.EncodeToString(p.Key)))
+}
+
+// parseReceipt reads a position in the list of missing receipts.
+func (p Cursor) parseReceipt() (dialect.ReceiptPage, error) {
+	page := dialect.ReceiptPage{State: dialect.ReceiptMissing}
+	if p == "" {
+		return page, nil
+	}
+	var key string
+	_, err := fmt.Sscanf(string(p), receiptCursor, &page.State, &page.DueAt, &key)
+	if err == nil {
+		page.Key, err = hex.DecodeString(key)
+	}
+	if err != nil || cursorOfReceipt(page) != p || page.State < dialect.ReceiptAwaited || page.State > dialect.ReceiptMissing {
+		return dialect.ReceiptPage{}, fmt.Errorf("after: %.60q is not a cursor of this list: use one that this list returned", p)
+	}
+	return page, nil
+}

@@ -109,6 +109,13 @@ var ofTheInbox = []safeguard{
 		packages: []string{module + "middleware"}, tests: "Inbox",
 	},
 	{
+		name: "no receipt of a handler that failed", guarantees: "G4",
+		edits: []edit{{
+			file: "middleware/emitter.go", from: "	if err == nil && confirms {\n", to: "	if confirms {\n",
+		}},
+		packages: []string{module + "middleware"}, tests: "Inbox_G4_a_receipt",
+	},
+	{
 		name: "stored before acked", guarantees: "G5",
 		edits: []edit{{
 			file: "middleware/defer.go",

@@ -27,6 +27,9 @@ type QueueInfo struct {
 	StuckKeys int
 	// StuckAge is how long ago the first of these failed for the first time, by the database's clock; 0 if no key is stuck.
 	StuckAge time.Duration
+	// Outages are the topics for which a process sees an outage: the broker, or what the handler of a queue needs, is away. They are those of the last
+	// heartbeat of each process, a few seconds ago at most, by name, and at most 100 of each process. A queue has one topic, its name.
+	Outages []Outage
 	// Settings are what operators have stored.
 	Settings Settings
 
@@ -58,6 +61,13 @@ type QueueInfo struct {
 	OldestAge time.Duration
 }
 
+// Outage is a topic whose messages wait, without a counted attempt, until one of them gets through.
+type Outage struct {
+	Topic string
+	// Since is when the first of the processes noticed, by its clock.
+	Since time.Time
+}
+
 // Queues returns all outboxes and queues to which a message was ever written, or which a process has drained. Outboxes come first,
 // and each group is sorted by name.
 //
@@ -78,7 +88,7 @@ func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
 }
 
 func queueInfo(s *operate.Overview) QueueInfo {
-	return QueueInfo{
+	info := QueueInfo{
 		Target: Target{spool: s.Name}, Lanes: s.Lanes, Processes: s.Members,
 		PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, Settings: Settings(s.Settings),
 		StuckKeys: s.StuckKeys, StuckAge: s.StuckAge,
@@ -89,6 +99,10 @@ func queueInfo(s *operate.Overview) QueueInfo {
 		},
 		CountedAge: s.CountedAge, DueAge: s.DueAge, OldestAge: s.OldestAge,
 	}
+	for _, outage := range s.Outages {
+		info.Outages = append(info.Outages, Outage(outage))
+	}
+	return info
 }
 
 func kind(q QueueInfo) int {

@@ -1,63 +1,92 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"net/url"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// The values of the field that says what is done to all dead letters that match a filter.
+// The values of the field that says what is done to all that match a filter.
 const (
-	bulkRequeue = "requeue"
-	bulkResolve = "resolve"
-	bulkDelete  = "delete"
+	bulkRequeue    = "requeue"
+	bulkResolve    = "resolve"
+	bulkDelete     = "delete"
+	bulkRunNow     = "run-now"
+	bulkReschedule = "reschedule"
+	bulkBury       = "bury"
+	bulkReplay     = "replay"
 )
 
 // toBulk is the address of the page that asks for a confirmation.
 func toBulk(do string, chosen url.Values) link { return link{bulkPage, chosen}.with("do", do) }
 
-// bulkKind is something that can be done to all dead letters that match a filter.
+// bulkKind is something that can be done to all dead letters or messages that match a filter.
 type bulkKind struct {
-	Verb, Done string
-	Warning    string
-	NeedsWhy   bool
-	run        func(ctx context.Context, order bulkOrder) (int, error)
+	// Verb stands before the things, and After, if it is set, behind them.
+	Verb, After string
+	Done        string
+	Warning     string
+	// What the form asks for.
+	NeedsWhy, NeedsTime, Replays bool
+	// of is what the filter chooses.
+	of choice
+	// order reads the form.
+	order func(q *request) (bulkOrder, error)
 }
 
-// bulkOrder is what a user has confirmed.
-type bulkOrder struct {
-	filter   admin.Filter
-	reason   string
-	progress func(done int)
-}
+// Noun is what one of the things is called.
+func (k bulkKind) Noun() string { return k.of.noun }
 
-func (o bulkOrder) report(p admin.Progress) { o.progress(p.Done) }
+// section is the page of the navigation to which the pages of the action belong.
+func (k bulkKind) section() string { return k.of.list }
+
+// bulkOrder carries out what a user has confirmed, and returns how many things were changed. The cursor is where it has got if a second run would not go on
+// by itself.
+type bulkOrder func(ctx context.Context, progress func(done int)) (done int, cursor admin.Cursor, err error)
 
 func (h *Handler) bulkKinds() map[string]bulkKind {
 	return map[string]bulkKind{
 		bulkRequeue: {
-			Verb: "Requeue", Done: "requeued", Warning: "Their messages are handled again, with all attempts.",
-			run: func(ctx context.Context, order bulkOrder) (int, error) {
-				return h.admin.RequeueAll(ctx, order.filter, order.report)
-			},
+			Verb: "Requeue", Done: "requeued", Warning: "Their messages are handled again, with all attempts.", of: h.chooseLetters(),
+			order: h.letterOrder(func(ctx context.Context, filter admin.Filter, _ *request, progress func(admin.Progress)) (int, error) {
+				return h.admin.RequeueAll(ctx, filter, progress)
+			}),
 		},
 		bulkResolve: {
-			Verb: "Resolve", Done: "resolved", Warning: "They are kept for their retention, and cannot be requeued.", NeedsWhy: true,
-			run: func(ctx context.Context, order bulkOrder) (int, error) {
-				return h.admin.ResolveAll(ctx, order.filter, order.reason, order.report)
-			},
+			Verb: "Resolve", Done: "resolved", Warning: "They are kept for their retention, and cannot be requeued.", NeedsWhy: true, of: h.chooseLetters(),
+			order: h.letterOrder(func(ctx context.Context, filter admin.Filter, q *request, progress func(admin.Progress)) (int, error) {
+				return h.admin.ResolveAll(ctx, filter, q.PostFormValue("reason"), progress)
+			}),
 		},
 		bulkDelete: {
-			Verb: "Delete", Done: "deleted", Warning: "Their messages and payloads are deleted for good.",
-			run: func(ctx context.Context, order bulkOrder) (int, error) {
-				return h.admin.DeleteAll(ctx, order.filter, order.report)
-			},
+			Verb: "Delete", Done: "deleted", Warning: "Their messages and payloads are deleted for good.", of: h.chooseLetters(),
+			order: h.letterOrder(func(ctx context.Context, filter admin.Filter, _ *request, progress func(admin.Progress)) (int, error) {
+				return h.admin.DeleteAll(ctx, filter, progress)
+			}),
+		},
+		bulkRunNow: {
+			Verb: "Run", After: " now", Done: "made due", Warning: "They are handled as soon as possible. A parked message gets all its attempts again.", of: h.chooseWaiting(),
+			order: h.messageOrder(func(ctx context.Context, filter admin.MessageFilter, _ *request, progress func(admin.Progress)) (int, error) {
+				return h.admin.RunAllNow(ctx, filter, progress)
+			}),
+		},
+		bulkReschedule: {
+			Verb: "Reschedule", Done: "rescheduled", Warning: "They wait until another time. A parked message gets all its attempts again.", NeedsTime: true, of: h.chooseWaiting(),
+			order: h.rescheduleOrder,
+		},
+		bulkBury: {
+			Verb: "Bury", Done: "buried", NeedsWhy: true, of: h.choosePending(),
+			Warning: "They become dead letters, and the other messages of their keys go on. One that is in a handler now may have its effect all the same: pause the outbox or queue first if that matters.",
+			order: h.messageOrder(func(ctx context.Context, filter admin.MessageFilter, q *request, progress func(admin.Progress)) (int, error) {
+				return h.admin.BuryAll(ctx, filter, q.PostFormValue("reason"), progress)
+			}),
+		},
+		bulkReplay: {
+			Verb: "Replay", Done: "replayed", Warning: "Copies of them are handled or published again, in the order in which they were written.", Replays: true, of: h.chooseDone(),
+			order: h.replayOrder,
 		},
 	}
 }
@@ -66,46 +95,42 @@ func (h *Handler) bulkKinds() map[string]bulkKind {
 type bulkView struct {
 	bulkKind
 	Conditions []fact
-	// Matches is how many letters match, and More that there are more.
+	// Matches is how many match, and More that there are more.
 	Matches int
 	More    bool
 	Run     link
 	Back    link
+	Replay  replayForm
 }
 
 // confirmBulk shows what would be done, before it is done.
 func (h *Handler) confirmBulk(ctx context.Context, q *request) (any, error) {
-	kind, filter, err := h.bulkOf(q)
+	kind, err := h.bulkOf(q)
 	if err != nil {
 		return nil, err
 	}
-	filter.Limit = admin.MaxLimit
-	found, err := h.admin.DeadLetters(ctx, filter)
+	found, more, err := kind.of.count(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	chosen := q.filterQuery()
-	return bulkView{
-		bulkKind: kind, Conditions: conditionsOf(chosen), Matches: len(found), More: len(found) == admin.MaxLimit,
-		Run: link{"bulk-run", chosen}.with("do", q.query.Get("do")), Back: link{lettersPage, chosen},
-	}, nil
+	chosen := kind.of.query(q)
+	view := bulkView{
+		bulkKind: kind, Conditions: conditionsOf(chosen, kind.of.fields), Matches: found, More: more,
+		Run: link{"bulk-run", chosen}.with("do", q.query.Get("do")), Back: link{kind.of.list, chosen},
+	}
+	if kind.Replays {
+		view.Replay, err = h.replayForm(ctx, q)
+	}
+	return view, err
 }
 
-func (h *Handler) bulkOf(q *request) (bulkKind, admin.Filter, error) {
+func (h *Handler) bulkOf(q *request) (bulkKind, error) {
 	kind, exists := h.bulkKinds()[q.query.Get("do")]
 	if !exists {
-		return bulkKind{}, admin.Filter{}, badf("do: there is no such action on all dead letters")
+		return bulkKind{}, badf("do: there is no such action on all that match")
 	}
-	filter, err := q.letterFilter()
-	return kind, filter, err
+	return kind, nil
 }
-
-const (
-	// sayEvery is the pause between two lines about the progress.
-	sayEvery = time.Second
-	// quietFor is how long a browser may take to read such a line: longer than [http.Server.WriteTimeout] for the whole page.
-	quietFor = 30 * time.Second
-)
 
 // runBulk carries out a bulk action, and sends lines about its progress to the browser. The action ends if the browser goes away. What it has done
 // by then stays done, and the user can start it again for the rest.
@@ -115,74 +140,71 @@ func (h *Handler) runBulk(w http.ResponseWriter, q *request) {
 		h.failed(w, q, mistakeError{err})
 		return
 	}
-	kind, filter, err := h.bulkOf(q)
-	order := bulkOrder{filter: filter}
+	kind, err := h.bulkOf(q)
 	if err == nil && kind.NeedsWhy {
-		order.reason, err = q.reason()
+		_, err = q.reason()
+	}
+	var order bulkOrder
+	if err == nil {
+		order, err = kind.order(q)
 	}
 	if err != nil {
 		h.failed(w, q, err)
 		return
 	}
-	out := &progressPage{handler: h, w: w, q: q, kind: kind, back: link{lettersPage, q.filterQuery()}}
+	chosen := kind.of.query(q)
+	out := &progressPage{handler: h, w: w, q: q, kind: kind, back: link{kind.of.list, chosen}}
 	out.begin()
-	order.progress = out.say
-	done, err := kind.run(q.Context(), order)
+	done, cursor, err := order(q.Context(), out.say)
 	h.samples.forget()
-	out.end(done, err)
-}
-
-// progressPage is a page that is sent while an action runs.
-type progressPage struct {
-	handler *Handler
-	w       http.ResponseWriter
-	q       *request
-	kind    bulkKind
-	back    link
-	said    time.Time
-}
-
-// progressView is a part of the page.
-type progressView struct {
-	bulkKind
-	Back    link
-	Count   int
-	Problem string
-	At      time.Time
-}
-
-func (p *progressPage) begin() {
-	p.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	p.w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the lines back
-	p.send("progress-begin", progressView{bulkKind: p.kind})
-	p.said = time.Now()
-}
-
-func (p *progressPage) say(done int) {
-	if time.Since(p.said) < sayEvery {
-		return
+	var goOn link
+	if err != nil && cursor != "" {
+		goOn = toBulk(q.query.Get("do"), chosen).with(afterField, string(cursor))
 	}
-	p.said = time.Now()
-	p.send("progress-line", progressView{bulkKind: p.kind, Count: done, At: p.said})
+	out.end(done, goOn, err)
 }
 
-func (p *progressPage) end(done int, err error) {
-	view := progressView{bulkKind: p.kind, Back: p.back, Count: done}
+// letterOrder is an action on dead letters.
+func (h *Handler) letterOrder(
+	act func(ctx context.Context, filter admin.Filter, q *request, progress func(admin.Progress)) (int, error),
+) func(q *request) (bulkOrder, error) {
+	return func(q *request) (bulkOrder, error) {
+		filter, err := q.letterFilter()
+		return func(ctx context.Context, progress func(int)) (int, admin.Cursor, error) {
+			done, err := act(ctx, filter, q, func(p admin.Progress) { progress(p.Done) })
+			return done, "", err
+		}, err
+	}
+}
+
+// messageOrder is an action on pending messages.
+func (h *Handler) messageOrder(
+	act func(ctx context.Context, filter admin.MessageFilter, q *request, progress func(admin.Progress)) (int, error),
+) func(q *request) (bulkOrder, error) {
+	return func(q *request) (bulkOrder, error) {
+		filter, err := q.pendingFilter()
+		return func(ctx context.Context, progress func(int)) (int, admin.Cursor, error) {
+			done, err := act(ctx, filter, q, func(p admin.Progress) { progress(p.Done) })
+			return done, "", err
+		}, err
+	}
+}
+
+func (h *Handler) rescheduleOrder(q *request) (bulkOrder, error) {
+	at, err := q.dueTime()
 	if err != nil {
-		view.Problem, _ = cut(err.Error(), maxText)
+		return nil, err
 	}
-	p.send("progress-end", view)
+	return h.messageOrder(func(ctx context.Context, filter admin.MessageFilter, _ *request, progress func(admin.Progress)) (int, error) {
+		return h.admin.RescheduleAll(ctx, filter, at, progress)
+	})(q)
 }
 
-// send sends a part of the page at once. A browser that has gone ends the context of the request, and with it the action.
-func (p *progressPage) send(part string, view progressView) {
-	var text bytes.Buffer
-	if err := p.handler.templates["progress"].ExecuteTemplate(&text, part, p.handler.frame(p.q, "progress", view)); err != nil {
-		p.handler.logger.Error("The dashboard could not make a page", err, watermill.LogFields{"page": part})
-		return
+// dueTime reads when a message shall be handled.
+func (q *request) dueTime() (time.Time, error) {
+	at, err := moment("time", q.PostFormValue("at"))
+	if err == nil && at.IsZero() {
+		err = badf("the time is missing: write when the message shall be handled, in UTC")
 	}
-	control := http.NewResponseController(p.w)
-	_ = control.SetWriteDeadline(time.Now().Add(quietFor)) // not every server has one
-	_, _ = p.w.Write(text.Bytes())
-	_ = control.Flush() // a server that cannot sends the page at its end
+	return at, err
 }

@@ -25,8 +25,12 @@ func (h *Handler) Routes() map[string]bool {
 	return routes
 }
 
-// FilterFields are the fields of an address that choose dead letters.
-func FilterFields() []string { return slices.Clone(filterFields) }
+// FilterFields are the fields of an address that choose dead letters or messages.
+func FilterFields() []string {
+	fields := slices.Concat(filterFields, messageFields)
+	slices.Sort(fields)
+	return slices.Compact(fields)
+}
 
 // FilterNames are the fields that the page of a confirmation can name.
 func FilterNames() []string { return slices.Sorted(maps.Keys(filterNames)) }

@@ -41,11 +41,12 @@ var filterFields = []string{
 	"died-after", "died-before", "resolved",
 }
 
-// filterNames are what these fields mean, for people.
+// filterNames are what these fields, and [messageFields], mean, for people.
 var filterNames = map[string]string{
 	outboxField: "Outbox", queueField: "Queue", "topic": "Topic", "consumer": "Consumer", "key": "Key", "message": "Message id",
 	"error": "Error contains", "cause": "Cause", "min-attempts": "Attempts, at least", "max-attempts": "Attempts, at most",
 	"died-after": "Died after", "died-before": "Died before", "resolved": "Resolved",
+	"status": "Status", "written-after": "Written after", "written-before": "Written before", "done-after": "Done after", "done-before": "Done before",
 }
 
 // letterFilter reads the filter that an address has.
@@ -114,9 +115,9 @@ func (h *Handler) filterForm(ctx context.Context, q *request) (filterForm, error
 }
 
 // conditionsOf lists the conditions of a filter.
-func conditionsOf(chosen url.Values) []fact {
+func conditionsOf(chosen url.Values, fields []string) []fact {
 	var conditions []fact
-	for _, field := range filterFields {
+	for _, field := range fields {
 		if value := chosen.Get(field); value != "" {
 			conditions = append(conditions, fact{filterNames[field], value})
 		}

@@ -18,7 +18,6 @@ func utc(at time.Time) string {
 
 // span writes a duration for people: its two largest units.
 func span(d time.Duration) string {
-	const day = 24 * time.Hour
 	switch {
 	case d >= day:
 		return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)

@@ -18,15 +18,17 @@ type option struct {
 
 // messagesView is a page of the messages of an outbox or a queue.
 type messagesView struct {
-	Targets, Statuses   []option
-	Kind                string
-	Target              admin.Target
-	Queue               link
-	Topic, Key, Message string // of the filter, in the notation
-	Filtered            bool
-	Rows                []messageRow
-	Done                bool
-	First, Next         string
+	Filter      messageForm
+	Kind        string
+	Target      admin.Target
+	Filtered    bool
+	Rows        []messageRow
+	Done        bool
+	First, Next string
+	// The addresses of the actions on all that match, each of which asks for a confirmation first. Waiting is true unless only ready messages are
+	// chosen, which need not wait.
+	RunNow, Reschedule, Bury, Replay link
+	Waiting                          bool
 }
 
 // messageRow is a message in a list.
@@ -57,42 +59,52 @@ func (h *Handler) messages(ctx context.Context, q *request) (any, error) {
 	if !chosen {
 		target = targets[0]
 	}
+	q.query = without(q.query, targetField)
+	q.query.Set(targetKind(target), escaped(target.Name())) // also where the user has chosen none
 	status := admin.Status(q.query.Get("status"))
-	view := messagesView{
-		Targets: targetOptions(targets, target), Statuses: choose(statusTexts, string(status)), Kind: kindOf(target), Target: target,
-		Queue: toTarget(queuePage, target), Topic: q.query.Get("topic"), Key: q.query.Get("key"), Message: q.query.Get("message"),
-		Done: status == admin.Done,
-	}
-	view.Filtered = view.Topic != "" || view.Key != "" || view.Message != "" || status != ""
 	if !slices.ContainsFunc(statusTexts, func(o option) bool { return o.Value == string(status) }) {
 		return nil, badf("status: there is no status %q", status)
 	}
-	found, err := h.listed(ctx, q, target, status)
+	filter := q.messageQuery()
+	view := messagesView{
+		Filter: q.messageForm(targets, target), Kind: kindOf(target), Target: target, Done: status == admin.Done, Waiting: status != admin.Ready,
+		Filtered: len(filter) > 1, // more than the target
+		RunNow:   toBulk(bulkRunNow, filter), Reschedule: toBulk(bulkReschedule, filter), Bury: toBulk(bulkBury, filter), Replay: toBulk(bulkReplay, filter),
+	}
+	found, err := h.listed(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range found {
 		view.Rows = append(view.Rows, messageRow{m, toMessage(target, m.ID)})
 	}
-	here := link{messagesPage, q.query}
-	if q.query.Get("after") != "" {
-		view.First = here.with("after", "").String()
+	here := link{messagesPage, filter}
+	if q.query.Get(afterField) != "" {
+		view.First = here.String()
 	}
 	if len(found) == pageSize {
-		view.Next = here.with("after", string(found[pageSize-1].Cursor)).String()
+		view.Next = here.with(afterField, string(found[pageSize-1].Cursor)).String()
 	}
 	return view, nil
 }
 
-func (h *Handler) listed(ctx context.Context, q *request, target admin.Target, status admin.Status) ([]admin.Message, error) {
-	after := admin.Cursor(q.query.Get("after"))
-	topic, key, id := q.name("topic"), q.name("key"), q.name("message")
-	if status == admin.Done {
-		return h.admin.Done(ctx, target, admin.DoneFilter{Topic: topic, Key: key, MessageID: id, After: after, Limit: pageSize})
+// listed returns a page of the messages that the address chooses.
+func (h *Handler) listed(ctx context.Context, q *request) ([]admin.Message, error) {
+	after := admin.Cursor(q.query.Get(afterField))
+	if admin.Status(q.query.Get("status")) == admin.Done {
+		target, filter, err := q.doneFilter()
+		if err != nil {
+			return nil, err
+		}
+		filter.After, filter.Limit = after, pageSize
+		return h.admin.Done(ctx, target, filter)
 	}
-	return h.admin.Messages(ctx, admin.MessageFilter{
-		Target: target, Status: status, Topic: topic, Key: key, MessageID: id, After: after, Limit: pageSize,
-	})
+	filter, err := q.pendingFilter()
+	if err != nil {
+		return nil, err
+	}
+	filter.After, filter.Limit = after, pageSize
+	return h.admin.Messages(ctx, filter)
 }
 
 func toMessage(target admin.Target, id int64) link {
@@ -120,12 +132,9 @@ func (h *Handler) runNow(ctx context.Context, q *request) (link, error) {
 }
 
 func (h *Handler) reschedule(ctx context.Context, q *request) (link, error) {
-	at, err := moment("time", q.PostFormValue("at"))
+	at, err := q.dueTime()
 	if err != nil {
 		return link{}, err
-	}
-	if at.IsZero() {
-		return link{}, badf("the time is missing: write when the message shall be handled, in UTC")
 	}
 	return onMessage(q, "rescheduled", func(target admin.Target, id int64) error { return h.admin.Reschedule(ctx, target, id, at) })
 }

@@ -67,6 +67,15 @@ func kindOf(target admin.Target) string {
 	return "Outbox"
 }
 
+// outageText says what is away.
+func outageText(target admin.Target, outage admin.Outage) string {
+	what := "has a handler that reports an outage"
+	if !target.IsQueue() {
+		what = "cannot reach the broker for topic " + short(outage.Topic)
+	}
+	return fmt.Sprintf("%s since %s UTC. Its messages wait, and go on by themselves.", what, utc(outage.Since))
+}
+
 // needs lists what an operator should look at, with the page that helps.
 func needs(queues []admin.QueueInfo) []need {
 	var all []need
@@ -78,6 +87,9 @@ func needs(queues []admin.QueueInfo) []need {
 			}
 		}
 		add(!q.PausedSince.IsZero(), fmt.Sprintf("has been paused since %s UTC.", utc(q.PausedSince)), "Resume it", toTarget(queuePage, q.Target))
+		for _, outage := range q.Outages {
+			add(true, outageText(q.Target, outage), "See it", toTarget(queuePage, q.Target))
+		}
 		add(q.Processes == 0 && q.Pending > 0, fmt.Sprintf("has %s and no process that handles them.", plural(q.Pending, "message")),
 			"See it", toTarget(queuePage, q.Target))
 		add(q.Parked > 0, fmt.Sprintf("has %s that used up all attempts and hold up their keys.", plural(q.Parked, "message")),

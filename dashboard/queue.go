@@ -13,7 +13,7 @@ type queueView struct {
 	Settings      []fact
 	ProcessesLink link
 	// Do are the addresses of the actions.
-	Pause, Resume link
+	Pause, Resume, Set link
 }
 
 // fact is a name with a value.
@@ -34,7 +34,7 @@ func (h *Handler) queue(ctx context.Context, q *request) (any, error) {
 	}
 	return queueView{
 		queueCard: cardOf(now, now.queues[i]), Settings: settingsOf(now.queues[i].Settings), ProcessesLink: toTarget(processesPage, target),
-		Pause: toTarget("pause", target), Resume: toTarget("resume", target),
+		Pause: toTarget("pause", target), Resume: toTarget("resume", target), Set: toTarget(settingsPage, target),
 	}, nil
 }
 

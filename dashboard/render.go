@@ -51,8 +51,8 @@ type navItem struct {
 	Current    bool
 }
 
-func navOf(current, page, href, text string) navItem {
-	return navItem{href, text, sectionOf(current) == page}
+func navOf(section, page, href, text string) navItem {
+	return navItem{href, text, section == page}
 }
 
 // filterPart is the form that chooses dead letters, and the page that it leads to.
@@ -64,13 +64,16 @@ type filterPart struct {
 func filterOf(action string, form filterForm) filterPart { return filterPart{action, form} }
 
 // sectionOf is the page of the navigation that a page belongs to.
-func sectionOf(page string) string {
+func sectionOf(page string, view any) string {
+	if of, knows := view.(interface{ section() string }); knows {
+		return of.section()
+	}
 	switch page {
-	case queuePage:
+	case queuePage, settingsPage:
 		return overviewPage
 	case messagePage:
 		return messagesPage
-	case letterPage, groupsPage, bulkPage, "progress", "edit":
+	case letterPage, groupsPage, "edit":
 		return lettersPage
 	default:
 		return page
@@ -80,7 +83,7 @@ func sectionOf(page string) string {
 // frame is what the layout shows around each page.
 type frame struct {
 	Title   string
-	Page    string
+	Section string // the page of the navigation that it belongs to
 	Access  Access
 	Edits   bool
 	Acts    bool
@@ -92,7 +95,7 @@ type frame struct {
 
 func (h *Handler) frame(q *request, page string, view any) frame {
 	return frame{
-		Title: h.config.Title, Page: page, Access: q.access, Acts: q.access.allows(toAct), Edits: q.access.allows(toEdit),
+		Title: h.config.Title, Section: sectionOf(page, view), Access: q.access, Acts: q.access.allows(toAct), Edits: q.access.allows(toEdit),
 		Refresh: int(h.config.Refresh.Milliseconds()), Now: time.Now().UTC(), Notice: notices[q.query.Get(noticeField)], View: view,
 	}
 }
@@ -148,6 +151,7 @@ const noticeField = "done"
 
 var notices = map[string]string{
 	"paused":        "Paused. Processes notice within a second.",
+	"set":           "The settings are stored. Processes notice within a second.",
 	"resumed":       "Resumed. Processes notice within a second.",
 	"key-paused":    "The key is paused. Processes notice within a second.",
 	"key-resumed":   "The key is resumed.",

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -54,8 +55,8 @@ func (q *request) target() (admin.Target, error) {
 
 func (q *request) optionalTarget() (admin.Target, bool) {
 	// The list in a form has one field for both.
-	if kind, name, chosen := strings.Cut(q.query.Get(targetField), ":"); chosen {
-		return targetOf(kind, unescaped(name)), true
+	if target, chosen := readTargetOption(q.query.Get(targetField)); chosen {
+		return target, true
 	}
 	for _, kind := range []string{outboxField, queueField} {
 		if q.query.Has(kind) {
@@ -78,6 +79,15 @@ func targetOf(kind, name string) admin.Target {
 // targetOption is the value of [targetField] that stands for a target.
 func targetOption(target admin.Target) string {
 	return targetKind(target) + ":" + escaped(target.Name())
+}
+
+// readTargetOption reads such a value.
+func readTargetOption(value string) (target admin.Target, chosen bool) {
+	kind, name, chosen := strings.Cut(value, ":")
+	if !chosen {
+		return admin.Target{}, false
+	}
+	return targetOf(kind, unescaped(name)), true
 }
 
 func targetKind(target admin.Target) string {
@@ -148,6 +158,9 @@ func toTarget(page string, target admin.Target, fields ...string) link {
 	return l
 }
 
+// Page is the page, empty for no address.
+func (l link) Page() string { return l.page }
+
 // with returns the address with another value of a field.
 func (l link) with(field, value string) link {
 	query := url.Values{}
@@ -156,6 +169,13 @@ func (l link) with(field, value string) link {
 	}
 	query.Set(field, value)
 	return link{l.page, query}
+}
+
+// without returns a query without a field.
+func without(query url.Values, field string) url.Values {
+	query = maps.Clone(query)
+	query.Del(field)
+	return query
 }
 
 // String writes the address.

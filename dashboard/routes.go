@@ -12,6 +12,7 @@ import (
 const (
 	overviewPage  = "overview"
 	queuePage     = "queue"
+	settingsPage  = "settings"
 	messagesPage  = "messages"
 	messagePage   = "message"
 	lettersPage   = "letters"
@@ -80,6 +81,9 @@ func (h *Handler) table() map[string]route {
 		"edit":     {needs: toEdit, serve: h.page("edit", h.edit).serve},
 		"edit-run": h.change(toEdit, maxEditForm, h.editAndRequeue),
 
+		settingsPage:   {needs: toAct, serve: h.page("settings", h.settings).serve},
+		"settings-run": h.action(h.storeSettings),
+
 		bulkPage:   {needs: toAct, serve: h.page("bulk", h.confirmBulk).serve},
 		"bulk-run": {needs: toAct, changes: true, serve: h.runBulk},
 	}
@@ -143,7 +147,7 @@ func problemOf(err error) problem {
 		return problem{http.StatusBadRequest, "This request has a mistake", err.Error()}
 	case errors.Is(err, admin.ErrNotFound):
 		return problem{http.StatusNotFound, "It is not there", "It may have been handled, requeued or deleted meanwhile. " + err.Error()}
-	case errors.Is(err, admin.ErrResolved), errors.Is(err, admin.ErrStuck), errors.Is(err, admin.ErrReady), errors.Is(err, admin.ErrEdited),
+	case errors.Is(err, errOthersChanged), errors.Is(err, admin.ErrResolved), errors.Is(err, admin.ErrStuck), errors.Is(err, admin.ErrReady), errors.Is(err, admin.ErrEdited),
 		errors.Is(err, admin.ErrKeyChanged), errors.Is(err, admin.ErrEditNotAllowed):
 		return problem{http.StatusConflict, "This cannot be done now", err.Error()}
 	default:

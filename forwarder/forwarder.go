@@ -93,6 +93,7 @@ func (f *Forwarder) drainerConfig(unprepared bool, measured *meter.Spool) drain.
 	c.BatchSize, c.Meter = f.config.BatchSize, measured
 	c.Close, c.Unprepared = f.config.CloseTimeout, unprepared
 	c.Feed = f.follow(c, measured)
+	c.Outages = func() map[string]time.Time { return f.relay.circuits.Outages() }
 	return c
 }
 

@@ -47,6 +47,7 @@ func newQueue(core *inbox.Core, name string, config Config, logger watermill.Log
 func (q *queue) drain(handler drain.Handler, settings drain.Config) {
 	measured := meter.Of(q.core.Metrics, q.core.Spool(q.name).Name(), q.logger)
 	settings.Buried, settings.Meter = q.buried, measured
+	settings.Outages = func() map[string]time.Time { return q.circuits.Outages() }
 	if q.config.Transactional {
 		settings.Begin = q.core.Slots.Take
 	}

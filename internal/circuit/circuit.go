@@ -48,15 +48,16 @@ type Circuits struct {
 
 // circuit is the state of one topic with an outage or remembered failures.
 type circuit struct {
-	topic string
-	open  bool
-	since int64         // number of the latest call that began before the circuit opened
-	pause time.Duration // the current or last pause
-	until time.Time     // end of the pause
-	width int           // number of probes after the pause
-	left  int           // number of these probes that have not begun
-	timer *time.Timer
-	hung  int // calls that had not returned when Hung was last called
+	topic  string
+	open   bool
+	opened time.Time
+	since  int64         // number of the latest call that began before the circuit opened
+	pause  time.Duration // the current or last pause
+	until  time.Time     // end of the pause
+	width  int           // number of probes after the pause
+	left   int           // number of these probes that have not begun
+	timer  *time.Timer
+	hung   int // calls that had not returned when Hung was last called
 
 	running map[int64]struct{} // probes that have not ended, by their starts
 
@@ -117,6 +118,19 @@ func (c *Circuits) Open(topic string) bool {
 	defer c.mu.Unlock()
 	state := c.topics[topic]
 	return state != nil && state.open
+}
+
+// Outages returns the topics that have an outage, and since when.
+func (c *Circuits) Outages() map[string]time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	outages := map[string]time.Time{}
+	for topic, state := range c.topics {
+		if state.open {
+			outages[topic] = state.opened
+		}
+	}
+	return outages
 }
 
 // Excluded returns the topics whose messages must not be read.
@@ -210,6 +224,7 @@ func (c *Circuits) trip(state *circuit, call Call, width int) (first bool) {
 		first = true
 		c.changed(state.topic, true)
 		state.open, state.pause, state.width, state.since = true, c.config.ProbeMin, 1, c.sequence
+		state.opened = c.config.Now()
 	case !state.runs(call):
 		return false // the call was running when the circuit opened
 	case len(state.running) > 1:

@@ -13,7 +13,7 @@ type Member struct {
 // JoinParams describe a member.
 type JoinParams struct {
 	Member
-	InFlight string // the messages that it is handling, by topic, as JSON
+	InFlight string // its heartbeat, as JSON
 	TTL      int64  // how long it counts as a member without a renewal
 }
 

@@ -80,6 +80,8 @@ type Config struct {
 	Close  time.Duration // how long handlers may continue after Close
 	// Feed, if not nil, brings messages from the log of the database, see tail.go.
 	Feed *tail.Feed
+	// Outages, if not nil, returns the topics that have an outage, and since when, for operators.
+	Outages func() map[string]time.Time
 	// Meter, if not nil, reports what happens.
 	Meter *meter.Spool
 }

@@ -3,7 +3,6 @@ package drain
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -63,7 +62,7 @@ func (d *Drainer) enroll(ctx context.Context) error {
 		}
 		return nil
 	}
-	join := dialect.JoinParams{Member: d.member(), InFlight: d.inFlightText(), TTL: d.config.Lease.Microseconds()}
+	join := dialect.JoinParams{Member: d.member(), InFlight: d.heartbeat(), TTL: d.config.Lease.Microseconds()}
 	if err := spool.Run(ctx, d.db, d.spool.Statements.Join(join)); err != nil {
 		return fmt.Errorf("renew membership of spool %q: %w", d.spool.Name(), err)
 	}
@@ -120,12 +119,13 @@ func (d *Drainer) permit() {
 	d.scheduler.Pause(d.control.paused || d.incomplete())
 }
 
-func (d *Drainer) inFlightText() string {
-	text, err := json.Marshal(d.scheduler.InFlight())
-	if err != nil {
-		return "{}" // a map of strings to numbers can always be encoded as JSON
+// heartbeat returns what operators see of this drainer.
+func (d *Drainer) heartbeat() string {
+	beat := spool.Heartbeat{InFlight: d.scheduler.InFlight()}
+	if d.config.Outages != nil {
+		beat.Outages = d.config.Outages()
 	}
-	return string(text)
+	return beat.Encode()
 }
 
 // share returns the number of lanes that this drainer should have: none once it stops. An exclusive drainer should have

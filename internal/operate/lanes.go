@@ -69,8 +69,8 @@ func (o *Operator) laneHolders(ctx context.Context, name string) (lanes []Lane, 
 		if err := rows.Scan(&member.Name, &inFlight, &until); err != nil {
 			return err
 		}
-		counts, err := decodeHeartbeat(inFlight)
-		for _, n := range counts {
+		beat, err := spool.DecodeHeartbeat(inFlight)
+		for _, n := range beat.InFlight {
 			member.InFlight += n
 		}
 		member.Until = time.UnixMicro(until)

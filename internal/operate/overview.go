@@ -3,8 +3,8 @@ package operate
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
-	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -29,9 +29,17 @@ type Overview struct {
 	Settings  spool.Settings
 
 	InFlight int
+	// Outages are the topics for which a live drainer sees an outage, by name.
+	Outages []Outage
 	counts.Numbers
 
 	id int64
+}
+
+// Outage is a topic whose messages a drainer does not hand out, because the broker, or what the handler needs, is away.
+type Outage struct {
+	Topic string
+	Since time.Time // by the clock of the process that noticed first
 }
 
 // Overviews returns all spools by name, at a cost that does not grow with the number of messages.
@@ -112,24 +120,30 @@ func (o *Operator) countMembers(ctx context.Context, spools map[int64]*Overview)
 		if s == nil {
 			continue
 		}
-		counts, err := decodeHeartbeat(text)
+		beat, err := spool.DecodeHeartbeat(text)
 		if err != nil {
 			return err
 		}
 		s.Members++
-		for _, n := range counts {
+		for _, n := range beat.InFlight {
 			s.InFlight += n
 		}
+		s.addOutages(beat.Outages)
 	}
 	return rows.Err()
 }
 
-// decodeHeartbeat reads how many messages of each topic a drainer had in flight.
-func decodeHeartbeat(text []byte) (counts map[string]int, err error) {
-	if err := json.Unmarshal(text, &counts); err != nil {
-		return nil, fmt.Errorf("decode a heartbeat: %w", err)
+// addOutages adds those that one drainer sees. Several may see that of one topic, one after the other.
+func (s *Overview) addOutages(outages map[string]time.Time) {
+	for topic, since := range outages {
+		i, found := slices.BinarySearchFunc(s.Outages, topic, func(o Outage, topic string) int { return strings.Compare(o.Topic, topic) })
+		switch {
+		case !found:
+			s.Outages = slices.Insert(s.Outages, i, Outage{topic, since})
+		case since.Before(s.Outages[i].Since):
+			s.Outages[i].Since = since
+		}
 	}
-	return counts, nil
 }
 
 // Account counts the messages of a spool by where they are.

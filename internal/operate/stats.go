@@ -88,11 +88,11 @@ func countInFlight(ctx context.Context, db *sql.DB, statements *dialect.Statemen
 		if err := rows.Scan(&text); err != nil {
 			return err
 		}
-		counts, err := decodeHeartbeat(text)
+		beat, err := spool.DecodeHeartbeat(text)
 		if err != nil {
 			return err
 		}
-		for topic, n := range counts {
+		for topic, n := range beat.InFlight {
 			if n > 0 {
 				entryOf(topics, topic).InFlight += n
 			}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
@@ -84,6 +85,61 @@ func TestActions_work_by_mouse(t *testing.T) {
 	require.Empty(t, left)
 }
 
+// Actions on all messages that match a filter, and the settings.
+func TestActions_on_many_messages_work_by_mouse(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, dashboard.Config{})
+	s.fill()
+	outbox := admin.Outbox(dashboardtest.Outbox)
+	b := open(t, s.url)
+
+	b.visit("queue?outbox=outbox")
+	b.click("Change the settings…")
+	b.write("history", "1h")
+	b.write("concurrency", "32")
+	b.click("Store the settings")
+	b.sees("The settings are stored.")
+	b.sees("Handled messages are kept for 1 h 0 min")
+
+	b.visit("messages?outbox=outbox&status=RETRYING")
+	b.click("Reschedule all that match…")
+	b.sees("1 message matches this filter.")
+	b.write("at", "2031-05-06T07:08:09")
+	b.click("Reschedule 1 message")
+	b.sees("Finished: 1 message rescheduled.")
+	b.click("Back to the messages")
+	b.sees("2031-05-06 07:08:09")
+	b.click("Run all that match now…")
+	b.click("Run 1 message now")
+	b.sees("Finished: 1 message made due.")
+	b.visit("messages?outbox=outbox&topic=orders.placed&status=READY")
+	b.click("Bury all that match…")
+	b.sees("60 messages match this filter.")
+	b.write("reason", "test orders")
+	b.click("Bury 60 messages")
+	b.sees("Finished: 60 messages buried.")
+
+	done := func() int {
+		found, err := s.Admin.Done(t.Context(), outbox, admin.DoneFilter{})
+		require.NoError(t, err)
+		return len(found)
+	}
+	s.Forward(func(*message.Message) error { return nil }, func() bool { return done() == 2 })
+	b.visit("messages?outbox=outbox&status=DONE&topic=invoices.sent")
+	b.click("Replay all that match…")
+	b.sees("1 message matches this filter.")
+	b.window(narrow, dark)
+	require.LessOrEqual(t, evaluate[float64](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`), 0.0)
+	require.Empty(t, evaluate[[]string](b, accessibility))
+	b.do(chromedp.Click(chromedp.CSS("main [name=new-ids]")))
+	b.click("Replay 1 message")
+	b.sees("Finished: 1 message replayed.")
+	copies, err := s.Admin.Messages(t.Context(), admin.MessageFilter{Target: outbox})
+	require.NoError(t, err)
+	require.Len(t, copies, 1)
+	require.NotEqual(t, "01a0-201", copies[0].MessageID)
+}
+
 // No mouse: an operator finds the button with the tab key, and presses it.
 func TestActions_work_by_keyboard_alone(t *testing.T) {
 	t.Parallel()
@@ -112,6 +168,20 @@ func TestActions_work_by_keyboard_alone(t *testing.T) {
 	b.enter()
 	b.sees("01a0-201")
 	require.NotContains(t, b.text(), "01a0-100")
+	b.tabTo("Bury all that match…")
+	b.enter()
+	b.tabTo("Reason")
+	b.press("a test invoice")
+	b.tabTo("Bury 1 message")
+	b.enter()
+	b.sees("Finished: 1 message buried.")
+
+	b.visit("settings?outbox=outbox")
+	b.tabTo("Attempts")
+	b.press("unlimited")
+	b.enter()
+	b.sees("The settings are stored.")
+	b.sees("Attempts no limit")
 }
 
 // press types.
@@ -152,7 +222,7 @@ func TestReader_sees_no_button(t *testing.T) {
 	s.fill()
 	b := open(t, s.url)
 	for name, address := range pages() {
-		if name == "bulk" || name == "edit" || name == "problem" {
+		if name == "bulk" || name == "bury" || name == "settings" || name == "edit" || name == "problem" {
 			continue
 		}
 		b.visit(address)

@@ -63,7 +63,7 @@ const accessibility = `(() => {
 		if (n > level + 1) say(h, "a level of headings is left out");
 		level = n;
 	}
-	for (const field of document.querySelectorAll("input, select, textarea"))
+	for (const field of document.querySelectorAll("input:not([type=hidden]), select, textarea"))
 		if (field.labels.length === 0) say(field, "a field has no label");
 	for (const named of document.querySelectorAll("a, button, summary"))
 		if (!named.textContent.trim() && !named.getAttribute("aria-label")) say(named, "it has no name");

@@ -53,6 +53,8 @@ func (p *program) doctorCommand() *cobra.Command {
               database
   processes   outboxes and queues with messages that no process handles
   lanes       lanes without a holder, although processes are there
+  outages     topics whose messages wait because the broker, or what the handler
+              needs, is away, and since when
   operators   what operators have paused, and messages that wait for them
 
 The rights are tried with statements in transactions that are rolled back. Each
@@ -119,6 +121,7 @@ func (s *session) checks() []check {
 		{"clock", s.checkClock, false},
 		{"processes", s.checkProcesses, true},
 		{"lanes", s.checkLanes, true},
+		{"outages", s.checkOutages, true},
 		{"operators", s.checkOperators, true},
 	}
 }

@@ -91,6 +91,28 @@ func (s *session) idleLanes(ctx context.Context) ([]idleLanes, error) {
 	return all, err
 }
 
+// checkOutages lists topics whose circuit is open in a process.
+func (s *session) checkOutages(ctx context.Context) ([]finding, error) {
+	a, err := s.admin("")
+	if err != nil {
+		return nil, err
+	}
+	queues, err := a.Queues(ctx)
+	var findings []finding
+	for _, info := range queues {
+		for _, outage := range info.Outages {
+			what, fix := fmt.Sprintf("the broker is away for topic %q of %s", outage.Topic, recordOf(info.Target)), "bring the broker back, or correct the topic or the rights on it"
+			if info.Target.IsQueue() {
+				what, fix = fmt.Sprintf("what the handler of %s needs is away", recordOf(info.Target)), "bring that back"
+			}
+			findings = append(findings, problem(
+				fmt.Sprintf("%s since %s: its messages wait, and no attempts are counted", what, moment(outage.Since)),
+				fix+"; the log of the process has the error, and messages go on by themselves")...)
+		}
+	}
+	return findings, err
+}
+
 // checkOperators lists outboxes, queues, keys and topics that an operator has paused, and messages that wait for an operator.
 func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
 	a, err := s.admin("")

@@ -1,15 +1,21 @@
 package command_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
+	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -116,6 +122,37 @@ func TestDoctor_finds_lanes_without_a_holder(t *testing.T) {
 	b.join(id)
 	b.only("lanes", b.findings(), `problem: 4 lanes without a holder in outbox "outbox"`)
 }
+
+// The circuit of a topic is in the memory of a process, which says so in its heartbeats.
+func TestDoctor_finds_a_broker_that_is_away(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.append(b.outbox, draft("m-1", "orders", "k"))
+	away := func(string, ...*message.Message) error { return &net.OpError{Op: "dial", Err: errors.New("refused")} }
+	f, err := forwarder.New(b.database.Postbox(), publisherFunc(away), forwarder.Config{Lanes: b.outbox.Lanes(), Lease: time.Second}, nil)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(context.WithoutCancel(t.Context())) }()
+	var found map[string][]string
+	require.Eventually(t, func() bool { found = b.findings(); return len(found["outages"]) == 1 }, time.Minute, 10*time.Millisecond)
+	require.Contains(t, found["outages"][0], `problem: the broker is away for topic "orders" of outbox "outbox" since `)
+	require.Contains(t, found["outages"][0], "bring the broker back")
+	require.Contains(t, b.ok("queues"), "1 outage")
+	require.Contains(t, b.ok("queues", "-o", "json"), `"outages":[{"topic":"orders","since":"20`)
+	require.NoError(t, f.Close())
+	require.NoError(t, <-ended)
+	require.Empty(t, b.findings()["outages"])
+}
+
+type publisherFunc func(topic string, messages ...*message.Message) error
+
+// Publish calls the function.
+func (f publisherFunc) Publish(topic string, messages ...*message.Message) error {
+	return f(topic, messages...)
+}
+
+// Close does nothing.
+func (publisherFunc) Close() error { return nil }
 
 func TestDoctor_notices_what_operators_have_stopped(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@ type queueRecord struct {
 	PausedSince  time.Time      `json:"paused_since,omitzero"`
 	PausedKeys   int            `json:"paused_keys"`
 	PausedTopics int            `json:"paused_topics"`
+	Outages      []outageRecord `json:"outages,omitempty"`
 	Pending      int            `json:"pending"`
 	Due          int            `json:"due"`
 	InFlight     int            `json:"in_flight"`
@@ -33,6 +34,12 @@ type queueRecord struct {
 	Settings     settingsRecord `json:"settings,omitzero"`
 }
 
+// outageRecord is a topic for which the broker, or what the handler needs, is away.
+type outageRecord struct {
+	Topic string    `json:"topic"`
+	Since time.Time `json:"since"`
+}
+
 // accuracyRecord says how each number was found.
 type accuracyRecord struct {
 	Pending admin.Accuracy `json:"pending"`
@@ -44,13 +51,17 @@ type accuracyRecord struct {
 }
 
 func queueRecordOf(info admin.QueueInfo) queueRecord {
-	return queueRecord{
+	record := queueRecord{
 		targetRecord: recordOf(info.Target), Lanes: info.Lanes, Processes: info.Processes,
 		PausedSince: utc(info.PausedSince), PausedKeys: info.PausedKeys, PausedTopics: info.PausedTopics,
 		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, Failing: info.Failing, Parked: info.Parked,
 		Dead: info.Dead, Done: info.Done, Accuracy: accuracyRecord(info.Accuracy), CountedAge: info.CountedAge.Seconds(),
 		DueAge: info.DueAge.Seconds(), OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings),
 	}
+	for _, outage := range info.Outages {
+		record.Outages = append(record.Outages, outageRecord{outage.Topic, utc(outage.Since)})
+	}
+	return record
 }
 
 func (p *program) queuesCommand() *cobra.Command {
@@ -156,6 +167,9 @@ func stateOf(info admin.QueueInfo) string {
 	}
 	if info.PausedTopics > 0 {
 		states = append(states, count(info.PausedTopics, "paused topic"))
+	}
+	if n := len(info.Outages); n > 0 {
+		states = append(states, count(n, "outage"))
 	}
 	if len(states) == 0 {
 		return "running"

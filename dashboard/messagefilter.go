@@ -1,0 +1,93 @@
+package dashboard
+
+import (
+	"net/url"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// afterField is the field of an address that has the cursor of the last message of a page, or of a replay that goes on.
+const afterField = "after"
+
+// messageFields are the fields of an address that choose messages.
+var messageFields = []string{
+	outboxField, queueField, "status", "topic", "key", "message", "error", "min-attempts", "written-after", "written-before", "done-after", "done-before",
+}
+
+// messageForm has the fields of the form that chooses messages, as the user has filled them in.
+type messageForm struct {
+	Targets, Statuses                 []option
+	Topic, Key, Message, Error, Least string
+	WrittenAfter, WrittenBefore       string
+	DoneAfter, DoneBefore             string
+}
+
+func (q *request) messageForm(targets []admin.Target, target admin.Target) messageForm {
+	value := q.query.Get
+	return messageForm{
+		Targets: targetOptions(targets, target), Statuses: choose(statusTexts, value("status")),
+		Topic: value("topic"), Key: value("key"), Message: value("message"), Error: value("error"), Least: value("min-attempts"),
+		WrittenAfter: value("written-after"), WrittenBefore: value("written-before"), DoneAfter: value("done-after"), DoneBefore: value("done-before"),
+	}
+}
+
+// More says that one of the fields is filled in that are folded away.
+func (f messageForm) More() bool {
+	return f.Error != "" || f.Least != "" || f.WrittenAfter != "" || f.WrittenBefore != "" || f.DoneAfter != "" || f.DoneBefore != ""
+}
+
+// messageQuery is the part of an address that chooses messages.
+func (q *request) messageQuery() url.Values {
+	chosen := url.Values{}
+	for _, field := range messageFields {
+		if value := q.query.Get(field); value != "" {
+			chosen.Set(field, value)
+		}
+	}
+	if target, ok := q.optionalTarget(); ok { // the form names it in another way
+		chosen.Set(targetKind(target), escaped(target.Name()))
+	}
+	return chosen
+}
+
+// pendingFilter reads the filter of pending messages that an address has.
+func (q *request) pendingFilter() (filter admin.MessageFilter, err error) {
+	filter = admin.MessageFilter{
+		Status: admin.Status(q.query.Get("status")), Topic: q.name("topic"), Key: q.name("key"), MessageID: q.name("message"), ErrorText: q.name("error"),
+	}
+	if filter.Target, err = q.target(); err != nil {
+		return filter, err
+	}
+	if q.query.Get("done-after") != "" || q.query.Get("done-before") != "" {
+		return filter, badf("a time at which messages were done is for the history: choose the status DONE, or leave it out")
+	}
+	if filter.MinAttempts, err = count(filterNames["min-attempts"], q.query.Get("min-attempts")); err != nil {
+		return filter, err
+	}
+	if filter.CreatedAfter, err = moment("written after", q.query.Get("written-after")); err != nil {
+		return filter, err
+	}
+	filter.CreatedBefore, err = moment("written before", q.query.Get("written-before"))
+	return filter, err
+}
+
+// doneFilter reads the filter of messages of the history.
+func (q *request) doneFilter() (target admin.Target, filter admin.DoneFilter, err error) {
+	filter = admin.DoneFilter{Topic: q.name("topic"), Key: q.name("key"), MessageID: q.name("message")}
+	if target, err = q.target(); err != nil {
+		return target, filter, err
+	}
+	for _, field := range []string{"error", "min-attempts", "written-after", "written-before"} {
+		if q.query.Get(field) != "" {
+			return target, filter, badf("%s: the history cannot be searched for it: leave it out", filterNames[field])
+		}
+	}
+	if status := admin.Status(q.query.Get("status")); status != admin.Done {
+		return target, filter, badf("status: %q is not that of the history", status)
+	}
+	if filter.DoneAfter, err = moment("done after", q.query.Get("done-after")); err != nil {
+		return target, filter, err
+	}
+	filter.DoneBefore, err = moment("done before", q.query.Get("done-before"))
+	return target, filter, err
+}

@@ -1,0 +1,187 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// settingsView is the form in which a user changes the settings of an outbox or a queue.
+type settingsView struct {
+	Target admin.Target
+	Kind   string
+	Fields []settingField
+	// Was are the settings that the form shows, so that those that another operator stores meanwhile are not lost.
+	Was       string
+	Run, Back link
+}
+
+// settingField is a field of the form.
+type settingField struct{ Name, Label, About, Value string }
+
+// Words in place of a number or a time.
+const (
+	unlimitedWord = "unlimited"
+	offWord       = "off"
+	foreverWord   = "forever"
+)
+
+// settingFields are the fields, with the values that settings have.
+func settingFields(s admin.Settings) []settingField {
+	return []settingField{
+		{"page-size", "Messages read at once", "Up to 10,000.", numberText(s.PageSize)},
+		{"concurrency", "Handlers at a time in each process", "Up to 10,000.", numberText(s.Concurrency)},
+		{"poll-max", "Longest pause between two polls that find nothing", "From 1ms to 1h.", keptText(s.PollMax, "")},
+		{"attempts", "Attempts", "How often a message may fail, or " + unlimitedWord + ".", numberText(s.Attempts)},
+		{"history", "Handled messages are kept for", "A time such as 12h or 7d, or " + offWord + ".", keptText(s.History, offWord)},
+		{"retention", "Dead letters are kept for", "A time such as 30d, or " + foreverWord + ".", keptText(s.Retention, foreverWord)},
+	}
+}
+
+func (h *Handler) settings(ctx context.Context, q *request) (any, error) {
+	target, stored, err := h.stored(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return settingsView{
+		Target: target, Kind: kindOf(target), Fields: settingFields(stored), Was: settingsText(stored),
+		Run: toTarget("settings-run", target), Back: toTarget(queuePage, target),
+	}, nil
+}
+
+// stored returns the outbox or the queue of the address, and its settings.
+func (h *Handler) stored(ctx context.Context, q *request) (admin.Target, admin.Settings, error) {
+	target, err := q.target()
+	if err != nil {
+		return target, admin.Settings{}, err
+	}
+	queues, err := h.admin.Queues(ctx)
+	if err != nil {
+		return target, admin.Settings{}, err
+	}
+	i := slices.IndexFunc(queues, func(info admin.QueueInfo) bool { return info.Target == target })
+	if i < 0 {
+		return target, admin.Settings{}, notThere(target)
+	}
+	return target, queues[i].Settings, nil
+}
+
+// settingsText writes settings so that they can be compared.
+func settingsText(s admin.Settings) string { return fmt.Sprintf("%+v", s) }
+
+var errOthersChanged = errors.New("another operator has changed the settings since you opened the form: open it again to see them")
+
+func (h *Handler) storeSettings(ctx context.Context, q *request) (link, error) {
+	target, stored, err := h.stored(ctx, q)
+	if err != nil {
+		return link{}, err
+	}
+	if q.PostForm.Get("was") != settingsText(stored) {
+		return link{}, errOthersChanged
+	}
+	settings, err := q.readSettings()
+	if err != nil {
+		return link{}, err
+	}
+	return toTarget(queuePage, target, noticeField, "set"), h.admin.SetSettings(ctx, target, settings)
+}
+
+// readSettings reads the form.
+func (q *request) readSettings() (admin.Settings, error) {
+	var s admin.Settings
+	var problems []error
+	read := func(name string, into func(text string) error) {
+		text := strings.TrimSpace(q.PostForm.Get(name))
+		if text == "" {
+			return
+		}
+		if err := into(text); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	read("page-size", readNumber(&s.PageSize, ""))
+	read("concurrency", readNumber(&s.Concurrency, ""))
+	read("poll-max", readSpan(&s.PollMax, ""))
+	read("attempts", readNumber(&s.Attempts, unlimitedWord))
+	read("history", readSpan(&s.History, offWord))
+	read("retention", readSpan(&s.Retention, foreverWord))
+	if err := errors.Join(problems...); err != nil {
+		return s, mistakeError{err}
+	}
+	return s, nil
+}
+
+// readNumber reads a number above 0, or the word for no limit.
+func readNumber(into *int, word string) func(text string) error {
+	return func(text string) error {
+		if word != "" && text == word {
+			*into = postbox.Unlimited
+			return nil
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%.30q is not a number above 0", text)
+		}
+		*into = n
+		return nil
+	}
+}
+
+const day = 24 * time.Hour
+
+// maxDays is the longest time that a field takes.
+const maxDays = 36500
+
+// readSpan reads a time, or the word for a negative one.
+func readSpan(into *time.Duration, word string) func(text string) error {
+	return func(text string) error {
+		if word != "" && text == word {
+			*into = -1
+			return nil
+		}
+		d, err := time.ParseDuration(text)
+		if days, isDays := strings.CutSuffix(text, "d"); isDays {
+			var n int
+			n, err = strconv.Atoi(days)
+			d = time.Duration(min(n, maxDays+1)) * day
+		}
+		if err != nil || d <= 0 || d > maxDays*day {
+			return fmt.Errorf("%.30q is not a time such as 90s, 12h or 30d, up to %dd", text, maxDays)
+		}
+		*into = d
+		return nil
+	}
+}
+
+// numberText writes what readNumber reads.
+func numberText(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case postbox.Unlimited:
+		return unlimitedWord
+	default:
+		return strconv.Itoa(n)
+	}
+}
+
+// keptText writes what readSpan reads.
+func keptText(d time.Duration, word string) string {
+	switch {
+	case d == 0:
+		return ""
+	case d < 0:
+		return word
+	case d%day == 0:
+		return fmt.Sprintf("%dd", d/day)
+	default:
+		return d.String()
+	}
+}

@@ -1,0 +1,105 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/dashboard"
+	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// fields are the values in the fields of a form.
+func fields(a answer) url.Values {
+	form := url.Values{}
+	for _, found := range regexp.MustCompile(`<input[^>]* name="([^"]+)" value="([^"]*)"`).FindAllStringSubmatch(a.body, -1) {
+		form.Set(found[1], found[2])
+	}
+	return form
+}
+
+func (b *bench) settings() admin.Settings {
+	b.Helper()
+	queues, err := b.Admin.Queues(b.Context())
+	require.NoError(b, err)
+	return queues[0].Settings
+}
+
+func TestSettings_are_shown_changed_and_left_to_the_processes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{Authorise: as(dashboard.Access{Actor: "ada", Read: true, Act: true})})
+	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
+	page := b.page(b.linkTo(b.page("queue?outbox=outbox"), "Change the settings…"))
+	form := fields(page)
+	require.Len(t, form, 7)
+	for field, value := range map[string]string{
+		"page-size": " 500", "concurrency": "32", "poll-max": "250ms", "attempts": "unlimited", "history": "7d", "retention": "forever",
+	} {
+		require.Empty(t, form.Get(field), field)
+		form.Set(field, value)
+	}
+	stored := b.do("settings-run?outbox=outbox", form)
+	require.Contains(t, stored.text(), "The settings are stored.")
+	require.Contains(t, stored.text(), "Handled messages are kept for 7 d 0 h")
+	want := admin.Settings{PageSize: 500, Concurrency: 32, PollMax: 250 * time.Millisecond, Attempts: postbox.Unlimited, History: 7 * 24 * time.Hour, Retention: -1}
+	require.Equal(t, want, b.settings())
+
+	again := fields(b.page("settings?outbox=outbox"))
+	require.Equal(t, []string{"500", "32", "250ms", "unlimited", "7d", "forever"}, []string{
+		again.Get("page-size"), again.Get("concurrency"), again.Get("poll-max"), again.Get("attempts"), again.Get("history"), again.Get("retention"),
+	})
+	again.Set("concurrency", "")
+	again.Set("history", "off")
+	b.do("settings-run?outbox=outbox", again)
+	want.Concurrency, want.History = 0, -1
+	require.Equal(t, want, b.settings())
+
+	acts, err := b.Admin.Audit(t.Context(), admin.AuditFilter{Actor: "ada", Action: "set", Target: admin.Outbox("outbox")})
+	require.NoError(t, err)
+	require.Len(t, acts, 2)
+	require.Contains(t, acts[1].Note, `"concurrency":32`)
+}
+
+func TestSettings_that_another_operator_has_changed_meanwhile_are_not_lost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
+	form := fields(b.page("settings?outbox=outbox"))
+	require.NoError(t, b.Admin.SetSettings(t.Context(), admin.Outbox("outbox"), admin.Settings{Concurrency: 8}))
+	form.Set("page-size", "100")
+	refused := b.post("settings-run?outbox=outbox", form)
+	require.Equal(t, http.StatusConflict, refused.status)
+	require.Contains(t, refused.text(), "another operator has changed the settings")
+	require.Equal(t, admin.Settings{Concurrency: 8}, b.settings())
+}
+
+func TestSettings_with_mistakes_change_nothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
+	form := fields(b.page("settings?outbox=outbox"))
+	for field, values := range map[string][]string{
+		"page-size": {"0", "-1", "x", "10001", "unlimited"}, "concurrency": {"99999"}, "poll-max": {"1", "1ns", "2h", "off"},
+		"attempts": {"-1", "many"}, "history": {"1ms", "-7d", "36501d", "99999999999999999999d", "forever"}, "retention": {"0s", "off"},
+	} {
+		for _, value := range values {
+			wrong := url.Values{}
+			for name := range form {
+				wrong.Set(name, form.Get(name))
+			}
+			wrong.Set(field, value)
+			a := b.post("settings-run?outbox=outbox", wrong)
+			require.Equal(t, http.StatusBadRequest, a.status, "%s %s: %s", field, value, a.text())
+		}
+	}
+	require.Zero(t, b.settings())
+	require.Equal(t, http.StatusNotFound, b.get("settings?outbox=nope").status)
+	require.Equal(t, http.StatusNotFound, b.post("settings-run?outbox=nope", form).status)
+}

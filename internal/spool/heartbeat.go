@@ -1,0 +1,63 @@
+package spool
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// maxOutages limits the outages of a heartbeat: when a broker is away, each of its topics has one.
+const maxOutages = 100
+
+// Heartbeat is what a drainer says of itself when it renews its membership.
+type Heartbeat struct {
+	InFlight map[string]int       // messages that it is handling, by topic
+	Outages  map[string]time.Time // topics whose circuit is open, with the time at which it opened
+}
+
+// storedHeartbeat is the stored form if there is an outage. Without one it is the map of the messages in flight alone, which earlier versions of
+// operators' programs can read.
+type storedHeartbeat struct {
+	InFlight map[string]int   `json:"in_flight"`
+	Outages  map[string]int64 `json:"outages"` // µs
+}
+
+// Encode returns the stored form, with the outages that began first.
+func (h Heartbeat) Encode() string {
+	var stored any = h.InFlight
+	if len(h.Outages) > 0 {
+		topics := slices.SortedFunc(maps.Keys(h.Outages), func(a, b string) int {
+			return cmp.Or(h.Outages[a].Compare(h.Outages[b]), cmp.Compare(a, b))
+		})
+		outages := map[string]int64{}
+		for _, topic := range topics[:min(len(topics), maxOutages)] {
+			outages[topic] = h.Outages[topic].UnixMicro()
+		}
+		stored = storedHeartbeat{h.InFlight, outages}
+	}
+	text, err := json.Marshal(stored)
+	if err != nil || h.InFlight == nil {
+		return "{}" // maps of strings to numbers can always be encoded as JSON
+	}
+	return string(text)
+}
+
+// DecodeHeartbeat reads the stored form.
+func DecodeHeartbeat(text []byte) (Heartbeat, error) {
+	h := Heartbeat{}
+	if json.Unmarshal(text, &h.InFlight) == nil {
+		return h, nil
+	}
+	var stored storedHeartbeat
+	if err := json.Unmarshal(text, &stored); err != nil {
+		return Heartbeat{}, fmt.Errorf("decode a heartbeat: %w", err)
+	}
+	h = Heartbeat{InFlight: stored.InFlight, Outages: map[string]time.Time{}}
+	for topic, at := range stored.Outages {
+		h.Outages[topic] = time.UnixMicro(at)
+	}
+	return h, nil
+}

@@ -1,0 +1,47 @@
+package spool_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+func TestHeartbeat_is_read_as_it_was_written(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for text, want := range map[string]spool.Heartbeat{
+		`{"orders":2}`: {InFlight: map[string]int{"orders": 2}},
+		`{}`:           {InFlight: map[string]int{}},
+		`{"in_flight":{"outages":1},"outages":{"orders":1767323045000000}}`: {
+			InFlight: map[string]int{"outages": 1}, Outages: map[string]time.Time{"orders": since},
+		},
+	} {
+		require.Equal(t, text, want.Encode())
+		got, err := spool.DecodeHeartbeat([]byte(text))
+		require.NoError(t, err)
+		require.Equal(t, want.InFlight, got.InFlight)
+		require.Len(t, got.Outages, len(want.Outages))
+		for topic, at := range want.Outages {
+			require.True(t, at.Equal(got.Outages[topic]), topic)
+		}
+	}
+	_, err := spool.DecodeHeartbeat([]byte(`[1]`))
+	require.ErrorContains(t, err, "decode a heartbeat")
+}
+
+func TestHeartbeat_has_the_first_outages_if_there_are_many(t *testing.T) {
+	t.Parallel()
+	h := spool.Heartbeat{InFlight: map[string]int{}, Outages: map[string]time.Time{}}
+	for i := range 150 {
+		h.Outages[fmt.Sprint(i)] = time.UnixMicro(int64(1000 + i))
+	}
+	got, err := spool.DecodeHeartbeat([]byte(h.Encode()))
+	require.NoError(t, err)
+	require.Len(t, got.Outages, 100)
+	require.Contains(t, got.Outages, "0")
+	require.NotContains(t, got.Outages, "100")
+}

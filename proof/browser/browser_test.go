@@ -57,7 +57,7 @@ func open(t *testing.T, base string) *browser {
 	b := &browser{T: t, base: base}
 	ctx, closeTab := chromedp.NewContext(allocator, chromedp.WithListener(b.note))
 	t.Cleanup(closeTab)
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	ctx, cancel := context.WithTimeout(ctx, 4*patience)
 	t.Cleanup(cancel)
 	b.ctx = ctx
 	command(b, log.Enable, cdp.Empty{})

@@ -42,6 +42,9 @@ func newShop(t *testing.T, config dashboard.Config) *shop {
 // serve mounts another dashboard on the same database.
 func (s *shop) serve(config dashboard.Config) {
 	s.Helper()
+	if config.Timeout == 0 {
+		config.Timeout = patience // the machine may be busy
+	}
 	board, err := dashboard.New(s.Admin, config, nil)
 	require.NoError(s, err)
 	mux := http.NewServeMux()

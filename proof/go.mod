@@ -7,6 +7,7 @@ replace (
 	github.com/postbox-go/watermill-postbox/brokers/amqpbroker => ../brokers/amqpbroker
 	github.com/postbox-go/watermill-postbox/brokers/kafkabroker => ../brokers/kafkabroker
 	github.com/postbox-go/watermill-postbox/cmd/postbox => ../cmd/postbox
+	github.com/postbox-go/watermill-postbox/tail/pgtail => ../tail/pgtail
 	github.com/postbox-go/watermill-postbox/tracing/oteltracing => ../tracing/oteltracing
 )
 
@@ -25,6 +26,7 @@ require (
 	github.com/postbox-go/watermill-postbox/brokers/amqpbroker v0.0.0
 	github.com/postbox-go/watermill-postbox/brokers/kafkabroker v0.0.0
 	github.com/postbox-go/watermill-postbox/cmd/postbox v0.0.0
+	github.com/postbox-go/watermill-postbox/tail/pgtail v0.0.0
 	github.com/postbox-go/watermill-postbox/tracing/oteltracing v0.0.0
 	github.com/rabbitmq/amqp091-go v1.10.0
 	github.com/rs/zerolog v1.28.0

@@ -170,7 +170,7 @@ func (p *Postgres) Start(ctx context.Context) error { return p.start(ctx, p.prim
 func (p *Postgres) start(ctx context.Context, n *node) (err error) {
 	n.server, err = p.work.serve(n.name, p.binary("postgres"), "-D", p.data(n), "-p", strconv.Itoa(n.port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+p.work.folder, "-c", "max_connections=200",
-		"-c", "wal_level=replica", "-c", "max_wal_senders=10", "-c", "hot_standby=on", "-c", "wal_keep_size=64MB",
+		"-c", "wal_level=logical", "-c", "max_wal_senders=10", "-c", "hot_standby=on", "-c", "wal_keep_size=64MB",
 		"-c", "max_wal_size=256MB", "-c", "wal_retrieve_retry_interval=100ms")
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/proof/torture/role"
 	"github.com/postbox-go/watermill-postbox/proof/torture/schedule"
 	"github.com/postbox-go/watermill-postbox/proof/torture/skew"
+	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
 // program is this program, as go build knows it.
@@ -85,7 +86,11 @@ func (r *run) prepareDatabase(ctx context.Context) error {
 	if r.db, err = sql.Open("postgres", r.database); err != nil {
 		return err
 	}
-	if err := postbox.Migrate(ctx, postbox.Database{DB: r.db, Dialect: postbox.PostgreSQL}); err != nil {
+	database := postbox.Database{DB: r.db, Dialect: postbox.PostgreSQL}
+	if err := postbox.Migrate(ctx, database); err != nil {
+		return err
+	}
+	if err := pgtail.Setup(ctx, database, ""); err != nil {
 		return err
 	}
 	if err := ledger.Create(ctx, r.db); err != nil {

@@ -13,17 +13,22 @@ import (
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/proof/torture/history"
 	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
+	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
-// forward drains the outbox to both brokers.
+// forward drains the outbox to both brokers. One of the forwarders reads the log of the database.
 func (p *process) forward(ctx context.Context) error {
 	to, err := insist(ctx, p.publishers)
 	if err != nil {
 		return nil // told to stop before it could start
 	}
 	defer func() { _ = to.Close() }()
+	follower, err := pgtail.New(pgtail.Config{DSN: p.Database})
+	if err != nil {
+		return err
+	}
 	fwd, err := forwarder.New(postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL}, noting{to, p.history}, forwarder.Config{
-		ListenDSN: p.Database, Lease: Lease, BatchSize: 8, PageSize: 200,
+		ListenDSN: p.Database, Tail: follower, Lease: Lease, BatchSize: 8, PageSize: 200,
 		Classify: postbox.Classifiers(classifyNowhere, kafkabroker.Classify, amqpbroker.Classify),
 		Retry:    soon(ledger.OutboxAttempts), ProbeMax: ProbeMax,
 	}, p.logger)

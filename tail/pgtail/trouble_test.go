@@ -84,6 +84,7 @@ func (w *world) makeTrouble(ctx context.Context, spawn func(i int) *running) {
 	operator, err := admin.New(w.Postbox(), admin.Config{}, nil)
 	require.NoError(w, err)
 	forwarders := []*running{spawn(0), spawn(1)}
+	<-forwarders[0].Running() // from then on operators find the outbox
 	for i := 2; ctx.Err() == nil; i++ {
 		switch key := fmt.Sprint("key", i%3); i % 5 {
 		case 0:

@@ -10,7 +10,7 @@ GOLANGCI_LINT := $(BIN)/golangci-lint
 EACH_MODULE := scripts/modules each
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dashboard test proof test-versions test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak overload verify lint fmt tools services
+.PHONY: help demo dashboard test proof test-versions test-embedded test-short fuzz crashpoints torture safeguards publishers clusters bench bench-quick bench-curves bench-go soak idle overload verify lint fmt tools services
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ bench-go: ## run the benchmarks of each package on real services, benchstat-read
 soak: ## run the pipeline at a steady RATE for DURATION, a look each INTERVAL; fails where something rises
 	scripts/services run -- go run -C proof ./endurance soak $(if $(DURATION),-duration $(DURATION)) $(if $(RATE),-rate $(RATE)) \
 		$(if $(INTERVAL),-interval $(INTERVAL)) $(ARGS)
+
+idle: ## let a forwarder that tails the log idle beside a busy server for DURATION, ten minutes unless set; fails where the log that is kept for it rises
+	scripts/services run -- go run -C proof ./endurance idle $(if $(DURATION),-duration $(DURATION)) $(ARGS)
 
 overload: ## offer ten times the capacity for DURATION, a minute unless set, and let it recover; fails where memory grows
 	scripts/services run -- go run -C proof ./endurance overload $(if $(DURATION),-duration $(DURATION)) $(ARGS)

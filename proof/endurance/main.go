@@ -2,10 +2,11 @@
 // started by make soak, make overload and make clusters:
 //
 //	make soak DURATION=1h RATE=200 INTERVAL=1m
+//	make idle DURATION=10m
 //	make overload DURATION=1m
 //	make clusters DURATION=3m
 //
-// package soak says what must not rise, package overload what must be bounded, package trend what rising means, and package
+// package soak says what must not rise, package idle what must not rise beside an outbox that nothing is written to, package overload what must be bounded, package trend what rising means, and package
 // clusters what is killed.
 package main
 
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/proof/endurance/clusters"
+	"github.com/postbox-go/watermill-postbox/proof/endurance/idle"
 	"github.com/postbox-go/watermill-postbox/proof/endurance/overload"
 	"github.com/postbox-go/watermill-postbox/proof/endurance/soak"
 )
@@ -36,17 +38,19 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say soak, overload or clusters")
+		return errors.New("say soak, idle, overload or clusters")
 	}
 	switch args[0] {
 	case "soak":
 		return runSoak(ctx, args[1:])
+	case "idle":
+		return runIdle(ctx, args[1:])
 	case "overload":
 		return runOverload(ctx, args[1:])
 	case "clusters":
 		return runClusters(ctx, args[1:])
 	default:
-		return fmt.Errorf("%q is neither soak nor overload nor clusters", args[0])
+		return fmt.Errorf("%q is neither soak nor idle nor overload nor clusters", args[0])
 	}
 }
 
@@ -61,6 +65,18 @@ func runSoak(ctx context.Context, args []string) error {
 		return err
 	}
 	return soak.Run(ctx, config)
+}
+
+func runIdle(ctx context.Context, args []string) error {
+	config := idle.Config{Out: os.Stdout}
+	flags := flag.NewFlagSet("idle", flag.ContinueOnError)
+	flags.DurationVar(&config.Duration, "duration", 10*time.Minute, "how long to run")
+	flags.DurationVar(&config.Interval, "interval", 5*time.Second, "how often to look")
+	flags.Float64Var(&config.Rate, "rate", 4, "megabytes a second that other users of the server write")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return idle.Run(ctx, config)
 }
 
 func runOverload(ctx context.Context, args []string) error {

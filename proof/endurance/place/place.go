@@ -17,8 +17,12 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
-// Variable is where scripts/services says where PostgreSQL is.
-const Variable = "TEST_POSTGRES_DSN"
+const (
+	// Variable is where scripts/services says where PostgreSQL is.
+	Variable = "TEST_POSTGRES_DSN"
+	// LogVariable is where it says where the PostgreSQL is whose log can be read.
+	LogVariable = "TEST_POSTGRES_LOG_DSN"
+)
 
 // Place is a schema, and the handle by which the run works in it.
 type Place struct {
@@ -36,9 +40,14 @@ const idleTime = 5 * time.Second
 
 // Open makes a schema, which the run works in with so many connections.
 func Open(ctx context.Context, connections int) (*Place, error) {
-	dsn := os.Getenv(Variable)
+	return OpenAt(ctx, Variable, connections)
+}
+
+// OpenAt is [Open] on the server that a variable names.
+func OpenAt(ctx context.Context, variable string, connections int) (*Place, error) {
+	dsn := os.Getenv(variable)
 	if dsn == "" {
-		return nil, fmt.Errorf("%s is not set: run through scripts/services, as make soak and make overload do", Variable)
+		return nil, fmt.Errorf("%s is not set: run through scripts/services, as make soak and make overload do", variable)
 	}
 	p := &Place{name: "endurance_" + strconv.FormatInt(time.Now().UnixNano(), 36)}
 	var err error
@@ -61,7 +70,7 @@ func (p *Place) create(ctx context.Context, dsn string, connections int) error {
 	}
 	address, err := url.Parse(dsn)
 	if err != nil {
-		return fmt.Errorf("%s: %w", Variable, err)
+		return fmt.Errorf("the address of the server: %w", err)
 	}
 	query := address.Query()
 	query.Set("search_path", p.name)

@@ -20,6 +20,7 @@ func busy() *world {
 	w.hold("c", 3, 20) // after the lease of b was over
 	w.Database.OldestClaim, w.Database.NewestClaim = began, w.now
 
+	w.say("forwarder-1/1", history.Tailed, "", "").Number = 3
 	w.plain("first", ledger.Orders, "k")
 	w.say("driver/1", history.Fault, "", "").Detail = "kill consumer-1"
 
@@ -92,7 +93,7 @@ func TestCheck_accepts_a_run_with_faults_and_no_violation(t *testing.T) {
 	counts.Records = 0
 	require.Equal(t, checker.Counts{
 		Processes: 9, Faults: 2, Intents: 17, Published: 16, Applied: 34, Duplicates: 2,
-		Failed: 2 + 3*allowed + 1, Outages: 1, Unfinished: 1, Dead: 4, Requeued: 1, Strangers: 1,
+		Failed: 2 + 3*allowed + 1, Outages: 1, Unfinished: 1, Dead: 4, Requeued: 1, Tailed: 3, Strangers: 1,
 	}, counts)
 	require.Contains(t, report.Accounts, checker.Account{Consumer: "auditor", Written: 7, Done: 6, Dead: 1})
 	require.Contains(t, report.String(), "auditor      written 7 = done 6 + pending 0 + dead 1\n")

@@ -37,6 +37,8 @@ type Counts struct {
 	// which nobody knows the end.
 	Failed, Outages, Unfinished int
 	Dead, Requeued, Pending     int
+	// Tailed are the messages that forwarders took from the log of the database.
+	Tailed int
 	// Strangers are failures in the database of which nobody knows whose they are: their messages are done.
 	Strangers int
 
@@ -95,6 +97,8 @@ func (x *index) counts() Counts {
 			c.Duplicates++
 		case history.Requeued:
 			c.Requeued++
+		case history.Tailed:
+			c.Tailed += r.Number
 		default: // counted by message
 		}
 	}
@@ -128,6 +132,7 @@ func (r Report) String() string {
 	fmt.Fprintf(&text, "intents %d · published %d · applied %d · duplicates absorbed %d\n", c.Intents, c.Published, c.Applied, c.Duplicates)
 	fmt.Fprintf(&text, "runs failed %d, met an outage %d, did not end %d · dead letters %d, requeued %d · still waiting %d\n",
 		c.Failed, c.Outages, c.Unfinished, c.Dead, c.Requeued, c.Pending)
+	fmt.Fprintf(&text, "messages that came through the log: %d\n", c.Tailed)
 	fmt.Fprintf(&text, "failures in the database of messages that are gone: %d\n", c.Strangers)
 	if c.Failovers > 0 {
 		fmt.Fprintf(&text, "failovers %d, which lost %d committed messages, and %d works on messages that are there\n",

@@ -68,6 +68,8 @@ func (r *run) happen(ctx context.Context, f schedule.Fault) error {
 	case schedule.Terminate:
 		_, err := ledger.Terminate(ctx, r.db, f.Share)
 		return err
+	case schedule.Log:
+		return r.cutLog(ctx, f.For)
 	case schedule.Hold:
 		release, err := ledger.HoldOpen(context.WithoutCancel(ctx), r.db)
 		if err != nil {
@@ -120,6 +122,22 @@ func (r *run) breakWire(w *wire, f schedule.Fault, last func()) error {
 	last()
 	w.Toxics.ResetToxics(context.Background())
 	return err
+}
+
+// logPause is the pause between two looks for a connection that sends the log.
+const logPause = 100 * time.Millisecond
+
+// cutLog lets no process have the log of the database for a while.
+func (r *run) cutLog(ctx context.Context, last time.Duration) error {
+	for end := time.Now().Add(last); time.Now().Before(end); {
+		if err := ledger.TerminateLog(ctx, r.db); err != nil {
+			return err
+		}
+		if !wait(ctx, logPause) {
+			break
+		}
+	}
+	return nil
 }
 
 // hog takes connections until the database has none left.

@@ -176,10 +176,13 @@ func (r *run) report(report checker.Report, caughtUp time.Duration) error {
 		r.say("time to catch up: %.1f s", caughtUp.Seconds())
 	}
 	r.say("%s", report)
+	c := report.Counts
+	if r.cluster != nil && c.Tailed == 0 {
+		r.fail(errors.New("no message came through the log of the database, so the run shows nothing about it"))
+	}
 	for _, err := range r.violations {
 		r.say("VIOLATION %s", err)
 	}
-	c := report.Counts
 	r.say("RESULT intents=%d applied=%d lost=%d applied_twice=%d order_violations=%d other_violations=%d faults=%d seed=%d",
 		c.Intents, c.Applied, c.Lost, c.AppliedTwice, c.OrderViolations, r.others(report), r.count(), r.Seed)
 	if !report.OK() || len(r.violations) > 0 {

@@ -43,6 +43,8 @@ const (
 	// Healed is written by the operator before a message with plan Poison is requeued, if from then on its handlers
 	// succeed.
 	Healed Kind = "healed"
+	// Tailed is written by a forwarder that has taken Number messages from the log of the database, before it publishes them.
+	Tailed Kind = "tailed"
 	// Repeated is written by the driver after it published an old message to the broker once more, past the outbox.
 	Repeated Kind = "repeated"
 	// Fault is written by the driver: what it broke, and when.
@@ -76,6 +78,8 @@ type Record struct {
 	Plan Plan `json:"plan,omitempty"`
 	// Outage says that a failure was one of the surroundings, which must not count as an attempt.
 	Outage bool `json:"outage,omitempty"`
+	// Number is a number of messages.
+	Number int `json:"number,omitempty"`
 	// Detail is the error, or what the fault was.
 	Detail string `json:"detail,omitempty"`
 }

@@ -15,6 +15,14 @@ func Terminate(ctx context.Context, db *sql.DB, share float64) (n int, err error
 	return n, err
 }
 
+// TerminateLog ends the connections that send the log of the database, and with them their slots.
+func TerminateLog(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, `
+		SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots
+		WHERE database = current_database() AND active_pid IS NOT NULL`)
+	return err
+}
+
 // DriverName is the application_name of the driver's connections.
 const DriverName = "torture driver"
 

@@ -11,12 +11,13 @@ import (
 	"github.com/postbox-go/watermill-postbox/brokers/amqpbroker"
 	"github.com/postbox-go/watermill-postbox/brokers/kafkabroker"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/proof/torture/history"
 	"github.com/postbox-go/watermill-postbox/proof/torture/ledger"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
-// forward drains the outbox to both brokers. One of the forwarders reads the log of the database.
+// forward drains the outbox to both brokers. One of the forwarders at a time reads the log of the database, if it is written.
 func (p *process) forward(ctx context.Context) error {
 	to, err := insist(ctx, p.publishers)
 	if err != nil {
@@ -27,7 +28,8 @@ func (p *process) forward(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fwd, err := forwarder.New(postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL}, noting{to, p.history}, forwarder.Config{
+	db := postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL, Metrics: metrics.RecorderFunc(p.noteTailed)}
+	fwd, err := forwarder.New(db, noting{to, p.history}, forwarder.Config{
 		ListenDSN: p.Database, Tail: follower, Lease: Lease, BatchSize: 8, PageSize: 200,
 		Classify: postbox.Classifiers(classifyNowhere, kafkabroker.Classify, amqpbroker.Classify),
 		Retry:    soon(ledger.OutboxAttempts), ProbeMax: ProbeMax,
@@ -36,6 +38,13 @@ func (p *process) forward(ctx context.Context) error {
 		return err
 	}
 	return fwd.Run(ctx)
+}
+
+// noteTailed writes down how many messages came through the log.
+func (p *process) noteTailed(i *metrics.Instrument, value float64, _ ...string) {
+	if i == metrics.LogTaken && value > 0 {
+		p.history.Write(history.Record{Kind: history.Tailed, Number: int(value)})
+	}
 }
 
 // errNowhere is what becomes of messages to [ledger.Nowhere].

@@ -44,6 +44,8 @@ const (
 	Slow Kind = "slow"
 	// HalfOpen swallows what they say, and closes nothing.
 	HalfOpen Kind = "half-open"
+	// Log ends the connection that sends the log of the database to a forwarder, and with it the slot, as often as one is made.
+	Log Kind = "log"
 	// Hold keeps an unrelated transaction open.
 	Hold Kind = "hold"
 	// Hog takes all the connections that the database has left.
@@ -77,6 +79,7 @@ var weights = []struct {
 	{Cut, 4},
 	{Slow, 3},
 	{HalfOpen, 4},
+	{Log, 4},
 	{Hold, 2},
 	{Hog, 1},
 	{Repeat, 4},
@@ -286,6 +289,8 @@ func draw(random *rand.Rand, kind Kind, processes []Process) Fault {
 		f.For, f.Delay = between(random, time.Second, 5*time.Second), between(random, 10*time.Millisecond, 400*time.Millisecond)
 	case HalfOpen:
 		f.For = between(random, 2*time.Second, 8*time.Second)
+	case Log:
+		f.For = between(random, 100*time.Millisecond, 4*time.Second)
 	case Hold:
 		f.For = between(random, 5*time.Second, 15*time.Second)
 	case Hog:

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,9 +18,9 @@ type replacement struct {
 // newReplacer takes names in braces, each with its text behind it, as [strings.NewReplacer] does. A space before the brace belongs to the name.
 func newReplacer(pairs ...string) replacer {
 	r := make(replacer, len(pairs)/2)
-	for i := 0; i < len(pairs); i += 2 {
-		name, gap := strings.CutPrefix(pairs[i], " ")
-		r[name] = replacement{text: pairs[i+1], gap: gap}
+	for pair := range slices.Chunk(pairs, 2) {
+		name, gap := strings.CutPrefix(pair[0], " ")
+		r[name] = replacement{text: pair[1], gap: gap}
 	}
 	return r
 }

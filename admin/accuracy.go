@@ -1,11 +1,6 @@
 package admin
 
-import (
-	"context"
-	"time"
-
-	"github.com/postbox-go/watermill-postbox/internal/counts"
-)
+import "github.com/postbox-go/watermill-postbox/internal/counts"
 
 // Accuracy says how a number of messages was found. Up to 10,000 messages are counted, which costs some milliseconds. What is above
 // comes from a count that forwarders, subscribers and inboxes store from time to time.
@@ -25,28 +20,4 @@ const (
 // Accuracies are the accuracies of the numbers in a [QueueInfo]. A sum is as accurate as the least accurate of its parts.
 type Accuracies struct {
 	Pending, Due, Failing, Parked, Dead, Done Accuracy
-}
-
-// InboxInfo has the dead letters of the inboxes of one consumer.
-type InboxInfo struct {
-	Consumer string
-	// Dead is the number of dead letters that no operator has resolved, and Accuracy says how it was found.
-	Dead     int
-	Accuracy Accuracy
-	// CountedAge is how long ago Dead was counted if it is [Counted], by the database's clock, and otherwise 0.
-	CountedAge time.Duration
-}
-
-// Inboxes returns the consumers that have unresolved dead letters of their inboxes, by name. It reads at most 10,001 dead letters, however
-// many there are.
-func (a *Admin) Inboxes(ctx context.Context) ([]InboxInfo, error) {
-	found, err := a.operator.Inboxes(ctx)
-	if err != nil {
-		return nil, failed(err)
-	}
-	inboxes := make([]InboxInfo, len(found))
-	for i, in := range found {
-		inboxes[i] = InboxInfo{Consumer: in.Consumer, Dead: in.Dead.N, Accuracy: Accuracy(in.Dead.Accuracy), CountedAge: in.CountedAge}
-	}
-	return inboxes, nil
 }

@@ -70,6 +70,9 @@ func (f Filter) Validate() error {
 	if f.Resolved < ResolvedNo || f.Resolved > ResolvedAny {
 		problems = append(problems, fmt.Errorf("resolved: %d is not one of ResolvedNo, ResolvedYes and ResolvedAny", f.Resolved))
 	}
+	if f.Target.IsInbox() {
+		problems = append(problems, errors.New("target: to choose the letters of an inbox, set Consumer"))
+	}
 	problems = append(problems, f.Target.check(), checkName("topic", f.Topic), checkName("consumer", f.Consumer), checkText("error text", f.ErrorText),
 		checkSpan("died", f.DiedAfter, f.DiedBefore))
 	if f.MinAttempts < 0 || f.MaxAttempts < 0 || (f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts) {

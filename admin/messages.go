@@ -53,6 +53,9 @@ type Message struct {
 	DoneAt time.Time
 	// Size of payload and metadata as they are stored, in bytes.
 	Size int
+	// Omitted is the number of further bytes that the history of an inbox has not kept, because the message was larger than
+	// InboxConfig.HistoryPayload. Then Payload is empty, and so is Metadata if it alone was larger. Such a message cannot be replayed.
+	Omitted int
 	// Cursor is the position of the message in the list. A filter with this position in After returns the messages that follow.
 	Cursor Cursor
 
@@ -196,7 +199,7 @@ func publicMessages(found []*operate.Listed, err error) ([]Message, error) {
 func publicMessage(m *operate.Listed) Message {
 	public := Message{
 		ID: m.Place.ID, Status: status(m), Topic: m.Topic, MessageID: m.MessageID, Key: m.Key, Attempts: m.Attempts,
-		CreatedAt: m.CreatedAt, DueAt: m.At, Size: m.Size, Cursor: cursorOf(m.Place), Payload: m.Payload, Metadata: m.Metadata,
+		CreatedAt: m.CreatedAt, DueAt: m.At, Size: m.Size, Omitted: m.Omitted, Cursor: cursorOf(m.Place), Payload: m.Payload, Metadata: m.Metadata,
 	}
 	if public.Status == Done {
 		public.DueAt, public.DoneAt = time.Time{}, m.At

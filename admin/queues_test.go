@@ -85,7 +85,7 @@ func TestQueues_G9_counts_outboxes_and_queues(t *testing.T) {
 		}, queues)
 		inboxes, err := b.admin.Inboxes(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []admin.InboxInfo{{Consumer: "billing", Dead: 1, Accuracy: admin.Exact}}, inboxes)
+		require.Equal(t, []admin.InboxInfo{{Consumer: "billing", Dead: 1, Accuracy: admin.Exact, DoneAccuracy: admin.Exact}}, inboxes)
 		require.Equal(t, 1, b.stats()["refunds"].Parked)
 		require.Zero(t, b.stats()["orders"].Parked)
 	})

@@ -22,7 +22,8 @@ var ErrNoTopic = operate.ErrNoTopic
 
 // ReplayParams say what becomes of messages of the history.
 type ReplayParams struct {
-	// To is the outbox that publishes them. The zero value is for the outbox or the queue itself.
+	// To is the outbox that publishes them. The zero value is for the outbox or the queue itself. Messages of an inbox need one, or a queue whose
+	// handler works on them.
 	To Target
 	// Topic is the topic on which an outbox publishes them. Defaults to the topic that a message of an outbox had, and to the topic from which
 	// a message of a queue came, its metadata [postbox.SourceTopic].
@@ -106,7 +107,10 @@ func (p ReplayParams) check(target Target, filter DoneFilter) (dialect.MessageFi
 	if p.Limit < 0 {
 		problems = append(problems, fmt.Errorf("limit: %d is negative", p.Limit))
 	}
-	if p.To != (Target{}) && p.To != target && p.To.IsQueue() {
+	switch {
+	case p.To.IsInbox() || p.To == (Target{}) && target.IsInbox():
+		problems = append(problems, errors.New("to: an inbox handles what a broker delivers: use an outbox that publishes the messages, or a queue"))
+	case p.To != (Target{}) && p.To != target && p.To.IsQueue() && !target.IsInbox():
 		problems = append(problems, fmt.Errorf("to: %s is another queue: use an outbox, or leave it empty for %s itself", p.To, target))
 	}
 	if p.Topic != "" && (p.To.IsQueue() || (p.To == (Target{}) && target.IsQueue())) {

@@ -9,26 +9,36 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Target names an outbox or a queue of an inbox, by [Outbox] or [Queue]. Targets can be compared.
+// Target names an outbox, a queue of an inbox, or the history of an inbox, by [Outbox], [Queue] or [Inbox]. Targets can be compared.
 type Target struct{ spool string }
 
-// Outbox is the outbox with this name, such as "outbox", the usual one. Names that begin with "inbox " are reserved for queues, so there is no such
-// outbox: methods return [ErrNotFound] for it, and a filter that names it is [ErrInvalid].
+// Outbox is the outbox with this name, such as "outbox", the usual one. Names that begin with "inbox " or "received:" are reserved for queues and inboxes, so
+// there is no such outbox: methods return [ErrNotFound] for it, and a filter that names it is [ErrInvalid].
 func Outbox(name string) Target { return Target{spool: spool.OutboxName(name)} }
 
 // Queue is the queue of deferred messages with this name.
 func Queue(name string) Target { return Target{spool: spool.QueuePrefix + name} }
 
-// Name returns the name of the outbox or the queue.
+// Inbox is the history of the inboxes of this consumer, which has the messages that they have handled: see middleware.InboxConfig. It has no messages
+// that wait, so it can only be listed and replayed, and its [Settings.History] can be set.
+func Inbox(consumer string) Target { return Target{spool: spool.InboxName(consumer)} }
+
+// Name returns the name of the outbox or the queue, or of the consumer of the inbox.
 func (t Target) Name() string {
 	_, name := spool.Named(t.spool)
 	return name
 }
 
-// IsQueue returns true for a queue and false for an outbox.
+// IsQueue returns true for a queue, and false for an outbox and an inbox.
 func (t Target) IsQueue() bool {
 	kind, _ := spool.Named(t.spool)
 	return kind == spool.KindQueue
+}
+
+// IsInbox returns true for an inbox.
+func (t Target) IsInbox() bool {
+	kind, _ := spool.Named(t.spool)
+	return kind == spool.KindInbox
 }
 
 // String describes the target for people.
@@ -36,7 +46,7 @@ func (t Target) String() string { return operate.Described(t.spool) }
 
 // check returns an error for a target that cannot exist.
 func (t Target) check() error {
-	if !t.IsQueue() {
+	if !t.IsQueue() && !t.IsInbox() {
 		if err := checkOutbox(t.Name()); err != nil {
 			return fmt.Errorf("target: %w", err)
 		}
@@ -44,8 +54,12 @@ func (t Target) check() error {
 	return checkText("target", t.spool)
 }
 
-// checkOutbox refuses a name that is reserved for queues.
+// checkOutbox refuses a name that is reserved for queues and inboxes.
 func checkOutbox(name string) error {
+	if strings.HasPrefix(name, spool.InboxPrefix) {
+		return fmt.Errorf("outbox %.60q: names that begin with %q are reserved for the histories of inboxes: use another name, or Inbox(%.60q)",
+			name, spool.InboxPrefix, strings.TrimPrefix(name, spool.InboxPrefix))
+	}
 	if strings.HasPrefix(name, spool.QueuePrefix) {
 		return fmt.Errorf("outbox %.60q: names that begin with %q are reserved for the queues of an inbox: use another name, or Queue(%.60q)",
 			name, spool.QueuePrefix, strings.TrimPrefix(name, spool.QueuePrefix))

@@ -35,6 +35,9 @@ func validateOutbox(outbox string, lanes int) (err error) {
 	if strings.HasPrefix(outbox, spool.QueuePrefix) {
 		err = errors.Join(err, fmt.Errorf("outbox %q: names that begin with %q are reserved for the queues of an inbox: use another name", outbox, spool.QueuePrefix))
 	}
+	if strings.HasPrefix(outbox, spool.InboxPrefix) {
+		err = errors.Join(err, fmt.Errorf("outbox %q: names that begin with %q are reserved for the histories of inboxes: use another name", outbox, spool.InboxPrefix))
+	}
 	if lanes < 1 || lanes > spool.MaxLanes {
 		err = errors.Join(err, fmt.Errorf("lanes: %d is not between 1 and %d", lanes, spool.MaxLanes))
 	}

@@ -3,6 +3,8 @@ package inboxstore_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,12 +28,15 @@ var (
 	_ middleware.DeferStore = storetest.Queues(nil)
 	_ storetest.Inbox       = middleware.InboxStore(nil)
 	_ storetest.Queues      = middleware.DeferStore(nil)
+
+	_ middleware.HistoryStore = storetest.History(nil)
+	_ storetest.History       = middleware.HistoryStore(nil)
 )
 
 func TestStore_keeps_the_contract(t *testing.T) {
 	t.Parallel()
 	// A closed store refuses deferred messages only: what a handler under way has still to record is written.
-	features := storetest.Features{Transactional: true, SharedBetweenProcesses: true, Persistent: true, Delays: true}
+	features := storetest.Features{Transactional: true, SharedBetweenProcesses: true, Persistent: true, Delays: true, History: true}
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		storetest.Run(t, features, func(t *testing.T) storetest.Harness {
 			return contractHarness(t, inboxtest.Another(t, database))
@@ -52,6 +57,9 @@ func contractHarness(t *testing.T, database *testdb.Database) storetest.Harness 
 		DeadLetters: func(ctx context.Context) ([]storetest.DeadLetter, error) { return deadLetters(ctx, operator) },
 		Pending: func(ctx context.Context, queue string) ([]storetest.Pending, error) {
 			return pendingMessages(ctx, database, queue)
+		},
+		History: func(ctx context.Context, consumer string) ([]storetest.Handled, error) {
+			return handled(ctx, operator, consumer)
 		},
 		AddEffect: func(ctx context.Context, tx *sql.Tx, effect string) error {
 			_, err := tx.ExecContext(ctx, database.Bind("INSERT INTO effects VALUES (?)"), effect)
@@ -74,6 +82,23 @@ func contractHandle(t *testing.T, database *testdb.Database, db *sql.DB) storete
 		require.NoError(t, err)
 		return subscriber
 	}}
+}
+
+func handled(ctx context.Context, operator *admin.Admin, consumer string) (all []storetest.Handled, err error) {
+	listed, err := operator.Done(ctx, admin.Inbox(consumer), admin.DoneFilter{})
+	if errors.Is(err, admin.ErrNotFound) { // before the first message
+		return nil, nil
+	}
+	for _, m := range slices.Backward(listed) {
+		read, err := operator.Message(ctx, admin.Inbox(consumer), m.ID)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, storetest.Handled{
+			Topic: m.Topic, MessageID: m.MessageID, Payload: read.Payload, Metadata: read.Metadata, Omitted: m.Omitted, ReceivedAt: m.CreatedAt, DoneAt: m.DoneAt,
+		})
+	}
+	return all, err
 }
 
 func deadLetters(ctx context.Context, operator *admin.Admin) ([]storetest.DeadLetter, error) {

@@ -118,7 +118,7 @@ func (s *Store) draft(queue string, key Key, msg *message.Message) (spool.Draft,
 // deferInTx claims the key and stores the message in a savepoint of a transaction that the store did not begin.
 func (s *Store) deferInTx(ctx context.Context, tx *sql.Tx, in *ingest, claim []byte, draft spool.Draft) (fresh bool, err error) {
 	in.finder.Look() //nolint:contextcheck // the search continues after this call
-	fresh, err = s.join(ctx, tx, claim, func(ctx context.Context) error {
+	fresh, err = s.join(ctx, tx, claim, nil, func(ctx context.Context) error {
 		return in.spool.Append(ctx, tx, s.appendInTx, []spool.Draft{draft})
 	})
 	if fresh && !postbox.AfterCommit(ctx, in.announcer.Announce) {

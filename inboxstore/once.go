@@ -40,15 +40,20 @@ const (
 // [postbox.Executor]), the error is [postbox.ErrNoTransaction]. A transaction that began on another *sql.DB must be in
 // the store's database, or it is an error.
 func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
+	return s.measured(ctx, key, nil, fn)
+}
+
+// measured runs fn once, and reports that.
+func (s *Store) measured(ctx context.Context, key Key, kept *keeping, fn func(ctx context.Context) error) (fresh bool, err error) {
 	if s.core.Metrics == nil {
-		return s.once(ctx, key, fn)
+		return s.once(ctx, key, kept, fn)
 	}
 	if txscope.From(ctx).Holds(s.core.Statements.Claim, key.bytes()) { // the outer call reports
-		return s.once(ctx, key, fn)
+		return s.once(ctx, key, kept, fn)
 	}
 	reported := errPanicked
 	defer func() { meter.Delivered(s.core.Metrics, key.Consumer, key.Topic, meter.Handled, fresh, reported) }()
-	fresh, err = s.once(ctx, key, fn)
+	fresh, err = s.once(ctx, key, kept, fn)
 	reported = err
 	return fresh, err
 }
@@ -56,7 +61,7 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 // errPanicked is what is reported of a function that panics or ends its goroutine.
 var errPanicked = errors.New("the function did not return")
 
-func (s *Store) once(ctx context.Context, key Key, fn func(ctx context.Context) error) (fresh bool, err error) {
+func (s *Store) once(ctx context.Context, key Key, kept *keeping, fn func(ctx context.Context) error) (fresh bool, err error) {
 	defer func() { err = dialect.HintAtPooler(err) }()
 	if err := key.Validate(); err != nil {
 		return false, fmt.Errorf("inbox: %w", err)
@@ -83,7 +88,8 @@ func (s *Store) once(ctx context.Context, key Key, fn func(ctx context.Context) 
 		return false, fmt.Errorf("inbox: %w", err)
 	}
 	if joins {
-		return s.join(ctx, tx, claim, fn)
+		kept.readySoon() //nolint:contextcheck // the search continues after this call
+		return s.join(ctx, tx, claim, kept, fn)
 	}
 	if err := s.checkFit(ctx); err != nil {
 		return false, err
@@ -91,13 +97,16 @@ func (s *Store) once(ctx context.Context, key Key, fn func(ctx context.Context) 
 	if s.handledBefore(ctx, claim) {
 		return false, nil
 	}
+	if err := kept.ready(ctx); err != nil {
+		return false, fmt.Errorf("inbox: %w", err)
+	}
 	giveBack, err := s.core.Slots.Take(ctx)
 	if err != nil {
 		return false, fmt.Errorf("inbox: wait for a connection: %w", err)
 	}
 	defer giveBack()
 	err = s.core.UntilNoConflict(ctx, func() (err error) {
-		fresh, err = s.own(ctx, claim, fn)
+		fresh, err = s.own(ctx, claim, kept, fn)
 		return err
 	})
 	if s.core.IsConflict(err) {
@@ -111,9 +120,9 @@ func (s *Store) once(ctx context.Context, key Key, fn func(ctx context.Context) 
 	return fresh, err
 }
 
-// own claims the key and runs fn in a transaction of the store's own. If the answer to the commit is lost, own finds
-// out its outcome.
-func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Context) error) (fresh bool, err error) {
+// own claims the key, runs fn and keeps the message in a transaction of the store's own. If the answer to the commit is
+// lost, own finds out its outcome.
+func (s *Store) own(ctx context.Context, claim []byte, kept *keeping, fn func(ctx context.Context) error) (fresh bool, err error) {
 	live, end := outlive(ctx, s.config.CloseTimeout)
 	defer end()
 	began := time.Now()
@@ -129,7 +138,11 @@ func (s *Store) own(ctx context.Context, claim []byte, fn func(ctx context.Conte
 			return nil
 		}
 	}
-	err = s.core.Transact(ctx, live, inbox.Work{Begin: begin, Handle: func(ctx context.Context, _ func() error) error { return fn(ctx) }})
+	work := inbox.Work{Begin: begin, Handle: func(ctx context.Context, _ func() error) error { return fn(ctx) }}
+	if kept != nil {
+		work.Settle = func(ctx context.Context, tx *sql.Tx) error { return kept.in(ctx, tx, claim) }
+	}
+	err = s.core.Transact(ctx, live, work)
 	if errors.Is(err, errDuplicate) {
 		return false, nil
 	}
@@ -212,8 +225,8 @@ func (s *Store) carried(ctx context.Context) (tx *sql.Tx, joins bool, err error)
 // savepoints numbers the savepoints, because inboxes may be nested.
 var savepoints atomic.Int64
 
-// join claims the key and runs fn in a savepoint of a transaction that the store did not begin.
-func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx context.Context) error) (fresh bool, err error) {
+// join claims the key, runs fn and keeps the message in a savepoint of a transaction that the store did not begin.
+func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, kept *keeping, fn func(ctx context.Context) error) (fresh bool, err error) {
 	set, rollback, release := dialect.Savepoint(fmt.Sprintf("postbox_%d", savepoints.Add(1)))
 	scope, err := txscope.Within(ctx, tx)
 	if err != nil {
@@ -253,6 +266,11 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 		if err != nil {
 			return false, s.failedWithin(err, back())
 		}
+		if kept != nil {
+			if err := kept.in(ctx, tx, claim); err != nil {
+				return false, s.unkept(err, back())
+			}
+		}
 	}
 	ended = true
 	if _, err := tx.ExecContext(ctx, release); err != nil {
@@ -264,6 +282,15 @@ func (s *Store) join(ctx context.Context, tx *sql.Tx, claim []byte, fn func(ctx 
 	}
 	scope.Committed()
 	return claimed > 0, nil
+}
+
+// unkept returns the error of a message that could not be kept in a savepoint. That is not the handler's failure, unless
+// a statement of it had failed, or ended the transaction, and it did not return the error.
+func (s *Store) unkept(err, backErr error) error {
+	if s.core.IsConflict(err) || errors.Is(err, errNoClaim) || s.core.Statements.Kind.Aborted(err) {
+		return s.failedWithin(err, backErr)
+	}
+	return errors.Join(fmt.Errorf("inbox: %w", err), backErr)
 }
 
 // failedWithin returns the error of a handler that failed in a savepoint. A conflict is not the handler's failure: it

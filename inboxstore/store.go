@@ -24,6 +24,7 @@ type Store struct {
 	remembered remembered
 	fit        atomic.Bool // set once the database has proved usable
 	consumers  consumers
+	histories  *histories
 	process    string
 	logger     watermill.LoggerAdapter
 
@@ -48,10 +49,12 @@ func New(db postbox.Database, config Config, logger watermill.LoggerAdapter) (*S
 		ClaimRetention: config.ClaimRetention, DeadLetterRetention: config.DeadLetterRetention,
 		Lanes: config.Lanes, TxOptions: config.TxOptions, CloseTimeout: config.CloseTimeout,
 	}, logger)
-	return &Store{
+	s := &Store{
 		config: config, core: core, process: spool.ProcessName(), logger: logger,
 		remembered: remember(config.CacheSize), ingests: map[string]*ingest{},
-	}, nil
+	}
+	s.histories = newHistories(s)
+	return s, nil
 }
 
 // Core is for package queue, which processes the queues of the store. Its type is internal, and may change with any
@@ -64,6 +67,7 @@ func (s *Store) Core() *inbox.Core { return s.core }
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closeIngests()
+		s.histories.close()
 		s.core.Close()
 	})
 	return nil

@@ -19,6 +19,11 @@ func deliveredAs(msg *message.Message) delivered {
 	return delivered{uuid: msg.UUID, payload: msg.Payload, metadata: msg.Metadata}
 }
 
+// message returns the message as it was delivered.
+func (d delivered) message() *message.Message {
+	return &message.Message{UUID: d.uuid, Payload: d.payload, Metadata: d.metadata}
+}
+
 // give gives the message to the handler, with bytes and metadata of its own: the delivered ones belong to the subscriber, which may deliver them again.
 func (d delivered) give(msg *message.Message) {
 	msg.UUID, msg.Payload, msg.Metadata = d.uuid, bytes.Clone(d.payload), maps.Clone(d.metadata)

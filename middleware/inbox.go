@@ -26,6 +26,16 @@ type InboxStore interface {
 	Bury(ctx context.Context, key inboxstore.Key, msg *message.Message, attempts int, cause error) error
 }
 
+// HistoryStore is a store that can keep the messages that were handled, as [InboxConfig.History] asks; [inboxstore.Store] is one.
+type HistoryStore interface {
+	InboxStore
+	// OnceReceived is Once for a message that is kept if fn handles it. The message and the claim commit together.
+	OnceReceived(ctx context.Context, key inboxstore.Key, received inboxstore.Received, fn func(ctx context.Context) error) (fresh bool, err error)
+}
+
+// errNoHistory is returned for a store that is no [HistoryStore].
+var errNoHistory = errors.New("History: the store keeps no messages: use a store that does, such as one of inboxstore.New, or leave History out")
+
 // Inbox is a middleware with which a handler has its effect once for each message, however often and however concurrently the message
 // is delivered. The effect consists of the handler's writes in the transaction that [postbox.TxFromContext] finds in the message's
 // context, and of the messages that it returns, which go to the outbox.
@@ -42,9 +52,10 @@ type InboxStore interface {
 //
 // An inbox within another one that names the message alike is part of the outer one, which alone counts failures.
 //
-// An inbox costs one INSERT in the handler's transaction. It is safe for concurrent use by any number of handlers.
+// An inbox costs one INSERT in the handler's transaction, and a second one if it keeps a history. It is safe for concurrent use by any number of handlers.
 type Inbox struct {
 	store     InboxStore
+	history   HistoryStore // nil if messages are not kept
 	config    InboxConfig
 	logger    watermill.LoggerAdapter
 	swallowed *swallowed
@@ -56,14 +67,22 @@ func NewInbox(store InboxStore, config InboxConfig, logger watermill.LoggerAdapt
 		return nil, errors.New("inbox: the store is nil")
 	}
 	config.setDefaults()
-	if err := config.validate(); err != nil {
+	history, keeps := store.(HistoryStore)
+	err := config.validate()
+	switch {
+	case config.History == 0:
+		history = nil
+	case !keeps:
+		err = errors.Join(err, errNoHistory)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("inbox: invalid config: %w", err)
 	}
 	if given.Nil(logger) {
 		logger = watermill.NopLogger{}
 	}
 	return &Inbox{
-		store: store, config: config, logger: logger,
+		store: store, history: history, config: config, logger: logger,
 		swallowed: &swallowed{logger: logger, failed: map[*message.Message]*failure{}},
 	}, nil
 }
@@ -108,7 +127,7 @@ func (i *Inbox) process(ctx context.Context, key inboxstore.Key, msg *message.Me
 			i.exited(ctx, key, msg)
 		}
 	}()
-	fresh, err := i.store.Once(ctx, key, func(ctx context.Context) error {
+	fresh, err := i.once(ctx, key, came, func(ctx context.Context) error {
 		came.give(msg) // again after a conflict
 		msg.SetContext(inside(ctx, msg))
 		running = true
@@ -126,6 +145,16 @@ func (i *Inbox) process(ctx context.Context, key inboxstore.Key, msg *message.Me
 		return false, err
 	}
 	return false, i.failed(ctx, key, msg, failure.Err)
+}
+
+// once runs fn once, and keeps the message as it was delivered, if that is configured.
+func (i *Inbox) once(ctx context.Context, key inboxstore.Key, came delivered, fn func(ctx context.Context) error) (fresh bool, err error) {
+	if i.history == nil {
+		return i.store.Once(ctx, key, fn)
+	}
+	return i.history.OnceReceived(ctx, key, inboxstore.Received{
+		Message: came.message(), History: i.config.History, MaxPayload: i.config.HistoryPayload,
+	}, fn)
 }
 
 // stopping says whether the delivery was cancelled, as by a router that closes. A deadline that has passed, such as that of Watermill's

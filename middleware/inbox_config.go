@@ -3,6 +3,7 @@ package middleware
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -40,6 +41,13 @@ type InboxConfig struct {
 	// the inbox may begin a transaction of its own. Without this setting such a message is refused, unless [SubscriberTx] shows that transaction.
 	OwnTransaction bool
 
+	// History is how long messages that were handled are kept, with their payload, for inspection and to be replayed: see docs/inbox.md. Operators
+	// find them as those of admin.Inbox. Defaults to not at all. The store must be a [HistoryStore].
+	History time.Duration
+	// HistoryPayload is the largest size in bytes of payload and metadata together that the history keeps. Of a larger message it has the metadata
+	// and the size. Defaults to 1 MiB.
+	HistoryPayload int
+
 	// Retry sets how often a handler that fails runs, in all processes together, until its message becomes a dead letter
 	// and is acked. It also sets the pause between a failure and its nack, since brokers deliver a nacked message at
 	// once. The subscription waits meanwhile. In a transaction that the inbox did not begin there is no pause. Defaults to 15
@@ -62,6 +70,15 @@ func (c InboxConfig) validate() error {
 	var problems []error
 	if err := c.Retry.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("Retry: %w", err))
+	}
+	if c.History < 0 {
+		problems = append(problems, fmt.Errorf("History: %s is negative", c.History))
+	}
+	if c.HistoryPayload < 0 {
+		problems = append(problems, fmt.Errorf("HistoryPayload: %d bytes is negative", c.HistoryPayload))
+	}
+	if c.HistoryPayload != 0 && c.History == 0 {
+		problems = append(problems, errors.New("HistoryPayload: set History too"))
 	}
 	if err := given.Outbox(c.Outbox); err != nil {
 		problems = append(problems, fmt.Errorf("Outbox: %w", err))

@@ -33,6 +33,8 @@ type Features struct {
 	Persistent bool
 	// Delays: Defer applies the metadata of Watermill's components/delay.
 	Delays bool
+	// History: the store has the methods of [History]. Needs History of the [Harness].
+	History bool
 	// RefusesWhenClosed: after Close, Once, RecordFailure and Bury return [postbox.ErrClosed]. Defer must always do so.
 	RefusesWhenClosed bool
 }
@@ -58,6 +60,10 @@ type Harness struct {
 	DeadLetters func(ctx context.Context) ([]DeadLetter, error)
 	// Pending returns the messages of a queue that are neither done nor dead, in the order in which they were stored.
 	Pending func(ctx context.Context, queue string) ([]Pending, error)
+
+	// History returns the received messages of a consumer that were kept, in the order in which they were received. Nil unless the store has the
+	// feature.
+	History func(ctx context.Context, consumer string) ([]Handled, error)
 
 	// AddEffect writes through the transaction of a handler, as a handler would. Nil unless Transactional.
 	AddEffect func(ctx context.Context, tx *sql.Tx, effect string) error
@@ -117,6 +123,7 @@ type contractCase struct {
 func transactional(f Features) bool     { return f.Transactional }
 func shared(f Features) bool            { return f.SharedBetweenProcesses }
 func persistent(f Features) bool        { return f.Persistent }
+func history(f Features) bool           { return f.History }
 func delays(f Features) bool            { return f.Delays }
 func refusesWhenClosed(f Features) bool { return f.RefusesWhenClosed }
 
@@ -147,6 +154,9 @@ func cases() []contractCase {
 		{name: "G4 effect and claim commit together", needs: transactional, test: testEffectAndClaim},
 		{name: "G4 of many copies one has an effect", needs: transactional, test: testManyCopiesOneEffect},
 		{name: "G4 calls of the store within fn commit with it", needs: transactional, test: testStoreInsideFn},
+
+		{name: "G4 a received message is kept with its claim", needs: history, test: testHistory},
+		{name: "G4 of many copies one is kept", needs: history, test: testHistoryOfCopies},
 
 		{name: "failures are counted by key", test: testFailuresAreCounted},
 		{name: "F14 failures at the same instant are counted", test: testFailuresAtTheSameInstant},
@@ -194,6 +204,9 @@ func (h Harness) check(t *testing.T, features Features) {
 	require.NotNil(t, h.Pending, "Harness.Pending")
 	if features.SharedBetweenProcesses || features.Persistent {
 		require.NotNil(t, h.Open, "Harness.Open")
+	}
+	if features.History {
+		require.NotNil(t, h.History, "Harness.History")
 	}
 	if features.Transactional {
 		require.NotNil(t, h.AddEffect, "Harness.AddEffect")

@@ -80,6 +80,12 @@ func (r report) readOnly() bool {
 	}
 }
 
+// Aborted reports whether a statement was refused because an earlier one of its transaction had failed.
+func (k Kind) Aborted(err error) bool {
+	said, found := findReport(err, k)
+	return found && said.of == PostgreSQL && said.state == "25P02"
+}
+
 // Exhausted reports whether an error means that disk or memory is full or broken; its kind is [Unavailable]. Either the
 // server has no more room, or one statement needs too much.
 func (k Kind) Exhausted(err error) bool {

@@ -16,13 +16,14 @@ var isParked = fmt.Sprintf("m.state = 2 AND m.available_at >= %d", int64(ParkedF
 // message may have no time of its own.
 const dueAt = `CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END`
 
-// The columns of a message that is listed: the last but one is when it may be handled, or was done. Payload and metadata
-// are not among them: each may have megabytes, and a page has many messages.
+// The columns of a message that is listed. After the times of its creation and of when it may be handled, or was done, come its
+// size and the number of bytes that the history has not kept of it. Payload and metadata are not among them: each may have
+// megabytes, and a page has many messages.
 const (
 	pendingColumns = `m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dueAt + `,
-	{length}(m.payload) + {length}(m.metadata) AS size`
+	{length}(m.payload) + {length}(m.metadata) AS size, 0 AS omitted`
 	doneColumns = `3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	{length}(h.payload) + {length}(h.metadata) AS size`
+	{length}(h.payload) + {length}(h.metadata) AS size, h.omitted`
 )
 
 // operate sets the statements of operators. None of them is for a loop.
@@ -83,6 +84,9 @@ UPDATE {spools} SET paused_at = {now} WHERE id = ? AND paused_at IS NULL`
 
 	s.ResumeSpool = `
 UPDATE {spools} SET paused_at = NULL WHERE id = ? AND paused_at IS NOT NULL`
+
+	s.SettingsOf = `
+SELECT settings FROM {spools} WHERE id = ?`
 
 	s.setSettings = `
 UPDATE {spools} SET settings = ? WHERE id = ? AND settings <> ?`
@@ -191,6 +195,8 @@ SELECT 0, {blob ?}, {text ?}, {int ?}, m.spool, '', m.topic, m.message_id, m.ord
 FROM {messages} m
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ?`
 
+	s.keepReceived = keepReceived
+
 	s.removeMessage = `
 DELETE FROM {messages} WHERE spool = ? AND state = ? AND lane = ? AND id = ?`
 
@@ -256,8 +262,8 @@ const (
 	ParkedOnly
 )
 
-// Pending selects pending messages. It returns state, lane, id, topic, message id, key, attempts, created at, due at
-// and size of each.
+// Pending selects pending messages. It returns state, lane, id, topic, message id, key, attempts, created at, due at,
+// size and omitted bytes of each.
 func (s *Statements) Pending(spool int64, f MessageFilter) Query {
 	args := []any{spool}
 	p := f.After

@@ -175,6 +175,9 @@ func (c *Core) blameRefusal(ctx context.Context, w Work, refusal error) error {
 		}
 		return errWorks
 	})
+	if errors.Is(err, ErrTransactionLost) { // the statement ran, and missed what the handler's transaction has
+		err = errWorks
+	}
 	switch {
 	case errors.Is(err, errWorks) && c.Statements.Kind.Exhausted(refusal): // the rollback has made room
 		return DoubtError{Err: refusal, Exhausted: true}

@@ -17,6 +17,7 @@ import (
 type Counts struct {
 	All, InTx atomic.Int64
 	Lookups   atomic.Int64
+	History   atomic.Int64 // statements that keep a message, or look for a spool or its settings
 	Asks      atomic.Int64
 	Away      atomic.Bool
 	Refused   atomic.Int64
@@ -122,6 +123,9 @@ func (s countingStmt) QueryContext(ctx context.Context, args []driver.NamedValue
 func (s countingStmt) counted() {
 	if strings.HasPrefix(s.query, "SELECT claim_key FROM postbox_claims WHERE claim_key IN") {
 		s.conn.count.Lookups.Add(1)
+	}
+	if strings.Contains(s.query, "INTO postbox_history") || strings.Contains(s.query, "FROM postbox_spools WHERE") {
+		s.conn.count.History.Add(1)
 	}
 	if strings.Contains(s.query, "pg_stat_bgwriter") || strings.Contains(s.query, "VARIABLE_NAME = 'Uptime'") {
 		s.conn.count.Asks.Add(1)

@@ -23,6 +23,8 @@ type Listed struct {
 	At     time.Time
 	Parked bool
 	Size   int // of payload and metadata, in bytes
+	// Omitted is the number of further bytes that the history has not kept.
+	Omitted int
 
 	// Payload and Metadata are read only with a single message. Metadata is nil if it cannot be decoded.
 	Payload  []byte
@@ -111,7 +113,7 @@ func (m *Listed) scan(scan func(...any) error, more ...any) error {
 	var messageID, key []byte
 	var createdAt, at int64
 	targets := []any{
-		&m.Place.State, &m.Place.Lane, &m.Place.ID, &m.Topic, &messageID, &key, &m.Attempts, &createdAt, &at, &m.Size,
+		&m.Place.State, &m.Place.Lane, &m.Place.ID, &m.Topic, &messageID, &key, &m.Attempts, &createdAt, &at, &m.Size, &m.Omitted,
 	}
 	if err := scan(append(targets, more...)...); err != nil {
 		return err

@@ -49,6 +49,9 @@ func NewOperator(db *sql.DB, statements *dialect.Statements, audit *Auditor, log
 	return &Operator{db: db, statements: statements, audit: audit, counts: counts.NewReader(db, statements, counts.Cap), logger: logger}
 }
 
+// errInbox is returned for an action on what waits in an inbox.
+var errInbox = errors.New("it has a history, and no messages that wait: nothing of it can be paused, run or buried")
+
 // Pause makes the drainers of a spool stop handing out messages. Running handlers continue.
 func (o *Operator) Pause(ctx context.Context, name string) error {
 	act := NewAct(ActPause, name)
@@ -152,6 +155,9 @@ func (o *Operator) PausedKeys(ctx context.Context, name string) ([]PausedKey, er
 // operators.
 func (o *Operator) change(ctx context.Context, what string, act *Act, do func(tx *sql.Tx, s *spool.Spool) (notice bool, err error)) error {
 	name := act.Target
+	if kind, _ := spool.Named(name); kind == spool.KindInbox && act.Action != ActSet {
+		return failedTo(what, name, Invalid(errInbox))
+	}
 	s, err := o.find(ctx, name)
 	if err == nil {
 		err = spool.InTx(ctx, o.db, o.statements, func(tx *sql.Tx) error {

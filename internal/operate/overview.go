@@ -42,12 +42,13 @@ type Outage struct {
 	Since time.Time // by the clock of the process that noticed first
 }
 
-// Overviews returns all spools by name, at a cost that does not grow with the number of messages.
+// Overviews returns all outboxes and queues by name, at a cost that does not grow with the number of messages.
 func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 	spools, err := o.spools(ctx)
 	if err != nil {
 		return nil, spool.Wrap("list outboxes and queues", err)
 	}
+	spools = slices.DeleteFunc(spools, (*Overview).isInbox)
 	byID, ids := make(map[int64]*Overview, len(spools)), make([]int64, len(spools))
 	for i, s := range spools {
 		byID[s.id], ids[i] = s, s.id
@@ -68,13 +69,10 @@ func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 	return spools, nil
 }
 
-// Inboxes returns the numbers of unresolved dead letters of inboxes.
-func (o *Operator) Inboxes(ctx context.Context) ([]counts.Inbox, error) {
-	inboxes, err := o.counts.Inboxes(ctx)
-	if err != nil {
-		return nil, spool.Wrap("count dead letters of inboxes", err)
-	}
-	return inboxes, nil
+// isInbox reports whether it is the history of an inbox.
+func (o *Overview) isInbox() bool {
+	kind, _ := spool.Named(o.Name)
+	return kind == spool.KindInbox
 }
 
 // spools returns the registered spools.

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -17,7 +18,7 @@ import (
 // ReplayedFrom is the metadata of a replayed message that has the id of the message of the history.
 const ReplayedFrom = "postbox_replayed_from"
 
-// ErrNoTopic is returned if a message of a queue is to be published, and nothing says on which topic.
+// ErrNoTopic is returned if a message of a queue or an inbox is to be published, and nothing says on which topic.
 var ErrNoTopic = errors.New("the message does not say from which topic it came")
 
 // ReplayParams say what becomes of messages of the history.
@@ -158,8 +159,11 @@ func (r *replay) part(ctx context.Context, messages []*Listed) error {
 	return nil
 }
 
-// one copies a message. It skips one whose retention has just ended, and one whose metadata cannot be decoded.
+// one copies a message. It skips one whose retention has just ended, one that was too large to be kept whole, and one whose metadata cannot be decoded.
 func (r *replay) one(ctx context.Context, tx *sql.Tx, m *Listed) (copied bool, err error) {
+	if m.Omitted > 0 {
+		return false, nil
+	}
 	var payload, encoded []byte
 	query := r.statements.DoneContent(dialect.Lookup{Spool: r.from.ID(), ID: m.Place.ID}, m.CreatedAt.UnixMicro())
 	err = tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(&payload, &encoded)
@@ -190,6 +194,9 @@ func (r *replay) one(ctx context.Context, tx *sql.Tx, m *Listed) (copied bool, e
 // address gives a message that leaves its queue, or gets another topic, that topic.
 func (r *replay) address(draft *spool.Draft) error {
 	kind, _ := spool.Named(r.from.Name())
+	if kind == spool.KindInbox {
+		return r.addressReceived(draft)
+	}
 	if r.to.Name() == r.from.Name() && r.Topic == "" {
 		return nil
 	}
@@ -204,6 +211,22 @@ func (r *replay) address(draft *spool.Draft) error {
 	}
 	if kind == spool.KindQueue {
 		delete(draft.Metadata, postbox.SourceTopic) // where it arrives next, it comes from its new topic
+	}
+	return nil
+}
+
+// addressReceived addresses a message that an inbox has received from a broker.
+func (r *replay) addressReceived(draft *spool.Draft) error {
+	if kind, queue := spool.Named(r.to.Name()); kind == spool.KindQueue {
+		if draft.Topic != "" {
+			draft.Metadata[postbox.SourceTopic] = draft.Topic
+		}
+		draft.Topic = queue
+		return nil
+	}
+	draft.Topic = cmp.Or(r.Topic, draft.Topic)
+	if err := spool.CheckTopic(draft.Topic); err != nil {
+		return fmt.Errorf("%w: name one: %w", ErrNoTopic, err)
 	}
 	return nil
 }

@@ -30,34 +30,50 @@ const (
 // QueuePrefix begins the names of spools that are queues of an inbox, so that they differ from the names of outboxes.
 const QueuePrefix = "inbox "
 
+// InboxPrefix begins the names of spools that have only a history: the messages that the inboxes of a consumer have handled.
+const InboxPrefix = "received:"
+
 // The kinds of spools, as users know them.
 const (
 	KindOutbox = "outbox"
 	KindQueue  = "queue"
+	KindInbox  = "inbox"
 )
 
 // noSpool ends the name of a spool that cannot exist: [CheckName] refuses it.
 const noSpool = "\x00"
 
-// OutboxName returns the name of the spool of an outbox. For a name that is reserved for queues that is the name of a spool that cannot exist, so that
-// the queue is not taken for it.
+// OutboxName returns the name of the spool of an outbox. For a name that is reserved for queues and inboxes that is the name of a spool that cannot
+// exist, so that the queue or the inbox is not taken for it.
 func OutboxName(outbox string) string {
-	if strings.HasPrefix(outbox, QueuePrefix) {
+	if isReserved(outbox) {
 		return outbox + noSpool
 	}
 	return outbox
 }
 
-// Named returns the kind of a spool, and the name of the outbox or the queue.
+// isReserved reports whether a spool of this name is no outbox.
+func isReserved(name string) bool {
+	return strings.HasPrefix(name, QueuePrefix) || strings.HasPrefix(name, InboxPrefix)
+}
+
+// Named returns the kind of a spool, and the name of the outbox or the queue, or of the consumer of an inbox.
 func Named(spool string) (kind, name string) {
-	if outbox, reserved := strings.CutSuffix(spool, noSpool); reserved && strings.HasPrefix(outbox, QueuePrefix) {
+	if outbox, reserved := strings.CutSuffix(spool, noSpool); reserved && isReserved(outbox) {
 		return KindOutbox, outbox
 	}
 	if queue, is := strings.CutPrefix(spool, QueuePrefix); is {
 		return KindQueue, queue
 	}
+	if consumer, is := strings.CutPrefix(spool, InboxPrefix); is {
+		return KindInbox, consumer
+	}
 	return KindOutbox, spool
 }
+
+// InboxName returns the name of the spool for the inboxes of a consumer. The name of a consumer is chosen by another program, and may be longer
+// than that of a spool, or no text: then the spool is that of the part that can be stored.
+func InboxName(consumer string) string { return strings.TrimRight(NameText(InboxPrefix+consumer), " ") }
 
 // Executor executes statements. Storing a message needs nothing else once the spool is known: see [postbox.Executor].
 type Executor = postbox.Executor

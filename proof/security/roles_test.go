@@ -40,6 +40,7 @@ func TestRoles_are_enough_and_no_more(t *testing.T) {
 			p.takeOver(t)
 			p.receive(t)
 			p.consume(t)
+			p.keep(t)
 			p.work(t)
 			p.operate(t)
 			require.NotContains(t, p.logger.everything(), "denied")
@@ -237,6 +238,20 @@ func (p *play) consume(t *testing.T) {
 	require.NoError(t, store.Close())
 	p.refused(t, db, readMessages, changeMessages, deleteMessages, readDead, readFailures, readHistory, readLanes, stealLanes, pauseSpools,
 		createTable, dropTable, countOrders)
+}
+
+// keep handles a message, and keeps it.
+func (p *play) keep(t *testing.T) {
+	t.Helper()
+	db := p.as(t, "INSERT", "history", "consumer", "history")
+	store := p.store(t, db)
+	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Consumer: "archive", Topic: "orders", History: time.Hour}, p.logger)
+	require.NoError(t, err)
+	_, err = inbox.Process(t.Context(), message.NewMessage("kept", nil), func(*message.Message) ([]*message.Message, error) { return nil, nil })
+	require.NoError(t, err)
+	require.NoError(t, store.Close())
+	require.Equal(t, 1, p.database.Count(t, "SELECT COUNT(*) FROM postbox_history WHERE message_id = ?", []byte("kept")))
+	p.refused(t, db, readMessages, changeMessages, readDead, readHistory, stealLanes, pauseSpools, createTable, dropTable, countOrders)
 }
 
 // work handles what was stored: each message in a transaction, then the rest as a batch.

@@ -55,7 +55,7 @@ func TestDoctor_finds_migrations_that_are_missing_or_unknown(t *testing.T) {
 	status := b.run("migrate", "status")
 	require.Equal(t, command.ExitFound, status.code)
 	require.Contains(t, status.err, `3 migrations are missing: run "postbox migrate up"`)
-	require.Contains(t, b.ok("migrate", "up"), "3 migrations run, from version 14 to version 18.")
+	require.Contains(t, b.ok("migrate", "up"), "4 migrations run, from version 14 to version 20.")
 	require.Empty(t, b.findings())
 
 	database.Exec(t, "INSERT INTO postbox_version (version_id, is_applied) VALUES (99, TRUE)")

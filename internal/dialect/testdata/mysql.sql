@@ -374,6 +374,9 @@ UPDATE postbox_spools SET paused_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:
 -- ResumeSpool
 UPDATE postbox_spools SET paused_at = NULL WHERE id = ? AND paused_at IS NOT NULL
 
+-- SettingsOf
+SELECT settings FROM postbox_spools WHERE id = ?
+
 -- SetSettings
 UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
 
@@ -402,13 +405,13 @@ ORDER BY m.id LIMIT ?
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size, m.payload, m.metadata
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
 -- PendingMessages
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted
 FROM postbox_messages m
 WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
   AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
@@ -422,7 +425,7 @@ LIMIT ?
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	OCTET_LENGTH(h.payload) + OCTET_LENGTH(h.metadata) AS size, h.payload, h.metadata
+	OCTET_LENGTH(h.payload) + OCTET_LENGTH(h.metadata) AS size, h.omitted, h.payload, h.metadata
 FROM postbox_history h
 WHERE h.spool = ? AND h.id = ?
 ORDER BY h.created_at DESC
@@ -430,7 +433,7 @@ LIMIT 1
 
 -- DoneMessages
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	OCTET_LENGTH(h.payload) + OCTET_LENGTH(h.metadata) AS size
+	OCTET_LENGTH(h.payload) + OCTET_LENGTH(h.metadata) AS size, h.omitted
 FROM postbox_history h
 WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
   AND h.done_at >= ? AND h.done_at < ?
@@ -442,7 +445,7 @@ LIMIT ?
 
 -- DoneInOrder
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	OCTET_LENGTH(h.payload) + OCTET_LENGTH(h.metadata) AS size
+	OCTET_LENGTH(h.payload) + OCTET_LENGTH(h.metadata) AS size, h.omitted
 FROM postbox_history h
 WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
   AND h.done_at >= ? AND h.done_at < ?
@@ -480,6 +483,12 @@ DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id =
 
 -- KeepHistory
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
+
+-- KeepReceived
+INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
+SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
+FROM (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS clock FROM postbox_claims WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
+
 
 -- FulfilReceipt
 UPDATE postbox_receipts SET state = 2, handled_at = ?, received_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) WHERE receipt_key = ? AND state = ?
@@ -520,7 +529,7 @@ ORDER BY m.id LIMIT ?
 
 -- HeadOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id DESC LIMIT 1), '')
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id DESC LIMIT 1), '')
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?
 

@@ -414,6 +414,9 @@ UPDATE postbox_spools SET paused_at = (date_part('epoch', clock_timestamp()) * 1
 -- ResumeSpool
 UPDATE postbox_spools SET paused_at = NULL WHERE id = $1 AND paused_at IS NOT NULL
 
+-- SettingsOf
+SELECT settings FROM postbox_spools WHERE id = $1
+
 -- SetSettings
 UPDATE postbox_spools SET settings = $1 WHERE id = $2 AND settings <> $3
 
@@ -442,7 +445,7 @@ ORDER BY m.id LIMIT $4
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, m.payload, m.metadata
+	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
@@ -450,7 +453,7 @@ WHERE m.spool = $1 AND m.id = $2
 
 -- PendingMessages
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size
+	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted
 FROM postbox_messages m
 WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4)
   AND m.state <= $5 AND m.available_at >= $6 AND m.available_at < $7
@@ -464,7 +467,7 @@ LIMIT $19
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	octet_length(h.payload) + octet_length(h.metadata) AS size, h.payload, h.metadata
+	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata
 FROM postbox_history h
 WHERE h.spool = $1 AND h.id = $2
 ORDER BY h.created_at DESC
@@ -472,7 +475,7 @@ LIMIT 1
 
 -- DoneMessages
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	octet_length(h.payload) + octet_length(h.metadata) AS size
+	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted
 FROM postbox_history h
 WHERE h.spool = $1 AND h.done_at <= $2 AND (h.done_at < $3 OR h.id < $4)
   AND h.done_at >= $5 AND h.done_at < $6
@@ -484,7 +487,7 @@ LIMIT $13
 
 -- DoneInOrder
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	octet_length(h.payload) + octet_length(h.metadata) AS size
+	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted
 FROM postbox_history h
 WHERE h.spool = $1 AND h.id >= $2 AND (h.id > $3 OR h.created_at > $4)
   AND h.done_at >= $5 AND h.done_at < $6
@@ -524,6 +527,14 @@ DELETE FROM postbox_messages WHERE spool = $1 AND state = $2 AND lane = $3 AND i
 
 -- KeepHistory
 UPDATE postbox_spools SET history = $1 WHERE id = $2 AND history <> $3
+
+-- KeepReceived
+INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
+SELECT n.clock - $1::bigint, $2::bigint, $3::text, $4::bytea, $5::bytea, $6::bytea, $7::bytea, n.clock - $8::bigint, n.clock, 0, $9::bigint
+FROM (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint AS clock FROM postbox_claims WHERE claim_key = $10 ORDER BY claim_key,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) n
+ON CONFLICT DO NOTHING
 
 -- FulfilReceipt
 UPDATE postbox_receipts SET state = 2, handled_at = $1, received_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE receipt_key = $2 AND state = $3
@@ -569,7 +580,7 @@ ORDER BY m.id,
 
 -- HeadOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id DESC LIMIT 1), '')
+	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id DESC LIMIT 1), '')
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.state IN (0, 2) AND m.lane = $2 AND m.id = $3
 

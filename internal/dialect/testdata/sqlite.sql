@@ -383,6 +383,9 @@ UPDATE postbox_spools SET paused_at = CAST(unixepoch('subsec') * 1000000 AS INTE
 -- ResumeSpool
 UPDATE postbox_spools SET paused_at = NULL WHERE id = ? AND paused_at IS NOT NULL
 
+-- SettingsOf
+SELECT settings FROM postbox_spools WHERE id = ?
+
 -- SetSettings
 UPDATE postbox_spools SET settings = ? WHERE id = ? AND settings <> ?
 
@@ -411,13 +414,13 @@ ORDER BY m.id LIMIT ?
 
 -- PendingMessage
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, m.payload, m.metadata
+	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted, m.payload, m.metadata
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ?
 
 -- PendingMessages
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size
+	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted
 FROM postbox_messages m
 WHERE m.spool = ? AND (m.state, m.lane, m.id) > (?, ?, ?)
   AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
@@ -431,7 +434,7 @@ LIMIT ?
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	octet_length(h.payload) + octet_length(h.metadata) AS size, h.payload, h.metadata
+	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata
 FROM postbox_history h
 WHERE h.spool = ? AND h.id = ?
 ORDER BY h.created_at DESC
@@ -439,7 +442,7 @@ LIMIT 1
 
 -- DoneMessages
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	octet_length(h.payload) + octet_length(h.metadata) AS size
+	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted
 FROM postbox_history h
 WHERE h.spool = ? AND h.done_at <= ? AND (h.done_at < ? OR h.id < ?)
   AND h.done_at >= ? AND h.done_at < ?
@@ -451,7 +454,7 @@ LIMIT ?
 
 -- DoneInOrder
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
-	octet_length(h.payload) + octet_length(h.metadata) AS size
+	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted
 FROM postbox_history h
 WHERE h.spool = ? AND h.id >= ? AND (h.id > ? OR h.created_at > ?)
   AND h.done_at >= ? AND h.done_at < ?
@@ -489,6 +492,12 @@ DELETE FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id =
 
 -- KeepHistory
 UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
+
+-- KeepReceived
+INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
+SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
+FROM (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS clock FROM postbox_claims WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
+
 
 -- FulfilReceipt
 UPDATE postbox_receipts SET state = 2, handled_at = ?, received_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) WHERE receipt_key = ? AND state = ?
@@ -529,7 +538,7 @@ ORDER BY m.id LIMIT ?
 
 -- HeadOfKey
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
-	octet_length(m.payload) + octet_length(m.metadata) AS size, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id DESC LIMIT 1), '')
+	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted, COALESCE((SELECT f.failed_at FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id LIMIT 1), 0), COALESCE((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id DESC LIMIT 1), '')
 FROM postbox_messages m
 WHERE m.spool = ? AND m.state IN (0, 2) AND m.lane = ? AND m.id = ?
 

@@ -1,0 +1,162 @@
+package inboxstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// lookEvery is how often a history is looked for again: an operator may have turned it off, or a backup was restored in which it has another id.
+const lookEvery = 30 * time.Second
+
+// histories are those of the consumers of a store.
+type histories struct {
+	store *Store
+
+	mu     sync.Mutex
+	byName map[string]*history
+	life   context.Context //nolint:containedctx // the life of what looks in the background, which close ends
+	end    context.CancelFunc
+	looks  sync.WaitGroup
+}
+
+func newHistories(store *Store) *histories {
+	h := &histories{store: store, byName: map[string]*history{}}
+	h.life, h.end = context.WithCancel(context.Background())
+	return h
+}
+
+// of returns the history of a consumer, with how long its messages are kept from now on.
+func (h *histories) of(consumer string, keep time.Duration) *history {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	found := h.byName[consumer]
+	if found == nil {
+		found = &history{of: h.store, name: spool.InboxName(consumer)}
+		h.byName[consumer] = found
+	}
+	found.keep.Store(keep.Microseconds())
+	return found
+}
+
+// close ends what looks in the background.
+func (h *histories) close() {
+	h.mu.Lock()
+	h.end()
+	h.mu.Unlock()
+	h.looks.Wait()
+}
+
+// inBackground runs a function, unless the store is closed.
+func (h *histories) inBackground(run func(ctx context.Context)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.life.Err() != nil {
+		return
+	}
+	h.looks.Go(func() {
+		ctx, cancel := context.WithTimeout(h.life, spool.StatementTimeout)
+		defer cancel()
+		run(ctx)
+	})
+}
+
+// history is where the messages of one consumer are kept: the history of a spool that has no messages.
+type history struct {
+	of   *Store
+	name string
+	keep atomic.Int64 // µs
+
+	known   atomic.Pointer[registered]
+	looking atomic.Bool // in the background
+}
+
+// registered is what is known to be committed of a history.
+type registered struct {
+	id   int64
+	off  bool // an operator has turned it off
+	seen time.Time
+}
+
+// historyLanes is the number of lanes of a spool without messages.
+const historyLanes = 1
+
+// ready finds or registers the history, if it is not known yet.
+func (h *history) ready(ctx context.Context) error {
+	if h.known.Load() == nil {
+		return h.look(ctx)
+	}
+	h.refresh() //nolint:contextcheck // the search continues after this call
+	return nil
+}
+
+// refresh looks in the background whether something has changed, from time to time.
+func (h *history) refresh() {
+	known := h.known.Load()
+	if known != nil && time.Since(known.seen) < lookEvery || !h.looking.CompareAndSwap(false, true) {
+		return
+	}
+	h.of.histories.inBackground(func(ctx context.Context) {
+		defer h.looking.Store(false)
+		if err := h.look(ctx); err != nil {
+			h.of.logger.Debug("Postbox could not read the settings of a history, and tries again: "+err.Error(), watermill.LogFields{"history": h.name})
+		}
+	})
+}
+
+// look finds or registers the history on a connection of its own, and stores how long its messages are kept, which the cleanup reads.
+func (h *history) look(ctx context.Context) error {
+	statements, db := h.of.core.Statements, h.of.core.DB
+	found := &registered{seen: time.Now()}
+	var err error
+	if found.id, err = spool.New(statements, h.name, historyLanes).Open(ctx, db); err != nil {
+		return fmt.Errorf("keep received messages: %w", err)
+	}
+	if err := spool.Run(ctx, db, h.keeps(found.id)); err != nil {
+		return fmt.Errorf("keep received messages: %w", err)
+	}
+	var text string
+	if err := db.QueryRowContext(ctx, statements.SettingsOf, found.id).Scan(&text); err != nil {
+		return fmt.Errorf("keep received messages: read settings: %w", err)
+	}
+	settings, err := spool.DecodeSettings(text)
+	if err != nil { // the cleanup deletes nothing then
+		h.of.logger.Error("Postbox cannot read stored settings", err, watermill.LogFields{"history": h.name})
+	}
+	found.off = settings.History < 0
+	h.known.Store(found)
+	return nil
+}
+
+func (h *history) keeps(id int64) dialect.Query {
+	return h.of.core.Statements.KeepHistory(dialect.KeepHistoryParams{Spool: id, Keep: h.keep.Load()})
+}
+
+// id returns the id of the history in a transaction, or 0 if nothing is to be kept. While the history is not known, which happens only in a transaction of
+// the user, the transaction registers it, and the id is valid there alone.
+func (h *history) id(ctx context.Context, tx *sql.Tx) (int64, error) {
+	known := h.known.Load()
+	switch {
+	case known == nil:
+	case known.off:
+		return 0, nil
+	default:
+		return known.id, nil
+	}
+	id, err := spool.New(h.of.core.Statements, h.name, historyLanes).OpenIn(ctx, tx)
+	if err == nil {
+		err = spool.Run(ctx, tx, h.keeps(id))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("keep received messages: %w", err)
+	}
+	return id, nil
+}

@@ -1,0 +1,94 @@
+package storetest
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
+)
+
+// History is the part of a store that keeps received messages, which middleware.InboxConfig.History needs.
+type History interface {
+	Inbox
+	// OnceReceived is Once for a message that is kept if fn handles it, with the commit of the claim. A duplicate and an error of fn keep nothing.
+	OnceReceived(ctx context.Context, key inboxstore.Key, received inboxstore.Received, fn func(ctx context.Context) error) (fresh bool, err error)
+}
+
+// Handled is a received message that was kept.
+type Handled struct {
+	Topic, MessageID string
+	Payload          []byte
+	Metadata         message.Metadata
+	// Omitted is the number of bytes of payload and metadata that were not kept.
+	Omitted int
+	// ReceivedAt is when the call began, and DoneAt when fn had ended.
+	ReceivedAt, DoneAt time.Time
+}
+
+func received(msg *message.Message) inboxstore.Received {
+	return inboxstore.Received{Message: msg, History: time.Hour}
+}
+
+// G4: a message is kept with the commit of its claim, once, as it came.
+func testHistory(t *testing.T, h Harness) {
+	store, ok := h.Store.(History)
+	require.True(t, ok, "the store has no OnceReceived")
+	msg := newMessage("1", "")
+	msg.Payload = []byte(anyBytes)
+	msg.Metadata.Set(postbox.OrderingKey, anyBytes)
+	_, err := store.OnceReceived(patient(t), keyOf("1"), received(msg), fail)
+	require.ErrorIs(t, err, errFn)
+	_, err = store.Once(patient(t), keyOf("not kept"), succeed)
+	require.NoError(t, err)
+	kept, err := h.History(patient(t), keyOf("1").Consumer)
+	require.NoError(t, err)
+	require.Empty(t, kept, "of a message that fn did not handle")
+
+	for _, want := range []bool{true, false} {
+		fresh, err := store.OnceReceived(patient(t), keyOf("1"), received(msg), succeed)
+		require.NoError(t, err)
+		require.Equal(t, want, fresh)
+	}
+	large := received(newMessage("2", ""))
+	large.Message.Payload, large.MaxPayload = make([]byte, 1000), 999
+	_, err = store.OnceReceived(patient(t), keyOf("2"), large, succeed)
+	require.NoError(t, err)
+
+	kept, err = h.History(patient(t), keyOf("1").Consumer)
+	require.NoError(t, err)
+	require.Len(t, kept, 2)
+	for _, m := range kept {
+		require.False(t, m.DoneAt.Before(m.ReceivedAt))
+		require.Equal(t, keyOf("1").Topic, m.Topic)
+	}
+	require.Equal(t, []any{"1", []byte(anyBytes), msg.Metadata, 0}, []any{kept[0].MessageID, kept[0].Payload, kept[0].Metadata, kept[0].Omitted})
+	require.Equal(t, []any{"2", 0, 1000}, []any{kept[1].MessageID, len(kept[1].Payload), kept[1].Omitted})
+}
+
+// G4: however many copies arrive at a time, one is kept.
+func testHistoryOfCopies(t *testing.T, h Harness) {
+	store, ok := h.Store.(History)
+	require.True(t, ok, "the store has no OnceReceived")
+	ctx, ended := patient(t), make(chan error, 2*Concurrency)
+	for i := range cap(ended) {
+		id := strconv.Itoa(i % 2)
+		go func() {
+			_, err := store.OnceReceived(ctx, keyOf(id), received(newMessage(id, "")), succeed)
+			ended <- err
+		}()
+	}
+	for range cap(ended) {
+		require.NoError(t, receive(t, ended, "a copy"))
+	}
+	kept, err := h.History(patient(t), keyOf("").Consumer)
+	require.NoError(t, err)
+	require.Len(t, kept, 2)
+	require.NotEqual(t, kept[0].MessageID, kept[1].MessageID)
+}

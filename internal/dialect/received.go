@@ -1,0 +1,36 @@
+package dialect
+
+// keepReceived puts a message that an inbox has handled into the history. Its id is the time at which it was received, as is
+// its time of creation, so the key of the table keeps ids apart: a second message of the same microsecond changes no row. The
+// time is written once in the statement, since some databases read their clock for each use.
+//
+// The row is made only where the transaction has claimed the message. If the transaction has ended without the driver's
+// knowledge, the claim is gone, and the statement keeps nothing.
+const keepReceived = `
+{insert ignore} INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
+SELECT n.clock - {int ?}, {int ?}, {text ?}, {blob ?}, {blob ?}, {blob ?}, {blob ?}, n.clock - {int ?}, n.clock, 0, {int ?}
+FROM (SELECT {now} AS clock FROM {claims} WHERE claim_key = ? ORDER BY claim_key{along} LIMIT 1) n
+{or ignore}`
+
+// Received is a message that an inbox has handled.
+type Received struct {
+	Claim     []byte
+	Spool     int64
+	Topic     string
+	MessageID []byte
+	Key       []byte // nil without an ordering key
+	Payload   []byte
+	Metadata  []byte
+	// Since is for how long the message has been in the inbox.
+	Since int64
+	// Omitted is the number of bytes of payload and metadata that are not kept.
+	Omitted int
+}
+
+// KeepReceived puts a received message into the history. It changes no row if another message was received in the same
+// microsecond, or if the claim is gone.
+func (s *Statements) KeepReceived(r Received) Query {
+	return Query{Text: s.keepReceived, Args: []any{
+		r.Since, r.Spool, r.Topic, r.MessageID, r.Key, r.Payload, r.Metadata, r.Since, r.Omitted, r.Claim,
+	}}
+}

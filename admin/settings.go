@@ -33,6 +33,10 @@ type Settings struct {
 	// Attempts is how often a message may fail before it is dead or parked; [postbox.Unlimited] never gives up. Failures
 	// from before the change count, too.
 	Attempts int
+	// PerSecond and AtOnce limit the whole outbox or queue, over all processes: see [postbox.Limits.Total]. A negative
+	// value sets no limit, whatever is configured.
+	PerSecond float64
+	AtOnce    int
 	// History is how long messages that are done are kept, at least 1 s. A negative value turns it off and deletes the kept messages.
 	History time.Duration
 	// Retention is how long dead letters are kept, at least 1 s. A negative value keeps them for ever. Their failure histories are deleted after
@@ -59,6 +63,13 @@ func (s Settings) Validate() error {
 	if s.Attempts < postbox.Unlimited {
 		problems = append(problems, fmt.Errorf("Attempts: %d is negative: use postbox.Unlimited, which is %d, to never give up",
 			s.Attempts, postbox.Unlimited))
+	}
+	limit := postbox.Limit{PerSecond: s.PerSecond, AtOnce: max(s.AtOnce, 0)}
+	if limit.PerSecond < 0 {
+		limit.PerSecond = 0
+	}
+	if err := limit.Validate(); err != nil {
+		problems = append(problems, err)
 	}
 	for _, span := range []struct {
 		name, negative string

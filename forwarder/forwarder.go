@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -53,6 +54,7 @@ func New(db postbox.Database, publisher message.Publisher, config Config, logger
 	if given.Nil(publisher) {
 		return nil, errors.New("forwarder: the publisher is nil")
 	}
+	config.Limits.Topics = maps.Clone(config.Limits.Topics)
 	config.Sources = append([]Source(nil), config.Sources...) // setDefaults must not write into the caller's
 	config.setDefaults(db.Dialect)
 	statements, err := spool.StatementsIn(db)
@@ -90,7 +92,7 @@ func New(db postbox.Database, publisher message.Publisher, config Config, logger
 
 func (f *Forwarder) drainerConfig(unprepared bool, measured *meter.Spool) drain.Config {
 	c := f.config.tuning().Config()
-	c.BatchSize, c.Meter = f.config.BatchSize, measured
+	c.BatchSize, c.Limits, c.Meter = f.config.BatchSize, f.config.Limits, measured
 	c.Close, c.Unprepared = f.config.CloseTimeout, unprepared
 	c.Feed = f.follow(c, measured)
 	c.Outages = func() map[string]time.Time { return f.relay.circuits.Outages() }

@@ -85,6 +85,11 @@ var (
 		Name: "postbox.circuit.open", Kind: Gauge, Unit: "1", Labels: ofTopic,
 		Help: "1 while this process sees an outage of the topic, or of what a queue's handler needs, otherwise 0.",
 	}
+	// HeldUp is the number of messages that wait for a limit.
+	HeldUp = &Instrument{
+		Name: "postbox.limit.waiting", Kind: Gauge, Unit: "{message}", Labels: with(ofSpool, "limit"),
+		Help: "Messages in the memory of this process that wait for a limit: total, topic or key. More may wait in the database. Only with limits.",
+	}
 	// LogReading is 1 while the log is read.
 	LogReading = &Instrument{
 		Name: "postbox.log.reading", Kind: Gauge, Unit: "1", Labels: ofSpool,
@@ -192,7 +197,7 @@ var (
 )
 
 var instruments = []*Instrument{
-	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, LogReading, LogTaken, LogRetained, Deliveries, Receipts, ReceiptsMissed,
+	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, HeldUp, LogReading, LogTaken, LogRetained, Deliveries, Receipts, ReceiptsMissed,
 	Backlog, BacklogAge, DeadLetters, InboxDeadLetters, CountsAge, CountsCapped, Processes, Lanes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
 }
 

@@ -62,7 +62,7 @@ func TestInstruments_are_those_of_the_documentation(t *testing.T) {
 
 var (
 	nameForm  = regexp.MustCompile(`^(postbox|messaging)(\.[a-z_]+)+$`)
-	labelForm = regexp.MustCompile(`^(kind|name|topic|outcome|result|consumer|state|messaging\.(system|operation\.name|destination\.name)|error\.type)$`)
+	labelForm = regexp.MustCompile(`^(kind|name|topic|outcome|result|limit|consumer|state|messaging\.(system|operation\.name|destination\.name)|error\.type)$`)
 )
 
 // Labels with a value for each message would make a series for each message.

@@ -75,6 +75,9 @@ func (c BatchConfig) validate(kind dialect.Kind) error {
 	if c.QueueConfig.MicroBatch > 1 || c.QueueConfig.Mode != Sequential {
 		problems = append(problems, errors.New("QueueConfig: leave out Mode and MicroBatch, which are for a Subscriber"))
 	}
+	if !c.QueueConfig.Limits.EachKey.None() {
+		problems = append(problems, errors.New("QueueConfig: Limits: leave out EachKey, which is for a Subscriber: a batch is handled in one call"))
+	}
 	if _, err := c.schedule(); err != nil {
 		problems = append(problems, err)
 	}

@@ -116,6 +116,11 @@ type Config struct {
 	// Retry says how often, and after which pauses, a message is handled again. Defaults to 15 attempts, from 1 s to 60
 	// s apart.
 	Retry postbox.RetryProfile
+	// Limits bound how fast all processes together handle the messages of a queue: the queue as a whole, or each key. A
+	// message that has to wait costs no attempt. A limit of calls at once is for the whole queue in all processes, and
+	// Concurrency for each process. Give all subscribers of a queue the same; each queue of a [Subscriber] has these
+	// limits by itself. Operators can change the limit of the whole queue: see admin.SetSettings. Default to none.
+	Limits postbox.Limits
 	// Rule replaces the error of the handler by its own result. With [postbox.Permanent] the message becomes a dead
 	// letter, [postbox.RetryAfter] sets the pause, and nil makes the message done. Defaults to the error as it is.
 	Rule func(RuleParams) error
@@ -174,6 +179,10 @@ func (c Config) validate(kind dialect.Kind) error {
 	if c.Head < SkipHead || c.Head > ParkHead {
 		problems = append(problems, fmt.Errorf("Head: %d is not one of the constants of package queue", c.Head))
 	}
+	problems = append(problems, drain.ValidLimits(c.Limits, c.Mode == Single)...)
+	if len(c.Limits.Topics) > 0 {
+		problems = append(problems, errors.New("Limits: Topics is for an outbox: set Total, since a queue has one topic"))
+	}
 	if c.MicroBatch > c.PageSize {
 		problems = append(problems, fmt.Errorf("MicroBatch: %d is more than PageSize, %d", c.MicroBatch, c.PageSize))
 	}
@@ -196,7 +205,7 @@ func (c Config) validate(kind dialect.Kind) error {
 func (c Config) drainer(core *inbox.Core) drain.Config {
 	engine := c.tuning().Config()
 	engine.BatchSize = c.MicroBatch
-	engine.Head, engine.Unordered, engine.History = drain.HeadPolicy(c.Head), c.Mode == Single, c.History
+	engine.Head, engine.Unordered, engine.History, engine.Limits = drain.HeadPolicy(c.Head), c.Mode == Single, c.History, c.Limits
 	engine.Close, engine.Local, engine.Unprepared = core.CloseTimeout, true, core.Prepared == nil
 	return engine
 }

@@ -69,7 +69,8 @@ type Config struct {
 	// Local is true if handlers may write to this database. If the database goes back, their writes are lost with it.
 	// So a message is done only on the server on which it was handled.
 	Local   bool
-	History time.Duration // how long to keep messages that are done; 0: not at all
+	Limits  postbox.Limits // for all processes together
+	History time.Duration  // how long to keep messages that are done; 0: not at all
 	// Begin, if set, waits until a batch may be handled, and returns a function that the caller calls at its end. It is
 	// called before the starts of suspects are counted, so that a message that waits for a connection does not count as
 	// started.

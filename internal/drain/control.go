@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -25,6 +26,12 @@ func (c Config) under(s spool.Settings) Config {
 	}
 	if s.Attempts != 0 {
 		c.Retry.Attempts = s.Attempts
+	}
+	if s.PerSecond != 0 {
+		c.Limits.Total.PerSecond = max(s.PerSecond, 0)
+	}
+	if s.AtOnce != 0 {
+		c.Limits.Total.AtOnce = min(max(s.AtOnce, 0), math.MaxInt32)
 	}
 	if s.History != 0 {
 		c.History = max(s.History, 0)
@@ -62,6 +69,7 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read settings of spool %q: %w", d.spool.Name(), err)
 	}
+	d.reportLimits()
 	before := d.control
 	d.control = found
 	if found.version == before.version {
@@ -75,6 +83,7 @@ func (d *Drainer) applySettings(ctx context.Context) error {
 		d.logger.Error("Postbox ignores stored settings that it cannot read", err, watermill.LogFields{"spool": d.spool.Name()})
 	}
 	d.config = d.configured.under(settings)
+	d.shareLimits()
 	d.permit()
 	for _, m := range d.scheduler.DropAll() {
 		d.lanes.unload(m)

@@ -260,6 +260,36 @@ func TestDrainer_settings_of_polling_attempts_and_history(t *testing.T) {
 	})
 }
 
+func TestDrainer_settings_of_limits(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	handler := newStanding()
+	c := config("one")
+	c.BatchSize, c.Limits.Total.AtOnce = 1, lanes+1
+	r := b.start(b.Database.DB, handler, c)
+	list := drafts(8, func(int) string { return "" })
+	b.Append(b.Database.DB, list[:4]...)
+	for range 4 {
+		signal(t, handler.entered, "four workers have one each")
+	}
+	b.set(spool.Settings{AtOnce: 2, Concurrency: 5})
+	b.Eventually(func() bool { _, most, _ := r.Applied(); return most == 5 }, "it hears it")
+	b.Append(b.Database.DB, list[4:]...)
+	for range 4 {
+		handler.proceed <- spool.Outcome{Verdict: spool.Done}
+	}
+	signal(t, handler.entered, "one goes on")
+	signal(t, handler.entered, "and one more")
+	b.never(func() bool { return len(handler.entered) > 0 }, 100*time.Millisecond, "the others wait")
+	b.set(spool.Settings{AtOnce: -1, PerSecond: 1000})
+	signal(t, handler.entered, "without the limit they go on")
+	signal(t, handler.entered, "both")
+	for range 4 {
+		handler.proceed <- spool.Outcome{Verdict: spool.Done}
+	}
+	b.Eventually(func() bool { return b.Pending() == 0 }, "all are done")
+}
+
 func TestDrainer_settings_that_cannot_be_read_change_nothing(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t)

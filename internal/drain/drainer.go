@@ -53,9 +53,9 @@ type Drainer struct {
 	starts    starts
 	guarded   bool // Guarded of each message
 	// excluded lists the topics that the last read left out. That read may have gone beyond their messages.
-	excluded []string
-	renewAt  time.Time
-	strays   error // error of the last moveStrays
+	excluded, excludes []string // excludes is that of the read under way
+	renewAt            time.Time
+	strays             error // error of the last moveStrays
 	// renewedAhead is how far the wall clock was ahead at the last renewal, see standstill.go.
 	renewedAhead time.Duration
 	pollAt       time.Time
@@ -64,9 +64,11 @@ type Drainer struct {
 	took         time.Duration // duration of the last poll of all lanes
 	members      int
 	free         int
-	given        int64 // the database's counter of ids at the last read; see page
-	full         bool  // the memory is full: nothing is read until a message is settled
-	large        bool  // most payloads are large: see pagesize.go
+	given        int64            // the database's counter of ids at the last read; see page
+	full         bool             // the memory is full: nothing is read until a message is settled
+	large        bool             // most payloads are large: see pagesize.go
+	leftOut      schedule.LeftOut // topics and keys that reads leave out because of limits
+	limited      bool             // limits were reported
 	// databaseAhead is how far the database's clock was ahead of this process's at the last read.
 	databaseAhead time.Duration
 	stopping      bool
@@ -138,6 +140,7 @@ func (d *Drainer) run(ctx context.Context) error {
 	handling, abort := context.WithCancel(live)
 	defer abort()
 	d.handling = handling
+	d.shareLimits()
 	d.resize()
 
 	d.pause = d.config.PollMin

@@ -39,6 +39,7 @@ func (d *Drainer) upkeep(ctx context.Context) error {
 	d.scheduler.ExtendSince(ahead, sent.Add(d.config.Lease))
 	d.renewedAhead = ahead
 	d.giveAway()
+	d.shareLimits()
 	if d.incomplete() {
 		d.permit()
 	}
@@ -53,10 +54,10 @@ func (d *Drainer) member() dialect.Member {
 	return dialect.Member{Spool: d.id, Holder: d.config.Holder}
 }
 
-// enroll registers this drainer among the members that share the lanes. A drainer that stops unregisters, so that the
-// others take its lanes.
+// enroll registers this drainer among the members that share the lanes. A drainer that stops or stands by unregisters, so
+// that the others take its lanes.
 func (d *Drainer) enroll(ctx context.Context) error {
-	if d.stopping {
+	if d.stopping || d.standsBy() {
 		if err := spool.Run(ctx, d.db, d.spool.Statements.Leave(d.member())); err != nil {
 			return fmt.Errorf("leave spool %q: %w", d.spool.Name(), err)
 		}
@@ -73,7 +74,7 @@ func (d *Drainer) enroll(ctx context.Context) error {
 // soon as none of their messages is in memory.
 func (d *Drainer) giveAway() {
 	share := d.share()
-	if d.config.Exclusive && d.lanes.held[0] == nil {
+	if d.alone() && d.lanes.held[0] == nil {
 		share = 0 // another process has the first lane: release all lanes
 	}
 	leaving := d.lanes.surplus(share, d.held.lanes())
@@ -128,13 +129,13 @@ func (d *Drainer) heartbeat() string {
 	return beat.Encode()
 }
 
-// share returns the number of lanes that this drainer should have: none once it stops. An exclusive drainer should have
-// all lanes if it holds the first one.
+// share returns the number of lanes that this drainer should have: none once it stops. A drainer that works alone should
+// have all lanes if it holds the first one.
 func (d *Drainer) share() int {
 	switch {
 	case d.stopping:
 		return 0
-	case !d.config.Exclusive:
+	case !d.alone():
 		return fairShare(d.spool.Lanes(), d.members)
 	case d.lanes.held[0] != nil:
 		return d.spool.Lanes()
@@ -143,10 +144,10 @@ func (d *Drainer) share() int {
 	}
 }
 
-// unfair reports whether lanes should change hands. With exclusive drainers, others ignore free lanes while another
+// unfair reports whether lanes should change hands. If one drainer works alone, others ignore free lanes while another
 // process holds the first lane. Otherwise they would take and release them again and again.
 func (d *Drainer) unfair() bool {
-	if d.config.Exclusive && d.lanes.held[0] == nil {
+	if d.alone() && d.lanes.held[0] == nil {
 		return d.free == d.spool.Lanes()
 	}
 	share := d.share()
@@ -215,6 +216,7 @@ func (d *Drainer) learn(ctx context.Context) error {
 	d.configured.Meter.Holds(len(d.lanes.held), len(lost))
 	if len(lost) > 0 {
 		d.scheduler.Drop(lost)
+		d.scheduler.Lose()
 		d.logger.Info("Postbox lost lanes: their leases ran out", watermill.LogFields{"spool": d.spool.Name(), "lanes": lost})
 	}
 	if older {
@@ -236,7 +238,7 @@ func (d *Drainer) releaseLeaving(ctx context.Context) error {
 			free = append(free, number)
 		}
 	}
-	return d.release(ctx, free)
+	return d.release(ctx, d.spared(free))
 }
 
 func (d *Drainer) release(ctx context.Context, lanes []int) error {
@@ -255,7 +257,7 @@ func (d *Drainer) release(ctx context.Context, lanes []int) error {
 	return d.invite(ctx)
 }
 
-// leave hands back all lanes, except those in which a handler is still running. The message of such a handler is
+// leave hands back all lanes, except those in which a handler is still running or whose slots it needs. The message of such a handler is
 // treated as after a crash, once the lease has expired.
 func (d *Drainer) leave(ctx context.Context) error {
 	if err := d.enroll(ctx); err != nil {
@@ -268,7 +270,7 @@ func (d *Drainer) leave(ctx context.Context) error {
 			lanes = append(lanes, number)
 		}
 	}
-	return d.release(ctx, lanes)
+	return d.release(ctx, d.spared(lanes))
 }
 
 // invite makes the other members look for free lanes now.

@@ -158,6 +158,7 @@ func (d *Drainer) hold(e *schedule.Entry) {
 		d.scheduler.Hold(e)
 		if l := d.lanes.of(e.Message); l != nil && l.leaving {
 			l.stay(pagesInMemory * d.config.PageSize)
+			d.shareLimits()
 			d.pollAt = time.Time{}
 		}
 		return

@@ -28,6 +28,7 @@ func (d *Drainer) room() (room int, full bool) {
 
 // poll fetches messages when there is room and a poll is due.
 func (d *Drainer) poll(ctx context.Context) error {
+	d.leaveOut()
 	page := d.pageSize().messages
 	room, full := d.room()
 	lanes := d.lanes.hasMore()
@@ -116,10 +117,11 @@ func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 // limit of ready messages.
 func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	params := dialect.FetchParams{
-		Spool: d.id, Inline: d.pageSize().inline, Excluded: d.excludedTopics(),
-		Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys, Held: d.hiddenKeys(),
+		Spool: d.id, Inline: d.pageSize().inline, Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
 	}
-	d.readAgain(params.Excluded)
+	d.excludes = d.excludedTopics()
+	d.readAgain(d.excludes)
+	params.Excluded, params.Held = merged(d.excludes, d.leftOut.Topics), merged(d.hiddenKeys(), d.leftOut.Keys)
 	from := make(map[int]int64, len(lanes))
 	for _, number := range lanes {
 		from[number] = d.lanes.held[number].cursor
@@ -174,7 +176,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	if found.version != d.control.version {
 		return true
 	}
-	d.excluded = params.Excluded
+	d.excluded = d.excludes
 	now := time.Now()
 	safe := d.watermark.observe(found.running, found.newest, len(found.messages), now)
 	if params.Mark {

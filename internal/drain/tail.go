@@ -210,7 +210,7 @@ func (d *Drainer) takeTailed(ctx context.Context) error {
 		t.tryAt = tryAt
 		return nil
 	}
-	excluded := slices.Concat(d.excluded, d.excludedTopics())
+	excluded := slices.Concat(d.excluded, d.excludedTopics(), d.leftOut.Topics)
 	seen, err := d.lookAhead(ctx)
 	if err == nil && seen != nil {
 		d.loadTailed(seen, room, excluded)
@@ -325,7 +325,7 @@ func FeedLimits(c Config) tail.Limits {
 // leavesToPoll reports whether a message is left to the next read. Then so are later messages of its key.
 func (d *Drainer) leavesToPoll(m tail.Message, excluded []string) bool {
 	t := &d.tailing
-	leaves := m.Metadata == nil || slices.Contains(excluded, m.Topic) ||
+	leaves := m.Metadata == nil || slices.Contains(excluded, m.Topic) || m.HasKey && slices.Contains(d.leftOut.Keys, m.KeyHash) ||
 		m.HasKey && (d.control.pausedKeys || t.waiting[m.KeyHash] || t.left[m.KeyHash])
 	if leaves && m.HasKey {
 		t.left[m.KeyHash] = true

@@ -114,6 +114,16 @@ func (s *Spool) Holds(lanes, lost int) {
 	s.recorder.Record(metrics.LanesLost, float64(lost), s.kind, s.name)
 }
 
+// HeldUp reports how many messages of this process wait for limits.
+func (s *Spool) HeldUp(total, topics, keys int) {
+	if s == nil {
+		return
+	}
+	s.recorder.Record(metrics.HeldUp, float64(total), s.kind, s.name, "total")
+	s.recorder.Record(metrics.HeldUp, float64(topics), s.kind, s.name, "topic")
+	s.recorder.Record(metrics.HeldUp, float64(keys), s.kind, s.name, "key")
+}
+
 // ReadsLog reports whether this process reads the log of the database.
 func (s *Spool) ReadsLog(reads bool) {
 	if s == nil {

@@ -59,6 +59,9 @@ func (s *Scheduler) Stop() {
 	if s.alarm != nil {
 		s.alarm.Stop()
 	}
+	if s.limits != nil {
+		s.limits.stop()
+	}
 	s.work.Broadcast()
 }
 

@@ -21,6 +21,7 @@ func (s *Scheduler) Finish(batch []*Entry, outcomes []spool.Outcome) {
 		s.lost--
 	}
 	s.room.leave(batch)
+	s.leaveLimits(t.name, batch)
 	s.running -= len(batch)
 	t.running -= len(batch)
 	for i, outcome := range outcomes {
@@ -78,7 +79,7 @@ func (s *Scheduler) close(q *queue) {
 }
 
 func (s *Scheduler) forget(t *topicQueue) {
-	if t.running == 0 && !t.turn {
+	if t.running == 0 && !t.turn && !t.held {
 		delete(s.topics, t.name)
 	}
 }
@@ -134,6 +135,9 @@ func (s *Scheduler) Settled(entries []*Entry) {
 }
 
 func (s *Scheduler) remove(e *Entry) {
+	if s.limits != nil {
+		s.exit(e)
+	}
 	if s.messages[e.Message.Ref.ID] == e {
 		delete(s.messages, e.Message.Ref.ID)
 	}

@@ -33,6 +33,9 @@ func (g *Gather) DueAt(stored, now time.Time) time.Time {
 // due.
 func (s *Scheduler) gathered(now time.Time) []*Entry {
 	t := s.turns[0]
+	if s.admitted(t.name) == 0 {
+		return nil
+	}
 	s.sweepReady(t)
 	batch := s.takeAlone(t)
 	if batch == nil && s.gather.PerKey {
@@ -105,6 +108,9 @@ func (s *Scheduler) complete(queues []*queue, now time.Time) []*Entry {
 	batch := s.room.part(waiting[:min(len(waiting), s.batchSize)])
 	if !s.room.has(weight(batch)) {
 		return nil // until other large messages have ended
+	}
+	if !s.admitsBatch(batch) {
+		return nil
 	}
 	for _, e := range batch { // the batch has the first messages of each queue, in order
 		e.queue.entries = e.queue.entries[1:]

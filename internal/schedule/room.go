@@ -76,6 +76,7 @@ func (s *Scheduler) largeFits() bool {
 		case q.entries[0].Message.ToLoad() == 0: // a message that committed late has become its head
 			s.takeAside()
 			s.offer(q)
+		case !s.admitsLarge(q): // it waits elsewhere
 		default:
 			return s.room.has(q.entries[0].Message.ToLoad())
 		}
@@ -95,10 +96,16 @@ func (s *Scheduler) takeAside() *queue {
 // largeBatch takes messages that were set aside: of one topic, one of each key, as many as fit into the room.
 func (s *Scheduler) largeBatch() (batch []*Entry) {
 	var topic string
-	for size := 0; len(batch) < s.batchSize && s.largeFits(); {
+	most := s.batchSize
+	for size := 0; len(batch) < most && s.largeFits(); {
 		head := s.room.waiting[0].entries[0].Message
 		if len(batch) > 0 && (head.Topic != topic || head.Suspect() || !goesWith(batch, s.room.waiting[0].entries[0], size) || s.room.taken+weight(batch)+head.Size > s.room.most) {
 			break
+		}
+		if len(batch) == 0 {
+			if most = s.admitted(head.Topic); most == 0 {
+				return nil
+			}
 		}
 		q := s.takeAside()
 		if head.Suspect() && s.suspectRuns {
@@ -113,6 +120,7 @@ func (s *Scheduler) largeBatch() (batch []*Entry) {
 			batch = q.alone()
 			break
 		}
+		q.chosen()
 		batch = append(batch, q.entries[0])
 		q.entries = q.entries[1:]
 	}

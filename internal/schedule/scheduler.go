@@ -19,7 +19,7 @@ type Scheduler struct {
 	work     *sync.Cond
 	messages map[int64]*Entry // all messages by id, except those of outlived
 	outlived map[*Entry]bool  // messages that were handed out before the database went back: see package drain, restored.go
-	keys     map[int64]*queue // by hash of the key
+	keys     map[int64]*queue // by hash of the key; in a topic with a limit see [limits.keyOf]
 	topics   map[string]*topicQueue
 	turns    []*topicQueue // topics with something to do, the next one first
 	finished []*Entry
@@ -36,6 +36,7 @@ type Scheduler struct {
 	suspectsWaiting []*queue
 	alarm           *time.Timer // fires when a gathered message is due
 	deadline        time.Time   // no message is handed out later: the leases may be over
+	limits          *limits     // nil without limits
 	stopped         bool
 	// Ahead reads how far the wall clock is ahead, see package drain, standstill.go. aheadBefore is its value when the
 	// leases were renewed.
@@ -91,6 +92,9 @@ type queue struct {
 	blocked bool
 	// closedBy is the number of messages that keep the key closed until they are settled.
 	closedBy int
+	// gate is that of the key if each key is limited. first is set when the queue has waited there.
+	gate  *gate
+	first bool
 }
 
 // NewEntry returns an entry that belongs to no scheduler.
@@ -110,6 +114,7 @@ type topicQueue struct {
 	ready   []*queue
 	running int
 	turn    bool // it is in turns
+	held    bool // it waits for its limit instead
 }
 
 // New returns a scheduler whose batches have at most batchSize messages. Without gather, a batch is handed out
@@ -141,6 +146,9 @@ func (s *Scheduler) Load(messages []*spool.Message) (left []*spool.Message) {
 		q.insert(e)
 		s.messages[m.Ref.ID] = e
 		s.perLane[m.Ref.Lane]++
+		if s.limits != nil {
+			s.enter(e, time.Now())
+		}
 		if !q.offered && !q.running {
 			s.offer(q)
 		}
@@ -153,10 +161,14 @@ func (s *Scheduler) queueOf(m *spool.Message) *queue {
 	if !m.HasKey {
 		return &queue{}
 	}
-	q := s.keys[m.KeyHash]
+	key := m.KeyHash
+	if s.limits != nil {
+		key = s.limits.keyOf(m)
+	}
+	q := s.keys[key]
 	if q == nil {
-		q = &queue{key: m.KeyHash, keyed: true}
-		s.keys[m.KeyHash] = q
+		q = &queue{key: key, keyed: true}
+		s.keys[key] = q
 	}
 	return q
 }
@@ -177,7 +189,12 @@ func (s *Scheduler) offer(q *queue) {
 	q.offered = true
 	t := s.topic(q.entries[0].Message.Topic)
 	t.ready = append(t.ready, q)
-	if !t.turn {
+	s.takeTurn(t)
+}
+
+// takeTurn lets a topic take turns, unless it waits for its limit.
+func (s *Scheduler) takeTurn(t *topicQueue) {
+	if !t.turn && !t.held && len(t.ready) > 0 {
 		t.turn = true
 		s.turns = append(s.turns, t)
 	}
@@ -209,7 +226,7 @@ func (s *Scheduler) Take() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.stopped {
-		if s.paused || s.busy() || !s.something() {
+		if s.paused || s.busy() || s.limited() || !s.something() {
 			s.work.Wait()
 			continue
 		}
@@ -238,7 +255,7 @@ func (s *Scheduler) Take() []*Entry {
 func (s *Scheduler) TryTake() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.gather == nil && !s.stopped && !s.paused && !s.busy() && s.something() && !s.leaseOver() {
+	for s.gather == nil && !s.stopped && !s.paused && !s.busy() && !s.limited() && s.something() && !s.leaseOver() {
 		if batch := s.pick(); len(batch) > 0 {
 			return batch
 		}
@@ -272,12 +289,20 @@ func goesWith(batch []*Entry, e *Entry, size int) bool {
 // batch takes messages of the topic whose turn it is.
 func (s *Scheduler) batch() []*Entry {
 	t := s.turns[0]
+	most := s.admitted(t.name)
+	if most == 0 {
+		return nil
+	}
 	var batch []*Entry
 	size := 0
-	for len(t.ready) > 0 && len(batch) < s.batchSize {
+	for len(t.ready) > 0 && len(batch) < most {
 		q := t.ready[0]
 		if len(batch) > 0 && len(q.entries) > 0 && !goesWith(batch, q.entries[0], size) {
 			break
+		}
+		if len(q.entries) > 0 && !s.admitsKey(q) {
+			t.ready = t.ready[1:]
+			continue
 		}
 		if len(q.entries) > 0 && !s.fits(batch, q.entries[0]) {
 			t.ready = t.ready[1:]
@@ -299,10 +324,11 @@ func (s *Scheduler) batch() []*Entry {
 			s.close(q)
 			continue
 		}
-		for len(q.entries) > 0 && len(batch) < s.batchSize && q.entries[0].Message.Topic == t.name && !q.entries[0].Message.Suspect() {
-			if len(batch) > 0 && !goesWith(batch, q.entries[0], size) || !s.fits(batch, q.entries[0]) {
+		for len(q.entries) > 0 && len(batch) < most && q.entries[0].Message.Topic == t.name && !q.entries[0].Message.Suspect() {
+			if len(batch) > 0 && !goesWith(batch, q.entries[0], size) || !s.fits(batch, q.entries[0]) || !q.another() {
 				break
 			}
+			q.chosen()
 			batch, size = append(batch, q.entries[0]), size+q.entries[0].Message.Size
 			q.entries = q.entries[1:]
 			q.running = true
@@ -338,5 +364,6 @@ func (s *Scheduler) count(t *topicQueue, batch []*Entry) {
 	for _, e := range batch {
 		e.running = true
 	}
+	s.takeLimits(t.name, batch)
 	s.forget(t)
 }

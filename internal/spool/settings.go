@@ -16,6 +16,9 @@ type Settings struct {
 	Concurrency int           `json:"concurrency,omitempty"`
 	PollMax     time.Duration `json:"poll_max,omitempty"`
 	Attempts    int           `json:"attempts,omitempty"`
+	// PerSecond and AtOnce are the limit of the whole spool. Negative is no limit.
+	PerSecond float64 `json:"per_second,omitempty"`
+	AtOnce    int     `json:"at_once,omitempty"`
 	// History is how long messages that are done are kept. Negative turns the history off, and deletes the messages in
 	// it.
 	History time.Duration `json:"history,omitempty"`

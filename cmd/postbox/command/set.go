@@ -18,12 +18,15 @@ type settingsRecord struct {
 	Concurrency int    `json:"concurrency,omitempty"`
 	PollMax     string `json:"poll_max,omitempty"`
 	Attempts    int    `json:"attempts,omitempty"` // -1 is unlimited
-	History     string `json:"history,omitempty"`
-	Retention   string `json:"retention,omitempty"`
+	// No limit is -1.
+	PerSecond float64 `json:"per_second,omitempty"`
+	AtOnce    int     `json:"at_once,omitempty"`
+	History   string  `json:"history,omitempty"`
+	Retention string  `json:"retention,omitempty"`
 }
 
 func settingsRecordOf(s admin.Settings) settingsRecord {
-	record := settingsRecord{PageSize: s.PageSize, Concurrency: s.Concurrency, Attempts: s.Attempts}
+	record := settingsRecord{PageSize: s.PageSize, Concurrency: s.Concurrency, Attempts: s.Attempts, PerSecond: s.PerSecond, AtOnce: s.AtOnce}
 	if s.PollMax != 0 {
 		record.PollMax = s.PollMax.String()
 	}
@@ -49,10 +52,13 @@ const (
 	unlimited = "unlimited"
 	off       = "off"
 	forever   = "forever"
+	none      = "none"
 )
 
 // setFlags are the new values, as the user wrote them; "" changes nothing.
-type setFlags struct{ pageSize, concurrency, pollMax, attempts, history, retention string }
+type setFlags struct {
+	pageSize, concurrency, pollMax, attempts, perSecond, atOnce, history, retention string
+}
 
 func (p *program) setCommand() *cobra.Command {
 	var target targetFlags
@@ -81,6 +87,8 @@ confirmation.`,
 	f.StringVar(&flags.concurrency, "concurrency", "", "number of handlers at a time in each process, up to 10000")
 	f.StringVar(&flags.pollMax, "poll-max", "", "longest pause between two polls that find nothing, from 1ms to 1h")
 	f.StringVar(&flags.attempts, "attempts", "", "how often a message may fail, or unlimited")
+	f.StringVar(&flags.perSecond, "per-second", "", "most messages that start in a second in all processes together, or none")
+	f.StringVar(&flags.atOnce, "at-once", "", "most handlers at a time in all processes together, or none")
 	f.StringVar(&flags.history, "history", "", "how long messages that are done are kept, such as 7d, or off")
 	f.StringVar(&flags.retention, "retention", "", "how long dead letters are kept, such as 30d, or forever")
 	return cmd
@@ -147,10 +155,14 @@ func (f setFlags) apply(settings admin.Settings) (admin.Settings, error) {
 		{"page-size", f.pageSize, "", 0, &settings.PageSize},
 		{"concurrency", f.concurrency, "", 0, &settings.Concurrency},
 		{"attempts", f.attempts, unlimited, postbox.Unlimited, &settings.Attempts},
+		{"at-once", f.atOnce, none, noLimit, &settings.AtOnce},
 	} {
 		if err := setNumber(n.to, n.text, n.word, n.wordValue); err != nil {
 			return settings, usagef("--%s: %w", n.flag, err)
 		}
+	}
+	if err := setRate(&settings.PerSecond, f.perSecond); err != nil {
+		return settings, usagef("--per-second: %w", err)
 	}
 	for _, span := range []struct {
 		flag, text, word string
@@ -189,6 +201,28 @@ func setNumber(to *int, text, word string, wordValue int) error {
 	return nil
 }
 
+// noLimit is the stored value for the word none.
+const noLimit = -1
+
+func setRate(to *float64, text string) error {
+	switch text {
+	case "":
+		return nil
+	case unset:
+		*to = 0
+		return nil
+	case none:
+		*to = noLimit
+		return nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n > 0) { // NaN is not
+		return fmt.Errorf("%.30q is no number above 0, and not %q or %q", text, unset, none)
+	}
+	*to = n
+	return nil
+}
+
 func setSpan(to *time.Duration, text, word string) error {
 	switch {
 	case text == "":
@@ -213,16 +247,17 @@ func setSpan(to *time.Duration, text, word string) error {
 
 // text lists the settings for people.
 func (r settingsRecord) text(target admin.Target) string {
-	orWord := func(n int) string {
-		switch n {
-		case 0:
+	orWord := func(n float64, negative string) string {
+		switch {
+		case n == 0:
 			return unset
-		case postbox.Unlimited:
-			return unlimited
+		case n < 0:
+			return negative
 		default:
-			return strconv.Itoa(n)
+			return strconv.FormatFloat(n, 'f', -1, 64)
 		}
 	}
+	whole := func(n int, negative string) string { return orWord(float64(n), negative) }
 	word := func(text string) string {
 		if text == "" {
 			return unset
@@ -230,7 +265,8 @@ func (r settingsRecord) text(target admin.Target) string {
 		return text
 	}
 	return "Settings of " + recordOf(target).String() + ":\n" + fields(
-		field{"page-size", orWord(r.PageSize)}, field{"concurrency", orWord(r.Concurrency)}, field{"poll-max", word(r.PollMax)},
-		field{"attempts", orWord(r.Attempts)}, field{"history", word(r.History)}, field{"retention", word(r.Retention)},
+		field{"page-size", whole(r.PageSize, unset)}, field{"concurrency", whole(r.Concurrency, unset)}, field{"poll-max", word(r.PollMax)},
+		field{"attempts", whole(r.Attempts, unlimited)}, field{"per-second", orWord(r.PerSecond, none)}, field{"at-once", whole(r.AtOnce, none)},
+		field{"history", word(r.History)}, field{"retention", word(r.Retention)},
 	)
 }

@@ -1,0 +1,111 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+)
+
+// Limits hold for all processes together, without a coordinator: the share of a process follows from the lanes that it
+// holds, see package schedule, limits.go. So the rules for lanes also keep the limits:
+//
+//   - A lane that is given away no longer counts for the share from that moment on. It is handed back when all that runs
+//     has a slot of the other lanes.
+//   - A process whose leases may be over hands out nothing.
+//   - If a limit has fewer slots than there are lanes, the holder of the first lane works, as with batches over the whole
+//     queue. Another process hands its lanes back and stands by. It is no member meanwhile, so that a process with other
+//     limits takes all lanes instead of leaving a share to it.
+
+// ValidLimits returns all problems of limits. Only if messages of one key may run at the same time can that be limited.
+func ValidLimits(l postbox.Limits, unordered bool) (problems []error) {
+	if err := l.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("Limits: %w", err))
+	}
+	if l.EachKey.AtOnce != 0 && !unordered {
+		problems = append(problems, errors.New("Limits: EachKey: leave out AtOnce, which is for queues of mode Single: otherwise a key has one message at a time"))
+	}
+	return problems
+}
+
+// limitedShare is the part of a page that may wait in memory for limits of topics and keys. The rest of the memory is for
+// messages that may go on.
+const limitedShare = 4
+
+// shareLimits tells the scheduler the limits, and which lanes count for the share of this process.
+func (d *Drainer) shareLimits() {
+	d.scheduler.SetLimits(d.config.Limits, d.spool.Lanes())
+	d.scheduler.Share(d.lanes.numbers())
+}
+
+// alone reports whether one process at a time works.
+func (d *Drainer) alone() bool {
+	return d.config.Exclusive || schedule.Alone(d.config.Limits, d.spool.Lanes())
+}
+
+// standsBy reports whether this drainer leaves all lanes to others because of a limit.
+func (d *Drainer) standsBy() bool {
+	return d.alone() && !d.config.Exclusive && d.lanes.held[0] == nil
+}
+
+// spared returns those of these lanes that can be handed back without a running message losing its slot.
+func (d *Drainer) spared(lanes []int) (spared []int) {
+	kept := slices.Collect(maps.Keys(d.lanes.held))
+	for _, number := range lanes {
+		without := slices.DeleteFunc(slices.Clone(kept), func(of int) bool { return of == number })
+		if d.scheduler.Spares(without) {
+			spared, kept = append(spared, number), without
+		}
+	}
+	return spared
+}
+
+// leaveOut decides which topics and keys the next reads leave out because a limit holds them up. When one is read again,
+// its lanes are read from where it was first left out.
+func (d *Drainer) leaveOut() {
+	left := d.scheduler.LeftOut(max(d.pageSize().messages/limitedShare, 1))
+	before := len(d.leftOut.Topics) + len(d.leftOut.Keys)
+	if before+len(left.Topics)+len(left.Keys) == 0 {
+		return
+	}
+	if missing(d.leftOut.Topics, left.Topics) || missing(d.leftOut.Keys, left.Keys) {
+		for _, l := range d.lanes.held {
+			l.lower(l.leftOut + 1)
+		}
+		d.pollAt = time.Time{}
+	}
+	if before == 0 {
+		for _, l := range d.lanes.held {
+			l.leftOut = l.cursor
+		}
+	}
+	d.leftOut = left
+}
+
+// missing reports whether one of the first is not among the others.
+func missing[T comparable](first, others []T) bool {
+	return slices.ContainsFunc(first, func(one T) bool { return !slices.Contains(others, one) })
+}
+
+// merged returns both lists as one in order, without repetitions.
+func merged[T string | int64](a, b []T) []T {
+	if len(b) == 0 {
+		return a
+	}
+	both := slices.Concat(a, b)
+	slices.Sort(both)
+	return slices.Compact(both)
+}
+
+// reportLimits reports how many messages wait for limits.
+func (d *Drainer) reportLimits() {
+	if limited := !d.config.Limits.None(); limited || d.limited {
+		now := d.scheduler.HeldUp()
+		d.configured.Meter.HeldUp(now.Total, now.Topics, now.Keys)
+		d.limited = limited
+	}
+}

@@ -1,0 +1,246 @@
+package drain_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// watch observes the handlers of several processes.
+type watch struct {
+	mu      sync.Mutex
+	running map[*process]int
+	gone    map[*process]bool
+	most    int // running at a time, in processes that hold their leases
+	starts  []time.Time
+	handled []string
+}
+
+func newWatch() *watch { return &watch{running: map[*process]int{}, gone: map[*process]bool{}} }
+
+func (w *watch) enter(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running[p]++
+	w.starts = append(w.starts, time.Now())
+	all := 0
+	for p, n := range w.running {
+		if !w.gone[p] {
+			all += n
+		}
+	}
+	w.most = max(w.most, all)
+}
+
+func (w *watch) leave(p *process, batch []*spool.Message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running[p]--
+	for _, m := range batch {
+		w.handled = append(w.handled, m.MessageID)
+	}
+}
+
+// kill ends a process and its leases. Its handlers no longer count, and stand still.
+func (w *watch) kill(p *process) {
+	w.mu.Lock()
+	w.gone[p] = true
+	w.mu.Unlock()
+	p.kill()
+}
+
+// handler works for a moment.
+func (w *watch) handler(p *process) drain.Handler { return &watched{watch: w, p: p} }
+
+type watched struct {
+	*watch
+
+	p *process
+}
+
+func (h *watched) Excluded() []string { return nil }
+
+func (h *watched) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
+	h.enter(h.p)
+	select {
+	case <-time.After(3 * time.Millisecond):
+		h.leave(h.p, batch)
+	case <-h.p.dead:
+		<-ctx.Done()
+	}
+	return make([]spool.Outcome, len(batch))
+}
+
+// comeAndGo has processes handle messages while some begin, stop and crash.
+func (b *bench) comeAndGo(w *watch, limits postbox.Limits) {
+	b.T.Helper()
+	limited := func(c *drain.Config) {
+		c.Limits, c.Workers, c.BatchSize = limits, 8, 1
+	}
+	const part = 60
+	round := 0
+	write := func() {
+		b.Append(b.Database.DB, drafts((round+1)*part, func(i int) string { return fmt.Sprint(i % 30) })[round*part:]...)
+		round++
+	}
+	write()
+	one := b.spawn("one", w.handler, limited)
+	two := b.spawn("two", w.handler, limited)
+	signal(b.T, two.Ready(), "both are there")
+	write()
+	three := b.spawn("three", w.handler, limited)
+	signal(b.T, three.Ready(), "a third one comes")
+	b.Eventually(func() bool { return b.Pending() < part }, "they work")
+	write()
+	one.stop(b.T)
+	b.Eventually(func() bool { return b.Pending() < part }, "two are left")
+	write()
+	four := b.spawn("four", w.handler, limited)
+	signal(b.T, four.Ready(), "another one comes")
+	for _, p := range []*process{two, three} {
+		if b.held(p.name) > 0 {
+			w.kill(p)
+			break
+		}
+	}
+	b.Eventually(func() bool { return b.Pending() == 0 }, "and the others go on")
+}
+
+func TestDrainer_limits_of_calls_at_once_hold_while_processes_come_and_go(t *testing.T) {
+	t.Parallel()
+	for name, n := range map[string]int{"with slots for all lanes": lanes + 2, "with few slots": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, testdb.Postgres(t))
+			w := newWatch()
+			b.comeAndGo(w, postbox.Limits{Total: postbox.Limit{AtOnce: n}})
+			require.LessOrEqual(t, w.most, n)
+			require.Greater(t, w.most, n/2, "and they are used")
+		})
+	}
+}
+
+// The handlers begin a little later than their messages are handed out, at most as many as there are workers.
+func TestDrainer_limits_of_a_rate_hold_while_processes_come_and_go(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.Postgres(t))
+	w := newWatch()
+	const rate, processes, workers = 200, 4, 8
+	b.comeAndGo(w, postbox.Limits{Total: postbox.Limit{PerSecond: rate}})
+	slices.SortFunc(w.starts, time.Time.Compare)
+	for i := range w.starts {
+		for j := i; j < len(w.starts); j++ {
+			allowed := rate*(w.starts[j].Sub(w.starts[i]).Seconds()+0.1) + processes*(1+workers)
+			if float64(j-i+1) > allowed {
+				require.LessOrEqual(t, float64(j-i+1), allowed, "from start %d to %d", i, j)
+			}
+		}
+	}
+}
+
+// A process that has to leave its lanes to another one because of a limit does not keep a share of them from a process
+// that has other limits, or none.
+func TestDrainer_limits_that_differ_leave_no_lane_unattended(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	w := newWatch()
+	few := func(c *drain.Config) { c.Limits.Total.AtOnce = 2 }
+	old := b.spawn("old", w.handler, nil)
+	signal(t, old.Ready(), "one without limits")
+	b.Eventually(func() bool { return b.held("old") == lanes }, "it has all lanes")
+	first := b.spawn("first", w.handler, few)
+	signal(t, first.Ready(), "one with a limit stands by")
+	b.Append(b.Database.DB, drafts(40, func(i int) string { return fmt.Sprint(i) })...)
+	b.Eventually(func() bool { return b.Pending() == 0 }, "all is handled")
+	require.Equal(t, lanes, b.held("old"))
+	require.Equal(t, 1, b.Database.Count(t, "SELECT COUNT(*) FROM postbox_members"))
+	old.stop(t)
+	b.Append(b.Database.DB, drafts(80, func(i int) string { return fmt.Sprint(i) })[40:]...)
+	b.Eventually(func() bool { return b.Pending() == 0 }, "the other takes over")
+	require.Equal(t, lanes, b.held("first"))
+}
+
+// Far more messages wait for the limit than fit into memory. They are handled in order, in many parts, and others are
+// handled meanwhile.
+func TestDrainer_G3_a_limited_topic_holds_up_no_other_and_keeps_its_order(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		c := config("one")
+		c.Limits.Topics = map[string]postbox.Limit{"slow": {PerSecond: 0.001}}
+		const messages = 400
+		require.Less(t, 3*c.PageSize, messages)
+		key := func(i int) string { return fmt.Sprint(i % 7) }
+		b.Append(database.DB, ofTopics(drafts(messages, key), "slow")...)
+		b.Append(database.DB, ofTopics(drafts(messages+60, key)[messages:], "free", "slow", "other")...)
+		handler := &recorder{}
+		first := b.start(database.DB, handler, c)
+		b.Eventually(func() bool { return b.Pending() == messages+20 }, "the other topics flow")
+		b.Append(database.DB, ofTopics(drafts(messages+70, key)[messages+60:], "free")...)
+		b.Eventually(func() bool { return b.Pending() == messages+20 }, "and their new messages do")
+		require.Empty(t, startingWith(handler.ids(), "slow"))
+		first.stop(t)
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE attempts > 0 OR state > 0"), "waiting costs no attempt")
+
+		c = config("two")
+		c.Limits.Topics = map[string]postbox.Limit{"slow": {PerSecond: 2000}}
+		b.start(database.DB, handler, c)
+		b.Eventually(func() bool { return b.Pending() == 0 }, "with a higher limit it goes on")
+		require.Len(t, handler.ids(), messages+70, "each message once")
+		for k := range 7 {
+			ofKey := slices.DeleteFunc(startingWith(handler.ids(), "slow"), func(id string) bool {
+				var n int
+				_, err := fmt.Sscanf(id, "slow %d", &n)
+				require.NoError(t, err)
+				return n%7 != k
+			})
+			require.True(t, slices.IsSorted(ofKey), "key %d: %v", k, ofKey)
+		}
+	})
+}
+
+// One key has far more messages than fit into memory.
+func TestDrainer_limits_of_each_key_hold_up_no_other(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		for _, unordered := range []bool{false, true} {
+			b := newBench(t, database)
+			b.Spool = spool.New(b.Statements, fmt.Sprintf("outbox%s%v", t.Name(), unordered), lanes)
+			c := config("one")
+			c.Unordered, c.Limits.EachKey.PerSecond = unordered, 2
+			const hot, cold = 300, 30
+			list := drafts(hot+cold, func(i int) string {
+				if i < hot {
+					return "hot"
+				}
+				return fmt.Sprint(i)
+			})
+			b.Append(database.DB, list...)
+			handler := &recorder{}
+			first := b.start(database.DB, handler, c)
+			b.Eventually(func() bool {
+				return len(slices.DeleteFunc(handler.ids(), func(id string) bool { return id < list[hot].MessageID })) == cold
+			}, "the others flow")
+			require.Less(t, len(handler.ids()), hot, "and the hot key waits")
+			first.stop(t)
+			c = config("two")
+			c.Unordered, c.Limits.EachKey.PerSecond = unordered, 3000
+			second := b.start(database.DB, handler, c)
+			b.Eventually(func() bool { return len(handler.ids()) == hot+cold }, "with a higher limit it goes on")
+			second.stop(t)
+			if !unordered {
+				require.True(t, slices.IsSorted(slices.DeleteFunc(handler.ids(), func(id string) bool { return id >= list[hot].MessageID })))
+			}
+		}
+	})
+}

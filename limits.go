@@ -1,0 +1,90 @@
+package postbox
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+)
+
+// mostPerSecond is more than any process handles, and small enough to count with.
+const mostPerSecond = 1_000_000
+
+// Limit bounds how fast messages are handed to a handler, or to the broker's publisher. A field that is zero sets no
+// limit.
+type Limit struct {
+	// PerSecond is the number of messages that start in a second, at most 1,000,000. It may be a fraction: 0.1 is one
+	// message in 10 s. Attempts of failed messages count, too.
+	PerSecond float64
+	// AtOnce is the number of calls of the handler, or of the broker's publisher, that run at the same time. A batch is
+	// one call.
+	AtOnce int
+}
+
+// Limits bound how fast all processes together work off an outbox or a queue. The zero value limits nothing. A message
+// must be within all limits that concern it. One that has to wait costs no attempt, and its key keeps its order.
+//
+// Processes do not talk to each other about limits. Each has the share that belongs to the lanes that it holds: a
+// quarter of the lanes gives a quarter of PerSecond, whether or not there are messages in them. In any t seconds at most
+// PerSecond × (t + 0.1) messages start, and one more for each process. A process that begins, or that gets lanes, begins
+// without messages saved up. A crash or a lost lease starts no message beyond this.
+//
+// AtOnce holds at every moment, but for handlers whose process has lost its leases and that go on nevertheless, because
+// it was suspended or could not reach the database for longer than its lease. If AtOnce is smaller than the number of
+// lanes, one process works and has all of it, and the others stand by.
+//
+// All processes should have the same limits. While they differ, as during a deployment, each process takes its share of
+// its own.
+type Limits struct {
+	// Total is for the whole outbox or queue.
+	Total Limit
+	// Topics are limits for single topics of an outbox, by the name of the topic.
+	Topics map[string]Limit
+	// EachKey is for each ordering key by itself; messages without a key are not limited by it. PerSecond is exact: in any
+	// t seconds at most PerSecond × (t + 0.1) messages of a key start, or one if that is more. AtOnce is for queues of
+	// mode Single, since otherwise a key has one message at a time.
+	EachKey Limit
+}
+
+// None tells whether the limit limits nothing.
+func (l Limit) None() bool { return l == Limit{} }
+
+// None tells whether the limits limit nothing.
+func (l Limits) None() bool { return l.Total.None() && len(l.Topics) == 0 && l.EachKey.None() }
+
+// Equal tells whether two limits are the same.
+func (l Limits) Equal(other Limits) bool {
+	return l.Total == other.Total && l.EachKey == other.EachKey && maps.Equal(l.Topics, other.Topics)
+}
+
+// Validate returns all that is wrong with a limit.
+func (l Limit) Validate() error {
+	var problems []error
+	if !(l.PerSecond >= 0 && l.PerSecond <= mostPerSecond) { // NaN is not
+		problems = append(problems, fmt.Errorf("PerSecond: %g is not between 0 and %d: use a number in this range, or 0 for no limit", l.PerSecond, mostPerSecond))
+	}
+	if l.AtOnce < 0 || l.AtOnce > math.MaxInt32 {
+		problems = append(problems, fmt.Errorf("AtOnce: %d is not between 0 and %d: use a number in this range, or 0 for no limit", l.AtOnce, math.MaxInt32))
+	}
+	return errors.Join(problems...)
+}
+
+// Validate returns all that is wrong with the limits.
+func (l Limits) Validate() error {
+	var problems []error
+	check := func(name string, limit Limit) {
+		if err := limit.Validate(); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	check("Total", l.Total)
+	for _, topic := range slices.Sorted(maps.Keys(l.Topics)) {
+		check(fmt.Sprintf("Topics[%.60q]", topic), l.Topics[topic])
+		if topic == "" {
+			problems = append(problems, errors.New("Topics: the name of a topic is empty: use Total to limit all topics together"))
+		}
+	}
+	check("EachKey", l.EachKey)
+	return errors.Join(problems...)
+}

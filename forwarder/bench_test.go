@@ -135,6 +135,21 @@ func BenchmarkGroupCommit(b *testing.B) {
 
 // BenchmarkPublish bounds what a message costs the transaction that it is written in.
 func BenchmarkPublish(b *testing.B) {
+	benchmarkPublish(b, func(msg *message.Message) *message.Message { return msg })
+}
+
+// BenchmarkPublishUnique is BenchmarkPublish with a unique key for each message.
+func BenchmarkPublishUnique(b *testing.B) {
+	b.Run("skip", func(b *testing.B) {
+		benchmarkPublish(b, func(msg *message.Message) *message.Message { return postbox.SkipIfWaiting(msg, msg.UUID) })
+	})
+	b.Run("replace", func(b *testing.B) {
+		benchmarkPublish(b, func(msg *message.Message) *message.Message { return postbox.ReplaceWaiting(msg, "one key") })
+	})
+}
+
+func benchmarkPublish(b *testing.B, mark func(msg *message.Message) *message.Message) {
+	b.Helper()
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) { //nolint:thelper // the body of a benchmark
 		database.Migrate(b)
 		publisher, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{}, nil)
@@ -143,7 +158,7 @@ func BenchmarkPublish(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			err := forwarder.InTx(b.Context(), database.DB, func(ctx context.Context, _ *sql.Tx) error {
-				msg := message.NewMessage(postbox.NewMessageID(), payload)
+				msg := mark(message.NewMessage(postbox.NewMessageID(), payload))
 				msg.SetContext(ctx)
 				return publisher.Publish("topic", msg)
 			})

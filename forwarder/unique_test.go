@@ -182,29 +182,42 @@ func TestPublisher_of_a_unique_key_waits_for_the_transaction_that_has_it(t *test
 		database.Migrate(t)
 		publisher := publisherFor(t, database, nil)
 		inTx(t, database.DB, publisher, "warm up", newMessage("0", "")) // registers the outbox
-		for name, commits := range map[string]bool{"committed": true, "rolled back": false} {
+		for _, c := range []struct {
+			name, before    string // whether the key had a message before
+			commits         bool
+			skipped, stored []string // of the second transaction, and in the end
+		}{
+			{"committed", "", true, []string{"2"}, []string{"1"}},
+			{"rolled back", "", false, nil, []string{"2"}},
+			{"committed after one that is done", "done", true, []string{"2"}, []string{"1"}},
+			{"rolled back after one that is done", "done", false, nil, []string{"2"}},
+			{"skipped", "waits", true, []string{"2"}, []string{"0"}}, // it has only locked the key
+		} {
+			if c.before != "" {
+				publishUnique(t, database, publisher, c.name, skipping("0", "key"))
+			}
+			if c.before == "done" {
+				database.Exec(t, "DELETE FROM postbox_messages")
+			}
 			first, err := database.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 			require.NoError(t, err)
-			require.NoError(t, publisher.Bind(first).Publish(name, skipping("1", "key")))
+			require.NoError(t, publisher.Bind(first).Publish(c.name, skipping("1", "key")))
 			ended := make(chan error, 1)
 			var skipped []string
 			go func() {
 				var err error
-				skipped, err = tryUnique(context.Background(), database, publisher, name, skipping("2", "key"))
+				skipped, err = tryUnique(context.Background(), database, publisher, c.name, skipping("2", "key"))
 				ended <- err
 			}()
 			eventually(t, func() bool { return waitsForLock(t, database) }, "the second transaction waits")
-			if commits {
-				require.NoError(t, first.Commit())
-				require.NoError(t, <-ended)
-				require.Equal(t, []string{"2"}, skipped)
-				require.Equal(t, []string{"1"}, stored(t, database, name))
-				continue
+			end := first.Rollback
+			if c.commits {
+				end = first.Commit
 			}
-			require.NoError(t, first.Rollback())
+			require.NoError(t, end())
 			require.NoError(t, <-ended)
-			require.Empty(t, skipped)
-			require.Equal(t, []string{"2"}, stored(t, database, name))
+			require.Equal(t, c.skipped, skipped, c.name)
+			require.Equal(t, c.stored, stored(t, database, c.name), c.name)
 		}
 	})
 }
@@ -217,6 +230,32 @@ func waitsForLock(t *testing.T, database *testdb.Database) bool {
 			"(SELECT l.pid FROM pg_locks l WHERE l.relation = 'postbox_unique_keys'::regclass)") > 0
 	}
 	return database.Count(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO postbox_unique_keys%'") > 0
+}
+
+// On PostgreSQL a failed message moves to another table. A producer that waits for that finds it there.
+func TestPublisher_replaces_a_message_that_moves_to_the_waiting_table_meanwhile(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	database.Migrate(t)
+	publisher := publisherFor(t, database, nil)
+	publishUnique(t, database, publisher, "topic", replacing("old", "key"))
+	drainer, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = drainer.ExecContext(t.Context(), "UPDATE ONLY postbox_messages SET state = 2")
+	require.NoError(t, err)
+	_, err = drainer.ExecContext(t.Context(), "WITH m AS (DELETE FROM ONLY postbox_messages RETURNING *) INSERT INTO postbox_waiting SELECT * FROM m")
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := tryUnique(context.Background(), database, publisher, "topic", replacing("new", "key"))
+		ended <- err
+	}()
+	eventually(t, func() bool {
+		return database.Count(t, "SELECT COUNT(*) FROM pg_locks l JOIN pg_locks r USING (pid) WHERE NOT l.granted AND r.relation = 'postbox_unique_keys'::regclass") > 0
+	}, "the producer waits for the drainer")
+	require.NoError(t, drainer.Commit())
+	require.NoError(t, <-ended)
+	require.Equal(t, []string{"new"}, stored(t, database, "topic"))
 }
 
 // Under REPEATABLE READ the snapshot of the transaction counts, and producers of different keys do not wait for each other.

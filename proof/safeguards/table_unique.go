@@ -1,0 +1,41 @@
+package main
+
+// ofUniqueKeys are those of the unique keys of an outbox.
+var ofUniqueKeys = []safeguard{
+	{
+		name: "a producer waits for the transaction that has the unique key, before it looks for the message", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/dialect/unique_postgres.go",
+			from: "ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE",
+			to:   "ON CONFLICT DO NOTHING",
+		}},
+		packages: []string{module + "forwarder"}, tests: "unique_key_waits_for_the_transaction",
+	},
+	{
+		name: "a message is replaced where a failure has moved it", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/dialect/unique_postgres.go",
+			from: "again, ifNone := `d AS (`+remove+`),",
+			to:   "again, ifNone := `d AS (SELECT ?::smallint, ?::smallint, ?::bytea),",
+		}},
+		packages: []string{module + "forwarder"}, tests: "moves_to_the_waiting_table",
+	},
+	{
+		name: "messages of a unique key have an order", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/spool/unique.go",
+			from: "	if d.Key == \"\" {\n		d.Key = key\n",
+			to:   "	if d.Key == \"\" && false {\n		d.Key = key\n",
+		}},
+		packages: []string{module + "forwarder"}, tests: "unique_key_waits|replacement",
+	},
+	{
+		name: "a unique key that has got another message stays", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/dialect/unique.go",
+			from: "WHERE digest = ? AND id = ? AND created_at = ?",
+			to:   "WHERE digest = ? AND (id = ? OR created_at = ?)",
+		}},
+		packages: []string{module + "internal/cleanup"}, tests: "unique_key",
+	},
+}

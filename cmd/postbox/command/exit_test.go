@@ -113,7 +113,7 @@ func TestExecute_a_database_without_tables_says_how_to_make_them(t *testing.T) {
 		require.Contains(t, r.out, `"fix":"postbox migrate up"`)
 		require.NotContains(t, r.out, `"unknown"`)
 
-		require.Contains(t, b.ok("migrate", "up"), "from version 0 to version 18.")
+		require.Contains(t, b.ok("migrate", "up"), "from version 0 to version 20.")
 		require.Contains(t, b.ok("migrate", "up"), "0 migrations run")
 		b.ok("migrate", "status")
 		b.ok("queues")

@@ -53,7 +53,7 @@ func (r *record) work(s *Scheduler, workers int, while time.Duration) {
 					r.ids, r.times = append(r.ids, e.Message.Ref.ID), append(r.times, time.Now())
 				}
 				r.mu.Unlock()
-				time.Sleep(while)
+				pass(while)
 				s.Finish(batch, make([]spool.Outcome, len(batch)))
 				s.settle()
 			}
@@ -61,10 +61,13 @@ func (r *record) work(s *Scheduler, workers int, while time.Duration) {
 	}
 }
 
+// pass lets time pass, by the clock of the test.
+func pass(d time.Duration) { <-time.After(d) }
+
 // stop lets the workers end.
 func stop(s *Scheduler) {
 	s.Stop()
-	time.Sleep(time.Minute)
+	pass(time.Minute)
 }
 
 func (r *record) list() []int64 {
@@ -106,12 +109,12 @@ func TestLimits_of_a_rate_let_messages_start_evenly(t *testing.T) {
 		r := &record{}
 		s.Load(backlog(100, "a"))
 		r.work(s, 5, time.Millisecond)
-		time.Sleep(40 * time.Millisecond)
+		pass(40 * time.Millisecond)
 		require.Empty(t, r.list(), "nothing is saved up at the beginning")
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		require.Len(t, r.list(), 40)
 		s.Pause(true)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		s.Pause(false)
 		require.Len(t, r.list(), 42, "a tenth of a second is saved up")
 		r.inBounds(t, 20, 2)
@@ -148,7 +151,7 @@ func TestLimits_G8_shares_of_processes_that_come_and_go_never_add_up_to_more_tha
 			}
 			share()
 			for range 100 {
-				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
+				pass(time.Duration(random.IntN(100)) * time.Millisecond)
 				holders[random.IntN(ofLanes)] = random.IntN(processes)
 				share()
 			}
@@ -213,7 +216,7 @@ func TestLimits_of_a_topic_hold_up_no_other(t *testing.T) {
 		require.Equal(t, 30, of(2), "eight calls have room for all")
 		require.Zero(t, of(1))
 		require.Equal(t, HeldUp{Topics: 30}, s.HeldUp())
-		time.Sleep(1050 * time.Millisecond)
+		pass(1050 * time.Millisecond)
 		require.Equal(t, 10, of(1))
 	})
 }
@@ -223,24 +226,24 @@ func TestLimits_G3_of_each_key_keep_its_order_and_hold_up_no_other(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		s := limiting(3, postbox.Limits{EachKey: perSecond(1)})
 		defer stop(s)
-		time.Sleep(time.Minute) // a key that is new has its burst, since its lane has long been here
+		pass(time.Minute) // a key that is new has its burst, since its lane has long been here
 		r := &record{}
 		s.Load([]*spool.Message{
 			keyed(1, 7, true), keyed(2, 7, true), keyed(3, 8, true), keyed(4, 7, true), stored(5, "a", 0), stored(6, "a", 0),
 		})
 		r.work(s, 3, time.Millisecond)
-		time.Sleep(10 * time.Millisecond)
+		pass(10 * time.Millisecond)
 		require.ElementsMatch(t, []int64{1, 3, 5, 6}, r.list())
 		require.Equal(t, HeldUp{Keys: 2}, s.HeldUp())
-		time.Sleep(1100 * time.Millisecond)
-		time.Sleep(time.Second)
+		pass(1100 * time.Millisecond)
+		pass(time.Second)
 		require.Equal(t, []int64{2, 4}, r.list()[4:])
 		s.Share([]int{1, 2})
 		s.Share([]int{0, 1, 2})
 		s.Load([]*spool.Message{keyed(9, 9, true)})
-		time.Sleep(900 * time.Millisecond)
+		pass(900 * time.Millisecond)
 		require.Len(t, r.list(), 6, "the lane was away, and its keys begin empty")
-		time.Sleep(200 * time.Millisecond)
+		pass(200 * time.Millisecond)
 		require.Len(t, r.list(), 7)
 	})
 }
@@ -299,7 +302,7 @@ func TestLimits_concern_large_messages_and_suspects(t *testing.T) {
 				}
 				s.Load(list)
 				r.work(s, 5, 10*time.Millisecond)
-				time.Sleep(5 * time.Second)
+				pass(5 * time.Second)
 				require.Len(t, r.list(), 30)
 				r.inBounds(t, 10, 1)
 			})
@@ -319,11 +322,11 @@ func TestLimits_let_a_gathered_batch_start_when_all_its_messages_may(t *testing.
 		r := &record{}
 		s.Load(backlog(9, "a"))
 		r.work(s, 2, time.Millisecond)
-		time.Sleep(3900 * time.Millisecond)
+		pass(3900 * time.Millisecond)
 		require.Empty(t, r.list())
-		time.Sleep(200 * time.Millisecond)
+		pass(200 * time.Millisecond)
 		require.Len(t, r.list(), 4)
-		time.Sleep(4 * time.Second)
+		pass(4 * time.Second)
 		require.Len(t, r.list(), 8, "the ninth waits for others")
 	})
 }
@@ -358,7 +361,7 @@ func TestLimits_G8_remember_few_keys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := limiting(1, postbox.Limits{EachKey: perSecond(1)})
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		s.limits.few, s.limits.most = 50, 200
 		s.limits.prune = s.limits.few
 		for id := range int64(500) {
@@ -366,7 +369,7 @@ func TestLimits_G8_remember_few_keys(t *testing.T) {
 			batch := s.TryTake()
 			s.Finish(batch, one(spool.Done))
 			s.settle()
-			time.Sleep(20 * time.Millisecond)
+			pass(20 * time.Millisecond)
 		}
 		require.Less(t, len(s.limits.keys), 150, "those with a full bucket are forgotten")
 		for id := int64(1000); len(s.limits.keys) < 300; id++ {
@@ -379,7 +382,7 @@ func TestLimits_G8_remember_few_keys(t *testing.T) {
 		s.Load([]*spool.Message{keyed(1e6, 1e6, true)})
 		require.Len(t, s.limits.keys, 1, "too many are forgotten together")
 		require.Nil(t, s.TryTake(), "and then new keys begin empty")
-		time.Sleep(time.Second + time.Millisecond)
+		pass(time.Second + time.Millisecond)
 		require.NotNil(t, s.TryTake())
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -45,6 +46,40 @@ func ExampleSubscriber() {
 	// handled paid
 	// handled packed
 	// handled sent
+}
+
+// A service may be called once at a time, whatever the number of processes that handle the queue.
+func ExampleConfig_limits() {
+	ctx := context.Background()
+	store, done := exampleStore()
+	defer done()
+	for _, id := range []string{"first", "second"} {
+		_, err := store.Defer(ctx, "calls", inboxstore.Key{Consumer: "calls", MessageID: id}, message.NewMessage(id, nil))
+		must(err)
+	}
+
+	limits := postbox.Limits{Total: postbox.Limit{AtOnce: 1}}
+	subscriber, err := queue.NewSubscriber(store, queue.Config{Concurrency: 10, Limits: limits}, nil)
+	must(err)
+	messages, err := subscriber.Subscribe(ctx, "calls")
+	must(err)
+	called := <-messages
+	fmt.Println("call", called.UUID)
+	select {
+	case msg := <-messages:
+		fmt.Println("call", msg.UUID, "beside it")
+	case <-time.After(50 * time.Millisecond):
+		fmt.Println("the other one waits")
+	}
+	called.Ack()
+	called = <-messages
+	fmt.Println("call", called.UUID)
+	called.Ack()
+	must(subscriber.Close())
+	// Output:
+	// call first
+	// the other one waits
+	// call second
 }
 
 // A batch is handed out when it is full.

@@ -30,7 +30,7 @@ const tables = `
 		account    TEXT NOT NULL,
 		cents      BIGINT NOT NULL
 	);
-	CREATE TABLE IF NOT EXISTS payments_receipts (
+	CREATE TABLE IF NOT EXISTS payments_filed (
 		command_id TEXT NOT NULL,
 		cents      BIGINT NOT NULL
 	);`

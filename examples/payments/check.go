@@ -106,7 +106,7 @@ func (o outcome) verdict() error {
 func (b *bank) outcome(ctx context.Context) (o outcome, err error) {
 	const (
 		noPayment = "NOT EXISTS (SELECT 1 FROM payments_payments p WHERE p.command_id = c.id)"
-		noReceipt = "NOT EXISTS (SELECT 1 FROM payments_receipts r WHERE r.command_id = p.command_id)"
+		noReceipt = "NOT EXISTS (SELECT 1 FROM payments_filed r WHERE r.command_id = p.command_id)"
 		repeated  = "GROUP BY command_id HAVING COUNT(*) > 1) AS repeated"
 		paid      = "(SELECT COALESCE(SUM(p.cents), 0) FROM payments_payments p WHERE p.account = a.name)"
 	)
@@ -116,11 +116,11 @@ func (b *bank) outcome(ctx context.Context) (o outcome, err error) {
 	}{
 		{&o.commands, "SELECT COUNT(*) FROM payments_commands"},
 		{&o.payments, "SELECT COUNT(*) FROM payments_payments"},
-		{&o.receipts, "SELECT COUNT(*) FROM payments_receipts"},
+		{&o.receipts, "SELECT COUNT(*) FROM payments_filed"},
 		{&o.unpaid, "SELECT COUNT(*) FROM payments_commands c WHERE " + noPayment},
 		{&o.paidTwice, "SELECT COUNT(*) FROM (SELECT 1 FROM payments_payments " + repeated},
 		{&o.withoutReceipt, "SELECT COUNT(*) FROM payments_payments p WHERE " + noReceipt},
-		{&o.filedTwice, "SELECT COUNT(*) FROM (SELECT 1 FROM payments_receipts " + repeated},
+		{&o.filedTwice, "SELECT COUNT(*) FROM (SELECT 1 FROM payments_filed " + repeated},
 		{&o.wrongBalances, "SELECT COUNT(*) FROM payments_accounts a WHERE a.cents <> a.deposited - " + paid},
 	} {
 		if *question.answer, err = b.count(ctx, question.query); err != nil {

@@ -62,11 +62,11 @@ func TestOutcome_detects_wrong_results(t *testing.T) {
 			[]string{"commands were paid twice", "not as many"},
 		},
 		"a payment has no receipt": {
-			"UPDATE payments_receipts SET command_id = '4' WHERE command_id = '2'",
+			"UPDATE payments_filed SET command_id = '4' WHERE command_id = '2'",
 			[]string{"payments have no receipt"},
 		},
 		"a receipt is filed twice": {
-			"UPDATE payments_receipts SET command_id = '1'",
+			"UPDATE payments_filed SET command_id = '1'",
 			[]string{"payments have no receipt", "receipts were filed twice"},
 		},
 		"a debit is lost":   {"UPDATE payments_accounts SET cents = 90", []string{"balances are not"}},
@@ -79,7 +79,7 @@ func TestOutcome_detects_wrong_results(t *testing.T) {
 			database.Exec(t, `
 				INSERT INTO payments_commands VALUES ('1', 'a', 10), ('2', 'a', 10);
 				INSERT INTO payments_payments VALUES ('1', 'a', 10), ('2', 'a', 10);
-				INSERT INTO payments_receipts VALUES ('1', 10), ('2', 10);
+				INSERT INTO payments_filed VALUES ('1', 10), ('2', 10);
 				INSERT INTO payments_accounts VALUES ('a', 80, 100);`)
 			database.Exec(t, check.statement)
 			b := &bank{Pipes: &pipes.Pipes{DB: database.DB}}

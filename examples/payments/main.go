@@ -151,7 +151,7 @@ func file(msg *message.Message) ([]*message.Message, error) {
 	if err := json.Unmarshal(msg.Payload, &paid); err != nil {
 		return nil, postbox.Permanent(err)
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO payments_receipts (command_id, cents) VALUES ($1, $2)", paid.ID, paid.Cents)
+	_, err := tx.ExecContext(ctx, "INSERT INTO payments_filed (command_id, cents) VALUES ($1, $2)", paid.ID, paid.Cents)
 	return nil, err
 }
 

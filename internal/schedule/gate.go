@@ -4,8 +4,6 @@ import (
 	"math"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	postbox "github.com/postbox-go/watermill-postbox"
 )
 
@@ -15,13 +13,13 @@ const burstShare = 10
 // gate lets through what a limit allows to this process. The scheduler's mutex guards it.
 type gate struct {
 	limit   postbox.Limit
-	topic   string        // of the gate of a topic
-	key     int64         // hash of the key, or of the topic
-	lane    int           // of that of a key
-	bucket  *rate.Limiter // nil without PerSecond
-	slots   int           // how many may run here at a time, with AtOnce
-	running int           // batches; of a key, messages
-	pending int           // messages of a key in the batch that is being made
+	topic   string  // of the gate of a topic
+	key     int64   // hash of the key, or of the topic
+	lane    int     // of that of a key
+	bucket  *bucket // nil without PerSecond
+	slots   int     // how many may run here at a time, with AtOnce
+	running int     // batches; of a key, messages
+	pending int     // messages of a key in the batch that is being made
 	// inMemory is the number of messages of the topic or key in memory.
 	inMemory int
 	// closed: messages wait for the gate. It opens at the given time, or, if that is zero, when a message ends.
@@ -42,13 +40,6 @@ func burst(perSecond float64, batch int) int {
 	return max(1, batch, int(math.Ceil(min(perSecond/burstShare, math.MaxInt32))))
 }
 
-// emptyBucket returns a bucket that was empty at the given time.
-func emptyBucket(perSecond float64, most int, at time.Time) *rate.Limiter {
-	bucket := rate.NewLimiter(rate.Limit(perSecond), most)
-	bucket.ReserveN(at, most)
-	return bucket
-}
-
 // share gives the gate the part of its limit that belongs to these of all lanes. What is saved up in the bucket stays, up
 // to the new share.
 func (g *gate) share(now time.Time, held []int, lanes, batch int) {
@@ -65,8 +56,7 @@ func (g *gate) share(now time.Time, held []int, lanes, batch int) {
 	case g.bucket == nil:
 		g.bucket = emptyBucket(perSecond, most, now)
 	default:
-		g.bucket.SetLimitAt(now, rate.Limit(perSecond))
-		g.bucket.SetBurstAt(now, most)
+		g.bucket.change(now, perSecond, most)
 	}
 }
 
@@ -104,7 +94,7 @@ func (g *gate) admits(now time.Time, messages int) int {
 		return 0
 	}
 	if g.bucket != nil {
-		messages = min(messages, int(g.bucket.TokensAt(now)+slack)-g.pending)
+		messages = min(messages, int(g.bucket.tokensAt(now)+slack)-g.pending)
 	}
 	return max(messages, 0)
 }
@@ -119,7 +109,7 @@ func (g *gate) take(now time.Time, messages int) {
 	}
 	g.running++
 	if g.bucket != nil {
-		g.bucket.ReserveN(now, messages)
+		g.bucket.take(now, messages)
 	}
 }
 
@@ -132,11 +122,11 @@ func (g *gate) leave() {
 
 // opensAt returns when this many messages are allowed by the bucket, zero if that is not known.
 func (g *gate) opensAt(now time.Time, messages int) time.Time {
-	if g.exhausted() || g.bucket == nil || g.bucket.Limit() == 0 {
+	if g.exhausted() || g.bucket == nil || g.bucket.perSecond == 0 {
 		return time.Time{}
 	}
-	missing := float64(messages) - g.bucket.TokensAt(now)
-	wait := missing / float64(g.bucket.Limit()) * float64(time.Second)
+	missing := float64(messages) - g.bucket.tokensAt(now)
+	wait := missing / g.bucket.perSecond * float64(time.Second)
 	return now.Add(time.Duration(min(max(wait, 0), float64(longest))) + time.Microsecond)
 }
 

@@ -155,7 +155,7 @@ func (l *limits) restart(held map[int]time.Time, now time.Time) {
 			return false
 		}
 		if g.bucket != nil {
-			g.bucket = emptyBucket(float64(g.bucket.Limit()), g.bucket.Burst(), now)
+			g.bucket = emptyBucket(g.bucket.perSecond, g.bucket.most, now)
 		}
 		return g.inMemory == 0
 	})
@@ -183,7 +183,7 @@ func (s *Scheduler) Lose() {
 	now := time.Now()
 	for _, g := range append(slices.Collect(maps.Values(l.topics)), l.total) {
 		if g != nil && g.bucket != nil {
-			g.bucket = emptyBucket(float64(g.bucket.Limit()), g.bucket.Burst(), now)
+			g.bucket = emptyBucket(g.bucket.perSecond, g.bucket.most, now)
 		}
 	}
 }
@@ -275,7 +275,7 @@ func (l *limits) forget(now time.Time) {
 	}
 	idle := 0
 	maps.DeleteFunc(l.keys, func(_ int64, g *gate) bool {
-		full := g.bucket == nil || g.bucket.TokensAt(now) >= float64(g.bucket.Burst())
+		full := g.bucket == nil || g.bucket.tokensAt(now) >= float64(g.bucket.most)
 		if g.inMemory == 0 && !full {
 			idle++
 		}

@@ -19,8 +19,9 @@ type modelLock struct {
 	message *modelMessage
 }
 
-// modelPatience is how long a removal waits for a lock on PostgreSQL. MariaDB's server waits for a second.
-const modelPatience = 50 * time.Millisecond
+// modelPatience is how long a removal waits for a lock on PostgreSQL. MariaDB's server waits for a second. A removal that takes longer without a lock, since the
+// machine is busy, is given up. Its rows may then seem to be locked, until the server has noticed that.
+const modelPatience = 200 * time.Millisecond
 
 // lockChanges ends the lock that there is, or locks the row of a message.
 func (w *world) lockChanges() {

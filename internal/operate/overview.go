@@ -132,14 +132,14 @@ func (o *Operator) countMembers(ctx context.Context, spools map[int64]*Overview)
 }
 
 // addOutages adds those that one drainer sees. Several may see that of one topic, one after the other.
-func (s *Overview) addOutages(outages map[string]time.Time) {
+func (o *Overview) addOutages(outages map[string]time.Time) {
 	for topic, since := range outages {
-		i, found := slices.BinarySearchFunc(s.Outages, topic, func(o Outage, topic string) int { return strings.Compare(o.Topic, topic) })
+		i, found := slices.BinarySearchFunc(o.Outages, topic, func(known Outage, topic string) int { return strings.Compare(known.Topic, topic) })
 		switch {
 		case !found:
-			s.Outages = slices.Insert(s.Outages, i, Outage{topic, since})
-		case since.Before(s.Outages[i].Since):
-			s.Outages[i].Since = since
+			o.Outages = slices.Insert(o.Outages, i, Outage{topic, since})
+		case since.Before(o.Outages[i].Since):
+			o.Outages[i].Since = since
 		}
 	}
 }

@@ -109,6 +109,15 @@ func (c *backlog) awaitWaiting(waiting int) {
 	}, inboxtest.Patience, 100*time.Microsecond)
 }
 
+// awaitIdle waits until no commit runs: an answer comes a moment before the end of its commit.
+func (c *backlog) awaitIdle() {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		_, committing := c.store.Waiting("q")
+		return !committing
+	}, inboxtest.Patience, 100*time.Microsecond)
+}
+
 func (c *backlog) result(id string) result {
 	c.t.Helper()
 	select {

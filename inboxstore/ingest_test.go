@@ -212,6 +212,7 @@ func TestIngest_G8_a_cancelled_delivery_stops_waiting_and_ends_no_commit(t *test
 		require.Equal(t, result{fresh: true}, c.result("patient"))
 		require.Equal(t, []string{"blocker", "patient"}, c.stored())
 
+		c.awaitIdle()
 		release = c.hold(database.DB, "second blocker")
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error, 1)

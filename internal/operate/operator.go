@@ -49,8 +49,8 @@ func NewOperator(db *sql.DB, statements *dialect.Statements, audit *Auditor, log
 	return &Operator{db: db, statements: statements, audit: audit, counts: counts.NewReader(db, statements, counts.Cap), logger: logger}
 }
 
-// errInbox is returned for an action on what waits in an inbox.
-var errInbox = errors.New("it has a history, and no messages that wait: nothing of it can be paused, run or buried")
+// errInbox is returned for an action on pending messages of an inbox, which has none.
+var errInbox = errors.New("an inbox has a history, and no pending messages: nothing of it can be paused, run or buried")
 
 // Pause makes the drainers of a spool stop handing out messages. Running handlers continue.
 func (o *Operator) Pause(ctx context.Context, name string) error {

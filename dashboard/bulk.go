@@ -113,7 +113,7 @@ func (h *Handler) confirmBulk(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := kind.of.query(q)
+	chosen := q.chosenBy(kind.of.fields)
 	view := bulkView{
 		bulkKind: kind, Conditions: conditionsOf(chosen, kind.of.fields), Matches: found, More: more,
 		Run: link{"bulk-run", chosen}.with("do", q.query.Get("do")), Back: link{kind.of.list, chosen},
@@ -152,7 +152,7 @@ func (h *Handler) runBulk(w http.ResponseWriter, q *request) {
 		h.failed(w, q, err)
 		return
 	}
-	chosen := kind.of.query(q)
+	chosen := q.chosenBy(kind.of.fields)
 	out := &progressPage{handler: h, w: w, q: q, kind: kind, back: link{kind.of.list, chosen}}
 	out.begin()
 	done, cursor, err := order(q.Context(), out.say)

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/url"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -12,15 +11,13 @@ type choice struct {
 	noun   string
 	list   string   // the page that lists what is chosen
 	fields []string // of the address
-	// query is the part of an address that chooses.
-	query func(q *request) url.Values
 	// count returns how many match, and whether there are more.
 	count func(ctx context.Context, q *request) (n int, more bool, err error)
 }
 
 func (h *Handler) chooseLetters() choice {
 	return choice{
-		noun: "dead letter", list: lettersPage, fields: filterFields, query: (*request).filterQuery,
+		noun: "dead letter", list: lettersPage, fields: filterFields,
 		count: func(ctx context.Context, q *request) (int, bool, error) {
 			filter, err := q.letterFilter()
 			if err != nil {
@@ -50,7 +47,7 @@ func (h *Handler) chooseWaiting() choice {
 
 func (h *Handler) chooseMessages(statuses func(admin.Status) []admin.Status) choice {
 	return choice{
-		noun: "message", list: messagesPage, fields: messageFields, query: (*request).messageQuery,
+		noun: "message", list: messagesPage, fields: messageFields,
 		count: func(ctx context.Context, q *request) (n int, more bool, err error) {
 			filter, err := q.pendingFilter()
 			if err != nil {
@@ -72,7 +69,7 @@ func (h *Handler) chooseMessages(statuses func(admin.Status) []admin.Status) cho
 // chooseDone chooses messages of the history.
 func (h *Handler) chooseDone() choice {
 	return choice{
-		noun: "message", list: messagesPage, fields: messageFields, query: (*request).messageQuery,
+		noun: "message", list: messagesPage, fields: messageFields,
 		count: func(ctx context.Context, q *request) (int, bool, error) {
 			target, filter, err := q.doneFilter()
 			if err != nil {

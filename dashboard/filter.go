@@ -85,10 +85,10 @@ func (q *request) letterFilter() (filter admin.Filter, err error) {
 	return filter, nil
 }
 
-// filterQuery is the part of an address that chooses dead letters.
-func (q *request) filterQuery() url.Values {
+// chosenBy is the part of an address that chooses dead letters or messages, by these fields and the target.
+func (q *request) chosenBy(fields []string) url.Values {
 	chosen := url.Values{}
-	for _, field := range filterFields {
+	for _, field := range fields {
 		if value := q.query.Get(field); value != "" {
 			chosen.Set(field, value)
 		}

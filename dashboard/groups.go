@@ -40,7 +40,7 @@ func (h *Handler) groups(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := q.filterQuery()
+	chosen := q.chosenBy(filterFields)
 	view := groupsView{
 		Filter: form, Filtered: len(chosen) > 0, Letters: found.Letters, Capped: found.Capped, More: found.More, List: link{lettersPage, chosen},
 	}

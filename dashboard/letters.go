@@ -45,7 +45,7 @@ func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := q.filterQuery()
+	chosen := q.chosenBy(filterFields)
 	view := lettersView{
 		Filter: form, Filtered: len(chosen) > 0, Open: filter.Resolved == admin.ResolvedNo,
 		Groups:  link{groupsPage, chosen},

@@ -1,8 +1,6 @@
 package dashboard
 
 import (
-	"net/url"
-
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
@@ -34,20 +32,6 @@ func (q *request) messageForm(targets []admin.Target, target admin.Target) messa
 // More says that one of the fields is filled in that are folded away.
 func (f messageForm) More() bool {
 	return f.Error != "" || f.Least != "" || f.WrittenAfter != "" || f.WrittenBefore != "" || f.DoneAfter != "" || f.DoneBefore != ""
-}
-
-// messageQuery is the part of an address that chooses messages.
-func (q *request) messageQuery() url.Values {
-	chosen := url.Values{}
-	for _, field := range messageFields {
-		if value := q.query.Get(field); value != "" {
-			chosen.Set(field, value)
-		}
-	}
-	if target, ok := q.optionalTarget(); ok { // the form names it in another way
-		chosen.Set(targetKind(target), escaped(target.Name()))
-	}
-	return chosen
 }
 
 // pendingFilter reads the filter of pending messages that an address has.

@@ -65,7 +65,7 @@ func (h *Handler) messages(ctx context.Context, q *request) (any, error) {
 	if !slices.ContainsFunc(statusTexts, func(o option) bool { return o.Value == string(status) }) {
 		return nil, badf("status: there is no status %q", status)
 	}
-	filter := q.messageQuery()
+	filter := q.chosenBy(messageFields)
 	view := messagesView{
 		Filter: q.messageForm(targets, target), Kind: kindOf(target), Target: target, Done: status == admin.Done, Waiting: status != admin.Ready,
 		Filtered: len(filter) > 1, // more than the target

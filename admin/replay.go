@@ -97,7 +97,14 @@ func replayProgress(p operate.ReplayProgress) ReplayProgress {
 	return progress
 }
 
-// check returns all mistakes.
+// Validate returns all mistakes in a replay of those messages of target that the filter chooses, as far as they can be found without the database:
+// it does not look whether the targets exist. [Admin.Replay] calls it.
+func (p ReplayParams) Validate(target Target, filter DoneFilter) error {
+	_, _, err := p.check(target, filter)
+	return err
+}
+
+// check returns all mistakes, and what Replay needs otherwise.
 func (p ReplayParams) check(target Target, filter DoneFilter) (dialect.MessageFilter, operate.ReplayCursor, error) {
 	after, err := p.After.parseReplay()
 	problems := []error{err}
@@ -119,7 +126,7 @@ func (p ReplayParams) check(target Target, filter DoneFilter) (dialect.MessageFi
 	if p.Topic != "" {
 		problems = append(problems, spool.CheckTopic(p.Topic))
 	}
-	problems = append(problems, checkName("topic of the filter", filter.Topic))
+	problems = append(problems, checkName("topic of the filter", filter.Topic), checkSpan("done", filter.DoneAfter, filter.DoneBefore))
 	return dialect.MessageFilter{
 		Topic: filter.Topic, Key: filter.Key, MessageID: filter.MessageID,
 		DoneFrom: micros(filter.DoneAfter), DoneBefore: micros(filter.DoneBefore),

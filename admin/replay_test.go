@@ -207,3 +207,11 @@ func TestReplay_names_all_mistakes(t *testing.T) {
 	_, err = b.admin.Replay(t.Context(), b.target, admin.DoneFilter{}, admin.ReplayParams{To: admin.Outbox("none")}, nil)
 	require.ErrorIs(t, err, admin.ErrNotFound)
 }
+
+func TestReplayParams_can_be_checked_without_a_database(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, admin.ReplayParams{}.Validate(admin.Queue("mail"), admin.DoneFilter{}))
+	err := admin.ReplayParams{Topic: "x"}.Validate(admin.Queue("mail"), admin.DoneFilter{DoneAfter: time.UnixMicro(2), DoneBefore: time.UnixMicro(1)})
+	require.ErrorContains(t, err, "leave \"x\" out, or replay to an outbox")
+	require.ErrorContains(t, err, "the second time is before the first")
+}

@@ -53,7 +53,7 @@ for a year.
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error { return s.listAudit(flags) }),
 	}
-	flags.target.addFilterTo(cmd)
+	flags.target.addFilterWithInboxTo(cmd)
 	cmd.Flags().StringVar(&flags.by, "by", "", "only actions of this operator")
 	cmd.Flags().StringVar(&flags.action, "action", "", `only actions of this name, such as "requeue" or "pause key"`)
 	cmd.Flags().StringVar(&flags.since, "since", "", "only actions since then, as RFC 3339, or as a duration before now")

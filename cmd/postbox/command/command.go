@@ -74,7 +74,7 @@ func New(options Options) *cobra.Command {
 	p := &program{options: options}
 	root := group("postbox", "Operate the outboxes, queues and dead letters of Postbox", rootHelp,
 		p.migrateCommand(), p.doctorCommand(),
-		p.queuesCommand(), p.messagesCommand(), p.deadCommand(), p.keysCommand(), p.topicsCommand(), p.lanesCommand(), p.tailCommand(),
+		p.queuesCommand(), p.inboxesCommand(), p.messagesCommand(), p.deadCommand(), p.keysCommand(), p.topicsCommand(), p.lanesCommand(), p.tailCommand(),
 		p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.auditCommand(), p.replayCommand(), p.receiptsCommand(),
 		p.drainCommand(), p.checkCommand(), p.dashboardCommand(),
 	)

@@ -86,7 +86,8 @@ func (s *session) fullness(ctx context.Context, chosen targetFlags) ([]drainReco
 		var name sql.NullString
 		var messages bool
 		err := rows.Scan(&id, &name, &messages)
-		if target := stored(id, name); !chosen.any() || target == recordOf(chosen.one()) {
+		target := stored(id, name)
+		if messagesWait := !targetNamed(name.String).IsInbox(); messagesWait && (!chosen.any() || target == recordOf(chosen.one())) {
 			all = append(all, drainRecord{target, !messages})
 		}
 		return err

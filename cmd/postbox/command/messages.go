@@ -25,6 +25,7 @@ type messageRecord struct {
 	DueAt           time.Time `json:"due_at,omitzero"`
 	DoneAt          time.Time `json:"done_at,omitzero"`
 	Size            int       `json:"size"`
+	Omitted         int       `json:"omitted,omitempty"` // bytes that the history has not kept
 	Cursor          string    `json:"cursor,omitempty"`
 	*contentRecord
 }
@@ -32,7 +33,7 @@ type messageRecord struct {
 func messageRecordOf(m admin.Message) messageRecord {
 	return messageRecord{
 		ID: m.ID, Status: string(m.Status), Topic: m.Topic, MessageID: m.MessageID, MessageIDBase64: binary(m.MessageID), Key: m.Key, KeyBase64: binary(m.Key), Attempts: m.Attempts,
-		CreatedAt: utc(m.CreatedAt), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Size: m.Size, Cursor: string(m.Cursor),
+		CreatedAt: utc(m.CreatedAt), DueAt: utc(m.DueAt), DoneAt: utc(m.DoneAt), Size: m.Size, Omitted: m.Omitted, Cursor: string(m.Cursor),
 	}
 }
 
@@ -40,7 +41,7 @@ func (p *program) messagesCommand() *cobra.Command {
 	return group("messages", "Show pending and done messages, and act on pending ones", `Show pending and done messages, and act on pending ones.
 
 The messages are those of the outbox "outbox", unless --outbox or --queue names
-another one.`,
+another one, or --inbox the consumer of an inbox.`,
 		p.messagesListCommand(), p.messagesShowCommand(), p.runNowCommand(), p.rescheduleCommand(), p.buryCommand())
 }
 
@@ -60,7 +61,8 @@ func (p *program) messagesListCommand() *cobra.Command {
 		Use: "list", Short: "List messages",
 		Long: `List the pending messages of an outbox or a queue: ready ones first, then
 scheduled ones, then failed ones. With --done, list the history instead, the
-latest first.
+latest first. An inbox has only a history: with --inbox and --done, list the
+messages that its consumer has handled.
 
 STATUS is READY, SCHEDULED (waits for the time that its producer asked for),
 RETRYING (failed, and waits for its next attempt), PARKED (has used up its
@@ -70,7 +72,7 @@ Payloads are not shown: see "postbox messages show".`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error { return s.listMessages(flags) }),
 	}
-	flags.target.addTo(cmd)
+	flags.target.addWithInboxTo(cmd)
 	flags.addTo(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&flags.done, "done", false, "list the history")
@@ -137,6 +139,9 @@ func (s *session) pages(ctx context.Context, flags messageFlags) (pageOf, error)
 		return nil, usagef("--limit: %d is negative", flags.limit)
 	}
 	if !flags.done {
+		if flags.target.inbox != "" {
+			return nil, usagef("--inbox: messages wait for an inbox in the broker, and it keeps only those that it has handled: add --done")
+		}
 		if flags.doneAfter != "" || flags.doneBefore != "" {
 			return nil, usagef("--done-after and --done-before are for --done")
 		}
@@ -191,12 +196,20 @@ the number in the column ID of "postbox messages list".`,
 			return s.one(record, fields(
 				field{"ID", number(m.ID)}, field{"Status", string(m.Status)}, field{"Topic", cell(m.Topic)}, field{"Message ID", cell(m.MessageID)},
 				field{"Key", cell(m.Key)}, field{"Attempts", number(m.Attempts)}, field{"Created", moment(m.CreatedAt)},
-				field{"Due", moment(m.DueAt)}, field{"Done", moment(m.DoneAt)}, field{"Bytes", number(m.Size)},
+				field{"Due", moment(m.DueAt)}, field{"Done", moment(m.DoneAt)}, field{"Bytes", number(m.Size)}, field{"Left out", leftOut(m.Omitted)},
 			)+record.text())
 		}),
 	}
-	target.addTo(cmd)
+	target.addWithInboxTo(cmd)
 	return cmd
+}
+
+// leftOut says how much of a message the history has not kept, and is empty if it has kept all.
+func leftOut(bytes int) string {
+	if bytes == 0 {
+		return ""
+	}
+	return count(bytes, "byte")
 }
 
 // maxYear is the last year of RFC 3339, and so of JSON.

@@ -181,31 +181,64 @@ func (s *session) actOnMessages(args []string, choice messageChoice, what messag
 
 // countMessages says how many messages match, for a question. It returns "" for none.
 func countMessages(ctx context.Context, a *admin.Admin, filter admin.MessageFilter, waiting bool) (string, error) {
-	most, n := filter.Limit, 0
-	if most == 0 || most > maxCounted {
-		most = maxCounted + 1
-	}
+	most, n := mostCounted(filter.Limit), 0
 	for _, status := range statusesOf(filter.Status, waiting) {
-		filter.Status, filter.After = status, ""
-		for more := true; more && n < most; {
-			filter.Limit = min(most-n, admin.MaxLimit)
-			page, err := a.Messages(ctx, filter)
-			if err != nil {
-				return "", err
-			}
-			n += len(page)
-			if more = len(page) == filter.Limit; more {
-				filter.After = page[len(page)-1].Cursor
-			}
+		filter.Status = status
+		found, err := countPages(most-n, func(after admin.Cursor, limit int) ([]admin.Message, error) {
+			filter.After, filter.Limit = after, limit
+			return a.Messages(ctx, filter)
+		})
+		if err != nil {
+			return "", err
+		}
+		n += found
+	}
+	return numberFound(n), nil
+}
+
+// countDone is countMessages for messages of the history. A limit of 0 is none.
+func countDone(ctx context.Context, a *admin.Admin, target admin.Target, filter admin.DoneFilter, limit int) (string, error) {
+	n, err := countPages(mostCounted(limit), func(after admin.Cursor, limit int) ([]admin.Message, error) {
+		filter.After, filter.Limit = after, limit
+		return a.Done(ctx, target, filter)
+	})
+	return numberFound(n), err
+}
+
+// mostCounted is up to how many messages are counted of those that an action with this limit may act on.
+func mostCounted(limit int) int {
+	if limit == 0 || limit > maxCounted {
+		return maxCounted + 1
+	}
+	return limit
+}
+
+// countPages counts the messages of a list, up to most.
+func countPages(most int, page func(after admin.Cursor, limit int) ([]admin.Message, error)) (n int, err error) {
+	var after admin.Cursor
+	for more := true; more && n < most; {
+		limit := min(most-n, admin.MaxLimit)
+		found, err := page(after, limit)
+		if err != nil {
+			return 0, err
+		}
+		n += len(found)
+		if more = len(found) == limit; more {
+			after = found[limit-1].Cursor
 		}
 	}
+	return n, nil
+}
+
+// numberFound writes what countPages has found, and is empty for 0.
+func numberFound(n int) string {
 	switch {
 	case n == 0:
-		return "", nil
+		return ""
 	case n > maxCounted:
-		return fmt.Sprintf("more than %d messages", maxCounted), nil
+		return fmt.Sprintf("more than %d messages", maxCounted)
 	default:
-		return count(n, "message"), nil
+		return count(n, "message")
 	}
 }
 

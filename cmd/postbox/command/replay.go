@@ -18,10 +18,10 @@ type replayFlags struct {
 	doneAfter, doneBefore string
 	all                   bool
 
-	to, toTopic string
-	newIDs      bool
-	after       string
-	limit       int
+	to, toQueue, toTopic string
+	newIDs               bool
+	after                string
+	limit                int
 }
 
 // replayRecord says how far a replay has got.
@@ -45,6 +45,9 @@ A queue handles each of them again. With --to-outbox, an outbox publishes the
 messages of a queue on the topic that they came from, or on --to-topic. Inboxes
 that have handled a message ignore it, unless --new-ids gives it another id.
 
+The messages that an inbox has handled, which --inbox chooses, need --to-outbox,
+which publishes them, or --to-queue, whose handler works on them.
+
 The command works in transactions of up to 100 messages, and says how far it got.
 The messages stay in the history. To go on after an interruption, run the command
 again with the cursor that it has printed as --after: without it, all are
@@ -52,7 +55,7 @@ replayed once more. After a crash "postbox audit" has the cursor.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error { return s.replay(flags) }),
 	}
-	flags.target.addTo(cmd)
+	flags.target.addWithInboxTo(cmd)
 	cmd.Flags().StringVar(&flags.topic, "topic", "", "only messages with this topic")
 	cmd.Flags().StringVar(&flags.key, "key", "", "only messages with this ordering key")
 	cmd.Flags().StringVar(&flags.messageID, "message-id", "", "only the message with this id of Watermill")
@@ -60,6 +63,8 @@ replayed once more. After a crash "postbox audit" has the cursor.`,
 	cmd.Flags().StringVar(&flags.doneBefore, "done-before", "", "only messages done before then")
 	cmd.Flags().BoolVar(&flags.all, "all", false, "all messages of the history")
 	cmd.Flags().StringVar(&flags.to, "to-outbox", "", "outbox that publishes the messages, the outbox or queue itself unless set")
+	cmd.Flags().StringVar(&flags.toQueue, "to-queue", "", "queue whose handler works on the messages of an inbox")
+	cmd.MarkFlagsMutuallyExclusive("to-outbox", "to-queue")
 	cmd.Flags().StringVar(&flags.toTopic, "to-topic", "", "topic on which an outbox publishes them")
 	cmd.Flags().BoolVar(&flags.newIDs, "new-ids", false, "give each message a new id, so that inboxes do not ignore it")
 	cmd.Flags().StringVar(&flags.after, "after", "", "cursor after which an interrupted replay goes on")
@@ -72,6 +77,9 @@ func (s *session) replay(flags replayFlags) error {
 	if len(chosen) == 0 {
 		return usagef("no messages are chosen: give a filter such as --done-after, or --all")
 	}
+	if flags.target.inbox != "" && flags.to == "" && flags.toQueue == "" {
+		return usagef("--inbox: an inbox handles what a broker delivers: add --to-outbox to publish the messages, or --to-queue")
+	}
 	ctx := s.cmd.Context()
 	after, err := s.past(ctx, "done-after", flags.doneAfter)
 	if err != nil {
@@ -81,24 +89,52 @@ func (s *session) replay(flags replayFlags) error {
 	if err != nil {
 		return err
 	}
-	params := admin.ReplayParams{Topic: flags.toTopic, NewIDs: flags.newIDs, After: admin.Cursor(flags.after), Limit: flags.limit}
-	to := flags.target.one()
-	if flags.to != "" {
-		to = admin.Outbox(flags.to)
-		params.To = to
+	from := flags.target.one()
+	filter := admin.DoneFilter{Topic: flags.topic, Key: flags.key, MessageID: flags.messageID, DoneAfter: after, DoneBefore: before}
+	params := flags.params()
+	if err := params.Validate(from, filter); err != nil {
+		return usage(err)
 	}
 	a, err := s.admin("")
 	if err != nil {
 		return err
 	}
-	from := recordOf(flags.target.one())
-	if err := s.confirm("Let these messages be handled again by the "+recordOf(to).String()+"?",
-		"history of the "+from.String()+", messages of "+strings.Join(chosen, " ")); err != nil {
-		return err
+	if !s.yes {
+		if err := s.confirmReplay(ctx, a, flags, filter); err != nil {
+			return err
+		}
 	}
-	return s.runReplay(ctx, a, flags.target.one(), admin.DoneFilter{
-		Topic: flags.topic, Key: flags.key, MessageID: flags.messageID, DoneAfter: after, DoneBefore: before,
-	}, params)
+	return s.runReplay(ctx, a, from, filter, params)
+}
+
+// params says what becomes of the messages.
+func (f *replayFlags) params() admin.ReplayParams {
+	params := admin.ReplayParams{Topic: f.toTopic, NewIDs: f.newIDs, After: admin.Cursor(f.after), Limit: f.limit}
+	switch {
+	case f.to != "":
+		params.To = admin.Outbox(f.to)
+	case f.toQueue != "":
+		params.To = admin.Queue(f.toQueue)
+	}
+	return params
+}
+
+// confirmReplay asks, unless no message matches.
+func (s *session) confirmReplay(ctx context.Context, a *admin.Admin, flags replayFlags, filter admin.DoneFilter) error {
+	from, to := flags.target.one(), flags.params().To
+	if to == (admin.Target{}) {
+		to = from
+	}
+	messages := "the messages that are left" // how many of all are, the cursor does not say
+	if flags.after == "" {
+		n, err := countDone(ctx, a, from, filter, flags.limit)
+		if err != nil || n == "" {
+			return err
+		}
+		messages = n
+	}
+	return s.confirm(fmt.Sprintf("Let %s be handled again by the %s?", messages, recordOf(to)),
+		"history of the "+recordOf(from).String()+", messages of "+strings.Join(flags.described(), " "))
 }
 
 // described names the flags that choose messages.
@@ -134,7 +170,7 @@ func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Ta
 	record.Stopped = ctx.Err() != nil && errors.Is(err, context.Canceled)
 	text := count(did.Done, noun) + " replayed.\n"
 	if did.Skipped > 0 {
-		text += are(did.Skipped, noun) + " not replayed: the metadata cannot be decoded, or the retention is over.\n"
+		text += are(did.Skipped, noun) + " not replayed: the history has kept only a part, the metadata cannot be decoded, or the retention is over.\n"
 	}
 	if printErr := s.one(record, text); printErr != nil {
 		return errors.Join(err, printErr)

@@ -51,7 +51,7 @@ func TestReplay_asks_and_checks(t *testing.T) {
 	question := b.answer("n\n", "replay --queue fraud --key customer-1 --to-outbox outbox")
 	require.Equal(t, command.ExitStopped, question.code)
 	require.Contains(t, question.err, `history of the queue "fraud", messages of --key "customer-1"`)
-	require.Contains(t, question.err, `Let these messages be handled again by the outbox "outbox"?`)
+	require.Contains(t, question.err, `Let 2 messages be handled again by the outbox "outbox"?`)
 	require.Regexp(t, `^\{"action":"replay","done":2,"skipped":0,"stopped":false,"cursor":"3-2-2-\d+"\}\n$`,
 		b.ok("replay", "--queue", "fraud", "--key", "customer-1", "--to-outbox", "outbox", "--new-ids", "--yes", "-o", "json"))
 	require.Equal(t, 3, b.database.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE topic = 'orders' AND ordering_key = ?", []byte("customer-1")), "with m-1")

@@ -64,11 +64,14 @@ func (p *program) setCommand() *cobra.Command {
 	var target targetFlags
 	var flags setFlags
 	cmd := &cobra.Command{
-		Use: "set", Short: "Show and change the settings of an outbox or a queue",
+		Use: "set", Short: "Show and change the settings of an outbox, a queue or an inbox",
 		Long: `Show the settings that operators have stored for an outbox or a queue, and
 change those that a flag names. They override the configuration of all
 processes, which apply them within a second. The value "default" leaves a
 setting to each process again.
+
+An inbox has one setting, its history, which is how long the messages are kept
+that its consumer has handled. It has an effect if a history is configured.
 
 A shorter history or retention deletes what is older, so it needs a
 confirmation.`,
@@ -81,7 +84,7 @@ confirmation.`,
 			return s.set(s.cmd.Context(), a, target.one(), flags)
 		}),
 	}
-	target.addTo(cmd)
+	target.addWithInboxTo(cmd)
 	f := cmd.Flags()
 	f.StringVar(&flags.pageSize, "page-size", "", "number of messages to read at once, up to 10000")
 	f.StringVar(&flags.concurrency, "concurrency", "", "number of handlers at a time in each process, up to 10000")
@@ -95,6 +98,9 @@ confirmation.`,
 }
 
 func (s *session) set(ctx context.Context, a *admin.Admin, target admin.Target, flags setFlags) error {
+	if target.IsInbox() && flags != (setFlags{history: flags.history}) {
+		return usagef("no message waits for an inbox, so it has one setting: leave out all but --history")
+	}
 	if _, err := flags.apply(admin.Settings{}); err != nil {
 		return err
 	}
@@ -129,6 +135,9 @@ func (s *session) set(ctx context.Context, a *admin.Admin, target admin.Target, 
 
 // storedSettings reads the settings of one target. The package admin has them only in the list of all.
 func storedSettings(ctx context.Context, a *admin.Admin, target admin.Target) (admin.Settings, error) {
+	if target.IsInbox() {
+		return storedOfInbox(ctx, a, target)
+	}
 	queues, err := a.Queues(ctx)
 	if err != nil {
 		return admin.Settings{}, err
@@ -141,8 +150,25 @@ func storedSettings(ctx context.Context, a *admin.Admin, target admin.Target) (a
 	return admin.Settings{}, notFound(target)
 }
 
+func storedOfInbox(ctx context.Context, a *admin.Admin, target admin.Target) (admin.Settings, error) {
+	inboxes, err := a.Inboxes(ctx)
+	if err != nil {
+		return admin.Settings{}, err
+	}
+	for _, info := range inboxes {
+		if admin.Inbox(info.Consumer) == target {
+			return info.Settings, nil
+		}
+	}
+	return admin.Settings{}, notFound(target)
+}
+
 func notFound(target admin.Target) error {
-	return fmt.Errorf("there is no %s: %w: \"postbox queues\" lists the names", recordOf(target), admin.ErrNotFound)
+	lists := "queues"
+	if target.IsInbox() {
+		lists = "inboxes"
+	}
+	return fmt.Errorf("there is no %s: %w: \"postbox %s\" lists the names", recordOf(target), admin.ErrNotFound, lists)
 }
 
 // apply changes the settings that the flags name.
@@ -258,15 +284,21 @@ func (r settingsRecord) text(target admin.Target) string {
 		}
 	}
 	whole := func(n int, negative string) string { return orWord(float64(n), negative) }
-	word := func(text string) string {
-		if text == "" {
-			return unset
-		}
-		return text
+	title := "Settings of " + recordOf(target).String() + ":\n"
+	if target.IsInbox() {
+		return title + fields(field{"history", orDefault(r.History)})
 	}
-	return "Settings of " + recordOf(target).String() + ":\n" + fields(
-		field{"page-size", whole(r.PageSize, unset)}, field{"concurrency", whole(r.Concurrency, unset)}, field{"poll-max", word(r.PollMax)},
+	return title + fields(
+		field{"page-size", whole(r.PageSize, unset)}, field{"concurrency", whole(r.Concurrency, unset)}, field{"poll-max", orDefault(r.PollMax)},
 		field{"attempts", whole(r.Attempts, unlimited)}, field{"per-second", orWord(r.PerSecond, none)}, field{"at-once", whole(r.AtOnce, none)},
-		field{"history", word(r.History)}, field{"retention", word(r.Retention)},
+		field{"history", orDefault(r.History)}, field{"retention", orDefault(r.Retention)},
 	)
+}
+
+// orDefault is the text of a setting, or the word for one that is not stored.
+func orDefault(text string) string {
+	if text == "" {
+		return unset
+	}
+	return text
 }

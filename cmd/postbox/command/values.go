@@ -15,8 +15,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// targetFlags choose an outbox or a queue.
-type targetFlags struct{ outbox, queue string }
+// targetFlags choose an outbox or a queue, and for some commands an inbox.
+type targetFlags struct{ outbox, queue, inbox string }
 
 const defaultOutbox = "outbox"
 
@@ -26,9 +26,19 @@ func (t *targetFlags) addTo(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("outbox", "queue")
 }
 
+// addWithInboxTo is addTo for a command that works on what is kept of messages, which an inbox has, too.
+func (t *targetFlags) addWithInboxTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.outbox, "outbox", "", `name of the outbox, "outbox" unless --outbox, --queue or --inbox is set`)
+	cmd.Flags().StringVar(&t.queue, "queue", "", "name of the queue")
+	cmd.Flags().StringVar(&t.inbox, "inbox", "", "consumer of the inbox")
+	cmd.MarkFlagsMutuallyExclusive("outbox", "queue", "inbox")
+}
+
 // one returns the chosen target, by default the usual outbox.
 func (t *targetFlags) one() admin.Target {
 	switch {
+	case t.inbox != "":
+		return admin.Inbox(t.inbox)
 	case t.queue != "":
 		return admin.Queue(t.queue)
 	case t.outbox != "":
@@ -39,13 +49,21 @@ func (t *targetFlags) one() admin.Target {
 }
 
 // any says whether a target was chosen.
-func (t *targetFlags) any() bool { return t.outbox != "" || t.queue != "" }
+func (t *targetFlags) any() bool { return *t != (targetFlags{}) }
 
 // addFilterTo is addTo for a command that works on all outboxes and queues unless one is chosen.
 func (t *targetFlags) addFilterTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.outbox, "outbox", "", "only the outbox of this name")
 	cmd.Flags().StringVar(&t.queue, "queue", "", "only the queue of this name")
 	cmd.MarkFlagsMutuallyExclusive("outbox", "queue")
+}
+
+// addFilterWithInboxTo is addFilterTo for a command that knows inboxes, too.
+func (t *targetFlags) addFilterWithInboxTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.outbox, "outbox", "", "only the outbox of this name")
+	cmd.Flags().StringVar(&t.queue, "queue", "", "only the queue of this name")
+	cmd.Flags().StringVar(&t.inbox, "inbox", "", "only the inbox of this consumer")
+	cmd.MarkFlagsMutuallyExclusive("outbox", "queue", "inbox")
 }
 
 // targetRecord is how JSON names a target.
@@ -55,10 +73,14 @@ type targetRecord struct {
 }
 
 func recordOf(target admin.Target) targetRecord {
-	if target.IsQueue() {
+	switch {
+	case target.IsInbox():
+		return targetRecord{"inbox", target.Name()}
+	case target.IsQueue():
 		return targetRecord{"queue", target.Name()}
+	default:
+		return targetRecord{"outbox", target.Name()}
 	}
-	return targetRecord{"outbox", target.Name()}
 }
 
 // compare orders targets by their kinds, and then by their names.
@@ -66,13 +88,19 @@ func (t targetRecord) compare(other targetRecord) int {
 	return cmp.Or(cmp.Compare(t.Kind, other.Kind), cmp.Compare(t.Name, other.Name))
 }
 
-// queuePrefix begins the names in the database that are those of queues.
-const queuePrefix = "inbox "
+// The beginnings of names in the database that are those of queues, and of the histories of inboxes.
+const (
+	queuePrefix = "inbox "
+	inboxPrefix = "received:"
+)
 
-// targetNamed returns the outbox or the queue of a name in the database.
+// targetNamed returns the outbox, the queue or the inbox of a name in the database.
 func targetNamed(stored string) admin.Target {
 	if queue, is := strings.CutPrefix(stored, queuePrefix); is {
 		return admin.Queue(queue)
+	}
+	if consumer, is := strings.CutPrefix(stored, inboxPrefix); is {
+		return admin.Inbox(consumer)
 	}
 	return admin.Outbox(stored)
 }

@@ -1,0 +1,65 @@
+package command
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// inboxRecord is the state of the inboxes of a consumer.
+type inboxRecord struct {
+	targetRecord
+	Dead     int `json:"dead"`
+	Done     int `json:"done"`
+	Accuracy struct {
+		Dead admin.Accuracy `json:"dead"`
+		Done admin.Accuracy `json:"done"`
+	} `json:"accuracy"`
+	CountedAge float64        `json:"counted_age_seconds"`
+	Settings   settingsRecord `json:"settings,omitzero"`
+}
+
+func inboxRecordOf(info admin.InboxInfo) inboxRecord {
+	record := inboxRecord{
+		targetRecord: recordOf(admin.Inbox(info.Consumer)), Dead: info.Dead, Done: info.Done,
+		CountedAge: info.CountedAge.Seconds(), Settings: settingsRecordOf(info.Settings),
+	}
+	record.Accuracy.Dead, record.Accuracy.Done = info.Accuracy, info.DoneAccuracy
+	return record
+}
+
+func (p *program) inboxesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "inboxes", Short: "Show the inboxes with dead letters or a history",
+		Long: `Show the consumers whose inboxes have dead letters that no operator has
+resolved, or have ever kept a history of the messages that they have handled.
+
+DONE messages are those in the history: "postbox messages list --inbox --done"
+lists them. HISTORY is how long they are kept if an operator has changed that,
+and else "default", which each process configures. Numbers are as "postbox
+queues" has them.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: p.on(func(s *session, _ []string) error { return s.listInboxes() }),
+	}
+}
+
+func (s *session) listInboxes() error {
+	a, err := s.admin("")
+	if err != nil {
+		return err
+	}
+	inboxes, err := a.Inboxes(s.cmd.Context())
+	if err != nil {
+		return err
+	}
+	list := s.list("INBOX", "DEAD", "DONE", "HISTORY")
+	for _, info := range inboxes {
+		record := inboxRecordOf(info)
+		err := list.add(record, record.cell(), counted(info.Dead, info.Accuracy, info.CountedAge), counted(info.Done, info.DoneAccuracy, info.CountedAge),
+			orDefault(record.Settings.History))
+		if err != nil {
+			return err
+		}
+	}
+	return list.end()
+}

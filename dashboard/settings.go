@@ -29,6 +29,7 @@ type settingField struct{ Name, Label, About, Value string }
 // Words in place of a number or a time.
 const (
 	unlimitedWord = "unlimited"
+	noneWord      = "none"
 	offWord       = "off"
 	foreverWord   = "forever"
 )
@@ -36,10 +37,12 @@ const (
 // settingFields are the fields, with the values that settings have.
 func settingFields(s admin.Settings) []settingField {
 	return []settingField{
-		{"page-size", "Messages read at once", "Up to 10,000.", numberText(s.PageSize)},
-		{"concurrency", "Handlers at a time in each process", "Up to 10,000.", numberText(s.Concurrency)},
+		{"page-size", "Messages read at once", "Up to 10,000.", numberText(s.PageSize, "")},
+		{"concurrency", "Handlers at a time in each process", "Up to 10,000.", numberText(s.Concurrency, "")},
 		{"poll-max", "Longest pause between two polls that find nothing", "From 1ms to 1h.", keptText(s.PollMax, "")},
-		{"attempts", "Attempts", "How often a message may fail, or " + unlimitedWord + ".", numberText(s.Attempts)},
+		{"attempts", "Attempts", "How often a message may fail, or " + unlimitedWord + ".", numberText(s.Attempts, unlimitedWord)},
+		{"per-second", "Messages a second, in all processes", "A number, which may be a fraction, or " + noneWord + " for no limit.", rateText(s.PerSecond)},
+		{"at-once", "Handlers at a time, in all processes", "A number, or " + noneWord + " for no limit.", numberText(s.AtOnce, noneWord)},
 		{"history", "Handled messages are kept for", "A time such as 12h or 7d, or " + offWord + ".", keptText(s.History, offWord)},
 		{"retention", "Dead letters are kept for", "A time such as 30d, or " + foreverWord + ".", keptText(s.Retention, foreverWord)},
 	}
@@ -86,23 +89,22 @@ func (h *Handler) storeSettings(ctx context.Context, q *request) (link, error) {
 	if q.PostForm.Get("was") != settingsText(stored) {
 		return link{}, errOthersChanged
 	}
-	settings, err := q.readSettings()
+	settings, err := q.readSettings(stored)
 	if err != nil {
 		return link{}, err
 	}
 	return toTarget(queuePage, target, noticeField, "set"), h.admin.SetSettings(ctx, target, settings)
 }
 
-// readSettings reads the form.
-func (q *request) readSettings() (admin.Settings, error) {
-	var s admin.Settings
+// readSettings reads the form. A setting for which the form has no field stays as it is stored.
+func (q *request) readSettings(stored admin.Settings) (admin.Settings, error) {
+	s := stored
 	var problems []error
 	read := func(name string, into func(text string) error) {
-		text := strings.TrimSpace(q.PostForm.Get(name))
-		if text == "" {
+		if !q.PostForm.Has(name) {
 			return
 		}
-		if err := into(text); err != nil {
+		if err := into(strings.TrimSpace(q.PostForm.Get(name))); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", name, err))
 		}
 	}
@@ -110,6 +112,8 @@ func (q *request) readSettings() (admin.Settings, error) {
 	read("concurrency", readNumber(&s.Concurrency, ""))
 	read("poll-max", readSpan(&s.PollMax, ""))
 	read("attempts", readNumber(&s.Attempts, unlimitedWord))
+	read("per-second", readRate(&s.PerSecond))
+	read("at-once", readNumber(&s.AtOnce, noneWord))
 	read("history", readSpan(&s.History, offWord))
 	read("retention", readSpan(&s.Retention, foreverWord))
 	if err := errors.Join(problems...); err != nil {
@@ -118,9 +122,12 @@ func (q *request) readSettings() (admin.Settings, error) {
 	return s, nil
 }
 
-// readNumber reads a number above 0, or the word for no limit.
+// readNumber reads a number above 0, the word for no limit, or nothing, which is 0.
 func readNumber(into *int, word string) func(text string) error {
 	return func(text string) error {
+		if *into = 0; text == "" {
+			return nil
+		}
 		if word != "" && text == word {
 			*into = postbox.Unlimited
 			return nil
@@ -134,14 +141,36 @@ func readNumber(into *int, word string) func(text string) error {
 	}
 }
 
+// readRate reads what rateText writes.
+func readRate(into *float64) func(text string) error {
+	return func(text string) error {
+		if *into = 0; text == "" {
+			return nil
+		}
+		if text == noneWord {
+			*into = postbox.Unlimited
+			return nil
+		}
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(n > 0) { // NaN is not
+			return fmt.Errorf("%.30q is not a number above 0", text)
+		}
+		*into = n
+		return nil
+	}
+}
+
 const day = 24 * time.Hour
 
 // maxDays is the longest time that a field takes.
 const maxDays = 36500
 
-// readSpan reads a time, or the word for a negative one.
+// readSpan reads a time, the word for a negative one, or nothing, which is 0.
 func readSpan(into *time.Duration, word string) func(text string) error {
 	return func(text string) error {
+		if *into = 0; text == "" {
+			return nil
+		}
 		if word != "" && text == word {
 			*into = -1
 			return nil
@@ -161,14 +190,26 @@ func readSpan(into *time.Duration, word string) func(text string) error {
 }
 
 // numberText writes what readNumber reads.
-func numberText(n int) string {
+func numberText(n int, word string) string {
 	switch n {
 	case 0:
 		return ""
 	case postbox.Unlimited:
-		return unlimitedWord
+		return word
 	default:
 		return strconv.Itoa(n)
+	}
+}
+
+// rateText writes a number of messages a second.
+func rateText(n float64) string {
+	switch {
+	case n == 0:
+		return ""
+	case n < 0:
+		return noneWord
+	default:
+		return strconv.FormatFloat(n, 'f', -1, 64)
 	}
 }
 

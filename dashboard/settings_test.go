@@ -38,9 +38,10 @@ func TestSettings_are_shown_changed_and_left_to_the_processes(t *testing.T) {
 	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
 	page := b.page(b.linkTo(b.page("queue?outbox=outbox"), "Change the settings…"))
 	form := fields(page)
-	require.Len(t, form, 7)
+	require.Len(t, form, 9)
 	for field, value := range map[string]string{
-		"page-size": " 500", "concurrency": "32", "poll-max": "250ms", "attempts": "unlimited", "history": "7d", "retention": "forever",
+		"page-size": " 500", "concurrency": "32", "poll-max": "250ms", "attempts": "unlimited", "per-second": "0.5", "at-once": "none",
+		"history": "7d", "retention": "forever",
 	} {
 		require.Empty(t, form.Get(field), field)
 		form.Set(field, value)
@@ -48,12 +49,16 @@ func TestSettings_are_shown_changed_and_left_to_the_processes(t *testing.T) {
 	stored := b.do("settings-run?outbox=outbox", form)
 	require.Contains(t, stored.text(), "The settings are stored.")
 	require.Contains(t, stored.text(), "Handled messages are kept for 7 d 0 h")
-	want := admin.Settings{PageSize: 500, Concurrency: 32, PollMax: 250 * time.Millisecond, Attempts: postbox.Unlimited, History: 7 * 24 * time.Hour, Retention: -1}
+	want := admin.Settings{
+		PageSize: 500, Concurrency: 32, PollMax: 250 * time.Millisecond, Attempts: postbox.Unlimited, PerSecond: 0.5, AtOnce: -1,
+		History: 7 * 24 * time.Hour, Retention: -1,
+	}
 	require.Equal(t, want, b.settings())
 
 	again := fields(b.page("settings?outbox=outbox"))
-	require.Equal(t, []string{"500", "32", "250ms", "unlimited", "7d", "forever"}, []string{
-		again.Get("page-size"), again.Get("concurrency"), again.Get("poll-max"), again.Get("attempts"), again.Get("history"), again.Get("retention"),
+	require.Equal(t, []string{"500", "32", "250ms", "unlimited", "0.5", "none", "7d", "forever"}, []string{
+		again.Get("page-size"), again.Get("concurrency"), again.Get("poll-max"), again.Get("attempts"), again.Get("per-second"), again.Get("at-once"),
+		again.Get("history"), again.Get("retention"),
 	})
 	again.Set("concurrency", "")
 	again.Set("history", "off")
@@ -80,6 +85,22 @@ func TestSettings_that_another_operator_has_changed_meanwhile_are_not_lost(t *te
 	require.Equal(t, admin.Settings{Concurrency: 8}, b.settings())
 }
 
+// A form lacks the fields of settings that were added since, such as one that was open while the dashboard was updated.
+func TestSettings_without_a_field_in_the_form_are_kept(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
+	want := admin.Settings{Attempts: 3, PerSecond: 2.5, AtOnce: 40, History: time.Hour}
+	require.NoError(t, b.Admin.SetSettings(t.Context(), admin.Outbox("outbox"), want))
+	form := fields(b.page("settings?outbox=outbox"))
+	form.Del("per-second")
+	form.Del("at-once")
+	form.Set("concurrency", "4")
+	b.do("settings-run?outbox=outbox", form)
+	want.Concurrency = 4
+	require.Equal(t, want, b.settings())
+}
+
 func TestSettings_with_mistakes_change_nothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
@@ -87,7 +108,7 @@ func TestSettings_with_mistakes_change_nothing(t *testing.T) {
 	form := fields(b.page("settings?outbox=outbox"))
 	for field, values := range map[string][]string{
 		"page-size": {"0", "-1", "x", "10001", "unlimited"}, "concurrency": {"99999"}, "poll-max": {"1", "1ns", "2h", "off"},
-		"attempts": {"-1", "many"}, "history": {"1ms", "-7d", "36501d", "99999999999999999999d", "forever"}, "retention": {"0s", "off"},
+		"attempts": {"-1", "many", "none"}, "per-second": {"0", "-1", "NaN", "Inf", "x", "1e9"}, "at-once": {"0", "0.5", "unlimited"}, "history": {"1ms", "-7d", "36501d", "99999999999999999999d", "forever"}, "retention": {"0s", "off"},
 	} {
 		for _, value := range values {
 			wrong := url.Values{}

@@ -11,6 +11,8 @@ type InboxInfo struct {
 	// Dead is the number of dead letters that no operator has resolved, and Accuracy says how it was found.
 	Dead     int
 	Accuracy Accuracy
+	// HasHistory tells whether a history was ever kept. Without one, [Admin.Done] and [Admin.Replay] fail with [ErrNotFound].
+	HasHistory bool
 	// Done is the number of messages in the history, 0 if none is kept, and DoneAccuracy says how it was found. [Admin.Done] lists them, for the
 	// target [Inbox].
 	Done         int
@@ -32,7 +34,7 @@ func (a *Admin) Inboxes(ctx context.Context) ([]InboxInfo, error) {
 	inboxes := make([]InboxInfo, len(found))
 	for i, in := range found {
 		inboxes[i] = InboxInfo{
-			Consumer: in.Consumer, Dead: in.Dead.N, Accuracy: Accuracy(in.Dead.Accuracy),
+			Consumer: in.Consumer, Dead: in.Dead.N, Accuracy: Accuracy(in.Dead.Accuracy), HasHistory: in.Kept,
 			Done: in.Done.N, DoneAccuracy: Accuracy(in.Done.Accuracy), CountedAge: in.CountedAge, Settings: Settings(in.Settings),
 		}
 	}

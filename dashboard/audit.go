@@ -20,7 +20,7 @@ type auditView struct {
 // auditRow is an action of an operator.
 type auditRow struct {
 	admin.AuditEntry
-	// In is the outbox or the queue, if the action has one.
+	// In is the outbox, the queue or the inbox, if the action has one.
 	In   string
 	Link link
 	// About is the thing, or the filter, that the action was about.
@@ -28,7 +28,7 @@ type auditRow struct {
 }
 
 // auditFields are the fields of an address that choose actions.
-var auditFields = []string{outboxField, queueField, "actor", "action", "from", "until"}
+var auditFields = []string{outboxField, queueField, inboxField, "actor", "action", "from", "until"}
 
 func (h *Handler) audit(ctx context.Context, q *request) (any, error) {
 	filter, err := q.auditFilter()
@@ -39,7 +39,7 @@ func (h *Handler) audit(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	targets, err := h.targets(ctx)
+	targets, err := h.allTargets(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func rowOf(entry admin.AuditEntry) auditRow {
 		row.About = entry.Filter
 	}
 	if entry.Target != (admin.Target{}) {
-		row.In, row.Link = kindOf(entry.Target)+" "+escaped(entry.Target.Name()), toTarget(queuePage, entry.Target)
+		row.In, row.Link = kindOf(entry.Target)+" "+escaped(entry.Target.Name()), toOverviewOf(entry.Target)
 	}
 	return row
 }

@@ -43,7 +43,7 @@ var filterFields = []string{
 
 // filterNames are what these fields, and [messageFields], mean, for people.
 var filterNames = map[string]string{
-	outboxField: "Outbox", queueField: "Queue", "topic": "Topic", "consumer": "Consumer", "key": "Key", "message": "Message id",
+	outboxField: "Outbox", queueField: "Queue", inboxField: "Inbox", "topic": "Topic", "consumer": "Consumer", "key": "Key", "message": "Message id",
 	"error": "Error contains", "cause": "Cause", "min-attempts": "Attempts, at least", "max-attempts": "Attempts, at most",
 	"died-after": "Died after", "died-before": "Died before", "resolved": "Resolved",
 	"status": "Status", "written-after": "Written after", "written-before": "Written before", "done-after": "Done after", "done-before": "Done before",

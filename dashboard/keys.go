@@ -134,6 +134,19 @@ func (h *Handler) targets(ctx context.Context) ([]admin.Target, error) {
 	return targets, nil
 }
 
+// allTargets are these, and then the inboxes with a history.
+func (h *Handler) allTargets(ctx context.Context) ([]admin.Target, error) {
+	targets, err := h.targets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := h.samples.count(ctx)
+	for _, info := range now.inboxes[:min(len(now.inboxes), maxSampled)] {
+		targets = append(targets, admin.Inbox(info.Consumer))
+	}
+	return targets, err
+}
+
 // written reads the key or the topic that an action is about: from the address, or from the form in which a user wrote one.
 func (q *request) written(field string) (string, error) {
 	text := q.name(field)

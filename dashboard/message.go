@@ -44,7 +44,7 @@ func (h *Handler) message(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	view := messageView{
-		Message: *m, Target: target, Kind: kindOf(target), Queue: toTarget(queuePage, target),
+		Message: *m, Target: target, Kind: kindOf(target), Queue: toOverviewOf(target),
 		RunNow: actOn("run-now", target, id), Reschedule: actOn("reschedule", target, id), Bury: actOn("bury", target, id),
 		PauseKey: toTarget("pause-key", target, "key", m.Key), ResumeKey: toTarget("resume-key", target, "key", m.Key),
 		KeyMessages: toTarget(messagesPage, target, "key", m.Key),

@@ -9,7 +9,7 @@ const afterField = "after"
 
 // messageFields are the fields of an address that choose messages.
 var messageFields = []string{
-	outboxField, queueField, "status", "topic", "key", "message", "error", "min-attempts", "written-after", "written-before", "done-after", "done-before",
+	outboxField, queueField, inboxField, "status", "topic", "key", "message", "error", "min-attempts", "written-after", "written-before", "done-after", "done-before",
 }
 
 // messageForm has the fields of the form that chooses messages, as the user has filled them in.
@@ -21,9 +21,12 @@ type messageForm struct {
 }
 
 func (q *request) messageForm(targets []admin.Target, target admin.Target) messageForm {
-	value := q.query.Get
+	value, statuses := q.query.Get, statusTexts
+	if target.IsInbox() {
+		statuses = statusTexts[len(statusTexts)-1:] // done
+	}
 	return messageForm{
-		Targets: targetOptions(targets, target), Statuses: choose(statusTexts, value("status")),
+		Targets: targetOptions(targets, target), Statuses: choose(statuses, value("status")),
 		Topic: value("topic"), Key: value("key"), Message: value("message"), Error: value("error"), Least: value("min-attempts"),
 		WrittenAfter: value("written-after"), WrittenBefore: value("written-before"), DoneAfter: value("done-after"), DoneBefore: value("done-before"),
 	}
@@ -41,6 +44,9 @@ func (q *request) pendingFilter() (filter admin.MessageFilter, err error) {
 	}
 	if filter.Target, err = q.target(); err != nil {
 		return filter, err
+	}
+	if filter.Target.IsInbox() {
+		return filter, badf("messages wait for an inbox in the broker, and it keeps only those that it has handled: choose the status %s", admin.Done)
 	}
 	if q.query.Get("done-after") != "" || q.query.Get("done-before") != "" {
 		return filter, badf("a time at which messages were done is for the history: choose the status DONE, or leave it out")

@@ -16,7 +16,7 @@ type option struct {
 	Chosen      bool
 }
 
-// messagesView is a page of the messages of an outbox or a queue.
+// messagesView is a page of the messages of an outbox, a queue or an inbox.
 type messagesView struct {
 	Filter      messageForm
 	Kind        string
@@ -48,7 +48,7 @@ var statusTexts = []option{
 }
 
 func (h *Handler) messages(ctx context.Context, q *request) (any, error) {
-	targets, err := h.targets(ctx)
+	targets, err := h.allTargets(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +61,11 @@ func (h *Handler) messages(ctx context.Context, q *request) (any, error) {
 	}
 	q.query = without(q.query, targetField)
 	q.query.Set(targetKind(target), escaped(target.Name())) // also where the user has chosen none
+	always := 1                                             // the target
+	if target.IsInbox() {                                   // it has no messages of another status
+		q.query.Set("status", string(admin.Done))
+		always++
+	}
 	status := admin.Status(q.query.Get("status"))
 	if !slices.ContainsFunc(statusTexts, func(o option) bool { return o.Value == string(status) }) {
 		return nil, badf("status: there is no status %q", status)
@@ -68,7 +73,7 @@ func (h *Handler) messages(ctx context.Context, q *request) (any, error) {
 	filter := q.chosenBy(messageFields)
 	view := messagesView{
 		Filter: q.messageForm(targets, target), Kind: kindOf(target), Target: target, Done: status == admin.Done, Waiting: status != admin.Ready,
-		Filtered: len(filter) > 1, // more than the target
+		Filtered: len(filter) > always,
 		RunNow:   toBulk(bulkRunNow, filter), Reschedule: toBulk(bulkReschedule, filter), Bury: toBulk(bulkBury, filter), Replay: toBulk(bulkReplay, filter),
 	}
 	found, err := h.listed(ctx, q)

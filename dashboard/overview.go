@@ -10,6 +10,7 @@ import (
 // overviewView is the first page: how far each outbox and queue has got, and what needs an operator.
 type overviewView struct {
 	Queues  []queueCard
+	Inboxes []inboxCard
 	Needs   []need
 	Pending int
 	Dead    int
@@ -43,6 +44,9 @@ func (h *Handler) overview(ctx context.Context, _ *request) (any, error) {
 		view.Pending += q.Pending
 		view.Dead += q.Dead
 	}
+	for _, info := range now.inboxes {
+		view.Inboxes = append(view.Inboxes, inboxCardOf(info))
+	}
 	return view, nil
 }
 
@@ -61,10 +65,14 @@ func cardOf(now counted, q admin.QueueInfo) queueCard {
 }
 
 func kindOf(target admin.Target) string {
-	if target.IsQueue() {
+	switch {
+	case target.IsInbox():
+		return "Inbox"
+	case target.IsQueue():
 		return "Queue"
+	default:
+		return "Outbox"
 	}
-	return "Outbox"
 }
 
 // outageText says what is away.

@@ -63,7 +63,7 @@ func TestMessages_are_filtered_and_paged(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database, dashboard.Config{})
-		require.Contains(t, b.page("messages").text(), "There is no outbox and no queue yet")
+		require.Contains(t, b.page("messages").text(), "There is no outbox, no queue, and no inbox with a history yet")
 		b.restart(dashboard.Config{})
 		for i := range 60 {
 			b.Publish("orders", dashboardtest.Message(string(rune('a'+i%26))+"-"+string(rune('0'+i/26)), "customer-1", "{}"))

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"slices"
-	"strconv"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -51,7 +50,7 @@ func settingsOf(s admin.Settings) []fact {
 	add(s.Concurrency != 0, "Handlers at a time in each process", number(s.Concurrency))
 	add(s.PollMax != 0, "Longest pause between polls", span(s.PollMax))
 	add(s.Attempts != 0, "Attempts", attempts(s.Attempts))
-	add(s.PerSecond != 0, "Messages a second, in all processes", kept(s.PerSecond > 0, strconv.FormatFloat(s.PerSecond, 'f', -1, 64), "no limit"))
+	add(s.PerSecond != 0, "Messages a second, in all processes", kept(s.PerSecond > 0, rateText(s.PerSecond), "no limit"))
 	add(s.AtOnce != 0, "Handlers at a time, in all processes", kept(s.AtOnce > 0, number(s.AtOnce), "no limit"))
 	add(s.History != 0, "Handled messages are kept for", kept(s.History > 0, span(s.History), "no time"))
 	add(s.Retention != 0, "Dead letters are kept for", kept(s.Retention > 0, span(s.Retention), "ever"))

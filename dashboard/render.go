@@ -69,7 +69,7 @@ func sectionOf(page string, view any) string {
 		return of.section()
 	}
 	switch page {
-	case queuePage, settingsPage:
+	case queuePage, inboxPage, settingsPage:
 		return overviewPage
 	case messagePage:
 		return messagesPage

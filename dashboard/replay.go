@@ -2,13 +2,14 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
 // replayForm asks what becomes of messages of the history.
 type replayForm struct {
-	To    []option // the outbox or queue itself, and the outboxes
+	To    []option // the outbox or queue itself, and the outboxes; for an inbox, also the queues
 	After string
 }
 
@@ -21,9 +22,12 @@ func (h *Handler) replayForm(ctx context.Context, q *request) (replayForm, error
 	if err != nil {
 		return replayForm{}, err
 	}
-	form := replayForm{To: targetOptions([]admin.Target{target}, target), After: q.query.Get(afterField)}
+	form := replayForm{After: q.query.Get(afterField)}
+	if !target.IsInbox() {
+		form.To = targetOptions([]admin.Target{target}, target)
+	}
 	for _, other := range targets {
-		if !other.IsQueue() && other != target {
+		if other != target && (!other.IsQueue() || target.IsInbox()) {
 			form.To = append(form.To, targetOptions([]admin.Target{other}, target)...)
 		}
 	}
@@ -48,8 +52,26 @@ func (h *Handler) replayOrder(q *request) (bulkOrder, error) {
 			params.To = to
 		}
 	}
+	if err := params.Validate(target, filter); err != nil {
+		return nil, mistakeError{err}
+	}
+	if err := h.within(q.Context(), func(ctx context.Context) error { return h.canReplay(ctx, target, params.To) }); err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context, progress func(int)) (int, admin.Cursor, error) {
 		did, err := h.admin.Replay(ctx, target, filter, params, func(p admin.ReplayProgress) { progress(p.Done) })
 		return did.Done, did.Cursor, err
 	}, nil
+}
+
+// canReplay returns an error unless there is a history of the first target, and the second one if it is set.
+func (h *Handler) canReplay(ctx context.Context, from, to admin.Target) error {
+	if _, err := h.admin.Done(ctx, from, admin.DoneFilter{Limit: 1}); err != nil || to == (admin.Target{}) {
+		return err
+	}
+	_, err := h.admin.Messages(ctx, admin.MessageFilter{Target: to, Limit: 1})
+	if errors.Is(err, admin.ErrNotFound) {
+		return badf("to: there is no %s: choose one from the list", to)
+	}
+	return err
 }

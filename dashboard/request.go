@@ -38,27 +38,28 @@ func (q *request) id() (int64, error) {
 	return id, nil
 }
 
-// Fields of addresses that name an outbox or a queue.
+// Fields of addresses that name an outbox, a queue, or the consumer of an inbox.
 const (
 	outboxField = "outbox"
 	queueField  = "queue"
+	inboxField  = "inbox"
 )
 
-// target reads the outbox or the queue that the address names.
+// target reads the outbox, the queue or the inbox that the address names.
 func (q *request) target() (admin.Target, error) {
 	target, ok := q.optionalTarget()
 	if !ok {
-		return admin.Target{}, badf("the address names no outbox and no queue")
+		return admin.Target{}, badf("the address names no outbox, no queue and no inbox")
 	}
 	return target, nil
 }
 
 func (q *request) optionalTarget() (admin.Target, bool) {
-	// The list in a form has one field for both.
+	// The list in a form has one field for all.
 	if target, chosen := readTargetOption(q.query.Get(targetField)); chosen {
 		return target, true
 	}
-	for _, kind := range []string{outboxField, queueField} {
+	for _, kind := range []string{outboxField, queueField, inboxField} {
 		if q.query.Has(kind) {
 			return targetOf(kind, q.name(kind)), true
 		}
@@ -66,14 +67,18 @@ func (q *request) optionalTarget() (admin.Target, bool) {
 	return admin.Target{}, false
 }
 
-// targetField is the field of a form in which a user chooses among outboxes and queues.
+// targetField is the field of a form in which a user chooses among outboxes, queues and inboxes.
 const targetField = "in"
 
 func targetOf(kind, name string) admin.Target {
-	if kind == queueField {
+	switch kind {
+	case inboxField:
+		return admin.Inbox(name)
+	case queueField:
 		return admin.Queue(name)
+	default:
+		return admin.Outbox(name)
 	}
-	return admin.Outbox(name)
 }
 
 // targetOption is the value of [targetField] that stands for a target.
@@ -91,10 +96,14 @@ func readTargetOption(value string) (target admin.Target, chosen bool) {
 }
 
 func targetKind(target admin.Target) string {
-	if target.IsQueue() {
+	switch {
+	case target.IsInbox():
+		return inboxField
+	case target.IsQueue():
 		return queueField
+	default:
+		return outboxField
 	}
-	return outboxField
 }
 
 // Layouts of times in forms and addresses. Browsers send the first two, and the last one is exact.
@@ -151,11 +160,19 @@ func to(page string, fields ...string) link {
 	return link{page, query}
 }
 
-// toTarget is the address of a page about an outbox or a queue, which may have an empty name.
+// toTarget is the address of a page about an outbox, a queue or an inbox; an outbox or a queue may have an empty name.
 func toTarget(page string, target admin.Target, fields ...string) link {
 	l := to(page, fields...)
 	l.query.Set(targetKind(target), escaped(target.Name()))
 	return l
+}
+
+// toOverviewOf is the address of the page that shows an outbox, a queue or an inbox as a whole.
+func toOverviewOf(target admin.Target, fields ...string) link {
+	if target.IsInbox() {
+		return toTarget(inboxPage, target, fields...)
+	}
+	return toTarget(queuePage, target, fields...)
 }
 
 // Page is the page, empty for no address.

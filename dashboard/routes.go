@@ -12,6 +12,7 @@ import (
 const (
 	overviewPage  = "overview"
 	queuePage     = "queue"
+	inboxPage     = "inbox"
 	settingsPage  = "settings"
 	messagesPage  = "messages"
 	messagePage   = "message"
@@ -53,6 +54,7 @@ func (h *Handler) table() map[string]route {
 	return map[string]route{
 		overviewPage:  h.page("overview", h.overview),
 		queuePage:     h.page("queue", h.queue),
+		inboxPage:     h.page("inbox", h.inbox),
 		messagesPage:  h.page("messages", h.messages),
 		messagePage:   h.page("message", h.message),
 		lettersPage:   h.page("letters", h.letters),

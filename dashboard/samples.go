@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +38,7 @@ type samples struct {
 	actions atomic.Int64
 
 	latest   []admin.QueueInfo
+	inboxes  []admin.InboxInfo
 	latestAt time.Time
 	counted  int64 // the number of actions when it was counted
 	kept     []sample
@@ -51,12 +53,13 @@ func (s *samples) forget() { s.actions.Add(1) }
 
 // counted is what the overview shows.
 type counted struct {
-	queues []admin.QueueInfo
-	at     time.Time
-	kept   []sample // must not be changed
+	queues  []admin.QueueInfo
+	inboxes []admin.InboxInfo // with a history
+	at      time.Time
+	kept    []sample // must not be changed
 }
 
-// count returns the state of all outboxes and queues, at most a second old, and the samples of the last hour.
+// count returns the state of all outboxes, queues and inboxes, at most a second old, and the samples of the last hour.
 func (s *samples) count(ctx context.Context) (counted, error) {
 	select {
 	case s.lock <- struct{}{}:
@@ -70,10 +73,15 @@ func (s *samples) count(ctx context.Context) (counted, error) {
 		if err != nil {
 			return counted{}, err
 		}
+		inboxes, err := s.admin.Inboxes(ctx)
+		if err != nil {
+			return counted{}, err
+		}
+		s.inboxes = slices.DeleteFunc(inboxes, func(info admin.InboxInfo) bool { return !info.HasHistory })
 		s.latest, s.latestAt, s.counted = queues, time.Now(), actions
 		s.keep()
 	}
-	return counted{queues: s.latest, at: s.latestAt, kept: s.kept}, nil
+	return counted{queues: s.latest, inboxes: s.inboxes, at: s.latestAt, kept: s.kept}, nil
 }
 
 // keep adds what was counted to the samples. It makes a new list, since pages read the old one.

@@ -13,7 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 )
 
-// settingsView is the form in which a user changes the settings of an outbox or a queue.
+// settingsView is the form in which a user changes the settings of an outbox, a queue or an inbox.
 type settingsView struct {
 	Target admin.Target
 	Kind   string
@@ -34,8 +34,12 @@ const (
 	foreverWord   = "forever"
 )
 
-// settingFields are the fields, with the values that settings have.
-func settingFields(s admin.Settings) []settingField {
+// settingFields are the fields, with the values that settings have. No message waits for an inbox, so only its history has an effect.
+func settingFields(target admin.Target, s admin.Settings) []settingField {
+	history := settingField{"history", "Handled messages are kept for", "A time such as 12h or 7d, or " + offWord + ".", keptText(s.History, offWord)}
+	if target.IsInbox() {
+		return []settingField{history}
+	}
 	return []settingField{
 		{"page-size", "Messages read at once", "Up to 10,000.", numberText(s.PageSize, "")},
 		{"concurrency", "Handlers at a time in each process", "Up to 10,000.", numberText(s.Concurrency, "")},
@@ -43,7 +47,7 @@ func settingFields(s admin.Settings) []settingField {
 		{"attempts", "Attempts", "How often a message may fail, or " + unlimitedWord + ".", numberText(s.Attempts, unlimitedWord)},
 		{"per-second", "Messages a second, in all processes", "A number, which may be a fraction, or " + noneWord + " for no limit.", rateText(s.PerSecond)},
 		{"at-once", "Handlers at a time, in all processes", "A number, or " + noneWord + " for no limit.", numberText(s.AtOnce, noneWord)},
-		{"history", "Handled messages are kept for", "A time such as 12h or 7d, or " + offWord + ".", keptText(s.History, offWord)},
+		history,
 		{"retention", "Dead letters are kept for", "A time such as 30d, or " + foreverWord + ".", keptText(s.Retention, foreverWord)},
 	}
 }
@@ -54,16 +58,24 @@ func (h *Handler) settings(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	return settingsView{
-		Target: target, Kind: kindOf(target), Fields: settingFields(stored), Was: settingsText(stored),
-		Run: toTarget("settings-run", target), Back: toTarget(queuePage, target),
+		Target: target, Kind: kindOf(target), Fields: settingFields(target, stored), Was: settingsText(stored),
+		Run: toTarget("settings-run", target), Back: toOverviewOf(target),
 	}, nil
 }
 
-// stored returns the outbox or the queue of the address, and its settings.
+// stored returns the outbox, the queue or the inbox of the address, and its settings.
 func (h *Handler) stored(ctx context.Context, q *request) (admin.Target, admin.Settings, error) {
 	target, err := q.target()
 	if err != nil {
 		return target, admin.Settings{}, err
+	}
+	if target.IsInbox() {
+		inboxes, err := h.admin.Inboxes(ctx)
+		if err != nil {
+			return target, admin.Settings{}, err
+		}
+		info, err := inboxOf(inboxes, target)
+		return target, info.Settings, err
 	}
 	queues, err := h.admin.Queues(ctx)
 	if err != nil {
@@ -89,19 +101,20 @@ func (h *Handler) storeSettings(ctx context.Context, q *request) (link, error) {
 	if q.PostForm.Get("was") != settingsText(stored) {
 		return link{}, errOthersChanged
 	}
-	settings, err := q.readSettings(stored)
+	settings, err := q.readSettings(settingFields(target, stored), stored)
 	if err != nil {
 		return link{}, err
 	}
-	return toTarget(queuePage, target, noticeField, "set"), h.admin.SetSettings(ctx, target, settings)
+	return toOverviewOf(target, noticeField, "set"), h.admin.SetSettings(ctx, target, settings)
 }
 
-// readSettings reads the form. A setting for which the form has no field stays as it is stored.
-func (q *request) readSettings(stored admin.Settings) (admin.Settings, error) {
+// readSettings reads these fields of the form. A setting for which the form has no field stays as it is stored.
+func (q *request) readSettings(fields []settingField, stored admin.Settings) (admin.Settings, error) {
 	s := stored
 	var problems []error
 	read := func(name string, into func(text string) error) {
-		if !q.PostForm.Has(name) {
+		known := slices.ContainsFunc(fields, func(field settingField) bool { return field.Name == name })
+		if !known || !q.PostForm.Has(name) {
 			return
 		}
 		if err := into(strings.TrimSpace(q.PostForm.Get(name))); err != nil {

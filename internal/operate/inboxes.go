@@ -12,7 +12,9 @@ import (
 // Inbox is what operators see of the inboxes of a consumer.
 type Inbox struct {
 	counts.Inbox
-	// Done is the number of messages in the history, and Settings are those that operators have stored for it. Both are zero if none was ever kept.
+	// Kept says whether a history was ever kept. Done is the number of messages in it, and Settings are those that operators have stored for it. Both are
+	// zero without one.
+	Kept     bool
 	Done     counts.Number
 	Settings spool.Settings
 }
@@ -47,7 +49,7 @@ func (o *Operator) Inboxes(ctx context.Context) ([]*Inbox, error) {
 			_, consumer := spool.Named(s.Name)
 			inbox = add(counts.Inbox{Consumer: consumer, Dead: counts.Number{Accuracy: counts.Exact}})
 		}
-		inbox.Done, inbox.Settings = numbers[s.id].Done, s.Settings
+		inbox.Kept, inbox.Done, inbox.Settings = true, numbers[s.id].Done, s.Settings
 		inbox.CountedAge = max(inbox.CountedAge, numbers[s.id].CountedAge)
 	}
 	slices.SortFunc(inboxes, func(a, b *Inbox) int { return strings.Compare(a.Consumer, b.Consumer) })

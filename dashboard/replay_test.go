@@ -1,0 +1,55 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/dashboard"
+	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// A mistake is answered before the page that shows the progress begins.
+func TestReplay_with_a_mistake_says_at_once_what_to_do(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	outbox := admin.Outbox(dashboardtest.Outbox)
+	b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+	require.NoError(t, b.Admin.SetSettings(t.Context(), outbox, admin.Settings{History: time.Hour}))
+	done := func() []admin.Message {
+		found, err := b.Admin.Done(t.Context(), outbox, admin.DoneFilter{})
+		require.NoError(t, err)
+		return found
+	}
+	b.Forward(func(*message.Message) error { return nil }, func() bool { return len(done()) == 1 })
+	b.Enqueue("q-1", "customer-1", "{}")
+	b.Receive("billing", "orders", dashboardtest.Message("r-1", "customer-1", "{}"))
+
+	const ofOutbox, ofQueue, ofInbox = "outbox=outbox", "queue=fraud+checks", "inbox=billing"
+	for want, wrong := range map[string]struct {
+		of     string
+		form   url.Values
+		status int
+	}{
+		"is not a cursor of a replay: use one that a replay returned": {ofOutbox, url.Values{"after": {string(done()[0].Cursor)}}, http.StatusBadRequest},
+		"an inbox handles what a broker delivers: use an outbox":      {ofOutbox, url.Values{"to": {"inbox:billing"}}, http.StatusBadRequest},
+		"use an outbox that publishes the messages, or a queue":       {ofInbox, url.Values{}, http.StatusBadRequest},
+		`leave "again" out, or replay to an outbox`:                   {ofQueue, url.Values{"to-topic": {"again"}}, http.StatusBadRequest},
+		`queue "fraud checks" is another queue: use an outbox`:        {"queue=other", url.Values{"to": {"queue:fraud checks"}}, http.StatusBadRequest},
+		"the second time is before the first":                         {ofOutbox + "&done-after=2026-01-02T03:04&done-before=2026-01-01T03:04", url.Values{}, http.StatusBadRequest},
+		`to: there is no outbox "nope": choose one from the list`:     {ofInbox, url.Values{"to": {"outbox:nope"}}, http.StatusBadRequest},
+		`inbox "nope": not found: there are`:                          {"inbox=nope", url.Values{"to": {"outbox:outbox"}}, http.StatusNotFound},
+	} {
+		a := b.post("bulk-run?do=replay&status=DONE&"+wrong.of, wrong.form)
+		require.Equal(t, wrong.status, a.status, a.text())
+		require.Contains(t, a.text(), want)
+	}
+	require.Empty(t, b.messages(admin.MessageFilter{}), "nothing was replayed")
+}

@@ -16,7 +16,6 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -82,20 +81,6 @@ func (s *Shop) Enqueue(id, key, payload string) {
 	queue := spool.New(s.names, spool.QueuePrefix+Queue, lanes)
 	draft := spool.Draft{Topic: "orders", MessageID: id, Key: key, Payload: []byte(payload), Metadata: map[string]string{"about": id}}
 	require.NoError(s, queue.Append(context.Background(), s.Database.DB, spool.Run, []spool.Draft{draft}))
-}
-
-// Receive lets the inbox of a consumer handle messages of a topic, and keep them. It keeps up to 1,000 bytes of each.
-func (s *Shop) Receive(consumer, topic string, messages ...*message.Message) {
-	s.Helper()
-	store, err := inboxstore.New(s.Database.Postbox(), inboxstore.Config{}, nil)
-	require.NoError(s, err)
-	defer func() { require.NoError(s, store.Close()) }()
-	for _, msg := range messages {
-		key := inboxstore.Key{Consumer: consumer, Topic: topic, MessageID: msg.UUID}
-		_, err := store.OnceReceived(context.Background(), key, inboxstore.Received{Message: msg, History: time.Hour, MaxPayload: 1000},
-			func(context.Context) error { return nil })
-		require.NoError(s, err)
-	}
 }
 
 // broker is a publisher that does what the test says.

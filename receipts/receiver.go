@@ -26,7 +26,7 @@ import (
 // Receiver keeps the receipts that consumers send, in the producer's database. It is safe for concurrent use, by any number of processes.
 //
 // Its two parts are independent. [Receiver.Handle] stores receipts. [Receiver.Run] looks for overdue receipts and deletes old ones: run it in at
-// least one process, or the table of receipts grows without bound. After a crash both go on where they were, with some receipts twice.
+// least one process, or the table of receipts grows without bound. AddReceiver of package router adds both to a router. After a crash both go on where they were, with some receipts twice.
 type Receiver struct {
 	db         *sql.DB
 	config     Config

@@ -326,6 +326,26 @@ func TestPublisher_of_unique_keys_needs_no_results(t *testing.T) {
 	})
 }
 
+// Others store and replace messages while a transaction that has replaced one is open.
+func TestPublisher_locks_only_the_message_that_it_replaces(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		database.Migrate(t)
+		publisher := publisherFor(t, database, nil)
+		require.Empty(t, publishUnique(t, database, publisher, "topic", newMessage("before", ""), skipping("1", "a"), skipping("2", "b")))
+		tx, err := database.Open(t).BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, publisher.Bind(tx).Publish("topic", replacing("3", "a")))
+
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err = tryUnique(ctx, database, publisher, "topic", replacing("4", "b"), replacing("5", "c"), newMessage("after", ""))
+		require.NoError(t, err, "it waits for no lock")
+		require.NoError(t, tx.Commit())
+		require.Equal(t, []string{"before", "3", "4", "5", "after"}, stored(t, database, "topic"))
+	})
+}
+
 // What was published last under a key is what was committed last, whatever the forwarder has in memory meanwhile and whatever fails.
 func TestForwarder_G2_loses_no_committed_change_of_messages_that_replace_each_other(t *testing.T) {
 	t.Parallel()

@@ -127,7 +127,7 @@ func classifyState(state string) ErrorKind {
 // classifyMySQL reads the error number of MySQL and MariaDB.
 func classifyMySQL(number int) ErrorKind {
 	switch number {
-	case 1205, 1213, 1020, 3572: // lock wait timeout, deadlock, record changed, NOWAIT
+	case 1205, 1213, 1020, 3572, 1467: // lock wait timeout, deadlock, record changed, NOWAIT, no id: a deadlock about their counter
 		return Conflict
 	case 1146: // no such table
 		return MissingTable

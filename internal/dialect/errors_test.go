@@ -48,6 +48,7 @@ func TestClassify_F8_by_code_never_by_text(t *testing.T) {
 		{dialect.PostgreSQL, &pgconn.PgError{Code: "42P01", Message: "la relation n'existe pas"}, dialect.MissingTable},
 		{dialect.PostgreSQL, &pq.Error{Code: "23505", Message: "deadlock detected"}, dialect.Other},
 		{dialect.MySQL, &mysql.MySQLError{Number: 1213, Message: "Verklemmung"}, dialect.Conflict},
+		{dialect.MySQL, &mysql.MySQLError{Number: 1467, Message: "Zähler gesperrt"}, dialect.Conflict},
 		{dialect.MySQL, &mysql.MySQLError{Number: 1146, Message: "Tabelle fehlt"}, dialect.MissingTable},
 		{dialect.MySQL, &mysql.MySQLError{Number: 1053, Message: "arrêt"}, dialect.Unavailable},
 		{dialect.MySQL, &mysql.MySQLError{Number: 1290, Message: "nur lesend"}, dialect.Unavailable},

@@ -115,9 +115,7 @@ WHERE m.id > ? AND m.id <= ? AND m.spool = ? AND m.state = 0 AND FIND_IN_SET(m.l
   AND ` + unknown + `{topics}
   AND {turn}
 ORDER BY m.id)`), repeated: newRepeated(repeated{
-		insertHead: `
-INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
-VALUES `,
+		insertHead:  mysqlInsert,
 		insertFirst: mysqlRow + holdWriter + `)`,
 		insertRow:   mysqlRow + `0)`,
 		ready: `
@@ -202,6 +200,14 @@ const mysqlUnfit = `CASE WHEN @@autocommit = 0 THEN 'autocommit'
 // WriterGroups is the number of rows in {writers}. A transaction locks the row that belongs to the current 25 ms. So a row
 // becomes free when its 25 ms are over and the last transaction that locked it has ended.
 const WriterGroups = 64
+
+// mysqlInto and mysqlInsert begin an INSERT of a query's result, and of rows.
+const (
+	mysqlInto = `
+INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
+`
+	mysqlInsert = mysqlInto + `VALUES `
+)
 
 // mysqlRow is a row of an INSERT, without its attempts.
 const mysqlRow = `(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?, `

@@ -128,10 +128,11 @@ FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane} {for update}`
 
 	// Walks the index in its order, and the limit bounds the page. Rows that the filter leaves out are still read.
-	// SQLite reads the index entries of a lane from their beginning.
+	// SQLite reads the index entries of a lane from their beginning. MariaDB is told which index: it may find the one for
+	// the times better, cannot use it because of the order, and then reads all messages before the place.
 	s.pendingMessages = `
 SELECT ` + pendingColumns + `
-FROM {messages} m
+FROM {messages} m {by ready}
 WHERE m.spool = ? AND {after ?}
   AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
   AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?

@@ -10,16 +10,21 @@ const uniqueKeyGone = `NOT EXISTS (SELECT 1 FROM {messages} m {by id} WHERE ` + 
 
 const uniqueStored = `SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE {now} + ? END, {now}, ?, ?, ?, ?, ?`
 
-// mysqlUnique keeps the result of find in a variable of the session, because a publisher only executes statements and
+// mysqlUnique keeps the results of find in variables of the session, because a publisher only executes statements and
 // reads no results. The statements that change rows do not search the messages: under REPEATABLE READ, such a search
 // locks the gap where producers insert, if it finds nothing.
 //
 // Under REPEATABLE READ, find sees the snapshot of the transaction. The lock has returned the newest id of the key as
-// LAST_INSERT_ID. If the snapshot does not contain that id, the message is newer, and counts as one that waits.
+// LAST_INSERT_ID. If the snapshot does not contain that id, the message is newer, and counts as one that waits. FOR UPDATE
+// reads the newest time of creation.
+//
+// INSERT ... SELECT locks the counter of ids until it ends, and so may deadlock with another one. So it only stores where
+// the new message may be left out: a message that replaces another comes after a DELETE, which may lock a gap.
 func mysqlUnique() uniqueTexts {
-	const insert = `
-INSERT INTO {messages} (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
-` + uniqueStored + `, ` + holdWriter + ` FROM DUAL`
+	const (
+		store       = mysqlInsert + mysqlRow + holdWriter + `)`
+		storeIfNone = mysqlInto + uniqueStored + `, ` + holdWriter + ` FROM DUAL WHERE @postbox_waits = 0`
+	)
 	const note = `
 UPDATE {unique_keys} SET id = LAST_INSERT_ID(), created_at = (SELECT m.created_at FROM {messages} m WHERE m.id = LAST_INSERT_ID())
 WHERE digest = ?`
@@ -28,16 +33,15 @@ WHERE digest = ?`
 INSERT INTO {unique_keys} (digest, spool, id, created_at) VALUES (?, ?, LAST_INSERT_ID(0), 0)
 ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id)`,
 		find: `
-SELECT (SELECT COUNT(*) FROM {unique_keys} u STRAIGHT_JOIN {messages} m {by id} ON ` + ofUniqueKey + ` WHERE u.digest = ?)
-     + (SELECT COUNT(*) = 0 FROM {unique_keys} u WHERE u.digest = ? AND u.id = LAST_INSERT_ID())
-INTO @postbox_waits`,
-		// id = NULL reads nothing, and so locks nothing.
+SELECT f.waits, CASE WHEN f.waits > 0 THEN LAST_INSERT_ID() END, (SELECT u.created_at FROM {unique_keys} u WHERE u.digest = ? FOR UPDATE)
+FROM (SELECT (SELECT COUNT(*) FROM {unique_keys} u STRAIGHT_JOIN {messages} m {by id} ON ` + ofUniqueKey + ` WHERE u.digest = ?)
+           + (SELECT COUNT(*) = 0 FROM {unique_keys} u WHERE u.digest = ? AND u.id = LAST_INSERT_ID()) AS waits) f
+INTO @postbox_waits, @postbox_id, @postbox_created`,
+		// By another index the server would read, and lock, all messages of the spool; it may prefer one if they are few.
+		// Without an id it reads and locks nothing.
 		remove: `
-DELETE FROM {messages}
-WHERE id = CASE WHEN @postbox_waits > 0 THEN (SELECT u.id FROM {unique_keys} u WHERE u.digest = ?) END
-  AND created_at = (SELECT u.created_at FROM {unique_keys} u WHERE u.digest = ?)
-  AND spool = ?`,
-		store: [2]string{insert}, storeIfNone: [2]string{insert + ` WHERE @postbox_waits = 0`},
+DELETE m FROM {messages} m {by id} WHERE m.id = @postbox_id AND m.created_at = @postbox_created AND m.spool = ?`,
+		store: [2]string{store}, storeIfNone: [2]string{storeIfNone},
 		note: note, noteIfNone: note + ` AND @postbox_waits = 0`,
 	}
 }
@@ -69,10 +73,10 @@ func (r repeated) lockUnique(spool int64, digest []byte) Query {
 
 func (m mysql) appendUnique(p UniqueParams) Unique {
 	u := m.unique
-	unique := Unique{Before: []Query{u.lockUnique(p.Spool, p.Digest), {Text: u.find, Args: []any{p.Digest, p.Digest}}}}
+	unique := Unique{Before: []Query{u.lockUnique(p.Spool, p.Digest), {Text: u.find, Args: []any{p.Digest, p.Digest, p.Digest}}}}
 	store, note := u.storeIfNone[0], u.noteIfNone
 	if p.Replace {
-		unique.Before = append(unique.Before, u.removal(p))
+		unique.Before = append(unique.Before, Query{Text: u.remove, Args: []any{p.Spool}})
 		store, note = u.store[0], u.note
 	}
 	unique.Store = Query{Text: store, Args: rowValues(p.Spool, p.Row)}
@@ -87,13 +91,8 @@ func (s sqlite) appendUnique(p UniqueParams) Unique {
 		After: []Query{{Text: u.note, Args: []any{p.Digest}}},
 	}
 	if p.Replace {
-		unique.Before = []Query{u.removal(p)}
+		unique.Before = []Query{{Text: u.remove, Args: []any{p.Digest, p.Digest, p.Spool}}}
 		unique.Store = Query{Text: u.store[0], Args: values}
 	}
 	return unique
-}
-
-// removal deletes the message of a key.
-func (u uniqueTexts) removal(p UniqueParams) Query {
-	return Query{Text: u.remove, Args: []any{p.Digest, p.Digest, p.Spool}}
 }

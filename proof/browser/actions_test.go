@@ -265,7 +265,7 @@ func TestHostile_names_and_contents_run_nowhere(t *testing.T) {
 // A page that is open updates itself, unless the user pauses that or works with it. While the database is away it says so.
 func TestPages_update_themselves(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, dashboard.Config{Refresh: time.Second, Timeout: 300 * time.Millisecond})
+	s := newShop(t, dashboard.Config{Refresh: time.Second, Timeout: 2 * time.Second})
 	s.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
 	b := open(t, s.url)
 	b.visit("")

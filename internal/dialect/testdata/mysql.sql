@@ -412,7 +412,7 @@ WHERE m.spool = ? AND m.id = ?
 -- PendingMessages
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
 	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted
-FROM postbox_messages m
+FROM postbox_messages m FORCE INDEX (ready)
 WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
   AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
   AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
@@ -713,9 +713,10 @@ INSERT INTO postbox_unique_keys (digest, spool, id, created_at) VALUES (?, ?, LA
 ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id)
 
 -- AppendUnique, replace false, state 0, statement 2
-SELECT (SELECT COUNT(*) FROM postbox_unique_keys u STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
-     + (SELECT COUNT(*) = 0 FROM postbox_unique_keys u WHERE u.digest = ? AND u.id = LAST_INSERT_ID())
-INTO @postbox_waits
+SELECT f.waits, CASE WHEN f.waits > 0 THEN LAST_INSERT_ID() END, (SELECT u.created_at FROM postbox_unique_keys u WHERE u.digest = ? FOR UPDATE)
+FROM (SELECT (SELECT COUNT(*) FROM postbox_unique_keys u STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
+           + (SELECT COUNT(*) = 0 FROM postbox_unique_keys u WHERE u.digest = ? AND u.id = LAST_INSERT_ID()) AS waits) f
+INTO @postbox_waits, @postbox_id, @postbox_created
 
 -- AppendUnique, replace false, state 0, statement 3
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
@@ -730,19 +731,17 @@ INSERT INTO postbox_unique_keys (digest, spool, id, created_at) VALUES (?, ?, LA
 ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id)
 
 -- AppendUnique, replace true, state 0, statement 2
-SELECT (SELECT COUNT(*) FROM postbox_unique_keys u STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
-     + (SELECT COUNT(*) = 0 FROM postbox_unique_keys u WHERE u.digest = ? AND u.id = LAST_INSERT_ID())
-INTO @postbox_waits
+SELECT f.waits, CASE WHEN f.waits > 0 THEN LAST_INSERT_ID() END, (SELECT u.created_at FROM postbox_unique_keys u WHERE u.digest = ? FOR UPDATE)
+FROM (SELECT (SELECT COUNT(*) FROM postbox_unique_keys u STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
+           + (SELECT COUNT(*) = 0 FROM postbox_unique_keys u WHERE u.digest = ? AND u.id = LAST_INSERT_ID()) AS waits) f
+INTO @postbox_waits, @postbox_id, @postbox_created
 
 -- AppendUnique, replace true, state 0, statement 3
-DELETE FROM postbox_messages
-WHERE id = CASE WHEN @postbox_waits > 0 THEN (SELECT u.id FROM postbox_unique_keys u WHERE u.digest = ?) END
-  AND created_at = (SELECT u.created_at FROM postbox_unique_keys u WHERE u.digest = ?)
-  AND spool = ?
+DELETE m FROM postbox_messages m FORCE INDEX (PRIMARY) WHERE m.id = @postbox_id AND m.created_at = @postbox_created AND m.spool = ?
 
 -- AppendUnique, replace true, state 0, statement 4
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
-SELECT ?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?, COALESCE((SELECT 0 FROM postbox_writers w WHERE w.id = (TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) DIV 25000) MOD 64 LOCK IN SHARE MODE), 0) FROM DUAL
+VALUES (?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?, COALESCE((SELECT 0 FROM postbox_writers w WHERE w.id = (TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) DIV 25000) MOD 64 LOCK IN SHARE MODE), 0))
 
 -- AppendUnique, replace true, state 0, statement 5
 UPDATE postbox_unique_keys SET id = LAST_INSERT_ID(), created_at = (SELECT m.created_at FROM postbox_messages m WHERE m.id = LAST_INSERT_ID())
@@ -753,9 +752,10 @@ INSERT INTO postbox_unique_keys (digest, spool, id, created_at) VALUES (?, ?, LA
 ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id)
 
 -- AppendUnique, replace false, state 1, statement 2
-SELECT (SELECT COUNT(*) FROM postbox_unique_keys u STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
-     + (SELECT COUNT(*) = 0 FROM postbox_unique_keys u WHERE u.digest = ? AND u.id = LAST_INSERT_ID())
-INTO @postbox_waits
+SELECT f.waits, CASE WHEN f.waits > 0 THEN LAST_INSERT_ID() END, (SELECT u.created_at FROM postbox_unique_keys u WHERE u.digest = ? FOR UPDATE)
+FROM (SELECT (SELECT COUNT(*) FROM postbox_unique_keys u STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = u.id AND m.created_at = u.created_at AND m.spool = u.spool WHERE u.digest = ?)
+           + (SELECT COUNT(*) = 0 FROM postbox_unique_keys u WHERE u.digest = ? AND u.id = LAST_INSERT_ID()) AS waits) f
+INTO @postbox_waits, @postbox_id, @postbox_created
 
 -- AppendUnique, replace false, state 1, statement 3
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)

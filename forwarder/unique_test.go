@@ -332,17 +332,20 @@ func TestPublisher_locks_only_the_message_that_it_replaces(t *testing.T) {
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
 		database.Migrate(t)
 		publisher := publisherFor(t, database, nil)
-		require.Empty(t, publishUnique(t, database, publisher, "topic", newMessage("before", ""), skipping("1", "a"), skipping("2", "b")))
+		require.Empty(t, publishUnique(t, database, publisher, "topic", skipping("1", "a")))
+		if database.Dialect == postbox.MySQL { // with few rows it may choose any index
+			database.Exec(t, "ANALYZE TABLE postbox_messages")
+		}
 		tx, err := database.Open(t).BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		require.NoError(t, publisher.Bind(tx).Publish("topic", replacing("3", "a")))
 
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		_, err = tryUnique(ctx, database, publisher, "topic", replacing("4", "b"), replacing("5", "c"), newMessage("after", ""))
+		_, err = tryUnique(ctx, database, publisher, "topic", replacing("4", "b"), skipping("5", "c"), newMessage("after", ""))
 		require.NoError(t, err, "it waits for no lock")
 		require.NoError(t, tx.Commit())
-		require.Equal(t, []string{"before", "3", "4", "5", "after"}, stored(t, database, "topic"))
+		require.Equal(t, []string{"3", "4", "5", "after"}, stored(t, database, "topic"))
 	})
 }
 

@@ -59,10 +59,10 @@ publishers: ## stop and start the broker of each of Watermill's stock publishers
 clusters: ## kill leaders of Kafka on three brokers and of a RabbitMQ quorum queue on three nodes for DURATION each; ARGS='-only kafka' for one
 	scripts/services run -- go run -C proof ./endurance clusters $(if $(DURATION),-duration $(DURATION)) $(ARGS)
 
-bench: ## measure side by side with peers and floors, about 21 minutes; ARGS='-only inbox' for less
+bench: ## measure side by side with peers and floors, about 25 minutes; ARGS='-only inbox' for less
 	scripts/services run -- go run -C benchmarks . $(ARGS)
 
-bench-quick: ## the same, less thoroughly, about 3 minutes
+bench-quick: ## the same, less thoroughly, about 4 minutes
 	scripts/services run -- go run -C benchmarks . -quick $(ARGS)
 
 bench-curves: ## measure the curves of docs/scaling.md, about 3 minutes

@@ -75,35 +75,26 @@ func names(list string) []string {
 	return strings.Split(list, ",")
 }
 
-// run starts a server, measures, and prints what it finds as it finds it.
+// run starts servers, measures, and prints what it finds as it finds it.
 func run(ctx context.Context, options measure.Options, which set, only []string) (summary *report.Summary, err error) {
 	chosen, err := which.choose(only)
 	if err != nil {
 		return nil, err
 	}
-	postgres, err := server.Start(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, postgres.Stop()) }()
-	if !options.Quick { // which is over before it would matter
-		fmt.Fprintln(os.Stderr, "warm up the server: it writes 2 GB")
-		if err := postgres.Warm(ctx); err != nil {
-			return nil, err
-		}
-	}
-	options.Server, options.ServerCPU = postgres.DSN(), postgres.CPU
 	options.Progress = report.Progress(os.Stderr)
-	if err := measure.Prepare(ctx, options.Server); err != nil {
-		return nil, err
-	}
+	running := &servers{options: options}
+	defer func() { err = errors.Join(err, running.stop()) }()
 	summary = report.New(options, server.Settings())
 	for _, scenario := range chosen {
 		if scenario.Needs != "" && os.Getenv(scenario.Needs) == "" {
 			fmt.Fprintf(os.Stdout, "\n%s: left out, it needs %s, which make bench sets\n", scenario.Name, scenario.Needs)
 			continue
 		}
-		series, err := scenario.Rounds(ctx, options)
+		at, err := running.serverFor(ctx, scenario)
+		if err != nil {
+			return nil, err
+		}
+		series, err := scenario.Rounds(ctx, at)
 		if err != nil {
 			return nil, err
 		}

@@ -29,6 +29,7 @@ func sets() map[string]set {
 func peers() set {
 	return set{page: "performance", rounds: 5, scenarios: []measure.Scenario{
 		relay.Throughput(),
+		relay.ThroughputMariaDB(),
 		relay.SlowBroker(),
 		relay.Backlog(),
 		relay.Kafka(),
@@ -40,15 +41,26 @@ func peers() set {
 		relay.LongTxDrain(),
 		relay.Idle(),
 		inbox.Write(),
+		inbox.Unique(),
 		inbox.Once(),
+		inbox.OnceMariaDB(),
+		inbox.Receipts(),
+		inbox.History(),
 		deferred.Ingest(),
+		deferred.IngestMariaDB(),
 		deferred.Work(),
+		deferred.WorkMariaDB(),
+		deferred.History(),
 		deferred.Sequential(),
 		embedded.Pipeline(),
+		relay.Limits(),
 		relay.Metrics(),
 		inbox.Metrics(),
 		relay.Memory(),
 		relay.Scale(),
+		relay.TailLatency(),
+		relay.TailThroughput(),
+		relay.TailIdle(),
 	}}
 }
 

@@ -14,7 +14,7 @@ func Keys() measure.Scenario {
 		return func(ctx context.Context, stage *measure.Stage) error {
 			shape := load.Shape{Payload: load.PayloadSize, Key: key}
 			config := queue.Config{Transactional: true}
-			return oursShaped(ctx, stage, shape, stage.Scale(n, n/3), config)
+			return onStage(stage).workShaped(ctx, stage, shape, stage.Scale(n, n/3), config)
 		}
 	}
 	return measure.Scenario{

@@ -19,7 +19,7 @@ func ingestGrouped(commits int) measure.Run {
 }
 
 func groupByHand(ctx context.Context, stage *measure.Stage, commits int) error {
-	for _, statement := range []string{createQueue, createProcessed} {
+	for _, statement := range []string{onPostgres.createQueue, onPostgres.createProcessed} {
 		if _, err := stage.Setup.ExecContext(ctx, statement); err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func groupByHand(ctx context.Context, stage *measure.Stage, commits int) error {
 		return err
 	})
 	defer together.Close()
-	return load.Deliver(ctx, stage, inFlight, stage.Scale(30_000, 6_000), func(_ context.Context, msg *message.Message) error {
+	return load.Deliver(ctx, stage, inFlight, deliveries(stage), func(_ context.Context, msg *message.Message) error {
 		return together.Do(msg)
 	})
 }

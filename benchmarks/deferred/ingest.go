@@ -7,7 +7,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
@@ -23,8 +22,8 @@ func Ingest() measure.Scenario {
 		About: "store deliveries, 64 in flight: ours stores each once, by hand nothing looks for duplicates",
 		Floor: "by-hand",
 		Contenders: []measure.Contender{
-			{Name: "ours", Run: oursIngest},
-			{Name: "by-hand", Run: ingestByHand},
+			{Name: "ours", Run: onPostgresSite(ingest)},
+			{Name: "by-hand", Run: onPostgresSite(ingestByHand)},
 			{Name: "grouped-by-hand", Run: ingestGrouped(1)},   // what the target could be at most,
 			{Name: "grouped-by-hand-2", Run: ingestGrouped(2)}, // or this, with two commits under way
 		},
@@ -32,31 +31,32 @@ func Ingest() measure.Scenario {
 	}
 }
 
-func oursIngest(ctx context.Context, stage *measure.Stage) error {
-	if err := fillOurs(ctx, stage.Setup, 0); err != nil {
+// ingest stores deliveries with an inbox.
+func ingest(ctx context.Context, stage *measure.Stage, at site) error {
+	if err := at.fill(ctx, 0); err != nil {
 		return err
 	}
-	inbox, err := inboxstore.New(postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, inboxstore.Config{}, nil)
+	inbox, err := inboxstore.New(at.database(), inboxstore.Config{}, nil)
 	if err != nil {
 		return err
 	}
-	err = load.Deliver(ctx, stage, inFlight, stage.Scale(30_000, 6_000), func(ctx context.Context, msg *message.Message) error {
+	err = load.Deliver(ctx, stage, inFlight, deliveries(stage), func(ctx context.Context, msg *message.Message) error {
 		_, err := inbox.Defer(ctx, queueName, inboxstore.Key{Consumer: queueName, MessageID: msg.UUID}, msg)
 		return err
 	})
 	return errors.Join(err, inbox.Close())
 }
 
-func ingestByHand(ctx context.Context, stage *measure.Stage) error {
-	if _, err := stage.Setup.ExecContext(ctx, createQueue); err != nil {
+func ingestByHand(ctx context.Context, stage *measure.Stage, at site) error {
+	if err := create(ctx, at.setup, at.createQueue); err != nil {
 		return err
 	}
-	insert, err := stage.DB.PrepareContext(ctx, insertQueue)
+	insert, err := at.db.PrepareContext(ctx, at.insertQueue)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = insert.Close() }()
-	return load.Deliver(ctx, stage, inFlight, stage.Scale(30_000, 6_000), func(ctx context.Context, msg *message.Message) error {
+	return load.Deliver(ctx, stage, inFlight, deliveries(stage), func(ctx context.Context, msg *message.Message) error {
 		metadata, err := json.Marshal(msg.Metadata)
 		if err != nil {
 			return err
@@ -65,3 +65,6 @@ func ingestByHand(ctx context.Context, stage *measure.Stage) error {
 		return err
 	})
 }
+
+// deliveries are the messages that a contender stores.
+func deliveries(stage *measure.Stage) int { return stage.Scale(30_000, 6_000) }

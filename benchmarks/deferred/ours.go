@@ -2,7 +2,6 @@ package deferred
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -26,20 +25,20 @@ const queueName = "queue"
 // fillers store at a time what a queue begins with, and so share commits.
 const fillers = 256
 
-// fillOurs makes the tables and stores n messages.
-func fillOurs(ctx context.Context, db *sql.DB, n int) error {
-	if err := postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: postbox.PostgreSQL}); err != nil {
+// fill makes the tables and stores n messages.
+func (s site) fill(ctx context.Context, n int) error {
+	if err := postbox.Migrate(ctx, s.filling()); err != nil {
 		return err
 	}
-	if _, err := db.ExecContext(ctx, createAccounts); err != nil {
+	if err := create(ctx, s.setup, s.createAccounts...); err != nil {
 		return err
 	}
-	return store(ctx, db, load.Messages(0, n))
+	return s.store(ctx, load.Messages(0, n))
 }
 
 // store defers the messages, each once.
-func store(ctx context.Context, db *sql.DB, list []*message.Message) error {
-	inbox, err := inboxstore.New(postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, inboxstore.Config{DisableNotify: true}, nil)
+func (s site) store(ctx context.Context, list []*message.Message) error {
+	inbox, err := inboxstore.New(s.filling(), inboxstore.Config{DisableNotify: true}, nil)
 	if err != nil {
 		return err
 	}
@@ -54,11 +53,11 @@ func store(ctx context.Context, db *sql.DB, list []*message.Message) error {
 type handler func(msg *message.Message) error
 
 // work starts the clock, and a subscriber that handles n messages; each has a goroutine, as a router gives it.
-func work(ctx context.Context, stage *measure.Stage, n int, config queue.Config, handle handler) error {
+func (s site) work(ctx context.Context, stage *measure.Stage, n int, config queue.Config, handle handler) error {
 	if err := stage.Start(ctx); err != nil {
 		return err
 	}
-	inbox, err := inboxstore.New(postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, inboxstore.Config{}, nil)
+	inbox, err := inboxstore.New(s.database(), inboxstore.Config{}, nil)
 	if err != nil {
 		return err
 	}
@@ -95,8 +94,8 @@ func work(ctx context.Context, stage *measure.Stage, n int, config queue.Config,
 func noop(*message.Message) error { return nil }
 
 // updates returns a handler that makes one update in the message's transaction, with a prepared statement.
-func updates(ctx context.Context, stage *measure.Stage) (handler, error) {
-	statement, err := stage.DB.PrepareContext(ctx, updateAccount)
+func (s site) updates(ctx context.Context) (handler, error) {
+	statement, err := s.db.PrepareContext(ctx, s.updateAccount)
 	if err != nil {
 		return nil, err
 	}

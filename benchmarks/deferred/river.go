@@ -44,7 +44,7 @@ type worker struct {
 func (w *worker) Work(ctx context.Context, j *river.Job[job]) error {
 	if w.pool != nil {
 		err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, updateAccount, j.Args.Account); err != nil {
+			if _, err := tx.Exec(ctx, onPostgres.updateAccount, j.Args.Account); err != nil {
 				return err
 			}
 			_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, j)
@@ -110,7 +110,7 @@ func riverClient(pool *pgxpool.Pool, work *worker) (*river.Client[pgx.Tx], error
 
 // fillRiver makes the tables and stores n jobs.
 func fillRiver(ctx context.Context, stage *measure.Stage, n int) error {
-	if _, err := stage.Setup.ExecContext(ctx, createAccounts); err != nil {
+	if err := create(ctx, stage.Setup, onPostgres.createAccounts...); err != nil {
 		return err
 	}
 	pool, err := pgxpool.New(ctx, stage.DSN)

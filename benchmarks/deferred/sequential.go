@@ -26,24 +26,24 @@ func Sequential() measure.Scenario {
 		About: "work off 1,000 keys in order, with 100,000 older messages of a key whose first one fails, and without them",
 		Floor: "none-stuck",
 		Shared: func(ctx context.Context, stage *measure.Stage) error {
-			if err := fillOurs(ctx, stage.Setup, 0); err != nil {
+			if err := onStage(stage).fill(ctx, 0); err != nil {
 				return err
 			}
 			list := load.Messages(0, stage.Scale(100_000, 20_000))
 			for _, msg := range list {
 				msg.Metadata.Set(postbox.OrderingKey, stuck)
 			}
-			return store(ctx, stage.Setup, list)
+			return onStage(stage).store(ctx, list)
 		},
 		Contenders: []measure.Contender{
 			{Name: "one-stuck", InShared: true, Run: func(ctx context.Context, stage *measure.Stage) error {
-				if err := store(ctx, stage.Setup, load.Messages(0, long(stage))); err != nil {
+				if err := onStage(stage).store(ctx, load.Messages(0, long(stage))); err != nil {
 					return err
 				}
 				return inOrder(ctx, stage)
 			}},
 			{Name: "none-stuck", Run: func(ctx context.Context, stage *measure.Stage) error {
-				if err := fillOurs(ctx, stage.Setup, long(stage)); err != nil {
+				if err := onStage(stage).fill(ctx, long(stage)); err != nil {
 					return err
 				}
 				return inOrder(ctx, stage)
@@ -65,7 +65,7 @@ func inOrder(ctx context.Context, stage *measure.Stage) error {
 	config := queue.Config{
 		Concurrency: concurrent, Head: queue.BlockOnHead, Retry: postbox.RetryProfile{Base: time.Second, Cap: time.Second},
 	}
-	return work(ctx, stage, long(stage), config, func(msg *message.Message) error {
+	return onStage(stage).work(ctx, stage, long(stage), config, func(msg *message.Message) error {
 		if msg.Metadata.Get(postbox.OrderingKey) == stuck {
 			return errors.New("this one never succeeds")
 		}

@@ -2,7 +2,6 @@ package deferred
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -35,16 +34,13 @@ func Work() measure.Scenario {
 		Floor: "by-hand-tx",
 		Contenders: []measure.Contender{
 			{Name: "ours", Run: func(ctx context.Context, stage *measure.Stage) error {
-				if err := fillOurs(ctx, stage.Setup, many(stage)); err != nil {
-					return err
-				}
-				return work(ctx, stage, many(stage), queue.Config{Concurrency: concurrent}, noop)
+				return onStage(stage).workNothing(ctx, stage, many(stage), queue.Config{Concurrency: concurrent})
 			}},
 			{Name: "river", Run: workRiver(some, false)},
 			{Name: "ours-tx", Run: oursInTx(some, queue.Config{Concurrency: concurrent, Transactional: true})},
 			{Name: "river-tx", Run: workRiver(few, true)},
 			{Name: "ours-microbatch", Run: oursInTx(many, queue.Config{Concurrency: microBatches, MicroBatch: microBatch})},
-			{Name: "by-hand-tx", Run: byHand},
+			{Name: "by-hand-tx", Run: onPostgresSite(byHand)},
 		},
 		Targets: []measure.Target{
 			{Name: "deferred", Ours: "ours", Other: "river", AtLeast: 4},
@@ -58,31 +54,39 @@ func Work() measure.Scenario {
 
 func oursInTx(n func(*measure.Stage) int, config queue.Config) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		return oursShaped(ctx, stage, load.Usual(), n(stage), config)
+		return onStage(stage).workShaped(ctx, stage, load.Usual(), n(stage), config)
 	}
 }
 
-// oursShaped works off n messages of a shape, with an update in a transaction for each.
-func oursShaped(ctx context.Context, stage *measure.Stage, shape load.Shape, n int, config queue.Config) error {
-	if err := fillOurs(ctx, stage.Setup, 0); err != nil {
+// workNothing works off n messages with a handler that does nothing.
+func (s site) workNothing(ctx context.Context, stage *measure.Stage, n int, config queue.Config) error {
+	if err := s.fill(ctx, n); err != nil {
 		return err
 	}
-	if err := store(ctx, stage.Setup, shape.Messages(0, n)); err != nil {
+	return s.work(ctx, stage, n, config, noop)
+}
+
+// workShaped works off n messages of a shape, with an update in a transaction for each.
+func (s site) workShaped(ctx context.Context, stage *measure.Stage, shape load.Shape, n int, config queue.Config) error {
+	if err := s.fill(ctx, 0); err != nil {
 		return err
 	}
-	handle, err := updates(ctx, stage)
+	if err := s.store(ctx, shape.Messages(0, n)); err != nil {
+		return err
+	}
+	handle, err := s.updates(ctx)
 	if err != nil {
 		return err
 	}
-	return work(ctx, stage, n, config, handle)
+	return s.work(ctx, stage, n, config, handle)
 }
 
 // handlersByHand work at a time on what is done by hand: with more it is slower.
 const handlersByHand = 16
 
 // byHand is the usual transaction for each message that a broker delivers: claim, update, commit, nothing prepared.
-func byHand(ctx context.Context, stage *measure.Stage) error {
-	if _, err := stage.Setup.ExecContext(ctx, createAccounts+";"+createProcessed); err != nil {
+func byHand(ctx context.Context, stage *measure.Stage, at site) error {
+	if err := create(ctx, at.setup, append(at.createAccounts, at.createProcessed)...); err != nil {
 		return err
 	}
 	list := load.Messages(0, some(stage))
@@ -90,24 +94,24 @@ func byHand(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	err := load.Clients(ctx, len(list), handlersByHand, func(ctx context.Context, i int) error {
-		return handleByHand(ctx, stage.DB, list[i], int64(i%load.Keys)+1)
+		return at.handleByHand(ctx, list[i], int64(i%load.Keys)+1)
 	})
 	return errors.Join(err, stage.Stop(len(list)))
 }
 
-func handleByHand(ctx context.Context, db *sql.DB, msg *message.Message, account int64) error {
-	tx, err := db.BeginTx(ctx, nil)
+func (s site) handleByHand(ctx context.Context, msg *message.Message, account int64) error {
+	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	result, err := tx.ExecContext(ctx, claim, "accounts", msg.UUID)
+	result, err := tx.ExecContext(ctx, s.claim, "accounts", msg.UUID)
 	if err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		return errors.Join(err, tx.Rollback())
 	}
-	if _, err := tx.ExecContext(ctx, updateAccount, account); err != nil {
+	if _, err := tx.ExecContext(ctx, s.updateAccount, account); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()

@@ -65,86 +65,119 @@ func Once() measure.Scenario {
 // anAccount is the one that a message is about.
 func anAccount() int64 { return 1 + rand.Int64N(accounts) } //nolint:gosec // no secret
 
+// site is a database on which handlers work.
+type site struct {
+	words
+
+	// setup is a handle for what is not measured.
+	setup    *sql.DB
+	database postbox.Database
+}
+
+// onStage is the site of the benchmark's own PostgreSQL.
+func onStage(stage *measure.Stage) site {
+	return site{onPostgres, stage.Setup, postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}}
+}
+
 func oursOnce(describe load.Describe, style style) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		if err := postbox.Migrate(ctx, postbox.Database{DB: stage.Setup, Dialect: postbox.PostgreSQL}); err != nil {
+		at := onStage(stage)
+		var err error
+		if at.database, err = describe(stage.DB); err != nil {
 			return err
 		}
-		if err := create(ctx, stage.Setup, createAccounts); err != nil {
-			return err
-		}
-		database, err := describe(stage.DB)
-		if err != nil {
-			return err
-		}
-		store, err := inboxstore.New(database, inboxstore.Config{}, nil)
-		if err != nil {
-			return err
-		}
-		inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Consumer: "accounts", Topic: load.Topic}, nil)
-		if err != nil {
-			return err
-		}
-		update, stop, err := style(ctx, stage.DB, updateAccount)
-		if err != nil {
-			return err
-		}
-		handler := inbox.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-			tx, _ := postbox.TxFromContext(msg.Context())
-			_, err := update(msg.Context(), tx, anAccount(), 1)
-			return nil, err
-		})
-		err = load.Deliver(ctx, stage, handlers, stage.Scale(12_000, 3_000), func(ctx context.Context, msg *message.Message) error {
-			msg.SetContext(ctx)
-			_, err := handler(msg)
-			return err
-		})
-		return errors.Join(err, stop(), store.Close())
+		return at.handleOnce(ctx, stage, middleware.InboxConfig{}, style)
 	}
 }
 
+// handleOnce handles messages with an inbox, which has the consumer and topic of all.
+func (s site) handleOnce(ctx context.Context, stage *measure.Stage, config middleware.InboxConfig, style style) error {
+	if err := postbox.Migrate(ctx, postbox.Database{DB: s.setup, Dialect: s.dialect}); err != nil {
+		return err
+	}
+	if err := create(ctx, s.setup, s.createAccounts...); err != nil {
+		return err
+	}
+	store, err := inboxstore.New(s.database, inboxstore.Config{}, nil)
+	if err != nil {
+		return err
+	}
+	config.Consumer, config.Topic = "accounts", load.Topic
+	inbox, err := middleware.NewInbox(store, config, nil)
+	if err != nil {
+		return err
+	}
+	update, stop, err := style(ctx, s.database.DB, s.updateAccount)
+	if err != nil {
+		return err
+	}
+	handler := inbox.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		tx, _ := postbox.TxFromContext(msg.Context())
+		_, err := update(msg.Context(), tx, anAccount())
+		return nil, err
+	})
+	err = load.Deliver(ctx, stage, handlers, deliveries(stage), func(ctx context.Context, msg *message.Message) error {
+		msg.SetContext(ctx)
+		_, err := handler(msg)
+		return err
+	})
+	return errors.Join(err, stop(), store.Close())
+}
+
+// deliveries are the messages that a contender handles.
+func deliveries(stage *measure.Stage) int { return stage.Scale(12_000, 3_000) }
+
 func onceByHand(claiming, updating style) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		if err := create(ctx, stage.Setup, createAccounts, createProcessed); err != nil {
-			return err
-		}
-		remember, stopRemember, err := claiming(ctx, stage.DB, claim)
-		if err != nil {
-			return err
-		}
-		update, stopUpdate, err := updating(ctx, stage.DB, updateAccount)
-		if err != nil {
-			return err
-		}
-		err = load.Deliver(ctx, stage, handlers, stage.Scale(12_000, 3_000), func(ctx context.Context, msg *message.Message) error {
-			return inTx(ctx, stage.DB, func(tx *sql.Tx) error {
-				result, err := remember(ctx, tx, "accounts", msg.UUID)
-				if err != nil {
-					return err
-				}
-				if n, err := result.RowsAffected(); err != nil || n == 0 {
-					return err
-				}
-				_, err = update(ctx, tx, anAccount(), 1)
-				return err
-			})
-		})
-		return errors.Join(err, stopRemember(), stopUpdate())
+		return onStage(stage).onceByHand(ctx, stage, claiming, updating, nil)
 	}
+}
+
+// onceByHand claims a message, makes the update, and does more, if there is more to do.
+func (s site) onceByHand(
+	ctx context.Context, stage *measure.Stage, claiming, updating style, more func(ctx context.Context, tx *sql.Tx, msg *message.Message) error,
+) error {
+	if err := create(ctx, s.setup, append(s.createAccounts, s.createProcessed)...); err != nil {
+		return err
+	}
+	remember, stopRemember, err := claiming(ctx, s.database.DB, s.claim)
+	if err != nil {
+		return err
+	}
+	update, stopUpdate, err := updating(ctx, s.database.DB, s.updateAccount)
+	if err != nil {
+		return err
+	}
+	err = load.Deliver(ctx, stage, handlers, deliveries(stage), func(ctx context.Context, msg *message.Message) error {
+		return inTx(ctx, s.database.DB, func(tx *sql.Tx) error {
+			result, err := remember(ctx, tx, "accounts", msg.UUID)
+			if err != nil {
+				return err
+			}
+			if n, err := result.RowsAffected(); err != nil || n == 0 {
+				return err
+			}
+			if _, err = update(ctx, tx, anAccount()); err != nil || more == nil {
+				return err
+			}
+			return more(ctx, tx, msg)
+		})
+	})
+	return errors.Join(err, stopRemember(), stopUpdate())
 }
 
 func noDedup(style style) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		if err := create(ctx, stage.Setup, createAccounts); err != nil {
+		if err := create(ctx, stage.Setup, onPostgres.createAccounts...); err != nil {
 			return err
 		}
-		update, stop, err := style(ctx, stage.DB, updateAccount)
+		update, stop, err := style(ctx, stage.DB, onPostgres.updateAccount)
 		if err != nil {
 			return err
 		}
-		err = load.Deliver(ctx, stage, handlers, stage.Scale(12_000, 3_000), func(ctx context.Context, _ *message.Message) error {
+		err = load.Deliver(ctx, stage, handlers, deliveries(stage), func(ctx context.Context, _ *message.Message) error {
 			return inTx(ctx, stage.DB, func(tx *sql.Tx) error {
-				_, err := update(ctx, tx, anAccount(), 1)
+				_, err := update(ctx, tx, anAccount())
 				return err
 			})
 		})

@@ -43,6 +43,11 @@ func Write() measure.Scenario {
 
 // oursWrite writes n messages of a shape, so many clients at a time.
 func oursWrite(ctx context.Context, stage *measure.Stage, shape load.Shape, clients, n int) error {
+	return writeOurs(ctx, stage, shape, clients, n, func(*message.Message) {})
+}
+
+// writeOurs does so, and changes each message first.
+func writeOurs(ctx context.Context, stage *measure.Stage, shape load.Shape, clients, n int, change func(msg *message.Message)) error {
 	if err := postbox.Migrate(ctx, postbox.Database{DB: stage.Setup, Dialect: postbox.PostgreSQL}); err != nil {
 		return err
 	}
@@ -59,6 +64,7 @@ func oursWrite(ctx context.Context, stage *measure.Stage, shape load.Shape, clie
 	}
 	defer func() { _ = order.Close() }()
 	err = shape.Deliver(ctx, stage, clients, n, func(ctx context.Context, msg *message.Message) error {
+		change(msg)
 		return forwarder.InTx(ctx, stage.DB, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := tx.StmtContext(ctx, order).ExecContext(ctx, 1, 1); err != nil {
 				return err

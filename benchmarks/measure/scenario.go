@@ -18,6 +18,8 @@ type Scenario struct {
 	Targets []Target
 	// Needs is a variable of the environment without which it cannot run, if any.
 	Needs string
+	// Log says that it needs a server whose log can be read: one with wal_level=logical, which writes a little more of it.
+	Log bool
 	// Shared, if set, fills a schema once, for those contenders that say so.
 	Shared func(ctx context.Context, stage *Stage) error
 	// MaxRounds, if set, bounds the rounds: of what takes long, counts instead of taking time, or uses up what was filled once.
@@ -60,7 +62,9 @@ type Target struct {
 	Name string
 	// Ours and Other are the contenders. Without Other, Limit is what ours is compared with.
 	Ours, Other string
-	Limit       float64
+	// OrElse are others: ours is compared with the one of all these that was best in this run.
+	OrElse []string
+	Limit  float64
 	// Metric that is compared. Defaults to the rate.
 	Metric Metric
 	// Lower says that less is better; then the ratio is the other's value by ours.
@@ -91,7 +95,9 @@ func (s Scenario) Restrict(names []string) (Scenario, bool) {
 	for _, target := range s.Targets {
 		if slices.Contains(names, target.Name) {
 			targets = append(targets, target)
-			needed[target.Ours], needed[target.Other] = true, true
+			for _, name := range append([]string{target.Ours, target.Other}, target.OrElse...) {
+				needed[name] = true
+			}
 		}
 	}
 	var contenders []Contender
@@ -111,6 +117,7 @@ func (s Scenario) Judge(results []Series) []Verdict {
 		if target.Metric == "" {
 			target.Metric = Rate
 		}
+		target.Other = target.best(results)
 		ours, measured := of(results, target.Ours).Median(target.Metric)
 		other := target.Limit
 		if target.Other != "" {
@@ -133,6 +140,19 @@ func (s Scenario) Judge(results []Series) []Verdict {
 		verdicts = append(verdicts, verdict)
 	}
 	return verdicts
+}
+
+// best returns the contender that ours is compared with.
+func (t Target) best(results []Series) string {
+	best := t.Other
+	for _, name := range t.OrElse {
+		value, measured := of(results, name).Median(t.Metric)
+		least, _ := of(results, best).Median(t.Metric)
+		if measured && (value < least) == t.Lower {
+			best = name
+		}
+	}
+	return best
 }
 
 // Noise is the spread of the floor.

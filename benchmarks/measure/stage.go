@@ -27,6 +27,7 @@ type Stage struct {
 
 	schema  string
 	admin   *sql.DB
+	mariaDB *sql.DB // of a contender that works on MariaDB: the counters are that server's
 	profile *profile
 	// serverCPU returns the processor time that the server has taken.
 	serverCPU func() time.Duration
@@ -49,6 +50,9 @@ func (s *Stage) Scale(full, quick int) int {
 	}
 	return full
 }
+
+// Schema is the name of the schema that the contender works on.
+func (s *Stage) Schema() string { return s.schema }
 
 // Start begins the measurement.
 func (s *Stage) Start(ctx context.Context) error {
@@ -76,7 +80,9 @@ func (s *Stage) Stop(messages int) error {
 	elapsed := time.Since(s.began)
 	s.sample.Messages, s.sample.Elapsed = messages, elapsed
 	s.Record(Rate, float64(messages)/elapsed.Seconds())
-	s.Record(ServerCPU, microseconds(s.serverCPU()-s.before.serverCPU)/float64(messages))
+	if s.mariaDB == nil {
+		s.Record(ServerCPU, microseconds(s.serverCPU()-s.before.serverCPU)/float64(messages))
+	}
 	if !s.Elsewhere {
 		var memory runtime.MemStats
 		runtime.ReadMemStats(&memory)
@@ -107,6 +113,9 @@ func (s *Stage) Record(metric Metric, value float64) {
 
 // read reads all counters. That of the transactions lags behind, until connections end.
 func (s *Stage) read(ctx context.Context) (counters, error) {
+	if s.mariaDB != nil {
+		return s.readMariaDB(ctx)
+	}
 	now := counters{statements: s.Wire.statements.Load(), roundTrips: s.Wire.roundTrips.Load()}
 	const wal = `SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint`
 	if err := s.admin.QueryRowContext(ctx, wal).Scan(&now.wal); err != nil {
@@ -116,17 +125,25 @@ func (s *Stage) read(ctx context.Context) (counters, error) {
 	if err := s.admin.QueryRowContext(ctx, commits, database).Scan(&now.commits); err != nil {
 		return now, fmt.Errorf("count transactions: %w", err)
 	}
+	now.serverCPU = s.serverCPU()
+	now.readOwn()
+	return now, nil
+}
+
+// readOwn reads the counters of this process.
+func (c *counters) readOwn() {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	now.allocs = memory.Mallocs
-	now.clientCPU, now.serverCPU = ownCPU(), s.serverCPU()
-	return now, nil
+	c.allocs, c.clientCPU = memory.Mallocs, ownCPU()
 }
 
 // finish closes the contender's handle and counts what it did; connections report their transactions when they end.
 func (s *Stage) finish(ctx context.Context) error {
 	if err := s.DB.Close(); err != nil {
 		return err
+	}
+	if s.mariaDB != nil {
+		return nil // it is counted already
 	}
 	if err := s.waitGone(ctx, ""); err != nil {
 		return err

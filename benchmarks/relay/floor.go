@@ -25,10 +25,16 @@ func floor(n int, to *sink, page int) measure.Run {
 		if err := stage.Start(ctx); err != nil {
 			return err
 		}
-		if err := drainByHand(ctx, stage.DB, to, page); err != nil {
+		remove, err := stage.DB.PrepareContext(ctx, floorDelete)
+		if err != nil {
 			return err
 		}
-		return stage.Stop(n)
+		defer func() { _ = remove.Close() }()
+		err = drainByHand(ctx, stage.DB, floorRead, to, page, func(ids []int64) error {
+			_, err := remove.ExecContext(ctx, pq.Array(ids))
+			return err
+		})
+		return errors.Join(err, stage.Stop(n))
 	}
 }
 
@@ -51,24 +57,19 @@ func fillFloor(ctx context.Context, db *sql.DB, n int) error {
 }
 
 // drainByHand works until the table is empty.
-func drainByHand(ctx context.Context, db *sql.DB, to *sink, page int) error {
-	read, err := db.PrepareContext(ctx, floorRead)
+func drainByHand(ctx context.Context, db *sql.DB, query string, to *sink, page int, remove func(ids []int64) error) error {
+	read, err := db.PrepareContext(ctx, query)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = read.Close() }()
-	remove, err := db.PrepareContext(ctx, floorDelete)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = remove.Close() }()
 	after := int64(0)
 	for {
 		ids, err := publishPage(ctx, read, to, after, page)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		if _, err := remove.ExecContext(ctx, pq.Array(ids)); err != nil {
+		if err := remove(ids); err != nil {
 			return err
 		}
 		after = ids[len(ids)-1]

@@ -42,6 +42,34 @@ func Idle() measure.Scenario {
 	}
 }
 
+// TailIdle leaves forwarders without work that tail the log: one with default settings, and one that polls once a minute.
+func TailIdle() measure.Scenario {
+	leave := func(pollMax time.Duration) measure.Run {
+		return func(ctx context.Context, stage *measure.Stage) error {
+			a, err := startApart(ctx, stage, newSink(1, 0), byTailing, forwarder.Config{PollMax: pollMax})
+			if err != nil {
+				return err
+			}
+			return watchIdle(ctx, stage, a.close)
+		}
+	}
+	return measure.Scenario{
+		Name:      "tail-idle",
+		About:     "statements of a forwarder that tails the log and has nothing to do, with default settings and with PollMax of a minute",
+		Log:       true,
+		MaxRounds: 1,
+		Picture:   PerSecond,
+		Contenders: []measure.Contender{
+			{Name: "default", Run: leave(0)},
+			{Name: "poll-max-1m", Run: leave(time.Minute)},
+		},
+		Targets: []measure.Target{
+			{Name: "tail-idle", Ours: "default", Limit: 0.2, Metric: PerSecond, Lower: true, AtLeast: 1},
+			{Name: "tail-idle", Ours: "poll-max-1m", Limit: 0.2, Metric: PerSecond, Lower: true, AtLeast: 1},
+		},
+	}
+}
+
 // Idle processes slow down first, and then are watched for long, since some of what they do comes once in five seconds.
 const (
 	idleSettles = 3 * time.Second
@@ -56,6 +84,11 @@ func idle(ctx context.Context, stage *measure.Stage, start func() (stop func() e
 	if err != nil {
 		return err
 	}
+	return watchIdle(ctx, stage, stop)
+}
+
+// watchIdle counts statements.
+func watchIdle(ctx context.Context, stage *measure.Stage, stop func() error) error {
 	<-time.After(idleSettles)
 	if err := stage.Start(ctx); err != nil {
 		return err

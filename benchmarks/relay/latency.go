@@ -65,7 +65,7 @@ func oursPaced(ctx context.Context, stage *measure.Stage, db *sql.DB, dialect po
 }
 
 func stockLatency(ctx context.Context, stage *measure.Stage) error {
-	publisher, err := newStockPublisher(stage.Setup)
+	publisher, err := newStockPublisher(stage.Setup, stockPostgres(0).schema)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func stockLatency(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	watch := newStopwatch(stage.Scale(5, 2) * oneByOne.perSecond)
-	fwd, ended, err := startStock(ctx, stage.DB, watch, 0)
+	fwd, ended, err := startStock(ctx, stage.DB, stockPostgres(0), watch)
 	if err != nil {
 		return err
 	}

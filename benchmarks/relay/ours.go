@@ -41,18 +41,23 @@ func drainDescribed(describe load.Describe, to *sink, config forwarder.Config) m
 		if err != nil {
 			return err
 		}
-		if err := stage.Start(ctx); err != nil {
-			return err
-		}
-		fwd, ended, err := startOn(ctx, database, to, config)
-		if err != nil {
-			return err
-		}
-		if err := to.wait(ctx); err != nil {
-			return errors.Join(err, fwd.Close())
-		}
-		return errors.Join(stage.Stop(int(to.want)), fwd.Close(), <-ended)
+		return drainOn(ctx, stage, database, to, config)
 	}
+}
+
+// drainOn does so on any database.
+func drainOn(ctx context.Context, stage *measure.Stage, database postbox.Database, to *sink, config forwarder.Config) error {
+	if err := stage.Start(ctx); err != nil {
+		return err
+	}
+	fwd, ended, err := startOn(ctx, database, to, config)
+	if err != nil {
+		return err
+	}
+	if err := to.wait(ctx); err != nil {
+		return errors.Join(err, fwd.Close())
+	}
+	return errors.Join(stage.Stop(int(to.want)), fwd.Close(), <-ended)
 }
 
 // fillOurs makes the tables and writes n messages.
@@ -62,10 +67,15 @@ func fillOurs(ctx context.Context, db *sql.DB, n int) error {
 
 // fillShaped does so with messages of a shape, in an outbox with so many lanes; 0 is the default.
 func fillShaped(ctx context.Context, db *sql.DB, shape load.Shape, n, lanes int) error {
-	if err := postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: postbox.PostgreSQL}); err != nil {
+	return fillOn(ctx, postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, shape, n, lanes)
+}
+
+// fillOn does so on any database.
+func fillOn(ctx context.Context, database postbox.Database, shape load.Shape, n, lanes int) error {
+	if err := postbox.Migrate(ctx, database); err != nil {
 		return err
 	}
-	publisher, err := forwarder.NewPublisher(postbox.Database{DB: db, Dialect: postbox.PostgreSQL}, forwarder.PublisherConfig{
+	publisher, err := forwarder.NewPublisher(database, forwarder.PublisherConfig{
 		Lanes: lanes, AllowAutocommit: true, DisableNotify: true,
 	}, nil)
 	if err != nil {

@@ -17,6 +17,12 @@ SELECT $1, * FROM unnest($2::text[], $3::bytea[], $4::bytea[])`
 	floorRead      = `SELECT id, topic, message_id, metadata, payload FROM outbox WHERE id > $1 ORDER BY id LIMIT $2`
 	floorDelete    = `DELETE FROM outbox WHERE id = ANY($1)`
 
+	// What reads the log by hand.
+	slotPublication  = `DROP PUBLICATION IF EXISTS by_hand; CREATE PUBLICATION by_hand FOR TABLE outbox WITH (publish = 'insert')`
+	createSlot       = `CREATE_REPLICATION_SLOT by_hand TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT`
+	startReplication = `START_REPLICATION SLOT by_hand LOGICAL 0/0 (proto_version '1', publication_names 'by_hand', binary 'true')`
+	countStreaming   = `SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'`
+
 	mariaDBTable = `
 CREATE TABLE outbox (
 	id         bigint AUTO_INCREMENT PRIMARY KEY,
@@ -26,6 +32,7 @@ CREATE TABLE outbox (
 	payload    blob NOT NULL
 )`
 	mariaDBInsertOne = `INSERT INTO outbox (topic, message_id, metadata, payload) VALUES (?, ?, ?, ?)`
+	mariaDBInsert    = `INSERT INTO outbox (topic, message_id, metadata, payload) VALUES `
 	mariaDBRead      = `SELECT id, topic, message_id, metadata, payload FROM outbox WHERE id > ? ORDER BY id LIMIT ?`
 	mariaDBDelete    = `DELETE FROM outbox WHERE id IN (`
 

@@ -41,20 +41,20 @@ func Steady() measure.Scenario {
 	}
 }
 
-// SteadyMariaDB does so on MariaDB. What the benchmark's own PostgreSQL counts is not shown.
+// SteadyMariaDB does so on MariaDB.
 func SteadyMariaDB() measure.Scenario {
 	return measure.Scenario{
 		Name:      "steady-mariadb",
 		About:     "the same on MariaDB",
-		Needs:     mariaDBVariable,
+		Needs:     measure.MariaDBVariable,
 		MaxRounds: 1,
 		Picture:   P99,
 		Floor:     "by-hand",
 		Contenders: []measure.Contender{
-			{Name: "ours", Run: inMariaDB(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
+			{Name: "ours", Run: measure.MariaDB{}.Run(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
 				return oursPaced(ctx, stage, db, postbox.MySQL, stage.Scale(steadySeconds, quickSeconds), steadily)
 			})},
-			{Name: "by-hand", Run: inMariaDB(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
+			{Name: "by-hand", Run: measure.MariaDB{}.Run(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
 				return pacedByHand(ctx, stage, db, byHandMariaDB, stage.Scale(byHandSeconds, quickSeconds))
 			})},
 		},

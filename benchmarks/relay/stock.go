@@ -21,26 +21,41 @@ const stockTopic = "forwarder"
 // default.
 func stock(n int, to *sink, batchSize int) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		if err := fillStock(stage.Setup, n); err != nil {
+		if err := fillStock(stage.Setup, stockPostgres(batchSize).schema, n); err != nil {
 			return err
 		}
-		if err := stage.Start(ctx); err != nil {
-			return err
-		}
-		fwd, ended, err := startStock(ctx, stage.DB, to, batchSize)
-		if err != nil {
-			return err
-		}
-		if err := to.wait(ctx); err != nil {
-			return errors.Join(err, fwd.Close())
-		}
-		return errors.Join(stage.Stop(n), fwd.Close(), <-ended)
+		return drainStock(ctx, stage, stage.DB, stockPostgres(batchSize), n, to)
 	}
 }
 
+// stockTables are Watermill's tables on a database.
+type stockTables struct {
+	schema  wmsql.SchemaAdapter
+	offsets wmsql.OffsetsAdapter
+}
+
+func stockPostgres(batchSize int) stockTables {
+	return stockTables{wmsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batchSize}, wmsql.DefaultPostgreSQLOffsetsAdapter{}}
+}
+
+// drainStock drains an outbox of n messages.
+func drainStock(ctx context.Context, stage *measure.Stage, db *sql.DB, tables stockTables, n int, to *sink) error {
+	if err := stage.Start(ctx); err != nil {
+		return err
+	}
+	fwd, ended, err := startStock(ctx, db, tables, to)
+	if err != nil {
+		return err
+	}
+	if err := to.wait(ctx); err != nil {
+		return errors.Join(err, fwd.Close())
+	}
+	return errors.Join(stage.Stop(n), fwd.Close(), <-ended)
+}
+
 // fillStock makes the tables and writes n messages in Watermill's envelope.
-func fillStock(db *sql.DB, n int) error {
-	publisher, err := newStockPublisher(db)
+func fillStock(db *sql.DB, schema wmsql.SchemaAdapter, n int) error {
+	publisher, err := newStockPublisher(db, schema)
 	if err != nil {
 		return err
 	}
@@ -49,8 +64,8 @@ func fillStock(db *sql.DB, n int) error {
 }
 
 // newStockPublisher makes its tables when it first publishes.
-func newStockPublisher(db *sql.DB) (message.Publisher, error) {
-	return stockPublisherOn(db, wmsql.PublisherConfig{SchemaAdapter: wmsql.DefaultPostgreSQLSchema{}, AutoInitializeSchema: true})
+func newStockPublisher(db *sql.DB, schema wmsql.SchemaAdapter) (message.Publisher, error) {
+	return stockPublisherOn(db, wmsql.PublisherConfig{SchemaAdapter: schema, AutoInitializeSchema: true})
 }
 
 // newStockTxPublisher is how Watermill writes in a transaction: by a publisher for each.
@@ -67,10 +82,10 @@ func stockPublisherOn(db wmsql.ContextExecutor, config wmsql.PublisherConfig) (m
 }
 
 // startStock starts a forwarder, whose end the channel tells.
-func startStock(ctx context.Context, db *sql.DB, to message.Publisher, batchSize int) (*stockforwarder.Forwarder, <-chan error, error) {
+func startStock(ctx context.Context, db *sql.DB, tables stockTables, to message.Publisher) (*stockforwarder.Forwarder, <-chan error, error) {
 	subscriber, err := wmsql.NewSubscriber(db, wmsql.SubscriberConfig{
-		SchemaAdapter:    wmsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batchSize},
-		OffsetsAdapter:   wmsql.DefaultPostgreSQLOffsetsAdapter{},
+		SchemaAdapter:    tables.schema,
+		OffsetsAdapter:   tables.offsets,
 		InitializeSchema: true,
 	}, watermill.NopLogger{})
 	if err != nil {

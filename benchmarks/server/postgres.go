@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -32,19 +33,23 @@ var settings = []string{
 // Postgres is a running server.
 type Postgres struct {
 	folder string
+	more   []string // settings beside those of all servers
 	port   int
 	cmd    *exec.Cmd
 	stop   io.Closer
 	log    bytes.Buffer // read after the end of the server
 }
 
-// Start makes a new cluster in a folder of its own and starts it on a free port. Stop ends it.
-func Start(ctx context.Context) (*Postgres, error) {
+// LogSettings are those of a server whose log can be read.
+func LogSettings() []string { return []string{"wal_level=logical"} }
+
+// Start makes a new cluster in a folder of its own and starts it on a free port, with more settings if they are given. Stop ends it.
+func Start(ctx context.Context, more ...string) (*Postgres, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{}
+	p := &Postgres{more: more}
 	if err := p.prepare(ctx, bin); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.folder))
 	}
@@ -141,7 +146,7 @@ func (p *Postgres) launch(bin string) error {
 		"-c", keeper, "keeper", p.folder, filepath.Join(bin, "postgres"),
 		"-D", p.data(), "-p", strconv.Itoa(p.port), "-c", "unix_socket_directories=",
 	}
-	for _, setting := range settings {
+	for _, setting := range slices.Concat(settings, p.more) {
 		args = append(args, "-c", setting)
 	}
 	p.cmd = command(context.Background(), as, "/bin/sh", args...)

@@ -1,0 +1,41 @@
+package deferred
+
+import (
+	"context"
+	"database/sql"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+)
+
+// site is a database on which queues are worked off.
+type site struct {
+	words
+
+	// setup is a handle for what is not measured.
+	setup, db *sql.DB
+}
+
+// onStage is the site of the benchmark's own PostgreSQL.
+func onStage(stage *measure.Stage) site { return site{onPostgres, stage.Setup, stage.DB} }
+
+// database describes the database that is measured, without metrics.
+func (s site) database() postbox.Database { return postbox.Database{DB: s.db, Dialect: s.dialect} }
+
+// filling describes it with the other handle.
+func (s site) filling() postbox.Database { return postbox.Database{DB: s.setup, Dialect: s.dialect} }
+
+// contender does its work on a site.
+type contender func(ctx context.Context, stage *measure.Stage, at site) error
+
+// onPostgresSite runs a contender there.
+func onPostgresSite(run contender) measure.Run {
+	return func(ctx context.Context, stage *measure.Stage) error { return run(ctx, stage, onStage(stage)) }
+}
+
+// onMariaDBSite runs a contender on a database of MariaDB, which has one handle for everything.
+func onMariaDBSite(reach measure.MariaDB, run contender) measure.Run {
+	return reach.Run(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
+		return run(ctx, stage, site{onMariaDB, db, db})
+	})
+}

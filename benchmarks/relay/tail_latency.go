@@ -1,0 +1,90 @@
+package relay
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
+	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+)
+
+// TailLatency commits messages one by one, which a forwarder of another process finds by polling or in the log, or a program by hand in the log.
+func TailLatency() measure.Scenario {
+	return measure.Scenario{
+		Name:      "tail-latency",
+		About:     "100 messages a second of another process: from the commit to the call of the publisher, by how the forwarder finds them, on a server with wal_level=logical",
+		Log:       true,
+		MaxRounds: tailRounds,
+		Picture:   P50,
+		Floor:     "by-hand",
+		Contenders: []measure.Contender{
+			{Name: "tail", Run: latencyApart(byTailing)},
+			{Name: "polling", Run: latencyApart(byPolling)},
+			{Name: "by-hand", Run: latencySlot},
+		},
+		Targets: []measure.Target{
+			{Name: "tail-latency", Ours: "tail", Limit: 0.4, Metric: P50, Lower: true, AtLeast: 1},
+			{Name: "tail-latency", Ours: "tail", Limit: 2.5, Metric: P99, Lower: true, AtLeast: 1},
+			{Name: "tail-latency", Ours: "tail", Other: "polling", Metric: P50, Lower: true, AtLeast: 4},
+			{Name: "tail-latency", Ours: "tail", Other: "by-hand", Metric: P50, Lower: true, AtLeast: 0.5},
+		},
+	}
+}
+
+// tailWarmUp are the messages that come before the clock starts, so that plans are made and polls have become rare.
+const tailWarmUp = 100
+
+// tailSeconds are those in which messages come.
+func tailSeconds(stage *measure.Stage) int { return stage.Scale(4, 2) }
+
+func latencyApart(how finds) measure.Run {
+	return func(ctx context.Context, stage *measure.Stage) error {
+		watch := newStopwatch(tailSeconds(stage) * oneByOne.perSecond)
+		a, err := startApart(ctx, stage, watch, how, forwarder.Config{})
+		if err != nil {
+			return err
+		}
+		return errors.Join(runWarm(ctx, stage, watch, func(ctx context.Context, msg *message.Message, committed func()) error {
+			return a.send(ctx, stage.DB, load.Topic, committed, msg)
+		}), a.close())
+	}
+}
+
+func latencySlot(ctx context.Context, stage *measure.Stage) error {
+	watch := newStopwatch(tailSeconds(stage) * oneByOne.perSecond)
+	stop, err := openSlot(ctx, stage, watch)
+	if err != nil {
+		return err
+	}
+	if err := waitStreaming(ctx, stage.Setup); err != nil {
+		return errors.Join(err, stop())
+	}
+	insert, err := stage.DB.PrepareContext(ctx, floorInsertOne)
+	if err != nil {
+		return errors.Join(err, stop())
+	}
+	defer func() { _ = insert.Close() }()
+	err = runWarm(ctx, stage, watch, func(ctx context.Context, msg *message.Message, committed func()) error {
+		err := insertByHand(ctx, stage.DB, insert, msg)
+		committed()
+		return err
+	})
+	return errors.Join(err, stop())
+}
+
+// runWarm sends messages at the pace of [oneByOne], and records how long they took but for the first ones.
+func runWarm(
+	ctx context.Context, stage *measure.Stage, watch *stopwatch, send func(ctx context.Context, msg *message.Message, committed func()) error,
+) error {
+	for _, msg := range load.Messages(0, tailWarmUp) {
+		if err := send(ctx, msg, func() {}); err != nil {
+			return err
+		}
+	}
+	return watch.run(ctx, stage, oneByOne, func(ctx context.Context, msg *message.Message) error {
+		return send(ctx, msg, func() { watch.committed(msg.UUID) })
+	})
+}

@@ -27,7 +27,9 @@ func Ingest() measure.Scenario {
 			{Name: "grouped-by-hand", Run: ingestGrouped(1)},   // what the target could be at most,
 			{Name: "grouped-by-hand-2", Run: ingestGrouped(2)}, // or this, with two commits under way
 		},
-		Targets: []measure.Target{{Name: "ingest", Ours: "ours", Other: "by-hand", AtLeast: 2.5}},
+		Targets: []measure.Target{{
+			Name: "ingest", Ours: "ours", Other: "by-hand", OrElse: []string{"grouped-by-hand", "grouped-by-hand-2"}, AtLeast: 0.95,
+		}},
 	}
 }
 

@@ -28,7 +28,7 @@ func Latency() measure.Scenario {
 		},
 		Targets: []measure.Target{
 			{Name: "relay-latency", Ours: "ours", Limit: 2, Metric: P50, Lower: true, AtLeast: 1},
-			{Name: "relay-latency", Ours: "ours", Limit: 10, Metric: P99, Lower: true, AtLeast: 1},
+			{Name: "relay-latency", Ours: "ours", Limit: 1.5, Metric: P99, Lower: true, AtLeast: 1},
 			{Name: "relay-latency", Ours: "ours", Other: "watermill", Metric: P50, Lower: true, AtLeast: 100},
 		},
 	}

@@ -40,6 +40,6 @@ func Memory() measure.Scenario {
 			stage.Record(Resident, float64(memory)/mebibyte)
 			return errors.Join(err, stopErr)
 		}}},
-		Targets: []measure.Target{{Name: "memory", Ours: "ours", Limit: 64, Metric: Resident, Lower: true, AtLeast: 1}},
+		Targets: []measure.Target{{Name: "memory", Ours: "ours", Limit: 40, Metric: Resident, Lower: true, AtLeast: 1}},
 	}
 }

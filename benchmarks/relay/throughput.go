@@ -45,7 +45,7 @@ func Throughput() measure.Scenario {
 			{Name: "relay-default", Ours: "ours", Other: "watermill", AtLeast: 15},
 			{Name: "relay-tuned", Ours: "ours-tuned", Other: "watermill-5000", AtLeast: 3},
 			{Name: "relay-tuned", Ours: "ours-tuned", Other: "oagudo-stand-in", AtLeast: 1.2},
-			{Name: "relay-floor", Ours: "ours-tuned", Other: "by-hand", AtLeast: 0.6},
+			{Name: "relay-floor", Ours: "ours-tuned", Other: "by-hand", AtLeast: 0.85},
 			{Name: "wal", Ours: "ours", Limit: 65, Metric: measure.WAL, Lower: true, AtLeast: 1},
 		},
 	}

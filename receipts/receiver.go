@@ -59,7 +59,7 @@ func NewReceiver(db postbox.Database, config Config, logger watermill.LoggerAdap
 //
 // A message that is no receipt is logged, counted and acked, because it would never be one. An error of the database is returned, so the message comes again.
 //
-// Handle costs one UPDATE for an awaited receipt, and up to two statements more for others. If the message's context carries a transaction,
+// Handle costs one UPDATE for an awaited receipt, up to two statements more for others, and four more for one that comes again. If the message's context carries a transaction,
 // they are part of it; otherwise each commits by itself.
 func (r *Receiver) Handle(msg *message.Message) error {
 	came, err := receipt.Parse(msg)
@@ -78,7 +78,8 @@ func (r *Receiver) Handle(msg *message.Message) error {
 	return nil
 }
 
-// store stores a receipt. Each of its statements can run again, so none depends on the one before.
+// store stores a receipt. Each of its statements can run again, so none depends on the one before. The row that awaits it may be committed while
+// the third one waits for that, so the first two run once more.
 func (r *Receiver) store(ctx context.Context, came receipt.Receipt) (meter.Arrival, error) {
 	db, err := r.executor(ctx)
 	if err != nil {
@@ -95,6 +96,8 @@ func (r *Receiver) store(ctx context.Context, came receipt.Receipt) (meter.Arriv
 		{r.statements.FulfilReceipt(row, dialect.ReceiptAwaited), meter.Awaited},
 		{r.statements.FulfilReceipt(row, dialect.ReceiptMissing), meter.Late},
 		{r.statements.AddReceipt(row), meter.Unexpected},
+		{r.statements.FulfilReceipt(row, dialect.ReceiptAwaited), meter.Awaited},
+		{r.statements.FulfilReceipt(row, dialect.ReceiptMissing), meter.Late},
 	} {
 		changed, err := spool.Affected(db.ExecContext(ctx, try.query.Text, try.query.Args...))
 		if err != nil {

@@ -78,6 +78,33 @@ func rolledBack(p *producer) {
 
 var errRefused = errors.New("refused")
 
+// A program published a message to the broker and writes it to the outbox only then. The receipt comes before it commits.
+func TestReceiver_takes_a_receipt_that_comes_while_its_row_is_written(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		p := newProducer(t, database)
+		receiver := p.receiver(receipts.Config{})
+		p.publish("orders", "before") // registers the outbox
+		tx, err := database.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		require.NoError(t, p.outbox.Bind(tx).Publish("orders", message.NewMessage("1", nil)))
+		came := receiptOf(t, "orders", "1", "billing", time.Now())
+		done := make(chan error, 1)
+		go func() { done <- receiver.Handle(came) }()
+		waits := "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%postbox_receipts%' AND pid IN " +
+			"(SELECT l.pid FROM pg_locks l WHERE l.relation = 'postbox_receipts'::regclass)"
+		if database.Dialect == postbox.MySQL {
+			waits = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND INFO LIKE '%postbox_receipts%' AND COMMAND <> 'Sleep' AND ID <> CONNECTION_ID()"
+		}
+		require.Eventually(t, func() bool { return database.Count(t, waits) > 0 }, enginetest.Patience, testdb.PollPause, "it waits for the transaction")
+		require.NoError(t, tx.Commit())
+		require.NoError(t, <-done)
+		require.Equal(t, []string{"orders billing received", "orders stock awaited"}, p.receipts("1"))
+		require.Equal(t, []string{"received orders billing awaited"}, p.measured.taken())
+	})
+}
+
 func unexpected(p *producer) {
 	receiver := p.receiver(receipts.Config{})
 	require.NoError(p, receiver.Handle(receiptOf(p.T, "orders", "early", "billing", time.Now())))

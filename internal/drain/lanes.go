@@ -23,13 +23,22 @@ type lane struct {
 	// leftOut is the id after which the lane is read again when a topic or key is read again that reads have left out
 	// because of a limit.
 	leftOut int64
+	// passed is the id up to which the lane had been read before it went back there, without what [Drainer.passing] says.
+	passed int64
 	// leaving lanes are handed back as soon as none of their messages is in memory.
 	leaving bool
 }
 
 // lower moves the cursor back, if necessary, so that the message with this id is read again.
 func (l *lane) lower(id int64) {
-	l.cursor, l.leftOut, l.tailed = min(l.cursor, id-1), min(l.leftOut, id-1), false
+	l.cursor, l.leftOut, l.passed, l.tailed = min(l.cursor, id-1), min(l.leftOut, id-1), min(l.passed, id-1), false
+}
+
+// goBack makes the lane be read again from where something was left out.
+func (l *lane) goBack() {
+	passed := max(l.passed, l.cursor)
+	l.lower(l.leftOut + 1)
+	l.passed = passed
 }
 
 // laneSet holds the lanes of a drainer. It belongs to the drainer's goroutine.
@@ -94,7 +103,7 @@ func (s *laneSet) surplus(share int, kept map[int]bool) []int {
 // stay keeps a lane that was leaving. The messages that were dropped are read again. If the lane has the mark, this
 // number of them is treated as exposed.
 func (l *lane) stay(exposed int) {
-	l.leaving, l.cursor, l.leftOut, l.tailed = false, 0, 0, false
+	l.leaving, l.cursor, l.leftOut, l.passed, l.tailed = false, 0, 0, 0, false
 	if l.suspect {
 		l.exposedToRead = exposed
 	}
@@ -109,7 +118,7 @@ func (s *laneSet) lower(number int, id int64) {
 // rewind makes the next read of each lane start at its beginning.
 func (s *laneSet) rewind() {
 	for _, l := range s.held {
-		l.cursor, l.leftOut, l.tailed = 0, 0, false
+		l.cursor, l.leftOut, l.passed, l.tailed = 0, 0, 0, false
 	}
 }
 

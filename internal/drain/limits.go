@@ -65,7 +65,8 @@ func (d *Drainer) spared(lanes []int) (spared []int) {
 }
 
 // leaveOut decides which topics and keys the next reads leave out because a limit holds them up. When one is read again,
-// its lanes are read from where it was first left out.
+// its lanes are read from where it was first left out. When it is left out again, they go on where they were before: else
+// each turn of a topic would read over all its messages that wait, to find those of others behind them.
 func (d *Drainer) leaveOut() {
 	left := d.scheduler.LeftOut(max(d.pageSize().messages/limitedShare, 1))
 	before := len(d.leftOut.Topics) + len(d.leftOut.Keys)
@@ -73,8 +74,9 @@ func (d *Drainer) leaveOut() {
 		return
 	}
 	if missing(d.leftOut.Topics, left.Topics) || missing(d.leftOut.Keys, left.Keys) {
+		d.notePassing()
 		for _, l := range d.lanes.held {
-			l.lower(l.leftOut + 1)
+			l.goBack()
 		}
 		d.pollAt = time.Time{}
 	}
@@ -83,7 +85,27 @@ func (d *Drainer) leaveOut() {
 			l.leftOut = l.cursor
 		}
 	}
-	d.leftOut = left
+	if d.leftOut = left; missing(d.passing.Topics, left.Topics) || missing(d.passing.Keys, left.Keys) {
+		return
+	}
+	for _, l := range d.lanes.held {
+		l.cursor, l.passed = max(l.cursor, l.passed), 0
+	}
+}
+
+// notePassing records what reads have left out up to where the lanes were read. A lane that went back before and has not
+// come there again may have been read with other topics and keys left out.
+func (d *Drainer) notePassing() {
+	behind := false
+	for _, l := range d.lanes.held {
+		behind = behind || l.cursor < l.passed
+	}
+	if !behind {
+		d.passing = d.leftOut
+		return
+	}
+	d.passing.Topics = merged(d.passing.Topics, d.leftOut.Topics)
+	d.passing.Keys = merged(d.passing.Keys, d.leftOut.Keys)
 }
 
 // missing reports whether one of the first is not among the others.

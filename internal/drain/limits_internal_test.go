@@ -1,0 +1,94 @@
+package drain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// Reads go over the messages of a limited topic that wait, to find others behind them, once and not each time that the
+// topic is read again. They do go over those that appear there meanwhile, or that were left out together with others.
+func TestDrainer_G3_G8_reads_go_on_behind_a_limited_topic(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	d, end := newStepped(database.DB, newOutbox(t, database, 2), 20)
+	defer end()
+	l := &lane{}
+	d.lanes.held = map[int]*lane{0: l, 1: {number: 1}}
+	limit := postbox.Limit{PerSecond: 0.001}
+	d.scheduler.SetLimits(postbox.Limits{Topics: map[string]postbox.Limit{"a": limit, "b": limit}}, 2)
+	d.scheduler.Share([]int{0, 1})
+	d.scheduler.Limit(1)
+	d.scheduler.Extend(time.Now().Add(time.Hour))
+	id := int64(0)
+	fill := func(topic string, lane int) { // as if a page had been read
+		var page []*spool.Message
+		for range 20 {
+			id++
+			page = append(page, &spool.Message{Ref: dialect.Ref{ID: id, Lane: lane}, Topic: topic})
+		}
+		d.scheduler.Load(page)
+		require.Nil(t, d.scheduler.TryTake())
+		l.cursor = id
+	}
+	empty := func(lane int) { d.scheduler.Drop([]int{lane}) } // as if its messages had been handed out
+	left := func(topics ...string) {
+		t.Helper()
+		d.leaveOut()
+		require.Equal(t, schedule.LeftOut{Topics: topics}, d.leftOut)
+	}
+
+	fill("a", 0)
+	left("a")
+	l.cursor = 1000
+	empty(0)
+	left()
+	require.EqualValues(t, 20, l.cursor, "the topic is read where it was left out")
+	fill("a", 0)
+	left("a")
+	require.EqualValues(t, 1000, l.cursor, "what is behind was read before")
+	require.EqualValues(t, 40, l.leftOut)
+
+	empty(0)
+	left()
+	l.lower(300)
+	fill("a", 0)
+	left("a")
+	require.EqualValues(t, 299, l.cursor, "a transaction has committed late")
+	l.cursor = 1000
+	empty(0)
+	left()
+	d.lanes.rewind()
+	fill("a", 0)
+	left("a")
+	require.Equal(t, id, l.cursor, "an operator has changed something")
+
+	l.cursor = 1000
+	empty(0)
+	left()
+	fill("b", 1)
+	left("b")
+	require.Equal(t, id, l.cursor, "messages of the other topic were not left out there")
+	fill("a", 0)
+	left("a", "b")
+	require.EqualValues(t, 1000, l.cursor)
+	empty(1)
+	left("a")
+	back := l.cursor
+	require.Less(t, back, int64(1000))
+	empty(0)
+	left()
+	fill("a", 0)
+	left("a")
+	require.Equal(t, id, l.cursor, "both were left out")
+	fill("b", 1)
+	left("a", "b")
+	require.EqualValues(t, 1000, l.cursor)
+}

@@ -295,6 +295,25 @@ func TestPublisher_of_unique_keys_under_repeatable_read(t *testing.T) {
 	})
 }
 
+// The message has been published since the snapshot. The search for it must not lock the end of the table.
+func TestPublisher_that_replaces_a_message_of_its_snapshot_holds_up_no_other(t *testing.T) {
+	t.Parallel()
+	database := testdb.MySQL(t)
+	database.Migrate(t)
+	publisher := publisherFor(t, database, nil)
+	publishUnique(t, database, publisher, "topic", replacing("old", "a"))
+	tx, err := database.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	var n int
+	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM postbox_messages").Scan(&n)) // takes the snapshot
+	database.Exec(t, "DELETE FROM postbox_messages")
+	require.NoError(t, publisher.Bind(tx).Publish("topic", replacing("new", "a")))
+	inTx(t, database.DB, publisher, "topic", newMessage("beside", ""))
+	require.NoError(t, tx.Commit())
+	require.Equal(t, []string{"new", "beside"}, stored(t, database, "topic"))
+}
+
 // A publisher that only executes, and hears no number of rows, stores the same.
 func TestPublisher_of_unique_keys_needs_no_results(t *testing.T) {
 	t.Parallel()

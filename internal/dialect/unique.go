@@ -12,11 +12,11 @@ type UniqueParams struct {
 
 // Unique holds the statements that store a message under a unique key. They run in this order, in one transaction.
 type Unique struct {
-	// Before locks the key, and finds out whether its message waits, or deletes that message.
+	// Before locks the key, and finds out whether its message waits. It may delete that message.
 	Before []Query
 	// Store inserts the row. It changes no row if another message waits and is not to be replaced.
 	Store Query
-	// After notes which message has the key, if Store inserted one.
+	// After notes which message has the key, if Store inserted one. It deletes the message that waits, if Before does not.
 	After []Query
 }
 

@@ -76,11 +76,13 @@ func (m mysql) appendUnique(p UniqueParams) Unique {
 	unique := Unique{Before: []Query{u.lockUnique(p.Spool, p.Digest), {Text: u.find, Args: []any{p.Digest, p.Digest, p.Digest}}}}
 	store, note := u.storeIfNone[0], u.noteIfNone
 	if p.Replace {
-		unique.Before = append(unique.Before, Query{Text: u.remove, Args: []any{p.Spool}})
+		// The removal comes after the new message: under REPEATABLE READ it locks the gap of a message that is gone since the
+		// snapshot, and that gap ends at the new message instead of at the end of the table, where others insert.
+		unique.After = append(unique.After, Query{Text: u.remove, Args: []any{p.Spool}})
 		store, note = u.store[0], u.note
 	}
 	unique.Store = Query{Text: store, Args: rowValues(p.Spool, p.Row)}
-	unique.After = []Query{{Text: note, Args: []any{p.Digest}}}
+	unique.After = append(unique.After, Query{Text: note, Args: []any{p.Digest}})
 	return unique
 }
 

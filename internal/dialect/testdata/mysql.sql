@@ -737,11 +737,11 @@ FROM (SELECT (SELECT COUNT(*) FROM postbox_unique_keys u STRAIGHT_JOIN postbox_m
 INTO @postbox_waits, @postbox_id, @postbox_created
 
 -- AppendUnique, replace true, state 0, statement 3
-DELETE m FROM postbox_messages m FORCE INDEX (PRIMARY) WHERE m.id = @postbox_id AND m.created_at = @postbox_created AND m.spool = ?
-
--- AppendUnique, replace true, state 0, statement 4
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
 VALUES (?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?, COALESCE((SELECT 0 FROM postbox_writers w WHERE w.id = (TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) DIV 25000) MOD 64 LOCK IN SHARE MODE), 0))
+
+-- AppendUnique, replace true, state 0, statement 4
+DELETE m FROM postbox_messages m FORCE INDEX (PRIMARY) WHERE m.id = @postbox_id AND m.created_at = @postbox_created AND m.spool = ?
 
 -- AppendUnique, replace true, state 0, statement 5
 UPDATE postbox_unique_keys SET id = LAST_INSERT_ID(), created_at = (SELECT m.created_at FROM postbox_messages m WHERE m.id = LAST_INSERT_ID())

@@ -42,7 +42,7 @@ func ingest(ctx context.Context, stage *measure.Stage, at site) error {
 	if err != nil {
 		return err
 	}
-	err = load.Deliver(ctx, stage, inFlight, deliveries(stage), func(ctx context.Context, msg *message.Message) error {
+	err = load.Deliver(ctx, stage, inFlight, at.stored, func(ctx context.Context, msg *message.Message) error {
 		_, err := inbox.Defer(ctx, queueName, inboxstore.Key{Consumer: queueName, MessageID: msg.UUID}, msg)
 		return err
 	})
@@ -58,7 +58,7 @@ func ingestByHand(ctx context.Context, stage *measure.Stage, at site) error {
 		return err
 	}
 	defer func() { _ = insert.Close() }()
-	return load.Deliver(ctx, stage, inFlight, deliveries(stage), func(ctx context.Context, msg *message.Message) error {
+	return load.Deliver(ctx, stage, inFlight, at.stored, func(ctx context.Context, msg *message.Message) error {
 		metadata, err := json.Marshal(msg.Metadata)
 		if err != nil {
 			return err

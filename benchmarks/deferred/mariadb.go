@@ -84,7 +84,7 @@ func ingestGroupedMariaDB(commits int) contender {
 			return tx.Commit()
 		})
 		defer together.Close()
-		return load.Deliver(ctx, stage, inFlight, deliveries(stage), func(_ context.Context, msg *message.Message) error {
+		return load.Deliver(ctx, stage, inFlight, at.stored, func(_ context.Context, msg *message.Message) error {
 			return together.Do(msg)
 		})
 	}

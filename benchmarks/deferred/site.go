@@ -14,10 +14,14 @@ type site struct {
 
 	// setup is a handle for what is not measured.
 	setup, db *sql.DB
+	// stored are the deliveries that a contender stores.
+	stored int
 }
 
 // onStage is the site of the benchmark's own PostgreSQL.
-func onStage(stage *measure.Stage) site { return site{onPostgres, stage.Setup, stage.DB} }
+func onStage(stage *measure.Stage) site {
+	return site{onPostgres, stage.Setup, stage.DB, deliveries(stage)}
+}
 
 // database describes the database that is measured, without metrics.
 func (s site) database() postbox.Database { return postbox.Database{DB: s.db, Dialect: s.dialect} }
@@ -36,6 +40,6 @@ func onPostgresSite(run contender) measure.Run {
 // onMariaDBSite runs a contender on a database of MariaDB, which has one handle for everything.
 func onMariaDBSite(reach measure.MariaDB, run contender) measure.Run {
 	return reach.Run(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
-		return run(ctx, stage, site{onMariaDB, db, db})
+		return run(ctx, stage, site{onMariaDB, db, db, deliveries(stage) / 2}) // beside the main comparison
 	})
 }

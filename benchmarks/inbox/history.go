@@ -12,7 +12,7 @@ import (
 func History() measure.Scenario {
 	keep := func(retention time.Duration) measure.Run {
 		return func(ctx context.Context, stage *measure.Stage) error {
-			return onStage(stage).handleOnce(ctx, stage, middleware.InboxConfig{History: retention}, prepared)
+			return onStage(stage).shorter().handleOnce(ctx, stage, middleware.InboxConfig{History: retention}, prepared)
 		}
 	}
 	return measure.Scenario{

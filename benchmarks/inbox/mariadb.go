@@ -43,6 +43,6 @@ func OnceMariaDB() measure.Scenario {
 // onMariaDBSite runs a contender on a database of MariaDB, which has one handle for everything.
 func onMariaDBSite(run func(ctx context.Context, stage *measure.Stage, at site) error) measure.Run {
 	return measure.MariaDB{}.Run(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
-		return run(ctx, stage, site{onMariaDB, db, postbox.Database{DB: db, Dialect: postbox.MySQL}})
+		return run(ctx, stage, site{onMariaDB, db, postbox.Database{DB: db, Dialect: postbox.MySQL}, deliveries(stage)}.shorter())
 	})
 }

@@ -72,11 +72,19 @@ type site struct {
 	// setup is a handle for what is not measured.
 	setup    *sql.DB
 	database postbox.Database
+	// n are the messages that a contender handles.
+	n int
 }
 
 // onStage is the site of the benchmark's own PostgreSQL.
 func onStage(stage *measure.Stage) site {
-	return site{onPostgres, stage.Setup, postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}}
+	return site{onPostgres, stage.Setup, postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, deliveries(stage)}
+}
+
+// shorter is the site of comparisons that are made beside the main ones.
+func (s site) shorter() site {
+	s.n /= 2
+	return s
 }
 
 func oursOnce(describe load.Describe, style style) measure.Run {
@@ -116,7 +124,7 @@ func (s site) handleOnce(ctx context.Context, stage *measure.Stage, config middl
 		_, err := update(msg.Context(), tx, anAccount())
 		return nil, err
 	})
-	err = load.Deliver(ctx, stage, handlers, deliveries(stage), func(ctx context.Context, msg *message.Message) error {
+	err = load.Deliver(ctx, stage, handlers, s.n, func(ctx context.Context, msg *message.Message) error {
 		msg.SetContext(ctx)
 		_, err := handler(msg)
 		return err
@@ -148,7 +156,7 @@ func (s site) onceByHand(
 	if err != nil {
 		return err
 	}
-	err = load.Deliver(ctx, stage, handlers, deliveries(stage), func(ctx context.Context, msg *message.Message) error {
+	err = load.Deliver(ctx, stage, handlers, s.n, func(ctx context.Context, msg *message.Message) error {
 		return inTx(ctx, s.database.DB, func(tx *sql.Tx) error {
 			result, err := remember(ctx, tx, "accounts", msg.UUID)
 			if err != nil {

@@ -40,7 +40,7 @@ func Receipts() measure.Scenario {
 // withReceipts handles messages with an inbox that publishes receipts on a topic; "" is none.
 func withReceipts(topic string) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		at := onStage(stage)
+		at := onStage(stage).shorter()
 		outbox, err := forwarder.NewPublisher(at.database, forwarder.PublisherConfig{}, nil)
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ func receiptByHand(ctx context.Context, stage *measure.Stage) error {
 		return err
 	}
 	defer func() { _ = insert.Close() }()
-	return onStage(stage).onceByHand(ctx, stage, prepared, prepared, func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
+	return onStage(stage).shorter().onceByHand(ctx, stage, prepared, prepared, func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
 		metadata, err := json.Marshal(map[string]string{"consumer": "accounts", "topic": load.Topic, "message": msg.UUID})
 		if err != nil {
 			return err

@@ -50,4 +50,4 @@ func writeUnique(mode func(msg *message.Message, key string) *message.Message, k
 }
 
 // uniques are the messages that a contender writes: many times as many as there are keys.
-func uniques(stage *measure.Stage) int { return stage.Scale(8_000, 3_000) }
+func uniques(stage *measure.Stage) int { return stage.Scale(6_000, 3_000) }

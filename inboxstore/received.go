@@ -76,8 +76,7 @@ type keeping struct {
 }
 
 const (
-	// keepTries is how often a message is given another time at which it was received. That another message was received in the same microsecond is
-	// rare on a server; the clock of SQLite counts milliseconds.
+	// keepTries is how often a message is given another time at which it was received, if another one was received in the same microsecond.
 	keepTries = 20
 	// keepStep is the largest correction of that time, in microseconds.
 	keepStep = 1000
@@ -131,9 +130,10 @@ func (k *keeping) row(spoolID int64, claim []byte) (dialect.Received, error) {
 	if err != nil {
 		return dialect.Received{}, err
 	}
+	now := time.Now()
 	row := dialect.Received{
-		Claim: claim, Spool: spoolID, Topic: spool.NameText(k.key.Topic), MessageID: spool.Fitting([]byte(k.key.MessageID)),
-		Payload: k.payload, Metadata: metadata, Since: time.Since(k.began).Microseconds(),
+		Clock: now.UnixMicro(), Since: now.Sub(k.began).Microseconds(), Claim: claim, Spool: spoolID, Topic: spool.NameText(k.key.Topic), MessageID: spool.Fitting([]byte(k.key.MessageID)),
+		Payload: k.payload, Metadata: metadata,
 	}
 	if row.Payload == nil {
 		row.Payload = []byte{}

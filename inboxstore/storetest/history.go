@@ -72,6 +72,25 @@ func testHistory(t *testing.T, h Harness) {
 	require.Equal(t, []any{"2", 0, 1000}, []any{kept[1].MessageID, len(kept[1].Payload), kept[1].Omitted})
 }
 
+// G4: messages that come one after the other are kept in that order, whatever the clock of the database counts.
+func testHistoryInOrder(t *testing.T, h Harness) {
+	store, ok := h.Store.(History)
+	require.True(t, ok, "the store has no OnceReceived")
+	var want, got []string
+	for i := range 30 {
+		id := strconv.Itoa(i)
+		_, err := store.OnceReceived(patient(t), keyOf(id), received(newMessage(id, "")), succeed)
+		require.NoError(t, err)
+		want = append(want, id)
+	}
+	kept, err := h.History(patient(t), keyOf("").Consumer)
+	require.NoError(t, err)
+	for _, m := range kept {
+		got = append(got, m.MessageID)
+	}
+	require.Equal(t, want, got)
+}
+
 // G4: however many copies arrive at a time, one is kept.
 func testHistoryOfCopies(t *testing.T, h Harness) {
 	store, ok := h.Store.(History)

@@ -155,6 +155,7 @@ func cases() []contractCase {
 		{name: "G4 of many copies one has an effect", needs: transactional, test: testManyCopiesOneEffect},
 		{name: "G4 calls of the store within fn commit with it", needs: transactional, test: testStoreInsideFn},
 
+		{name: "G4 received messages are kept in their order", needs: history, test: testHistoryInOrder},
 		{name: "G4 a received message is kept with its claim", needs: history, test: testHistory},
 		{name: "G4 of many copies one is kept", needs: history, test: testHistoryOfCopies},
 

@@ -9,7 +9,7 @@ package dialect
 const keepReceived = `
 {insert ignore} INTO {history} (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
 SELECT n.clock - {int ?}, {int ?}, {text ?}, {blob ?}, {blob ?}, {blob ?}, {blob ?}, n.clock - {int ?}, n.clock, 0, {int ?}
-FROM (SELECT {now} AS clock FROM {claims} WHERE claim_key = ? ORDER BY claim_key{along} LIMIT 1) n
+FROM (SELECT CASE WHEN {int ?} > 0 THEN {int ?} ELSE {now} END AS clock FROM {claims} WHERE claim_key = ? ORDER BY claim_key{along} LIMIT 1) n
 {or ignore}`
 
 // Received is a message that an inbox has handled.
@@ -21,6 +21,9 @@ type Received struct {
 	Key       []byte // nil without an ordering key
 	Payload   []byte
 	Metadata  []byte
+	// Clock is the time of the caller. It replaces that of SQLite, which counts milliseconds: the order of the messages depends
+	// on it.
+	Clock int64
 	// Since is for how long the message has been in the inbox.
 	Since int64
 	// Omitted is the number of bytes of payload and metadata that are not kept.
@@ -30,7 +33,10 @@ type Received struct {
 // KeepReceived puts a received message into the history. It changes no row if another message was received in the same
 // microsecond, or if the claim is gone.
 func (s *Statements) KeepReceived(r Received) Query {
+	if s.Kind != SQLite {
+		r.Clock = 0
+	}
 	return Query{Text: s.keepReceived, Args: []any{
-		r.Since, r.Spool, r.Topic, r.MessageID, r.Key, r.Payload, r.Metadata, r.Since, r.Omitted, r.Claim,
+		r.Since, r.Spool, r.Topic, r.MessageID, r.Key, r.Payload, r.Metadata, r.Since, r.Omitted, r.Clock, r.Clock, r.Claim,
 	}}
 }

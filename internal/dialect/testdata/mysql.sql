@@ -487,7 +487,7 @@ UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
 -- KeepReceived
 INSERT IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
 SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
-FROM (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS clock FROM postbox_claims WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
+FROM (SELECT CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) END AS clock FROM postbox_claims WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
 
 
 -- FulfilReceipt

@@ -531,7 +531,7 @@ UPDATE postbox_spools SET history = $1 WHERE id = $2 AND history <> $3
 -- KeepReceived
 INSERT INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
 SELECT n.clock - $1::bigint, $2::bigint, $3::text, $4::bytea, $5::bytea, $6::bytea, $7::bytea, n.clock - $8::bigint, n.clock, 0, $9::bigint
-FROM (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint AS clock FROM postbox_claims WHERE claim_key = $10 ORDER BY claim_key,
+FROM (SELECT CASE WHEN $10::bigint > 0 THEN $11::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint END AS clock FROM postbox_claims WHERE claim_key = $12 ORDER BY claim_key,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) n
 ON CONFLICT DO NOTHING

@@ -496,7 +496,7 @@ UPDATE postbox_spools SET history = ? WHERE id = ? AND history <> ?
 -- KeepReceived
 INSERT OR IGNORE INTO postbox_history (id, spool, topic, message_id, ordering_key, payload, metadata, created_at, done_at, attempts, omitted)
 SELECT n.clock - ?, ?, ?, ?, ?, ?, ?, n.clock - ?, n.clock, 0, ?
-FROM (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS clock FROM postbox_claims WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
+FROM (SELECT CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) END AS clock FROM postbox_claims WHERE claim_key = ? ORDER BY claim_key LIMIT 1) n
 
 
 -- FulfilReceipt

@@ -30,7 +30,8 @@ func SkipIfWaiting(msg *message.Message, key string) *message.Message {
 }
 
 // ReplaceWaiting gives a message a unique key. If a message with that key waits in the same outbox and topic when this one is
-// published, that one is deleted in the same transaction, and this one is stored as a new message, the last of its ordering key.
+// published, that one is deleted in the same transaction, and this one is stored as a new message, the last of its ordering key. A
+// message that has failed stays, and is published before this one, since others of its ordering key may wait behind it.
 //
 // A forwarder that has read the old message already may still publish it, before the new one. The new one is always published: of all
 // messages with the key, the one that was committed last is published last. That holds if all of them have the same ordering key, or none.

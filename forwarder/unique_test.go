@@ -124,9 +124,11 @@ func TestPublisher_G2_replaces_a_message_that_waits_for_its_time_or_another_atte
 		}
 		eventually(t, retrying(1), "the message failed")
 		require.Equal(t, []string{"2"}, publishUnique(t, database, publisher, "failing", skipping("2", "failing")))
+		publishUnique(t, database, publisher, "failing", newMessage("behind", "failing"))
 		publishUnique(t, database, publisher, "failing", replacing("3", "failing"))
-		require.Equal(t, []string{"3"}, stored(t, database, "failing"))
-		eventually(t, retrying(1), "the new message has its own attempts")
+		publishUnique(t, database, publisher, "failing", replacing("4", "failing"))
+		require.Equal(t, []string{"failed", "behind", "4"}, stored(t, database, "failing"), "what has failed keeps its place, and what waits behind it")
+		require.True(t, retrying(1)())
 
 		require.Empty(t, log.Captured()[watermill.ErrorLogLevel])
 	})
@@ -232,30 +234,42 @@ func waitsForLock(t *testing.T, database *testdb.Database) bool {
 	return database.Count(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO postbox_unique_keys%'") > 0
 }
 
-// On PostgreSQL a failed message moves to another table. A producer that waits for that finds it there.
-func TestPublisher_replaces_a_message_that_moves_to_the_waiting_table_meanwhile(t *testing.T) {
+// A producer on PostgreSQL that waits for a change of the message finds it after that. If the message has failed, it stays.
+func TestPublisher_replaces_a_message_that_changes_meanwhile(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t)
 	database.Migrate(t)
 	publisher := publisherFor(t, database, nil)
-	publishUnique(t, database, publisher, "topic", replacing("old", "key"))
-	drainer, err := database.DB.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	_, err = drainer.ExecContext(t.Context(), "UPDATE ONLY postbox_messages SET state = 2")
-	require.NoError(t, err)
-	_, err = drainer.ExecContext(t.Context(), "WITH m AS (DELETE FROM ONLY postbox_messages RETURNING *) INSERT INTO postbox_waiting SELECT * FROM m")
-	require.NoError(t, err)
-	ended := make(chan error, 1)
-	go func() {
-		_, err := tryUnique(context.Background(), database, publisher, "topic", replacing("new", "key"))
-		ended <- err
-	}()
-	eventually(t, func() bool {
-		return database.Count(t, "SELECT COUNT(*) FROM pg_locks l JOIN pg_locks r USING (pid) WHERE NOT l.granted AND r.relation = 'postbox_unique_keys'::regclass") > 0
-	}, "the producer waits for the drainer")
-	require.NoError(t, drainer.Commit())
-	require.NoError(t, <-ended)
-	require.Equal(t, []string{"new"}, stored(t, database, "topic"))
+	for topic, test := range map[string]struct {
+		change []string
+		want   []string
+	}{
+		"started": {[]string{"UPDATE ONLY postbox_messages SET starts = 1"}, []string{"new"}},
+		"failed": {[]string{
+			"UPDATE ONLY postbox_messages SET state = 2",
+			"WITH m AS (DELETE FROM ONLY postbox_messages RETURNING *) INSERT INTO postbox_waiting SELECT * FROM m",
+		}, []string{"old", "new"}},
+	} {
+		publishUnique(t, database, publisher, topic, replacing("old", "key"))
+		drainer, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		for _, statement := range test.change {
+			_, err = drainer.ExecContext(t.Context(), statement)
+			require.NoError(t, err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := tryUnique(context.Background(), database, publisher, topic, replacing("new", "key"))
+			ended <- err
+		}()
+		eventually(t, func() bool {
+			return database.Count(t, "SELECT COUNT(*) FROM pg_locks l JOIN pg_locks r USING (pid) WHERE NOT l.granted AND r.relation = 'postbox_unique_keys'::regclass") > 0
+		}, "the producer waits for the drainer")
+		require.NoError(t, drainer.Commit())
+		require.NoError(t, <-ended)
+		require.Equal(t, test.want, stored(t, database, topic))
+		database.Exec(t, "DELETE FROM postbox_messages")
+	}
 }
 
 // Under REPEATABLE READ the snapshot of the transaction counts, and producers of different keys do not wait for each other.

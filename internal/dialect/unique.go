@@ -29,9 +29,11 @@ type UniqueKey struct {
 // uniqueTexts are the statements of one database. The lock is a statement of its own, because a statement that waits for
 // a lock may still see the messages as they were before it waited.
 type uniqueTexts struct {
-	lock   string // digest, spool; empty where a writing transaction excludes all others
-	find   string // finds out whether the message waits, where Store cannot do that
-	remove string // deletes the message that waits
+	lock string // digest, spool; empty where a writing transaction excludes all others
+	find string // finds out whether the message waits, where Store cannot do that
+	// remove deletes the message that waits, unless it has failed: then others of its ordering key may wait behind it, and
+	// drainers read those again when they settle the failed message.
+	remove string
 	// The next two insert a message, the second one if none waits; then the next two note it under its key.
 	store, storeIfNone [2]string // for ready messages, and for those with a time, if they are in different tables
 	note, noteIfNone   string

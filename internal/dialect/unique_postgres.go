@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// atUniqueKey looks up the message of a key u in each state, and so in both tables. {where} are the lanes in which it may be.
-const atUniqueKey = `(VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
+// atUniqueKey looks up the message of a key u in states, and so in both tables. {where} are the lanes in which it may be.
+const atUniqueKey = `(VALUES {states}) AS s(state)
 CROSS JOIN LATERAL unnest({where}) AS l(lane)
 CROSS JOIN LATERAL (
 	SELECT {columns}
@@ -22,7 +22,7 @@ const ownLanes = `CASE WHEN u.lane = ?::smallint THEN ARRAY[u.lane] ELSE ARRAY[u
 // withoutMessage is true for a key u without a message in these lanes. With the LIMIT, the planner cannot make a join of
 // it, which might read the whole table.
 func withoutMessage(lanes string) string {
-	return `(SELECT 1 FROM ` + strings.NewReplacer("{columns}", "m.id", "{where}", lanes).Replace(atUniqueKey) + ` LIMIT 1) IS NULL`
+	return `(SELECT 1 FROM ` + strings.NewReplacer("{columns}", "m.id", "{states}", "(0::smallint), (1::smallint), (2::smallint)", "{where}", lanes).Replace(atUniqueKey) + ` LIMIT 1) IS NULL`
 }
 
 // postgresUniqueKeyGone looks in all lanes, if the message is not where it was stored.
@@ -32,12 +32,12 @@ var postgresUniqueKeyGone = withoutMessage(`ARRAY[u.lane]`) + `
 // postgresUnique gives the message its id before it is inserted, and notes it under the key in the same statement. The
 // lock has given the transaction an id, which the watermark of a drain depends on: see insertRows.
 //
-// A retry moves a message to the other table. If remove waits for that, it finds no row. So a statement that replaces a
-// message deletes it once more: it begins later, and sees the message where it is then.
+// If remove waits for another statement that changes the row, it finds no row. So a statement that replaces a message
+// deletes it once more: it begins later, and sees the message where it is then.
 func postgresUnique() uniqueTexts {
 	remove := inPlace(`
 FROM {unique_keys} u
-CROSS JOIN `+strings.NewReplacer("{columns}", place, "{where}", ownLanes).Replace(atUniqueKey)+`
+CROSS JOIN `+strings.NewReplacer("{columns}", place, "{states}", "(0::smallint), (1::smallint)", "{where}", ownLanes).Replace(atUniqueKey)+`
 WHERE u.digest = ?`, `DELETE FROM {messages} m`, `id, state`)
 	store := func(before, table, condition string) string {
 		return `

@@ -40,7 +40,7 @@ INTO @postbox_waits, @postbox_id, @postbox_created`,
 		// By another index the server would read, and lock, all messages of the spool; it may prefer one if they are few.
 		// Without an id it reads and locks nothing.
 		remove: `
-DELETE m FROM {messages} m {by id} WHERE m.id = @postbox_id AND m.created_at = @postbox_created AND m.spool = ?`,
+DELETE m FROM {messages} m {by id} WHERE m.id = @postbox_id AND m.created_at = @postbox_created AND m.spool = ? AND m.state < 2`,
 		store: [2]string{store}, storeIfNone: [2]string{storeIfNone},
 		note: note, noteIfNone: note + ` AND @postbox_waits = 0`,
 	}
@@ -60,7 +60,7 @@ ON CONFLICT (digest) DO UPDATE SET id = excluded.id, created_at = excluded.creat
 DELETE FROM {messages}
 WHERE id = (SELECT u.id FROM {unique_keys} u WHERE u.digest = ?)
   AND created_at = (SELECT u.created_at FROM {unique_keys} u WHERE u.digest = ?)
-  AND spool = ?`,
+  AND spool = ? AND state < 2`,
 		store: [2]string{insert}, storeIfNone: [2]string{insert + `
 WHERE NOT EXISTS (SELECT 1 FROM {unique_keys} u JOIN {messages} m ON ` + ofUniqueKey + ` WHERE u.digest = ?)`},
 		note: note, noteIfNone: note,

@@ -741,7 +741,7 @@ INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, create
 VALUES (?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ? END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ?, ?, ?, ?, ?, COALESCE((SELECT 0 FROM postbox_writers w WHERE w.id = (TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) DIV 25000) MOD 64 LOCK IN SHARE MODE), 0))
 
 -- AppendUnique, replace true, state 0, statement 4
-DELETE m FROM postbox_messages m FORCE INDEX (PRIMARY) WHERE m.id = @postbox_id AND m.created_at = @postbox_created AND m.spool = ?
+DELETE m FROM postbox_messages m FORCE INDEX (PRIMARY) WHERE m.id = @postbox_id AND m.created_at = @postbox_created AND m.spool = ? AND m.state < 2
 
 -- AppendUnique, replace true, state 0, statement 5
 UPDATE postbox_unique_keys SET id = LAST_INSERT_ID(), created_at = (SELECT m.created_at FROM postbox_messages m WHERE m.id = LAST_INSERT_ID())

@@ -937,7 +937,7 @@ ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
 -- AppendUnique, replace true, state 0, statement 2
 WITH r AS MATERIALIZED (SELECT m.*
 FROM postbox_unique_keys u
-CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
+CROSS JOIN (VALUES (0::smallint), (1::smallint)) AS s(state)
 CROSS JOIN LATERAL unnest(CASE WHEN u.lane = $1::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, $2::smallint] END) AS l(lane)
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
@@ -957,7 +957,7 @@ WHERE m.ctid = ANY(ARRAY(SELECT place FROM r))
 WITH d AS (
 WITH r AS MATERIALIZED (SELECT m.*
 FROM postbox_unique_keys u
-CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
+CROSS JOIN (VALUES (0::smallint), (1::smallint)) AS s(state)
 CROSS JOIN LATERAL unnest(CASE WHEN u.lane = $1::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, $2::smallint] END) AS l(lane)
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts

@@ -726,7 +726,7 @@ ON CONFLICT (digest) DO UPDATE SET id = excluded.id, created_at = excluded.creat
 DELETE FROM postbox_messages
 WHERE id = (SELECT u.id FROM postbox_unique_keys u WHERE u.digest = ?)
   AND created_at = (SELECT u.created_at FROM postbox_unique_keys u WHERE u.digest = ?)
-  AND spool = ?
+  AND spool = ? AND state < 2
 
 -- AppendUnique, replace true, state 0, statement 2
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)

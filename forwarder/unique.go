@@ -13,7 +13,8 @@ import (
 // waits (see [postbox.SkipIfWaiting]), it calls report with that message before Publish returns. The transaction may be rolled back later.
 //
 // A Publisher knows what it left out by the number of rows that a statement has changed. If the transaction belongs to another library
-// whose results do not have that number, report is not called: see [postbox.ExecFunc].
+// whose results do not have that number, report is not called: see [postbox.ExecFunc]. If receipts of the message are awaited, Publish then
+// returns an error, since it must know whether to await them: roll the transaction back.
 func WhenSkipped(ctx context.Context, report func(skipped *message.Message)) context.Context {
 	return context.WithValue(ctx, skippedKey{}, report)
 }
@@ -31,6 +32,9 @@ func reportSkipped(msg *message.Message) {
 func (p *Publisher) store(ctx context.Context, db spool.Executor, drafts []spool.Draft) (skipped []int, err error) {
 	if !slices.ContainsFunc(drafts, func(d spool.Draft) bool { return d.UniqueKey != "" }) {
 		return nil, p.spool.Append(ctx, db, p.run, drafts)
+	}
+	for i := range drafts {
+		drafts[i].Awaited = len(awaited(p.config.Receipts, drafts[i:i+1], nil)) > 0
 	}
 	return p.spool.AppendUnique(ctx, db, p.exec, drafts)
 }

@@ -328,6 +328,32 @@ func TestPublisher_that_replaces_a_message_of_its_snapshot_holds_up_no_other(t *
 	require.Equal(t, []string{"new", "beside"}, stored(t, database, "topic"))
 }
 
+// A transaction with a snapshot does not skip a message for one that a forwarder has published and removed since.
+func TestPublisher_G2_skips_no_message_for_one_that_was_removed_since_the_snapshot(t *testing.T) {
+	t.Parallel()
+	database := testdb.Postgres(t)
+	database.Migrate(t)
+	publisher := publisherFor(t, database, nil)
+	for _, isolation := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
+		topic := isolation.String()
+		require.Empty(t, publishUnique(t, database, publisher, topic, skipping("done", "a"), skipping("waits", "b")))
+		tx, err := database.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: isolation})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = tx.Rollback() })
+		var n int
+		require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM postbox_messages").Scan(&n)) // takes the snapshot
+		database.Exec(t, "DELETE FROM postbox_messages WHERE message_id = 'done'")
+
+		require.NoError(t, publisher.Bind(tx).Publish(topic, skipping("next", "a"), skipping("skipped", "b")))
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err = database.DB.ExecContext(ctx, "DELETE FROM postbox_messages WHERE message_id = 'waits'")
+		require.NoError(t, err, "a forwarder can remove the message for which another one was skipped")
+		require.NoError(t, tx.Commit())
+		require.Equal(t, []string{"next"}, stored(t, database, topic))
+	}
+}
+
 // A publisher that only executes, and hears no number of rows, stores the same.
 func TestPublisher_of_unique_keys_needs_no_results(t *testing.T) {
 	t.Parallel()

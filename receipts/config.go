@@ -7,13 +7,16 @@ import (
 	"time"
 )
 
+// minRetention is the least Retention. A shorter one would delete receipts before an operator sees them.
+const minRetention = time.Minute
+
 // defaultRetention is the default of Retention in [Config].
 const defaultRetention = 7 * 24 * time.Hour
 
 // Config says what a receiver does with receipts. The zero value has all defaults.
 type Config struct {
-	// Retention is how long a receipt is kept after the time at which it was due; one that was not awaited is due when it comes. A receipt of a message that was
-	// handled longer ago than that is counted and ignored. Processes of one database should have the same value. Defaults to 7 days.
+	// Retention is how long a receipt is kept after the time at which it was due; one that was not awaited is due when it comes. A receipt that
+	// was not awaited, of a message that was handled longer ago than that, is counted and ignored. At least one minute. Processes of one database should have the same value. Defaults to 7 days.
 	Retention time.Duration
 	// OnMissing is called for each receipt that has not come in time, at least once for a message and a consumer. One process at a time calls it, for one
 	// receipt after the other, within about five seconds after the time has passed. After an error or a panic it is called again, at least five seconds later. After a
@@ -37,8 +40,8 @@ func (c *Config) setDefaults() {
 
 // validate returns all problems of the configuration.
 func (c Config) validate() error {
-	if c.Retention < 0 {
-		return fmt.Errorf("Retention: %s is negative: the table would grow without bound", c.Retention)
+	if c.Retention < minRetention {
+		return fmt.Errorf("Retention: %s is less than %s: receipts would be deleted before an operator sees them", c.Retention, minRetention)
 	}
 	return nil
 }

@@ -36,7 +36,10 @@ func Confirm(ctx context.Context, params ConfirmParams, messages ...*message.Mes
 	}
 	var confirmed []receipt.Receipt
 	now := time.Now()
-	for _, msg := range messages {
+	for i, msg := range messages {
+		if msg == nil {
+			return fmt.Errorf("confirm messages: %w", postbox.Permanent(fmt.Errorf("message %d of %d is nil", i+1, len(messages))))
+		}
 		if receipt.Is(msg) {
 			continue
 		}

@@ -238,3 +238,38 @@ func TestReceiver_missing_more_than_a_page(t *testing.T) {
 		require.Equal(t, admin.ReceiptMissing, r.Status)
 	}
 }
+
+// A receipt that becomes overdue is told of at once, also if pages of others fail each time.
+func TestReceiver_missing_tells_of_new_ones_before_it_tries_failed_ones_again(t *testing.T) {
+	t.Parallel()
+	p := newProducer(t, testdb.SQLite(t))
+	failing := make([]string, 250)
+	for i := range failing {
+		failing[i] = postbox.NewMessageID()
+	}
+	p.publish("soon", failing...)
+	p.overdue(failing[len(failing)-1])
+	tried := map[string]int{}
+	cleaner := p.receiver(receipts.Config{OnMissing: func(_ context.Context, params receipts.MissingParams) error {
+		tried[params.MessageID]++
+		if strings.HasPrefix(params.MessageID, "good") {
+			return nil
+		}
+		return errRefused
+	}}).Cleaner()
+	for range 3 {
+		require.True(t, cleaner.Round(t.Context()))
+	}
+	require.Len(t, tried, len(failing), "each one was tried, page after page")
+	for _, good := range []string{"good 1", "good 2"} {
+		p.publish("soon", good)
+		p.overdue(good)
+		require.True(t, cleaner.Round(t.Context()))
+		require.Equal(t, 1, tried[good])
+		require.Equal(t, []string{"soon billing missing"}, p.receipts(good))
+	}
+	require.True(t, cleaner.Round(t.Context()))
+	for _, id := range failing {
+		require.Equal(t, 2, tried[id], "the failed ones come again in the meantime")
+	}
+}

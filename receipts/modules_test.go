@@ -149,6 +149,10 @@ func TestConfirm_mistakes_are_permanent_errors(t *testing.T) {
 	require.ErrorAs(t, err, &permanent)
 	require.ErrorContains(t, err, "SourceTopic")
 	params.SourceTopic = "orders"
+	err = receipts.Confirm(t.Context(), params, message.NewMessage("1", nil), nil)
+	require.ErrorAs(t, err, &permanent)
+	require.ErrorContains(t, err, "message 2 of 2 is nil")
+	require.Empty(t, out.messages)
 	err = receipts.Confirm(t.Context(), params, message.NewMessage("", nil))
 	require.ErrorAs(t, err, &permanent)
 	require.ErrorContains(t, err, "the message id is missing")

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -68,18 +69,17 @@ func (r *Receiver) Handle(msg *message.Message) error {
 		meter.Received(r.metrics, "", "", meter.Malformed)
 		return nil
 	}
-	result := meter.Expired
-	if time.Since(came.HandledAt) <= r.config.Retention {
-		if result, err = r.store(msg.Context(), came); err != nil {
-			return fmt.Errorf("store the receipt of consumer %q for message %.60q: %w", came.Consumer, came.MessageID, err)
-		}
+	result, err := r.store(msg.Context(), came)
+	if err != nil {
+		return fmt.Errorf("store the receipt of consumer %q for message %.60q: %w", came.Consumer, came.MessageID, err)
 	}
 	meter.Received(r.metrics, came.Topic, came.Consumer, result)
 	return nil
 }
 
-// store stores a receipt. Each of its statements can run again, so none depends on the one before. The row that awaits it may be committed while
-// the third one waits for that, so the first two run once more.
+// store stores a receipt. One that was handled longer ago than the retention is only taken if it was awaited: a replay of the topic would fill
+// the table. Each of its statements can run again, so none depends on the one before. The row that awaits a receipt may be committed while
+// AddReceipt waits for that, so the first two run once more.
 func (r *Receiver) store(ctx context.Context, came receipt.Receipt) (meter.Arrival, error) {
 	db, err := r.executor(ctx)
 	if err != nil {
@@ -89,16 +89,20 @@ func (r *Receiver) store(ctx context.Context, came receipt.Receipt) (meter.Arriv
 		Key: receipt.Key(came.MessageID, came.Topic, came.Consumer), Topic: came.Topic, MessageID: spool.Fitting([]byte(came.MessageID)),
 		Consumer: came.Consumer, HandledAt: came.HandledAt.UnixMicro(),
 	}
-	for _, try := range []struct {
+	type try struct {
 		query  dialect.Query
 		result meter.Arrival
-	}{
+	}
+	tries := []try{
 		{r.statements.FulfilReceipt(row, dialect.ReceiptAwaited), meter.Awaited},
 		{r.statements.FulfilReceipt(row, dialect.ReceiptMissing), meter.Late},
-		{r.statements.AddReceipt(row), meter.Unexpected},
-		{r.statements.FulfilReceipt(row, dialect.ReceiptAwaited), meter.Awaited},
-		{r.statements.FulfilReceipt(row, dialect.ReceiptMissing), meter.Late},
-	} {
+	}
+	unchanged := meter.Expired
+	if time.Since(came.HandledAt) <= r.config.Retention {
+		tries = slices.Concat(tries, []try{{r.statements.AddReceipt(row), meter.Unexpected}}, tries)
+		unchanged = meter.Repeated
+	}
+	for _, try := range tries {
 		changed, err := spool.Affected(db.ExecContext(ctx, try.query.Text, try.query.Args...))
 		if err != nil {
 			return "", spool.Wrap("write to the table of receipts", dialect.HideAddress(err))
@@ -107,7 +111,7 @@ func (r *Receiver) store(ctx context.Context, came receipt.Receipt) (meter.Arriv
 			return try.result, nil
 		}
 	}
-	return meter.Repeated, nil
+	return unchanged, nil
 }
 
 // executor returns the transaction of the context, which must be in the database of the receiver, or the database itself.

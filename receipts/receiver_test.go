@@ -25,12 +25,12 @@ func TestReceiver(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		p := newProducer(t, database)
 		for name, test := range map[string]func(p *producer){
-			"an awaited receipt is received, and a doubled one changes nothing": doubled,
-			"a message that is rolled back awaits nothing":                      rolledBack,
-			"receipts that nothing awaited are stored":                          unexpected,
-			"a receipt older than the retention is counted and ignored":         expired,
-			"a message that is no receipt is acked":                             malformed,
-			"a receipt in a transaction commits with it":                        inTransaction,
+			"an awaited receipt is received, and a doubled one changes nothing":  doubled,
+			"a message that is rolled back awaits nothing":                       rolledBack,
+			"receipts that nothing awaited are stored":                           unexpected,
+			"a receipt older than the retention is ignored unless it is awaited": expired,
+			"a message that is no receipt is acked":                              malformed,
+			"a receipt in a transaction commits with it":                         inTransaction,
 			"ids of any bytes":                         anyBytes,
 			"a delayed message is due later":           delayed,
 			"a message that is skipped awaits nothing": skipped,
@@ -123,6 +123,13 @@ func expired(p *producer) {
 	require.NoError(p, receiver.Handle(receiptOf(p.T, "orders", "old", "billing", time.Now().Add(-2*time.Hour))))
 	require.Empty(p, p.receipts("old"))
 	require.Equal(p, []string{"received orders billing expired"}, p.measured.taken())
+
+	p.publish("orders", "slow") // a longer time to handle it may be awaited than receipts are kept
+	for range 2 {
+		require.NoError(p, receiver.Handle(receiptOf(p.T, "orders", "slow", "billing", time.Now().Add(-2*time.Hour))))
+		require.Equal(p, []string{"orders billing received", "orders stock awaited"}, p.receipts("slow"))
+	}
+	require.Equal(p, []string{"received orders billing awaited", "received orders billing expired"}, p.measured.taken())
 }
 
 func malformed(p *producer) {
@@ -197,6 +204,22 @@ func skipped(p *producer) {
 	}
 	require.Len(p, p.receipts("kept"), 2)
 	require.Empty(p, p.receipts("skipped"))
+
+	tx, err := p.database.DB.BeginTx(p.Context(), nil)
+	require.NoError(p, err)
+	defer func() { _ = tx.Rollback() }()
+	through := p.outbox.Bind(postbox.ExecFunc(func(ctx context.Context, query string, args ...any) (struct{}, error) {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return struct{}{}, err
+	}))
+	for _, key := range []string{"key", "another key"} {
+		err := through.Publish("orders", postbox.SkipIfWaiting(message.NewMessage("unknown", nil), key))
+		require.ErrorContains(p, err, "give postbox.ExecFunc a function whose result has a method RowsAffected")
+		var permanent *postbox.PermanentError
+		require.ErrorAs(p, err, &permanent)
+	}
+	require.NoError(p, through.Publish("orders", postbox.ReplaceWaiting(message.NewMessage("replaces", nil), "key")), "it is stored in any case")
+	require.NoError(p, through.Publish("unawaited", postbox.SkipIfWaiting(message.NewMessage("skips", nil), "key")))
 }
 
 func receiptOnTopic(p *producer) {
@@ -212,7 +235,7 @@ func receiptOnTopic(p *producer) {
 func TestNewReceiver_tells_all_mistakes(t *testing.T) {
 	t.Parallel()
 	_, err := receipts.NewReceiver(postbox.Database{Dialect: postbox.SQLite}, receipts.Config{Retention: -1}, nil)
-	require.ErrorContains(t, err, "Retention: -1ns is negative")
+	require.ErrorContains(t, err, "Retention: -1ns is less than 1m0s")
 	require.ErrorContains(t, err, "the database is nil")
 }
 

@@ -74,7 +74,7 @@ func TestRouter_refuses_a_receiver_that_cannot_work(t *testing.T) {
 	db := s.database.Postbox()
 	_, err := s.router.AddReceiver("receipts", "handled", nil, db, receipts.Config{Retention: -1})
 	require.ErrorContains(t, err, `add receiver "receipts"`)
-	require.ErrorContains(t, err, "Retention: -1ns is negative")
+	require.ErrorContains(t, err, "Retention: -1ns is less than 1m0s")
 	require.ErrorContains(t, err, "the subscriber is nil")
 	_, err = s.router.AddReceiver("receipts", "handled", s.broker, db, receipts.Config{})
 	require.NoError(t, err)

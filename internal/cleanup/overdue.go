@@ -1,6 +1,8 @@
 package cleanup
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"time"
@@ -45,55 +47,81 @@ func purgeReceipts(statements *dialect.Statements, retention time.Duration, batc
 
 // overdue is the search for awaited receipts whose time has passed. It is told of each one, and then written down that it was. A crash in
 // between leaves the receipt awaited, so the next process tells of it again.
+//
+// A receipt whose call fails stays awaited. It comes again in a round over the failed ones, of which each step does one page. So the receipts
+// that have become overdue since are told of first, however many others fail.
 type overdue struct {
-	tell    func(ctx context.Context, overdue receipt.Stored) error
-	last    receipt.Stored // of the page before; the zero value at the beginning of a round
-	failing bool           // the last round had a failed call, which was logged
-	failed  bool           // this round has one
+	tell  func(ctx context.Context, overdue receipt.Stored) error
+	fresh receipt.Stored // the last receipt that was told of for the first time; the zero value if no call has failed
+	again receipt.Stored // the last receipt that was told of in the round over the failed ones; the zero value at its beginning
+	until receipt.Stored // the last receipt of that round; the zero value if there is none
+
+	failing bool // the last round had a failed call, which was logged
+	failed  bool // this round has one
 }
 
-// work tells of a page of overdue receipts. A receipt whose call fails stays awaited, and its turn comes again in the next round, so it
-// holds up no others.
+// work tells of a page of receipts that are overdue, and if there are no more than that, of a page of those whose calls have failed.
 func (o *overdue) work(ctx context.Context, c *Cleaner, _ *task) (removed int, pause time.Duration, err error) {
-	page := dialect.ReceiptPage{State: dialect.ReceiptAwaited, Key: o.last.Key, Limit: overdueBatch}
-	if !o.last.DueAt.IsZero() {
-		page.DueAt = o.last.DueAt.UnixMicro()
+	telling, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	_, more, err := o.page(ctx, telling, c, &o.fresh, nil)
+	if err != nil || more {
+		return 0, 0, err
+	}
+	told, more := 0, false
+	if o.until.Key != nil {
+		if told, more, err = o.page(ctx, telling, c, &o.again, &o.until); err != nil {
+			return 0, 0, err
+		}
+	}
+	if !more {
+		o.failing, o.failed = o.failed, false
+		if !o.failing { // the next search begins at the start, and so finds receipts that were written late, too
+			o.fresh = receipt.Stored{}
+		}
+		o.again, o.until = receipt.Stored{}, o.fresh
+	}
+	if more && told > 0 {
+		return 0, 0, nil
+	}
+	return 0, min(overduePause, c.config.Interval), nil // if all calls failed, what they need may be away
+}
+
+// page tells of the receipts after a cursor, up to the last one if it is given, and writes down which calls succeeded. It moves the cursor, and
+// returns how many succeeded and whether there may be more.
+func (o *overdue) page(ctx, telling context.Context, c *Cleaner, cursor, last *receipt.Stored) (n int, more bool, err error) {
+	page := dialect.ReceiptPage{State: dialect.ReceiptAwaited, Key: cursor.Key, Limit: overdueBatch}
+	if !cursor.DueAt.IsZero() {
+		page.DueAt = cursor.DueAt.UnixMicro()
 	}
 	found, err := receipt.Page(ctx, c.db, c.statements, page)
 	if err != nil {
-		return 0, 0, asLeft(err, c.statements)
+		return 0, false, asLeft(err, c.statements)
 	}
-	told := o.tellOf(ctx, c, found)
-	if err := o.miss(ctx, c, told); err != nil {
-		return 0, 0, err
+	more = len(found) == overdueBatch
+	var told []receipt.Stored
+	for _, r := range found {
+		if last != nil && later(r, *last) {
+			more = false
+			break
+		}
+		if telling.Err() != nil {
+			more = true
+			break
+		}
+		*cursor = r
+		if err := spool.Protect(func() error { return o.tell(telling, r) }); err != nil {
+			o.report(c, r, err)
+		} else {
+			told = append(told, r)
+		}
 	}
-	if len(found) < overdueBatch {
-		o.last, o.failing, o.failed = receipt.Stored{}, o.failed, false
-		return 0, min(overduePause, c.config.Interval), nil
-	}
-	o.last = found[len(found)-1]
-	if len(told) == 0 { // all calls failed: what they need may be away
-		return 0, min(overduePause, c.config.Interval), nil
-	}
-	return 0, 0, nil
+	return len(told), more, o.miss(ctx, c, told)
 }
 
-// tellOf returns the receipts whose call succeeded.
-func (o *overdue) tellOf(ctx context.Context, c *Cleaner, found []receipt.Stored) (told []receipt.Stored) {
-	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
-	defer cancel()
-	for _, r := range found {
-		err := ctx.Err()
-		if err == nil {
-			err = spool.Protect(func() error { return o.tell(ctx, r) })
-		}
-		if err == nil {
-			told = append(told, r)
-			continue
-		}
-		o.report(c, r, err)
-	}
-	return told
+// later reports whether a receipt comes after another one in the order of their due times.
+func later(r, other receipt.Stored) bool {
+	return cmp.Or(r.DueAt.Compare(other.DueAt), bytes.Compare(r.Key, other.Key)) > 0
 }
 
 // report logs the first of several failures in a row.

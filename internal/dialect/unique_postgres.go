@@ -19,14 +19,21 @@ CROSS JOIN LATERAL (
 // differs, or if the lanes of the spool have been changed since.
 const ownLanes = `CASE WHEN u.lane = ?::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, ?::smallint] END`
 
-// withoutMessage is true for a key u without a message in these lanes. With the LIMIT, the planner cannot make a join of
-// it, which might read the whole table.
-func withoutMessage(lanes string) string {
-	return `(SELECT 1 FROM ` + strings.NewReplacer("{columns}", "m.id", "{states}", "(0::smallint), (1::smallint), (2::smallint)", "{where}", lanes).Replace(atUniqueKey) + ` LIMIT 1) IS NULL`
+// withoutMessage is true for a key u without a message in these lanes that meets the condition on m, which has these columns. With the LIMIT,
+// the planner cannot make a join of it, which might read the whole table.
+func withoutMessage(columns, lanes, condition string) string {
+	lookup := strings.NewReplacer("{columns}", columns, "{states}", "(0::smallint), (1::smallint), (2::smallint)", "{where}", lanes).Replace(atUniqueKey)
+	return `(SELECT 1 FROM ` + lookup + condition + ` LIMIT 1) IS NULL`
 }
 
+// noneWaits is true for a key u whose message does not wait. A transaction with a snapshot still sees a message that was removed since, and
+// skipping for that one would lose a notification. So there a message counts only if no later transaction has removed, moved or locked it: xmax
+// is that of the row itself, not of the snapshot. A lock of the row would show the same, but the forwarder would then wait for this transaction.
+var noneWaits = withoutMessage("m.xmax AS touched", ownLanes, `
+	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')`)
+
 // postgresUniqueKeyGone looks in all lanes, if the message is not where it was stored.
-var postgresUniqueKeyGone = withoutMessage(`ARRAY[u.lane]`) + `
+var postgresUniqueKeyGone = withoutMessage("m.id", `ARRAY[u.lane]`, "") + `
   AND (SELECT 1 FROM {messages} m WHERE m.spool = u.spool AND m.id = u.id AND m.created_at = u.created_at {any lane} LIMIT 1) IS NULL`
 
 // postgresUnique gives the message its id before it is inserted, and notes it under the key in the same statement. The
@@ -52,7 +59,7 @@ FROM k`
 	}
 	again, ifNone := `d AS (`+remove+`),
 `, `
-	  AND `+withoutMessage(ownLanes)
+	  AND `+noneWaits
 	return uniqueTexts{
 		// WHERE FALSE: the row is locked and not written.
 		lock: `

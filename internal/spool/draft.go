@@ -24,6 +24,8 @@ type Draft struct {
 	// instead of leaving out this one: see [Spool.AppendUnique].
 	UniqueKey string
 	Replace   bool
+	// Awaited says that it must be known whether a message with a unique key was stored, since receipts of it are awaited.
+	Awaited bool
 }
 
 // maxBytes is the maximum length of a message id and of an ordering key, on every database. MySQL stores no more, or

@@ -127,8 +127,13 @@ func (s *Spool) lockUnique(ctx context.Context, db Executor, run Runner, id int6
 	return nil
 }
 
+// errUnknownFate is returned for a message whose receipts are awaited. They would be awaited of a message that was skipped, and then reported as
+// missing.
+var errUnknownFate = errors.New("receipts of the message are awaited, but the transaction does not tell whether the message was skipped: " +
+	"give postbox.ExecFunc a function whose result has a method RowsAffected() int64, or use postbox.ReplaceWaiting")
+
 // appendUnique stores one message under its unique key, and reports whether it did. If that is not known, it reports
-// true.
+// true, or returns an error if receipts of the message are awaited.
 func (s *Spool) appendUnique(ctx context.Context, db Executor, run ResultRunner, id int64, draft Draft) (stored bool, err error) {
 	row, err := s.row(draft)
 	if err != nil {
@@ -144,11 +149,14 @@ func (s *Spool) appendUnique(ctx context.Context, db Executor, run ResultRunner,
 	if err != nil {
 		return false, err
 	}
-	changed := int64(1)
+	changed, known := int64(1), false
 	if result != nil { // that of another library may be
 		if n, err := result.RowsAffected(); err == nil {
-			changed = n
+			changed, known = n, true
 		}
+	}
+	if !known && draft.Awaited && !draft.Replace {
+		return false, postbox.Permanent(errUnknownFate)
 	}
 	for _, query := range unique.After {
 		if _, err := run(ctx, db, query); err != nil {

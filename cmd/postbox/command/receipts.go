@@ -95,7 +95,7 @@ func (s *session) listMissing(flags missingFlags) error {
 		if err != nil {
 			return usagef("--older-than: %.30q: %s", flags.olderThan, err)
 		}
-		filter.OlderThan = age
+		filter.OlderThan = max(age, time.Nanosecond) // 0 would leave out those that are not due
 	}
 	filter.After = admin.Cursor(flags.after)
 	a, err := s.admin("")

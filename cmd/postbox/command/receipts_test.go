@@ -48,6 +48,7 @@ func TestOutput_of_receipts(t *testing.T) {
 		"receipts-none":       "receipts show m-4",
 		"receipts-missing":    "receipts missing",
 		"receipts-older":      "receipts missing --older-than 5m --consumer stock",
+		"receipts-any-age":    "receipts missing --older-than 0s",
 		"receipts-limit":      "receipts missing --limit 1",
 		"receipts-wrong-page": "receipts missing --after 7",
 	})

@@ -917,13 +917,14 @@ WITH k AS (
 	  AND (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
 CROSS JOIN LATERAL unnest(CASE WHEN u.lane = $3::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, $4::smallint] END) AS l(lane)
 CROSS JOIN LATERAL (
-	SELECT m.id
+	SELECT m.xmax AS touched
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1) AS m LIMIT 1) IS NULL
+	LIMIT 1) AS m
+	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') LIMIT 1) IS NULL
 	RETURNING u.id, u.spool, u.lane, u.created_at)
 INSERT INTO postbox_messages (id, spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 SELECT k.id, k.spool, k.lane, $5::smallint, $6::bigint, CASE WHEN $7::bigint > 0 THEN $8::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $9::bigint END, k.created_at,
@@ -992,13 +993,14 @@ WITH k AS (
 	  AND (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
 CROSS JOIN LATERAL unnest(CASE WHEN u.lane = $3::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, $4::smallint] END) AS l(lane)
 CROSS JOIN LATERAL (
-	SELECT m.id
+	SELECT m.xmax AS touched
 	FROM postbox_messages m
 	WHERE m.spool = u.spool AND m.state = s.state AND m.lane = l.lane AND m.id BETWEEN u.id AND u.id AND m.created_at = u.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
-	LIMIT 1) AS m LIMIT 1) IS NULL
+	LIMIT 1) AS m
+	WHERE m.touched = 0 OR current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') LIMIT 1) IS NULL
 	RETURNING u.id, u.spool, u.lane, u.created_at)
 INSERT INTO postbox_waiting (id, spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 SELECT k.id, k.spool, k.lane, $5::smallint, $6::bigint, CASE WHEN $7::bigint > 0 THEN $8::bigint ELSE (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $9::bigint END, k.created_at,

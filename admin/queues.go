@@ -30,6 +30,11 @@ type QueueInfo struct {
 	// Outages are the topics for which a process sees an outage: the broker, or what the handler of a queue needs, is away. They are those of the last
 	// heartbeat of each process, a few seconds ago at most, by name, and at most 100 of each process. A queue has one topic, its name.
 	Outages []Outage
+	// Limits are those in force over all processes together, each with where it comes from; none without a limit. Configured ones are those of the last heartbeat of a
+	// process, a few seconds ago at most, and at most 100 of topics. Without a process that runs, only those are known that operators have stored.
+	Limits []LimitInfo
+	// LimitsDiffer tells whether processes are configured with different limits, as during a deployment. Limits then has the smallest ones.
+	LimitsDiffer bool
 	// Settings are what operators have stored.
 	Settings Settings
 
@@ -97,7 +102,7 @@ func queueInfo(s *operate.Overview) QueueInfo {
 			Pending: Accuracy(s.Pending.Accuracy), Due: Accuracy(s.Due.Accuracy), Failing: Accuracy(s.Failing.Accuracy),
 			Parked: Accuracy(s.Parked.Accuracy), Dead: Accuracy(s.Dead.Accuracy), Done: Accuracy(s.Done.Accuracy),
 		},
-		CountedAge: s.CountedAge, DueAge: s.DueAge, OldestAge: s.OldestAge,
+		CountedAge: s.CountedAge, DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: limitInfos(s), LimitsDiffer: s.LimitsDiffer,
 	}
 	for _, outage := range s.Outages {
 		info.Outages = append(info.Outages, Outage(outage))

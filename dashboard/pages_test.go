@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
 	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
@@ -57,6 +59,29 @@ func TestQueue_shows_an_outbox_and_pauses_and_resumes_it(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, missing.status)
 		require.Equal(t, http.StatusNotFound, b.post("pause?queue=none", nil).status)
 	})
+}
+
+func TestQueue_shows_limits_and_where_they_come_from(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), reader())
+	b.Publish("orders", dashboardtest.Message("m-1", "customer-1", "{}"))
+	require.NotContains(t, b.page("queue?outbox=outbox").text(), "Limits")
+	beat := spool.Heartbeat{InFlight: map[string]int{}, Limits: postbox.Limits{
+		Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2.5}}, EachKey: postbox.Limit{PerSecond: 3},
+	}}
+	for holder, text := range map[string]string{"1": beat.Encode(), "2": "{}"} {
+		b.Database.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, ?, ?, ? FROM postbox_spools",
+			holder, text, time.Now().Add(time.Hour).UnixMicro())
+	}
+	require.NoError(t, b.Admin.SetSettings(t.Context(), admin.Outbox("outbox"), admin.Settings{AtOnce: -1}))
+	b.restart(reader())
+	page := b.page("queue?outbox=outbox").text()
+	for _, part := range []string{
+		"Limits, over all processes together", "Messages a second 50 (configured)", "Handlers at a time no limit (set by an operator)",
+		"Messages a second, topic orders 2.5 (configured)", "Messages a second, each key 3 (configured)", "Processes are configured with different limits.",
+	} {
+		require.Contains(t, page, part)
+	}
 }
 
 func TestMessages_are_filtered_and_paged(t *testing.T) {

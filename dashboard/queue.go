@@ -11,6 +11,7 @@ import (
 type queueView struct {
 	queueCard
 	Settings      []fact
+	InForce       []fact // limits
 	ProcessesLink link
 	// Do are the addresses of the actions.
 	Pause, Resume, Set link
@@ -33,7 +34,7 @@ func (h *Handler) queue(ctx context.Context, q *request) (any, error) {
 		return nil, notThere(target)
 	}
 	return queueView{
-		queueCard: cardOf(now, now.queues[i]), Settings: settingsOf(now.queues[i].Settings), ProcessesLink: toTarget(processesPage, target),
+		queueCard: cardOf(now, now.queues[i]), Settings: settingsOf(now.queues[i].Settings), InForce: limitsOf(now.queues[i].Limits), ProcessesLink: toTarget(processesPage, target),
 		Pause: toTarget("pause", target), Resume: toTarget("resume", target), Set: toTarget(settingsPage, target),
 	}, nil
 }
@@ -54,6 +55,29 @@ func settingsOf(s admin.Settings) []fact {
 	add(s.AtOnce != 0, "Handlers at a time, in all processes", kept(s.AtOnce > 0, number(s.AtOnce), "no limit"))
 	add(s.History != 0, "Handled messages are kept for", kept(s.History > 0, span(s.History), "no time"))
 	add(s.Retention != 0, "Dead letters are kept for", kept(s.Retention > 0, span(s.Retention), "ever"))
+	return facts
+}
+
+// limitsOf lists the limits, with where they come from.
+func limitsOf(limits []admin.LimitInfo) []fact {
+	var facts []fact
+	add := func(is, stored bool, name string, l admin.LimitInfo, value string) {
+		if !is && !stored {
+			return
+		}
+		switch l.Scope {
+		case admin.LimitTopic:
+			name += ", topic " + short(l.Topic)
+		case admin.LimitEachKey:
+			name += ", each key"
+		case admin.LimitTotal:
+		}
+		facts = append(facts, fact{name, kept(is, value, "no limit") + kept(stored, " (set by an operator)", " (configured)")})
+	}
+	for _, l := range limits {
+		add(l.PerSecond != 0, l.PerSecondStored, "Messages a second", l, rateText(l.PerSecond))
+		add(l.AtOnce != 0, l.AtOnceStored, "Handlers at a time", l, number(l.AtOnce))
+	}
 	return facts
 }
 

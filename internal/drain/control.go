@@ -3,7 +3,6 @@ package drain
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -27,12 +26,7 @@ func (c Config) under(s spool.Settings) Config {
 	if s.Attempts != 0 {
 		c.Retry.Attempts = s.Attempts
 	}
-	if s.PerSecond != 0 {
-		c.Limits.Total.PerSecond = max(s.PerSecond, 0)
-	}
-	if s.AtOnce != 0 {
-		c.Limits.Total.AtOnce = min(max(s.AtOnce, 0), math.MaxInt32)
-	}
+	c.Limits = s.Limits(c.Limits)
 	if s.History != 0 {
 		c.History = max(s.History, 0)
 	}

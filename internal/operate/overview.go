@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/counts"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -31,6 +32,9 @@ type Overview struct {
 	InFlight int
 	// Outages are the topics for which a live drainer sees an outage, by name.
 	Outages []Outage
+	// Configured are the limits that a live drainer is configured with, and LimitsDiffer says whether others have other ones.
+	Configured   postbox.Limits
+	LimitsDiffer bool
 	counts.Numbers
 
 	id int64
@@ -127,6 +131,7 @@ func (o *Operator) countMembers(ctx context.Context, spools map[int64]*Overview)
 			s.InFlight += n
 		}
 		s.addOutages(beat.Outages)
+		s.addLimits(beat.Limits)
 	}
 	return rows.Err()
 }

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 // maxOutages limits the outages of a heartbeat: when a broker is away, each of its topics has one.
@@ -16,19 +18,21 @@ const maxOutages = 100
 type Heartbeat struct {
 	InFlight map[string]int       // messages that it is handling, by topic
 	Outages  map[string]time.Time // topics whose circuit is open, with the time at which it opened
+	Limits   postbox.Limits       // that it is configured with
 }
 
-// storedHeartbeat is the stored form if there is an outage. Without one it is the map of the messages in flight alone, which earlier versions of
+// storedHeartbeat is the stored form if there is an outage or a limit. Without one it is the map of the messages in flight alone, which earlier versions of
 // operators' programs can read.
 type storedHeartbeat struct {
 	InFlight map[string]int   `json:"in_flight"`
-	Outages  map[string]int64 `json:"outages"` // µs
+	Outages  map[string]int64 `json:"outages,omitempty"` // µs
+	Limits   storedLimits     `json:"limits,omitzero"`
 }
 
-// Encode returns the stored form, with the outages that began first.
+// Encode returns the stored form, with the outages that began first, and limits of the first topics.
 func (h Heartbeat) Encode() string {
 	var stored any = h.InFlight
-	if len(h.Outages) > 0 {
+	if len(h.Outages) > 0 || !h.Limits.None() {
 		topics := slices.SortedFunc(maps.Keys(h.Outages), func(a, b string) int {
 			return cmp.Or(h.Outages[a].Compare(h.Outages[b]), cmp.Compare(a, b))
 		})
@@ -36,7 +40,7 @@ func (h Heartbeat) Encode() string {
 		for _, topic := range topics[:min(len(topics), maxOutages)] {
 			outages[topic] = h.Outages[topic].UnixMicro()
 		}
-		stored = storedHeartbeat{h.InFlight, outages}
+		stored = storedHeartbeat{h.InFlight, outages, storeLimits(h.Limits)}
 	}
 	text, err := json.Marshal(stored)
 	if err != nil || h.InFlight == nil {
@@ -55,7 +59,7 @@ func DecodeHeartbeat(text []byte) (Heartbeat, error) {
 	if err := json.Unmarshal(text, &stored); err != nil {
 		return Heartbeat{}, fmt.Errorf("decode a heartbeat: %w", err)
 	}
-	h = Heartbeat{InFlight: stored.InFlight, Outages: map[string]time.Time{}}
+	h = Heartbeat{InFlight: stored.InFlight, Outages: map[string]time.Time{}, Limits: stored.Limits.limits()}
 	for topic, at := range stored.Outages {
 		h.Outages[topic] = time.UnixMicro(at)
 	}

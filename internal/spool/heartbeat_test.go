@@ -7,23 +7,31 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 func TestHeartbeat_is_read_as_it_was_written(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	limits := postbox.Limits{
+		Total: postbox.Limit{PerSecond: 0.5}, Topics: map[string]postbox.Limit{"orders": {AtOnce: 3}}, EachKey: postbox.Limit{PerSecond: 2},
+	}
 	for text, want := range map[string]spool.Heartbeat{
 		`{"orders":2}`: {InFlight: map[string]int{"orders": 2}},
 		`{}`:           {InFlight: map[string]int{}},
 		`{"in_flight":{"outages":1},"outages":{"orders":1767323045000000}}`: {
 			InFlight: map[string]int{"outages": 1}, Outages: map[string]time.Time{"orders": since},
 		},
+		`{"in_flight":{"orders":2},"limits":{"total":{"per_second":0.5},"topics":{"orders":{"at_once":3}},"each_key":{"per_second":2}}}`: {
+			InFlight: map[string]int{"orders": 2}, Limits: limits,
+		},
 	} {
 		require.Equal(t, text, want.Encode())
 		got, err := spool.DecodeHeartbeat([]byte(text))
 		require.NoError(t, err)
 		require.Equal(t, want.InFlight, got.InFlight)
+		require.Equal(t, want.Limits, got.Limits)
 		require.Len(t, got.Outages, len(want.Outages))
 		for topic, at := range want.Outages {
 			require.True(t, at.Equal(got.Outages[topic]), topic)

@@ -3,7 +3,10 @@ package spool
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
 )
 
 // MaxConcurrency is the maximum number of handlers, or of calls to the broker, that a process runs for a spool at a time.
@@ -24,6 +27,17 @@ type Settings struct {
 	History time.Duration `json:"history,omitempty"`
 	// Retention is how long dead letters of the spool are kept. Negative keeps them for ever.
 	Retention time.Duration `json:"retention,omitempty"`
+}
+
+// Limits returns these limits with the stored one of the whole spool.
+func (s Settings) Limits(configured postbox.Limits) postbox.Limits {
+	if s.PerSecond != 0 {
+		configured.Total.PerSecond = max(s.PerSecond, 0)
+	}
+	if s.AtOnce != 0 {
+		configured.Total.AtOnce = min(max(s.AtOnce, 0), math.MaxInt32)
+	}
+	return configured
 }
 
 // Encode returns the stored form.

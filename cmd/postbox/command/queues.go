@@ -31,6 +31,8 @@ type queueRecord struct {
 	CountedAge   float64        `json:"counted_age_seconds"`
 	DueAge       float64        `json:"due_age_seconds"`
 	OldestAge    float64        `json:"oldest_age_seconds"`
+	Limits       []limitRecord  `json:"limits,omitempty"`
+	LimitsDiffer bool           `json:"limits_differ,omitempty"`
 	Settings     settingsRecord `json:"settings,omitzero"`
 }
 
@@ -56,7 +58,10 @@ func queueRecordOf(info admin.QueueInfo) queueRecord {
 		PausedSince: utc(info.PausedSince), PausedKeys: info.PausedKeys, PausedTopics: info.PausedTopics,
 		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, Failing: info.Failing, Parked: info.Parked,
 		Dead: info.Dead, Done: info.Done, Accuracy: accuracyRecord(info.Accuracy), CountedAge: info.CountedAge.Seconds(),
-		DueAge: info.DueAge.Seconds(), OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings),
+		DueAge: info.DueAge.Seconds(), OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings), LimitsDiffer: info.LimitsDiffer,
+	}
+	for _, limit := range info.Limits {
+		record.Limits = append(record.Limits, limitRecordOf(limit))
 	}
 	for _, outage := range info.Outages {
 		record.Outages = append(record.Outages, outageRecord{outage.Topic, utc(outage.Since)})
@@ -75,7 +80,10 @@ PENDING messages are neither done nor dead. Of these, DUE ones wait for neither
 a time nor their next attempt, IN FLIGHT ones are being handled, FAILING ones
 have a failed attempt, and PARKED ones wait for an operator. OLDEST DUE is for
 how long the oldest due message has been due. DONE messages are those in the
-history, if one is kept.
+history, if one is kept. LIMITS bound how many messages start in a second, and
+how many handlers run at a time, in all processes together: "config" is what
+processes are configured with, and "set" what an operator has stored, as with
+"postbox set".
 
 Numbers up to 10,000 are exact. What is above is counted by forwarders and
 subscribers from time to time: "~ 2,500,000 (40s ago)". Until one has counted
@@ -103,7 +111,7 @@ func (s *session) printQueues(ctx context.Context, a *admin.Admin) error {
 	if err != nil {
 		return err
 	}
-	list := s.list("OUTBOX OR QUEUE", "STATE", "PENDING", "DUE", "IN FLIGHT", "FAILING", "PARKED", "DEAD", "DONE", "OLDEST DUE", "PROCESSES")
+	list := s.list("OUTBOX OR QUEUE", "STATE", "PENDING", "DUE", "IN FLIGHT", "FAILING", "PARKED", "DEAD", "DONE", "OLDEST DUE", "PROCESSES", "LIMITS")
 	for _, info := range queues {
 		record := queueRecordOf(info)
 		cells := []string{record.cell(), stateOf(info)}
@@ -115,7 +123,7 @@ func (s *session) printQueues(ctx context.Context, a *admin.Admin) error {
 		if info.Due > 0 {
 			oldest = span(info.DueAge)
 		}
-		if err := list.add(record, append(cells, oldest, number(info.Processes))...); err != nil {
+		if err := list.add(record, append(cells, oldest, number(info.Processes), limitsCell(info))...); err != nil {
 			return err
 		}
 	}

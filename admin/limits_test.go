@@ -1,0 +1,71 @@
+package admin_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// A forwarder says in its heartbeat what it is configured with, and operators store something else.
+func TestQueues_have_the_limits_in_force_and_where_they_come_from(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.target = admin.Outbox("limited")
+		var broker message.Publisher = gochannel.NewGoChannel(gochannel.Config{}, nil)
+		f, err := forwarder.New(database.Postbox(), broker, forwarder.Config{Outbox: b.target.Name(), Limits: postbox.Limits{
+			Total: postbox.Limit{PerSecond: 50, AtOnce: 40}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2}, "mails": {AtOnce: 40}},
+			EachKey: postbox.Limit{PerSecond: 0.5},
+		}}, nil)
+		require.NoError(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- f.Run(t.Context()) }()
+		known := func() bool {
+			queues, err := b.admin.Queues(t.Context())
+			require.NoError(t, err)
+			return len(queues) == 1 && len(queues[0].Limits) > 0
+		}
+		b.eventually(known, "the forwarder tells its limits")
+		topics := []admin.LimitInfo{{Scope: admin.LimitTopic, Topic: "mails", AtOnce: 40}, {Scope: admin.LimitTopic, Topic: "orders", PerSecond: 2}, {Scope: admin.LimitEachKey, PerSecond: 0.5}}
+		limits := func(total admin.LimitInfo) []admin.LimitInfo { return append([]admin.LimitInfo{total}, topics...) }
+		total := admin.LimitInfo{Scope: admin.LimitTotal, PerSecond: 50, AtOnce: 40}
+		require.Equal(t, limits(total), b.info().Limits)
+
+		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{PerSecond: 10, AtOnce: -1}))
+		total.PerSecond, total.PerSecondStored, total.AtOnce, total.AtOnceStored = 10, true, 0, true
+		require.Equal(t, limits(total), b.info().Limits)
+		require.False(t, b.info().LimitsDiffer)
+		require.NoError(t, f.Close())
+		require.NoError(t, <-ended)
+		require.Equal(t, []admin.LimitInfo{total}, b.info().Limits, "without a process, what is stored")
+		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{}))
+		require.Empty(t, b.info().Limits)
+	})
+}
+
+func TestQueues_have_the_smallest_limits_of_processes_that_differ(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.append(draft("1", "orders", "a"))
+	for holder, limits := range map[string]postbox.Limits{
+		"new":   {Total: postbox.Limit{PerSecond: 50}},
+		"old":   {Total: postbox.Limit{PerSecond: 20}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 3}}},
+		"old 2": {Total: postbox.Limit{PerSecond: 20}, Topics: map[string]postbox.Limit{"orders": {PerSecond: 2}}},
+		"none":  {},
+	} {
+		b.join(holder, spool.Heartbeat{InFlight: map[string]int{}, Limits: limits}.Encode(), time.Hour.Microseconds())
+	}
+	info := b.info()
+	require.True(t, info.LimitsDiffer)
+	require.Equal(t, []admin.LimitInfo{{Scope: admin.LimitTotal, PerSecond: 20}, {Scope: admin.LimitTopic, Topic: "orders", PerSecond: 2}}, info.Limits)
+}

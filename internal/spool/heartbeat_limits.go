@@ -1,0 +1,49 @@
+package spool
+
+import (
+	"maps"
+	"slices"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+)
+
+// maxLimits limits the topics with a limit in a heartbeat.
+const maxLimits = 100
+
+// storedLimit is the stored form of a limit, and storedLimits that of all.
+type (
+	storedLimit struct {
+		PerSecond float64 `json:"per_second,omitempty"`
+		AtOnce    int     `json:"at_once,omitempty"`
+	}
+	storedLimits struct {
+		Total   storedLimit            `json:"total,omitzero"`
+		Topics  map[string]storedLimit `json:"topics,omitempty"`
+		EachKey storedLimit            `json:"each_key,omitzero"`
+	}
+)
+
+// storeLimits returns the stored form, with the first topics by name.
+func storeLimits(l postbox.Limits) storedLimits {
+	stored := storedLimits{Total: storedLimit(l.Total), EachKey: storedLimit(l.EachKey)}
+	if len(l.Topics) > 0 {
+		stored.Topics = map[string]storedLimit{}
+		topics := slices.Sorted(maps.Keys(l.Topics))
+		for _, topic := range topics[:min(len(topics), maxLimits)] {
+			stored.Topics[topic] = storedLimit(l.Topics[topic])
+		}
+	}
+	return stored
+}
+
+// limits reads the stored form.
+func (s storedLimits) limits() postbox.Limits {
+	l := postbox.Limits{Total: postbox.Limit(s.Total), EachKey: postbox.Limit(s.EachKey)}
+	if len(s.Topics) > 0 {
+		l.Topics = map[string]postbox.Limit{}
+		for topic, limit := range s.Topics {
+			l.Topics[topic] = postbox.Limit(limit)
+		}
+	}
+	return l
+}

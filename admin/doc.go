@@ -4,7 +4,7 @@
 // # Outboxes and queues
 //
 // [Admin.Queues] shows the state of each outbox and queue. [Admin.Pause] stops one in all processes, and [Admin.PauseKey] stops the messages with
-// one ordering key. [Admin.SetSettings] changes how fast, how often and for how long, without a restart. [Admin.Messages]
+// one ordering key. [Admin.ChangeSettings] changes how fast, how often and for how long, without a restart. [Admin.Messages]
 // lists pending messages, and [Admin.Done] lists handled ones if they are kept. [Admin.RunNow], [Admin.Reschedule] and
 // [Admin.Bury] act on a message that waits: for its time, its next attempt, or an operator. [Admin.Account] shows whether
 // every written message is accounted for.

@@ -83,16 +83,39 @@ func (s Settings) Validate() error {
 	return errors.Join(problems...)
 }
 
-// SetSettings stores settings for an outbox or a queue, in place of the stored ones. To change a part of them, read the stored ones with
-// [Admin.Queues] first. Processes notice within a second, and apply the settings from the next message on. Additional handlers start at
+// SetSettings stores settings for an outbox or a queue, in place of the stored ones. To change a part of them, use [Admin.ChangeSettings].
+// Processes notice within a second, and apply the settings from the next message on. Additional handlers start at
 // once; a lower number takes effect as handlers end.
 func (a *Admin) SetSettings(ctx context.Context, target Target, settings Settings) error {
-	if err := settings.Validate(); err != nil {
-		return fmt.Errorf("admin: settings for %s: %w", target, operate.Invalid(err))
-	}
-	if err := a.operator.Set(ctx, target.spool, spool.Settings(settings)); err != nil {
-		return failed(err)
+	_, err := a.ChangeSettings(ctx, target, func(stored *Settings) error {
+		*stored = settings
+		return nil
+	})
+	return err
+}
+
+// ChangeSettings changes the stored settings of an outbox or a queue, and returns what is stored then. The function gets the stored settings, and
+// changes those that it wants to. No other operator can change any between, so two who change different settings at once both have what they asked for. If
+// the function returns an error, nothing changes, and ChangeSettings returns an error that wraps it.
+//
+// The function runs in a transaction that has locked the settings, so it must be quick, and must not use the Admin. After a conflict in the database it is
+// called again. Processes apply the settings as after [Admin.SetSettings].
+func (a *Admin) ChangeSettings(ctx context.Context, target Target, change func(stored *Settings) error) (Settings, error) {
+	var settings Settings
+	err := a.operator.Set(ctx, target.spool, func(stored *spool.Settings) error {
+		settings = Settings(*stored)
+		if err := change(&settings); err != nil {
+			return err
+		}
+		*stored = spool.Settings(settings)
+		if err := settings.Validate(); err != nil {
+			return operate.Invalid(err)
+		}
+		return nil
+	})
+	if err != nil {
+		return Settings{}, failed(err)
 	}
 	a.say("An operator stored new settings", target, watermill.LogFields{"settings": fmt.Sprintf("%+v", settings)})
-	return nil
+	return settings, nil
 }

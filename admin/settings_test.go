@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -69,6 +70,54 @@ func TestSetSettings_replaces_all_settings(t *testing.T) {
 		require.Zero(t, b.info().Settings, "the rest of the overview is there")
 		require.NoError(t, b.admin.SetSettings(t.Context(), b.target, admin.Settings{}))
 		require.Zero(t, b.info().Settings)
+	})
+}
+
+func TestChangeSettings_loses_no_change_of_another_operator(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.outboxID()
+		var operators sync.WaitGroup
+		errs := make([]error, 2)
+		for i, change := range []func(*admin.Settings) error{
+			func(s *admin.Settings) error { s.Attempts++; return nil },
+			func(s *admin.Settings) error { s.Concurrency++; return nil },
+		} {
+			operators.Go(func() {
+				for range 5 {
+					_, err := b.admin.ChangeSettings(t.Context(), b.target, change)
+					errs[i] = errors.Join(errs[i], err)
+				}
+			})
+		}
+		operators.Wait()
+		require.NoError(t, errors.Join(errs...))
+		want := admin.Settings{Attempts: 5, Concurrency: 5}
+		require.Equal(t, want, b.info().Settings)
+
+		_, err := b.admin.ChangeSettings(t.Context(), b.target, func(s *admin.Settings) error {
+			s.Attempts = 9
+			return errBroker
+		})
+		require.ErrorIs(t, err, errBroker)
+		_, err = b.admin.ChangeSettings(t.Context(), b.target, func(s *admin.Settings) error {
+			s.Attempts = -7
+			return nil
+		})
+		require.ErrorIs(t, err, admin.ErrInvalid)
+		require.Equal(t, want, b.info().Settings, "nothing of it is stored")
+		changed, err := b.admin.ChangeSettings(t.Context(), b.target, func(s *admin.Settings) error {
+			s.PageSize = 7
+			return nil
+		})
+		require.NoError(t, err)
+		want.PageSize = 7
+		require.Equal(t, want, changed)
+		acts, err := b.admin.Audit(t.Context(), admin.AuditFilter{Action: "set"})
+		require.NoError(t, err)
+		require.Len(t, acts, 11)
+		require.Equal(t, `{"page_size":7,"concurrency":5,"attempts":5}`, acts[0].Note)
 	})
 }
 

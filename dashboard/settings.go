@@ -94,18 +94,18 @@ func settingsText(s admin.Settings) string { return fmt.Sprintf("%+v", s) }
 var errOthersChanged = errors.New("another operator has changed the settings since you opened the form: open it again to see them")
 
 func (h *Handler) storeSettings(ctx context.Context, q *request) (link, error) {
-	target, stored, err := h.stored(ctx, q)
+	target, err := q.target()
 	if err != nil {
 		return link{}, err
 	}
-	if q.PostForm.Get("was") != settingsText(stored) {
-		return link{}, errOthersChanged
-	}
-	settings, err := q.readSettings(settingFields(target, stored), stored)
-	if err != nil {
-		return link{}, err
-	}
-	return toOverviewOf(target, noticeField, "set"), h.admin.SetSettings(ctx, target, settings)
+	_, err = h.admin.ChangeSettings(ctx, target, func(stored *admin.Settings) (err error) {
+		if q.PostForm.Get("was") != settingsText(*stored) {
+			return errOthersChanged
+		}
+		*stored, err = q.readSettings(settingFields(target, *stored), *stored)
+		return err
+	})
+	return toOverviewOf(target, noticeField, "set"), err
 }
 
 // readSettings reads these fields of the form. A setting for which the form has no field stays as it is stored.

@@ -1,9 +1,12 @@
 package dashboard_test
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -83,6 +86,27 @@ func TestSettings_that_another_operator_has_changed_meanwhile_are_not_lost(t *te
 	require.Equal(t, http.StatusConflict, refused.status)
 	require.Contains(t, refused.text(), "another operator has changed the settings")
 	require.Equal(t, admin.Settings{Concurrency: 8}, b.settings())
+}
+
+func TestSettings_stored_from_two_forms_at_once_are_not_lost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
+	for round := range 5 {
+		before := b.settings()
+		form := fields(b.page("settings?outbox=outbox"))
+		var users sync.WaitGroup
+		var status [2]int
+		for i, field := range []string{"attempts", "concurrency"} {
+			mine := maps.Clone(form)
+			mine.Set(field, strconv.Itoa(round+10))
+			users.Go(func() { status[i] = b.post("settings-run?outbox=outbox", mine).status })
+		}
+		users.Wait()
+		require.ElementsMatch(t, []int{http.StatusSeeOther, http.StatusConflict}, status[:])
+		after := b.settings()
+		require.NotEqual(t, before.Attempts != after.Attempts, before.Concurrency != after.Concurrency, "one of the two")
+	}
 }
 
 // A form lacks the fields of settings that were added since, such as one that was open while the dashboard was updated.

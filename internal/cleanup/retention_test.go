@@ -26,7 +26,11 @@ func (b *bench) keeps(name string, settings spool.Settings) int64 {
 	b.T.Helper()
 	id, err := spool.New(b.Statements, name, enginetest.Lanes).Open(b.T.Context(), b.Database.DB)
 	require.NoError(b.T, err)
-	require.NoError(b.T, operate.NewOperator(b.Database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{}).Set(b.T.Context(), name, settings))
+	operator := operate.NewOperator(b.Database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{})
+	require.NoError(b.T, operator.Set(b.T.Context(), name, func(stored *spool.Settings) error {
+		*stored = settings
+		return nil
+	}))
 	return id
 }
 

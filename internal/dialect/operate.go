@@ -85,6 +85,10 @@ UPDATE {spools} SET paused_at = {now} WHERE id = ? AND paused_at IS NULL`
 	s.ResumeSpool = `
 UPDATE {spools} SET paused_at = NULL WHERE id = ? AND paused_at IS NOT NULL`
 
+	// Locks the row without the rights that SELECT … FOR UPDATE needs on MySQL.
+	s.LockSettings = `
+UPDATE {spools} SET settings = settings WHERE id = ?`
+
 	s.SettingsOf = `
 SELECT settings FROM {spools} WHERE id = ?`
 

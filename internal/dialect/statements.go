@@ -138,6 +138,7 @@ type Statements struct {
 	ChangeSpool     string // spool: lets its drainers notice
 	PauseSpool      string // spool
 	ResumeSpool     string // spool
+	LockSettings    string // spool; locks its row
 	SettingsOf      string // spool → its settings
 	setSettings     string
 	pauseKey        string
@@ -246,7 +247,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.LastDeadLetter, &s.SpoolOfLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
-		&s.Spools, &s.SpoolLanes, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.SettingsOf, &s.setSettings,
+		&s.Spools, &s.SpoolLanes, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
 		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
 		&s.lockMessage, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepReceived, &s.addToAct, &s.recordAct, &s.auditRows,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.fulfilReceipt, &s.addReceipt, &s.missReceipt, &s.receiptPage, &s.receiptsOf,

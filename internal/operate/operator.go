@@ -68,15 +68,27 @@ func (o *Operator) Resume(ctx context.Context, name string) error {
 	})
 }
 
-// Set stores settings, which replace the stored ones.
-func (o *Operator) Set(ctx context.Context, name string, settings spool.Settings) error {
-	text, err := settings.Encode()
-	if err != nil {
-		return fmt.Errorf("set %s: %w", Described(name), err)
-	}
-	act := NewAct(ActSet, name).Noting(text)
+// Set changes the stored settings of a spool. No other operator changes them between what change gets and what it leaves, because the
+// row of the spool is locked meanwhile. Settings that cannot be read count as none, as in [Overview].
+func (o *Operator) Set(ctx context.Context, name string, change func(*spool.Settings) error) error {
+	act := NewAct(ActSet, name)
 	return o.change(ctx, "set", act, func(tx *sql.Tx, s *spool.Spool) (bool, error) {
-		return act.changed(spool.Directly(ctx, tx, o.statements.SetSettings(s.ID(), text)))
+		if _, err := tx.ExecContext(ctx, o.statements.LockSettings, s.ID()); err != nil {
+			return false, err
+		}
+		var stored string
+		if err := tx.QueryRowContext(ctx, o.statements.SettingsOf, s.ID()).Scan(&stored); err != nil {
+			return false, err
+		}
+		settings, _ := spool.DecodeSettings(stored)
+		if err := change(&settings); err != nil {
+			return false, err
+		}
+		text, err := settings.Encode()
+		if err != nil {
+			return false, err
+		}
+		return act.Noting(text).changed(spool.Directly(ctx, tx, o.statements.SetSettings(s.ID(), text)))
 	})
 }
 

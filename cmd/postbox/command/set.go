@@ -115,14 +115,11 @@ func (s *session) set(ctx context.Context, a *admin.Admin, target admin.Target, 
 				return err
 			}
 		}
-		// Another operator may have changed some while the question waited for its answer.
-		if settings, err = storedSettings(ctx, a, target); err != nil {
+		settings, err = a.ChangeSettings(ctx, target, func(stored *admin.Settings) (err error) {
+			*stored, err = flags.apply(*stored)
 			return err
-		}
-		if settings, err = flags.apply(settings); err != nil {
-			return err
-		}
-		if err := a.SetSettings(ctx, target, settings); err != nil {
+		})
+		if err != nil {
 			return err
 		}
 	}

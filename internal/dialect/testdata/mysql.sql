@@ -374,6 +374,9 @@ UPDATE postbox_spools SET paused_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:
 -- ResumeSpool
 UPDATE postbox_spools SET paused_at = NULL WHERE id = ? AND paused_at IS NOT NULL
 
+-- LockSettings
+UPDATE postbox_spools SET settings = settings WHERE id = ?
+
 -- SettingsOf
 SELECT settings FROM postbox_spools WHERE id = ?
 

@@ -414,6 +414,9 @@ UPDATE postbox_spools SET paused_at = (date_part('epoch', clock_timestamp()) * 1
 -- ResumeSpool
 UPDATE postbox_spools SET paused_at = NULL WHERE id = $1 AND paused_at IS NOT NULL
 
+-- LockSettings
+UPDATE postbox_spools SET settings = settings WHERE id = $1
+
 -- SettingsOf
 SELECT settings FROM postbox_spools WHERE id = $1
 

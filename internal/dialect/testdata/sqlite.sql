@@ -383,6 +383,9 @@ UPDATE postbox_spools SET paused_at = CAST(unixepoch('subsec') * 1000000 AS INTE
 -- ResumeSpool
 UPDATE postbox_spools SET paused_at = NULL WHERE id = ? AND paused_at IS NOT NULL
 
+-- LockSettings
+UPDATE postbox_spools SET settings = settings WHERE id = ?
+
 -- SettingsOf
 SELECT settings FROM postbox_spools WHERE id = ?
 

@@ -3,6 +3,7 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -79,8 +80,16 @@ func (f Filter) Validate() error {
 		problems = append(problems, fmt.Errorf("attempts: from %d to %d is no range: use numbers from 0 on, the first one not above the second, or 0 for no bound",
 			f.MinAttempts, f.MaxAttempts))
 	}
-	problems = append(problems, f.Cause.validate())
+	problems = append(problems, checkAttempts(f.MinAttempts), checkAttempts(f.MaxAttempts), f.Cause.validate())
 	return errors.Join(problems...)
+}
+
+// checkAttempts refuses a number of attempts that no column holds, which some databases would refuse.
+func checkAttempts(n int) error {
+	if n > math.MaxInt32 {
+		return fmt.Errorf("attempts: %d is above %d: use a smaller number", n, math.MaxInt32)
+	}
+	return nil
 }
 
 // checkText refuses a value of a field that nothing stored has, and that some databases do not take.

@@ -165,7 +165,7 @@ func (f MessageFilter) chosen() (dialect.MessageFilter, error) {
 	return dialect.MessageFilter{
 		Topic: f.Topic, Key: f.Key, MessageID: f.MessageID, States: chosen.states, Parked: chosen.parked, After: after,
 		ErrorText: f.ErrorText, MinAttempts: f.MinAttempts, CreatedFrom: micros(f.CreatedAfter), CreatedBefore: micros(f.CreatedBefore),
-	}, errors.Join(err, checkName("topic", f.Topic), checkText("error text", f.ErrorText), checkSpan("created", f.CreatedAfter, f.CreatedBefore))
+	}, errors.Join(err, checkAttempts(f.MinAttempts), checkName("topic", f.Topic), checkText("error text", f.ErrorText), checkSpan("created", f.CreatedAfter, f.CreatedBefore))
 }
 
 // page bounds what is chosen.

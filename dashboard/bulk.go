@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -128,6 +130,13 @@ func (h *Handler) bulkOf(q *request) (bulkKind, error) {
 	kind, exists := h.bulkKinds()[q.query.Get("do")]
 	if !exists {
 		return bulkKind{}, badf("do: there is no such action on all that match")
+	}
+	for field := range q.query {
+		goesOn := field == afterField && kind.Replays
+		if field != "do" && field != targetField && !goesOn && !slices.Contains(kind.of.fields, field) {
+			return bulkKind{}, badf("%.60q is no condition of this action, which would change more than you want: the conditions are %s",
+				field, strings.Join(kind.of.fields, ", "))
+		}
 	}
 	return kind, nil
 }

@@ -45,7 +45,18 @@ func TestBulk_is_confirmed_and_says_how_far_it_got(t *testing.T) {
 
 		require.Equal(t, http.StatusBadRequest, b.get("bulk?do=burn").status)
 		require.Equal(t, http.StatusBadRequest, b.post("bulk-run?do=burn", nil).status)
-		require.Equal(t, http.StatusBadRequest, b.post("bulk-run?do=requeue&died-after=x", nil).status)
+		for _, wrong := range []string{
+			"died-after=x", "kee=customer-1", "after=1", "in=typo", "in=typo%3Aoutbox", "in=outbox%3Aoutbox&outbox=outbox", "outbox=outbox&queue=mail",
+			"min-attempts=2147483648", "max-attempts=99999999999",
+		} {
+			require.Equal(t, http.StatusBadRequest, b.post("bulk-run?do=requeue&"+wrong, nil).status, wrong)
+			require.Equal(t, http.StatusBadRequest, b.get("bulk?do=requeue&"+wrong).status, wrong)
+		}
+		for _, wrong := range []string{"letters?in=typo", "audit?in=typo", "messages?outbox=outbox&min-attempts=2147483648", "messages?outbox=outbox&queue=mail"} {
+			require.Equal(t, http.StatusBadRequest, b.get(wrong).status, wrong)
+		}
+		require.Equal(t, http.StatusBadRequest, b.post("pause?outbox=outbox&queue=mail", nil).status)
+		require.Len(t, b.letters(admin.Filter{}), 1)
 	})
 }
 

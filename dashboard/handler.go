@@ -75,6 +75,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.permits(w, q, name) { //nolint:contextcheck // the context is that of the request
 		return
 	}
+	if err := q.checkTarget(); err != nil {
+		h.failed(w, q, err)
+		return
+	}
 	h.routes[name].serve(w, q)
 }
 

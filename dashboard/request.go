@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +55,28 @@ func (q *request) target() (admin.Target, error) {
 	return target, nil
 }
 
+// checkTarget refuses an address that names several targets, or one in a form that [request.optionalTarget] does not read. Otherwise a page
+// would show, and an action change, more than the user wrote, or something else.
+func (q *request) checkTarget() error {
+	named := 0
+	for _, field := range []string{outboxField, queueField, inboxField} {
+		named += len(q.query[field])
+	}
+	for _, value := range q.query[targetField] {
+		if value == "" { // the choice "all"
+			continue
+		}
+		if _, chosen := readTargetOption(value); !chosen {
+			return badf("%s: %.60q names nothing: write outbox:NAME, queue:NAME or inbox:CONSUMER", targetField, value)
+		}
+		named++
+	}
+	if named > 1 {
+		return badf("the address names several outboxes, queues or inboxes: name one")
+	}
+	return nil
+}
+
 func (q *request) optionalTarget() (admin.Target, bool) {
 	// The list in a form has one field for all.
 	if target, chosen := readTargetOption(q.query.Get(targetField)); chosen {
@@ -89,7 +112,7 @@ func targetOption(target admin.Target) string {
 // readTargetOption reads such a value.
 func readTargetOption(value string) (target admin.Target, chosen bool) {
 	kind, name, chosen := strings.Cut(value, ":")
-	if !chosen {
+	if !chosen || !slices.Contains([]string{outboxField, queueField, inboxField}, kind) {
 		return admin.Target{}, false
 	}
 	return targetOf(kind, unescaped(name)), true

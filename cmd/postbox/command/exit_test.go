@@ -124,10 +124,13 @@ func TestExecute_a_database_without_tables_says_how_to_make_them(t *testing.T) {
 func TestExecute_a_file_that_is_not_there_is_made_by_migrate_alone(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"POSTBOX_DSN": t.TempDir() + "/100% # shop.db"}
-	r := execute(t.Context(), command.Options{}, env, "queues")
-	require.Equal(t, command.ExitError, r.code)
-	require.Contains(t, r.err, "there is no file")
+	for _, args := range [][]string{{"queues"}, {"doctor"}, {"migrate", "status"}} {
+		r := execute(t.Context(), command.Options{}, env, args...)
+		require.Equal(t, command.ExitError, r.code)
+		require.Contains(t, r.err, "there is no file")
+		require.NoFileExists(t, env["POSTBOX_DSN"])
+	}
 	require.Zero(t, execute(t.Context(), command.Options{}, env, "migrate", "up").code)
-	r = execute(t.Context(), command.Options{}, env, "queues")
+	r := execute(t.Context(), command.Options{}, env, "queues")
 	require.Zero(t, r.code, r.err)
 }

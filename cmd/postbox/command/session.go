@@ -93,7 +93,7 @@ func (p *program) open(cmd *cobra.Command, access access) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if file := found.address.file; file != "" && access == existing {
+	if file := found.address.file; file != "" && access != creating {
 		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("there is no file %q: check the path, or make the tables with \"postbox migrate up\"", file)
 		}

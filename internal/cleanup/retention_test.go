@@ -26,12 +26,18 @@ func (b *bench) keeps(name string, settings spool.Settings) int64 {
 	b.T.Helper()
 	id, err := spool.New(b.Statements, name, enginetest.Lanes).Open(b.T.Context(), b.Database.DB)
 	require.NoError(b.T, err)
+	b.set(name, settings)
+	return id
+}
+
+// set stores settings, as an operator does.
+func (b *bench) set(name string, settings spool.Settings) {
+	b.T.Helper()
 	operator := operate.NewOperator(b.Database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{})
 	require.NoError(b.T, operator.Set(b.T.Context(), name, func(stored *spool.Settings) error {
 		*stored = settings
 		return nil
 	}))
-	return id
 }
 
 // age writes dead letters and entries of the history, so many of each age, for a spool or, with nil, for none.
@@ -176,8 +182,7 @@ func TestCleaner_F18_history_is_kept_as_long_as_a_drainer_is_configured(t *testi
 		<-without.Ready()
 		b.clean(database.Open(t), "cleaner", retentionConfig())
 		b.Eventually(func() bool { return database.Count(t, "SELECT COUNT(*) FROM postbox_history") == young }, "the old ones are gone")
-		operator := operate.NewOperator(database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{})
-		require.NoError(t, operator.Set(t.Context(), b.Spool.Name(), spool.Settings{History: -1}))
+		b.set(b.Spool.Name(), spool.Settings{History: -1})
 		b.Eventually(func() bool { return database.Count(t, "SELECT COUNT(*) FROM postbox_history") == 0 }, "it is turned off")
 	})
 }

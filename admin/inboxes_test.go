@@ -124,3 +124,18 @@ func TestInboxes_have_dead_letters_and_a_history(t *testing.T) {
 		}, inboxes)
 	})
 }
+
+func TestSetSettings_refuse_settings_that_an_inbox_does_not_have(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.received("1")
+	require.NoError(t, b.admin.SetSettings(t.Context(), inbox, admin.Settings{History: 2 * time.Hour}))
+	for _, settings := range []admin.Settings{{PerSecond: 3}, {History: time.Hour, Retention: time.Hour}} {
+		err := b.admin.SetSettings(t.Context(), inbox, settings)
+		require.ErrorIs(t, err, admin.ErrInvalid)
+		require.ErrorContains(t, err, "no setting but History")
+	}
+	inboxes, err := b.admin.Inboxes(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, admin.Settings{History: 2 * time.Hour}, inboxes[0].Settings, "what is stored stays")
+}

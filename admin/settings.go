@@ -83,9 +83,18 @@ func (s Settings) Validate() error {
 	return errors.Join(problems...)
 }
 
+// validFor returns all mistakes in settings for a target. For an inbox, only History has an effect.
+func (s Settings) validFor(target Target) error {
+	err := s.Validate()
+	if target.IsInbox() && s != (Settings{History: s.History}) {
+		return errors.Join(err, fmt.Errorf("%s: it has no setting but History: leave out the others, which are for outboxes and queues", target))
+	}
+	return err
+}
+
 // SetSettings stores settings for an outbox or a queue, in place of the stored ones. To change a part of them, use [Admin.ChangeSettings].
 // Processes notice within a second, and apply the settings from the next message on. Additional handlers start at
-// once; a lower number takes effect as handlers end.
+// once; a lower number takes effect as handlers end. For an inbox, which has only the setting History, others are [ErrInvalid].
 func (a *Admin) SetSettings(ctx context.Context, target Target, settings Settings) error {
 	_, err := a.ChangeSettings(ctx, target, func(stored *Settings) error {
 		*stored = settings
@@ -108,7 +117,7 @@ func (a *Admin) ChangeSettings(ctx context.Context, target Target, change func(s
 			return err
 		}
 		*stored = spool.Settings(settings)
-		if err := settings.Validate(); err != nil {
+		if err := settings.validFor(target); err != nil {
 			return operate.Invalid(err)
 		}
 		return nil

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -270,4 +272,39 @@ func TestBatch_needs_one_call_and_one_commit(t *testing.T) {
 		require.Equal(t, [][]string{ids}, parts.All())
 		require.Equal(t, 1, b.Commits())
 	})
+}
+
+// Covers feature W16.
+func TestBatch_parts_of_a_batch_that_failed_count_for_the_limits(t *testing.T) {
+	t.Parallel()
+	b := newQueueBench(t, testdb.SQLite(t))
+	const rate, size = 100, 8
+	ids := inboxtest.Numbers(4 * size)
+	b.Put(ids...)
+	var mu sync.Mutex
+	var starts []time.Time
+	b.Batch(inboxtest.QuickBatch(func(c *queue.BatchConfig) {
+		c.Size, c.QueueConfig.Limits.Total.PerSecond = size, rate
+	}), func(_ context.Context, messages []*message.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		for range messages {
+			starts = append(starts, time.Now())
+		}
+		if inboxtest.OneOf(messages, []string{"005", "020"}) {
+			return postbox.Permanent(inboxtest.ErrHandler)
+		}
+		return nil
+	})
+	b.Drained()
+	require.ElementsMatch(t, []string{"005", "020"}, b.Dead())
+	mu.Lock()
+	defer mu.Unlock()
+	require.Greater(t, len(starts), len(ids)+2*size, "batches were handled in parts")
+	for i := range starts {
+		for j := i; j < len(starts); j++ {
+			allowed := rate*(starts[j].Sub(starts[i]).Seconds()+0.1) + size + 1
+			require.LessOrEqual(t, float64(j-i+1), allowed, "from %d to %d", i, j)
+		}
+	}
 }

@@ -77,7 +77,7 @@ type bisection struct {
 func (b *bisection) handle(ctx context.Context, part []int) {
 	part = b.withoutWaiting(part)
 	queue := b.batch.queue
-	if len(part) == 0 {
+	if len(part) == 0 || !b.mayHand(ctx, queue, part) {
 		return
 	}
 	if ctx.Err() == nil {
@@ -150,7 +150,9 @@ func (b *bisection) partial(ctx context.Context, call circuit.Call, part []int, 
 	switch {
 	case len(rest) == 0:
 	case inTx:
-		b.try(ctx, call, rest)
+		if b.mayHand(ctx, b.batch.queue, rest) {
+			b.try(ctx, call, rest)
+		}
 	default:
 		b.done(call, rest)
 	}

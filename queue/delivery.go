@@ -42,7 +42,7 @@ func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.O
 		part = d.together(ctx, p, part)
 	}
 	for _, i := range part {
-		if p.isFree(i) {
+		if p.isFree(i) && p.mayHand(ctx, d.queue, []int{i}) {
 			p.set([]int{i}, d.one(ctx, batch[i]))
 		}
 	}
@@ -52,7 +52,7 @@ func (d *delivery) Handle(ctx context.Context, batch []*spool.Message) []spool.O
 // together delivers a part of a batch in one transaction. It returns the messages that have no outcome yet: the handler
 // failed, and it is not known for which of them.
 func (d *delivery) together(ctx context.Context, p *progress, part []int) (left []int) {
-	if len(part) == 0 {
+	if len(part) == 0 || !p.mayHand(ctx, d.queue, part) {
 		return nil
 	}
 	call, allowed := d.queue.circuits.Begin(d.queue.name)

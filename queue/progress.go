@@ -1,12 +1,17 @@
 package queue
 
-import "github.com/postbox-go/watermill-postbox/internal/spool"
+import (
+	"context"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
 
 // progress holds the outcomes of the messages of a batch so far.
 type progress struct {
 	all      []*spool.Message
 	outcomes []spool.Outcome
 	waiting  spool.ClosedKeys // with a message that is not done: their later messages must wait
+	handed   bool             // the handler has had messages of the batch
 	refused  int              // how often a locked row made a transaction fail and other messages were tried immediately
 }
 
@@ -30,6 +35,19 @@ func (p *progress) messages(part []int) []*spool.Message {
 		list[at] = p.all[i]
 	}
 	return list
+}
+
+// mayHand reports whether a part may be handed to the handler now. The scheduler has counted the messages of the batch for
+// the limits once. If the handler has had some already, the part waits until the limits allow it. If it must not be handed
+// out, mayHand postpones it.
+func (p *progress) mayHand(ctx context.Context, q *queue, part []int) bool {
+	first := !p.handed
+	p.handed = true
+	if first || q.drainer.Repeat(ctx, p.messages(part)) {
+		return true
+	}
+	p.set(part, spool.Outcome{Verdict: spool.Postpone})
+	return false
 }
 
 // set gives all messages of a part the same outcome.

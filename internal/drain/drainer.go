@@ -69,6 +69,7 @@ type Drainer struct {
 	large        bool             // most payloads are large: see pagesize.go
 	leftOut      schedule.LeftOut // topics and keys that reads leave out because of limits
 	passing      schedule.LeftOut // those that they had left out up to where a lane was read before: see leaveOut
+	readmits     bool             // the next read is the first with a topic or key that was left out
 	limited      bool             // limits were reported
 	// databaseAhead is how far the database's clock was ahead of this process's at the last read.
 	databaseAhead time.Duration

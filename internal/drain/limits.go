@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Limits hold for all processes together, without a coordinator: the share of a process follows from the lanes that it
@@ -26,15 +28,16 @@ func ValidLimits(l postbox.Limits, unordered bool) (problems []error) {
 	if err := l.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("Limits: %w", err))
 	}
+	for _, topic := range slices.Sorted(maps.Keys(l.Topics)) {
+		if err := spool.CheckTopic(topic); topic != "" && err != nil { // Validate names an empty one
+			problems = append(problems, fmt.Errorf("Limits: Topics: %w", err))
+		}
+	}
 	if l.EachKey.AtOnce != 0 && !unordered {
 		problems = append(problems, errors.New("Limits: EachKey: leave out AtOnce, which is for queues of mode Single: otherwise a key has one message at a time"))
 	}
 	return problems
 }
-
-// limitedShare is the part of a page that may wait in memory for limits of topics and keys. The rest of the memory is for
-// messages that may go on.
-const limitedShare = 4
 
 // shareLimits tells the scheduler the limits, and which lanes count for the share of this process.
 func (d *Drainer) shareLimits() {
@@ -66,11 +69,13 @@ func (d *Drainer) spared(lanes []int) (spared []int) {
 
 // leaveOut decides which topics and keys the next reads leave out because a limit holds them up. When one is read again,
 // its lanes are read from where it was first left out. When it is left out again, they go on where they were before: else
-// each turn of a topic would read over all its messages that wait, to find those of others behind them.
+// each turn of a topic would read over all its messages that wait, to find those of others behind them. If the memory is
+// full, messages that wait for limits make room.
 func (d *Drainer) leaveOut() {
-	left := d.scheduler.LeftOut(max(d.pageSize().messages/limitedShare, 1))
-	before := len(d.leftOut.Topics) + len(d.leftOut.Keys)
-	if before+len(left.Topics)+len(left.Keys) == 0 {
+	defer d.makeRoom()
+	left := d.scheduler.LeftOut(d.pageSize().messages)
+	before := d.leavesOut()
+	if !before && len(left.Topics)+len(left.Keys) == 0 {
 		return
 	}
 	if missing(d.leftOut.Topics, left.Topics) || missing(d.leftOut.Keys, left.Keys) {
@@ -78,9 +83,9 @@ func (d *Drainer) leaveOut() {
 		for _, l := range d.lanes.held {
 			l.goBack()
 		}
-		d.pollAt = time.Time{}
+		d.pollAt, d.readmits = time.Time{}, true
 	}
-	if before == 0 {
+	if !before {
 		for _, l := range d.lanes.held {
 			l.leftOut = l.cursor
 		}
@@ -108,6 +113,32 @@ func (d *Drainer) notePassing() {
 	d.passing.Keys = merged(d.passing.Keys, d.leftOut.Keys)
 }
 
+// makeRoom drops messages of topics and keys that are left out, if the memory is full. They are still in the database.
+func (d *Drainer) makeRoom() {
+	if _, full := d.room(); !full {
+		return
+	}
+	for _, m := range d.scheduler.MakeRoom() {
+		d.lanes.unload(m)
+		if l := d.lanes.held[m.Ref.Lane]; l != nil {
+			l.leftOut = min(l.leftOut, m.Ref.ID-1)
+		}
+	}
+}
+
+// leavesOut reports whether reads leave out messages because of limits.
+func (d *Drainer) leavesOut() bool { return len(d.leftOut.Topics)+len(d.leftOut.Keys) > 0 }
+
+// readLimit returns the number of messages that the next read asks for. It is small when a topic or key is read again that
+// was left out: that one alone could fill the page, and most of its messages would have to make room again.
+func (d *Drainer) readLimit(most int) int {
+	if d.readmits {
+		d.readmits = false
+		return max(min(most, d.pageSize().messages/schedule.LimitedShare), 1)
+	}
+	return most
+}
+
 // missing reports whether one of the first is not among the others.
 func missing[T comparable](first, others []T) bool {
 	return slices.ContainsFunc(first, func(one T) bool { return !slices.Contains(others, one) })
@@ -121,6 +152,12 @@ func merged[T string | int64](a, b []T) []T {
 	both := slices.Concat(a, b)
 	slices.Sort(both)
 	return slices.Compact(both)
+}
+
+// Repeat waits until a handler may be given messages once more that it has had in the same call, and counts them. If it
+// reports false, they have to be postponed.
+func (d *Drainer) Repeat(ctx context.Context, messages []*spool.Message) bool {
+	return d.scheduler.Repeat(ctx, messages)
 }
 
 // reportLimits reports how many messages wait for limits.

@@ -209,6 +209,39 @@ func TestDrainer_G3_a_limited_topic_holds_up_no_other_and_keeps_its_order(t *tes
 	})
 }
 
+// Several limited topics have fewer messages than fit into memory, and together far more.
+func TestDrainer_G8_many_limited_topics_hold_up_no_other(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.Postgres(t))
+	const topics, each = 7, 60
+	names, slow, fast := make([]string, topics), map[string]postbox.Limit{}, map[string]postbox.Limit{}
+	for i := range names {
+		names[i] = fmt.Sprint("slow", i)
+		slow[names[i]], fast[names[i]] = postbox.Limit{PerSecond: 0.001}, postbox.Limit{PerSecond: 3000}
+	}
+	c := config("one")
+	require.Less(t, 3*c.PageSize, topics*each)
+	c.Limits.Topics = slow
+	key := func(i int) string { return fmt.Sprint(i % topics) }
+	b.Append(b.Database.DB, ofTopics(drafts(topics*each, key), names...)...)
+	handler := &recorder{}
+	first := b.start(b.Database.DB, handler, c)
+	signal(t, first.Ready(), "it has read messages that wait")
+	for n := range 3 {
+		b.Append(b.Database.DB, ofTopics(drafts(topics*each+n+1, key)[topics*each+n:], "free")...)
+		b.Eventually(func() bool { return len(handler.ids()) == n+1 }, "a topic without a limit goes on")
+	}
+	first.stop(t)
+	c = config("two")
+	c.Limits.Topics = fast
+	b.start(b.Database.DB, handler, c)
+	b.Eventually(func() bool { return b.Pending() == 0 }, "with higher limits all go on")
+	require.Len(t, handler.ids(), topics*each+3, "each message once")
+	for _, name := range names {
+		require.True(t, slices.IsSorted(startingWith(handler.ids(), name)), name)
+	}
+}
+
 // One key has far more messages than fit into memory.
 func TestDrainer_limits_of_each_key_hold_up_no_other(t *testing.T) {
 	t.Parallel()
@@ -243,4 +276,17 @@ func TestDrainer_limits_of_each_key_hold_up_no_other(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestValidLimits_name_topics_that_cannot_exist(t *testing.T) {
+	t.Parallel()
+	of := func(topic string) postbox.Limits {
+		return postbox.Limits{Topics: map[string]postbox.Limit{topic: {PerSecond: 1}}}
+	}
+	require.Empty(t, drain.ValidLimits(of("a"), false))
+	for want, topic := range map[string]string{"is empty": "", "ends with a space": "a ", "contains NUL": "a\x00", "not UTF-8": "\xff"} {
+		problems := drain.ValidLimits(of(topic), false)
+		require.Len(t, problems, 1)
+		require.ErrorContains(t, problems[0], want)
+	}
 }

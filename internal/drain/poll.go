@@ -58,7 +58,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 		d.sweep(ctx, lanes)
 	}
 	started := time.Now()
-	limit := min(room, page) // leaves room to read the next page while this one is handled
+	limit := d.readLimit(min(room, page)) // leaves room to read the next page while this one is handled
 	params := d.params(lanes, limit)
 	params.Mark = d.watermark.wantsMark(started) || d.wantsTailMark(started)
 	if everything {
@@ -220,7 +220,7 @@ func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) 
 		l := d.lanes.held[cursor.Lane]
 		upTo, more := found.complete(cursor.Lane, params)
 		l.hasMore, l.tailed = more, !more
-		if !more {
+		if !more && !d.leavesOut() {
 			l.exposedToRead = 0 // everything that the previous holder had read, this drainer has read too
 		}
 		l.cursor = max(cursor.After, min(safe, upTo))

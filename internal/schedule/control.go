@@ -55,6 +55,9 @@ func (s *Scheduler) Bound(bytes int) {
 func (s *Scheduler) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.stopped {
+		close(s.ended)
+	}
 	s.stopped = true
 	if s.alarm != nil {
 		s.alarm.Stop()

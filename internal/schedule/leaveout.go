@@ -3,10 +3,17 @@ package schedule
 import (
 	"cmp"
 	"slices"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// mostLeftOut is the number of keys that a read leaves out at most, since each is an argument of the read.
+// mostLeftOut is the number of keys that a read leaves out at most, since each is an argument of the read. There are no
+// more of them than a page has messages, since one message of each stays in memory.
 const mostLeftOut = 200
+
+// LimitedShare is the part of a page that may wait in memory for limits of topics and keys. The rest of the memory is for
+// messages that may go on.
+const LimitedShare = 4
 
 // LeftOut are topics and keys that reads leave out, since a limit holds them up and enough of their messages are in memory.
 // So they do not fill the memory, and others go on.
@@ -19,17 +26,19 @@ type LeftOut struct {
 // whether its limit holds it up: the first reads may bring many before one is handed out.
 const manyShare = 2
 
-// LeftOut returns what to leave out now, if so many messages may wait for limits in memory. The topics and keys that wait
-// share this number. One that is left out is read again when half of its share is left.
-func (s *Scheduler) LeftOut(messages int) (left LeftOut) {
+// LeftOut returns what to leave out now, with pages of this size. The topics and keys that wait share the messages that may
+// wait for limits in memory. One that is left out is read again when half of its share is left.
+func (s *Scheduler) LeftOut(page int) (left LeftOut) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.limits == nil {
+	l := s.limits
+	if l == nil {
 		return left
 	}
-	crowd := s.limits.crowd
-	s.limits.many = manyShare * messages
+	crowd, messages := l.crowd, max(page/LimitedShare, 1)
+	l.many, l.cramped = manyShare*messages, false
 	share := max(messages/max(len(crowd), 1), 1)
+	l.share, l.left = share, map[*gate]struct{}{}
 	var full []*gate
 	for g := range crowd {
 		if g.full {
@@ -51,13 +60,94 @@ func (s *Scheduler) LeftOut(messages int) (left LeftOut) {
 		switch {
 		case g.topic != "":
 			left.Topics = append(left.Topics, g.topic)
-		case len(left.Keys) < mostLeftOut:
+		case len(left.Keys) < min(mostLeftOut, max(page, 1)):
 			left.Keys = append(left.Keys, g.key)
+		default:
+			continue
 		}
+		l.left[g] = struct{}{}
 	}
+	l.known = len(crowd)
 	slices.Sort(left.Topics)
 	slices.Sort(left.Keys)
 	return left
+}
+
+// MakeRoom drops waiting messages of the topics and keys that reads leave out, the newest first, until each has its share,
+// and returns them. They are read again when their topic or key is. The drainer calls it when the memory is full. If other
+// messages fill it, the drainer is told when a further topic or key begins to wait.
+func (s *Scheduler) MakeRoom() (dropped []*spool.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.limits
+	if l == nil {
+		return nil
+	}
+	l.cramped = true
+	if len(l.crowd) > l.known {
+		s.Signal()
+	}
+	if len(l.left) == 0 {
+		return nil
+	}
+	concerned := map[*queue]struct{}{}
+	for _, e := range l.surplus(s.messages) {
+		q := e.queue
+		last := len(q.entries) - 1
+		if last < 0 || q.entries[last] != e || !l.over(e) { // it was handed out, or a message behind it stays
+			continue
+		}
+		q.entries[last] = nil
+		q.entries = q.entries[:last]
+		s.remove(e)
+		dropped, concerned[q] = append(dropped, e.Message), struct{}{}
+	}
+	s.dropEmpty(concerned)
+	return dropped
+}
+
+// surplus returns the messages of topics and keys that have more than their share in memory, the newest first.
+func (l *limits) surplus(messages map[int64]*Entry) (list []*Entry) {
+	for _, e := range messages {
+		if l.over(e) {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Entry) int { return cmp.Compare(b.Message.Ref.ID, a.Message.Ref.ID) })
+	return list
+}
+
+// over reports whether the topic or the key of a message is left out of reads, and has more than its share in memory.
+func (l *limits) over(e *Entry) bool {
+	for _, g := range []*gate{l.topics[e.Message.Topic], e.queue.gate} {
+		if _, left := l.left[g]; left && g.inMemory > l.share {
+			return true
+		}
+	}
+	return false
+}
+
+// dropEmpty forgets those of these queues that have become empty, where they wait for a limit. They would take the turns of
+// others when a gate opens.
+func (s *Scheduler) dropEmpty(queues map[*queue]struct{}) {
+	empty := func(q *queue) bool {
+		_, concerned := queues[q]
+		if !concerned || len(q.entries) > 0 {
+			return false
+		}
+		q.offered = false
+		s.close(q)
+		return true
+	}
+	if len(queues) == 0 {
+		return
+	}
+	for _, t := range s.topics {
+		t.ready = slices.DeleteFunc(t.ready, empty)
+	}
+	for _, g := range s.limits.keys {
+		g.waiting = slices.DeleteFunc(g.waiting, empty)
+	}
 }
 
 // HeldUp are the numbers of messages in memory that wait for a limit.

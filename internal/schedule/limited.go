@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// limited reports whether the limit of the whole spool lets nothing through now. It opens gates whose time has come.
+// limited reports whether the limit of the whole spool lets no batch through now, or keeps what it has for a part of an
+// earlier one. It opens gates whose time has come.
 func (s *Scheduler) limited() bool {
 	if s.limits == nil {
 		return false
 	}
 	s.openDue(time.Now())
-	return s.limits.total != nil && s.limits.total.closed
+	return s.repeats > 0 || s.limits.total != nil && s.limits.total.closed
 }
 
 // openDue opens the gates whose time has come.

@@ -34,7 +34,12 @@ type limits struct {
 	timed            gates              // closed gates that open at a time
 	crowd            map[*gate]struct{} // gates of topics and keys that are closed, full, or have many messages in memory
 	many             int                // see leaveout.go
-	alarm            *time.Timer
+	// left are the gates that reads leave out, and known is the number of the crowd when that was decided. When room is made,
+	// share is the number of messages that each of them keeps. cramped is set if the memory was full since then.
+	left         map[*gate]struct{}
+	known, share int
+	cramped      bool
+	alarm        *time.Timer
 }
 
 // mostKeys is the number of keys without a message in memory whose buckets are remembered. It takes about 10 MB.
@@ -329,6 +334,10 @@ func (s *Scheduler) shut(g *gate, now time.Time, messages int) {
 		return
 	}
 	g.closed = true
+	if s.limits.cramped && g != s.limits.total {
+		s.limits.cramped = false
+		s.Signal()
+	}
 	if g.opens = g.opensAt(now, messages); !g.opens.IsZero() {
 		heap.Push(&s.limits.timed, g)
 		if s.limits.timed[0] == g {

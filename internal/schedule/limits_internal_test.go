@@ -396,10 +396,10 @@ func TestLimits_G8_leave_out_of_reads_what_waits_for_them_in_great_number(t *tes
 		}
 		return batches
 	}
-	require.Empty(t, s.LeftOut(10))
+	require.Empty(t, s.LeftOut(40))
 	s.Load(backlog(40, "a", "a", "a", "b")) // 30 and 10
 	running := take()
-	require.Equal(t, []string{"a", "b"}, s.LeftOut(20).Topics, "each has half of it")
+	require.Equal(t, []string{"a", "b"}, s.LeftOut(80).Topics, "each has half of it")
 	done := func(topic string) {
 		running = slices.DeleteFunc(running, func(batch []*Entry) bool {
 			ends := batch[0].Message.Topic == topic
@@ -412,16 +412,16 @@ func TestLimits_G8_leave_out_of_reads_what_waits_for_them_in_great_number(t *tes
 		running = append(running, take()...)
 	}
 	done("b")
-	require.Equal(t, []string{"a"}, s.LeftOut(20).Topics, "two of b are left")
+	require.Equal(t, []string{"a"}, s.LeftOut(80).Topics, "two of b are left")
 	done("a")
-	require.Equal(t, []string{"a"}, s.LeftOut(40).Topics, "22 are more than half")
+	require.Equal(t, []string{"a"}, s.LeftOut(160).Topics, "22 are more than half")
 	done("a")
-	require.Empty(t, s.LeftOut(40).Topics)
+	require.Empty(t, s.LeftOut(160).Topics)
 	done("a")
 	done("a")
 	s.Load([]*spool.Message{keyed(101, 7, false), keyed(102, 7, false), keyed(103, 7, false), keyed(104, 8, false)})
 	take()
-	require.Equal(t, LeftOut{Keys: []int64{7}}, s.LeftOut(3))
+	require.Equal(t, LeftOut{Keys: []int64{7}}, s.LeftOut(12))
 }
 
 // Without limits, a batch costs as much as before there were any.

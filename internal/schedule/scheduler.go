@@ -37,7 +37,9 @@ type Scheduler struct {
 	alarm           *time.Timer // fires when a gathered message is due
 	deadline        time.Time   // no message is handed out later: the leases may be over
 	limits          *limits     // nil without limits
+	repeats         int         // parts of batches that wait to be handed out once more, see repeat.go
 	stopped         bool
+	ended           chan struct{} // closed by Stop
 	// Ahead reads how far the wall clock is ahead, see package drain, standstill.go. aheadBefore is its value when the
 	// leases were renewed.
 	Ahead       func(now time.Time) time.Duration
@@ -124,6 +126,7 @@ func New(batchSize int, gather *Gather) *Scheduler {
 		batchSize: batchSize, gather: gather,
 		messages: map[int64]*Entry{}, outlived: map[*Entry]bool{}, keys: map[int64]*queue{}, topics: map[string]*topicQueue{},
 		perLane: map[int]int{}, Changed: make(chan struct{}, 1), Ahead: wallAhead,
+		ended: make(chan struct{}),
 	}
 	s.work = sync.NewCond(&s.mu)
 	return s

@@ -187,6 +187,24 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "internal/drain"}, tests: "Guards_spare|goes_back",
 	},
 	{
+		name: "messages that wait for limits make room for others", guarantees: "G8",
+		edits: []edit{{
+			file: "internal/drain/limits.go",
+			from: "	if _, full := d.room(); !full {\n",
+			to:   "	if _, full := d.room(); full || !full {\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "many_limited_topics",
+	},
+	{
+		name: "parts of a failed batch count for the limits", guarantees: "G8",
+		edits: []edit{{
+			file: "queue/progress.go",
+			from: "	if first ||",
+			to:   "	if first || q != nil ||",
+		}},
+		packages: []string{module + "queue"}, tests: "parts_of_a_batch",
+	},
+	{
 		name: "a database that goes back is noticed", guarantees: "G3, F27",
 		edits: []edit{{
 			file: "internal/drain/poll.go",

@@ -83,7 +83,9 @@ func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, top
 	if err := p.write(ctx, through, topic, messages); err != nil {
 		return err
 	}
-	p.spool.Wake() // the commit is near: poll more often
+	if !p.config.Log {
+		p.spool.Wake() // the commit is near: poll more often
+	}
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -43,7 +44,8 @@ type Forwarder struct {
 
 	followed tail.Outbox // what the Tail gets; without a feed there is none
 
-	life lifecycle.Once
+	life    lifecycle.Once
+	failure atomic.Pointer[error] // why the log, which must be read, cannot be
 
 	hangAfter, hangLook time.Duration // see watch.go
 }
@@ -136,6 +138,9 @@ func (f *Forwarder) run(ctx context.Context) error {
 	cancel()
 	beside.Wait()
 	err = cmp.Or(err, tailing)
+	if tailing != nil {
+		f.failure.Store(&tailing)
+	}
 	if err != nil { // it is easily overlooked: Run mostly has a goroutine of its own
 		f.logger.Error("Postbox's forwarder has stopped and publishes nothing: fix the cause of the error, and start the forwarder again", err,
 			watermill.LogFields{"outbox": f.config.Outbox})
@@ -176,6 +181,9 @@ func (f *Forwarder) InFlight() map[string]int { return f.drainer.InFlight() }
 // Health tells whether the forwarder works, for package health.
 func (f *Forwarder) Health() []health.State {
 	state := f.drainer.Health()
+	if failure := f.failure.Load(); failure != nil {
+		state.Err = *failure
+	}
 	state.Name = fmt.Sprintf("outbox %q", f.config.Outbox)
 	return []health.State{state}
 }

@@ -102,10 +102,7 @@ SELECT (date_part('epoch', clock_timestamp() - GREATEST(pg_postmaster_start_time
 	s.waitingOfKeys = ready(s.waitingOfKeys)
 	s.Writers = writers
 	s.SeekStrays, s.MoveStrays = seekStrays, moveStrays
-	s.LogSnapshot, s.waitingKeys, s.LogServer, s.Publication, s.Retained = logSnapshot, waitingKeys, logServer, publication, retained
-	s.WalLevel = `SELECT current_setting('wal_level')`
-	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`
-	s.SlotTaken = slotTaken
+	s.usePostgresLog()
 	s.MaxAppend = 1000 // no limit of PostgreSQL: with more rows a statement gains nothing and takes memory
 
 	insert := insertRows("{messages}", `(`+packedRows+`) AS r`, "")

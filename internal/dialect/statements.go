@@ -236,6 +236,17 @@ type Statements struct {
 	Retained       string // slot → bytes of log that the server keeps for it
 	SlotTaken      string // → 1 if some process has a slot for these tables, else 0
 	waitingKeys    string
+
+	// Messages that are in the log alone: log_outbox.go.
+
+	OutboxSlot        string // slot → whether it is one of Postbox's, whether a process reads from it, whether it is invalid, up to where it was confirmed
+	LogEnd            string // → end of the log
+	LogPosition       string // → slot, position, part, epoch
+	ClaimLog          string // → the same, with a new epoch
+	RemoveLogPosition string
+	emit, emitChecked string
+	saveLogPosition   string
+	setLogPosition    string
 }
 
 // each calls f with a pointer to every statement text, so that names are filled in in one place.
@@ -255,6 +266,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.uniqueKeysPage, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 		&s.LogSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys,
+		&s.OutboxSlot, &s.LogEnd, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.saveLogPosition, &s.setLogPosition,
 	} {
 		f(text)
 	}

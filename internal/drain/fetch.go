@@ -12,6 +12,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
 // page is the result of one fetch.
@@ -24,7 +25,7 @@ type page struct {
 	// the running transactions of the read's snapshot, the lowest of them, the transaction of a mark, and the highest
 	// id given: see watermark
 	running             []int64
-	seen                *snapshot // the snapshot itself, if the database tells it
+	seen                *tail.Snapshot // the snapshot itself, if the database tells it
 	lowest, next, given int64
 	// lanes that no process holds, and live members
 	free, members int

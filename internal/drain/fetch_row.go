@@ -6,6 +6,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
 // rowScanner reads the rows of a fetch one after the other. It allocates its destinations once and reads the driver's
@@ -58,12 +59,12 @@ func (r *rowScanner) message(of *lane, unordered bool) *spool.Message {
 
 // snapshot returns the snapshot of a read, from a meta row; seen is nil on databases that do not tell it. There running
 // is one number, which says whether a mark can be final.
-func (r *rowScanner) snapshot() (seen *snapshot, running []int64, err error) {
+func (r *rowScanner) snapshot() (seen *tail.Snapshot, running []int64, err error) {
 	if len(r.messageID) == 0 {
 		return nil, []int64{r.id}, nil
 	}
-	found, err := parseSnapshot(string(r.messageID))
-	return &found, found.running, err
+	found, err := tail.ParseSnapshot(string(r.messageID))
+	return &found, found.Running, err
 }
 
 // intern returns the same string for equal topics.

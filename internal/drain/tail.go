@@ -35,7 +35,7 @@ type tailing struct {
 
 	// open: messages may be taken. read is the snapshot of the last complete read, nil before there was one.
 	open bool
-	read *snapshot
+	read *tail.Snapshot
 	// gap is set while messages may be missing that the last complete read did not see. gapMark is the number of marks
 	// that had been set when the gap was noticed.
 	gap     bool
@@ -238,12 +238,12 @@ func (d *Drainer) skipSeen() {
 // skips reports whether a message is not to be taken, now or later.
 func (d *Drainer) skips(m tail.Message) bool {
 	l := d.lanes.held[m.Lane]
-	return l == nil || l.leaving || d.tailing.read != nil && d.tailing.read.sees(m.Transaction)
+	return l == nil || l.leaving || d.tailing.read != nil && d.tailing.read.Sees(m.Transaction)
 }
 
 // lookAhead returns a new snapshot, or nil if a read must come first: the server is another one than that of the log, or
 // operators have changed settings.
-func (d *Drainer) lookAhead(ctx context.Context) (*snapshot, error) {
+func (d *Drainer) lookAhead(ctx context.Context) (*tail.Snapshot, error) {
 	t := &d.tailing
 	var text, server string
 	var version int64
@@ -268,12 +268,12 @@ func (d *Drainer) lookAhead(ctx context.Context) (*snapshot, error) {
 	if d.observeVersion(version); version != d.control.version {
 		return nil, nil
 	}
-	seen, err := parseSnapshot(text)
+	seen, err := tail.ParseSnapshot(text)
 	return &seen, err
 }
 
 // loadTailed gives the messages to the scheduler whose transactions the snapshot sees, as far as there is room.
-func (d *Drainer) loadTailed(seen *snapshot, room int, excluded []string) {
+func (d *Drainer) loadTailed(seen *tail.Snapshot, room int, excluded []string) {
 	t := &d.tailing
 	var page []*spool.Message
 	poll, now := false, time.Now()
@@ -285,7 +285,7 @@ func (d *Drainer) loadTailed(seen *snapshot, room int, excluded []string) {
 				poll = true
 				break
 			}
-			if !seen.sees(m.Transaction) {
+			if !seen.Sees(m.Transaction) {
 				t.pause = min(max(2*t.pause, invisibleMin), invisibleMax)
 				t.tryAt = now.Add(t.pause)
 				break

@@ -102,6 +102,7 @@ const (
 	Other  Event = iota
 	Insert       // of a message
 	Commit       // of a transaction
+	Begin        // of a transaction; only of messages that are in the log alone
 )
 
 // Decode decodes one message of the stream. An inserted message may refer to the bytes of data, and has the payload and

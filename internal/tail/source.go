@@ -19,6 +19,7 @@ type Source interface {
 
 // Outbox is an outbox that follows the log.
 type Outbox struct {
+	Name       string
 	DB         *sql.DB // for statements beside the log
 	Statements *dialect.Statements
 	Feed       *Feed

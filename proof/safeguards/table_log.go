@@ -33,7 +33,7 @@ var ofTheLog = []safeguard{
 		name: "nothing is taken from the log before it is visible", guarantees: "G1",
 		edits: []edit{{
 			file: "internal/drain/tail.go",
-			from: "if !seen.sees(m.Transaction) {",
+			from: "if !seen.Sees(m.Transaction) {",
 			to:   "if t.read == nil {",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestTailing",

@@ -27,11 +27,20 @@ const (
 
 // receiver reads the log, again and again, until its context ends.
 type receiver struct {
-	tail  *Tail
+	group *group
+	// session reads the log until it fails. It calls started when it begins.
+	session func(ctx context.Context, outbox tail.Outbox, started func(slot string)) error
+	// final reports whether an error ends all followers.
+	final func(err error) bool
+	lines lines
 	pause time.Duration
 	// told is the state that was logged last.
-	told state
+	told    state
+	hasRead bool // the log was read at least once
 }
+
+// lines are what a receiver logs.
+type lines struct{ standby, stillFailing, failing, started string }
 
 // state is what a receiver does, as its log lines tell it.
 type state int
@@ -45,18 +54,16 @@ const (
 
 func (r *receiver) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		outbox, ok := r.tail.outbox()
+		outbox, ok := r.group.outbox()
 		if !ok {
 			return
 		}
-		err := r.session(ctx, outbox)
-		r.tail.begin("")
+		err := r.session(ctx, outbox, func(slot string) { r.started(outbox, slot) })
 		if ctx.Err() != nil {
 			return
 		}
-		var wrong *setupError
-		if errors.As(err, &wrong) && r.tail.config.Required {
-			r.tail.fail(err)
+		if r.final(err) {
+			r.group.fail(err)
 			return
 		}
 		r.report(outbox, err)
@@ -88,61 +95,20 @@ func (r *receiver) report(outbox tail.Outbox, err error) {
 	switch {
 	case errors.Is(err, errTaken):
 		if r.told = standby; before != standby {
-			outbox.Logger.Info("Postbox polls: another process reads the log, and this one stands by to take over", nil)
+			outbox.Logger.Info(r.lines.standby, nil)
 		}
 	case before == failing:
-		outbox.Logger.Debug("Postbox still cannot read the log, and continues to poll: "+dialect.HideAddress(err).Error(), nil)
+		outbox.Logger.Debug(r.lines.stillFailing+": "+dialect.HideAddress(err).Error(), nil)
 	default:
 		r.told = failing
-		outbox.Logger.Error("Postbox cannot read the log of its database and goes on trying: until it can, it finds messages by polling", dialect.HideAddress(err), nil)
+		outbox.Logger.Error(r.lines.failing, dialect.HideAddress(err), nil)
 	}
 }
 
 // started logs that the log is read.
 func (r *receiver) started(outbox tail.Outbox, slot string) {
-	r.told, r.pause = reading, 0
-	outbox.Logger.Info("Postbox reads the log of its database", watermill.LogFields{"slot": slot})
-}
-
-// session reads the log over one connection until it fails.
-func (r *receiver) session(ctx context.Context, outbox tail.Outbox) error {
-	if err := untaken(ctx, outbox); err != nil { // a cheap look, before there is a connection
-		return err
-	}
-	if err := prerequisites(ctx, outbox.DB, outbox.Statements, r.tail.config.Publication); err != nil {
-		return err
-	}
-	s, err := connect(ctx, r.tail.address)
-	if err != nil {
-		return err
-	}
-	defer s.close(ctx)
-	if err := s.identify(ctx, outbox.Statements); err != nil {
-		return err
-	}
-	if err := s.leadsTo(ctx, outbox.DB, outbox.Statements); err != nil {
-		return err
-	}
-	within, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		r.watchRetained(within, s.slot, cancel)
-	}()
-	defer func() { <-watched }()
-	defer cancel(nil)
-	if err := s.createSlot(within, outbox.Statements); err != nil {
-		return cause(within, err)
-	}
-	if err := s.start(within, outbox.Statements, r.tail.config.Publication); err != nil {
-		return cause(within, err)
-	}
-	r.started(outbox, s.slot)
-	r.tail.begin(s.server)
-	r.tail.measure(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
-	defer r.tail.measure(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
-	return cause(within, s.receive(within, r.tail.deliver))
+	r.told, r.hasRead, r.pause = reading, true, 0
+	outbox.Logger.Info(r.lines.started, watermill.LogFields{"slot": slot})
 }
 
 // untaken returns errTaken if another process has the slot.
@@ -182,6 +148,22 @@ type session struct {
 	conn         *pgconn.PgConn
 	server, slot string
 	table        uint32
+}
+
+// connectTo connects to the server of an outbox.
+func connectTo(ctx context.Context, address *pgconn.Config, outbox tail.Outbox) (*session, error) {
+	s, err := connect(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.identify(ctx, outbox.Statements); err == nil {
+		err = s.leadsTo(ctx, outbox.DB, outbox.Statements)
+	}
+	if err != nil {
+		s.close(ctx)
+		return nil, err
+	}
+	return s, nil
 }
 
 func connect(ctx context.Context, address *pgconn.Config) (*session, error) {

@@ -16,30 +16,48 @@ const retainedInterval = 5 * time.Second
 // errRetained is the reason for giving a slot up.
 var errRetained = errors.New("the server keeps more log for this process than MaxRetained allows, so the slot was given up: look for transactions that have been open for long, which it waits for")
 
-// watchRetained measures the log that the server keeps for the slot. Above the limit it ends the session, and the slot
-// with it. An error does no harm: the next look follows soon.
-func (r *receiver) watchRetained(ctx context.Context, slot string, give func(cause error)) {
-	ticker := time.NewTicker(r.tail.retainedInterval)
+// retainedWatch measures the log that the server keeps for a slot. Above the limit, if there is one, it ends the
+// session, and a temporary slot with it. An error does no harm: the next look follows soon.
+type retainedWatch struct {
+	group    *group
+	slot     string
+	interval time.Duration
+	most     int64 // not positive: no limit
+	give     func(cause error)
+}
+
+// begin watches until ctx ends. The function that it returns waits for the end of the watch.
+func (w retainedWatch) begin(ctx context.Context) (wait func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.run(ctx)
+	}()
+	return func() { <-ended }
+}
+
+func (w retainedWatch) run(ctx context.Context) {
+	ticker := time.NewTicker(w.interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			r.tail.measure(func(o tail.Outbox) { o.Meter.LogRetained(0) })
+			w.group.each(func(o tail.Outbox) { o.Meter.LogRetained(0) })
 			return
 		case <-ticker.C:
 		}
-		outbox, ok := r.tail.outbox()
+		outbox, ok := w.group.outbox()
 		if !ok {
 			continue
 		}
-		retained, err := retainedFor(ctx, outbox, slot)
+		retained, err := retainedFor(ctx, outbox, w.slot)
 		if err != nil {
 			outbox.Logger.Debug("Postbox could not read how much log its slot keeps: "+err.Error(), nil)
 			continue
 		}
-		r.tail.measure(func(o tail.Outbox) { o.Meter.LogRetained(retained) })
-		if most := r.tail.config.MaxRetained; most > 0 && retained > most {
-			give(fmt.Errorf("%w (%d bytes, and the limit is %d)", errRetained, retained, most))
+		w.group.each(func(o tail.Outbox) { o.Meter.LogRetained(retained) })
+		if w.most > 0 && retained > w.most {
+			w.give(fmt.Errorf("%w (%d bytes, and the limit is %d)", errRetained, retained, w.most))
 			return
 		}
 	}

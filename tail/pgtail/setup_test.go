@@ -102,6 +102,15 @@ func (w *world) role(attributes string) (dsn string) {
 	return u.String()
 }
 
+// openAs opens the database as a role.
+func (w *world) openAs(dsn string) *sql.DB {
+	w.Helper()
+	db, err := sql.Open("postgres", dsn)
+	require.NoError(w, err)
+	w.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
 // Without a publication a forwarder polls, and says so once; one that must read the log ends.
 func TestTail_polls_if_it_cannot_read_the_log_or_ends_if_it_must(t *testing.T) {
 	t.Parallel()
@@ -140,10 +149,7 @@ func TestTail_refuses_the_log_of_another_schema(t *testing.T) {
 func TestSetup_says_which_right_is_missing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	db, err := sql.Open("postgres", w.role("LOGIN"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	err = pgtail.Setup(t.Context(), w.On(db), w.publication()+"_2")
+	err := pgtail.Setup(t.Context(), w.On(w.openAs(w.role("LOGIN"))), w.publication()+"_2")
 	require.ErrorContains(t, err, "as the owner of the table")
 }
 

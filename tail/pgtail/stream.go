@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
-	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
@@ -27,8 +26,8 @@ const (
 )
 
 // start makes the server send the log.
-func (s *session) start(ctx context.Context, statements *dialect.Statements, publication string) error {
-	s.conn.Frontend().Send(&pgproto3.Query{String: statements.StartReplication(s.slot, publication, s.version() >= binaryVersion)})
+func (s *session) start(ctx context.Context, command string) error {
+	s.conn.Frontend().Send(&pgproto3.Query{String: command})
 	if err := s.conn.Frontend().Flush(); err != nil {
 		return fmt.Errorf("start to read the log: %w", err)
 	}
@@ -60,20 +59,23 @@ func (s *session) version() int {
 type stream struct {
 	*session
 
-	decoder   *tail.Decoder
-	confirmed uint64 // the position up to which everything was received: a commit, or what the server says while no transaction is under way
+	confirmed uint64 // the position up to which the server need not keep the log
 	sent      time.Time
 	heard     time.Time
 }
 
-// receive delivers messages until the connection fails or ctx ends. It waits for nothing else.
-func (s *session) receive(ctx context.Context, deliver func(tail.Message)) error {
+func (s *session) stream() *stream {
+	now := time.Now()
+	return &stream{session: s, sent: now, heard: now}
+}
+
+// receive calls take with what the server sends, until the connection fails, take fails or ctx ends.
+func (s *stream) receive(ctx context.Context, take func(data []byte) error) error {
 	interrupt := context.AfterFunc(ctx, func() { _ = s.conn.Conn().SetReadDeadline(time.Unix(1, 0)) })
 	defer interrupt()
-	now, unbound := time.Now(), context.WithoutCancel(ctx)
-	st := &stream{session: s, decoder: tail.NewDecoder(s.table), sent: now, heard: now}
+	unbound := context.WithoutCancel(ctx)
 	for {
-		if err := st.wait(ctx); err != nil {
+		if err := s.wait(ctx); err != nil {
 			return err
 		}
 		message, err := s.conn.ReceiveMessage(unbound) // ctx is heard through the deadline, without a goroutine for each message
@@ -85,7 +87,8 @@ func (s *session) receive(ctx context.Context, deliver func(tail.Message)) error
 		}
 		switch m := message.(type) {
 		case *pgproto3.CopyData:
-			if err := st.take(m.Data, deliver); err != nil {
+			s.heard = time.Now()
+			if err := take(m.Data); err != nil {
 				return err
 			}
 		case *pgproto3.ErrorResponse:
@@ -113,37 +116,59 @@ func (s *stream) wait(ctx context.Context) error {
 	return ctx.Err() // after the deadline was set, which the end of ctx also sets
 }
 
-// take takes in one message of the server.
-func (s *stream) take(data []byte, deliver func(tail.Message)) error {
-	s.heard = time.Now()
-	const logHeader, keepaliveSize = 25, 18 // kind, start, end and time; kind, end, time and whether an answer is wanted
-	switch {
-	case len(data) >= logHeader && data[0] == 'w':
-		event, m, end, err := s.decoder.Decode(data[logHeader:])
-		switch {
-		case err != nil:
-			return err
-		case event == tail.Insert:
-			deliver(m)
-		case event == tail.Commit:
-			s.confirmed = max(s.confirmed, end)
-		}
-	case len(data) == keepaliveSize && data[0] == 'k':
-		if !s.decoder.Within() { // the server has sent everything up to here, so the log of other databases need not be kept
-			s.confirmed = max(s.confirmed, binary.BigEndian.Uint64(data[1:]))
-		}
-		if data[keepaliveSize-1] == 1 {
-			return s.status(s.heard)
-		}
+// content returns what a message of the server has of the log; nil if it has nothing.
+func content(data []byte) []byte {
+	const header = 25 // kind, start, end and time
+	if len(data) < header || data[0] != 'w' {
+		return nil
+	}
+	return data[header:]
+}
+
+// keepalive returns up to where the server has sent everything, if the message says that, and answers if it asks for it.
+func (s *stream) keepalive(data []byte, received func(end uint64)) error {
+	const size = 18 // kind, end, time and whether an answer is wanted
+	if len(data) != size || data[0] != 'k' {
+		return nil
+	}
+	received(binary.BigEndian.Uint64(data[1:]))
+	if data[size-1] == 1 {
+		return s.status(s.heard)
 	}
 	return nil
 }
 
+// insertStream reads inserts into the table of messages.
+type insertStream struct {
+	*stream
+
+	decoder *tail.Decoder
+	deliver func(tail.Message)
+}
+
+// take takes in one message of the server. A position is confirmed when it was received.
+func (s *insertStream) take(data []byte) error {
+	if part := content(data); part != nil {
+		event, m, end, err := s.decoder.Decode(part)
+		switch {
+		case err != nil:
+			return err
+		case event == tail.Insert:
+			s.deliver(m)
+		case event == tail.Commit:
+			s.confirmed = max(s.confirmed, end)
+		}
+		return nil
+	}
+	return s.keepalive(data, func(end uint64) {
+		if !s.decoder.Within() { // the server has sent everything up to here, so the log of other databases need not be kept
+			s.confirmed = max(s.confirmed, end)
+		}
+	})
+}
+
 // statusSize is the size of a status: its kind, three positions, a time, and whether an answer is wanted.
 const statusSize = 1 + 3*8 + 8 + 1
-
-// microsecondsTo2000 is the time from 1970 to PostgreSQL's first year.
-const microsecondsTo2000 = 946_684_800_000_000
 
 // status tells the server up to where the log was received, which it need not keep any longer.
 func (s *stream) status(now time.Time) error {
@@ -152,7 +177,7 @@ func (s *stream) status(now time.Time) error {
 	for range 3 { // written, flushed and applied
 		data = binary.BigEndian.AppendUint64(data, s.confirmed)
 	}
-	data = binary.BigEndian.AppendUint64(data, uint64(now.UnixMicro()-microsecondsTo2000)) //nolint:gosec // later than 2000
+	data = binary.BigEndian.AppendUint64(data, uint64(now.UnixMicro()-tail.MicrosecondsTo2000)) //nolint:gosec // later than 2000
 	answer := byte(0)
 	if now.Sub(s.heard) > silence/2 {
 		answer = 1

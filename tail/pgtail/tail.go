@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,19 +22,8 @@ type Tail struct {
 	address          *pgconn.Config
 	retainedInterval time.Duration
 
-	mu        sync.Mutex
-	followers []*follower
-	tables    string // name of the table of messages of all followers
-	server    string // incarnation of the server while its log is read
-	stop      context.CancelFunc
-	ended     chan struct{} // closed when the receiver has ended
-}
-
-// follower is an outbox that follows the log.
-type follower struct {
-	tail.Outbox
-
-	failed chan error // gets the reason why the log will never be read
+	group
+	server string // incarnation of the server while its log is read
 }
 
 // New returns a Tail, which does nothing before a forwarder runs that has it. The error names all mistakes in the
@@ -52,76 +39,56 @@ func New(config Config) (*Tail, error) {
 
 // Follow is for forwarders, which call it while they run.
 func (t *Tail) Follow(ctx context.Context, outbox tail.Outbox) error {
-	f := &follower{Outbox: outbox, failed: make(chan error, 1)}
-	if err := t.join(ctx, f); err != nil {
-		return fmt.Errorf("pgtail: %w", err)
-	}
-	defer t.leave(f)
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-f.failed:
-		return fmt.Errorf("pgtail: %w", err)
-	}
+	return t.follow(ctx, outbox, func(f *follower) {
+		if t.server != "" {
+			f.Feed.Begin(t.server)
+		}
+	}, func(ctx context.Context) {
+		r := &receiver{group: &t.group, session: t.session, lines: tailLines, final: func(err error) bool {
+			var wrong *setupError
+			return t.config.Required && errors.As(err, &wrong)
+		}}
+		r.run(ctx)
+	})
 }
 
-// errTables is the error of a Tail that two forwarders share whose outboxes are in different tables.
-var errTables = errors.New("the outboxes of one Tail must be in the same tables: make another Tail for another schema or prefix")
-
-// join adds a follower. The first one starts the receiver.
-func (t *Tail) join(ctx context.Context, f *follower) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	tables := f.Statements.Names.Table("messages")
-	if len(t.followers) > 0 && tables != t.tables {
-		return errTables
-	}
-	t.tables = tables
-	t.followers = append(t.followers, f)
-	if t.server != "" {
-		f.Feed.Begin(t.server)
-	}
-	if len(t.followers) == 1 {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // of the receiver, which all followers share
-		ended, before := make(chan struct{}), t.ended
-		t.stop, t.ended = cancel, ended
-		r := &receiver{tail: t}
-		go func() {
-			defer close(ended)
-			if before != nil {
-				<-before
-			}
-			r.run(ctx)
-		}()
-	}
-	return nil
+var tailLines = lines{
+	standby:      "Postbox polls: another process reads the log, and this one stands by to take over",
+	stillFailing: "Postbox still cannot read the log, and continues to poll",
+	failing:      "Postbox cannot read the log of its database and goes on trying: until it can, it finds messages by polling",
+	started:      "Postbox reads the log of its database",
 }
 
-// leave removes a follower. The last one ends the receiver, and waits for its end.
-func (t *Tail) leave(f *follower) {
-	t.mu.Lock()
-	t.followers = slices.DeleteFunc(t.followers, func(other *follower) bool { return other == f })
-	last, ended := len(t.followers) == 0, t.ended
-	if last {
-		t.stop()
+// session reads the log over one connection until it fails.
+func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slot string)) error {
+	defer t.begin("")
+	if err := untaken(ctx, outbox); err != nil { // a cheap look, before there is a connection
+		return err
 	}
-	t.mu.Unlock()
-	f.Feed.End()
-	if last {
-		<-ended
+	if err := prerequisites(ctx, outbox.DB, outbox.Statements, t.config.Publication); err != nil {
+		return err
 	}
-	f.Meter.ReadsLog(false)
-	f.Meter.LogRetained(0)
-}
-
-// outbox returns one of the outboxes, for statements beside the log; ok is false if there is none.
-func (t *Tail) outbox() (outbox tail.Outbox, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.followers) == 0 {
-		return outbox, false
+	s, err := connectTo(ctx, t.address, outbox)
+	if err != nil {
+		return err
 	}
-	return t.followers[0].Outbox, true
+	defer s.close(ctx)
+	within, cancel := context.WithCancelCause(ctx)
+	watch := retainedWatch{group: &t.group, slot: s.slot, interval: t.retainedInterval, most: t.config.MaxRetained, give: cancel}
+	defer watch.begin(within)()
+	defer cancel(nil)
+	if err := s.createSlot(within, outbox.Statements); err != nil {
+		return cause(within, err)
+	}
+	if err := s.start(within, outbox.Statements.StartReplication(s.slot, t.config.Publication, s.version() >= binaryVersion)); err != nil {
+		return cause(within, err)
+	}
+	started(s.slot)
+	t.begin(s.server)
+	t.each(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
+	defer t.each(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
+	inserts := &insertStream{stream: s.stream(), decoder: tail.NewDecoder(s.table), deliver: t.deliver}
+	return cause(within, inserts.receive(within, inserts.take))
 }
 
 // begin says that from now on the log of a server is read; an empty name says that none is read.
@@ -136,30 +103,5 @@ func (t *Tail) begin(server string) {
 
 // deliver gives a message to the outboxes that it may belong to.
 func (t *Tail) deliver(m tail.Message) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, f := range t.followers {
-		f.Feed.Add(m)
-	}
-}
-
-// fail ends all followers.
-func (t *Tail) fail(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, f := range t.followers {
-		select {
-		case f.failed <- err:
-		default:
-		}
-	}
-}
-
-// measure reports to the meters of all followers.
-func (t *Tail) measure(report func(outbox tail.Outbox)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, f := range t.followers {
-		report(f.Outbox)
-	}
+	t.each(func(o tail.Outbox) { o.Feed.Add(m) })
 }

@@ -55,6 +55,8 @@ func (p *program) doctorCommand() *cobra.Command {
   lanes       lanes without a holder, although processes are there
   outages     topics whose messages wait because the broker, or what the handler
               needs, is away, and since when
+  log         the slot for messages that are in the log of PostgreSQL alone, if
+              pgtail.SetupOutbox has made one
   operators   what operators have paused, and messages that wait for them
 
 The rights are tried with statements in transactions that are rolled back. Each
@@ -122,6 +124,7 @@ func (s *session) checks() []check {
 		{"processes", s.checkProcesses, true},
 		{"lanes", s.checkLanes, true},
 		{"outages", s.checkOutages, true},
+		{"log", s.checkLog, true},
 		{"operators", s.checkOperators, true},
 	}
 }

@@ -797,6 +797,41 @@ SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = (
 -- WaitingKeys
 SELECT DISTINCT key_hash FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL ORDER BY key_hash LIMIT $2
 
+-- OutboxSlot
+SELECT plugin = 'pgoutput' AND NOT temporary, active, wal_status IS NOT DISTINCT FROM 'lost', pg_wal_lsn_diff(COALESCE(confirmed_flush_lsn, '0/0'), '0/0')::bigint
+FROM pg_replication_slots WHERE slot_name = $1
+
+-- LogEnd
+SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint
+
+-- LogPosition
+SELECT slot, position, part, epoch FROM postbox_log_position WHERE id = 1
+
+-- ClaimLog
+UPDATE postbox_log_position SET epoch = epoch + 1 WHERE id = 1 RETURNING slot, position, part, epoch
+
+-- RemoveLogPosition
+DELETE FROM postbox_log_position
+
+-- Emit
+SELECT pg_logical_emit_message(true, 'postbox_' || 'postbox_messages'::regclass::oid::text, $1::bytea)
+
+-- EmitChecked
+SELECT pg_logical_emit_message(true, CASE WHEN EXISTS (
+	SELECT 1 FROM pg_get_replication_slots() s
+	WHERE s.datoid = (SELECT oid FROM pg_database WHERE datname = current_database())
+	  AND s.slot_name = 'postbox_' || s.datoid::text || '_' || 'postbox_messages'::regclass::oid::text || '_outbox'
+	  AND s.wal_status IS DISTINCT FROM 'lost')
+THEN 'postbox_' || 'postbox_messages'::regclass::oid::text
+ELSE current_setting('postbox.the_slot_of_the_outbox_is_missing') END, $1::bytea)
+
+-- SaveLogPosition
+UPDATE postbox_log_position SET position = $1, part = $2, saved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE id = 1 AND epoch = $3 RETURNING pg_current_snapshot()::text
+
+-- SetLogPosition
+INSERT INTO postbox_log_position AS p (id, slot, position, part, epoch, saved_at) VALUES (1, $1, $2, 0, 1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
+ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.position, part = 0, epoch = p.epoch + 1, saved_at = EXCLUDED.saved_at
+
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 SELECT $1::integer, $2::smallint, 0, $3::bigint, 0, (date_part('epoch', statement_timestamp()) * 1000000)::bigint, $4::text, $5::bytea, $6::bytea, $7::bytea, $8::bytea

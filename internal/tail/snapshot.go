@@ -1,4 +1,4 @@
-package drain
+package tail
 
 import (
 	"fmt"
@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// snapshot says which transactions a statement of PostgreSQL has seen. It sees those that ended before it was taken.
-type snapshot struct {
+// Snapshot says which transactions a statement of PostgreSQL has seen. It sees those that ended before it was taken.
+type Snapshot struct {
 	next    int64   // the first transaction that had not begun
-	running []int64 // earlier transactions that had not ended
+	Running []int64 // earlier transactions that had not ended
 }
 
-// parseSnapshot reads the text of a snapshot: xmin:xmax:xip,xip.
-func parseSnapshot(text string) (s snapshot, err error) {
+// ParseSnapshot reads the text of a snapshot: xmin:xmax:xip,xip.
+func ParseSnapshot(text string) (s Snapshot, err error) {
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 {
 		return s, fmt.Errorf("read snapshot %q: it does not have three parts", text)
@@ -30,14 +30,14 @@ func parseSnapshot(text string) (s snapshot, err error) {
 		if err != nil {
 			return s, fmt.Errorf("read snapshot %q: %w", text, err)
 		}
-		s.running = append(s.running, transaction)
+		s.Running = append(s.Running, transaction)
 	}
 	return s, nil
 }
 
-// sees reports whether a transaction that has committed is visible in the snapshot. The log has the low 32 bits of its
+// Sees reports whether a transaction that has committed is visible in the snapshot. The log has the low 32 bits of its
 // id. A transaction that is that near to the snapshot has only one id with these bits.
-func (s *snapshot) sees(low uint32) bool {
+func (s *Snapshot) Sees(low uint32) bool {
 	id := s.next - int64(int32(uint32(s.next)-low)) //nolint:gosec // only the low bits count
-	return id < s.next && !slices.Contains(s.running, id)
+	return id < s.next && !slices.Contains(s.Running, id)
 }

@@ -1,0 +1,125 @@
+package dialect
+
+import "fmt"
+
+// The statements for messages that are in the log of PostgreSQL alone until a forwarder has stored them. Other databases
+// have none.
+
+// OutboxSlotSuffix ends the name of the permanent slot of an outbox in the log. The beginning is the name of the
+// temporary slot, see [Statements.LogServer].
+const OutboxSlotSuffix = "_outbox"
+
+// OutboxPrefix begins the prefix of messages in the log. The oid of the table of messages follows.
+const OutboxPrefix = "postbox_"
+
+// emit adds a message to the log, if the transaction commits. It needs no right on any table.
+const emit = `SELECT pg_logical_emit_message(true, '` + OutboxPrefix + `' || '{messages}'::regclass::oid::text, ?::bytea)`
+
+// emitChecked is emit that fails unless there is a slot that keeps the message. The setting does not exist: to read it is
+// an error, which also those transactions report of which only errors are known. See [LacksSlot].
+const emitChecked = `
+SELECT pg_logical_emit_message(true, CASE WHEN EXISTS (
+	SELECT 1 FROM pg_get_replication_slots() s
+	WHERE s.datoid = (SELECT oid FROM pg_database WHERE datname = current_database())
+	  AND s.slot_name = 'postbox_' || s.datoid::text || '_' || '{messages}'::regclass::oid::text || '` + OutboxSlotSuffix + `'
+	  AND s.wal_status IS DISTINCT FROM 'lost')
+THEN '` + OutboxPrefix + `' || '{messages}'::regclass::oid::text
+ELSE current_setting('postbox.the_slot_of_the_outbox_is_missing') END, ?::bytea)`
+
+// lsn returns an expression for a position in the log as a number.
+func lsn(position string) string { return "pg_wal_lsn_diff(" + position + ", '0/0')::bigint" }
+
+// outboxSlot tells what a slot is like.
+var outboxSlot = `
+SELECT plugin = 'pgoutput' AND NOT temporary, active, wal_status IS NOT DISTINCT FROM 'lost', ` + lsn("COALESCE(confirmed_flush_lsn, '0/0')") + `
+FROM pg_replication_slots WHERE slot_name = ?`
+
+var logEnd = `SELECT ` + lsn("pg_current_wal_flush_lsn()")
+
+const claimLog = `UPDATE {log_position} SET epoch = epoch + 1 WHERE id = 1 RETURNING slot, position, part, epoch`
+
+// saveLogPosition returns what its session sees after it has locked the row.
+const saveLogPosition = `
+UPDATE {log_position} SET position = ?, part = ?, saved_at = {now} WHERE id = 1 AND epoch = ? RETURNING pg_current_snapshot()::text`
+
+// setLogPosition fences every process out that reads the log.
+const setLogPosition = `
+INSERT INTO {log_position} AS p (id, slot, position, part, epoch, saved_at) VALUES (1, ?, ?, 0, 1, {now})
+ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.position, part = 0, epoch = p.epoch + 1, saved_at = EXCLUDED.saved_at`
+
+// LogPosition is how far the log was stored.
+type LogPosition struct {
+	// Position is the end of the last commit of which everything is stored, and Part the number of messages of the next
+	// transaction that are stored, too.
+	Position int64
+	Part     int
+	Epoch    int64 // fencing token
+}
+
+// Emit adds messages to the log. If it is checked, it fails unless there is a slot, with an error for [LacksSlot].
+func (s *Statements) Emit(piece []byte, checked bool) Query {
+	text := s.emit
+	if checked {
+		text = s.emitChecked
+	}
+	return Query{Text: text, Args: []any{piece}}
+}
+
+// LacksSlot reports whether a checked [Statements.Emit] failed because there is no slot.
+func LacksSlot(err error) bool {
+	said, found := findReport(err, PostgreSQL)
+	return found && said.state == "42704" // the setting is unknown
+}
+
+// SaveLogPosition stores how far the log was stored, unless another process has claimed the log. It returns a snapshot.
+func (s *Statements) SaveLogPosition(p LogPosition) Query {
+	return Query{Text: s.saveLogPosition, Args: []any{p.Position, p.Part, p.Epoch}}
+}
+
+// SetLogPosition makes a slot that of the outboxes. Messages before the position are not read.
+func (s *Statements) SetLogPosition(slot string, position int64) Query {
+	return Query{Text: s.setLogPosition, Args: []any{slot, position}}
+}
+
+// CreateEmptyPublication returns the statement that makes a publication of no table. A slot must have a publication, also
+// for messages that belong to no table.
+func (s *Statements) CreateEmptyPublication(name string) string { return "CREATE PUBLICATION " + name }
+
+// CreateOutboxSlot returns the statement that makes a permanent slot. It returns the position at which the slot begins.
+// failover needs version 17.
+func (s *Statements) CreateOutboxSlot(name string, failover bool) string {
+	options := ""
+	if failover {
+		options = ", failover => true"
+	}
+	return fmt.Sprintf("SELECT %s FROM pg_create_logical_replication_slot('%s', 'pgoutput'%s)", lsn("lsn"), name, options)
+}
+
+// DropOutboxSlot returns the statement that drops a slot.
+func (s *Statements) DropOutboxSlot(name string) string {
+	return fmt.Sprintf("SELECT pg_drop_replication_slot('%s')", name)
+}
+
+// UnreadMessages returns the statement that looks for messages that belong to a table of messages and were not confirmed.
+// It returns 0 if there are none.
+func (s *Statements) UnreadMessages(slot string, table uint32) string {
+	return fmt.Sprintf(`SELECT COUNT(*) FROM pg_logical_slot_peek_binary_changes('%s', NULL, NULL, 'proto_version', '1', 'publication_names', '%s', 'messages', 'true')
+WHERE substring(data, 1, 1) = 'M' AND position('%s%d\000'::bytea IN data) = 11`, slot, slot, OutboxPrefix, table)
+}
+
+// StartOutboxReplication returns the command that sends the messages of the log from a slot.
+func (s *Statements) StartOutboxReplication(slot string) string {
+	return fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names '%s', messages 'true')", slot, slot)
+}
+
+// usePostgresLog sets the statements.
+func (s *Statements) usePostgresLog() {
+	s.LogSnapshot, s.waitingKeys, s.LogServer, s.Publication, s.Retained = logSnapshot, waitingKeys, logServer, publication, retained
+	s.WalLevel = `SELECT current_setting('wal_level')`
+	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`
+	s.SlotTaken = slotTaken
+	s.emit, s.emitChecked, s.OutboxSlot, s.LogEnd = emit, emitChecked, outboxSlot, logEnd
+	s.ClaimLog, s.saveLogPosition, s.setLogPosition = claimLog, saveLogPosition, setLogPosition
+	s.LogPosition = `SELECT slot, position, part, epoch FROM {log_position} WHERE id = 1`
+	s.RemoveLogPosition = `DELETE FROM {log_position}`
+}

@@ -1,0 +1,114 @@
+package pgtail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/postbox-go/watermill-postbox/internal/tail"
+)
+
+// ErrSlotLost is returned by Run of a forwarder if messages of the log may be lost, since its slot is gone, is invalid or
+// was made anew. Nothing is read any more, so that nobody overlooks it, until [AcceptLoss].
+var ErrSlotLost = errors.New("messages that were in the log alone may be lost: find out which, publish them again, and then call pgtail.AcceptLoss")
+
+// OutboxConfig says how messages are read that are in the log alone.
+type OutboxConfig struct {
+	// DSN is the data source name of the database, for pgx, as a URL or as words. It must lead to the primary server itself, not to a pooler, and its
+	// role needs the attribute REPLICATION and USAGE on the schema, but no right on any table. Required.
+	DSN string
+	// Failover makes [SetupOutbox] and [AcceptLoss] make a slot that standbys with sync_replication_slots keep, on PostgreSQL 17 and later. Set synchronized_standby_slots
+	// on the primary, too: otherwise a failover to a standby that lags is a loss, which is noticed. Defaults to a slot that a failover loses.
+	Failover bool
+}
+
+func (c OutboxConfig) parse() (*pgconn.Config, error) {
+	return Config{DSN: c.DSN, Publication: defaultPublication}.validate()
+}
+
+// Outbox reads the messages that publishers with Log write into the log, for any number of forwarders of this process whose outboxes
+// are in the same tables. It stores each of them as a row, in the order of commits, and the forwarders publish the rows. It also stores messages
+// of outboxes that no forwarder of this process has. It has one connection of its own while a forwarder runs that it was given to, as Tail of its
+// configuration. Of all processes, one at a time reads: the others stand by, and one of them takes over within a second. It is safe for concurrent use.
+//
+// Rows and the position up to which the log was read commit together. So after a crash nothing is missing and nothing is stored twice.
+//
+// Run of the forwarders returns an error if the log is not set up, or cannot be read for a reason that waiting does not help against. It returns
+// [ErrSlotLost] after a loss.
+type Outbox struct {
+	address          *pgconn.Config
+	retainedInterval time.Duration
+
+	group
+}
+
+// NewOutbox returns an Outbox, which does nothing before a forwarder runs that has it. The error names all mistakes in
+// the configuration.
+func NewOutbox(config OutboxConfig) (*Outbox, error) {
+	address, err := config.parse()
+	if err != nil {
+		return nil, fmt.Errorf("pgtail: %w", err)
+	}
+	return &Outbox{address: address, retainedInterval: retainedInterval}, nil
+}
+
+// Follow is for forwarders, which call it while they run.
+func (o *Outbox) Follow(ctx context.Context, outbox tail.Outbox) error {
+	return o.follow(ctx, outbox, func(*follower) {}, func(ctx context.Context) {
+		r := &receiver{group: &o.group, session: o.session, lines: outboxLines}
+		r.final = func(err error) bool { // a server that was fine may be restarting, or failing over
+			var wrong *setupError
+			return errors.Is(err, ErrSlotLost) || !r.hasRead && errors.As(err, &wrong)
+		}
+		r.run(ctx)
+	})
+}
+
+var outboxLines = lines{
+	standby:      "Postbox does not read messages from the log: another process does, and this one stands by to take over",
+	stillFailing: "Postbox still cannot read messages from the log",
+	failing:      "Postbox cannot read messages from the log and goes on trying: until it can, messages of publishers with Log wait there",
+	started:      "Postbox reads messages from the log",
+}
+
+// session reads and stores messages until it fails.
+func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(slot string)) error {
+	slot, err := findSlot(ctx, outbox)
+	if err != nil {
+		return err
+	}
+	s, err := connectTo(ctx, o.address, outbox)
+	if err != nil {
+		return err
+	}
+	defer s.close(ctx)
+	if err := s.start(ctx, outbox.Statements.StartOutboxReplication(slot.name)); err != nil {
+		return err
+	}
+	position, err := slot.claim(ctx, outbox) // after the slot is ours, so that a process that stands by does not fence out the one that reads
+	if err != nil {
+		return err
+	}
+	within, cancel := context.WithCancelCause(ctx)
+	watch := retainedWatch{group: &o.group, slot: slot.name, interval: o.retainedInterval, give: cancel}
+	defer watch.begin(within)()
+	in := newIntake(position)
+	k := &keeper{outbox: outbox, group: &o.group, intake: in, position: position, saved: slot.confirmed, spools: map[string]*target{}}
+	stored := make(chan struct{})
+	go func() {
+		defer close(stored)
+		if err := k.run(within); err != nil {
+			cancel(err)
+		}
+	}()
+	defer func() { <-stored }()
+	defer cancel(nil)
+	started(slot.name)
+	o.each(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
+	defer o.each(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
+	from := &emittedStream{stream: s.stream(), decoder: tail.NewEmittedDecoder(s.table), intake: in, logger: outbox.Logger}
+	return cause(within, from.receive(within, func(data []byte) error { return from.take(within, data) }))
+}

@@ -1,0 +1,115 @@
+package pgtail_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/tail/pgtail"
+)
+
+// permanentSlot is the name of the slot for messages that are in the log alone.
+const permanentSlot = "(" + slotName + " || '_outbox')"
+
+// newOutboxWorld returns a database whose log is set up for messages, or skips the test.
+func newOutboxWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, Database: testdb.PostgresLog(t), recorder: &recorder{values: map[string]float64{}}}
+	w.needsMessages()
+	w.Migrate(t)
+	t.Cleanup(func() { // slots have one name space for the whole server, and make it keep its log
+		var name string
+		require.NoError(t, w.DB.QueryRowContext(context.Background(), "SELECT "+permanentSlot).Scan(&name))
+		_, err := w.DB.ExecContext(context.Background(), "DROP PUBLICATION IF EXISTS "+name)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return w.dropSlot() }, patience, testdb.PollPause)
+	})
+	require.NoError(t, pgtail.SetupOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+	return w
+}
+
+// dropSlot drops the slot, and reports whether it is gone.
+func (w *world) dropSlot() bool {
+	_, err := w.DB.ExecContext(context.Background(), "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = "+permanentSlot)
+	return err == nil
+}
+
+func (w *world) outboxConfig() pgtail.OutboxConfig { return pgtail.OutboxConfig{DSN: w.DSN} }
+
+// outboxTail returns an Outbox, as a process has it.
+func (w *world) outboxTail() *pgtail.Outbox {
+	w.Helper()
+	made, err := pgtail.NewOutbox(w.outboxConfig())
+	require.NoError(w, err)
+	return made
+}
+
+// reader starts a forwarder that reads messages from the log.
+func (w *world) reader(broker message.Publisher, change ...func(*forwarder.Config)) *running {
+	w.Helper()
+	config := forwarder.Config{Tail: w.outboxTail()}
+	for _, f := range change {
+		f(&config)
+	}
+	return w.start(broker, config)
+}
+
+// emit writes messages into the log in a transaction of another process.
+func (w *world) emit(messages ...*message.Message) {
+	w.Helper()
+	w.inTx("outbox", func(tx *sql.Tx, _ func(topic string, messages ...*message.Message)) {
+		require.NoError(w, w.emitter("outbox").Bind(tx).Publish("orders", messages...))
+	})
+}
+
+func (w *world) emitter(outbox string) *forwarder.Publisher {
+	w.Helper()
+	publisher, err := forwarder.NewPublisher(w.Postbox(), forwarder.PublisherConfig{Log: true, Outbox: outbox, Lanes: map[string]int{"second": 4}[outbox], AllowAutocommit: true}, nil)
+	require.NoError(w, err)
+	return publisher
+}
+
+// cutOutbox ends the connection that sends the messages of the log.
+func (w *world) cutOutbox() {
+	w.Exec(w.T, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = "+permanentSlot)
+}
+
+func (w *world) rows() int { return w.Count(w.T, "SELECT COUNT(*) FROM postbox_messages") }
+
+// needsMessages skips the test on a server that does not send messages of its log.
+func (w *world) needsMessages() {
+	w.Helper()
+	if version := w.Count(w.T, "SELECT current_setting('server_version_num')::int"); version < 140_000 {
+		w.Skipf("version %d of the server does not send messages of its log", version)
+	}
+}
+
+// counted returns how often a message was published.
+func (b *broker) counted(id string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.got {
+		if m.UUID == id {
+			n++
+		}
+	}
+	return n
+}
+
+// first returns the first message that was published under an id.
+func (b *broker) first(id string) *message.Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.got {
+		if m.UUID == id {
+			return m
+		}
+	}
+	return nil
+}

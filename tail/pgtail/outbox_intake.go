@@ -1,0 +1,169 @@
+package pgtail
+
+import (
+	"sync"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
+)
+
+const (
+	// portionMessages and portionBytes bound, except for the last piece, what is stored together, and so a transaction.
+	portionMessages = 1000
+	portionBytes    = 4 << 20
+	// intakePortions bounds what is received and not stored. Then the receiver waits.
+	intakePortions = 4
+)
+
+// received is a message with the outbox that it belongs to.
+type received struct {
+	outbox string
+	lanes  int
+	draft  spool.Draft
+}
+
+// portion is a transaction of the log with messages, or a part of one.
+type portion struct {
+	transaction uint32
+	messages    []received
+	bytes       int
+	end         uint64 // of the commit; 0 if the transaction goes on
+	part        int    // the number of messages of the transaction up to here
+}
+
+// intake holds what was received from the log and is not stored yet, in the order of commits. The receiver adds to it,
+// and the keeper takes from it.
+type intake struct {
+	changed chan struct{} // gets a token when there is something to store
+	room    chan struct{} // gets a token when something was taken
+
+	// The fields of the receiver.
+	from     dialect.LogPosition // where it begins
+	skipping bool                // the transaction was stored before
+	skip     int                 // so many messages of the next transaction were stored before
+	current  portion
+
+	mu       sync.Mutex
+	portions []portion
+	messages int
+	bytes    int
+	passed   uint64 // everything up to here was added
+	// confirm may be confirmed when the server has reached after; 0 for none.
+	confirm, after uint64
+}
+
+func newIntake(from dialect.LogPosition) *intake {
+	return &intake{changed: make(chan struct{}, 1), room: make(chan struct{}, 1), from: from, skip: from.Part}
+}
+
+// begin begins a transaction whose commit is at this position.
+func (i *intake) begin(final uint64) {
+	i.skipping = final < uint64(i.from.Position) //nolint:gosec // a position
+	i.current = portion{}
+}
+
+// add adds messages of the transaction that has begun.
+func (i *intake) add(transaction uint32, emitted tail.Emitted) {
+	if i.skipping {
+		return
+	}
+	i.current.transaction = transaction
+	for _, draft := range emitted.Drafts {
+		i.current.part++
+		if i.skip > 0 {
+			i.skip--
+			continue
+		}
+		i.current.messages = append(i.current.messages, received{outbox: emitted.Outbox, lanes: emitted.Lanes, draft: draft})
+		i.current.bytes += len(draft.Payload)
+		if len(i.current.messages) >= portionMessages || i.current.bytes >= portionBytes {
+			i.put()
+		}
+	}
+}
+
+// commit ends the transaction. A next one was not stored in parts.
+func (i *intake) commit(end uint64) {
+	if !i.skipping && i.current.part > 0 {
+		i.current.end, i.skip = end, 0
+		i.put()
+	}
+	i.passedBy(end)
+}
+
+// put makes the current portion one that can be stored, and begins the next one of the transaction.
+func (i *intake) put() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	p := i.current
+	i.portions, i.messages, i.bytes = append(i.portions, p), i.messages+len(p.messages), i.bytes+p.bytes
+	i.current = portion{transaction: p.transaction, part: p.part}
+	signal(i.changed)
+}
+
+// passedBy notes that there are no more messages up to a position.
+func (i *intake) passedBy(end uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.passed = max(i.passed, end)
+}
+
+func (i *intake) full() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.messages >= intakePortions*portionMessages || i.bytes >= intakePortions*portionBytes
+}
+
+// take removes and returns portions to be stored together. If these are all that there are, passed is the position up to
+// which there is nothing else.
+func (i *intake) take() (portions []portion, passed uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	n, messages, bytes := 0, 0, 0
+	for n < len(i.portions) && messages < portionMessages && bytes < portionBytes {
+		messages, bytes = messages+len(i.portions[n].messages), bytes+i.portions[n].bytes
+		n++
+	}
+	portions, i.portions = i.portions[:n:n], i.portions[n:]
+	i.messages, i.bytes = i.messages-messages, i.bytes-bytes
+	if len(i.portions) == 0 {
+		i.portions, passed = nil, i.passed
+	} else {
+		signal(i.changed)
+	}
+	signal(i.room)
+	return portions, passed
+}
+
+// allow lets a position be confirmed when the server has reached another one.
+func (i *intake) allow(confirm, after uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.confirm, i.after = confirm, after
+}
+
+// confirmable returns the position that may be confirmed, 0 for none.
+func (i *intake) confirmable(reached uint64) (position uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.confirm != 0 && reached >= i.after {
+		position, i.confirm = i.confirm, 0
+	}
+	return position
+}
+
+// confirming reports whether a position waits to be confirmed.
+func (i *intake) confirming() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.confirm != 0
+}
+
+// signal puts a token into a channel unless it has one.
+func signal(to chan struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,258 @@
+package pgtail
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
+)
+
+const (
+	// confirmInterval is the pause between two confirmations of a position to the server.
+	confirmInterval = time.Second
+	// passedMost is how many bytes of log without messages may pass before the position is stored. The server keeps its
+	// log in files of this size.
+	passedMost = 16 << 20
+	// invisibleMin and invisibleMax bound the pause between two looks for a transaction that is in the log and not yet
+	// visible. If a synchronous standby is away, that takes long.
+	invisibleMin = 500 * time.Microsecond
+	invisibleMax = 50 * time.Millisecond
+)
+
+// errFenced ends a session whose log another process has claimed.
+var errFenced = errors.New("another process has claimed the log")
+
+// errInvisible means that a transaction is in the log and not visible yet.
+var errInvisible = errors.New("a transaction is not visible yet")
+
+// keeper stores what the intake has.
+type keeper struct {
+	outbox   tail.Outbox
+	group    *group
+	intake   *intake
+	position dialect.LogPosition // as it is stored
+	saved    int64               // the last position that was confirmed, or given for that
+	spools   map[string]*target
+}
+
+// target is an outbox that messages are stored in.
+type target struct {
+	spool     *spool.Spool
+	found     spool.Found
+	announcer *spool.Announcer
+}
+
+// run stores until ctx ends or the database refuses.
+func (k *keeper) run(ctx context.Context) error {
+	defer func() {
+		for _, t := range k.spools {
+			t.announcer.Close()
+		}
+	}()
+	ticker := time.NewTicker(confirmInterval)
+	defer ticker.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.intake.changed:
+			err = k.storeNext(ctx)
+		case <-ticker.C:
+			err = k.confirm(ctx)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// storeNext stores the next portions, together with the position after them.
+func (k *keeper) storeNext(ctx context.Context) error {
+	portions, passed := k.intake.take()
+	if len(portions) == 0 {
+		return nil
+	}
+	next := k.position
+	for _, p := range portions {
+		next = after(next, p)
+	}
+	if next.Part == 0 {
+		next.Position = max(next.Position, int64(passed)) //nolint:gosec // a position
+	}
+	pause := invisibleMin
+	for {
+		err := k.store(ctx, portions, next)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errInvisible) {
+			return fmt.Errorf("store messages of the log: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, invisibleMax)
+	}
+	k.position = next
+	k.announce(portions)
+	return nil
+}
+
+// after returns the position after a portion.
+func after(before dialect.LogPosition, p portion) dialect.LogPosition {
+	if p.end == 0 {
+		before.Part = p.part
+		return before
+	}
+	before.Position, before.Part = int64(p.end), 0 //nolint:gosec // a position
+	return before
+}
+
+// store stores messages and the position in one transaction. The row of the position is locked first, which fences out a
+// process that has lost the slot.
+func (k *keeper) store(ctx context.Context, portions []portion, next dialect.LogPosition) error {
+	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
+	defer cancel()
+	return spool.InTx(ctx, k.outbox.DB, k.outbox.Statements, func(tx *sql.Tx) error {
+		seen, err := k.save(ctx, tx, next)
+		if err != nil {
+			return err
+		}
+		for _, p := range portions {
+			if len(p.messages) > 0 && !seen.Sees(p.transaction) {
+				return errInvisible
+			}
+		}
+		return k.append(ctx, tx, portions)
+	})
+}
+
+func (k *keeper) save(ctx context.Context, db spool.Querier, position dialect.LogPosition) (seen tail.Snapshot, err error) {
+	query := k.outbox.Statements.SaveLogPosition(position)
+	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return seen, err
+	}
+	defer func() { _ = rows.Close() }()
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return seen, err
+		}
+		return seen, errFenced
+	}
+	var text string
+	if err := rows.Scan(&text); err != nil {
+		return seen, err
+	}
+	if err := rows.Close(); err != nil {
+		return seen, err
+	}
+	return tail.ParseSnapshot(text)
+}
+
+// append stores the messages of each outbox in the order of the log.
+func (k *keeper) append(ctx context.Context, tx *sql.Tx, portions []portion) error {
+	drafts, lanes := map[string][]spool.Draft{}, map[string]int{}
+	var outboxes []string
+	for _, p := range portions {
+		for _, m := range p.messages {
+			if _, known := lanes[m.outbox]; !known {
+				outboxes = append(outboxes, m.outbox)
+			}
+			drafts[m.outbox], lanes[m.outbox] = append(drafts[m.outbox], m.draft), m.lanes
+		}
+	}
+	for _, outbox := range outboxes {
+		t, err := k.target(ctx, tx, outbox, lanes[outbox])
+		if err != nil {
+			return err
+		}
+		if err := t.spool.Append(ctx, tx, spool.Run, drafts[outbox]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// target finds an outbox with its stored number of lanes, which an operator may have changed. An outbox that is not
+// registered yet is registered by this transaction, and found by the next one.
+func (k *keeper) target(ctx context.Context, tx *sql.Tx, outbox string, lanes int) (*target, error) {
+	statements := k.outbox.Statements
+	made := spool.New(statements, outbox, lanes)
+	found, err := made.Find(ctx, tx, statements.FindSpool)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+	case err != nil:
+		return nil, fmt.Errorf("find outbox %q: %w", outbox, err)
+	default:
+		made = spool.Registered(statements, outbox, found)
+	}
+	t := k.spools[outbox]
+	if t == nil {
+		t = &target{spool: made, found: found, announcer: spool.NewAnnouncer(made, k.outbox.DB, k.outbox.Logger)}
+		k.spools[outbox] = t
+	}
+	if t.found != found || found.ID == 0 {
+		t.spool, t.found = made, found
+	}
+	return t, nil
+}
+
+// announce wakes the forwarders of what was stored, and counts it.
+func (k *keeper) announce(portions []portion) {
+	counts := map[string]int{}
+	for _, p := range portions {
+		for _, m := range p.messages {
+			counts[m.outbox]++
+		}
+	}
+	for outbox, n := range counts {
+		k.spools[outbox].announcer.Announce()
+		k.group.each(func(o tail.Outbox) {
+			if o.Name == outbox {
+				o.Meter.LogTaken(n)
+			}
+		})
+	}
+}
+
+// confirm stores the position if much log without messages has passed, and allows the receiver to confirm what is stored.
+func (k *keeper) confirm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
+	defer cancel()
+	if portions, passed := k.peek(); portions == 0 && k.position.Part == 0 && int64(passed)-k.position.Position >= passedMost { //nolint:gosec // a position
+		next := k.position
+		next.Position = int64(passed) //nolint:gosec // a position
+		if _, err := k.save(ctx, k.outbox.DB, next); err != nil {
+			return fmt.Errorf("store the position in the log: %w", err)
+		}
+		k.position = next
+	}
+	if k.position.Position == k.saved || k.intake.confirming() {
+		return nil
+	}
+	var end uint64
+	if err := k.outbox.DB.QueryRowContext(ctx, k.outbox.Statements.LogEnd).Scan(&end); err != nil {
+		return fmt.Errorf("read the end of the log: %w", err)
+	}
+	k.saved = k.position.Position
+	k.intake.allow(uint64(k.saved), end) //nolint:gosec // a position
+	return nil
+}
+
+func (k *keeper) peek() (portions int, passed uint64) {
+	k.intake.mu.Lock()
+	defer k.intake.mu.Unlock()
+	return len(k.intake.portions), k.intake.passed
+}

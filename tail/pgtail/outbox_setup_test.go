@@ -1,0 +1,108 @@
+package pgtail_test
+
+import (
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/tail/pgtail"
+)
+
+func TestSetupOutbox_can_be_repeated_and_undone(t *testing.T) {
+	t.Parallel()
+	w, ctx := newOutboxWorld(t), t.Context()
+	require.NoError(t, pgtail.SetupOutbox(ctx, w.Postbox(), w.outboxConfig()))
+	require.NoError(t, pgtail.CheckOutbox(ctx, w.Postbox(), w.outboxConfig()))
+	w.emit(keyed("unread", "key"))
+	require.ErrorContains(t, pgtail.RemoveOutbox(ctx, w.Postbox(), w.outboxConfig()), "messages that were not stored")
+
+	b := &broker{}
+	f := w.reader(b)
+	w.eventually(func() bool { return b.has("unread") }, "it is published")
+	require.ErrorContains(t, pgtail.RemoveOutbox(ctx, w.Postbox(), w.outboxConfig()), "another process reads the log")
+	const confirmed = "SELECT (pg_wal_lsn_diff(confirmed_flush_lsn, '0/0') >= p.position)::int FROM pg_replication_slots, postbox_log_position p WHERE slot_name = " + permanentSlot
+	w.eventually(func() bool { return w.Count(t, confirmed) == 1 }, "the position is confirmed")
+	f.stop(t)
+	for range 2 {
+		w.eventually(func() bool { return pgtail.RemoveOutbox(ctx, w.Postbox(), w.outboxConfig()) == nil }, "it is removed once the server knows that the process is gone")
+	}
+	require.ErrorContains(t, pgtail.CheckOutbox(ctx, w.Postbox(), w.outboxConfig()), "run pgtail.SetupOutbox")
+	require.ErrorContains(t, pgtail.AcceptLoss(ctx, w.Postbox(), w.outboxConfig()), "run pgtail.SetupOutbox")
+	require.ErrorContains(t, <-w.reader(b).ended, "run pgtail.SetupOutbox")
+	require.ErrorContains(t, w.emitter("outbox").Publish("orders", keyed("refused", "key")), "run pgtail.SetupOutbox")
+}
+
+func TestOutbox_is_for_PostgreSQL_alone(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t)
+	config := pgtail.OutboxConfig{DSN: "postgres://localhost/db"}
+	require.ErrorContains(t, pgtail.SetupOutbox(t.Context(), database.Postbox(), config), "only that of PostgreSQL")
+	_, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{Log: true}, nil)
+	require.ErrorContains(t, err, "only PostgreSQL can do that")
+	_, err = pgtail.NewOutbox(pgtail.OutboxConfig{})
+	require.ErrorContains(t, err, "DSN is missing")
+}
+
+// The role of DSN needs REPLICATION and no right on any table. A producer needs no right on any table, and finds out that
+// it has another number of lanes only if it may read it. The forwarder has the rights of docs/security.md.
+func TestOutbox_needs_few_rights(t *testing.T) {
+	t.Parallel()
+	w, b := newOutboxWorld(t), &broker{}
+	config := pgtail.OutboxConfig{DSN: w.role("LOGIN REPLICATION")}
+	require.NoError(t, pgtail.CheckOutbox(t.Context(), w.Postbox(), config))
+	reading, err := pgtail.NewOutbox(config)
+	require.NoError(t, err)
+	require.NoError(t, w.emitter("new").Publish("orders", keyed("of a new outbox", "key")))
+	database := *w.Database
+	database.DSN = w.granted("forwarder", "forwarder with the log")
+	f := (&world{T: t, Database: &database, recorder: w.recorder}).start(b, forwarder.Config{Tail: reading})
+
+	producer := w.openAs(w.role("LOGIN"))
+	publisher, err := forwarder.NewPublisher(w.On(producer), forwarder.PublisherConfig{Log: true, AllowAutocommit: true}, nil)
+	require.NoError(t, err)
+	require.NoError(t, publisher.Publish("orders", keyed("message", "key")))
+	w.eventually(func() bool { return b.has("message") && w.rows() == 1 }, "it is published, and the other outbox was registered")
+	f.stop(t)
+	require.Zero(t, f.log.count("denied"), "%v", f.log.all())
+
+	lanes, err := forwarder.NewPublisher(w.Postbox(), forwarder.PublisherConfig{Log: true, AllowAutocommit: true, Lanes: 7}, nil)
+	require.NoError(t, err)
+	require.ErrorContains(t, lanes.Publish("orders", keyed("lanes", "key")), "number of lanes differs")
+
+	unique := postbox.SkipIfWaiting(keyed("unique", "key"), "unique")
+	require.ErrorContains(t, w.emitter("outbox").Publish("orders", unique), "cannot have a unique key")
+
+	config.DSN = w.role("LOGIN")
+	require.ErrorContains(t, pgtail.CheckOutbox(t.Context(), w.Postbox(), config), "give it LOGIN and REPLICATION")
+}
+
+// granted makes a role with the rights that docs/security.md has under these headings, and returns its address.
+func (w *world) granted(headings ...string) (dsn string) {
+	w.Helper()
+	dsn = w.role("LOGIN")
+	address, err := url.Parse(dsn)
+	require.NoError(w, err)
+	text, err := os.ReadFile("../../docs/security.md")
+	require.NoError(w, err)
+	to := regexp.MustCompile(` TO \w+;`)
+	for _, heading := range headings {
+		_, section, found := strings.Cut(string(text), "\n### "+heading+"\n")
+		require.True(w, found, heading)
+		_, block, found := strings.Cut(section, "```sql\n")
+		require.True(w, found, heading)
+		block, _, _ = strings.Cut(block, "```")
+		for grant := range strings.Lines(block) {
+			if !strings.Contains(grant, "postbox_writers") { // which PostgreSQL does not have
+				w.Exec(w.T, to.ReplaceAllString(grant, " TO "+address.User.Username()))
+			}
+		}
+	}
+	return dsn
+}

@@ -1,0 +1,86 @@
+package pgtail
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
+)
+
+// slotState is the permanent slot of the outboxes in one set of tables.
+type slotState struct {
+	name      string
+	exists    bool
+	active    bool  // a process reads from it
+	invalid   bool  // the server has removed log that it needs
+	confirmed int64 // the position up to which the server need not keep the log
+}
+
+// findSlot returns the slot if this process may try to read from it.
+func findSlot(ctx context.Context, outbox tail.Outbox) (slot slotState, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	slot, err = readSlot(ctx, outbox.DB, outbox.Statements)
+	switch {
+	case err != nil:
+		return slot, err
+	case !slot.exists || slot.invalid:
+		if _, err := slot.claim(ctx, outbox); err != nil { // a standby cannot do that, and need not have the slot
+			return slot, err
+		}
+		return slot, slot.lost("the slot %s is gone or invalid", slot.name)
+	case slot.active:
+		return slot, errTaken
+	}
+	return slot, nil
+}
+
+func readSlot(ctx context.Context, db *sql.DB, statements *dialect.Statements) (slot slotState, err error) {
+	if err := db.QueryRowContext(ctx, statements.LogServer).Scan(new(string), new(string), &slot.name); err != nil {
+		return slot, fmt.Errorf("identify the table of messages: %w", err)
+	}
+	slot.name += dialect.OutboxSlotSuffix
+	ours := false
+	err = db.QueryRowContext(ctx, statements.OutboxSlot, slot.name).Scan(&ours, &slot.active, &slot.invalid, &slot.confirmed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return slot, nil
+	}
+	if err != nil {
+		return slot, fmt.Errorf("look for the slot %s: %w", slot.name, err)
+	}
+	slot.exists, slot.invalid = true, slot.invalid || !ours
+	return slot, nil
+}
+
+// claim fences other processes out, and returns up to where the log was stored.
+func (s slotState) claim(ctx context.Context, outbox tail.Outbox) (position dialect.LogPosition, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	var stored string
+	err = outbox.DB.QueryRowContext(ctx, outbox.Statements.ClaimLog).Scan(&stored, &position.Position, &position.Part, &position.Epoch)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return position, &setupError{what: "the log is not set up for messages: run pgtail.SetupOutbox"}
+	case err != nil:
+		return position, fmt.Errorf("claim the log: %w", err)
+	}
+	return position, s.check(stored, position)
+}
+
+// check returns an error if the slot does not continue where the log was stored up to.
+func (s slotState) check(stored string, position dialect.LogPosition) error {
+	switch {
+	case stored != s.name:
+		return s.lost("the tables come from another database, where the slot was %s", stored)
+	case s.exists && s.confirmed > position.Position:
+		return s.lost("the slot %s was made anew or moved on by others", s.name)
+	}
+	return nil
+}
+
+func (s slotState) lost(format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrSlotLost)
+}

@@ -63,6 +63,17 @@ func (e Expectation) validate() error {
 	return errors.Join(problems...)
 }
 
+// expect stores the receipts that are expected for messages of a topic, if the configuration names any.
+func (p *Publisher) expect(ctx context.Context, db postbox.Executor, topic string, drafts []spool.Draft, skipped []int) error {
+	if len(p.config.Receipts) == 0 {
+		return nil
+	}
+	if err := p.await(ctx, db, drafts, skipped); err != nil {
+		return fmt.Errorf("publish to topic %.300q: %w", topic, dialect.HintAtPooler(err))
+	}
+	return nil
+}
+
 // await stores the receipts that are expected for the drafts, in the transaction that stores these. It leaves out the drafts at the
 // positions that were skipped.
 func (p *Publisher) await(ctx context.Context, db postbox.Executor, drafts []spool.Draft, skipped []int) error {

@@ -163,7 +163,10 @@ func (p *Publisher) write(ctx context.Context, db postbox.Executor, topic string
 		drafts[i] = draft
 	}
 	if p.config.Log {
-		return p.emit(ctx, db, topic, drafts)
+		if err := p.emit(ctx, db, topic, drafts); err != nil {
+			return err
+		}
+		return p.expect(ctx, db, topic, drafts, nil)
 	}
 	p.register.Do(func() { p.registerApart(ctx) })
 	p.finder.Look() //nolint:contextcheck // the search goes on after this call
@@ -174,10 +177,8 @@ func (p *Publisher) write(ctx context.Context, db postbox.Executor, topic string
 	if err != nil {
 		return dialect.HintAtPooler(err)
 	}
-	if len(p.config.Receipts) > 0 {
-		if err := p.await(ctx, db, drafts, skipped); err != nil {
-			return fmt.Errorf("publish to topic %.300q: %w", topic, dialect.HintAtPooler(err))
-		}
+	if err := p.expect(ctx, db, topic, drafts, skipped); err != nil {
+		return err
 	}
 	p.meter.Stored(topic, len(messages)-len(skipped))
 	for _, i := range skipped {

@@ -19,7 +19,10 @@ func (f *Forwarder) follow(config drain.Config, measured *meter.Spool) *tail.Fee
 		return nil
 	}
 	feed := tail.NewFeed(drain.FeedLimits(config))
-	f.followed = tail.Outbox{Name: f.config.Outbox, DB: f.db, Statements: f.statements, Feed: feed, Meter: measured, Logger: f.logger}
+	f.followed = tail.Outbox{
+		Name: f.config.Outbox, DB: f.db, Statements: f.statements, Feed: feed, Meter: measured, Logger: f.logger,
+		Direct: newDirect(f.relay, f.config),
+	}
 	return feed
 }
 

@@ -1,6 +1,10 @@
 package dialect
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/lib/pq"
+)
 
 // The statements for messages that are in the log of PostgreSQL alone until a forwarder has stored them. Other databases
 // have none.
@@ -34,7 +38,8 @@ var outboxSlot = `
 SELECT plugin = 'pgoutput' AND NOT temporary, active, wal_status IS NOT DISTINCT FROM 'lost', ` + lsn("COALESCE(confirmed_flush_lsn, '0/0')") + `
 FROM pg_replication_slots WHERE slot_name = ?`
 
-var logEnd = `SELECT ` + lsn("pg_current_wal_flush_lsn()")
+// logEnd includes what is committed and not flushed yet, as with synchronous_commit = off. It is sent once it is flushed.
+var logEnd = `SELECT ` + lsn("pg_current_wal_insert_lsn()")
 
 const claimLog = `UPDATE {log_position} SET epoch = epoch + 1 WHERE id = 1 RETURNING slot, position, part, epoch`
 
@@ -46,6 +51,23 @@ UPDATE {log_position} SET position = ?, part = ?, saved_at = {now} WHERE id = 1 
 const setLogPosition = `
 INSERT INTO {log_position} AS p (id, slot, position, part, epoch, saved_at) VALUES (1, ?, ?, 0, 1, {now})
 ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.position, part = 0, epoch = p.epoch + 1, saved_at = EXCLUDED.saved_at`
+
+// logAhead tells before messages of the log are published without rows what its session sees, the time, who may publish, and what
+// operators have said of the outbox: its id (0: it is not registered), its number of lanes, its settings, whether it is paused, whether keys are, and the paused topics as JSON.
+const logAhead = `
+SELECT pg_current_snapshot()::text, {now}, p.epoch, COALESCE(s.id, 0), COALESCE(s.settings, ''), s.paused_at IS NOT NULL,
+       EXISTS (SELECT 1 FROM {pauses} k WHERE k.spool = s.id), COALESCE((SELECT json_agg(t.topic) FROM {topic_pauses} t WHERE t.spool = s.id), '[]')::text
+FROM {log_position} p LEFT JOIN {spools} s ON s.name = ?
+WHERE p.id = 1`
+
+// keysWithRows returns those of the given hashes of keys that have a message which waits for another attempt, and the keys of the messages that are
+// ready, in all lanes, up to a limit: NULL for each one that has none. It is one statement, since a message may move from one table to the other.
+// It reads along the index {prefix}waiting_retrying and the primary key, with any statistics.
+const keysWithRows = `
+SELECT k.hash FROM unnest(?::bigint[]) AS k(hash)
+CROSS JOIN LATERAL (SELECT w.id FROM {waiting} w WHERE w.spool = ? AND w.state = 2 AND w.key_hash = k.hash ORDER BY w.key_hash, w.id{along} LIMIT 1) r
+UNION ALL
+(SELECT m.key_hash FROM ONLY {messages} m WHERE m.spool = ? AND m.state = 0 ORDER BY m.lane, m.id{along} LIMIT ?)`
 
 // LogPosition is how far the log was stored.
 type LogPosition struct {
@@ -69,6 +91,17 @@ func (s *Statements) Emit(piece []byte, checked bool) Query {
 func LacksSlot(err error) bool {
 	said, found := findReport(err, PostgreSQL)
 	return found && said.state == "42704" // the setting is unknown
+}
+
+// LogAhead returns what is to be known before messages of an outbox are published without rows.
+func (s *Statements) LogAhead(outbox string) Query {
+	return Query{Text: s.logAhead, Args: []any{outbox}}
+}
+
+// KeysWithRows returns the hashes of keys with messages that are to be published before later ones of their key: those of the given keys with a
+// message that waits for another attempt, and all of ready messages, up to the limit.
+func (s *Statements) KeysWithRows(spool int64, keys []int64, ready int) Query {
+	return Query{Text: s.keysWithRows, Args: []any{pq.Int64Array(keys), spool, spool, ready}}
 }
 
 // SaveLogPosition stores how far the log was stored, unless another process has claimed the log. It returns a snapshot.
@@ -120,6 +153,7 @@ func (s *Statements) usePostgresLog() {
 	s.SlotTaken = slotTaken
 	s.emit, s.emitChecked, s.OutboxSlot, s.LogEnd = emit, emitChecked, outboxSlot, logEnd
 	s.ClaimLog, s.saveLogPosition, s.setLogPosition = claimLog, saveLogPosition, setLogPosition
+	s.logAhead, s.keysWithRows = logAhead, keysWithRows
 	s.LogPosition = `SELECT slot, position, part, epoch FROM {log_position} WHERE id = 1`
 	s.RemoveLogPosition = `DELETE FROM {log_position}`
 }

@@ -247,6 +247,8 @@ type Statements struct {
 	emit, emitChecked string
 	saveLogPosition   string
 	setLogPosition    string
+	logAhead          string
+	keysWithRows      string
 }
 
 // each calls f with a pointer to every statement text, so that names are filled in in one place.
@@ -266,7 +268,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.uniqueKeysPage, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 		&s.LogSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys,
-		&s.OutboxSlot, &s.LogEnd, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.saveLogPosition, &s.setLogPosition,
+		&s.OutboxSlot, &s.LogEnd, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.saveLogPosition, &s.setLogPosition, &s.logAhead, &s.keysWithRows,
 	} {
 		f(text)
 	}

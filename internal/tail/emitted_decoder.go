@@ -34,6 +34,9 @@ func (d *EmittedDecoder) Within() bool { return d.within }
 // Final returns where the commit begins of the transaction that was begun last.
 func (d *EmittedDecoder) Final() uint64 { return d.final }
 
+// Committed returns when the transaction that was begun last was committed, by the clock of the database.
+func (d *EmittedDecoder) Committed() time.Time { return d.committed }
+
 // MicrosecondsTo2000 is the time from 1970 to PostgreSQL's first year.
 const MicrosecondsTo2000 = 946_684_800_000_000
 

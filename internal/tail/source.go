@@ -23,6 +23,7 @@ type Outbox struct {
 	DB         *sql.DB // for statements beside the log
 	Statements *dialect.Statements
 	Feed       *Feed
+	Direct     Direct // for messages that have no row
 	Meter      *meter.Spool
 	Logger     watermill.LoggerAdapter
 }

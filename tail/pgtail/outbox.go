@@ -30,11 +30,12 @@ func (c OutboxConfig) parse() (*pgconn.Config, error) {
 }
 
 // Outbox reads the messages that publishers with Log write into the log, for any number of forwarders of this process whose outboxes
-// are in the same tables. It stores each of them as a row, in the order of commits, and the forwarders publish the rows. It also stores messages
-// of outboxes that no forwarder of this process has. It has one connection of its own while a forwarder runs that it was given to, as Tail of its
+// are in the same tables. It publishes each message that nothing holds back, and stores all others as rows, in the order of commits, which the forwarders publish. It also stores messages
+// of outboxes that no forwarder of this process has. docs/log-tailing.md says what holds a message back. It has one connection of its own while a forwarder runs that it was given to, as Tail of its
 // configuration. Of all processes, one at a time reads: the others stand by, and one of them takes over within a second. It is safe for concurrent use.
 //
-// Rows and the position up to which the log was read commit together. So after a crash nothing is missing and nothing is stored twice.
+// Rows and the position up to which the log was read commit together, after the broker has acknowledged the messages that get no row. So after a crash nothing
+// is missing and nothing is stored twice; messages that were published since the last commit are published again.
 //
 // Run of the forwarders returns an error if the log is not set up, or cannot be read for a reason that waiting does not help against. It returns
 // [ErrSlotLost] after a loss.
@@ -92,11 +93,15 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(s
 	if err != nil {
 		return err
 	}
+	var since uint64
+	if err := outbox.DB.QueryRowContext(ctx, outbox.Statements.LogEnd).Scan(&since); err != nil {
+		return fmt.Errorf("read the end of the log: %w", err)
+	}
 	within, cancel := context.WithCancelCause(ctx)
 	watch := retainedWatch{group: &o.group, slot: slot.name, interval: o.retainedInterval, give: cancel}
 	defer watch.begin(within)()
 	in := newIntake(position)
-	k := &keeper{outbox: outbox, group: &o.group, intake: in, position: position, saved: slot.confirmed, spools: map[string]*target{}}
+	k := &keeper{outbox: outbox, group: &o.group, intake: in, position: position, saved: slot.confirmed, since: since, spools: map[string]*target{}}
 	stored := make(chan struct{})
 	go func() {
 		defer close(stored)

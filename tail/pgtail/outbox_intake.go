@@ -2,6 +2,7 @@ package pgtail
 
 import (
 	"sync"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -21,15 +22,24 @@ type received struct {
 	outbox string
 	lanes  int
 	draft  spool.Draft
+	direct bool // it was published without a row
 }
 
 // portion is a transaction of the log with messages, or a part of one.
 type portion struct {
+	commit
+
 	transaction uint32
 	messages    []received
 	bytes       int
 	end         uint64 // of the commit; 0 if the transaction goes on
 	part        int    // the number of messages of the transaction up to here
+}
+
+// commit is the end of a transaction in the log.
+type commit struct {
+	final uint64 // where it begins
+	at    time.Time
 }
 
 // intake holds what was received from the log and is not stored yet, in the order of commits. The receiver adds to it,
@@ -57,10 +67,10 @@ func newIntake(from dialect.LogPosition) *intake {
 	return &intake{changed: make(chan struct{}, 1), room: make(chan struct{}, 1), from: from, skip: from.Part}
 }
 
-// begin begins a transaction whose commit is at this position.
-func (i *intake) begin(final uint64) {
-	i.skipping = final < uint64(i.from.Position) //nolint:gosec // a position
-	i.current = portion{}
+// begin begins a transaction with this commit.
+func (i *intake) begin(c commit) {
+	i.skipping = c.final < uint64(i.from.Position) //nolint:gosec // a position
+	i.current = portion{commit: c}
 }
 
 // add adds messages of the transaction that has begun.
@@ -83,8 +93,8 @@ func (i *intake) add(transaction uint32, emitted tail.Emitted) {
 	}
 }
 
-// commit ends the transaction. A next one was not stored in parts.
-func (i *intake) commit(end uint64) {
+// end ends the transaction. A next one was not stored in parts.
+func (i *intake) end(end uint64) {
 	if !i.skipping && i.current.part > 0 {
 		i.current.end, i.skip = end, 0
 		i.put()
@@ -98,7 +108,7 @@ func (i *intake) put() {
 	defer i.mu.Unlock()
 	p := i.current
 	i.portions, i.messages, i.bytes = append(i.portions, p), i.messages+len(p.messages), i.bytes+p.bytes
-	i.current = portion{transaction: p.transaction, part: p.part}
+	i.current = portion{commit: p.commit, transaction: p.transaction, part: p.part}
 	signal(i.changed)
 }
 

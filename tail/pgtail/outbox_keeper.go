@@ -22,6 +22,8 @@ const (
 	// visible. If a synchronous standby is away, that takes long.
 	invisibleMin = 500 * time.Microsecond
 	invisibleMax = 50 * time.Millisecond
+	// lastPatience bounds how long the position is stored after messages were published, although the session ends.
+	lastPatience = 10 * time.Second
 )
 
 // errFenced ends a session whose log another process has claimed.
@@ -30,13 +32,14 @@ var errFenced = errors.New("another process has claimed the log")
 // errInvisible means that a transaction is in the log and not visible yet.
 var errInvisible = errors.New("a transaction is not visible yet")
 
-// keeper stores what the intake has.
+// keeper publishes or stores what the intake has.
 type keeper struct {
 	outbox   tail.Outbox
 	group    *group
 	intake   *intake
 	position dialect.LogPosition // as it is stored
 	saved    int64               // the last position that was confirmed, or given for that
+	since    uint64              // messages that were committed before this position get rows, see direct
 	spools   map[string]*target
 }
 
@@ -47,7 +50,7 @@ type target struct {
 	announcer *spool.Announcer
 }
 
-// run stores until ctx ends or the database refuses.
+// run publishes and stores until ctx ends or the database refuses.
 func (k *keeper) run(ctx context.Context) error {
 	defer func() {
 		for _, t := range k.spools {
@@ -75,7 +78,7 @@ func (k *keeper) run(ctx context.Context) error {
 	}
 }
 
-// storeNext stores the next portions, together with the position after them.
+// storeNext publishes what it can of the next portions, and stores the rest together with the position after them.
 func (k *keeper) storeNext(ctx context.Context) error {
 	portions, passed := k.intake.take()
 	if len(portions) == 0 {
@@ -88,25 +91,36 @@ func (k *keeper) storeNext(ctx context.Context) error {
 	if next.Part == 0 {
 		next.Position = max(next.Position, int64(passed)) //nolint:gosec // a position
 	}
-	pause := invisibleMin
-	for {
-		err := k.store(ctx, portions, next)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, errInvisible) {
-			return fmt.Errorf("store messages of the log: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, invisibleMax)
+	published, err := k.publish(ctx, portions)
+	if err != nil {
+		return fmt.Errorf("publish messages of the log: %w", err)
+	}
+	if published { // a session that ends now must not publish them again
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPatience)
+		defer cancel()
+		ctx = last
+	}
+	if err := untilVisible(ctx, func() error { return k.store(ctx, portions, next) }); err != nil {
+		return fmt.Errorf("store messages of the log: %w", err)
 	}
 	k.position = next
 	k.announce(portions)
 	return nil
+}
+
+// untilVisible calls try until its error is another one than errInvisible, or ctx ends.
+func untilVisible(ctx context.Context, try func() error) error {
+	for pause := invisibleMin; ; pause = min(2*pause, invisibleMax) {
+		err := try()
+		if !errors.Is(err, errInvisible) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
 }
 
 // after returns the position after a portion.
@@ -129,13 +143,21 @@ func (k *keeper) store(ctx context.Context, portions []portion, next dialect.Log
 		if err != nil {
 			return err
 		}
-		for _, p := range portions {
-			if len(p.messages) > 0 && !seen.Sees(p.transaction) {
-				return errInvisible
-			}
+		if err := visible(seen, portions); err != nil {
+			return err
 		}
 		return k.append(ctx, tx, portions)
 	})
+}
+
+// visible returns errInvisible unless the snapshot sees all transactions with messages.
+func visible(seen tail.Snapshot, portions []portion) error {
+	for _, p := range portions {
+		if len(p.messages) > 0 && !seen.Sees(p.transaction) {
+			return errInvisible
+		}
+	}
+	return nil
 }
 
 func (k *keeper) save(ctx context.Context, db spool.Querier, position dialect.LogPosition) (seen tail.Snapshot, err error) {
@@ -167,6 +189,9 @@ func (k *keeper) append(ctx context.Context, tx *sql.Tx, portions []portion) err
 	var outboxes []string
 	for _, p := range portions {
 		for _, m := range p.messages {
+			if m.direct {
+				continue
+			}
 			if _, known := lanes[m.outbox]; !known {
 				outboxes = append(outboxes, m.outbox)
 			}
@@ -209,16 +234,19 @@ func (k *keeper) target(ctx context.Context, tx *sql.Tx, outbox string, lanes in
 	return t, nil
 }
 
-// announce wakes the forwarders of what was stored, and counts it.
+// announce wakes the forwarders of what was stored, and counts what came through the log.
 func (k *keeper) announce(portions []portion) {
-	counts := map[string]int{}
+	counts, rows := map[string]int{}, map[string]bool{}
 	for _, p := range portions {
 		for _, m := range p.messages {
 			counts[m.outbox]++
+			rows[m.outbox] = rows[m.outbox] || !m.direct
 		}
 	}
 	for outbox, n := range counts {
-		k.spools[outbox].announcer.Announce()
+		if rows[outbox] {
+			k.spools[outbox].announcer.Announce()
+		}
 		k.group.each(func(o tail.Outbox) {
 			if o.Name == outbox {
 				o.Meter.LogTaken(n)

@@ -69,6 +69,11 @@ func TestOutbox_needs_few_rights(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, publisher.Publish("orders", keyed("message", "key")))
 	w.eventually(func() bool { return b.has("message") && w.rows() == 1 }, "it is published, and the other outbox was registered")
+	w.eventually(func() bool { return f.log.count("reads messages from the log") == 1 }, "the log is read")
+	stored := w.stored()
+	require.NoError(t, publisher.Publish("orders", keyed("direct", "key")))
+	w.eventually(func() bool { return b.has("direct") }, "it is published")
+	require.Equal(t, stored, w.stored(), "without a row")
 	f.stop(t)
 	require.Zero(t, f.log.count("denied"), "%v", f.log.all())
 

@@ -30,11 +30,11 @@ func (s *emittedStream) take(ctx context.Context, data []byte) error {
 		case err != nil:
 			return err
 		case event == tail.Begin:
-			s.intake.begin(s.decoder.Final())
+			s.intake.begin(commit{final: s.decoder.Final(), at: s.decoder.Committed()})
 		case event == tail.Insert:
 			err = s.decode(piece)
 		case event == tail.Commit:
-			s.intake.commit(end)
+			s.intake.end(end)
 		}
 		if err != nil {
 			return err

@@ -58,7 +58,7 @@ func TestOutbox_G1_publishes_what_was_committed(t *testing.T) {
 	got := b.first("first")
 	require.Equal(t, "payload of first", string(got.Payload))
 	require.Equal(t, "\xff\x00", got.Metadata.Get("bytes"))
-	require.InDelta(t, 4, w.recorder.value(metrics.LogTaken), 0)
+	w.eventually(func() bool { return w.recorder.value(metrics.LogTaken) == 4 }, "they are counted once the position is stored")
 	f.stop(t)
 }
 
@@ -160,4 +160,16 @@ func TestOutbox_G2_of_a_large_transaction_that_is_cut_in_between(t *testing.T) {
 	w.eventually(func() bool { return b.has("after") && w.rows() == 0 }, "all are published")
 	require.Equal(t, append(ids, "after"), b.ids("key"), "each once, and in order")
 	f.stop(t)
+}
+
+// Receipts that the producer awaits are rows of the transaction, which also has the message.
+func TestOutbox_G1_awaits_receipts_of_messages_in_the_log(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorld(t)
+	outbox, err := forwarder.NewPublisher(w.Postbox(), forwarder.PublisherConfig{
+		Log: true, AllowAutocommit: true, Receipts: []forwarder.Expectation{{Topic: "orders", Consumers: []string{"payments"}, Within: time.Hour}},
+	}, nil)
+	require.NoError(t, err)
+	require.NoError(t, outbox.Publish("orders", keyed("one", "key"), keyed("two", "key")))
+	require.Equal(t, 2, w.Count(t, "SELECT COUNT(*) FROM postbox_receipts"))
 }

@@ -802,7 +802,7 @@ SELECT plugin = 'pgoutput' AND NOT temporary, active, wal_status IS NOT DISTINCT
 FROM pg_replication_slots WHERE slot_name = $1
 
 -- LogEnd
-SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint
+SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint
 
 -- LogPosition
 SELECT slot, position, part, epoch FROM postbox_log_position WHERE id = 1
@@ -831,6 +831,22 @@ UPDATE postbox_log_position SET position = $1, part = $2, saved_at = (date_part(
 -- SetLogPosition
 INSERT INTO postbox_log_position AS p (id, slot, position, part, epoch, saved_at) VALUES (1, $1, $2, 0, 1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
 ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.position, part = 0, epoch = p.epoch + 1, saved_at = EXCLUDED.saved_at
+
+-- LogAhead
+SELECT pg_current_snapshot()::text, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, p.epoch, COALESCE(s.id, 0), COALESCE(s.settings, ''), s.paused_at IS NOT NULL,
+       EXISTS (SELECT 1 FROM postbox_pauses k WHERE k.spool = s.id), COALESCE((SELECT json_agg(t.topic) FROM postbox_topic_pauses t WHERE t.spool = s.id), '[]')::text
+FROM postbox_log_position p LEFT JOIN postbox_spools s ON s.name = $1
+WHERE p.id = 1
+
+-- KeysWithRows
+SELECT k.hash FROM unnest($1::bigint[]) AS k(hash)
+CROSS JOIN LATERAL (SELECT w.id FROM postbox_waiting w WHERE w.spool = $2 AND w.state = 2 AND w.key_hash = k.hash ORDER BY w.key_hash, w.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) r
+UNION ALL
+(SELECT m.key_hash FROM ONLY postbox_messages m WHERE m.spool = $3 AND m.state = 0 ORDER BY m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4)
 
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)

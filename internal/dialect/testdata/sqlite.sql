@@ -728,6 +728,12 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- SetLogPosition
 
 
+-- LogAhead
+
+
+-- KeysWithRows
+
+
 -- Append, one row
 INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata)
 VALUES(?, ?, ?, ?, CASE WHEN ? > 0 THEN ? ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ? END, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?, ?, ?, ?, ?)

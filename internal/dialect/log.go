@@ -17,14 +17,18 @@ const logServer = `
 SELECT ` + postgresIncarnation + `, t.id, 'postbox_' || d.oid::text || '_' || t.id
 FROM pg_database d, (SELECT '{messages}'::regclass::oid::text AS id) t WHERE d.datname = current_database()`
 
+// slotTaken finds the slot of a reader, which ends with its session, or one that was made by hand and lasts.
 const slotTaken = `
-SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = (
+SELECT slot_name, temporary FROM pg_replication_slots WHERE slot_name = (
 	SELECT 'postbox_' || oid::text || '_' || '{messages}'::regclass::oid::text FROM pg_database WHERE datname = current_database())`
 
-// publication tells whether a publication exists, sends inserts alone, and includes the table of messages.
+// publication tells whether a publication exists, sends inserts alone, includes the table of messages, and sends all its
+// rows and columns. Version 14 has no filters.
 const publication = `
 SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate),
-       EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = '{messages}'::regclass)
+       EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = '{messages}'::regclass),
+       NOT EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = '{messages}'::regclass
+                   AND COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NOT NULL)
 FROM pg_publication p WHERE p.pubname = ?`
 
 // retained is the log that the server keeps for a slot.

@@ -234,7 +234,7 @@ type Statements struct {
 	Publication    string // name → whether it sends inserts alone, whether it includes the table of messages
 	PublishedCount string // publication → number of its tables
 	Retained       string // slot → bytes of log that the server keeps for it
-	SlotTaken      string // → 1 if some process has a slot for these tables, else 0
+	SlotTaken      string // → name of the slot for these tables, and whether it ends with the session of its reader
 	waitingKeys    string
 
 	// Messages that are in the log alone: log_outbox.go.

@@ -99,10 +99,11 @@ type Event int
 
 // The kinds of events. Others are no matter of outboxes.
 const (
-	Other  Event = iota
-	Insert       // of a message
-	Commit       // of a transaction
-	Begin        // of a transaction; only of messages that are in the log alone
+	Other   Event = iota
+	Insert        // of a message
+	Commit        // of a transaction
+	Altered       // the table, or what is published of it: inserts before this may not have been sent
+	Begin         // of a transaction; only of messages that are in the log alone
 )
 
 // Decode decodes one message of the stream. An inserted message may refer to the bytes of data, and has the payload and
@@ -121,7 +122,7 @@ func (d *Decoder) Decode(data []byte) (event Event, m Message, end uint64, err e
 		end = from.uint64()
 		event, d.within = Commit, false
 	case 'R':
-		err = d.relation(&from)
+		event, err = d.relation(&from)
 	case 'I':
 		if from.uint32() == d.table {
 			event = Insert
@@ -138,10 +139,14 @@ func (d *Decoder) Decode(data []byte) (event Event, m Message, end uint64, err e
 }
 
 // relation learns where the columns of the table are. The server sends them before the first change, and again after
-// the table was altered.
-func (d *Decoder) relation(from *reader) error {
+// the table or a publication that includes it was altered, or the table was analyzed.
+func (d *Decoder) relation(from *reader) (Event, error) {
 	if from.uint32() != d.table {
-		return nil
+		return Other, nil
+	}
+	event := Other
+	if d.columns != nil {
+		event = Altered
 	}
 	from.text() // the schema
 	from.text() // the name
@@ -156,9 +161,9 @@ func (d *Decoder) relation(from *reader) error {
 		from.skip(8)
 	}
 	if d.found != len(wanted) && !from.short {
-		return errColumns
+		return event, errColumns
 	}
-	return nil
+	return event, nil
 }
 
 // insert reads a row. The id is 0 if it is not a ready message.

@@ -171,7 +171,7 @@ func (a *administration) lacks() error {
 // make makes the publication and the slot, if they are not there, and stores where to begin. The publication comes first,
 // since the server looks for it as it was at each place in the log.
 func (a *administration) make(ctx context.Context) error {
-	if _, _, err := published(ctx, a.db, a.statements, a.slot.name); errors.Is(err, sql.ErrNoRows) {
+	if _, err := published(ctx, a.db, a.statements, a.slot.name); errors.Is(err, sql.ErrNoRows) {
 		if _, err := a.db.ExecContext(ctx, a.statements.CreateEmptyPublication(a.slot.name)); err != nil {
 			return fmt.Errorf("make the publication %s, with CREATE on the database: %w", a.slot.name, err)
 		}

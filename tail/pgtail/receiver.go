@@ -111,20 +111,6 @@ func (r *receiver) started(outbox tail.Outbox, slot string) {
 	outbox.Logger.Info(r.lines.started, watermill.LogFields{"slot": slot})
 }
 
-// untaken returns errTaken if another process has the slot.
-func untaken(ctx context.Context, outbox tail.Outbox) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	var taken int
-	if err := outbox.DB.QueryRowContext(ctx, outbox.Statements.SlotTaken).Scan(&taken); err != nil {
-		return fmt.Errorf("look for a slot: %w", err)
-	}
-	if taken > 0 {
-		return errTaken
-	}
-	return nil
-}
-
 // cause returns why a context was cancelled, or else the error.
 func cause(ctx context.Context, err error) error {
 	if reason := context.Cause(ctx); reason != nil {

@@ -17,12 +17,14 @@ const retainedInterval = 5 * time.Second
 var errRetained = errors.New("the server keeps more log for this process than MaxRetained allows, so the slot was given up: look for transactions that have been open for long, which it waits for")
 
 // retainedWatch measures the log that the server keeps for a slot. Above the limit, if there is one, it ends the
-// session, and a temporary slot with it. An error does no harm: the next look follows soon.
+// session, and a temporary slot with it. It also ends a session that reads a log which lacks what is needed. Other errors
+// do no harm: the next look follows soon.
 type retainedWatch struct {
 	group    *group
 	slot     string
 	interval time.Duration
-	most     int64 // not positive: no limit
+	most     int64        // not positive: no limit
+	check    func() error // returns a setupError if the log lacks something; nil checks nothing
 	give     func(cause error)
 }
 
@@ -60,7 +62,23 @@ func (w retainedWatch) run(ctx context.Context) {
 			w.give(fmt.Errorf("%w (%d bytes, and the limit is %d)", errRetained, retained, w.most))
 			return
 		}
+		if err := w.lacks(); err != nil {
+			w.give(err)
+			return
+		}
 	}
+}
+
+// lacks returns what the log lacks.
+func (w retainedWatch) lacks() error {
+	if w.check == nil {
+		return nil
+	}
+	err := w.check()
+	if wrong := (*setupError)(nil); errors.As(err, &wrong) {
+		return err
+	}
+	return nil
 }
 
 // retainedFor returns the bytes of log that the server keeps for a slot, 0 if there is no such slot.

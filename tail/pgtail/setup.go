@@ -22,13 +22,13 @@ func Setup(ctx context.Context, db postbox.Database, publication string) error {
 	if err != nil {
 		return err
 	}
-	_, included, err := published(ctx, db.DB, statements, publication)
+	has, err := published(ctx, db.DB, statements, publication)
 	text := statements.CreatePublication(publication)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 	case err != nil:
 		return fmt.Errorf("pgtail: %w", err)
-	case included:
+	case has.table:
 		text = ""
 	default:
 		text = statements.AddToPublication(publication)
@@ -55,7 +55,7 @@ func Check(ctx context.Context, db postbox.Database, config Config) error {
 	if err != nil {
 		return err
 	}
-	err = prerequisites(ctx, db.DB, statements, config.Publication)
+	err = errors.Join(prerequisites(ctx, db.DB, statements, config.Publication), slotOfOurs(ctx, db.DB, statements))
 	s, reached := connect(ctx, address)
 	if reached == nil {
 		defer s.close(ctx)
@@ -76,8 +76,8 @@ func Remove(ctx context.Context, db postbox.Database, publication string) error 
 	if err != nil {
 		return err
 	}
-	_, included, err := published(ctx, db.DB, statements, publication)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && !included {
+	has, err := published(ctx, db.DB, statements, publication)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !has.table {
 		return nil
 	}
 	if err != nil {
@@ -122,25 +122,67 @@ func prerequisites(ctx context.Context, db *sql.DB, statements *dialect.Statemen
 	if level != "logical" {
 		lacks = append(lacks, &setupError{what: fmt.Sprintf("wal_level is %s: set wal_level = logical and restart the server", level)})
 	}
-	inserts, included, err := published(ctx, db, statements, publication)
+	return errors.Join(append(lacks, publishes(ctx, db, statements, publication))...)
+}
+
+// publishes returns a setupError that says what the publication lacks.
+func publishes(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	has, err := published(ctx, db, statements, publication)
+	table := statements.Names.Table("messages")
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		lacks = append(lacks, &setupError{what: fmt.Sprintf("there is no publication %s: run pgtail.Setup", publication)})
+		return &setupError{what: fmt.Sprintf("there is no publication %s: run pgtail.Setup", publication)}
 	case err != nil:
 		return err
-	case !included:
-		lacks = append(lacks, &setupError{what: fmt.Sprintf("the publication %s does not include the table %s: run pgtail.Setup", publication, statements.Names.Table("messages"))})
-	case !inserts:
-		lacks = append(lacks, &setupError{what: fmt.Sprintf("the publication %s must publish inserts alone: ALTER PUBLICATION %s SET (publish = 'insert')", publication, publication)})
+	case !has.table:
+		return &setupError{what: fmt.Sprintf("the publication %s does not include the table %s: run pgtail.Setup", publication, table)}
+	case !has.allRows:
+		return &setupError{what: fmt.Sprintf("the publication %s must send all rows and columns of the table %s: run pgtail.Remove and pgtail.Setup", publication, table)}
+	case !has.inserts:
+		return &setupError{what: fmt.Sprintf("the publication %s must publish inserts alone: ALTER PUBLICATION %s SET (publish = 'insert')", publication, publication)}
 	}
-	return errors.Join(lacks...)
+	return nil
+}
+
+// contents is what a publication sends.
+type contents struct {
+	inserts bool // and nothing else
+	table   bool // the table of messages
+	allRows bool // and all columns
 }
 
 // published returns what a publication has; the error is [sql.ErrNoRows] if there is none.
-func published(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (inserts, included bool, err error) {
-	err = db.QueryRowContext(ctx, statements.Publication, publication).Scan(&inserts, &included)
+func published(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (has contents, err error) {
+	err = db.QueryRowContext(ctx, statements.Publication, publication).Scan(&has.inserts, &has.table, &has.allRows)
 	if err != nil {
 		err = fmt.Errorf("read the publication %s: %w", publication, err)
 	}
-	return inserts, included, err
+	return has, err
+}
+
+// slotOfOurs returns a setupError if the name of the slot is taken by one that no reader has made.
+func slotOfOurs(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
+	if err := untaken(ctx, db, statements); !errors.Is(err, errTaken) {
+		return err
+	}
+	return nil
+}
+
+// untaken returns errTaken if another process has the slot.
+func untaken(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	var slot string
+	var ends bool
+	switch err := db.QueryRowContext(ctx, statements.SlotTaken).Scan(&slot, &ends); {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for a slot: %w", err)
+	case !ends:
+		return &setupError{what: fmt.Sprintf("the slot %s was made by hand, and a reader makes its own: SELECT pg_drop_replication_slot('%s')", slot, slot)}
+	}
+	return errTaken
 }

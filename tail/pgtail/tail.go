@@ -62,7 +62,7 @@ var tailLines = lines{
 // session reads the log over one connection until it fails.
 func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slot string)) error {
 	defer t.begin("")
-	if err := untaken(ctx, outbox); err != nil { // a cheap look, before there is a connection
+	if err := untaken(ctx, outbox.DB, outbox.Statements); err != nil { // a cheap look, before there is a connection
 		return err
 	}
 	if err := prerequisites(ctx, outbox.DB, outbox.Statements, t.config.Publication); err != nil {
@@ -74,7 +74,8 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	}
 	defer s.close(ctx)
 	within, cancel := context.WithCancelCause(ctx)
-	watch := retainedWatch{group: &t.group, slot: s.slot, interval: t.retainedInterval, most: t.config.MaxRetained, give: cancel}
+	check := func() error { return publishes(within, outbox.DB, outbox.Statements, t.config.Publication) }
+	watch := retainedWatch{group: &t.group, slot: s.slot, interval: t.retainedInterval, most: t.config.MaxRetained, check: check, give: cancel}
 	defer watch.begin(within)()
 	defer cancel(nil)
 	if err := s.createSlot(within, outbox.Statements); err != nil {
@@ -87,7 +88,10 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	t.begin(s.server)
 	t.each(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
 	defer t.each(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
-	inserts := &insertStream{stream: s.stream(), decoder: tail.NewDecoder(s.table), deliver: t.deliver}
+	inserts := &insertStream{stream: s.stream(), decoder: tail.NewDecoder(s.table), deliver: t.deliver, altered: func() error {
+		t.begin(s.server) // which is a gap
+		return check()
+	}}
 	return cause(within, inserts.receive(within, inserts.take))
 }
 

@@ -1,11 +1,14 @@
 package command_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -128,4 +131,27 @@ func TestSettings_come_from_flags_variables_and_a_file(t *testing.T) {
 	}
 	_, r = opened(t, nil, "--config", file+".gone")
 	require.Equal(t, command.ExitUsage, r.code)
+}
+
+// A server that accepts the connection and then says nothing does not keep a command from ending.
+func TestExecute_ends_although_the_server_is_silent(t *testing.T) {
+	t.Parallel()
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = silent.Close() }()
+	ctx, interrupt := context.WithCancel(t.Context())
+	ended := make(chan result, 1)
+	go func() {
+		ended <- execute(ctx, command.Options{}, nil, "check", "--dsn", "postgres://u:p@"+silent.Addr().String()+"/shop?sslmode=disable")
+	}()
+	conn, err := silent.Accept()
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	interrupt()
+	select {
+	case r := <-ended:
+		require.Equal(t, command.ExitStopped, r.code, r.err)
+	case <-time.After(time.Minute):
+		t.Fatal("the command goes on")
+	}
 }

@@ -139,7 +139,7 @@ func (s *session) ping(ctx context.Context) error {
 	if err := s.statements.CheckDriver(s.db); err != nil {
 		return err
 	}
-	err := s.db.PingContext(ctx)
+	err := s.connect(ctx)
 	if err == nil {
 		// The driver has understood the address, so later errors do not quote it. A password such as "postbox" would be
 		// taken out of words of their texts.
@@ -151,6 +151,18 @@ func (s *session) ping(ctx context.Context) error {
 		return errOpaque
 	}
 	return fmt.Errorf("connect to the database: %w", dialect.HideAddress(err))
+}
+
+// connect makes the first connection. Not every driver heeds ctx while a server that has accepted the connection is silent.
+func (s *session) connect(ctx context.Context) error {
+	answered := make(chan error, 1)
+	go func() { answered <- s.db.PingContext(ctx) }()
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 var errOpaque = errors.New("connect to the database: the driver refuses the address, and its error may have parts of a password in it: " +

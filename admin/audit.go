@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -45,7 +47,7 @@ type AuditEntry struct {
 type AuditFilter struct {
 	// Target is the outbox or the queue.
 	Target Target
-	// Actor and Action must match the whole value.
+	// Actor and Action must match the whole value. An action that does not exist is an error.
 	Actor, Action string
 	// From and Until bound the time of the action: the first is part of the span, the second is not.
 	From, Until time.Time
@@ -67,7 +69,7 @@ func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, er
 	if filter.Before < 0 {
 		err = errors.Join(err, fmt.Errorf("before: %d is negative: use an id that this list returned", filter.Before))
 	}
-	err = errors.Join(err, filter.Target.check(), checkText("actor", filter.Actor), checkName("action", filter.Action),
+	err = errors.Join(err, filter.Target.check(), checkText("actor", filter.Actor), checkAction(filter.Action),
 		checkSpan("time", filter.From, filter.Until))
 	if err != nil {
 		return nil, fmt.Errorf("admin: read the audit log: %w", operate.Invalid(err))
@@ -87,4 +89,11 @@ func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, er
 		}
 	}
 	return entries, nil
+}
+
+func checkAction(name string) error {
+	if actions := operate.Actions(); name != "" && !slices.Contains(actions, name) {
+		return fmt.Errorf("action: there is no %.60q: choose one of %s", name, strings.Join(actions, ", "))
+	}
+	return nil
 }

@@ -32,6 +32,14 @@ const (
 	ActReplay      = "replay"
 )
 
+// Actions returns the names of all actions.
+func Actions() []string {
+	return []string{
+		ActPause, ActResume, ActSet, ActPauseKey, ActResumeKey, ActPauseTopic, ActResumeTopic, ActRunNow, ActReschedule, ActBury,
+		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay,
+	}
+}
+
 // Act is one action of an operator, for the audit log.
 type Act struct {
 	// operation identifies the action, so that several transactions of one action have one row.

@@ -43,7 +43,7 @@ func TestTail_keeps_no_log_of_other_databases(t *testing.T) {
 func TestTail_gives_its_slot_up_when_the_server_keeps_too_much_log(t *testing.T) {
 	t.Parallel()
 	w, b := newWorld(t), &broker{}
-	follower := w.tail(func(c *pgtail.Config) { c.MaxRetained = 4 << 20 })
+	follower := w.tail(func(c *pgtail.Config) { c.MaxRetained = 64 << 20 }) // more than the other tests write until the slot advances
 	follower.LookForRetained(20 * time.Millisecond)
 	f := w.start(b, forwarder.Config{Tail: follower})
 	w.follows(f)
@@ -55,7 +55,7 @@ func TestTail_gives_its_slot_up_when_the_server_keeps_too_much_log(t *testing.T)
 	require.NoError(t, err)
 	w.eventually(func() bool {
 		w.Exec(t, "CREATE TABLE IF NOT EXISTS filler (filler text)")
-		w.Exec(t, "INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 2000) n")
+		w.Exec(t, "INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 10000) n")
 		return f.log.count("MaxRetained") == 1
 	}, "the slot is given up")
 	w.eventually(func() bool { return w.slots() == 0 }, "the slot is gone")

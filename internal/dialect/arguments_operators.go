@@ -68,6 +68,11 @@ func (s *Statements) LockMessage(l Lookup) Query {
 	return Query{Text: s.lockMessage, Args: []any{l.Spool, l.ID}}
 }
 
+// LockListed is LockMessage for a message that was listed at a place. It returns nothing if the message is no longer there.
+func (s *Statements) LockListed(spool int64, at Place) Query {
+	return Query{Text: s.lockListed, Args: []any{spool, at.State, at.Lane, at.ID}}
+}
+
 // The statements below are for a message that LockMessage has locked, so they need no token and no time of creation.
 
 // SetDue changes the due time of a waiting message. A parked message gets all its attempts again.

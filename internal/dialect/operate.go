@@ -131,6 +131,12 @@ SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 E
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane} {for update}`
 
+	// The same at a known place, which is one look into the index instead of one for each state and lane.
+	s.lockListed = `
+SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END, m.attempts
+FROM {messages} m {by id}
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? {for update}`
+
 	// Walks the index in its order, and the limit bounds the page. Rows that the filter leaves out are still read.
 	// SQLite reads the index entries of a lane from their beginning. MariaDB is told which index: it may find the one for
 	// the times better, cannot use it because of the order, and then reads all messages before the place.

@@ -99,7 +99,7 @@ func (b *pendingBulk) part(ctx context.Context, messages []*Listed) error {
 	err := b.operator.change(ctx, b.what, b.act, func(tx *sql.Tx, s *spool.Spool) (notice bool, err error) {
 		b.act.Affected = 0
 		for _, m := range messages {
-			found, err := b.operator.lock(ctx, tx, s, m.Place.ID)
+			found, err := b.operator.lockListed(ctx, tx, s, m.Place)
 			if errors.Is(err, ErrNotFound) {
 				continue // a handler or another operator was faster
 			}

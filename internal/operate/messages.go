@@ -86,16 +86,31 @@ type locked struct {
 // lock locks a message. On PostgreSQL a message that fails for the first time while a statement waits for it moves to
 // another table. That statement does not find it there, but the next one does.
 func (o *Operator) lock(ctx context.Context, tx *sql.Tx, s *spool.Spool, id int64) (locked, error) {
-	found := locked{ref: dialect.Ref{ID: id}}
 	query := o.statements.LockMessage(dialect.Lookup{Spool: s.ID(), ID: id})
-	for range 2 {
-		err := tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(
-			&found.ref.State, &found.ref.Lane, &found.ref.CreatedAt, &found.parked, &found.due, &found.attempts)
-		if !errors.Is(err, sql.ErrNoRows) {
-			return found, err
-		}
+	found, err := lockBy(ctx, tx, query, id)
+	if errors.Is(err, ErrNotFound) {
+		found, err = lockBy(ctx, tx, query, id)
 	}
-	return found, ErrNotFound
+	return found, err
+}
+
+// lockListed locks a message where it was listed, or where it is now.
+func (o *Operator) lockListed(ctx context.Context, tx *sql.Tx, s *spool.Spool, at dialect.Place) (locked, error) {
+	found, err := lockBy(ctx, tx, o.statements.LockListed(s.ID(), at), at.ID)
+	if errors.Is(err, ErrNotFound) {
+		return o.lock(ctx, tx, s, at.ID)
+	}
+	return found, err
+}
+
+func lockBy(ctx context.Context, tx *sql.Tx, query dialect.Query, id int64) (locked, error) {
+	found := locked{ref: dialect.Ref{ID: id}}
+	err := tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(
+		&found.ref.State, &found.ref.Lane, &found.ref.CreatedAt, &found.parked, &found.due, &found.attempts)
+	if errors.Is(err, sql.ErrNoRows) {
+		return found, ErrNotFound
+	}
+	return found, err
 }
 
 // lockWaiting locks a message that is not ready.

@@ -39,6 +39,8 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 		}
 		page := b.Statements.Pending(id, filter)
 		parked := b.Statements.ParkedOfKey(dialect.ParkedParams{KeyRef: dialect.KeyRef{Spool: id, Hash: postbox.KeyHash("7")}, Limit: 10})
+		listed := dialect.Place{ID: 2001}
+		require.NoError(t, database.DB.QueryRowContext(t.Context(), "SELECT state, lane FROM postbox_messages WHERE id = 2001").Scan(&listed.State, &listed.Lane))
 		for name, test := range map[string]struct {
 			plan string
 			want map[postbox.Dialect][]string
@@ -50,6 +52,11 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 			}},
 			"one message": {b.Plan(b.Statements.LockMessage(dialect.Lookup{Spool: id, ID: 2000})), map[postbox.Dialect][]string{
 				postbox.PostgreSQL: {"Index Scan using postbox_messages_pkey", "(lane = ANY (", "(id = '2000'::bigint))"},
+				postbox.MySQL:      {"key=PRIMARY"},
+				postbox.SQLite:     {"USING INTEGER PRIMARY KEY (rowid=?)"},
+			}},
+			"a listed message": {b.Plan(b.Statements.LockListed(id, listed)), map[postbox.Dialect][]string{
+				postbox.PostgreSQL: {"Index Scan using postbox_messages_pkey", "(state = '0'::smallint)", "(id = '2001'::bigint)"},
 				postbox.MySQL:      {"key=PRIMARY"},
 				postbox.SQLite:     {"USING INTEGER PRIMARY KEY (rowid=?)"},
 			}},

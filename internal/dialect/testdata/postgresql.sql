@@ -510,6 +510,11 @@ WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
   AND m.lane = ANY(ARRAY(SELECT generate_series(0, 255)::smallint)) FOR UPDATE
 
+-- LockListed
+SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.attempts
+FROM postbox_messages m
+WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id = $4 FOR UPDATE
+
 -- SetDue
 UPDATE postbox_messages SET
 	attempts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE attempts END,
@@ -781,7 +786,9 @@ SELECT current_setting('wal_level')
 
 -- Publication
 SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate),
-       EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = 'postbox_messages'::regclass)
+       EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = 'postbox_messages'::regclass),
+       NOT EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = 'postbox_messages'::regclass
+                   AND COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NOT NULL)
 FROM pg_publication p WHERE p.pubname = $1
 
 -- PublishedCount
@@ -791,7 +798,7 @@ SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prp
 SELECT COALESCE(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint FROM pg_replication_slots WHERE slot_name = $1
 
 -- SlotTaken
-SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = (
+SELECT slot_name, temporary FROM pg_replication_slots WHERE slot_name = (
 	SELECT 'postbox_' || oid::text || '_' || 'postbox_messages'::regclass::oid::text FROM pg_database WHERE datname = current_database())
 
 -- WaitingKeys

@@ -71,7 +71,7 @@ func (f *letterFlags) addTo(cmd *cobra.Command) {
 	flags.StringVar(&f.topic, "topic", "", "only dead letters with this topic")
 	flags.StringVar(&f.consumer, "consumer", "", "only dead letters of this consumer of an inbox")
 	flags.StringVar(&f.messageID, "message-id", "", "only dead letters of the message with this id of Watermill")
-	flags.StringVar(&f.key, "key", "", "only dead letters with this ordering key")
+	flags.Var((*quotable)(&f.key), "key", "only dead letters with this ordering key")
 	flags.StringVar(&f.errorText, "error", "", "only dead letters whose error has this text in it, with the same capitals")
 	flags.StringVar(&f.cause, "cause", "", "only dead letters that died for this reason: "+strings.Join(causeWords, ", "))
 	flags.IntVar(&f.minAttempts, "min-attempts", 0, "only dead letters with this number of attempts or more")

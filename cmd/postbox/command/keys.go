@@ -21,7 +21,8 @@ func (p *program) keysCommand() *cobra.Command {
 	return group("keys", "List, pause and resume ordering keys, and find stuck ones", `List, pause and resume ordering keys, and find those that are stuck.
 
 The keys are those of the outbox "outbox", unless --outbox or --queue names
-another one.`,
+another one. A key that cannot be typed is written as the lists print it, within
+quotation marks: postbox keys resume '"customer\xff"'.`,
 		p.keysListCommand(), p.keysStuckCommand(), p.keysPauseCommand(), p.keysResumeCommand())
 }
 
@@ -63,10 +64,14 @@ func (p *program) keysPauseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.PauseKey(s.cmd.Context(), target.one(), args[0]); err != nil {
+			key, err := keyOf(args[0])
+			if err != nil {
+				return usagef("%w", err)
+			}
+			if err := a.PauseKey(s.cmd.Context(), target.one(), key); err != nil {
 				return err
 			}
-			return s.changedKey(target.one(), "pause key", args[0], "is paused")
+			return s.changedKey(target.one(), "pause key", key, "is paused")
 		}),
 	}
 	target.addTo(cmd)
@@ -84,17 +89,21 @@ func (p *program) keysResumeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			key, err := keyOf(args[0])
+			if err != nil {
+				return usagef("%w", err)
+			}
 			paused, err := a.PausedKeys(s.cmd.Context(), target.one())
 			if err != nil {
 				return err
 			}
-			if err := a.ResumeKey(s.cmd.Context(), target.one(), args[0]); err != nil {
+			if err := a.ResumeKey(s.cmd.Context(), target.one(), key); err != nil {
 				return err
 			}
-			if !slices.ContainsFunc(paused, func(key admin.PausedKey) bool { return key.Key == args[0] }) {
+			if !slices.ContainsFunc(paused, func(p admin.PausedKey) bool { return p.Key == key }) {
 				s.progress("The key was not paused: check how it is written, with \"postbox keys list\". Only a parked message of it is changed.")
 			}
-			return s.changedKey(target.one(), "resume key", args[0], "goes on")
+			return s.changedKey(target.one(), "resume key", key, "goes on")
 		}),
 	}
 	target.addTo(cmd)

@@ -57,7 +57,7 @@ replayed once more. After a crash "postbox audit" has the cursor.`,
 	}
 	flags.target.addWithInboxTo(cmd)
 	cmd.Flags().StringVar(&flags.topic, "topic", "", "only messages with this topic")
-	cmd.Flags().StringVar(&flags.key, "key", "", "only messages with this ordering key")
+	cmd.Flags().Var((*quotable)(&flags.key), "key", "only messages with this ordering key")
 	cmd.Flags().StringVar(&flags.messageID, "message-id", "", "only the message with this id of Watermill")
 	cmd.Flags().StringVar(&flags.doneAfter, "done-after", "", "only messages done since then, as RFC 3339, or as a duration before now")
 	cmd.Flags().StringVar(&flags.doneBefore, "done-before", "", "only messages done before then")

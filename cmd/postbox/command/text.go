@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -22,6 +23,36 @@ func cell(text string) string {
 	}
 	return text
 }
+
+// keyOf returns an ordering key. It may be written as a cell, since it may have bytes that cannot be typed.
+func keyOf(text string) (string, error) {
+	if !strings.HasPrefix(text, `"`) {
+		return text, nil
+	}
+	plain, err := strconv.Unquote(text)
+	if err != nil {
+		return "", errQuoted
+	}
+	return plain, nil
+}
+
+var errQuoted = errors.New("a key that begins with a quotation mark is written as the lists print it, within quotation marks and with \\ before others")
+
+// quotable is a flag whose value may be written as a cell.
+type quotable string
+
+// String returns the value as it is.
+func (q *quotable) String() string { return string(*q) }
+
+// Set takes the value, as the user has written it.
+func (q *quotable) Set(text string) error {
+	plain, err := keyOf(text)
+	*q = quotable(plain)
+	return err
+}
+
+// Type is how the help names the value.
+func (q *quotable) Type() string { return "string" }
 
 // maxCell is how many characters of an error a table shows. In an outage, the first 60 or so only say that the message waits and for which topic.
 const maxCell = 120

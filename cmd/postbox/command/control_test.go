@@ -44,6 +44,17 @@ func TestPause_and_resume(t *testing.T) {
 	})
 }
 
+func TestDrain_says_that_it_was_interrupted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.append(b.outbox, draft("m-1", "orders", "k"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	r := execute(ctx, command.Options{}, b.environment(), "drain")
+	require.Equal(t, command.ExitStopped, r.code)
+	require.Contains(t, r.err, "interrupted after")
+}
+
 // set changes what its flags name, and keeps the rest.
 func TestSet_changes_what_its_flags_name(t *testing.T) {
 	t.Parallel()

@@ -63,6 +63,9 @@ func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Du
 	for said := begin; ; {
 		found, err := s.fullness(ctx, chosen)
 		left := full(found)
+		if ctx.Err() != nil {
+			return nil, stoppedf("interrupted after %s, and not empty", span(time.Since(begin).Round(time.Second)))
+		}
 		if err != nil || left == 0 || time.Since(begin) >= timeout {
 			return found, err
 		}
@@ -72,7 +75,6 @@ func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Du
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
 		case <-ticker.C:
 		}
 	}

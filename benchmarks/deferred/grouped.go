@@ -19,7 +19,7 @@ func ingestGrouped(commits int) measure.Run {
 }
 
 func groupByHand(ctx context.Context, stage *measure.Stage, commits int) error {
-	for _, statement := range []string{onPostgres.createQueue, onPostgres.createProcessed} {
+	for _, statement := range []string{onPostgres.createQueue, onPostgres.CreateProcessed} {
 		if _, err := stage.Setup.ExecContext(ctx, statement); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
@@ -50,7 +51,7 @@ func ingest(ctx context.Context, stage *measure.Stage, at site) error {
 }
 
 func ingestByHand(ctx context.Context, stage *measure.Stage, at site) error {
-	if err := create(ctx, at.setup, at.createQueue); err != nil {
+	if err := accounts.Create(ctx, at.setup, at.createQueue); err != nil {
 		return err
 	}
 	insert, err := at.db.PrepareContext(ctx, at.insertQueue)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/queue"
@@ -70,7 +71,7 @@ func WorkMariaDB() measure.Scenario {
 // statements.
 func ingestGroupedMariaDB(commits int) contender {
 	return func(ctx context.Context, stage *measure.Stage, at site) error {
-		if err := create(ctx, at.setup, at.createQueue, at.createProcessed); err != nil {
+		if err := accounts.Create(ctx, at.setup, at.createQueue, at.CreateProcessed); err != nil {
 			return err
 		}
 		together := load.NewGroup(inFlight, commits, func(batch []*message.Message) error {

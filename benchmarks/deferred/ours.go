@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
@@ -30,7 +31,7 @@ func (s site) fill(ctx context.Context, n int) error {
 	if err := postbox.Migrate(ctx, s.filling()); err != nil {
 		return err
 	}
-	if err := create(ctx, s.setup, s.createAccounts...); err != nil {
+	if err := accounts.Create(ctx, s.setup, s.CreateAccounts...); err != nil {
 		return err
 	}
 	return s.store(ctx, load.Messages(0, n))
@@ -95,7 +96,7 @@ func noop(*message.Message) error { return nil }
 
 // updates returns a handler that makes one update in the message's transaction, with a prepared statement.
 func (s site) updates(ctx context.Context) (handler, error) {
-	statement, err := s.db.PrepareContext(ctx, s.updateAccount)
+	statement, err := s.db.PrepareContext(ctx, s.UpdateAccount)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 
+	"github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 )
@@ -44,7 +45,7 @@ type worker struct {
 func (w *worker) Work(ctx context.Context, j *river.Job[job]) error {
 	if w.pool != nil {
 		err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, onPostgres.updateAccount, j.Args.Account); err != nil {
+			if _, err := tx.Exec(ctx, onPostgres.UpdateAccount, j.Args.Account); err != nil {
 				return err
 			}
 			_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, j)
@@ -110,7 +111,7 @@ func riverClient(pool *pgxpool.Pool, work *worker) (*river.Client[pgx.Tx], error
 
 // fillRiver makes the tables and stores n jobs.
 func fillRiver(ctx context.Context, stage *measure.Stage, n int) error {
-	if err := create(ctx, stage.Setup, onPostgres.createAccounts...); err != nil {
+	if err := accounts.Create(ctx, stage.Setup, onPostgres.CreateAccounts...); err != nil {
 		return err
 	}
 	pool, err := pgxpool.New(ctx, stage.DSN)

@@ -24,10 +24,10 @@ func onStage(stage *measure.Stage) site {
 }
 
 // database describes the database that is measured, without metrics.
-func (s site) database() postbox.Database { return postbox.Database{DB: s.db, Dialect: s.dialect} }
+func (s site) database() postbox.Database { return postbox.Database{DB: s.db, Dialect: s.Dialect} }
 
 // filling describes it with the other handle.
-func (s site) filling() postbox.Database { return postbox.Database{DB: s.setup, Dialect: s.dialect} }
+func (s site) filling() postbox.Database { return postbox.Database{DB: s.setup, Dialect: s.Dialect} }
 
 // contender does its work on a site.
 type contender func(ctx context.Context, stage *measure.Stage, at site) error

@@ -1,32 +1,16 @@
 package deferred
 
-import (
-	"context"
-	"database/sql"
+import "github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 
-	postbox "github.com/postbox-go/watermill-postbox"
-)
-
-// words are the tables and statements of one database: the business of all handlers, which is one update of an account, and what is done by
-// hand.
+// words are the tables and statements of one database: the business of all handlers, and a queue as it is made by hand.
 type words struct {
-	dialect                  postbox.Dialect
-	createAccounts           []string
-	updateAccount            string
-	createProcessed, claim   string
+	accounts.Words
 	createQueue, insertQueue string
 }
 
 var (
 	onPostgres = words{
-		dialect: postbox.PostgreSQL,
-		createAccounts: []string{
-			`CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL) WITH (fillfactor = 50)`,
-			`INSERT INTO accounts SELECT n, 0 FROM generate_series(1, 1000) AS n`,
-		},
-		updateAccount:   `UPDATE accounts SET balance = balance + 1 WHERE id = $1`,
-		createProcessed: `CREATE TABLE processed (consumer text, message_id text, PRIMARY KEY (consumer, message_id))`,
-		claim:           `INSERT INTO processed (consumer, message_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+		Words: accounts.OnPostgres(),
 		createQueue: `
 CREATE TABLE queue (
 	id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -37,19 +21,7 @@ CREATE TABLE queue (
 		insertQueue: `INSERT INTO queue (message_id, metadata, payload) VALUES ($1, $2, $3)`,
 	}
 	onMariaDB = words{
-		dialect: postbox.MySQL,
-		createAccounts: []string{
-			`CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)`,
-			`INSERT INTO accounts SELECT seq, 0 FROM seq_1_to_1000`,
-		},
-		updateAccount: `UPDATE accounts SET balance = balance + 1 WHERE id = ?`,
-		createProcessed: `
-CREATE TABLE processed (
-	consumer   varchar(255) CHARACTER SET ascii COLLATE ascii_bin,
-	message_id varchar(255) CHARACTER SET ascii COLLATE ascii_bin,
-	PRIMARY KEY (consumer, message_id)
-)`,
-		claim: `INSERT IGNORE INTO processed (consumer, message_id) VALUES (?, ?)`,
+		Words: accounts.OnMariaDB(),
 		createQueue: `
 CREATE TABLE queue (
 	id         bigint AUTO_INCREMENT PRIMARY KEY,
@@ -78,13 +50,3 @@ const (
 	insertMany     = `INSERT INTO queue (message_id, metadata, payload) VALUES `
 	insertManyEach = `(?, ?, ?)`
 )
-
-// create runs statements that make tables.
-func create(ctx context.Context, db *sql.DB, statements ...string) error {
-	for _, statement := range statements {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return err
-		}
-	}
-	return nil
-}

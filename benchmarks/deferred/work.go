@@ -6,6 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/queue"
@@ -86,7 +87,7 @@ const handlersByHand = 16
 
 // byHand is the usual transaction for each message that a broker delivers: claim, update, commit, nothing prepared.
 func byHand(ctx context.Context, stage *measure.Stage, at site) error {
-	if err := create(ctx, at.setup, append(at.createAccounts, at.createProcessed)...); err != nil {
+	if err := accounts.Create(ctx, at.setup, append(at.CreateAccounts, at.CreateProcessed)...); err != nil {
 		return err
 	}
 	list := load.Messages(0, some(stage))
@@ -104,14 +105,14 @@ func (s site) handleByHand(ctx context.Context, msg *message.Message, account in
 	if err != nil {
 		return err
 	}
-	result, err := tx.ExecContext(ctx, s.claim, "accounts", msg.UUID)
+	result, err := tx.ExecContext(ctx, s.Claim, "accounts", msg.UUID)
 	if err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		return errors.Join(err, tx.Rollback())
 	}
-	if _, err := tx.ExecContext(ctx, s.updateAccount, account); err != nil {
+	if _, err := tx.ExecContext(ctx, s.UpdateAccount, account); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/middleware"
 )
@@ -43,6 +44,6 @@ func OnceMariaDB() measure.Scenario {
 // onMariaDBSite runs a contender on a database of MariaDB, which has one handle for everything.
 func onMariaDBSite(run func(ctx context.Context, stage *measure.Stage, at site) error) measure.Run {
 	return measure.MariaDB{}.Run(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
-		return run(ctx, stage, site{onMariaDB, db, postbox.Database{DB: db, Dialect: postbox.MySQL}, deliveries(stage)}.shorter())
+		return run(ctx, stage, site{accounts.OnMariaDB(), db, postbox.Database{DB: db, Dialect: postbox.MySQL}, deliveries(stage)}.shorter())
 	})
 }

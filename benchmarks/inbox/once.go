@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
@@ -63,11 +64,11 @@ func Once() measure.Scenario {
 }
 
 // anAccount is the one that a message is about.
-func anAccount() int64 { return 1 + rand.Int64N(accounts) } //nolint:gosec // no secret
+func anAccount() int64 { return 1 + rand.Int64N(accounts.Number) } //nolint:gosec // no secret
 
 // site is a database on which handlers work.
 type site struct {
-	words
+	accounts.Words
 
 	// setup is a handle for what is not measured.
 	setup    *sql.DB
@@ -78,7 +79,7 @@ type site struct {
 
 // onStage is the site of the benchmark's own PostgreSQL.
 func onStage(stage *measure.Stage) site {
-	return site{onPostgres, stage.Setup, postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, deliveries(stage)}
+	return site{accounts.OnPostgres(), stage.Setup, postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, deliveries(stage)}
 }
 
 // shorter is the site of comparisons that are made beside the main ones.
@@ -100,10 +101,10 @@ func oursOnce(describe load.Describe, style style) measure.Run {
 
 // handleOnce handles messages with an inbox, which has the consumer and topic of all.
 func (s site) handleOnce(ctx context.Context, stage *measure.Stage, config middleware.InboxConfig, style style) error {
-	if err := postbox.Migrate(ctx, postbox.Database{DB: s.setup, Dialect: s.dialect}); err != nil {
+	if err := postbox.Migrate(ctx, postbox.Database{DB: s.setup, Dialect: s.Dialect}); err != nil {
 		return err
 	}
-	if err := create(ctx, s.setup, s.createAccounts...); err != nil {
+	if err := accounts.Create(ctx, s.setup, s.CreateAccounts...); err != nil {
 		return err
 	}
 	store, err := inboxstore.New(s.database, inboxstore.Config{}, nil)
@@ -115,7 +116,7 @@ func (s site) handleOnce(ctx context.Context, stage *measure.Stage, config middl
 	if err != nil {
 		return err
 	}
-	update, stop, err := style(ctx, s.database.DB, s.updateAccount)
+	update, stop, err := style(ctx, s.database.DB, s.UpdateAccount)
 	if err != nil {
 		return err
 	}
@@ -145,14 +146,14 @@ func onceByHand(claiming, updating style) measure.Run {
 func (s site) onceByHand(
 	ctx context.Context, stage *measure.Stage, claiming, updating style, more func(ctx context.Context, tx *sql.Tx, msg *message.Message) error,
 ) error {
-	if err := create(ctx, s.setup, append(s.createAccounts, s.createProcessed)...); err != nil {
+	if err := accounts.Create(ctx, s.setup, append(s.CreateAccounts, s.CreateProcessed)...); err != nil {
 		return err
 	}
-	remember, stopRemember, err := claiming(ctx, s.database.DB, s.claim)
+	remember, stopRemember, err := claiming(ctx, s.database.DB, s.Claim)
 	if err != nil {
 		return err
 	}
-	update, stopUpdate, err := updating(ctx, s.database.DB, s.updateAccount)
+	update, stopUpdate, err := updating(ctx, s.database.DB, s.UpdateAccount)
 	if err != nil {
 		return err
 	}
@@ -176,10 +177,10 @@ func (s site) onceByHand(
 
 func noDedup(style style) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		if err := create(ctx, stage.Setup, onPostgres.createAccounts...); err != nil {
+		if err := accounts.Create(ctx, stage.Setup, accounts.OnPostgres().CreateAccounts...); err != nil {
 			return err
 		}
-		update, stop, err := style(ctx, stage.DB, onPostgres.updateAccount)
+		update, stop, err := style(ctx, stage.DB, accounts.OnPostgres().UpdateAccount)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
@@ -51,7 +52,7 @@ func withReceipts(topic string) measure.Run {
 }
 
 func receiptByHand(ctx context.Context, stage *measure.Stage) error {
-	if err := create(ctx, stage.Setup, createOutbox); err != nil {
+	if err := accounts.Create(ctx, stage.Setup, createOutbox); err != nil {
 		return err
 	}
 	insert, err := stage.DB.PrepareContext(ctx, insertOutbox)

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/accounts"
 	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
@@ -51,7 +52,7 @@ func writeOurs(ctx context.Context, stage *measure.Stage, shape load.Shape, clie
 	if err := postbox.Migrate(ctx, postbox.Database{DB: stage.Setup, Dialect: postbox.PostgreSQL}); err != nil {
 		return err
 	}
-	if err := create(ctx, stage.Setup, createOrders); err != nil {
+	if err := accounts.Create(ctx, stage.Setup, createOrders); err != nil {
 		return err
 	}
 	publisher, err := forwarder.NewPublisher(postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, forwarder.PublisherConfig{}, nil)
@@ -78,7 +79,7 @@ func writeOurs(ctx context.Context, stage *measure.Stage, shape load.Shape, clie
 
 // stockWrite is for comparison: a publisher for each transaction, and the envelope that Watermill's forwarder opens.
 func stockWrite(ctx context.Context, stage *measure.Stage) error {
-	if err := create(ctx, stage.Setup, createOrders); err != nil {
+	if err := accounts.Create(ctx, stage.Setup, createOrders); err != nil {
 		return err
 	}
 	first, err := stockPublisher(stage.Setup, true)
@@ -118,7 +119,7 @@ func stockPublisher(db wmsql.ContextExecutor, initialize bool) (message.Publishe
 }
 
 func writeByHand(ctx context.Context, stage *measure.Stage) error {
-	if err := create(ctx, stage.Setup, createOutbox); err != nil {
+	if err := accounts.Create(ctx, stage.Setup, createOutbox); err != nil {
 		return err
 	}
 	return writeRows(ctx, stage, insertOutbox, func(msg *message.Message, metadata []byte) []any {
@@ -140,7 +141,7 @@ func writeOurRow(ctx context.Context, stage *measure.Stage) error {
 
 // writeRows inserts an order and a row in each transaction.
 func writeRows(ctx context.Context, stage *measure.Stage, insert string, values func(msg *message.Message, metadata []byte) []any) error {
-	if err := create(ctx, stage.Setup, createOrders); err != nil {
+	if err := accounts.Create(ctx, stage.Setup, createOrders); err != nil {
 		return err
 	}
 	order, err := stage.DB.PrepareContext(ctx, insertOrder)

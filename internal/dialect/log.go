@@ -23,13 +23,13 @@ SELECT slot_name, temporary FROM pg_replication_slots WHERE slot_name = (
 	SELECT 'postbox_' || oid::text || '_' || '{messages}'::regclass::oid::text FROM pg_database WHERE datname = current_database())`
 
 // publication tells whether a publication exists, sends inserts alone, includes the table of messages, and sends all its
-// rows and columns. Version 14 has no filters.
+// rows and columns. Version 14 has no filters. The transactions that wrote the two rows of the catalog are its version.
 const publication = `
-SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate),
-       EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = '{messages}'::regclass),
-       NOT EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = '{messages}'::regclass
-                   AND COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NOT NULL)
-FROM pg_publication p WHERE p.pubname = ?`
+SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate), r.oid IS NOT NULL,
+       COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NULL, concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin)
+FROM pg_publication p
+LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = '{messages}'::regclass
+WHERE p.pubname = ?`
 
 // retained is the log that the server keeps for a slot.
 const retained = `

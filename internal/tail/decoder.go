@@ -99,11 +99,11 @@ type Event int
 
 // The kinds of events. Others are no matter of outboxes.
 const (
-	Other   Event = iota
-	Insert        // of a message
-	Commit        // of a transaction
-	Altered       // the table, or what is published of it: inserts before this may not have been sent
-	Begin         // of a transaction; only of messages that are in the log alone
+	Other     Event = iota
+	Insert          // of a message
+	Commit          // of a transaction
+	Described       // the columns of the table: before the first insert, and again if the publication may have been altered
+	Begin           // of a transaction; only of messages that are in the log alone
 )
 
 // Decode decodes one message of the stream. An inserted message may refer to the bytes of data, and has the payload and
@@ -139,14 +139,10 @@ func (d *Decoder) Decode(data []byte) (event Event, m Message, end uint64, err e
 }
 
 // relation learns where the columns of the table are. The server sends them before the first change, and again after
-// the table or a publication that includes it was altered, or the table was analyzed.
+// the table or any publication was altered, or the table was analyzed.
 func (d *Decoder) relation(from *reader) (Event, error) {
 	if from.uint32() != d.table {
 		return Other, nil
-	}
-	event := Other
-	if d.columns != nil {
-		event = Altered
 	}
 	from.text() // the schema
 	from.text() // the name
@@ -161,9 +157,9 @@ func (d *Decoder) relation(from *reader) (Event, error) {
 		from.skip(8)
 	}
 	if d.found != len(wanted) && !from.short {
-		return event, errColumns
+		return Described, errColumns
 	}
-	return event, nil
+	return Described, nil
 }
 
 // insert reads a row. The id is 0 if it is not a ready message.

@@ -155,15 +155,13 @@ func TestDecoder_finds_columns_by_their_names(t *testing.T) {
 	require.Equal(t, "orders", m.Topic)
 }
 
-func TestDecoder_tells_that_the_table_was_altered(t *testing.T) {
+func TestDecoder_tells_that_the_table_is_described(t *testing.T) {
 	t.Parallel()
 	d := tail.NewDecoder(table)
-	for i, want := range []tail.Event{tail.Other, tail.Altered, tail.Altered} {
-		event, _, _ := decode(t, d, relation(table, columns...))
-		require.Equal(t, want, event, i)
-	}
-	event, _, _ := decode(t, d, relation(1, "n"))
-	require.Equal(t, tail.Other, event, "another table was")
+	event, _, _ := decode(t, d, relation(table, columns...))
+	require.Equal(t, tail.Described, event)
+	event, _, _ = decode(t, d, relation(1, "n"))
+	require.Equal(t, tail.Other, event, "it is another table")
 }
 
 func TestDecoder_refuses_what_it_cannot_read(t *testing.T) {

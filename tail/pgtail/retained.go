@@ -23,8 +23,8 @@ type retainedWatch struct {
 	group    *group
 	slot     string
 	interval time.Duration
-	most     int64        // not positive: no limit
-	check    func() error // returns a setupError if the log lacks something; nil checks nothing
+	most     int64                           // not positive: no limit
+	lacks    func(ctx context.Context) error // returns a setupError if the log lacks something; may be nil
 	give     func(cause error)
 }
 
@@ -62,19 +62,19 @@ func (w retainedWatch) run(ctx context.Context) {
 			w.give(fmt.Errorf("%w (%d bytes, and the limit is %d)", errRetained, retained, w.most))
 			return
 		}
-		if err := w.lacks(); err != nil {
+		if err := w.lacking(ctx); err != nil {
 			w.give(err)
 			return
 		}
 	}
 }
 
-// lacks returns what the log lacks.
-func (w retainedWatch) lacks() error {
-	if w.check == nil {
+// lacking returns what the log lacks.
+func (w retainedWatch) lacking(ctx context.Context) error {
+	if w.lacks == nil {
 		return nil
 	}
-	err := w.check()
+	err := w.lacks(ctx)
 	if wrong := (*setupError)(nil); errors.As(err, &wrong) {
 		return err
 	}

@@ -38,7 +38,7 @@ func Setup(ctx context.Context, db postbox.Database, publication string) error {
 			return fmt.Errorf("pgtail: make the publication %s, as the owner of the table and with CREATE on the database: %w", publication, err)
 		}
 	}
-	if err := prerequisites(ctx, db.DB, statements, publication); err != nil {
+	if _, err := prerequisites(ctx, db.DB, statements, publication); err != nil {
 		return fmt.Errorf("pgtail: %w", err)
 	}
 	return nil
@@ -55,7 +55,8 @@ func Check(ctx context.Context, db postbox.Database, config Config) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(prerequisites(ctx, db.DB, statements, config.Publication), slotOfOurs(ctx, db.DB, statements))
+	_, err = prerequisites(ctx, db.DB, statements, config.Publication)
+	err = errors.Join(err, slotOfOurs(ctx, db.DB, statements))
 	s, reached := connect(ctx, address)
 	if reached == nil {
 		defer s.close(ctx)
@@ -110,56 +111,19 @@ func setting(db postbox.Database, publication string) (string, *dialect.Statemen
 	return publication, statements, nil
 }
 
-// prerequisites returns a setupError that says what the server lacks.
-func prerequisites(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) error {
+// prerequisites returns a setupError that says what the server lacks, or the version of the publication.
+func prerequisites(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	var level string
 	if err := db.QueryRowContext(ctx, statements.WalLevel).Scan(&level); err != nil {
-		return fmt.Errorf("read wal_level: %w", err)
+		return "", fmt.Errorf("read wal_level: %w", err)
 	}
-	var lacks []error
+	version, err = publishes(ctx, db, statements, publication)
 	if level != "logical" {
-		lacks = append(lacks, &setupError{what: fmt.Sprintf("wal_level is %s: set wal_level = logical and restart the server", level)})
+		err = errors.Join(&setupError{what: fmt.Sprintf("wal_level is %s: set wal_level = logical and restart the server", level)}, err)
 	}
-	return errors.Join(append(lacks, publishes(ctx, db, statements, publication))...)
-}
-
-// publishes returns a setupError that says what the publication lacks.
-func publishes(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	has, err := published(ctx, db, statements, publication)
-	table := statements.Names.Table("messages")
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return &setupError{what: fmt.Sprintf("there is no publication %s: run pgtail.Setup", publication)}
-	case err != nil:
-		return err
-	case !has.table:
-		return &setupError{what: fmt.Sprintf("the publication %s does not include the table %s: run pgtail.Setup", publication, table)}
-	case !has.allRows:
-		return &setupError{what: fmt.Sprintf("the publication %s must send all rows and columns of the table %s: run pgtail.Remove and pgtail.Setup", publication, table)}
-	case !has.inserts:
-		return &setupError{what: fmt.Sprintf("the publication %s must publish inserts alone: ALTER PUBLICATION %s SET (publish = 'insert')", publication, publication)}
-	}
-	return nil
-}
-
-// contents is what a publication sends.
-type contents struct {
-	inserts bool // and nothing else
-	table   bool // the table of messages
-	allRows bool // and all columns
-}
-
-// published returns what a publication has; the error is [sql.ErrNoRows] if there is none.
-func published(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (has contents, err error) {
-	err = db.QueryRowContext(ctx, statements.Publication, publication).Scan(&has.inserts, &has.table, &has.allRows)
-	if err != nil {
-		err = fmt.Errorf("read the publication %s: %w", publication, err)
-	}
-	return has, err
+	return version, err
 }
 
 // slotOfOurs returns a setupError if the name of the slot is taken by one that no reader has made.

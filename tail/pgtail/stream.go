@@ -144,7 +144,7 @@ type insertStream struct {
 
 	decoder *tail.Decoder
 	deliver func(tail.Message)
-	altered func() error // looks whether the log still has all inserts
+	check   func() error // looks whether the log has had all inserts, and has them from now on
 }
 
 // take takes in one message of the server. A position is confirmed when it was received.
@@ -156,8 +156,8 @@ func (s *insertStream) take(data []byte) error {
 			return err
 		case event == tail.Insert:
 			s.deliver(m)
-		case event == tail.Altered:
-			return s.altered()
+		case event == tail.Described:
+			return s.check()
 		case event == tail.Commit:
 			s.confirmed = max(s.confirmed, end)
 		}

@@ -65,7 +65,8 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	if err := untaken(ctx, outbox.DB, outbox.Statements); err != nil { // a cheap look, before there is a connection
 		return err
 	}
-	if err := prerequisites(ctx, outbox.DB, outbox.Statements, t.config.Publication); err != nil {
+	version, err := prerequisites(ctx, outbox.DB, outbox.Statements, t.config.Publication)
+	if err != nil {
 		return err
 	}
 	s, err := connectTo(ctx, t.address, outbox)
@@ -74,8 +75,8 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	}
 	defer s.close(ctx)
 	within, cancel := context.WithCancelCause(ctx)
-	check := func() error { return publishes(within, outbox.DB, outbox.Statements, t.config.Publication) }
-	watch := retainedWatch{group: &t.group, slot: s.slot, interval: t.retainedInterval, most: t.config.MaxRetained, check: check, give: cancel}
+	publication := &watchedPublication{outbox: outbox, name: t.config.Publication, version: version}
+	watch := retainedWatch{group: &t.group, slot: s.slot, interval: t.retainedInterval, most: t.config.MaxRetained, lacks: publication.lacks, give: cancel}
 	defer watch.begin(within)()
 	defer cancel(nil)
 	if err := s.createSlot(within, outbox.Statements); err != nil {
@@ -88,9 +89,8 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	t.begin(s.server)
 	t.each(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
 	defer t.each(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
-	inserts := &insertStream{stream: s.stream(), decoder: tail.NewDecoder(s.table), deliver: t.deliver, altered: func() error {
-		t.begin(s.server) // which is a gap
-		return check()
+	inserts := &insertStream{stream: s.stream(), decoder: tail.NewDecoder(s.table), deliver: t.deliver, check: func() error {
+		return publication.check(within, func() { t.begin(s.server) })
 	}}
 	return cause(within, inserts.receive(within, inserts.take))
 }

@@ -2,6 +2,7 @@ package pgtail_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,7 +75,7 @@ func TestTail_G12_confirms_its_position_while_the_broker_is_away(t *testing.T) {
 	t.Parallel()
 	w, b := newWorld(t), &broker{}
 	b.fail = func(*message.Message) error { return errBroker }
-	f := w.start(b, forwarder.Config{Tail: w.tail()})
+	f := w.start(b, forwarder.Config{Tail: w.tail(), ProbeMax: time.Second})
 	w.follows(f)
 	position := "SELECT pg_current_wal_insert_lsn()::text"
 	for range 20 {

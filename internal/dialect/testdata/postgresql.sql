@@ -785,11 +785,11 @@ FROM pg_database d, (SELECT 'postbox_messages'::regclass::oid::text AS id) t WHE
 SELECT current_setting('wal_level')
 
 -- Publication
-SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate),
-       EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = 'postbox_messages'::regclass),
-       NOT EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = 'postbox_messages'::regclass
-                   AND COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NOT NULL)
-FROM pg_publication p WHERE p.pubname = $1
+SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate), r.oid IS NOT NULL,
+       COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NULL, concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin)
+FROM pg_publication p
+LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = 'postbox_messages'::regclass
+WHERE p.pubname = $1
 
 -- PublishedCount
 SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = $1

@@ -153,10 +153,14 @@ func (b *browser) write(name, text string) {
 	b.do(chromedp.SetValue(chromedp.CSS(fmt.Sprintf(`main [name=%q]`, name)), text))
 }
 
-// text is what a person reads on the page.
+// text is what a person reads on the page; nothing while another page is being loaded.
 func (b *browser) text() string {
 	b.Helper()
-	return strings.Join(strings.Fields(evaluate[string](b, `document.body.innerText`)), " ")
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.body ? document.body.innerText : ""`))
+	if err != nil {
+		return ""
+	}
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // sees waits for a text.

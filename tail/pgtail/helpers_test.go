@@ -23,7 +23,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
-const patience = time.Minute
+// patience is how long a test waits for what must happen. To make a slot, the server waits for the transactions of the other tests.
+const patience = 2 * time.Minute
 
 var errBroker = errors.New("broker says no")
 

@@ -63,6 +63,7 @@ func TestOutbox_G2_publishes_again_what_was_published_and_not_confirmed(t *testi
 	t.Parallel()
 	w, b := newOutboxWorld(t), &broker{}
 	f := w.reading(b)
+	w.settled(b)
 	w.Exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'trouble'; END $$")
 	w.Exec(t, "CREATE TRIGGER refuse BEFORE UPDATE OF position ON postbox_log_position FOR EACH ROW EXECUTE FUNCTION refuse()")
 	w.emit(keyed("first", "key"), keyed("second", "key"))

@@ -68,6 +68,16 @@ func (w *world) emit(messages ...*message.Message) {
 	})
 }
 
+// settled waits until the position after all earlier messages is stored.
+func (w *world) settled(b *broker) {
+	w.Helper()
+	before := w.Count(w.T, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
+	w.emit(keyed("settled", "other"))
+	w.eventually(func() bool {
+		return b.has("settled") && w.Count(w.T, "SELECT position FROM postbox_log_position") > before
+	}, "the position is stored")
+}
+
 func (w *world) emitter(outbox string) *forwarder.Publisher {
 	w.Helper()
 	publisher, err := forwarder.NewPublisher(w.Postbox(), forwarder.PublisherConfig{Log: true, Outbox: outbox, Lanes: map[string]int{"second": 4}[outbox], AllowAutocommit: true}, nil)

@@ -127,7 +127,7 @@ func TestPublisher_G2_replaces_a_message_that_waits_for_its_time_or_another_atte
 		publishUnique(t, database, publisher, "failing", newMessage("behind", "failing"))
 		publishUnique(t, database, publisher, "failing", replacing("3", "failing"))
 		publishUnique(t, database, publisher, "failing", replacing("4", "failing"))
-		require.Equal(t, []string{"failed", "behind", "4"}, stored(t, database, "failing"), "what has failed keeps its place, and what waits behind it")
+		require.Equal(t, []string{"failed", "behind", "4"}, stored(t, database, "failing"), "the failed message keeps its place, and so does the one behind it")
 		require.True(t, retrying(1)())
 
 		require.Empty(t, log.Captured()[watermill.ErrorLogLevel])

@@ -62,7 +62,7 @@ func openSlot(ctx context.Context, stage *measure.Stage, to message.Publisher) (
 	}, nil
 }
 
-// read publishes what comes until the deadline.
+// read publishes the messages of the log until the deadline.
 func (s *slotByHand) read() error {
 	defer close(s.published)
 	var ids []int64

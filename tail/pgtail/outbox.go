@@ -12,7 +12,7 @@ import (
 )
 
 // ErrSlotLost is returned by Run of a forwarder if messages of the log may be lost, since its slot is gone, is invalid or
-// was made anew. Nothing is read any more, so that nobody overlooks it, until [AcceptLoss].
+// was made anew. Nothing is read any more until [AcceptLoss], so that no operator overlooks it.
 var ErrSlotLost = errors.New("messages that were in the log alone may be lost: find out which, publish them again, and then call pgtail.AcceptLoss")
 
 // OutboxConfig says how messages are read that are in the log alone.

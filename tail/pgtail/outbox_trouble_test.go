@@ -146,7 +146,7 @@ func TestOutbox_refuses_to_go_on_after_its_slot_was_lost(t *testing.T) {
 	again.stop(t)
 }
 
-// The log of a busy database is not kept for an outbox that nobody writes to, and the position of one whose broker is
+// The log of a busy database is not kept for an outbox that gets no messages, and the position of one whose broker is
 // away is confirmed all the same.
 func TestOutbox_G12_confirms_its_position_while_idle_and_while_the_broker_is_away(t *testing.T) {
 	t.Parallel()

@@ -29,11 +29,7 @@ func inboxCardOf(info admin.InboxInfo) inboxCard {
 }
 
 func (h *Handler) inbox(ctx context.Context, q *request) (any, error) {
-	target, err := q.target()
-	if err != nil {
-		return nil, err
-	}
-	now, err := h.samples.count(ctx)
+	target, now, err := h.countFor(ctx, q)
 	if err != nil {
 		return nil, err
 	}

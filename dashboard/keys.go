@@ -124,23 +124,21 @@ func (h *Handler) chosenTargets(ctx context.Context, q *request) ([]admin.Target
 // targets are the outboxes and queues that a user can choose among.
 func (h *Handler) targets(ctx context.Context) ([]admin.Target, error) {
 	now, err := h.samples.count(ctx)
-	if err != nil {
-		return nil, err
-	}
+	return targetsOf(now), err
+}
+
+func targetsOf(now counted) []admin.Target {
 	targets := make([]admin.Target, 0, len(now.queues))
 	for _, queue := range now.queues[:min(len(now.queues), maxSampled)] {
 		targets = append(targets, queue.Target)
 	}
-	return targets, nil
+	return targets
 }
 
 // allTargets are these, and then the inboxes with a history.
 func (h *Handler) allTargets(ctx context.Context) ([]admin.Target, error) {
-	targets, err := h.targets(ctx)
-	if err != nil {
-		return nil, err
-	}
 	now, err := h.samples.count(ctx)
+	targets := targetsOf(now)
 	for _, info := range now.inboxes[:min(len(now.inboxes), maxSampled)] {
 		targets = append(targets, admin.Inbox(info.Consumer))
 	}

@@ -21,11 +21,7 @@ type queueView struct {
 type fact struct{ Name, Value string }
 
 func (h *Handler) queue(ctx context.Context, q *request) (any, error) {
-	target, err := q.target()
-	if err != nil {
-		return nil, err
-	}
-	now, err := h.samples.count(ctx)
+	target, now, err := h.countFor(ctx, q)
 	if err != nil {
 		return nil, err
 	}

@@ -59,6 +59,15 @@ type counted struct {
 	kept    []sample // must not be changed
 }
 
+// countFor returns the target that an address names, and the counts.
+func (h *Handler) countFor(ctx context.Context, q *request) (target admin.Target, now counted, err error) {
+	if target, err = q.target(); err != nil {
+		return target, now, err
+	}
+	now, err = h.samples.count(ctx)
+	return target, now, err
+}
+
 // count returns the state of all outboxes, queues and inboxes, at most a second old, and the samples of the last hour.
 func (s *samples) count(ctx context.Context) (counted, error) {
 	select {

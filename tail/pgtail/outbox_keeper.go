@@ -234,7 +234,7 @@ func (k *keeper) target(ctx context.Context, tx *sql.Tx, outbox string, lanes in
 	return t, nil
 }
 
-// announce wakes the forwarders of what was stored, and counts what came through the log.
+// announce wakes the forwarders of those outboxes that got rows, and counts the messages that came through the log.
 func (k *keeper) announce(portions []portion) {
 	counts, rows := map[string]int{}, map[string]bool{}
 	for _, p := range portions {

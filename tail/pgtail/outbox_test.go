@@ -94,7 +94,7 @@ func TestOutbox_delays_count_from_the_commit(t *testing.T) {
 	f := w.reader(b)
 	w.eventually(func() bool {
 		return b.has("later", "now") && w.Count(t, "SELECT COUNT(*) FROM postbox_waiting") == 1
-	}, "what is due is published")
+	}, "the messages whose time has come are published")
 	require.False(t, b.has("hour"))
 	due := w.Count(t, "SELECT (available_at / 1000000 - date_part('epoch', clock_timestamp()))::int FROM postbox_waiting")
 	require.InDelta(t, 3600, due, 60)

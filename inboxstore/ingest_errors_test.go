@@ -157,20 +157,28 @@ func kill(t *testing.T, database *testdb.Database) {
 // waitingClaim returns the connection that waits for a claim in this test's database, as soon as one does.
 func waitingClaim(t *testing.T, database *testdb.Database) (id int64) {
 	t.Helper()
+	require.Eventually(t, func() bool {
+		var found bool
+		id, found = findWaitingClaim(t, database)
+		return found
+	}, inboxtest.Patience, 5*time.Millisecond)
+	return id
+}
+
+// findWaitingClaim returns the connection whose claim waits, if there is one.
+func findWaitingClaim(t *testing.T, database *testdb.Database) (id int64, found bool) {
+	t.Helper()
 	waiting := `SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%postbox_claims%'
 		AND EXISTS (SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
 			WHERE l.pid = pg_stat_activity.pid AND n.nspname = current_schema())`
 	if database.Dialect == postbox.MySQL {
 		waiting = `SELECT id FROM information_schema.processlist WHERE db = database() AND info LIKE 'INSERT IGNORE INTO postbox_claims%'`
 	}
-	require.Eventually(t, func() bool {
-		err := database.DB.QueryRowContext(t.Context(), waiting).Scan(&id)
-		if err != nil {
-			require.ErrorIs(t, err, sql.ErrNoRows)
-		}
-		return err == nil
-	}, inboxtest.Patience, 5*time.Millisecond)
-	return id
+	err := database.DB.QueryRowContext(t.Context(), waiting).Scan(&id)
+	if err != nil {
+		require.ErrorIs(t, err, sql.ErrNoRows)
+	}
+	return id, err == nil
 }
 
 func TestIngest_G7_an_outage_of_the_database_is_an_error_of_all_deliveries(t *testing.T) {

@@ -276,6 +276,10 @@ func TestStore_G12_a_claim_that_waits_ends_with_the_close_timeout(t *testing.T) 
 				require.Fail(t, "the claim still waits")
 			}
 			require.NoError(t, tx.Rollback())
+			require.Eventually(t, func() bool { // else the next round would find this one
+				_, waits := findWaitingClaim(t, database)
+				return !waits
+			}, inboxtest.Patience, 5*time.Millisecond)
 		}
 		require.Zero(t, effects(t, database))
 	})

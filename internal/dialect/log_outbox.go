@@ -19,14 +19,15 @@ const OutboxPrefix = "postbox_"
 // emit adds a message to the log, if the transaction commits. It needs no right on any table.
 const emit = `SELECT pg_logical_emit_message(true, '` + OutboxPrefix + `' || '{messages}'::regclass::oid::text, ?::bytea)`
 
-// emitChecked is emit that fails unless there is a slot that keeps the message. The setting does not exist: to read it is
+// emitChecked is emit that fails unless there is a slot that keeps the message. A slot that is still being made has no confirmed position, and keeps nothing
+// that is committed before it is complete. The setting does not exist: to read it is
 // an error, which also those transactions report of which only errors are known. See [LacksSlot].
 const emitChecked = `
 SELECT pg_logical_emit_message(true, CASE WHEN EXISTS (
 	SELECT 1 FROM pg_get_replication_slots() s
 	WHERE s.datoid = (SELECT oid FROM pg_database WHERE datname = current_database())
 	  AND s.slot_name = 'postbox_' || s.datoid::text || '_' || '{messages}'::regclass::oid::text || '` + OutboxSlotSuffix + `'
-	  AND s.wal_status IS DISTINCT FROM 'lost')
+	  AND s.confirmed_flush_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost')
 THEN '` + OutboxPrefix + `' || '{messages}'::regclass::oid::text
 ELSE current_setting('postbox.the_slot_of_the_outbox_is_missing') END, ?::bytea)`
 

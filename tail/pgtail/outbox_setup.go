@@ -179,6 +179,9 @@ func (a *administration) make(ctx context.Context) error {
 		return err
 	}
 	begin := a.slot.confirmed
+	if a.slot.exists && begin == 0 {
+		return fmt.Errorf("the slot %s is still being made by another process: run this again when that has ended", a.slot.name)
+	}
 	if !a.slot.exists {
 		rows, err := a.query(ctx, a.statements.CreateOutboxSlot(a.slot.name, a.config.Failover))
 		if err != nil {

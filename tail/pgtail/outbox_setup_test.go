@@ -1,6 +1,7 @@
 package pgtail_test
 
 import (
+	"context"
 	"net/url"
 	"os"
 	"regexp"
@@ -37,6 +38,33 @@ func TestSetupOutbox_can_be_repeated_and_undone(t *testing.T) {
 	require.ErrorContains(t, pgtail.AcceptLoss(ctx, w.Postbox(), w.outboxConfig()), "run pgtail.SetupOutbox")
 	require.ErrorContains(t, <-w.reader(b).ended, "run pgtail.SetupOutbox")
 	require.ErrorContains(t, w.emitter("outbox").Publish("orders", keyed("refused", "key")), "run pgtail.SetupOutbox")
+}
+
+// The server keeps nothing yet for a slot that is still being made: it waits for transactions that are open.
+func TestSetupOutbox_G1_a_publisher_waits_for_a_complete_slot(t *testing.T) {
+	t.Parallel()
+	w, b := newOutboxWorld(t), &broker{}
+	require.NoError(t, pgtail.RemoveOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
+	open, err := w.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = open.Rollback() }()
+	_, err = open.ExecContext(t.Context(), "SELECT pg_current_xact_id()")
+	require.NoError(t, err)
+	setUp := make(chan error, 1)
+	go func() { setUp <- pgtail.SetupOutbox(context.Background(), w.Postbox(), w.outboxConfig()) }()
+	w.eventually(func() bool {
+		return w.Count(t, "SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = "+permanentSlot) == 1
+	}, "the slot is being made")
+	require.ErrorContains(t, w.emitter("outbox").Publish("orders", keyed("refused", "key")), "run pgtail.SetupOutbox")
+	require.ErrorContains(t, pgtail.SetupOutbox(t.Context(), w.Postbox(), w.outboxConfig()), "still being made")
+	require.NoError(t, open.Rollback())
+	require.NoError(t, <-setUp)
+
+	w.emit(keyed("kept", "key"))
+	f := w.reader(b)
+	w.eventually(func() bool { return b.has("kept") }, "it is published")
+	require.Equal(t, []string{"kept"}, b.ids("key"))
+	f.stop(t)
 }
 
 func TestOutbox_is_for_PostgreSQL_alone(t *testing.T) {

@@ -828,7 +828,7 @@ SELECT pg_logical_emit_message(true, CASE WHEN EXISTS (
 	SELECT 1 FROM pg_get_replication_slots() s
 	WHERE s.datoid = (SELECT oid FROM pg_database WHERE datname = current_database())
 	  AND s.slot_name = 'postbox_' || s.datoid::text || '_' || 'postbox_messages'::regclass::oid::text || '_outbox'
-	  AND s.wal_status IS DISTINCT FROM 'lost')
+	  AND s.confirmed_flush_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost')
 THEN 'postbox_' || 'postbox_messages'::regclass::oid::text
 ELSE current_setting('postbox.the_slot_of_the_outbox_is_missing') END, $1::bytea)
 

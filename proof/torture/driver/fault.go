@@ -64,12 +64,18 @@ func (r *run) happen(ctx context.Context, f schedule.Fault) error {
 	case schedule.Failover, schedule.FailoverSync, schedule.Restore:
 		return r.replaceDatabase(ctx, f, last)
 	case schedule.Rabbit, schedule.Kafka:
-		return r.services.outage(string(f.Kind), f.Immediate, last)
+		err := r.services.outage(string(f.Kind), f.Immediate, last)
+		if err != nil {
+			r.fail(err) // a broker is always there to be stopped
+		}
+		return err
 	case schedule.Terminate:
 		_, err := ledger.Terminate(ctx, r.db, f.Share)
 		return err
 	case schedule.Log:
 		return r.cutLog(ctx, f.For)
+	case schedule.Slot:
+		return r.dropSlot(ctx)
 	case schedule.Hold:
 		release, err := ledger.HoldOpen(context.WithoutCancel(ctx), r.db)
 		if err != nil {

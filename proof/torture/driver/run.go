@@ -47,6 +47,7 @@ type run struct {
 	direct       role.Config // what reaches everything without a wire
 	history      *history.Writer
 	wires        *wires
+	slot         slot
 	services     *services
 	processes    map[string]*process
 	begun        time.Time
@@ -59,6 +60,7 @@ type run struct {
 	mu         sync.Mutex // what follows, and the output
 	violations []error
 	failovers  []checker.Failover
+	slotLosses []checker.SlotLoss
 	troubles   []checker.Trouble
 	surprises  int // ends of processes that nobody had told to end
 	memory     []checker.Sample
@@ -102,6 +104,7 @@ func Run(ctx context.Context, config Config) (err error) {
 	watching, stopWatching := context.WithCancel(ctx)
 	var watchers sync.WaitGroup
 	watchers.Go(func() { r.watch(watching) })
+	watchers.Go(func() { r.watchSlot(watching) })
 	defer watchers.Wait()
 	defer stopWatching()
 	if err := r.warmUp(ctx); err != nil {
@@ -130,7 +133,7 @@ var roles = []struct {
 	services []string
 }{
 	{role.Producer, 2, 5, everything[:1]},
-	{role.Forwarder, 2, 3, everything},
+	{role.Forwarder, 2, 5, everything},
 	{role.Consumer, 2, 12, everything},
 	{role.Worker, 2, 20, []string{"postgres", "kafka"}},
 	{role.Operator, 1, 3, everything[:1]},

@@ -33,13 +33,27 @@ var errChangedMind = errors.New("the producer rolls back")
 // instant anyway, so no run is like another.
 func chance(oneIn int) bool { return rand.IntN(oneIn) == 0 } //nolint:gosec // any dice will do
 
+// outboxes are where a producer writes messages.
+type outboxes struct{ rows, log *forwarder.Publisher }
+
+func (o outboxes) of(message string) *forwarder.Publisher {
+	if ledger.InLog(message) {
+		return o.log
+	}
+	return o.rows
+}
+
 // produce writes messages at a steady rate.
 func (p *process) produce(ctx context.Context) error {
-	publisher, err := forwarder.NewPublisher(postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL}, forwarder.PublisherConfig{}, p.logger)
-	if err != nil {
-		return err
+	var to outboxes
+	for publisher, config := range map[**forwarder.Publisher]forwarder.PublisherConfig{&to.rows: {}, &to.log: {Outbox: ledger.LogOutbox, Log: true}} {
+		made, err := forwarder.NewPublisher(postbox.Database{DB: p.db, Dialect: postbox.PostgreSQL}, config, p.logger)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = made.Close() }()
+		*publisher = made
 	}
-	defer func() { _ = publisher.Close() }()
 	pulse := time.NewTicker(time.Duration(float64(time.Second) / p.Rate))
 	defer pulse.Stop()
 	var producing sync.WaitGroup
@@ -50,7 +64,7 @@ func (p *process) produce(ctx context.Context) error {
 				case <-ctx.Done():
 					return
 				case <-pulse.C:
-					p.transact(context.WithoutCancel(ctx), publisher)
+					p.transact(context.WithoutCancel(ctx), to)
 				}
 			}
 		})
@@ -60,15 +74,15 @@ func (p *process) produce(ctx context.Context) error {
 }
 
 // transact writes one to three messages of one key, or none.
-func (p *process) transact(ctx context.Context, publisher message.Publisher) {
+func (p *process) transact(ctx context.Context, to outboxes) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	intents := newIntents()
+	intents := newIntents(p.InLog)
 	for _, i := range intents {
 		p.history.Write(record(history.Intended, *i, ""))
 	}
 	err := forwarder.InTx(ctx, p.db, func(ctx context.Context, tx *sql.Tx) error {
-		return p.write(ctx, tx, publisher, intents)
+		return p.write(ctx, tx, to, intents)
 	})
 	kind, detail := history.Committed, ""
 	if err != nil {
@@ -87,7 +101,7 @@ func (p *process) transact(ctx context.Context, publisher message.Publisher) {
 	}
 }
 
-func (p *process) write(ctx context.Context, tx *sql.Tx, publisher message.Publisher, intents []*ledger.Intent) error {
+func (p *process) write(ctx context.Context, tx *sql.Tx, to outboxes, intents []*ledger.Intent) error {
 	messages := make([]*message.Message, len(intents))
 	for n, i := range intents {
 		if err := i.Write(ctx, tx); err != nil {
@@ -106,7 +120,7 @@ func (p *process) write(ctx context.Context, tx *sql.Tx, publisher message.Publi
 			delay.Message(messages[n], delay.For(2*time.Second))
 		}
 	}
-	if err := publisher.Publish(intents[0].Topic, messages...); err != nil {
+	if err := to.of(intents[0].Message).Publish(intents[0].Topic, messages...); err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
 	if chance(60) { // the ids are taken, and others commit first
@@ -118,8 +132,8 @@ func (p *process) write(ctx context.Context, tx *sql.Tx, publisher message.Publi
 	return nil
 }
 
-// newIntents makes up what a transaction will write.
-func newIntents() []*ledger.Intent {
+// newIntents makes up what a transaction will write: rows, or also messages in the log.
+func newIntents(inLog bool) []*ledger.Intent {
 	topic, key := ledger.Orders, anyKey()
 	switch {
 	case chance(150):
@@ -130,13 +144,20 @@ func newIntents() []*ledger.Intent {
 	if chance(20) {
 		key = ""
 	}
+	name := func(name string) string { return name }
+	if inLog && chance(3) {
+		name = ledger.NameInLog
+	}
+	if key != "" {
+		key = name(key)
+	}
 	number := 1
 	if chance(10) {
 		number = 3
 	}
 	intents := make([]*ledger.Intent, number)
 	for n := range intents {
-		intents[n] = &ledger.Intent{Message: postbox.NewMessageID(), Key: key, Topic: topic, Plan: newPlan()}
+		intents[n] = &ledger.Intent{Message: name(postbox.NewMessageID()), Key: key, Topic: topic, Plan: newPlan()}
 	}
 	return intents
 }

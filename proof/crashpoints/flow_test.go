@@ -32,6 +32,8 @@ type flow struct {
 	empty bool
 	// lingers: a dead process may take its time to give up, which nobody waits for.
 	lingers bool
+	// setUp, if set, is done once for all lives. No transaction is open beside them then.
+	setUp func(t *testing.T, database *testdb.Database)
 	// prepare makes what is there before.
 	prepare func(ctx context.Context, p *process) error
 	// life is what the process does that meets its fate.
@@ -93,7 +95,11 @@ func on(t *testing.T, d database, flows ...flow) {
 			if !f.empty {
 				s.shared = d.open(t).Migrate(t)
 				s.shared.Exec(t, createEffects(s.shared.Dialect))
-				beside(t, s.shared)
+				if f.setUp == nil {
+					beside(t, s.shared)
+				} else {
+					f.setUp(t, s.shared)
+				}
 			}
 			s.run(t)
 		})

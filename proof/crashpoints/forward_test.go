@@ -26,6 +26,15 @@ var retry = postbox.RetryProfile{Attempts: attempts, Base: time.Microsecond, Cap
 
 // forward works off the outbox.
 func (p *process) forward(ctx context.Context, config forwarder.Config) error {
+	f, err := p.forwarder(p.w.database.On(p.db), config)
+	if err != nil {
+		return err
+	}
+	return p.until(ctx, f.Run, p.w.drained(outboxName))
+}
+
+// forwarder returns a forwarder that waits for nothing.
+func (p *process) forwarder(database postbox.Database, config forwarder.Config) (*forwarder.Forwarder, error) {
 	config.Lanes, config.Concurrency = lanes, 2
 	config.PollMin, config.PollMax, config.ProbeMin, config.ProbeMax = pollMin, pollMax, pollMin, pollMax
 	config.Retry, config.DeadLetterRetention = retry, -1
@@ -35,11 +44,7 @@ func (p *process) forward(ctx context.Context, config forwarder.Config) error {
 		}
 		return postbox.Unclassified
 	}
-	f, err := forwarder.New(p.w.database.On(p.db), broker{p}, config, nil)
-	if err != nil {
-		return err
-	}
-	return p.until(ctx, f.Run, p.w.drained(outboxName))
+	return forwarder.New(database, broker{p}, config, nil)
 }
 
 // broker is the broker as a process reaches it.

@@ -30,7 +30,7 @@ func publisherFor(t *testing.T, database *testdb.Database, change func(*forwarde
 }
 
 // runForwarder runs a forwarder until the end of the test. Its pauses are short.
-func runForwarder(t *testing.T, database *testdb.Database, to message.Publisher, change func(*forwarder.Config)) {
+func runForwarder(t *testing.T, database postbox.Database, to message.Publisher, change func(*forwarder.Config)) {
 	t.Helper()
 	config := forwarder.Config{
 		Lanes: 8, PollMin: time.Millisecond, PollMax: 50 * time.Millisecond,
@@ -38,7 +38,7 @@ func runForwarder(t *testing.T, database *testdb.Database, to message.Publisher,
 		ProbeMin: 5 * time.Millisecond, ProbeMax: 20 * time.Millisecond, Lease: 3 * time.Second,
 	}
 	change(&config)
-	fwd, err := forwarder.New(database.Postbox(), to, config, nil)
+	fwd, err := forwarder.New(database, to, config, nil)
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- fwd.Run(context.Background()) }()

@@ -91,7 +91,7 @@ func TestForwarder_G3_to_Kafka_buries_a_message_that_is_too_large(t *testing.T) 
 		}
 	}
 	inTx(t, database.DB, outbox, topic, batch...)
-	runForwarder(t, database, to.shared, func(c *forwarder.Config) {
+	runForwarder(t, database.Postbox(), to.shared, func(c *forwarder.Config) {
 		c.Classify, c.BatchSize, c.Concurrency = kafkabroker.Classify, 100, 4
 		c.Retry.Attempts = 2
 	})

@@ -82,6 +82,7 @@ type destination interface {
 type chain struct {
 	database    *testdb.Database
 	destination destination
+	log         *theLog // nil: forwarders poll
 }
 
 var outboxes atomic.Int64
@@ -92,14 +93,15 @@ func (c chain) pair(t *testing.T, group string) (message.Publisher, message.Subs
 	t.Helper()
 	outbox := fmt.Sprintf("o%d", outboxes.Add(1))
 	publisher := publisherFor(t, c.database, func(config *forwarder.PublisherConfig) {
-		config.Outbox, config.AllowAutocommit = outbox, true
+		config.Outbox, config.AllowAutocommit, config.Log = outbox, true, c.log.isOutbox()
 		// The suite checks the order of messages with equal payloads, so that is what a key means here.
 		config.OrderingKey = func(_ string, msg *message.Message) string { return string(msg.Payload) }
 	})
 	start := sync.OnceFunc(func() {
-		runForwarder(t, c.database, c.destination.publisher(t), func(config *forwarder.Config) {
+		runForwarder(t, c.log.measured(c.database), c.destination.publisher(t), func(config *forwarder.Config) {
 			config.Outbox, config.BatchSize, config.Classify = outbox, 100, c.destination.classify
 			config.PollMax = time.Second // of many outboxes most are idle
+			c.log.follow(config)
 		})
 	})
 	return forwardedPublisher{publisher, start}, c.destination.subscriber(t, group)

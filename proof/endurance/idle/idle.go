@@ -1,6 +1,6 @@
-// Package idle lets a forwarder with a Tail wait for messages that do not come, beside users of the server who write
-// much: into other tables of its database, and into another database. The log that the server keeps for the
-// forwarder must not rise with what they write.
+// Package idle lets two forwarders that read the log wait for messages that do not come, beside users of the server who write
+// much: into other tables of their database, and into another database. One reads which rows were stored, the other one messages that are in the log alone. The log that the server keeps for
+// each of them must not rise with what the others write.
 package idle
 
 import (
@@ -9,13 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/postbox-go/watermill-postbox/proof/endurance/place"
-	"github.com/postbox-go/watermill-postbox/proof/endurance/trend"
 )
 
 // Config says how long and how much.
@@ -55,11 +53,15 @@ func Run(ctx context.Context, config Config) error {
 }
 
 func run(ctx context.Context, config Config, where *place.Place) (err error) {
-	f, err := startForwarder(ctx, where)
-	if err != nil {
-		return err
+	var forwarders []*idler
+	for _, start := range []func(context.Context, *place.Place) (*idler, error){readerOfRows, readerOfMessages} {
+		f, err := start(ctx, where)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.close()) }()
+		forwarders = append(forwarders, f)
 	}
-	defer func() { err = errors.Join(err, f.close()) }()
 	others, err := openOthers(ctx, where)
 	if err != nil {
 		return err
@@ -72,12 +74,18 @@ func run(ctx context.Context, config Config, where *place.Place) (err error) {
 	for _, db := range others.databases {
 		working.Go(func() error { return write(within, db, config.Rate/float64(len(others.databases))) })
 	}
-	var watched series
-	working.Go(func() error { return watched.look(within, config, where.DB) })
+	watched := make([]*series, len(forwarders))
+	for n, f := range forwarders {
+		watched[n] = &series{reads: f.reads, slot: f.slot}
+	}
+	working.Go(func() error { return look(within, config, where.DB, watched) })
 	if err := working.Wait(); err != nil {
 		return err
 	}
-	return errors.Join(watched.result(config), f.works(context.WithoutCancel(ctx)))
+	for n, f := range forwarders {
+		err = errors.Join(err, watched[n].result(config), f.works(context.WithoutCancel(ctx)))
+	}
+	return err
 }
 
 // write fills a table, and empties it when it is large, until ctx ends.
@@ -103,90 +111,4 @@ func write(ctx context.Context, db *sql.DB, megabytes float64) error {
 			return fmt.Errorf("write beside the outbox: %w", err)
 		}
 	}
-}
-
-// series is what the server has written and keeps, in the order of the looks.
-type series struct {
-	written, retained, moves []float64
-	slots                    int // looks that found a slot
-	position                 string
-}
-
-// look looks at the log in each interval.
-func (s *series) look(ctx context.Context, config Config, db *sql.DB) error {
-	var start string
-	if err := db.QueryRowContext(ctx, "SELECT pg_current_wal_lsn()::text").Scan(&start); err != nil {
-		return err
-	}
-	ticker := time.NewTicker(config.Interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		err := s.add(ctx, config, db, start)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("look at the log: %w", err)
-		}
-	}
-}
-
-func (s *series) add(ctx context.Context, config Config, db *sql.DB, start string) error {
-	if config.Checkpoints {
-		if _, err := db.ExecContext(ctx, "CHECKPOINT"); err != nil {
-			return err
-		}
-	}
-	var written, retained float64
-	var found int
-	var position string
-	err := db.QueryRowContext(ctx, `
-		SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), $1::pg_lsn), COUNT(*),
-		       COALESCE(MAX(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)), 0), COALESCE(MIN(restart_lsn)::text, '')
-		FROM pg_replication_slots WHERE slot_name LIKE '%\_' || 'postbox_messages'::regclass::oid::text`, start).
-		Scan(&written, &found, &retained, &position)
-	if err != nil {
-		return err
-	}
-	move := 0.0
-	if n := len(s.moves); n > 0 {
-		move = s.moves[n-1]
-	}
-	if position != s.position {
-		s.position = position
-		move++
-	}
-	s.written, s.retained, s.moves = append(s.written, written), append(s.retained, retained), append(s.moves, move)
-	s.slots += min(found, 1)
-	fmt.Fprintf(config.Out, "written %6.1f MB, kept for the forwarder %5.1f MB\n", written/1e6, retained/1e6)
-	return nil
-}
-
-// mostShare is the largest part of what was written that may be kept at the best look of the second half. A transaction
-// that is open for a moment, or a confirmation that is a second old, keeps more at other looks.
-const mostShare = 0.5
-
-// result prints what the run has shown.
-func (s *series) result(config Config) error {
-	if len(s.written) == 0 {
-		return errors.New("the run was too short for a look")
-	}
-	last, half := s.written[len(s.written)-1], s.retained[len(s.retained)/2:]
-	least, most := slices.Min(half), slices.Max(half)
-	verdict := trend.Teeth(s.retained, s.moves, trend.Tolerance{Share: 0.5, Least: 16e6}) // a segment of the log
-	names := map[trend.Verdict]string{trend.Steady: "no", trend.Rising: "yes", trend.Unjudged: "too_short"}
-	fmt.Fprintf(config.Out, "RESULT idle minutes=%.1f written_mb=%.0f least_kept_mb=%.1f most_kept_mb=%.1f moved=%.0f looks=%d looks_with_slot=%d rising=%s\n",
-		config.Duration.Minutes(), last/1e6, least/1e6, most/1e6, s.moves[len(s.moves)-1], len(s.written), s.slots, names[verdict])
-	if verdict == trend.Rising || least > mostShare*last {
-		return ErrKept
-	}
-	if s.slots < len(s.written) {
-		return errors.New("there was not always a slot, so the run shows nothing")
-	}
-	return nil
 }

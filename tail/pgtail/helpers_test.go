@@ -76,10 +76,12 @@ type running struct {
 	ended  chan error
 }
 
-// start runs a forwarder that polls once an hour, unless it is woken.
+// start runs a forwarder that polls once an hour, unless it is woken, or the configuration says something else.
 func (w *world) start(broker message.Publisher, config forwarder.Config) *running {
 	w.Helper()
-	config.PollMax = time.Hour
+	if config.PollMax == 0 {
+		config.PollMax = time.Hour
+	}
 	if config.Lease == 0 {
 		config.Lease = 5 * time.Second
 	}

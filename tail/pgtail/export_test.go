@@ -1,6 +1,19 @@
 package pgtail
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
 
 // LookForRetained sets how often a Tail looks at how much log the server keeps.
 func (t *Tail) LookForRetained(every time.Duration) { t.retainedInterval = every }
+
+// OnConnect calls a function each time that the Outbox has connected, which is after it has found its slot.
+func (o *Outbox) OnConnect(do func()) {
+	o.address.AfterConnect = func(context.Context, *pgconn.PgConn) error {
+		do()
+		return nil
+	}
+}

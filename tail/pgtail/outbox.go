@@ -87,6 +87,9 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(s
 	}
 	defer s.close(ctx)
 	if err := s.start(ctx, outbox.Statements.StartOutboxReplication(slot.name)); err != nil {
+		if _, again := findSlot(ctx, outbox); errors.Is(again, ErrSlotLost) {
+			return again // it was dropped since it was found, and the server says only that something is missing
+		}
 		return err
 	}
 	position, err := slot.claim(ctx, outbox) // after the slot is ours, so that a process that stands by does not fence out the one that reads

@@ -146,6 +146,16 @@ func TestOutbox_refuses_to_go_on_after_its_slot_was_lost(t *testing.T) {
 	again.stop(t)
 }
 
+// The server says only that an object does not exist, as it does if tables or publications are missing.
+func TestOutbox_says_that_its_slot_is_lost_also_if_that_happens_while_it_connects(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorld(t)
+	reader := w.outboxTail()
+	reader.OnConnect(func() { w.dropSlot() })
+	f := w.start(&broker{}, forwarder.Config{Tail: reader})
+	require.ErrorIs(t, <-f.ended, pgtail.ErrSlotLost)
+}
+
 // The log of a busy database is not kept for an outbox that gets no messages, and the position of one whose broker is
 // away is confirmed all the same.
 func TestOutbox_G12_confirms_its_position_while_idle_and_while_the_broker_is_away(t *testing.T) {

@@ -2,13 +2,17 @@ module github.com/postbox-go/watermill-postbox/cmd/postbox
 
 go 1.25.0
 
-replace github.com/postbox-go/watermill-postbox => ../..
+replace (
+	github.com/postbox-go/watermill-postbox => ../..
+	github.com/postbox-go/watermill-postbox/tail/pgtail => ../../tail/pgtail
+)
 
 require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/lib/pq v1.12.3
 	github.com/postbox-go/watermill-postbox v0.0.0
+	github.com/postbox-go/watermill-postbox/tail/pgtail v0.0.0
 	github.com/pressly/goose/v3 v3.27.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9

@@ -152,6 +152,7 @@ func (s *Statements) usePostgresLog() {
 	s.WalLevel = `SELECT current_setting('wal_level')`
 	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`
 	s.SlotTaken = slotTaken
+	s.LogServerState, s.LogSlotState, s.PublicationRights = logServerState, logSlotState, publicationRights
 	s.emit, s.emitChecked, s.OutboxSlot, s.LogEnd = emit, emitChecked, outboxSlot, logEnd
 	s.ClaimLog, s.saveLogPosition, s.setLogPosition = claimLog, saveLogPosition, setLogPosition
 	s.logAhead, s.keysWithRows = logAhead, keysWithRows

@@ -13,7 +13,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// The actions that [Operator] and [Letters] record.
+// The actions that [Operator] and [Letters] record, and others.
 const (
 	ActPause       = "pause"
 	ActResume      = "resume"
@@ -30,13 +30,18 @@ const (
 	ActDelete      = "delete"
 	ActEdit        = "edit"
 	ActReplay      = "replay"
+
+	// The actions on the log of PostgreSQL, which package pgtail records.
+	ActSetUpLog   = "log setup"
+	ActRemoveLog  = "log remove"
+	ActAcceptLoss = "log accept-loss"
 )
 
 // Actions returns the names of all actions.
 func Actions() []string {
 	return []string{
 		ActPause, ActResume, ActSet, ActPauseKey, ActResumeKey, ActPauseTopic, ActResumeTopic, ActRunNow, ActReschedule, ActBury,
-		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay,
+		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay, ActSetUpLog, ActRemoveLog, ActAcceptLoss,
 	}
 }
 

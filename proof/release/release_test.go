@@ -19,7 +19,7 @@ const mainModule = "github.com/postbox-go/watermill-postbox"
 // version is one that no other run has: Go keeps each version that it has downloaded.
 var version = fmt.Sprintf("v0.0.0-test.%d", time.Now().UnixNano())
 
-// The modules that users import build from the published main module alone, and the others still build in the repository.
+// The modules that users import build from the published main module, and from the one that the command line needs, and the others still build in the repository.
 func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves this out: it copies and builds the repository")
@@ -34,7 +34,9 @@ func TestReleaseModules_leaves_no_replace_in_what_users_import(t *testing.T) {
 		require.NoError(t, err, "%s %v in %s:\n%s", name, args, folder, output)
 		return string(output)
 	}
-	run(".", "scripts/release-modules", version)
+	require.Contains(t, run(".", "scripts/release-modules", version), "cmd/postbox: publish the tag tail/pgtail/"+version+" first")
+	publish(t, environment, repository, "tail/pgtail")
+	require.NotContains(t, run(".", "scripts/release-modules", version), "first")
 
 	released := strings.Fields(run(".", "scripts/modules", "released"))
 	require.Contains(t, released, "brokers/kafkabroker")
@@ -121,39 +123,54 @@ func copyRepository(t *testing.T) string {
 // published makes a module proxy of files that has the main module in the version, before the proxies that there are, and returns the environment of commands that use it.
 func published(t *testing.T, repository string) []string {
 	t.Helper()
-	folder := filepath.Join(t.TempDir(), filepath.FromSlash(mainModule), "@v")
+	root := t.TempDir()
+	proxies, err := exec.CommandContext(t.Context(), "go", "env", "GOPROXY").Output()
+	require.NoError(t, err)
+	environment := append(os.Environ(), proxyVariable+filepath.ToSlash(root)+","+strings.TrimSpace(string(proxies)), "GONOSUMDB="+mainModule, "GOFLAGS=-modcacherw")
+	publish(t, environment, repository, ".")
+	return environment
+}
+
+const proxyVariable = "GOPROXY=file://"
+
+// publish puts a module of the repository into the proxy of an environment.
+func publish(t *testing.T, environment []string, repository, module string) {
+	t.Helper()
+	var root string
+	for _, variable := range environment {
+		if rest, ok := strings.CutPrefix(variable, proxyVariable); ok {
+			root, _, _ = strings.Cut(rest, ",")
+		}
+	}
+	path := strings.TrimSuffix(mainModule+"/"+module, "/.")
+	folder := filepath.Join(root, filepath.FromSlash(path), "@v")
 	require.NoError(t, os.MkdirAll(folder, 0o750))
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	write("list", version+"\n")
 	write(version+".info", `{"Version":"`+version+`"}`)
-	write(version+".mod", read(t, filepath.Join(repository, "go.mod")))
+	write(version+".mod", read(t, filepath.Join(repository, module, "go.mod")))
 	archive, err := os.Create(filepath.Join(folder, version+".zip")) //nolint:gosec // in a folder of this test
 	require.NoError(t, err)
 	writer := zip.NewWriter(archive)
-	for _, file := range files(t, repository, true) {
-		entry, err := writer.Create(mainModule + "@" + version + "/" + filepath.ToSlash(file))
+	for _, file := range files(t, filepath.Join(repository, module), true) {
+		entry, err := writer.Create(path + "@" + version + "/" + filepath.ToSlash(file))
 		require.NoError(t, err)
-		_, err = entry.Write([]byte(read(t, filepath.Join(repository, file))))
+		_, err = entry.Write([]byte(read(t, filepath.Join(repository, module, file))))
 		require.NoError(t, err)
 	}
 	require.NoError(t, writer.Close())
 	require.NoError(t, archive.Close())
-
-	proxies, err := exec.CommandContext(t.Context(), "go", "env", "GOPROXY").Output()
-	require.NoError(t, err)
-	root := strings.TrimSuffix(folder, filepath.Join(filepath.FromSlash(mainModule), "@v"))
-	t.Cleanup(func() { forget(t) })
-	return append(os.Environ(), "GOPROXY=file://"+filepath.ToSlash(root)+","+strings.TrimSpace(string(proxies)), "GONOSUMDB="+mainModule, "GOFLAGS=-modcacherw")
+	t.Cleanup(func() { forget(t, path) })
 }
 
-// forget removes the version from Go's cache of modules.
-func forget(t *testing.T) {
+// forget removes the version of a module from Go's cache of modules.
+func forget(t *testing.T, path string) {
 	t.Helper()
 	output, err := exec.Command("go", "env", "GOMODCACHE").Output() //nolint:noctx // the test's context is over
 	require.NoError(t, err)
-	cache, module := strings.TrimSpace(string(output)), filepath.FromSlash(mainModule)
+	cache, module := strings.TrimSpace(string(output)), filepath.FromSlash(path)
 	found, err := filepath.Glob(filepath.Join(cache, "cache", "download", module, "@v", version+".*"))
 	require.NoError(t, err)
 	for _, path := range append(found, filepath.Join(cache, module+"@"+version)) {

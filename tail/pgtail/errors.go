@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // errTaken is returned if another process reads the log.
@@ -13,18 +15,31 @@ var errTaken = errors.New("another process reads the log")
 // setupError is a reason that lasts until somebody changes the server, the role or the configuration.
 type setupError struct {
 	what string
-	err  error
+	fix  string // what to do; may be empty
+	err  error  // of the server; may be nil
 }
 
 func (e *setupError) Error() string {
-	if e.err == nil {
-		return e.what
+	text := e.what
+	if e.fix != "" {
+		text += ": " + e.fix
 	}
-	return fmt.Sprintf("%s: %v", e.what, e.err)
+	if e.err != nil {
+		text += fmt.Sprintf(": %v", e.err)
+	}
+	return text
 }
 
 // Unwrap returns the error of the server.
 func (e *setupError) Unwrap() error { return e.err }
+
+// lostError is [ErrSlotLost] with what was found.
+type lostError struct{ what string }
+
+func (e *lostError) Error() string { return e.what + ": " + ErrSlotLost.Error() }
+
+// Unwrap returns [ErrSlotLost].
+func (e *lostError) Unwrap() error { return ErrSlotLost }
 
 // Codes of PostgreSQL's errors.
 const (
@@ -40,6 +55,25 @@ const (
 	codeUndefinedTable  = "42P01"
 )
 
+const (
+	// runSetup and runSetupOutbox are what mends a log that is not set up.
+	runSetup       = `run pgtail.Setup, or "postbox log setup"`
+	runSetupOutbox = `run pgtail.SetupOutbox, or "postbox log setup --without-rows"`
+	// setLevel is what mends wal_level.
+	setLevel = "set wal_level = logical and restart the server (ALTER SYSTEM SET wal_level = logical)"
+)
+
+// explainRole is [explain] for an error that has to do with the rights of a role.
+func explainRole(role string, err error) error {
+	err = explain(err)
+	var wrong *setupError
+	var from *pgconn.PgError
+	if errors.As(err, &wrong) && errors.As(err, &from) && (from.Code == codeNoRight || from.Code == codeNoLogin) {
+		wrong.fix = fmt.Sprintf("give it LOGIN and REPLICATION (%s), and let pg_hba.conf admit it to this database", dialect.MakeReader(role))
+	}
+	return err
+}
+
 // explain tells what to do about an error of the server.
 func explain(err error) error {
 	var from *pgconn.PgError
@@ -50,15 +84,15 @@ func explain(err error) error {
 	case codeDuplicate, codeInUse:
 		return fmt.Errorf("%w: %w", errTaken, err)
 	case codeState:
-		return &setupError{"the server does not send its log: set wal_level = logical and restart it", err}
+		return &setupError{"the server does not send its log", setLevel, err}
 	case codeNoneLeft:
-		return &setupError{"the server has no slot or sender left: increase max_replication_slots and max_wal_senders", err}
+		return &setupError{"the server has no slot or sender left", "increase max_replication_slots and max_wal_senders, and restart the server", err}
 	case codeNoRight, codeNoLogin, codeWrongPassword:
-		return &setupError{"the role of DSN may not read the log: give it LOGIN and REPLICATION (ALTER ROLE … REPLICATION), and let pg_hba.conf admit it to this database", err}
+		return &setupError{"the role of DSN may not read the log", "give it LOGIN and REPLICATION (ALTER ROLE … REPLICATION), and let pg_hba.conf admit it to this database", err}
 	case codeUndefinedObject, codeUndefinedTable:
-		return &setupError{"the publication or a table is missing: run pgtail.Setup, after postbox.Migrate", err}
+		return &setupError{"the publication or a table is missing", runSetup + ", after postbox.Migrate", err}
 	case codeNotSupported:
-		return &setupError{"the server cannot send its log to this connection: DSN must lead to a primary PostgreSQL server, not to a standby or a pooler", err}
+		return &setupError{"the server cannot send its log to this connection", "DSN must lead to a primary PostgreSQL server, not to a standby or a pooler", err}
 	default:
 		return err
 	}

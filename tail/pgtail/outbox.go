@@ -13,16 +13,16 @@ import (
 
 // ErrSlotLost is returned by Run of a forwarder if messages of the log may be lost, since its slot is gone, is invalid or
 // was made anew. Nothing is read any more until [AcceptLoss], so that no operator overlooks it.
-var ErrSlotLost = errors.New("messages that were in the log alone may be lost: find out which, publish them again, and then call pgtail.AcceptLoss")
+var ErrSlotLost = errors.New("messages that were in the log alone may be lost: find out which, publish them again, and then call pgtail.AcceptLoss, or run \"postbox log accept-loss\"")
 
 // OutboxConfig says how messages are read that are in the log alone.
 type OutboxConfig struct {
 	// DSN is the data source name of the database, for pgx, as a URL or as words. It must lead to the primary server itself, not to a pooler, and its
 	// role needs the attribute REPLICATION and USAGE on the schema, but no right on any table. Required.
 	DSN string
-	// Failover makes [SetupOutbox] and [AcceptLoss] make a slot that standbys with sync_replication_slots keep, on PostgreSQL 17 and later. Set synchronized_standby_slots
-	// on the primary, too: otherwise a failover to a standby that lags is a loss, which is noticed. Defaults to a slot that a failover loses.
-	Failover bool
+	// NoFailover makes [SetupOutbox] and [AcceptLoss] make a slot that a failover loses. By default, on PostgreSQL 17 and later, standbys with sync_replication_slots keep the slot. Set
+	// synchronized_standby_slots on the primary, too: otherwise a failover to a standby that lags is a loss, which is noticed. Older servers lose each slot in a failover.
+	NoFailover bool
 }
 
 func (c OutboxConfig) parse() (*pgconn.Config, error) {

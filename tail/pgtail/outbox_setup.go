@@ -9,23 +9,27 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 )
 
 // SetupOutbox makes what the server needs so that publishers can write messages into its log: a permanent slot, and an empty publication of the same name. Run it after
 // [postbox.Migrate], with a role that owns the tables and has CREATE on the database; the role of DSN makes the slot. It can be run again. It waits for the end of all
 // transactions of the server that have written anything. It returns an error that says what to set if the server does not write a log that can be read, and
-// [ErrSlotLost] if the log was set up before and the slot does not continue it.
+// [ErrSlotLost] if the log was set up before and the slot does not continue it. If [OutboxConfig.NoFailover] has changed, it changes the slot, which no process may read meanwhile.
 //
 // From then on the server keeps its log until a forwarder has read it, however much that is. Watch the metric postbox.log.retained, and call [RemoveOutbox] if the log is no longer used.
 func SetupOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
-		if err := a.lacks(); err != nil {
+		if err := problems(a.lacks(a.seen)); err != nil {
 			return err
 		}
 		if a.known {
-			return a.slot.check(a.stored, a.position)
+			return a.keep(ctx)
 		}
-		return a.make(ctx)
+		if err := a.mayPublish(ctx); err != nil {
+			return err
+		}
+		return a.make(ctx, operate.ActSetUpLog)
 	})
 }
 
@@ -34,63 +38,35 @@ func SetupOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) 
 func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
 		if !a.known {
-			return errors.New("the log is not set up for messages: run pgtail.SetupOutbox")
+			return notSetUp()
 		}
 		if a.slot.exists && a.slot.invalid {
 			if err := a.drop(ctx); err != nil {
 				return err
 			}
 		}
-		return a.make(ctx)
+		return a.make(ctx, operate.ActAcceptLoss)
 	})
 }
 
 // CheckOutbox returns what is missing so that forwarders with this configuration can read messages from the log, or nil. It connects with the DSN, which also shows whether its role may.
+// [InspectOutbox] says more.
 func CheckOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
-		err := a.lacks()
+		err := problems(a.lacks(a.seen))
 		if !a.known {
-			return errors.Join(err, errors.New("the log is not set up for messages: run pgtail.SetupOutbox"))
+			err = errors.Join(err, notSetUp())
 		}
-		return errors.Join(err, a.slot.check(a.stored, a.position))
+		return err
 	})
 }
 
-// RemoveOutbox drops the slot and the publication. Publishers with Log fail from then on. Stop them before, and stop the forwarders when these have read everything: it returns an error
-// while a process reads from the slot, or if messages in the log were not read. It can be run again.
-func RemoveOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
-	return administer(ctx, db, config, func(a *administration) error {
-		if a.slot.exists && !a.slot.invalid {
-			if err := a.unread(ctx); err != nil {
-				return err
-			}
-		}
-		if a.slot.exists {
-			if err := a.drop(ctx); err != nil {
-				return err
-			}
-		}
-		for _, text := range []string{a.statements.RemoveLogPosition, a.statements.DropPublication(a.slot.name)} {
-			if _, err := a.db.ExecContext(ctx, text); err != nil {
-				return fmt.Errorf("remove the publication and the position: %w", err)
-			}
-		}
-		return nil
-	})
-}
-
-// administration is what the functions of an operator find.
+// administration is a session of an operator, and what it finds.
 type administration struct {
-	*session
+	outboxState
 
-	config     OutboxConfig
-	db         *sql.DB
-	statements *dialect.Statements
-	level      string // wal_level
-	slot       slotState
-	known      bool // the log was set up
-	stored     string
-	position   dialect.LogPosition
+	session *session
+	seen    Slot
 }
 
 // administer connects, looks, and calls do.
@@ -103,79 +79,66 @@ func administer(ctx context.Context, db postbox.Database, config OutboxConfig, d
 	if err != nil {
 		return err
 	}
-	a := &administration{config: config, db: db.DB, statements: statements}
+	a := &administration{outboxState: outboxState{config: config, db: db.DB, statements: statements}}
+	if err := a.look(ctx, db.DB); err != nil {
+		return fmt.Errorf("pgtail: %w", err)
+	}
 	if a.session, err = connect(ctx, address); err != nil {
 		return fmt.Errorf("pgtail: %w", err)
 	}
-	defer a.close(ctx)
-	if err := a.look(ctx); err != nil {
-		return fmt.Errorf("pgtail: %w", err)
-	}
-	if err := do(a); err != nil {
-		return fmt.Errorf("pgtail: %w", err)
-	}
-	return nil
-}
-
-func (a *administration) look(ctx context.Context) (err error) {
-	if err = a.identify(ctx, a.statements); err == nil {
-		err = a.leadsTo(ctx, a.db, a.statements)
+	defer a.session.close(ctx)
+	if err = a.session.identify(ctx, statements); err == nil {
+		err = a.session.leadsTo(ctx, db.DB, statements)
 	}
 	if err == nil {
-		err = a.db.QueryRowContext(ctx, a.statements.WalLevel).Scan(&a.level)
-	}
-	if err == nil {
-		a.slot, err = readSlot(ctx, a.db, a.statements)
+		err = do(a)
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("pgtail: %w", err)
 	}
-	err = a.db.QueryRowContext(ctx, a.statements.LogPosition).Scan(&a.stored, &a.position.Position, &a.position.Part, &a.position.Epoch)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil
-	case dialect.LacksTable(err):
-		return fmt.Errorf("a table is missing: call postbox.Migrate first: %w", err)
-	case err != nil:
-		return fmt.Errorf("read the position in the log: %w", err)
-	}
-	a.known = true
 	return nil
 }
 
-const (
-	// messagesVersion is the first version of PostgreSQL that sends messages of its log, failoverVersion the first with
-	// slots that standbys keep.
-	messagesVersion = 14
-	failoverVersion = 17
-)
+// look reads what the server has, before the session takes a sender.
+func (a *administration) look(ctx context.Context, db *sql.DB) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	if a.server, a.seen, err = readState(ctx, db, a.statements, dialect.OutboxSlotSuffix); err != nil {
+		return err
+	}
+	return a.read(ctx)
+}
 
-// lacks returns what the server lacks.
-func (a *administration) lacks() error {
-	var lacks []error
-	if a.level != "logical" {
-		lacks = append(lacks, &setupError{what: fmt.Sprintf("wal_level is %s: set wal_level = logical and restart the server", a.level)})
+// keep changes the slot, which is set up, to what the configuration says of failovers.
+func (a *administration) keep(ctx context.Context) error {
+	if err := a.publish(ctx); err != nil {
+		return err
 	}
-	if a.version() < messagesVersion {
-		lacks = append(lacks, &setupError{what: fmt.Sprintf("messages in the log need PostgreSQL %d or later", messagesVersion)})
+	wanted := !a.config.NoFailover
+	if a.server.version < failoverVersion || a.seen.Failover == wanted {
+		return nil
 	}
-	if a.config.Failover && a.version() < failoverVersion {
-		lacks = append(lacks, &setupError{what: fmt.Sprintf("Failover needs PostgreSQL %d or later", failoverVersion)})
+	if _, err := a.session.query(ctx, a.statements.AlterSlotFailover(a.slot.name, wanted)); err != nil {
+		return explain(fmt.Errorf("change the slot %s for failovers, for which no forwarder may read from it: %w", a.slot.name, err))
 	}
-	if a.known && (!a.slot.exists || a.slot.invalid) {
-		lacks = append(lacks, a.slot.lost("the slot %s is gone or invalid", a.slot.name))
+	return a.audited(ctx, operate.ActSetUpLog, "failover="+strconv.FormatBool(wanted), nil)
+}
+
+// publish makes the publication if it is not there.
+func (a *administration) publish(ctx context.Context) error {
+	if a.published {
+		return nil
 	}
-	return errors.Join(lacks...)
+	if _, err := a.db.ExecContext(ctx, a.statements.CreateEmptyPublication(a.slot.name)); err != nil {
+		return fmt.Errorf("make the publication %s, with CREATE on the database: %w", a.slot.name, err)
+	}
+	return nil
 }
 
 // make makes the publication and the slot, if they are not there, and stores where to begin. The publication comes first,
 // since the server looks for it as it was at each place in the log.
-func (a *administration) make(ctx context.Context) error {
-	if _, err := published(ctx, a.db, a.statements, a.slot.name); errors.Is(err, sql.ErrNoRows) {
-		if _, err := a.db.ExecContext(ctx, a.statements.CreateEmptyPublication(a.slot.name)); err != nil {
-			return fmt.Errorf("make the publication %s, with CREATE on the database: %w", a.slot.name, err)
-		}
-	} else if err != nil {
+func (a *administration) make(ctx context.Context, action string) error {
+	if err := a.publish(ctx); err != nil {
 		return err
 	}
 	begin := a.slot.confirmed
@@ -183,7 +146,8 @@ func (a *administration) make(ctx context.Context) error {
 		return fmt.Errorf("the slot %s is still being made by another process: run this again when that has ended", a.slot.name)
 	}
 	if !a.slot.exists {
-		rows, err := a.query(ctx, a.statements.CreateOutboxSlot(a.slot.name, a.config.Failover))
+		failover := !a.config.NoFailover && a.server.version >= failoverVersion
+		rows, err := a.session.query(ctx, a.statements.CreateOutboxSlot(a.slot.name, failover))
 		if err != nil {
 			return explain(fmt.Errorf("make the slot %s: %w", a.slot.name, err))
 		}
@@ -191,34 +155,26 @@ func (a *administration) make(ctx context.Context) error {
 			return fmt.Errorf("make the slot %s: %w", a.slot.name, err)
 		}
 	}
-	query := a.statements.SetLogPosition(a.slot.name, begin)
-	if _, err := a.db.ExecContext(ctx, query.Text, query.Args...); err != nil {
-		return fmt.Errorf("store the position in the log, as the owner of the tables: %w", err)
-	}
-	return nil
+	return a.audited(ctx, action, "", func(tx *sql.Tx) error {
+		query := a.statements.SetLogPosition(a.slot.name, begin)
+		if _, err := tx.ExecContext(ctx, query.Text, query.Args...); err != nil {
+			return fmt.Errorf("store the position in the log, as the owner of the tables: %w", err)
+		}
+		return nil
+	})
+}
+
+// audited calls do in a transaction that also writes the row of the action.
+func (a *administration) audited(ctx context.Context, action, note string, do func(tx *sql.Tx) error) error {
+	act := operate.NewAct(action, "").On("slot %s", a.slot.name).Noting(note)
+	return audited(ctx, a.db, a.statements, act, do)
 }
 
 func (a *administration) drop(ctx context.Context) error {
-	if _, err := a.query(ctx, a.statements.DropOutboxSlot(a.slot.name)); err != nil {
+	if _, err := a.session.query(ctx, a.statements.DropOutboxSlot(a.slot.name)); err != nil {
 		return explain(fmt.Errorf("drop the slot %s: %w", a.slot.name, err))
 	}
 	a.slot.exists = false
-	return nil
-}
-
-// unread returns an error if the slot has messages that were not confirmed.
-func (a *administration) unread(ctx context.Context) error {
-	rows, err := a.query(ctx, a.statements.UnreadMessages(a.slot.name, a.table))
-	if err != nil {
-		return explain(fmt.Errorf("look for messages in the log: %w", err))
-	}
-	unread, err := number(rows)
-	if err != nil {
-		return fmt.Errorf("look for messages in the log: %w", err)
-	}
-	if unread > 0 {
-		return errors.New("the log has messages that were not stored, or were stored within the last seconds: stop the publishers, let a forwarder read for a few seconds, and stop it, too")
-	}
 	return nil
 }
 

@@ -89,7 +89,7 @@ func TestOutbox_needs_few_rights(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.emitter("new").Publish("orders", keyed("of a new outbox", "key")))
 	database := *w.Database
-	database.DSN = w.granted("forwarder", "forwarder with the log")
+	database.DSN = w.granted("LOGIN", "forwarder", "forwarder with the log")
 	f := (&world{T: t, Database: &database, recorder: w.recorder}).start(b, forwarder.Config{Tail: reading})
 
 	producer := w.openAs(w.role("LOGIN"))
@@ -116,14 +116,17 @@ func TestOutbox_needs_few_rights(t *testing.T) {
 	require.ErrorContains(t, pgtail.CheckOutbox(t.Context(), w.Postbox(), config), "give it LOGIN and REPLICATION")
 }
 
-// granted makes a role with the rights that docs/security.md has under these headings, and returns its address.
-func (w *world) granted(headings ...string) (dsn string) {
+// granted makes a role with attributes and the rights that docs/security.md has under these headings, and returns its address.
+func (w *world) granted(attributes string, headings ...string) (dsn string) {
 	w.Helper()
-	dsn = w.role("LOGIN")
+	dsn = w.role(attributes)
 	address, err := url.Parse(dsn)
 	require.NoError(w, err)
 	text, err := os.ReadFile("../../docs/security.md")
 	require.NoError(w, err)
+	var schema, database string
+	require.NoError(w, w.DB.QueryRowContext(w.Context(), "SELECT current_schema(), current_database()").Scan(&schema, &database))
+	names := strings.NewReplacer(" SCHEMA public ", " SCHEMA "+schema+" ", " DATABASE shop ", " DATABASE "+database+" ")
 	to := regexp.MustCompile(` TO \w+;`)
 	for _, heading := range headings {
 		_, section, found := strings.Cut(string(text), "\n### "+heading+"\n")
@@ -133,7 +136,7 @@ func (w *world) granted(headings ...string) (dsn string) {
 		block, _, _ = strings.Cut(block, "```")
 		for grant := range strings.Lines(block) {
 			if !strings.Contains(grant, "postbox_writers") { // which PostgreSQL does not have
-				w.Exec(w.T, to.ReplaceAllString(grant, " TO "+address.User.Username()))
+				w.Exec(w.T, names.Replace(to.ReplaceAllString(grant, " TO "+address.User.Username()+";")))
 			}
 		}
 	}

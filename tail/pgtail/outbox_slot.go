@@ -63,7 +63,7 @@ func (s slotState) claim(ctx context.Context, outbox tail.Outbox) (position dial
 	err = outbox.DB.QueryRowContext(ctx, outbox.Statements.ClaimLog).Scan(&stored, &position.Position, &position.Part, &position.Epoch)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return position, &setupError{what: "the log is not set up for messages: run pgtail.SetupOutbox"}
+		return position, notSetUp()
 	case err != nil:
 		return position, fmt.Errorf("claim the log: %w", err)
 	}
@@ -82,5 +82,5 @@ func (s slotState) check(stored string, position dialect.LogPosition) error {
 }
 
 func (s slotState) lost(format string, args ...any) error {
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrSlotLost)
+	return &lostError{fmt.Sprintf(format, args...)}
 }

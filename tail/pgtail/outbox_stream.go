@@ -60,7 +60,7 @@ func (s *emittedStream) decode(piece tail.Piece) error {
 	emitted, err := tail.DecodeEmitted(piece.Content, piece.Committed)
 	switch {
 	case errors.Is(err, tail.ErrEmittedVersion):
-		return &setupError{"the log cannot be read", err}
+		return &setupError{what: "the log cannot be read", err: err}
 	case err != nil:
 		s.logger.Error("Postbox leaves out a message of the log that no publisher can have written", err, nil)
 		return nil

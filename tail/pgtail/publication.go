@@ -15,21 +15,23 @@ func publishes(ctx context.Context, db *sql.DB, statements *dialect.Statements, 
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	has, err := published(ctx, db, statements, publication)
-	lacks, table := "", statements.Names.Table("messages")
+	lacks, fix, table := "", runSetup, statements.Names.Table("messages")
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		lacks = fmt.Sprintf("there is no publication %s: run pgtail.Setup", publication)
+		lacks = "there is no publication " + publication
 	case err != nil:
 		return "", err
 	case !has.table:
-		lacks = fmt.Sprintf("the publication %s does not include the table %s: run pgtail.Setup", publication, table)
+		lacks = fmt.Sprintf("the publication %s does not include the table %s", publication, table)
 	case !has.allRows:
-		lacks = fmt.Sprintf("the publication %s must send all rows and columns of the table %s: run pgtail.Remove and pgtail.Setup", publication, table)
+		lacks = fmt.Sprintf("the publication %s must send all rows and columns of the table %s", publication, table)
+		fix = `run pgtail.Remove and pgtail.Setup, or "postbox log remove" and "postbox log setup"`
 	case !has.inserts:
-		lacks = fmt.Sprintf("the publication %s must publish inserts alone: ALTER PUBLICATION %s SET (publish = 'insert')", publication, publication)
+		lacks = fmt.Sprintf("the publication %s must publish inserts alone", publication)
+		fix = statements.PublishInserts(publication)
 	}
 	if lacks != "" {
-		return "", &setupError{what: lacks}
+		return "", &setupError{what: lacks, fix: fix}
 	}
 	return has.version, nil
 }

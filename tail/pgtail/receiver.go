@@ -34,8 +34,9 @@ type receiver struct {
 	final func(err error) bool
 	lines lines
 	pause time.Duration
-	// told is the state that was logged last.
+	// told is the state that was logged last, and lacks what was missing then.
 	told    state
+	lacks   string
 	hasRead bool // the log was read at least once
 }
 
@@ -89,18 +90,21 @@ func (r *receiver) nextPause(err error) time.Duration {
 	return r.pause
 }
 
-// report logs the end of a session, once for each change of the state.
+// report logs the end of a session, once for each change of the state and for each thing that is missing.
 func (r *receiver) report(outbox tail.Outbox, err error) {
-	before := r.told
+	before, lacks := r.told, ""
+	if wrong := (*setupError)(nil); errors.As(err, &wrong) {
+		lacks = wrong.what
+	}
 	switch {
 	case errors.Is(err, errTaken):
 		if r.told = standby; before != standby {
 			outbox.Logger.Info(r.lines.standby, nil)
 		}
-	case before == failing:
+	case before == failing && (lacks == "" || lacks == r.lacks):
 		outbox.Logger.Debug(r.lines.stillFailing+": "+dialect.HideAddress(err).Error(), nil)
 	default:
-		r.told = failing
+		r.told, r.lacks = failing, lacks
 		outbox.Logger.Error(r.lines.failing, dialect.HideAddress(err), nil)
 	}
 }
@@ -160,7 +164,7 @@ func connect(ctx context.Context, address *pgconn.Config) (*session, error) {
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, explain(fmt.Errorf("connect to read the log: %w", err))
+		return nil, explainRole(config.User, fmt.Errorf("connect to read the log: %w", err))
 	}
 	return &session{conn: conn}, nil
 }
@@ -202,7 +206,7 @@ func (s *session) leadsTo(ctx context.Context, db *sql.DB, statements *dialect.S
 	case server == s.server && slot == s.slot:
 		return nil
 	case slot != s.slot:
-		return &setupError{what: "DSN leads to another database or schema than the one that the forwarder reads"}
+		return &setupError{what: "DSN leads to another database or schema than the one that the forwarder reads", fix: "give both the same database and search_path"}
 	default: // the slot has the same name on a standby that was promoted
 		return errors.New("DSN leads to another server than the one that the forwarder reads, as it may after a failover")
 	}

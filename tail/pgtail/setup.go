@@ -9,12 +9,13 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Setup makes what the server needs so that its log can be read: a publication of the inserts into the table of messages. An empty name is
-// that of the default. Run it after [postbox.Migrate], with a role that owns the tables and may create objects in the database. It can be run again. If the publication exists, the table is added to it.
-// It returns an error that says what to set if the server does not write a log that can be read.
+// that of the default. Run it after [postbox.Migrate], with a role that owns the tables and may create objects in the database. It can be run again, and by several processes at a time. If the publication
+// exists, the table is added to it. It returns an error that says what to set if the server does not write a log that can be read, and which right the role lacks.
 //
 // There is no slot to make: each reader makes one that ends with its connection.
 func Setup(ctx context.Context, db postbox.Database, publication string) error {
@@ -22,56 +23,65 @@ func Setup(ctx context.Context, db postbox.Database, publication string) error {
 	if err != nil {
 		return err
 	}
-	has, err := published(ctx, db.DB, statements, publication)
-	text := statements.CreatePublication(publication)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-	case err != nil:
-		return fmt.Errorf("pgtail: %w", err)
-	case has.table:
-		text = ""
-	default:
-		text = statements.AddToPublication(publication)
-	}
-	if text != "" {
-		if _, err := db.DB.ExecContext(ctx, text); err != nil {
-			return fmt.Errorf("pgtail: make the publication %s, as the owner of the table and with CREATE on the database: %w", publication, err)
+	made, err := publish(ctx, db.DB, statements, publication)
+	if err != nil && !made {
+		if has, again := published(ctx, db.DB, statements, publication); again == nil && has.table { // by another process
+			err = nil
 		}
 	}
-	if _, err := prerequisites(ctx, db.DB, statements, publication); err != nil {
+	if err == nil {
+		_, err = prerequisites(ctx, db.DB, statements, publication)
+	}
+	if err != nil {
 		return fmt.Errorf("pgtail: %w", err)
 	}
 	return nil
 }
 
-// Check returns what is missing so that forwarders with this configuration can read the log, or nil. The error names all that it found. It connects with the DSN, which also shows whether its role may.
-func Check(ctx context.Context, db postbox.Database, config Config) error {
-	config.setDefaults()
-	address, err := config.validate()
-	if err != nil {
-		return fmt.Errorf("pgtail: %w", err)
+// publish adds the table to the publication, which it makes if there is none.
+func publish(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (made bool, err error) {
+	has, err := published(ctx, db, statements, publication)
+	text := statements.AddToPublication(publication)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		if err := mayPublish(ctx, db, statements); err != nil {
+			return false, err
+		}
+		text = statements.CreatePublication(publication)
+	case err != nil:
+		return false, err
+	case has.table:
+		return false, nil
 	}
-	_, statements, err := setting(db, config.Publication)
+	err = audited(ctx, db, statements, operate.NewAct(operate.ActSetUpLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, text)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("make the publication %s, as the owner of the table and with CREATE on the database: %w", publication, err)
+	}
+	return true, nil
+}
+
+// Check returns what is missing so that forwarders with this configuration can read the log, or nil. The error names all that it found. It connects with the DSN, which also shows whether its role may.
+// [Inspect] says more.
+func Check(ctx context.Context, db postbox.Database, config Config) error {
+	if config.DSN == "" {
+		_, err := New(config)
+		return err
+	}
+	status, err := Inspect(ctx, db, config)
 	if err != nil {
 		return err
 	}
-	_, err = prerequisites(ctx, db.DB, statements, config.Publication)
-	err = errors.Join(err, slotOfOurs(ctx, db.DB, statements))
-	s, reached := connect(ctx, address)
-	if reached == nil {
-		defer s.close(ctx)
-		if reached = s.identify(ctx, statements); reached == nil {
-			reached = s.leadsTo(ctx, db.DB, statements)
-		}
-	}
-	if err := errors.Join(err, reached); err != nil {
+	if err := problems(status.Findings); err != nil {
 		return fmt.Errorf("pgtail: %w", err)
 	}
 	return nil
 }
 
 // Remove takes the table of messages out of the publication, and drops the publication if that was its last table. Processes that read the
-// log stop reading it and poll. An empty name is that of the default. It can be run again.
+// log stop reading it and poll. An empty name is that of the default. It can be run again. Rights are those of [Setup].
 func Remove(ctx context.Context, db postbox.Database, publication string) error {
 	publication, statements, err := setting(db, publication)
 	if err != nil {
@@ -92,8 +102,12 @@ func Remove(ctx context.Context, db postbox.Database, publication string) error 
 	if tables > 1 {
 		text = statements.DropFromPublication(publication)
 	}
-	if _, err := db.DB.ExecContext(ctx, text); err != nil {
-		return fmt.Errorf("pgtail: remove the publication %s: %w", publication, err)
+	err = audited(ctx, db.DB, statements, operate.NewAct(operate.ActRemoveLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, text)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("pgtail: remove the publication %s, as its owner: %w", publication, err)
 	}
 	return nil
 }
@@ -121,17 +135,14 @@ func prerequisites(ctx context.Context, db *sql.DB, statements *dialect.Statemen
 	}
 	version, err = publishes(ctx, db, statements, publication)
 	if level != "logical" {
-		err = errors.Join(&setupError{what: fmt.Sprintf("wal_level is %s: set wal_level = logical and restart the server", level)}, err)
+		err = errors.Join(&setupError{what: "wal_level is " + level, fix: setLevel}, err)
 	}
 	return version, err
 }
 
-// slotOfOurs returns a setupError if the name of the slot is taken by one that no reader has made.
-func slotOfOurs(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
-	if err := untaken(ctx, db, statements); !errors.Is(err, errTaken) {
-		return err
-	}
-	return nil
+// madeByHand is the error for a slot that has the name of those that readers make.
+func madeByHand(slot string, statements *dialect.Statements) error {
+	return &setupError{what: fmt.Sprintf("the slot %s was made by hand, and a reader makes its own", slot), fix: statements.DropOutboxSlot(slot)}
 }
 
 // untaken returns errTaken if another process has the slot.
@@ -146,7 +157,7 @@ func untaken(ctx context.Context, db *sql.DB, statements *dialect.Statements) er
 	case err != nil:
 		return fmt.Errorf("look for a slot: %w", err)
 	case !ends:
-		return &setupError{what: fmt.Sprintf("the slot %s was made by hand, and a reader makes its own: SELECT pg_drop_replication_slot('%s')", slot, slot)}
+		return madeByHand(slot, statements)
 	}
 	return errTaken
 }

@@ -76,7 +76,7 @@ func New(options Options) *cobra.Command {
 		p.migrateCommand(), p.doctorCommand(),
 		p.queuesCommand(), p.inboxesCommand(), p.messagesCommand(), p.deadCommand(), p.keysCommand(), p.topicsCommand(), p.lanesCommand(), p.tailCommand(),
 		p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.auditCommand(), p.replayCommand(), p.receiptsCommand(),
-		p.drainCommand(), p.checkCommand(), p.dashboardCommand(),
+		p.drainCommand(), p.checkCommand(), p.logCommand(), p.dashboardCommand(),
 	)
 	root.Version = options.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -110,9 +110,10 @@ see the flags of a process. These are addresses:
 With --dialect the address may also have another form that the driver takes.
 
 The file has lines NAME=VALUE with the names POSTBOX_DSN, POSTBOX_DIALECT,
-POSTBOX_SCHEMA, POSTBOX_PREFIX, POSTBOX_DEPLOYMENT and POSTBOX_ACTOR. Lines that
-begin with # are comments. These names are also variables of the environment. A
-flag comes before a variable, and a variable before the file.
+POSTBOX_SCHEMA, POSTBOX_PREFIX, POSTBOX_DEPLOYMENT, POSTBOX_ACTOR and
+POSTBOX_LOG_DSN. Lines that begin with # are comments. These names are also
+variables of the environment. A flag comes before a variable, and a variable
+before the file.
 
 The output is a table for people. With -o json it is one JSON array, or one
 object for a single result. With -o jsonl each line is a JSON object. Control
@@ -124,8 +125,8 @@ Exit codes:
   0  done
   1  an error, for example of the database
   2  wrong usage, for example an unknown flag
-  3  the command worked, and the answer is no: check, doctor, drain and
-     migrate status
+  3  the command worked, and the answer is no: check, doctor, drain, log check,
+     log setup and migrate status
   4  stopped by the operator: by a signal, or by the answer to a question`
 
 // group returns a command that only has other commands.

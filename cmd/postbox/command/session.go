@@ -26,6 +26,7 @@ type session struct {
 	database   postbox.Database
 	statements *dialect.Statements
 	actor      string // "" is the default of admin
+	logDSN     string // "" if no other address is given for the role that reads the log
 }
 
 // access says what a command does with the file of SQLite if there is none.
@@ -98,7 +99,7 @@ func (p *program) open(cmd *cobra.Command, access access) (*session, error) {
 			return nil, fmt.Errorf("there is no file %q: check the path, or make the tables with \"postbox migrate up\"", file)
 		}
 	}
-	s := &session{program: p, printer: p.printer(cmd), cmd: cmd, address: found.address, database: found.database, statements: statements, actor: found.actor}
+	s := &session{program: p, printer: p.printer(cmd), cmd: cmd, address: found.address, database: found.database, statements: statements, actor: found.actor, logDSN: found.logDSN}
 	dsn := found.address.dsn
 	if access == creating && found.address.toBeMade() {
 		dsn = found.address.creating

@@ -20,6 +20,7 @@ const (
 	prefixVariable     = "POSTBOX_PREFIX"
 	deploymentVariable = "POSTBOX_DEPLOYMENT"
 	actorVariable      = "POSTBOX_ACTOR"
+	logDSNVariable     = "POSTBOX_LOG_DSN"
 )
 
 // settings say which database and which tables a command works on.
@@ -32,6 +33,7 @@ type settings struct {
 	prefix  string
 	deploy  string
 	actor   string
+	logDSN  string // the commands of the log have its flag
 }
 
 func (s *settings) addTo(flags *pflag.FlagSet) {
@@ -50,6 +52,7 @@ type connection struct {
 	address  address
 	database postbox.Database // without DB
 	actor    string
+	logDSN   string // of the role that reads the log; may be empty
 }
 
 // resolve reads the settings. Without an address there is only a dialect, which is enough for a command that needs no connection.
@@ -83,6 +86,9 @@ func (s *settings) resolve(lookup func(string) (string, bool)) (connection, erro
 		Dialect: found.address.dialect, Schema: value("schema", s.schema, schemaVariable),
 		Prefix: value("prefix", s.prefix, prefixVariable), Deployment: value("deployment", s.deploy, deploymentVariable),
 	}
+	if found.logDSN = s.logDSN; found.logDSN == "" {
+		found.logDSN = value("", "", logDSNVariable)
+	}
 	return found, nil
 }
 
@@ -109,7 +115,7 @@ func readConfig(path string) (map[string]string, error) {
 		}
 		name = strings.TrimSpace(name)
 		switch name {
-		case dsnVariable, dialectVariable, schemaVariable, prefixVariable, deploymentVariable, actorVariable:
+		case dsnVariable, dialectVariable, schemaVariable, prefixVariable, deploymentVariable, actorVariable, logDSNVariable:
 			values[name] = unquoted(strings.TrimSpace(value))
 		default:
 			return nil, fmt.Errorf("configuration %q, line %d: there is no setting of this name", path, n)

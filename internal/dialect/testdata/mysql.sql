@@ -702,6 +702,15 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- WaitingKeys
 
 
+-- LogServerState
+
+
+-- LogSlotState
+
+
+-- PublicationRights
+
+
 -- OutboxSlot
 
 

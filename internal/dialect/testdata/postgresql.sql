@@ -804,6 +804,27 @@ SELECT slot_name, temporary FROM pg_replication_slots WHERE slot_name = (
 -- WaitingKeys
 SELECT DISTINCT key_hash FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL ORDER BY key_hash LIMIT $2
 
+-- LogServerState
+SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_level'), pg_is_in_recovery(),
+       current_setting('max_replication_slots')::int, (SELECT COUNT(*) FROM pg_replication_slots),
+       current_setting('max_wal_senders')::int, (SELECT COUNT(*) FROM pg_stat_replication),
+       COALESCE(current_setting('max_slot_wal_keep_size', true), ''), COALESCE(current_setting('idle_replication_slot_timeout', true), ''),
+       COALESCE(current_setting('synchronized_standby_slots', true), '')
+
+-- LogSlotState
+SELECT s.temporary, s.plugin = 'pgoutput', s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
+       COALESCE(s.wal_status, ''), COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''),
+       COALESCE(pg_wal_lsn_diff(e.reached, s.restart_lsn), 0)::bigint, COALESCE(pg_wal_lsn_diff(e.reached, s.confirmed_flush_lsn), 0)::bigint,
+       COALESCE(to_jsonb(s) ->> 'failover' = 'true', FALSE), COALESCE(to_jsonb(s) ->> 'synced' = 'true', FALSE)
+FROM pg_replication_slots s
+CROSS JOIN (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END AS reached) e
+LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
+WHERE s.slot_name = $1
+
+-- PublicationRights
+SELECT current_user, pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE'), current_database(), has_database_privilege(current_database(), 'CREATE')
+FROM pg_class c WHERE c.oid = 'postbox_messages'::regclass
+
 -- OutboxSlot
 SELECT plugin = 'pgoutput' AND NOT temporary, active, wal_status IS NOT DISTINCT FROM 'lost', pg_wal_lsn_diff(COALESCE(confirmed_flush_lsn, '0/0'), '0/0')::bigint
 FROM pg_replication_slots WHERE slot_name = $1

@@ -706,6 +706,15 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- WaitingKeys
 
 
+-- LogServerState
+
+
+-- LogSlotState
+
+
+-- PublicationRights
+
+
 -- OutboxSlot
 
 

@@ -1,0 +1,227 @@
+package command_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/tail/pgtail"
+)
+
+// logBench is a database whose log can be read.
+func logBench(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t, testdb.PostgresLog(t))
+	t.Cleanup(func() { // slots and publications have one name space for all tests
+		db := b.database.Postbox()
+		require.NoError(t, pgtail.Remove(context.Background(), db, b.publication()))
+		require.NoError(t, pgtail.DiscardOutbox(context.Background(), db, pgtail.OutboxConfig{DSN: b.database.DSN}))
+	})
+	return b
+}
+
+// publication is one of this test's own.
+func (b *bench) publication() (name string) {
+	require.NoError(b.T, b.database.DB.QueryRowContext(context.Background(), "SELECT current_schema() || '_tail'").Scan(&name))
+	return name
+}
+
+// logLine is a line of log check.
+type logLine struct {
+	Check, Status, Finding, Fix string
+	Slot                        *struct {
+		Name           string
+		Exists, Active bool
+		PID            int
+		Retained       int64 `json:"retained_bytes"`
+		Failover       bool
+		WALStatus      string `json:"wal_status"`
+	}
+}
+
+// logLines runs a command that lists the state of the log, which ends with a code.
+func (b *bench) logLines(code int, args ...string) map[string]logLine {
+	b.Helper()
+	r := b.run(append(args, "-o", "jsonl")...)
+	require.Equal(b, code, r.code, "%v: %s%s", args, r.out, r.err)
+	found := map[string]logLine{}
+	for line := range strings.Lines(r.out) {
+		var l logLine
+		require.NoError(b, json.Unmarshal([]byte(line), &l))
+		found[l.Check] = l
+	}
+	return found
+}
+
+// reading runs a forwarder that reads the log, until stop is called.
+func (b *bench) reading(config forwarder.Config) (stop func()) {
+	b.Helper()
+	f, err := forwarder.New(b.database.On(b.database.Open(b.T)), publisherFunc(func(string, ...*message.Message) error { return nil }), config, nil)
+	require.NoError(b, err)
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(context.WithoutCancel(b.Context())) }()
+	return func() {
+		b.Helper()
+		require.NoError(b, f.Close())
+		require.NoError(b, <-ended)
+	}
+}
+
+const logPatience = 2 * time.Minute // to make a slot, the server waits for the transactions of other tests
+
+func TestLog_of_rows_is_set_up_checked_and_removed(t *testing.T) {
+	t.Parallel()
+	b := logBench(t)
+	named := []string{"--publication", b.publication()}
+	with := func(args ...string) []string { return append(args, named...) }
+
+	found := b.logLines(command.ExitFound, with("log", "check")...)
+	require.Equal(t, "problem", found["publication"].Status)
+	require.Contains(t, found["publication"].Fix, `"postbox log setup"`)
+	for range 2 {
+		found = b.logLines(command.ExitOK, with("log", "setup", "--log-dsn", b.database.DSN)...)
+		require.Equal(t, "ok", found["publication"].Status)
+		require.Equal(t, "ok", found["role"].Status)
+		require.Equal(t, "notice", found["reader"].Status)
+	}
+	require.Contains(t, b.ok(with("log", "check")...), "role         notice  not looked at")
+
+	tail, err := pgtail.New(pgtail.Config{DSN: b.database.DSN, Publication: b.publication()})
+	require.NoError(t, err)
+	stop := b.reading(forwarder.Config{Tail: tail})
+	require.Eventually(t, func() bool {
+		found = b.logLines(command.ExitOK, with("log", "check")...)
+		return found["slot"].Slot.Active
+	}, logPatience, testdb.PollPause)
+	require.Equal(t, "ok", found["reader"].Status)
+	require.Contains(t, found["reader"].Finding, fmt.Sprintf("process %d of role postgres", found["slot"].Slot.PID))
+
+	r := b.run(with("log", "remove", "--yes")...)
+	require.Equal(t, command.ExitError, r.code)
+	require.Contains(t, r.err, "reads the log: stop the forwarders")
+	require.Contains(t, b.run(with("log", "remove", "--force")...).err, "add --yes")
+	require.Contains(t, b.ok(with("log", "remove", "--force", "--yes")...), "does not include the tables")
+	stop()
+	require.Contains(t, b.ok(with("log", "remove", "--yes")...), "does not include the tables")
+	audit := b.ok("audit")
+	require.Equal(t, 1, strings.Count(audit, "log setup"), audit)
+	require.Equal(t, 1, strings.Count(audit, "log remove"), audit)
+}
+
+func TestLog_without_rows_is_set_up_checked_and_removed(t *testing.T) {
+	t.Parallel()
+	b := logBench(t)
+	skipBefore14(b)
+	found := b.logLines(command.ExitFound, "log", "check", "--without-rows")
+	require.Contains(t, found["slot"].Fix, `"postbox log setup --without-rows"`)
+	for range 2 {
+		found = b.logLines(command.ExitOK, "log", "setup", "--without-rows", "--actor", "ada")
+		require.True(t, found["slot"].Slot.Exists)
+		require.Equal(t, "reserved", found["slot"].Slot.WALStatus)
+		require.Equal(t, "problem", found["reader"].Status, "no forwarder reads yet")
+	}
+	found = b.logLines(command.ExitFound, "log", "check", "--without-rows")
+	require.Contains(t, found["reader"].Finding, "no process reads messages from the log")
+	require.Contains(t, b.findings()["log"][0], "no process reads messages from the log", "doctor says the same")
+
+	outbox, err := forwarder.NewPublisher(b.database.Postbox(), forwarder.PublisherConfig{Log: true, AllowAutocommit: true}, nil)
+	require.NoError(t, err)
+	require.NoError(t, outbox.Publish("orders", message.NewMessage("waits", nil)))
+	r := b.run("log", "remove", "--without-rows", "--yes")
+	require.Equal(t, command.ExitError, r.code)
+	require.Contains(t, r.err, "the log has messages that were not stored")
+	require.Contains(t, r.err, "--force removes the slot now")
+
+	reader, err := pgtail.NewOutbox(pgtail.OutboxConfig{DSN: b.database.DSN})
+	require.NoError(t, err)
+	stop := b.reading(forwarder.Config{Tail: reader})
+	require.Eventually(t, func() bool { return b.run("log", "check", "--without-rows").code == command.ExitOK }, logPatience, testdb.PollPause)
+	require.Contains(t, b.run("log", "remove", "--without-rows", "--yes").err, "reads the log: stop the publishers")
+	require.Contains(t, b.run("log", "remove", "--without-rows", "--force").err, "of log that was not confirmed are lost")
+	require.Contains(t, b.ok("log", "remove", "--without-rows", "--force", "--yes"), "are removed")
+	stop()
+	require.Zero(t, b.database.Count(t, "SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = ?", found["slot"].Slot.Name))
+	b.ok("log", "remove", "--without-rows", "--yes")
+	require.Eventually(t, func() bool { // a publisher looks for the slot once a second
+		err := outbox.Publish("orders", message.NewMessage("refused", nil))
+		return err != nil && strings.Contains(err.Error(), "postbox log setup --without-rows")
+	}, logPatience, testdb.PollPause)
+	audit := b.ok("audit", "--action", "log setup")
+	require.Equal(t, 1, strings.Count(audit, "ada"), audit)
+	require.Equal(t, 1, strings.Count(b.ok("audit"), "log remove"))
+}
+
+func TestLog_accepts_a_loss_after_it_was_found(t *testing.T) {
+	t.Parallel()
+	b := logBench(t)
+	skipBefore14(b)
+	require.Contains(t, b.run("log", "accept-loss", "--yes").err, "the log is not set up for messages")
+	found := b.logLines(command.ExitOK, "log", "setup", "--without-rows")
+	b.database.Exec(t, "SELECT pg_drop_replication_slot(?)", found["slot"].Slot.Name)
+	found = b.logLines(command.ExitFound, "log", "check", "--without-rows")
+	require.Contains(t, found["slot"].Finding, "is gone or invalid: messages that were in the log alone may be lost")
+	require.Contains(t, found["slot"].Fix, `"postbox log accept-loss"`)
+	r := b.run("log", "setup", "--without-rows")
+	require.Equal(t, command.ExitFound, r.code)
+	require.Contains(t, r.err, "is gone or invalid")
+	require.Contains(t, b.run("log", "accept-loss").err, "add --yes")
+	require.Contains(t, b.ok("log", "accept-loss", "--yes"), "can read the log again")
+	found = b.logLines(command.ExitFound, "log", "check", "--without-rows")
+	require.Equal(t, "ok", found["slot"].Status)
+	require.Contains(t, b.ok("audit"), "log accept-loss")
+}
+
+// Each right that is missing is named with the statement that gives it.
+func TestLog_says_which_rights_are_missing(t *testing.T) {
+	t.Parallel()
+	b := logBench(t)
+	b.ok("log", "setup", "--publication", b.publication())
+	name := fmt.Sprintf("log_%d_%d", os.Getpid(), time.Now().UnixNano())
+	b.database.Exec(t, "CREATE ROLE "+name+" LOGIN")
+	b.database.Exec(t, fmt.Sprintf("DO $$ BEGIN EXECUTE 'GRANT USAGE ON SCHEMA ' || current_schema() || ' TO %s'; END $$", name))
+	t.Cleanup(func() {
+		_, err := b.database.DB.Exec("DROP OWNED BY " + name + "; DROP ROLE " + name) //nolint:noctx // the test's context is over
+		require.NoError(t, err)
+	})
+	u, err := url.Parse(b.database.DSN)
+	require.NoError(t, err)
+	u.User = url.User(name)
+	found := b.logLines(command.ExitFound, "log", "check", "--publication", b.publication(), "--log-dsn", u.String())
+	require.Equal(t, "problem", found["role"].Status)
+	require.Contains(t, found["role"].Fix, `ALTER ROLE "`+name+`" LOGIN REPLICATION`)
+
+	r := b.run("log", "setup", "--publication", b.publication()+"_2", "--dsn", u.String())
+	require.Equal(t, command.ExitFound, r.code)
+	require.Contains(t, r.err, `GRANT "postgres" TO "`+name+`"`)
+	require.Contains(t, r.err, `GRANT CREATE ON DATABASE "postgres" TO "`+name+`"`)
+}
+
+func TestLog_is_for_PostgreSQL_alone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	for _, args := range []string{"log setup", "log check --without-rows", "log remove --force --yes", "log accept-loss --yes"} {
+		r := b.run(strings.Fields(args)...)
+		require.Equal(t, command.ExitUsage, r.code, args)
+		require.Contains(t, r.err, "the log of SQLite cannot be read: these commands are for PostgreSQL", args)
+	}
+}
+
+// skipBefore14 skips a test of messages in the log on a server that cannot send them.
+func skipBefore14(b *bench) {
+	b.Helper()
+	if b.database.Count(b.T, "SELECT current_setting('server_version_num')::int") < 140_000 {
+		b.Skip("this version of the server does not send messages of its log")
+	}
+}

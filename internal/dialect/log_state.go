@@ -1,0 +1,65 @@
+package dialect
+
+import (
+	"fmt"
+
+	"github.com/lib/pq"
+)
+
+// The statements that look at the server for operators who set the log up, watch it or remove it. PostgreSQL alone has them.
+
+// logServerState tells what a server has, for anyone who may connect. Settings that the version does not have are empty.
+const logServerState = `
+SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_level'), pg_is_in_recovery(),
+       current_setting('max_replication_slots')::int, (SELECT COUNT(*) FROM pg_replication_slots),
+       current_setting('max_wal_senders')::int, (SELECT COUNT(*) FROM pg_stat_replication),
+       COALESCE(current_setting('max_slot_wal_keep_size', true), ''), COALESCE(current_setting('idle_replication_slot_timeout', true), ''),
+       COALESCE(current_setting('synchronized_standby_slots', true), ''), EXISTS (SELECT 1 FROM pg_replication_slots WHERE slot_type = 'physical')`
+
+// logSlotState tells how it stands with a slot. The columns of later versions are read by name. Who reads is empty for a process
+// of which this role may see nothing.
+const logSlotState = `
+SELECT s.temporary, s.plugin = 'pgoutput', s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
+       COALESCE(s.wal_status, ''), COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''),
+       COALESCE(pg_wal_lsn_diff(e.reached, s.restart_lsn), 0)::bigint, COALESCE(pg_wal_lsn_diff(e.reached, s.confirmed_flush_lsn), 0)::bigint,
+       COALESCE(to_jsonb(s) ->> 'failover' = 'true', FALSE), COALESCE(to_jsonb(s) ->> 'synced' = 'true', FALSE)
+FROM pg_replication_slots s
+CROSS JOIN (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END AS reached) e
+LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
+WHERE s.slot_name = ?`
+
+// publicationRights tells whether this role may make the publication: its name, that of the owner of the table of messages, whether
+// it has the rights of that owner, the database, and whether it may create objects there.
+const publicationRights = `
+SELECT current_user, pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE'), current_database(), has_database_privilege(current_database(), 'CREATE')
+FROM pg_class c WHERE c.oid = '{messages}'::regclass`
+
+// PublishInserts returns the statement that makes a publication send inserts alone.
+func (s *Statements) PublishInserts(publication string) string {
+	return fmt.Sprintf("ALTER PUBLICATION %s SET (publish = 'insert')", publication)
+}
+
+// AlterSlotFailover returns the command by which standbys keep a slot, or do not. It needs version 17, and that no process reads.
+func (s *Statements) AlterSlotFailover(name string, failover bool) string {
+	return fmt.Sprintf("ALTER_REPLICATION_SLOT %s ( FAILOVER %t )", name, failover)
+}
+
+// EndReader returns the statement that ends the process that reads from a slot. It returns whether there was one.
+func (s *Statements) EndReader(slot string) string {
+	return fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s' AND active_pid IS NOT NULL", slot)
+}
+
+// MakeReader returns the statement that lets a role read the log.
+func MakeReader(role string) string {
+	return "ALTER ROLE " + pq.QuoteIdentifier(role) + " LOGIN REPLICATION"
+}
+
+// GrantOwner returns the statement that gives a role the rights of the owner of the tables.
+func GrantOwner(owner, role string) string {
+	return "GRANT " + pq.QuoteIdentifier(owner) + " TO " + pq.QuoteIdentifier(role)
+}
+
+// GrantCreate returns the statement that lets a role make publications in a database.
+func GrantCreate(database, role string) string {
+	return "GRANT CREATE ON DATABASE " + pq.QuoteIdentifier(database) + " TO " + pq.QuoteIdentifier(role)
+}

@@ -1,0 +1,100 @@
+package pgtail
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
+)
+
+// RemoveOutbox drops the slot and the publication. Publishers with Log fail from then on. Stop them before, and stop the forwarders when these have read everything: it returns an error
+// while a process reads from the slot, or if messages in the log were not read. It can be run again, also after a crash. Rights are those of [SetupOutbox].
+func RemoveOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
+	return administer(ctx, db, config, func(a *administration) error {
+		if a.slot.exists && !a.slot.invalid {
+			if err := a.unread(ctx); err != nil {
+				return err
+			}
+		}
+		if a.slot.exists {
+			if err := a.drop(ctx); err != nil {
+				return err
+			}
+		}
+		return a.forget(ctx)
+	})
+}
+
+// DiscardOutbox is [RemoveOutbox] without its care: messages in the log that were not read are lost. If a process reads from the slot, its connection is ended, for which the role of
+// DSN must be that of the process, or have pg_signal_backend. The forwarders then log that the log is not set up. It can be run again, also after a crash.
+func DiscardOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
+	return administer(ctx, db, config, func(a *administration) error {
+		if _, err := a.db.ExecContext(ctx, a.statements.RemoveLogPosition); err != nil { // first, so that no process comes back
+			return fmt.Errorf("remove the position, as the owner of the tables: %w", err)
+		}
+		if a.slot.exists {
+			if err := a.wrest(ctx); err != nil {
+				return err
+			}
+		}
+		return a.forget(ctx)
+	})
+}
+
+// wrest drops the slot, from which a process may read. It ends that process, and any that takes its place before it finds
+// that there is no position.
+func (a *administration) wrest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	ticker := time.NewTicker(retryMin)
+	defer ticker.Stop()
+	for {
+		err := a.drop(ctx)
+		if !errors.Is(err, errTaken) {
+			return err
+		}
+		if _, err := a.session.query(ctx, a.statements.EndReader(a.slot.name)); err != nil {
+			return fmt.Errorf("end the connection that reads from the slot %s, for which this role needs pg_signal_backend: %w", a.slot.name, err)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-ticker.C:
+		}
+	}
+}
+
+// forget removes the publication and the position.
+func (a *administration) forget(ctx context.Context) error {
+	if !a.known && !a.published {
+		return nil // it was removed before
+	}
+	return a.audited(ctx, operate.ActRemoveLog, "", func(tx *sql.Tx) error {
+		for _, text := range []string{a.statements.RemoveLogPosition, a.statements.DropPublication(a.slot.name)} {
+			if _, err := tx.ExecContext(ctx, text); err != nil {
+				return fmt.Errorf("remove the publication and the position, as the owner of the tables: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// unread returns an error if the slot has messages that were not confirmed.
+func (a *administration) unread(ctx context.Context) error {
+	rows, err := a.session.query(ctx, a.statements.UnreadMessages(a.slot.name, a.session.table))
+	if err != nil {
+		return explain(fmt.Errorf("look for messages in the log: %w", err))
+	}
+	unread, err := number(rows)
+	if err != nil {
+		return fmt.Errorf("look for messages in the log: %w", err)
+	}
+	if unread > 0 {
+		return errors.New("the log has messages that were not stored, or were stored within the last seconds: stop the publishers, let a forwarder read for a few seconds, and stop it, too")
+	}
+	return nil
+}

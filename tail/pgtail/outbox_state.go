@@ -1,0 +1,144 @@
+package pgtail
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// outboxState is what an operator finds of the log for messages that are in it alone.
+type outboxState struct {
+	config     OutboxConfig
+	db         *sql.DB
+	statements *dialect.Statements
+	server     serverState
+	slot       slotState
+	known      bool // the log was set up
+	published  bool // the publication is there
+	stored     string
+	position   dialect.LogPosition
+}
+
+// read looks for the slot, its publication, and the position up to which the log was stored.
+func (o *outboxState) read(ctx context.Context) (err error) {
+	if o.slot, err = readSlot(ctx, o.db, o.statements); err != nil {
+		return err
+	}
+	_, err = published(ctx, o.db, o.statements, o.slot.name)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	o.published = err == nil
+	err = o.db.QueryRowContext(ctx, o.statements.LogPosition).Scan(&o.stored, &o.position.Position, &o.position.Part, &o.position.Epoch)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case dialect.LacksTable(err):
+		return fmt.Errorf("a table is missing: call postbox.Migrate first: %w", err)
+	case err != nil:
+		return fmt.Errorf("read the position in the log: %w", err)
+	}
+	o.known = true
+	return nil
+}
+
+const (
+	// messagesVersion is the first version of PostgreSQL that sends messages of its log, failoverVersion the first with
+	// slots that standbys keep.
+	messagesVersion = 14
+	failoverVersion = 17
+)
+
+// lacks returns what keeps the log from being set up, or read, for messages.
+func (o *outboxState) lacks(slot Slot) []Finding {
+	lacks := o.server.lacks(slot)
+	if o.server.version < messagesVersion {
+		lacks = append(lacks, problem(AboutServer, &setupError{
+			what: fmt.Sprintf("messages in the log need PostgreSQL %d or later, and this is %d", messagesVersion, o.server.version), fix: "update the server, or publish without PublisherConfig.Log",
+		}))
+	}
+	if !o.known || o.server.standby { // on a standby, the slot and the row with the position are not of one moment
+		return lacks
+	}
+	err := o.slot.check(o.stored, o.position)
+	if err == nil && (!o.slot.exists || o.slot.invalid) {
+		err = o.slot.lost("the slot %s is gone or invalid", o.slot.name)
+	}
+	if err != nil {
+		lacks = append(lacks, problem(AboutSlot, err))
+	}
+	return lacks
+}
+
+// dangers returns what may lose messages, or already keeps them waiting. Nothing of it keeps the log from being set up.
+func (o *outboxState) dangers(slot Slot) (dangers []Finding) {
+	switch {
+	case !o.known:
+		return []Finding{problem(AboutSlot, notSetUp())}
+	case o.server.standby:
+		if !slot.Synced || slot.temporary || o.slot.invalid {
+			dangers = append(dangers, problem(AboutFailover, &setupError{
+				what: "a failover to this standby loses messages, since it does not have the slot " + slot.Name,
+				fix:  "on the standby, set sync_replication_slots = on, hot_standby_feedback = on, primary_slot_name, and dbname in primary_conninfo",
+			}))
+		}
+		return dangers
+	case !slot.Exists:
+		return nil
+	}
+	if !o.published {
+		dangers = append(dangers, problem(AboutPublication, &setupError{what: fmt.Sprintf("the publication %s is gone, and the log cannot be read without it", slot.Name), fix: runSetupOutbox}))
+	}
+	if slot.WALStatus == "unreserved" {
+		dangers = append(dangers, problem(AboutSlot, &setupError{
+			what: fmt.Sprintf("the slot %s has fallen behind by more than max_slot_wal_keep_size (%s), and the server may invalidate it at its next checkpoint", slot.Name, o.server.keepSize),
+			fix:  "ALTER SYSTEM SET max_slot_wal_keep_size = -1; SELECT pg_reload_conf()",
+		}))
+	}
+	if !slot.Active {
+		dangers = append(dangers, problem(AboutReader, &setupError{
+			what: fmt.Sprintf("no process reads messages from the log, and the server keeps %d bytes of it for the slot %s", slot.Retained, slot.Name),
+			fix:  `run a forwarder with a pgtail.Outbox in forwarder.Config.Tail, or remove the slot with "postbox log remove --without-rows"`,
+		}))
+	}
+	return append(dangers, o.notices(slot)...)
+}
+
+// retainedMost is how many bytes of log are normal. A process that reads leaves much less.
+const retainedMost = 1 << 30
+
+// notices returns what an operator may want so.
+func (o *outboxState) notices(slot Slot) (notices []Finding) {
+	add := func(about, what, fix string) { notices = append(notices, Finding{About: about, What: what, Fix: fix}) }
+	if slot.Active && slot.Retained > retainedMost {
+		add(AboutSlot, fmt.Sprintf("the server keeps %d bytes of log for the slot %s", slot.Retained, slot.Name),
+			"look for transactions that have been open for long, and for errors in the log of the process that reads")
+	}
+	if size := o.server.keepSize; size != "-1" {
+		add(AboutServer, fmt.Sprintf("max_slot_wal_keep_size is %s: if the slot falls behind by more than that, messages are lost", size),
+			"ALTER SYSTEM SET max_slot_wal_keep_size = -1; SELECT pg_reload_conf()")
+	}
+	if idle := o.server.idleTimeout; idle != "" && idle != "0" {
+		add(AboutServer, fmt.Sprintf("idle_replication_slot_timeout is %s: if no process reads for longer, messages are lost", idle),
+			"ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf()")
+	}
+	switch {
+	case !o.server.hasStandbySlots: // then there is perhaps no standby
+	case o.server.version < failoverVersion:
+		add(AboutFailover, fmt.Sprintf("a failover loses the slot, since PostgreSQL %d cannot keep it", o.server.version), fmt.Sprintf("update the servers to PostgreSQL %d or later", failoverVersion))
+	case !slot.Failover:
+		add(AboutFailover, "a failover loses the slot, which no standby keeps", `stop the forwarders for a moment, and run pgtail.SetupOutbox, or "postbox log setup --without-rows"`)
+	case o.server.standbySlots == "":
+		add(AboutFailover, "synchronized_standby_slots is empty: a failover to a standby that lags loses messages, which is noticed",
+			"ALTER SYSTEM SET synchronized_standby_slots = 'SLOT OF EACH STANDBY'; SELECT pg_reload_conf()")
+	}
+	return notices
+}
+
+// notSetUp is the error of a log that has no position.
+func notSetUp() error {
+	return &setupError{what: "the log is not set up for messages", fix: runSetupOutbox}
+}

@@ -1,0 +1,51 @@
+package pgtail
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// mayPublish returns a setupError that names the rights which the role of a set-up lacks.
+func mayPublish(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
+	var role, owner, database string
+	var owns, creates bool
+	if err := db.QueryRowContext(ctx, statements.PublicationRights).Scan(&role, &owner, &owns, &database, &creates); err != nil {
+		return fmt.Errorf("look at the rights of this role: %w", err)
+	}
+	var lacks []error
+	if !owns {
+		lacks = append(lacks, &setupError{
+			what: fmt.Sprintf("the role %s does not own the table %s", role, statements.Names.Table("messages")),
+			fix:  fmt.Sprintf("run this as the owner of the table, %s, or as a member of that role (%s)", owner, dialect.GrantOwner(owner, role)),
+		})
+	}
+	if !creates {
+		lacks = append(lacks, &setupError{
+			what: fmt.Sprintf("the role %s may not make publications in the database %s", role, database), fix: dialect.GrantCreate(database, role),
+		})
+	}
+	return errors.Join(lacks...)
+}
+
+func (a *administration) mayPublish(ctx context.Context) error {
+	return mayPublish(ctx, a.db, a.statements)
+}
+
+// audited calls do in a transaction that also writes the row of the action.
+func audited(ctx context.Context, db *sql.DB, statements *dialect.Statements, act *operate.Act, do func(tx *sql.Tx) error) error {
+	act.Affected = 1
+	return spool.InTx(ctx, db, statements, func(tx *sql.Tx) error {
+		if do != nil {
+			if err := do(tx); err != nil {
+				return err
+			}
+		}
+		return operate.NewAuditor(statements, "").Record(ctx, tx, act)
+	})
+}

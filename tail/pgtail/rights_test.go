@@ -1,0 +1,47 @@
+package pgtail_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+	"github.com/postbox-go/watermill-postbox/tail/pgtail"
+)
+
+// Each role has the rights of docs/security.md and no others: one makes the tables and sets the log up, one reads the log, and one looks.
+func TestSetup_needs_few_rights(t *testing.T) {
+	t.Parallel()
+	w := &world{T: t, Database: testdb.PostgresLog(t)}
+	w.needsMessages()
+	owner := w.openAs(w.granted("LOGIN", "log setup"))
+	mine := w.On(owner)
+	config := pgtail.OutboxConfig{DSN: w.granted("LOGIN REPLICATION", "log reader")}
+	ctx := t.Context()
+	require.NoError(t, postbox.Migrate(ctx, mine))
+	t.Cleanup(func() {
+		require.Eventually(t, func() bool { return w.dropSlot() }, patience, testdb.PollPause)
+	})
+	require.NoError(t, pgtail.Setup(ctx, mine, w.publication()))
+	require.NoError(t, pgtail.SetupOutbox(ctx, mine, config))
+
+	looks := w.On(w.openAs(w.granted("LOGIN", "operator")))
+	status, err := pgtail.Inspect(ctx, looks, pgtail.Config{DSN: config.DSN, Publication: w.publication()})
+	require.NoError(t, err)
+	require.Len(t, status.Findings, 1, "no process reads")
+	status, err = pgtail.InspectOutbox(ctx, looks, config)
+	require.NoError(t, err)
+	require.True(t, status.Slot.Exists)
+	require.Len(t, about(status, pgtail.AboutReader), 1)
+	require.Empty(t, about(status, pgtail.AboutRole))
+
+	require.ErrorContains(t, pgtail.Setup(ctx, looks, w.publication()+"_2"), "does not own the table")
+	require.ErrorContains(t, pgtail.Remove(ctx, looks, w.publication()), "must be owner")
+	require.ErrorContains(t, pgtail.SetupOutbox(ctx, mine, pgtail.OutboxConfig{DSN: w.role("LOGIN")}), "LOGIN REPLICATION")
+	_, err = owner.ExecContext(ctx, "SELECT pg_drop_replication_slot("+permanentSlot+")")
+	require.ErrorContains(t, err, "(42501)", "the role that sets up needs no REPLICATION")
+
+	require.NoError(t, pgtail.RemoveOutbox(ctx, mine, config))
+	require.NoError(t, pgtail.Remove(ctx, mine, w.publication()))
+}

@@ -1,0 +1,202 @@
+package pgtail
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// Status is how it stands with the log for one set of tables: what the server has, who reads, and what is wrong.
+type Status struct {
+	// Version is the major version of PostgreSQL, such as 17.
+	Version int
+	// Standby is true if the database is a standby, whose log no process reads. A slot that it keeps is ready for a failover if it is Synced.
+	Standby bool
+	// Publication is the name of the publication.
+	Publication string
+	// Slot is the slot through which the log is read.
+	Slot Slot
+	// Findings are what is wrong, and what may be. There are none if all is well.
+	Findings []Finding
+}
+
+// Slot is a replication slot, as the server shows it.
+type Slot struct {
+	// Name is the name that the slot has, or would have: it belongs to the tables.
+	Name string
+	// Exists is false if there is none. The other fields are then empty. A slot for rows exists while a process reads.
+	Exists bool
+	// Active is true while a process reads from the slot. PID is its process on the server.
+	Active bool
+	PID    int
+	// Role and Address are those of the process that reads. Both are empty if the role of this session may not see them, and Address for a local socket.
+	Role, Address string
+	// WALStatus is wal_status of pg_replication_slots: "reserved" and "extended" are fine. "unreserved" means that the server may remove log that
+	// is needed at its next checkpoint, and "lost" that it has.
+	WALStatus string
+	// Invalid is why the server has invalidated the slot, such as "wal_removed". It is empty before PostgreSQL 17.
+	Invalid string
+	// Retained is how many bytes of log the server keeps for the slot, and Unread how many of them have not been confirmed.
+	Retained, Unread int64
+	// Failover is true if standbys with sync_replication_slots keep the slot, which PostgreSQL 17 and later can do. Synced is true on such a standby.
+	Failover, Synced bool
+
+	temporary, ours bool
+}
+
+// The subjects of findings.
+const (
+	AboutServer      = "server"      // its version and settings
+	AboutRole        = "role"        // the role that reads the log
+	AboutPublication = "publication" // what is sent of the log
+	AboutSlot        = "slot"        // what the server keeps of the log
+	AboutReader      = "reader"      // the process that reads
+	AboutFailover    = "failover"    // what a failover would lose
+)
+
+// Finding is something that an operator should know about the log.
+type Finding struct {
+	// About is the subject, such as [AboutSlot].
+	About string
+	// Problem is true if forwarders cannot read the log, or messages may be lost. Otherwise an operator may want it so.
+	Problem bool
+	// What is wrong, and Fix is the statement, the setting or the action that mends it.
+	What, Fix string
+
+	err error // what functions return that have found it
+}
+
+// problem returns the finding for an error. The server may be unable to say more than that.
+func problem(about string, err error) Finding {
+	f := Finding{About: about, Problem: true, What: err.Error(), Fix: "look at the error", err: err}
+	if wrong := (*setupError)(nil); errors.As(err, &wrong) && wrong.fix != "" {
+		f.What, f.Fix = (&setupError{what: wrong.what, err: wrong.err}).Error(), wrong.fix
+	}
+	if errors.Is(err, ErrSlotLost) {
+		f.Fix = `find out which messages are missing, publish them again, and then run "postbox log accept-loss", or call pgtail.AcceptLoss`
+		if lost := (*lostError)(nil); errors.As(err, &lost) {
+			f.What = lost.what + ": messages that were in the log alone may be lost"
+		}
+	}
+	return f
+}
+
+// problems returns the errors of all findings that are problems, or nil.
+func problems(findings []Finding) error {
+	var all []error
+	for _, f := range findings {
+		if f.Problem {
+			all = append(all, f.err)
+		}
+	}
+	return errors.Join(all...)
+}
+
+// Inspect returns how it stands with the log for rows, which a [Tail] reads. An empty DSN leaves out whether its role may read the log; otherwise Inspect connects with it. The role
+// of db needs no right on any table. It changes nothing, and takes a few queries.
+func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, error) {
+	config.setDefaults()
+	address, statements, err := config.inspected(db)
+	if err != nil {
+		return Status{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	server, slot, err := readState(ctx, db.DB, statements, "")
+	if err != nil {
+		return Status{}, fmt.Errorf("pgtail: %w", err)
+	}
+	findings := server.lacks(slot)
+	_, err = publishes(ctx, db.DB, statements, config.Publication)
+	if err != nil {
+		findings = append(findings, problem(AboutPublication, err))
+	}
+	switch {
+	case slot.Exists && !slot.temporary:
+		findings = append(findings, problem(AboutSlot, madeByHand(slot.Name, statements)))
+	case !slot.Active && !server.standby:
+		findings = append(findings, Finding{
+			About: AboutReader, What: "no process reads the log", Fix: "run a forwarder with a pgtail.Tail in forwarder.Config.Tail; without one, forwarders poll",
+		})
+	}
+	findings = append(findings, canRead(ctx, db.DB, statements, address, server)...)
+	return Status{Version: server.version, Standby: server.standby, Publication: config.Publication, Slot: slot, Findings: findings}, nil
+}
+
+// InspectOutbox returns how it stands with the log for messages that are in the log alone, which an [Outbox] reads. Its DSN is that of [Inspect]. The role of db may
+// read the table postbox_log_position. It works on a standby, too: there it tells whether a failover would keep the slot.
+func InspectOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) (Status, error) {
+	address, statements, err := Config{DSN: config.DSN, Publication: defaultPublication}.inspected(db)
+	if err != nil {
+		return Status{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	server, slot, err := readState(ctx, db.DB, statements, dialect.OutboxSlotSuffix)
+	if err != nil {
+		return Status{}, fmt.Errorf("pgtail: %w", err)
+	}
+	o := &outboxState{config: config, db: db.DB, statements: statements, server: server}
+	if err := o.read(ctx); err != nil {
+		return Status{}, fmt.Errorf("pgtail: %w", err)
+	}
+	findings := append(o.lacks(slot), o.dangers(slot)...)
+	findings = append(findings, canRead(ctx, db.DB, statements, address, server)...)
+	return Status{Version: server.version, Standby: server.standby, Publication: slot.Name, Slot: slot, Findings: findings}, nil
+}
+
+// inspected checks what a function of inspection is given. The address is nil if there is no DSN.
+func (c Config) inspected(db postbox.Database) (address *pgconn.Config, statements *dialect.Statements, err error) {
+	if c.DSN != "" {
+		if address, err = c.validate(); err != nil {
+			return nil, nil, fmt.Errorf("pgtail: %w", err)
+		}
+	}
+	_, statements, err = setting(db, c.Publication)
+	return address, statements, err
+}
+
+// readState reads what the server has. The suffix is that of the name of the slot.
+func readState(ctx context.Context, db *sql.DB, statements *dialect.Statements, suffix string) (server serverState, slot Slot, err error) {
+	if server, err = readServer(ctx, db, statements); err != nil {
+		return server, slot, err
+	}
+	if err := db.QueryRowContext(ctx, statements.LogServer).Scan(new(string), new(string), &slot.Name); err != nil {
+		return server, slot, fmt.Errorf("identify the table of messages: %w", err)
+	}
+	slot.Name += suffix
+	err = db.QueryRowContext(ctx, statements.LogSlotState, slot.Name).Scan(&slot.temporary, &slot.ours, &slot.Active, &slot.PID, &slot.Role, &slot.Address,
+		&slot.WALStatus, &slot.Invalid, &slot.Retained, &slot.Unread, &slot.Failover, &slot.Synced)
+	if errors.Is(err, sql.ErrNoRows) {
+		return server, slot, nil
+	}
+	if err != nil {
+		return server, slot, fmt.Errorf("look at the slot %s: %w", slot.Name, err)
+	}
+	slot.Exists = true
+	return server, slot, nil
+}
+
+// canRead connects as a process that reads does. It returns what keeps it from reading.
+func canRead(ctx context.Context, db *sql.DB, statements *dialect.Statements, address *pgconn.Config, server serverState) []Finding {
+	if address == nil || server.standby { // a standby does not send its log to us
+		return nil
+	}
+	s, err := connect(ctx, address)
+	if err == nil {
+		defer s.close(ctx)
+		if err = s.identify(ctx, statements); err == nil {
+			err = s.leadsTo(ctx, db, statements)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return []Finding{problem(AboutRole, err)}
+}

@@ -38,8 +38,14 @@ type node struct {
 	server *server // nil while it is stopped
 }
 
+// binVariable names the folder of the binaries of PostgreSQL. scripts/services sets it if it was told which version to run.
+const binVariable = "TEST_POSTGRES_BIN"
+
 // postgresBin returns the folder of the newest PostgreSQL, as scripts/services finds it.
 func postgresBin() (string, error) {
+	if chosen := os.Getenv(binVariable); chosen != "" {
+		return chosen, nil
+	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is well formed
 	slices.SortFunc(found, func(a, b string) int {
 		return cmp.Compare(postgresVersion(a), postgresVersion(b))
@@ -66,10 +72,8 @@ func PostgresAvailable() error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"postgres", "pg_basebackup"} {
-		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
-			return fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
+	if _, err := os.Stat(filepath.Join(bin, "postgres")); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
 }
@@ -190,8 +194,7 @@ func (p *Postgres) Rebuild(ctx context.Context) error {
 		if err := p.copyTo(p.data(n)); err != nil {
 			return err
 		}
-		// The name is that under which the primary sees the standby.
-		conninfo := fmt.Sprintf("primary_conninfo = 'host=127.0.0.1 port=%d user=postgres application_name=%s'\n", p.primary.port, n.name)
+		conninfo := fmt.Sprintf("primary_conninfo = '%s'\n", p.conninfo(n))
 		if err := p.work.append(filepath.Join(p.data(n), "postgresql.auto.conf"), conninfo); err != nil {
 			return err
 		}
@@ -205,13 +208,9 @@ func (p *Postgres) Rebuild(ctx context.Context) error {
 	return nil
 }
 
-// copyTo takes a base backup of the primary.
-func (p *Postgres) copyTo(folder string) error {
-	if err := os.RemoveAll(folder); err != nil {
-		return err
-	}
-	return p.work.run(p.binary("pg_basebackup"), "-h", "127.0.0.1", "-p", strconv.Itoa(p.primary.port), "-U", "postgres",
-		"-D", folder, "-X", "stream", "-c", "fast", "--no-sync")
+// conninfo leads a standby to the primary, which sees it under its name.
+func (p *Postgres) conninfo(n *node) string {
+	return fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=%s", p.primary.port, n.name)
 }
 
 // append writes to the end of a file that the servers' user owns.
@@ -221,10 +220,7 @@ func (w *workspace) append(file, text string) error {
 		return err
 	}
 	_, err = to.WriteString(text)
-	if w.credential != nil {
-		err = errors.Join(err, to.Chown(int(w.credential.Uid), int(w.credential.Gid)))
-	}
-	return errors.Join(err, to.Close())
+	return errors.Join(err, to.Close(), w.own(file))
 }
 
 // ask runs a query of one value at a server, past the relay.

@@ -107,8 +107,8 @@ func (p *Postgres) Promote(ctx context.Context) error {
 		return err
 	}
 	p.primary = best
-	// The copy of the old primary's settings may say that commits wait for standbys that are gone.
-	return p.exec(ctx, best, "ALTER SYSTEM RESET synchronous_standby_names", "ALTER SYSTEM RESET primary_conninfo", reload)
+	// Its settings are those of a standby, or say that commits wait for standbys that are gone. All others are on its command line.
+	return p.exec(ctx, best, "ALTER SYSTEM RESET ALL", reload)
 }
 
 func (p *Postgres) mostAdvanced(ctx context.Context) (best *node, err error) {

@@ -2,10 +2,12 @@
 
 export_addresses() {
     local name
-    unset TEST_POSTGRES_DSN TEST_POSTGRES_LOG_DSN TEST_PGBOUNCER_DSN TEST_MYSQL_DSN TEST_AMQP_URI TEST_KAFKA_BROKERS
+    unset TEST_POSTGRES_BIN TEST_POSTGRES_DSN TEST_POSTGRES_LOG_DSN TEST_PGBOUNCER_DSN TEST_MYSQL_DSN TEST_AMQP_URI TEST_KAFKA_BROKERS
     for name in "${components[@]}"; do
         if [[ -n ${state[$name]:-} ]]; then export "$("${name}_address")"; fi
     done
+    # Tests that start clusters of their own use that version, too.
+    if [[ -n $(chosen postgres) && -d $(chosen_home postgres)/bin ]]; then export TEST_POSTGRES_BIN="$(chosen_home postgres)/bin"; fi
 }
 
 report() {

@@ -27,7 +27,7 @@ SELECT pg_logical_emit_message(true, CASE WHEN EXISTS (
 	SELECT 1 FROM pg_get_replication_slots() s
 	WHERE s.datoid = (SELECT oid FROM pg_database WHERE datname = current_database())
 	  AND s.slot_name = 'postbox_' || s.datoid::text || '_' || '{messages}'::regclass::oid::text || '` + OutboxSlotSuffix + `'
-	  AND s.confirmed_flush_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost')
+	  AND s.plugin = 'pgoutput' AND s.confirmed_flush_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost')
 THEN '` + OutboxPrefix + `' || '{messages}'::regclass::oid::text
 ELSE current_setting('postbox.the_slot_of_the_outbox_is_missing') END, ?::bytea)`
 
@@ -36,8 +36,14 @@ func lsn(position string) string { return "pg_wal_lsn_diff(" + position + ", '0/
 
 // outboxSlot tells what a slot is like.
 var outboxSlot = `
-SELECT plugin = 'pgoutput' AND NOT temporary, active, wal_status IS NOT DISTINCT FROM 'lost', ` + lsn("COALESCE(confirmed_flush_lsn, '0/0')") + `
+SELECT plugin IS NOT DISTINCT FROM 'pgoutput' AND NOT temporary, active, wal_status IS NOT DISTINCT FROM 'lost', ` + lsn("COALESCE(confirmed_flush_lsn, '0/0')") + `
 FROM pg_replication_slots WHERE slot_name = ?`
+
+// formerSlot returns the slot of this database with a name if the table of messages that it was made for is gone.
+const formerSlot = `
+SELECT s.slot_name FROM pg_replication_slots s
+WHERE s.slot_name = ? AND s.database = current_database()
+  AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE s.slot_name = 'postbox_' || s.datoid::text || '_' || c.oid::text || '` + OutboxSlotSuffix + `')`
 
 // logEnd includes what is committed and not flushed yet, as with synchronous_commit = off. It is sent once it is flushed.
 var logEnd = `SELECT ` + lsn("pg_current_wal_insert_lsn()")
@@ -153,7 +159,7 @@ func (s *Statements) usePostgresLog() {
 	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`
 	s.SlotTaken = slotTaken
 	s.LogServerState, s.LogSlotState, s.PublicationRights = logServerState, logSlotState, publicationRights
-	s.emit, s.emitChecked, s.OutboxSlot, s.LogEnd = emit, emitChecked, outboxSlot, logEnd
+	s.emit, s.emitChecked, s.OutboxSlot, s.FormerSlot, s.LogEnd = emit, emitChecked, outboxSlot, formerSlot, logEnd
 	s.ClaimLog, s.saveLogPosition, s.setLogPosition = claimLog, saveLogPosition, setLogPosition
 	s.logAhead, s.keysWithRows = logAhead, keysWithRows
 	s.LogPosition = `SELECT slot, position, part, epoch FROM {log_position} WHERE id = 1`

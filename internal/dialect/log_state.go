@@ -19,7 +19,7 @@ SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_
 // logSlotState tells how it stands with a slot. The columns of later versions are read by name. Who reads is empty for a process
 // of which this role may see nothing.
 const logSlotState = `
-SELECT s.temporary, s.plugin = 'pgoutput', s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
+SELECT s.temporary, s.plugin IS NOT DISTINCT FROM 'pgoutput', s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
        COALESCE(s.wal_status, ''), COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''),
        COALESCE(pg_wal_lsn_diff(e.reached, s.restart_lsn), 0)::bigint, COALESCE(pg_wal_lsn_diff(e.reached, s.confirmed_flush_lsn), 0)::bigint,
        COALESCE(to_jsonb(s) ->> 'failover' = 'true', FALSE), COALESCE(to_jsonb(s) ->> 'synced' = 'true', FALSE)

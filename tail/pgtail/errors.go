@@ -3,6 +3,7 @@ package pgtail
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -41,6 +42,13 @@ func (e *lostError) Error() string { return e.what + ": " + ErrSlotLost.Error() 
 // Unwrap returns [ErrSlotLost].
 func (e *lostError) Unwrap() error { return ErrSlotLost }
 
+// lacksPublication reports whether the server could not read its log since there was no publication of this name at a place in it. It looks
+// for the publication as it was there, so one that is made later does not help.
+func lacksPublication(err error, name string) bool {
+	var from *pgconn.PgError
+	return errors.As(err, &from) && from.Code == codeUndefinedObject && strings.Contains(from.Message, name)
+}
+
 // Codes of PostgreSQL's errors.
 const (
 	codeDuplicate       = "42710"
@@ -59,6 +67,8 @@ const (
 	// runSetup and runSetupOutbox are what mends a log that is not set up.
 	runSetup       = `run pgtail.Setup, or "postbox log setup"`
 	runSetupOutbox = `run pgtail.SetupOutbox, or "postbox log setup --without-rows"`
+	// runMigrate is what mends a missing table.
+	runMigrate = "call postbox.Migrate first"
 	// setLevel is what mends wal_level.
 	setLevel = "set wal_level = logical and restart the server (ALTER SYSTEM SET wal_level = logical)"
 )
@@ -89,8 +99,10 @@ func explain(err error) error {
 		return &setupError{"the server has no slot or sender left", "increase max_replication_slots and max_wal_senders, and restart the server", err}
 	case codeNoRight, codeNoLogin, codeWrongPassword:
 		return &setupError{"the role of DSN may not read the log", "give it LOGIN and REPLICATION (ALTER ROLE … REPLICATION), and let pg_hba.conf admit it to this database", err}
-	case codeUndefinedObject, codeUndefinedTable:
-		return &setupError{"the publication or a table is missing", runSetup + ", after postbox.Migrate", err}
+	case codeUndefinedTable:
+		return &setupError{"a table is missing", runMigrate, err}
+	case codeUndefinedObject:
+		return &setupError{"the publication is missing", runSetup, err}
 	case codeNotSupported:
 		return &setupError{"the server cannot send its log to this connection", "DSN must lead to a primary PostgreSQL server, not to a standby or a pooler", err}
 	default:

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrSlotLost is returned by Run of a forwarder if messages of the log may be lost, since its slot is gone, is invalid or
-// was made anew. Nothing is read any more until [AcceptLoss], so that no operator overlooks it.
+// was made anew, or if its publication was dropped or renamed, so that the server cannot read its log from there on. Nothing is read any more until [AcceptLoss], so that no operator overlooks it.
 var ErrSlotLost = errors.New("messages that were in the log alone may be lost: find out which, publish them again, and then call pgtail.AcceptLoss, or run \"postbox log accept-loss\"")
 
 // OutboxConfig says how messages are read that are in the log alone.
@@ -118,5 +118,15 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(s
 	o.each(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
 	defer o.each(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
 	from := &emittedStream{stream: s.stream(), decoder: tail.NewEmittedDecoder(s.table), intake: in, logger: outbox.Logger}
-	return cause(within, from.receive(within, func(data []byte) error { return from.take(within, data) }))
+	err = from.receive(within, func(data []byte) error { return from.take(within, data) })
+	if lacksPublication(err, slot.name) {
+		close(in.ended) // what the server could still read is not lost
+		select {
+		case <-stored:
+		case <-time.After(lastPatience):
+		case <-ctx.Done():
+		}
+		err = slot.unreadable()
+	}
+	return cause(within, err)
 }

@@ -47,6 +47,7 @@ type commit struct {
 type intake struct {
 	changed chan struct{} // gets a token when there is something to store
 	room    chan struct{} // gets a token when something was taken
+	ended   chan struct{} // is closed when nothing is added any more, and what there is should be stored
 
 	// The fields of the receiver.
 	from     dialect.LogPosition // where it begins
@@ -64,7 +65,7 @@ type intake struct {
 }
 
 func newIntake(from dialect.LogPosition) *intake {
-	return &intake{changed: make(chan struct{}, 1), room: make(chan struct{}, 1), from: from, skip: from.Part}
+	return &intake{changed: make(chan struct{}, 1), room: make(chan struct{}, 1), ended: make(chan struct{}), from: from, skip: from.Part}
 }
 
 // begin begins a transaction with this commit.

@@ -64,6 +64,8 @@ func (k *keeper) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-k.intake.ended:
+			return k.storeAll(ctx)
 		case <-k.intake.changed:
 			err = k.storeNext(ctx)
 		case <-ticker.C:
@@ -76,6 +78,16 @@ func (k *keeper) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// storeAll stores everything that the intake has.
+func (k *keeper) storeAll(ctx context.Context) error {
+	for portions, _ := k.peek(); portions > 0 && ctx.Err() == nil; portions, _ = k.peek() {
+		if err := k.storeNext(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // storeNext publishes what it can of the next portions, and stores the rest together with the position after them.

@@ -12,16 +12,20 @@ import (
 )
 
 // RemoveOutbox drops the slot and the publication. Publishers with Log fail from then on. Stop them before, and stop the forwarders when these have read everything: it returns an error
-// while a process reads from the slot, or if messages in the log were not read. It can be run again, also after a crash. Rights are those of [SetupOutbox].
+// while a process reads from the slot, or if messages in the log were not read; those that no forwarder can read any more, see [ErrSlotLost], do not count. It can be run again, also after a crash. Rights are those of [SetupOutbox].
 func RemoveOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
 		if a.slot.exists && !a.slot.invalid {
-			if err := a.unread(ctx); err != nil {
+			unread, err := a.unread(ctx)
+			if err != nil && !errors.Is(err, ErrSlotLost) {
 				return err
+			}
+			if unread > 0 {
+				return errors.New("the log has messages that were not stored, or were stored within the last seconds: stop the publishers, let a forwarder read for a few seconds, and stop it, too")
 			}
 		}
 		if a.slot.exists {
-			if err := a.drop(ctx); err != nil {
+			if err := a.drop(ctx, a.slot.name); err != nil {
 				return err
 			}
 		}
@@ -53,7 +57,7 @@ func (a *administration) wrest(ctx context.Context) error {
 	ticker := time.NewTicker(retryMin)
 	defer ticker.Stop()
 	for {
-		err := a.drop(ctx)
+		err := a.drop(ctx, a.slot.name)
 		if !errors.Is(err, errTaken) {
 			return err
 		}
@@ -73,6 +77,9 @@ func (a *administration) forget(ctx context.Context) error {
 	if !a.known && !a.published {
 		return nil // it was removed before
 	}
+	if err := a.dropFormer(ctx); err != nil {
+		return err
+	}
 	return a.audited(ctx, operate.ActRemoveLog, "", func(tx *sql.Tx) error {
 		for _, text := range []string{a.statements.RemoveLogPosition, a.statements.DropPublication(a.slot.name)} {
 			if _, err := tx.ExecContext(ctx, text); err != nil {
@@ -81,20 +88,4 @@ func (a *administration) forget(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// unread returns an error if the slot has messages that were not confirmed.
-func (a *administration) unread(ctx context.Context) error {
-	rows, err := a.session.query(ctx, a.statements.UnreadMessages(a.slot.name, a.session.table))
-	if err != nil {
-		return explain(fmt.Errorf("look for messages in the log: %w", err))
-	}
-	unread, err := number(rows)
-	if err != nil {
-		return fmt.Errorf("look for messages in the log: %w", err)
-	}
-	if unread > 0 {
-		return errors.New("the log has messages that were not stored, or were stored within the last seconds: stop the publishers, let a forwarder read for a few seconds, and stop it, too")
-	}
-	return nil
 }

@@ -33,31 +33,52 @@ func SetupOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) 
 	})
 }
 
-// AcceptLoss lets forwarders go on after [ErrSlotLost]. Messages that were committed to the log and not stored by then are lost. It makes a new slot if there is none that can be
-// used. Rights and waiting are those of [SetupOutbox].
+// ErrNothingLost is returned by [AcceptLoss] if forwarders can read the log from where it was stored up to.
+var ErrNothingLost = errors.New("nothing is lost: forwarders can go on, and there is no loss to accept")
+
+// AcceptLoss lets forwarders go on after [ErrSlotLost]. Messages that were committed to the log and not stored by then are lost. It makes a new slot and publication if there are none that can be
+// used, and drops a slot of this database that belonged to the tables before they were restored. It returns [ErrNothingLost] if there is no loss, also if a call before it was cut off after it had
+// done everything. To find out it reads what waits in the log, without taking it. Rights and waiting are those of [SetupOutbox].
 func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
 		if !a.known {
 			return notSetUp()
 		}
-		if a.slot.exists && a.slot.invalid {
-			if err := a.drop(ctx); err != nil {
+		unusable := a.slot.exists && a.slot.invalid
+		if a.lost() == nil {
+			switch err := a.blocked(ctx); {
+			case err == nil:
+				return ErrNothingLost
+			case !errors.Is(err, ErrSlotLost):
 				return err
 			}
+			unusable = true
+		}
+		if unusable {
+			if err := a.drop(ctx, a.slot.name); err != nil {
+				return err
+			}
+			a.slot.exists = false
+		}
+		if err := a.dropFormer(ctx); err != nil {
+			return err
 		}
 		return a.make(ctx, operate.ActAcceptLoss)
 	})
 }
 
 // CheckOutbox returns what is missing so that forwarders with this configuration can read messages from the log, or nil. It connects with the DSN, which also shows whether its role may.
-// [InspectOutbox] says more.
+// If no process reads, it reads what waits in the log, without taking it. [InspectOutbox] says more.
 func CheckOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
 		err := problems(a.lacks(a.seen))
 		if !a.known {
-			err = errors.Join(err, notSetUp())
+			return errors.Join(err, notSetUp())
 		}
-		return err
+		if err = errors.Join(err, a.unpublished()); err != nil {
+			return err
+		}
+		return a.blocked(ctx)
 	})
 }
 
@@ -112,6 +133,9 @@ func (a *administration) look(ctx context.Context, db *sql.DB) (err error) {
 // keep changes the slot, which is set up, to what the configuration says of failovers.
 func (a *administration) keep(ctx context.Context) error {
 	if err := a.publish(ctx); err != nil {
+		return err
+	}
+	if err := a.blocked(ctx); err != nil {
 		return err
 	}
 	wanted := !a.config.NoFailover
@@ -170,12 +194,59 @@ func (a *administration) audited(ctx context.Context, action, note string, do fu
 	return audited(ctx, a.db, a.statements, act, do)
 }
 
-func (a *administration) drop(ctx context.Context) error {
-	if _, err := a.session.query(ctx, a.statements.DropOutboxSlot(a.slot.name)); err != nil {
-		return explain(fmt.Errorf("drop the slot %s: %w", a.slot.name, err))
+func (a *administration) drop(ctx context.Context, slot string) error {
+	if _, err := a.session.query(ctx, a.statements.DropOutboxSlot(slot)); err != nil {
+		return explain(fmt.Errorf("drop the slot %s: %w", slot, err))
 	}
-	a.slot.exists = false
 	return nil
+}
+
+// dropFormer drops the slot and the publication of the tables that these were restored from in the same database. The server
+// would keep its log for that slot for ever. Those of another database, or of tables that are still there, stay.
+func (a *administration) dropFormer(ctx context.Context) error {
+	var former string
+	err := a.db.QueryRowContext(ctx, a.statements.FormerSlot, a.stored).Scan(&former)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for the slot %s: %w", a.stored, err)
+	}
+	if err := a.drop(ctx, former); err != nil {
+		return err
+	}
+	if _, err := a.db.ExecContext(ctx, a.statements.DropPublication(former)); err != nil {
+		return fmt.Errorf("drop the publication %s, as its owner: %w", former, err)
+	}
+	return nil
+}
+
+// blocked returns [ErrSlotLost] if what waits in the log cannot be read. While a process reads from the slot it can.
+func (a *administration) blocked(ctx context.Context) error {
+	if !a.slot.exists || a.slot.active || a.slot.confirmed == 0 {
+		return nil
+	}
+	_, err := a.unread(ctx)
+	if errors.Is(err, errTaken) {
+		return nil
+	}
+	return err
+}
+
+// unread returns how many messages the slot has that were not confirmed, and [ErrSlotLost] if they cannot be read.
+func (a *administration) unread(ctx context.Context) (int64, error) {
+	rows, err := a.session.query(ctx, a.statements.UnreadMessages(a.slot.name, a.session.table))
+	if lacksPublication(err, a.slot.name) {
+		return 0, a.slot.unreadable()
+	}
+	if err != nil {
+		return 0, explain(fmt.Errorf("look for messages in the log: %w", err))
+	}
+	unread, err := number(rows)
+	if err != nil {
+		return 0, fmt.Errorf("look for messages in the log: %w", err)
+	}
+	return unread, nil
 }
 
 // number returns the number that a statement has returned.

@@ -40,7 +40,7 @@ func findSlot(ctx context.Context, outbox tail.Outbox) (slot slotState, err erro
 
 func readSlot(ctx context.Context, db *sql.DB, statements *dialect.Statements) (slot slotState, err error) {
 	if err := db.QueryRowContext(ctx, statements.LogServer).Scan(new(string), new(string), &slot.name); err != nil {
-		return slot, fmt.Errorf("identify the table of messages: %w", err)
+		return slot, tableMissing(fmt.Errorf("identify the table of messages: %w", err))
 	}
 	slot.name += dialect.OutboxSlotSuffix
 	ours := false
@@ -79,6 +79,19 @@ func (s slotState) check(stored string, position dialect.LogPosition) error {
 		return s.lost("the slot %s was made anew or moved on by others", s.name)
 	}
 	return nil
+}
+
+// tableMissing says what to do if an error is that of a missing table.
+func tableMissing(err error) error {
+	if dialect.LacksTable(err) {
+		return &setupError{"a table is missing", runMigrate, err}
+	}
+	return err
+}
+
+// unreadable is the loss of what follows a place in the log at which there was no publication.
+func (s slotState) unreadable() error {
+	return s.lost("the publication %s was dropped or renamed, and the server cannot read what was written to its log then", s.name)
 }
 
 func (s slotState) lost(format string, args ...any) error {

@@ -36,10 +36,8 @@ func (o *outboxState) read(ctx context.Context) (err error) {
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil
-	case dialect.LacksTable(err):
-		return fmt.Errorf("a table is missing: call postbox.Migrate first: %w", err)
 	case err != nil:
-		return fmt.Errorf("read the position in the log: %w", err)
+		return tableMissing(fmt.Errorf("read the position in the log: %w", err))
 	}
 	o.known = true
 	return nil
@@ -63,14 +61,27 @@ func (o *outboxState) lacks(slot Slot) []Finding {
 	if !o.known || o.server.standby { // on a standby, the slot and the row with the position are not of one moment
 		return lacks
 	}
+	if err := o.lost(); err != nil {
+		lacks = append(lacks, problem(AboutSlot, err))
+	}
+	return lacks
+}
+
+// lost returns [ErrSlotLost] if the slot does not continue where the log was stored up to. The log was set up.
+func (o *outboxState) lost() error {
 	err := o.slot.check(o.stored, o.position)
 	if err == nil && (!o.slot.exists || o.slot.invalid) {
 		err = o.slot.lost("the slot %s is gone or invalid", o.slot.name)
 	}
-	if err != nil {
-		lacks = append(lacks, problem(AboutSlot, err))
+	return err
+}
+
+// unpublished returns an error if there is no publication, though the log was set up.
+func (o *outboxState) unpublished() error {
+	if o.published || !o.known {
+		return nil
 	}
-	return lacks
+	return &setupError{what: fmt.Sprintf("the publication %s is gone: what is written to the log without it cannot be read", o.slot.name), fix: runSetupOutbox + ", at once"}
 }
 
 // dangers returns what may lose messages, or already keeps them waiting. Nothing of it keeps the log from being set up.
@@ -89,8 +100,8 @@ func (o *outboxState) dangers(slot Slot) (dangers []Finding) {
 	case !slot.Exists:
 		return nil
 	}
-	if !o.published {
-		dangers = append(dangers, problem(AboutPublication, &setupError{what: fmt.Sprintf("the publication %s is gone, and the log cannot be read without it", slot.Name), fix: runSetupOutbox}))
+	if err := o.unpublished(); err != nil {
+		dangers = append(dangers, problem(AboutPublication, err))
 	}
 	if slot.WALStatus == "unreserved" {
 		dangers = append(dangers, problem(AboutSlot, &setupError{

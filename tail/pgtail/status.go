@@ -168,7 +168,7 @@ func readState(ctx context.Context, db *sql.DB, statements *dialect.Statements, 
 		return server, slot, err
 	}
 	if err := db.QueryRowContext(ctx, statements.LogServer).Scan(new(string), new(string), &slot.Name); err != nil {
-		return server, slot, fmt.Errorf("identify the table of messages: %w", err)
+		return server, slot, tableMissing(fmt.Errorf("identify the table of messages: %w", err))
 	}
 	slot.Name += suffix
 	err = db.QueryRowContext(ctx, statements.LogSlotState, slot.Name).Scan(&slot.temporary, &slot.ours, &slot.Active, &slot.PID, &slot.Role, &slot.Address,

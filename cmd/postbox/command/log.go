@@ -126,11 +126,13 @@ func (p *program) logAcceptLossCommand() *cobra.Command {
 	var flags logFlags
 	cmd := &cobra.Command{
 		Use: "accept-loss", Short: "Let forwarders read again after messages of the log were lost",
-		Long: `Let forwarders read again after the permanent slot of the log was lost. Forwarders
+		Long: `Let forwarders read again after the permanent slot of the log was lost, or its
+publication was dropped or renamed, without which it cannot be read. Forwarders
 stop with pgtail.ErrSlotLost then, so that the loss is noticed. First find out
 which messages are missing, for example from your own tables, and publish them
-again. The command makes a new slot if there is none that can be used. Messages
-that were written to the log before, and not stored, are lost.`,
+again. The command makes a new slot if there is none that can be used, and drops
+that of tables which were there before a restore. Messages that were written to
+the log before, and not stored, are lost. It fails if nothing is lost.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.onLog(func(s *session, ctx context.Context) error {
 			if err := s.confirm("Accept that messages which were in the log alone are lost?"); err != nil {

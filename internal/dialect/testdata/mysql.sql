@@ -711,6 +711,9 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- PublicationRights
 
 
+-- FormerSlot
+
+
 -- OutboxSlot
 
 

@@ -809,10 +809,10 @@ SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_
        current_setting('max_replication_slots')::int, (SELECT COUNT(*) FROM pg_replication_slots),
        current_setting('max_wal_senders')::int, (SELECT COUNT(*) FROM pg_stat_replication),
        COALESCE(current_setting('max_slot_wal_keep_size', true), ''), COALESCE(current_setting('idle_replication_slot_timeout', true), ''),
-       COALESCE(current_setting('synchronized_standby_slots', true), '')
+       COALESCE(current_setting('synchronized_standby_slots', true), ''), EXISTS (SELECT 1 FROM pg_replication_slots WHERE slot_type = 'physical')
 
 -- LogSlotState
-SELECT s.temporary, s.plugin = 'pgoutput', s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
+SELECT s.temporary, s.plugin IS NOT DISTINCT FROM 'pgoutput', s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
        COALESCE(s.wal_status, ''), COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''),
        COALESCE(pg_wal_lsn_diff(e.reached, s.restart_lsn), 0)::bigint, COALESCE(pg_wal_lsn_diff(e.reached, s.confirmed_flush_lsn), 0)::bigint,
        COALESCE(to_jsonb(s) ->> 'failover' = 'true', FALSE), COALESCE(to_jsonb(s) ->> 'synced' = 'true', FALSE)
@@ -825,8 +825,13 @@ WHERE s.slot_name = $1
 SELECT current_user, pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE'), current_database(), has_database_privilege(current_database(), 'CREATE')
 FROM pg_class c WHERE c.oid = 'postbox_messages'::regclass
 
+-- FormerSlot
+SELECT s.slot_name FROM pg_replication_slots s
+WHERE s.slot_name = $1 AND s.database = current_database()
+  AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE s.slot_name = 'postbox_' || s.datoid::text || '_' || c.oid::text || '_outbox')
+
 -- OutboxSlot
-SELECT plugin = 'pgoutput' AND NOT temporary, active, wal_status IS NOT DISTINCT FROM 'lost', pg_wal_lsn_diff(COALESCE(confirmed_flush_lsn, '0/0'), '0/0')::bigint
+SELECT plugin IS NOT DISTINCT FROM 'pgoutput' AND NOT temporary, active, wal_status IS NOT DISTINCT FROM 'lost', pg_wal_lsn_diff(COALESCE(confirmed_flush_lsn, '0/0'), '0/0')::bigint
 FROM pg_replication_slots WHERE slot_name = $1
 
 -- LogEnd
@@ -849,7 +854,7 @@ SELECT pg_logical_emit_message(true, CASE WHEN EXISTS (
 	SELECT 1 FROM pg_get_replication_slots() s
 	WHERE s.datoid = (SELECT oid FROM pg_database WHERE datname = current_database())
 	  AND s.slot_name = 'postbox_' || s.datoid::text || '_' || 'postbox_messages'::regclass::oid::text || '_outbox'
-	  AND s.confirmed_flush_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost')
+	  AND s.plugin = 'pgoutput' AND s.confirmed_flush_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost')
 THEN 'postbox_' || 'postbox_messages'::regclass::oid::text
 ELSE current_setting('postbox.the_slot_of_the_outbox_is_missing') END, $1::bytea)
 

@@ -715,6 +715,9 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- PublicationRights
 
 
+-- FormerSlot
+
+
 -- OutboxSlot
 
 

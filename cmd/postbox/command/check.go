@@ -34,8 +34,11 @@ and dead letters do not count: see "postbox queues". An outbox or queue without
 a due message is not listed. Messages whose outbox or queue does not exist are
 "missing", with its id: "postbox doctor" says what to do.
 
-The exit code is 0 if all is well, 3 if a message is too old, and 1 if the
-database cannot be asked.`,
+If the log was set up for messages without rows (see "postbox log"), a process
+must read it, except with --queue: nothing tells how old the messages in it are.
+
+The exit code is 0 if all is well, 3 if a message is too old, or may be, and 1
+if the database cannot be asked.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error { return s.check(s.cmd.Context(), target, maxAge.Duration) }),
 	}
@@ -70,6 +73,11 @@ func (s *session) check(ctx context.Context, chosen targetFlags, maxAge time.Dur
 	}
 	if late > 0 {
 		return foundf("messages have been due for more than %s in %s", maxAge, count(late, outboxOrQueue))
+	}
+	if log, _, err := s.lookAtLog(ctx, chosen); err != nil {
+		return err
+	} else if log.unread != "" {
+		return foundf("%s", log.unread)
 	}
 	return nil
 }

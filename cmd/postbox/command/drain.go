@@ -36,6 +36,10 @@ not. Messages that are in a broker are not seen: an inbox may still get them, an
 its handlers may then write others. Messages whose outbox or queue does not exist
 are "missing", with its id: "postbox doctor" says what to do.
 
+If the log was set up for messages without rows (see "postbox log"), it must be
+empty, too, except with --queue: a process must read it, and must have taken no
+message from it for 6 s. So --timeout must be longer than that.
+
 The exit code is 0 if all are empty, and 3 if one is not empty when --timeout is
 over.`,
 		Args: arguments(cobra.NoArgs),
@@ -43,11 +47,11 @@ over.`,
 			if err := s.exists(s.cmd.Context(), target); err != nil {
 				return err
 			}
-			found, err := s.drain(s.cmd.Context(), target, timeout.Duration)
+			found, inLog, err := s.drain(s.cmd.Context(), target, timeout.Duration)
 			if err != nil {
 				return err
 			}
-			return s.drained(found, timeout.Duration)
+			return s.drained(found, inLog, timeout.Duration)
 		}),
 	}
 	target.addFilterTo(cmd)
@@ -55,19 +59,21 @@ over.`,
 	return cmd
 }
 
-// drain waits, and returns what the last look has found.
-func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Duration) ([]drainRecord, error) {
-	begin := time.Now()
+// drain waits, and returns what the last look has found, and why messages may wait in the log.
+func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Duration) (found []drainRecord, inLog string, err error) {
+	begin, log := time.Now(), logWatch{}
 	ticker := time.NewTicker(drainPause)
 	defer ticker.Stop()
 	for said := begin; ; {
-		found, err := s.fullness(ctx, chosen)
+		if inLog, err = log.pending(ctx, s, chosen); err == nil {
+			found, err = s.fullness(ctx, chosen) // afterwards, since messages of the log become rows
+		}
 		left := full(found)
 		if ctx.Err() != nil {
-			return nil, stoppedf("interrupted after %s, and not empty", span(time.Since(begin).Round(time.Second)))
+			return nil, "", stoppedf("interrupted after %s, and not empty", span(time.Since(begin).Round(time.Second)))
 		}
-		if err != nil || left == 0 || time.Since(begin) >= timeout {
-			return found, err
+		if err != nil || left == 0 && inLog == "" || time.Since(begin) >= timeout {
+			return found, inLog, err
 		}
 		if time.Since(said) >= drainProgress {
 			said = time.Now()
@@ -112,7 +118,7 @@ func full(found []drainRecord) int {
 	return n
 }
 
-func (s *session) drained(found []drainRecord, timeout time.Duration) error {
+func (s *session) drained(found []drainRecord, inLog string, timeout time.Duration) error {
 	list := s.list("OUTBOX OR QUEUE", "EMPTY")
 	for _, record := range found {
 		if err := list.add(record, record.cell(), yesNo(record.Empty)); err != nil {
@@ -124,6 +130,9 @@ func (s *session) drained(found []drainRecord, timeout time.Duration) error {
 	}
 	if left := full(found); left > 0 {
 		return foundf("not empty after %s: %d of %s", timeout, left, count(len(found), outboxOrQueue))
+	}
+	if inLog != "" {
+		return foundf("not empty after %s: %s", timeout, inLog)
 	}
 	return nil
 }

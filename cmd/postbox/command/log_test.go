@@ -139,6 +139,11 @@ func TestLog_without_rows_is_set_up_checked_and_removed(t *testing.T) {
 	outbox, err := forwarder.NewPublisher(b.database.Postbox(), forwarder.PublisherConfig{Log: true, AllowAutocommit: true}, nil)
 	require.NoError(t, err)
 	require.NoError(t, outbox.Publish("orders", message.NewMessage("waits", nil)))
+	for _, args := range []string{"drain --timeout 0s", "check"} { // the message has no row
+		r := b.run(strings.Fields(args)...)
+		require.Equal(t, command.ExitFound, r.code, args)
+		require.Contains(t, r.err, "messages may wait in the log: no process reads messages from the log", args)
+	}
 	r := b.run("log", "remove", "--without-rows", "--yes")
 	require.Equal(t, command.ExitError, r.code)
 	require.Contains(t, r.err, "the log has messages that were not stored")
@@ -148,6 +153,10 @@ func TestLog_without_rows_is_set_up_checked_and_removed(t *testing.T) {
 	require.NoError(t, err)
 	stop := b.reading(forwarder.Config{Tail: reader})
 	require.Eventually(t, func() bool { return b.run("log", "check", "--without-rows").code == command.ExitOK }, logPatience, testdb.PollPause)
+	require.Contains(t, b.run("drain", "--timeout", "0s").err, "--timeout must be longer")
+	require.Contains(t, b.ok("drain", "--outbox", "outbox"), "yes")
+	require.Zero(t, b.database.Count(t, "SELECT COUNT(*) FROM postbox_messages"))
+	b.ok("check")
 	require.Contains(t, b.run("log", "remove", "--without-rows", "--yes").err, "reads the log: stop the publishers")
 	require.Contains(t, b.run("log", "remove", "--without-rows", "--force").err, "of log that was not confirmed are lost")
 	require.Contains(t, b.ok("log", "remove", "--without-rows", "--force", "--yes"), "are removed")

@@ -3,6 +3,8 @@ package admin
 import (
 	"context"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
 )
 
 // LaneHolders says which processes share an outbox or a queue, and who has which of its lanes.
@@ -58,4 +60,27 @@ func (a *Admin) LaneHolders(ctx context.Context, target Target) (LaneHolders, er
 		found.Members[i] = Member{Name: m.Name, Until: m.Until, Lanes: m.Lanes, InFlight: m.InFlight}
 	}
 	return found, nil
+}
+
+// SetLanes changes the number of lanes of an outbox or a queue, at most 256, while processes write and handle messages. The order of each key is kept, and no message
+// is lost or handled twice because of it. It returns how many messages it moved to their new lanes; forwarders and subscribers move others at the same time. It reports
+// the progress after each transaction, of at most 1,500 messages, if progress is not nil.
+//
+// The number changes in one transaction. From then on no message is handed to a handler or a broker before all messages of the old lanes are moved. A lane is
+// free to move when its holder has finished the handlers that are running in it, or its lease has ended. SetLanes returns when all are moved. If ctx ends before, or
+// the process crashes, forwarders and subscribers go on with the rest, and so does another call with the same number. The error then says which processes hold old lanes.
+//
+// A process that writes messages reads the new number within 10 s. Messages that it writes with the old number, also in a transaction that commits much later, are moved before
+// any later message of their key is handled. Each such transaction makes all processes read the outbox or queue from its beginning, so during these seconds they handle fewer
+// messages.
+//
+// Each change uses new numbers of lanes, of which there are 32,768 for each outbox and queue. If they are used up, the error is [ErrInvalid]. Processes of a version before
+// migration 24 must have been replaced before the first change.
+func (a *Admin) SetLanes(ctx context.Context, target Target, lanes int, progress func(Progress)) (int, error) {
+	moved, err := a.operator.SetLanes(ctx, target.spool, lanes, reporting(progress))
+	if err != nil {
+		return moved, failed(err)
+	}
+	a.logger.Info("Postbox changed the number of lanes", watermill.LogFields{"target": target.String(), "lanes": lanes, "moved": moved})
+	return moved, nil
 }

@@ -78,8 +78,8 @@ type Config struct {
 	// Sources are tables of other outboxes to take messages from.
 	Sources []Source
 
-	// Router, if set, runs the forwarder, which starts and stops with it. If the forwarder cannot run, for example because it is configured with another number of lanes
-	// than the stored one, Run of the router returns the error. If the forwarder cannot go on later, it logs the error and closes the router.
+	// Router, if set, runs the forwarder, which starts and stops with it. If the forwarder cannot run, for example because its tables are missing, Run of the router
+	// returns the error. If the forwarder cannot go on later, it logs the error and closes the router.
 	Router *message.Router
 	// Name is the name of the forwarder in its router and in logs. Defaults to "postbox_forwarder_" and the outbox.
 	Name string

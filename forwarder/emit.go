@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +17,6 @@ import (
 
 // emitter is what a publisher remembers that writes into the log.
 type emitter struct {
-	compare sync.Once
-	differs error        // the outbox has another number of lanes
 	checked atomic.Int64 // when a slot was last seen, in nanoseconds since 1970
 }
 
@@ -33,9 +30,6 @@ var errUniqueInLog = errors.New("a message in the log cannot have a unique key, 
 
 // emit writes messages into the log.
 func (p *Publisher) emit(ctx context.Context, db postbox.Executor, topic string, drafts []spool.Draft) error {
-	if p.emitter.compare.Do(func() { p.compareLanes(ctx) }); p.emitter.differs != nil {
-		return fmt.Errorf("publish to topic %.300q: %w", topic, p.emitter.differs)
-	}
 	if tx, standard := db.(*sql.Tx); standard {
 		if err := p.place.Check(ctx, tx); err != nil {
 			return fmt.Errorf("publish to topic %.300q: %w", topic, err)
@@ -72,17 +66,4 @@ func (p *Publisher) emitPiece(ctx context.Context, db postbox.Executor, piece []
 		return fmt.Errorf("%w: %w", errNoSlot, err)
 	}
 	return dialect.HintAtPooler(spool.Wrap("write into the log", err))
-}
-
-// compareLanes compares the number of lanes with the stored one, on another connection than that of the transaction. If
-// none is free, or the role may not read it, the forwarder finds out.
-func (p *Publisher) compareLanes(ctx context.Context) {
-	if pool := p.db.Stats(); pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, registerPatience)
-	defer cancel()
-	if _, err := p.spool.FindCommitted(ctx, p.db); errors.Is(err, spool.ErrLanes) {
-		p.emitter.differs = err
-	}
 }

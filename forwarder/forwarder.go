@@ -106,7 +106,7 @@ func (f *Forwarder) drainerConfig(unprepared bool, measured *meter.Spool) drain.
 // as no call of it is under way.
 //
 // Run waits for a database that is away. It returns, and logs, an error if waiting does not help: the tables are missing,
-// the outbox has another number of lanes, or the database has another dialect or is set in a way that would break promises (docs/databases.md). It can be called once.
+// or the database has another dialect or is set in a way that would break promises (docs/databases.md). It can be called once.
 func (f *Forwarder) Run(ctx context.Context) error {
 	if f.config.Router != nil {
 		return fmt.Errorf("forwarder %q runs with its router: call Run of the router", f.config.Name)

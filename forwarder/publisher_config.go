@@ -15,9 +15,9 @@ import (
 type PublisherConfig struct {
 	// Outbox is the name of the outbox; a database can have several. Defaults to "outbox".
 	Outbox string
-	// Lanes is the number of shards by ordering key, and so the largest number of processes that can share the outbox. It is
-	// stored with the outbox: publishers and forwarders that are configured with another number refuse to work. At most 256.
-	// Defaults to 32.
+	// Lanes is the number of shards by ordering key, and so the largest number of processes that can share the outbox. It is stored
+	// with an outbox when that is created. For an outbox that exists, the stored number counts, whatever is configured: change it with
+	// admin.SetLanes. At most 256. Defaults to 32.
 	Lanes int
 
 	// OrderingKey returns the key of a message; messages without one ("") are in no order. It travels as the

@@ -169,7 +169,7 @@ func (p *page) append(ctx context.Context) error {
 
 func (p *page) bury(ctx context.Context, dead deadRow) error {
 	t := p.transfer
-	id, err := t.target.OpenIn(ctx, p.tx)
+	target, err := t.target.OpenIn(ctx, p.tx)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (p *page) bury(ctx context.Context, dead deadRow) error {
 		payload = []byte{}
 	}
 	return spool.Buried(spool.Directly(ctx, p.tx, t.statements.BuryRow(dialect.Letter{
-		Subject: t.decoder.subject(dead.row), Spool: id, Topic: t.source.Topic, MessageID: spool.Fitting(dead.row.uuid),
+		Subject: t.decoder.subject(dead.row), Spool: target.ID, Topic: t.source.Topic, MessageID: spool.Fitting(dead.row.uuid),
 		Payload: payload, Metadata: metadata, Error: spool.ErrorText(fmt.Errorf("take over from %s: %w", t.source.Table, dead.err)),
 		Cause: dialect.CauseUnreadable,
 	})))

@@ -34,8 +34,9 @@ type Config struct {
 	// a UUID. The default of 10,000 takes 4 MB, and 100,000 take 17 MB. Negative turns the cache off.
 	CacheSize int
 	// Lanes is the number of shards of each queue of deferred messages. The ordering key decides the lane of a message.
-	// Lanes is also the maximum number of processes that can share a queue. It is stored with the queue. At most 256.
-	// Defaults to 32.
+	// Lanes is also the maximum number of processes that can share a queue. It is stored with a queue when that is created. For a
+	// queue that exists, the stored number counts, whatever is configured: change it with admin.SetLanes. At most 256. Defaults
+	// to 32.
 	Lanes int
 	// MaxPayload is the maximum size in bytes of payload and metadata together that a queue accepts. A larger message
 	// is an error. Defaults to 16 MiB. MySQL needs a max_allowed_packet above it.

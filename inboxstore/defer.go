@@ -72,7 +72,7 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 		return s.deferInTx(ctx, tx, in, claim, draft)
 	}
 	draft.Payload = bytes.Clone(draft.Payload) // the commit may continue after ctx has ended, when the caller may reuse its payload
-	arrival, err := in.spool.Arrival(claim, draft)
+	arrival, err := spool.NewArrival(claim, draft)
 	if err != nil {
 		return false, fmt.Errorf("inbox: defer message %.60q: %w", key.MessageID, err)
 	}

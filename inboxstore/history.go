@@ -151,12 +151,12 @@ func (h *history) id(ctx context.Context, tx *sql.Tx) (int64, error) {
 	default:
 		return known.id, nil
 	}
-	id, err := spool.New(h.of.core.Statements, h.name, historyLanes).OpenIn(ctx, tx)
+	found, err := spool.New(h.of.core.Statements, h.name, historyLanes).OpenIn(ctx, tx)
 	if err == nil {
-		err = spool.Run(ctx, tx, h.keeps(id))
+		err = spool.Run(ctx, tx, h.keeps(found.ID))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("keep received messages: %w", err)
 	}
-	return id, nil
+	return found.ID, nil
 }

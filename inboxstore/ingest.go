@@ -2,7 +2,6 @@ package inboxstore
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -201,6 +200,7 @@ func (in *ingest) takeWaiting() (batch []*entrant) {
 // finds it by halving the batch.
 func (in *ingest) commit(ctx context.Context, batch []*entrant) {
 	arrivals := distinct(batch)
+	in.finder.Look() //nolint:contextcheck // the search goes on after the commit
 	known, err := in.spool.Ingest(ctx, in.inbox.core.DB, in.inbox.core.Prepared, arrivals)
 	switch {
 	case err == nil:
@@ -248,7 +248,7 @@ func (in *ingest) concernsAll(ctx context.Context, err error) bool {
 		return true
 	case dialect.Interrupted, dialect.Other:
 	}
-	if ctx.Err() != nil || errors.Is(err, spool.ErrLanes) {
+	if ctx.Err() != nil {
 		return true
 	}
 	return !dialect.Coded(err) && in.inbox.core.DB.PingContext(ctx) != nil

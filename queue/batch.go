@@ -71,7 +71,7 @@ func NewBatch(store *inboxstore.Store, name string, handler BatchHandler, config
 
 // Run processes the queue until ctx ends or Close is called, and returns after a clean stop. Running handlers then have
 // the store's close timeout to finish. If the database is unavailable, Run waits. It returns an error only if waiting
-// does not help: the tables are missing, or the queue has another number of lanes. It can be called once.
+// does not help: the tables are missing, for example. It can be called once.
 func (b *Batch) Run(ctx context.Context) error {
 	ctx, end, err := b.life.Begin(ctx, fmt.Sprintf("batch of queue %.300q", b.queue.name))
 	if err != nil {

@@ -56,7 +56,7 @@ func NewSubscriber(store *inboxstore.Store, config Config, logger watermill.Logg
 
 // Subscribe processes a queue until ctx ends or the subscriber is closed. Then it waits for running handlers and closes
 // the channel. If the database is unavailable, it waits. If the queue cannot be processed, because its tables are
-// missing or it has another number of lanes, Subscribe returns the error, and so does Run of a router. If the problem
+// missing, Subscribe returns the error, and so does Run of a router. If the problem
 // appears later, the error is logged and the channel is closed, and Run of package router stops and returns the error.
 func (s *Subscriber) Subscribe(ctx context.Context, queue string) (<-chan *message.Message, error) {
 	if err := spool.CheckQueue(queue); err != nil {

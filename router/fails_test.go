@@ -24,52 +24,37 @@ func TestRouter_run_returns_the_error_of_a_part_that_cannot_run(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		s := newService(t, database, nil)
-		autocommit, err := forwarder.NewPublisher(database.Postbox(), forwarder.PublisherConfig{AllowAutocommit: true}, nil)
-		require.NoError(t, err)
-		defer func() { _ = autocommit.Close() }()
-		require.NoError(t, autocommit.Publish("orders", message.NewMessage("1", nil)))
-		for _, queue := range []string{"queue", "batch"} {
-			_, err = s.store.Defer(t.Context(), queue, inboxstore.Key{MessageID: queue}, message.NewMessage("1", nil))
-			require.NoError(t, err)
-		}
-		other, err := inboxstore.New(database.Postbox(), inboxstore.Config{Lanes: 16}, nil)
+		without := postbox.Database{DB: database.DB, Dialect: database.Dialect, Prefix: "other_"}
+		other, err := inboxstore.New(without, inboxstore.Config{}, nil)
 		require.NoError(t, err)
 		defer func() { _ = other.Close() }()
-		const lanes = "stored with 32 lanes and configured with 16"
 
-		for name, part := range map[string]struct {
-			add  func(r *router.Router) error
-			want string
-		}{
-			"forwarder with other lanes": {func(r *router.Router) error {
-				_, err := r.AddForwarder(database.Postbox(), s.broker, forwarder.Config{Lanes: 16})
+		for name, add := range map[string]func(r *router.Router) error{
+			"forwarder without tables": func(r *router.Router) error {
+				_, err := r.AddForwarder(without, s.broker, forwarder.Config{})
 				return err
-			}, lanes},
-			"forwarder without tables": {func(r *router.Router) error {
-				_, err := r.AddForwarder(postbox.Database{DB: database.DB, Dialect: database.Dialect, Prefix: "other_"}, s.broker, forwarder.Config{})
-				return err
-			}, "call postbox.Migrate first"},
-			"queue with other lanes": {func(r *router.Router) error {
+			},
+			"queue without tables": func(r *router.Router) error {
 				_, err := r.AddQueueHandler("queue", "orders", s.broker, "", noop, router.QueueConfig{QueueConfig: queue.Config{Mode: queue.Single}})
 				return err
-			}, lanes},
-			"batch with other lanes": {func(r *router.Router) error {
+			},
+			"batch without tables": func(r *router.Router) error {
 				_, err := r.AddBatchHandler("batch", "orders", s.broker, func(context.Context, []*message.Message) error { return nil },
 					router.BatchConfig{Batch: queue.BatchConfig{Age: time.Minute}})
 				return err
-			}, lanes},
+			},
 		} {
 			s.broker = gochannel.NewGoChannel(gochannel.Config{}, nil) // a router closes the subscribers of its handlers
 			r, err := router.New(nil, router.Config{Store: other, OtherQueues: []string{"queue", "batch"}}, nil)
 			require.NoError(t, err)
 			_, err = r.AddInboxHandler("healthy", "orders", s.broker, "", noop, middleware.InboxConfig{})
 			require.NoError(t, err)
-			require.NoError(t, part.add(r), name)
+			require.NoError(t, add(r), name)
 			done := make(chan error, 1)
 			go func() { done <- r.Run(t.Context()) }()
 			select {
 			case err := <-done:
-				require.ErrorContains(t, err, part.want, name)
+				require.ErrorContains(t, err, "call postbox.Migrate first", name)
 			case <-time.After(patience):
 				require.FailNow(t, "the router goes on", name)
 			}

@@ -88,7 +88,7 @@ func New(router *message.Router, config Config, logger watermill.LoggerAdapter) 
 func (r *Router) Router() *message.Router { return r.router }
 
 // Run runs the Watermill router. If a forwarder, a batch or a queue that was added here cannot go on, Run stops all the others and returns the error. That happens, for
-// example, if its tables are missing, or if it is configured with another number of lanes than the stored one. A forwarder or a batch that the program has
+// example, if its tables are missing. A forwarder or a batch that the program has
 // closed by itself stops nothing else: the router runs without it, and an error in the log says so.
 func (r *Router) Run(ctx context.Context) error {
 	ctx, failures := lifecycle.Collect(ctx)

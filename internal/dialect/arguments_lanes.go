@@ -39,8 +39,8 @@ func (s *Statements) RegisterSpool(name string, lanes int) Query {
 }
 
 // FillLanes inserts the missing lanes of a spool.
-func (s *Statements) FillLanes(spool int64, lanes int) Query {
-	return Query{Text: s.fillLanes, Args: []any{spool, lanes}}
+func (s *Statements) FillLanes(spool int64, of Layout) Query {
+	return Query{Text: s.fillLanes, Args: []any{spool, of.First, of.Next() - 1}}
 }
 
 // Join inserts or renews the member.

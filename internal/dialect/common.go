@@ -40,15 +40,15 @@ SELECT identity FROM {identity} WHERE id = 1`,
 {insert ignore} INTO {spools} (name, lanes) VALUES (?, ?) {or ignore}`,
 
 		FindSpool: `
-SELECT id, lanes FROM {spools} WHERE name = ?`,
+SELECT id, first_lane, lanes FROM {spools} WHERE name = ?`,
 
 		// Under REPEATABLE READ, only a locking read of MySQL sees a row that is newer than the transaction.
 		// RegisterSpool has taken this lock already when it found the row.
 		FindNewSpool: `
-SELECT id, lanes FROM {spools} WHERE name = ? {lock in share mode}`,
+SELECT id, first_lane, lanes FROM {spools} WHERE name = ? {lock in share mode}`,
 
 		SpoolByID: `
-SELECT name, lanes FROM {spools} WHERE id = ?`,
+SELECT name, first_lane, lanes FROM {spools} WHERE id = ?`,
 
 		TryWrite: `
 UPDATE {spools} SET version = version WHERE 1 = 0`,
@@ -77,7 +77,8 @@ UPDATE {lanes} SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?`,
 
 		Control: `
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
-       (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id)
+       (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id),
+       first_lane, lanes
 FROM {spools} s
 WHERE s.id = ?`,
 
@@ -263,6 +264,7 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 		VersionTable: names.Table("version"),
 	}
 	s.operate()
+	s.changeLanes()
 	s.audit()
 	s.receipts()
 	s.stuck()
@@ -298,8 +300,9 @@ var turns = [variants]string{
 const variants = 8
 
 // spoolVersion, freeLanes and liveMembers are columns of the meta row of a fetch.
-const (
-	spoolVersion = `COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1)`
+// A read that sees a message in an old lane returns [VersionMoving] as the version: see lanes.go.
+var (
+	spoolVersion = `CASE WHEN ` + inOldLane + ` THEN -2 ELSE COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1) END`
 	freeLanes    = `(SELECT COUNT(*) FROM {lanes} l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= {now}))`
 	liveMembers  = `(SELECT COUNT(*) FROM {members} w WHERE w.spool = ? AND w.expires_at > {now})`
 )

@@ -64,7 +64,7 @@ SELECT COUNT(*) FROM {history} h WHERE h.spool = ? AND h.done_at > ? AND h.done_
 	// may get a lower id than another that wrote before, so the time may be wrong by the duration of a transaction.
 	oldest := func(state int, table string) string {
 		return fmt.Sprintf(`COALESCE((SELECT MIN((
-	SELECT m.created_at FROM %s m {by ready} WHERE m.spool = s.id AND m.state = %d AND m.lane = n.lane ORDER BY m.id{along} LIMIT 1)) FROM n WHERE n.lane < s.lanes), `+
+	SELECT m.created_at FROM %s m {by ready} WHERE m.spool = s.id AND m.state = %d AND m.lane = s.first_lane + n.lane ORDER BY m.id{along} LIMIT 1)) FROM n WHERE n.lane < s.lanes), `+
 			never+`)`, table, state)
 	}
 	s.Ages = fmt.Sprintf(`
@@ -74,7 +74,7 @@ SELECT s.id, s.name, {now},
        %s,
        %s,
        {first due}
-FROM (SELECT id, name, lanes FROM {spools} UNION ALL SELECT o.stray, NULL, %[1]d + 1 FROM ({strays}) o WHERE o.stray IS NOT NULL) s
+FROM (SELECT id, name, first_lane, lanes FROM {spools} UNION ALL SELECT o.stray, NULL, 0, %[1]d + 1 FROM ({strays}) o WHERE o.stray IS NOT NULL) s
 WHERE {few}`, MaxLanes-1, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"))
 }
 

@@ -198,6 +198,12 @@ func LacksTable(err error) bool {
 	return found && said.kind() == MissingTable
 }
 
+// LacksColumn reports whether a table lacks a column that a statement names, as a table of an earlier version does.
+func LacksColumn(err error) bool {
+	said, found := findReport(err, anyKind)
+	return found && (said.state == "42703" || said.of == MySQL && said.number == 1054)
+}
+
 // Coded reports whether an error carries a code of the server.
 func Coded(err error) bool {
 	said, found := findReport(err, anyKind)

@@ -5,7 +5,7 @@ import "fmt"
 // The statements for tailing the log of PostgreSQL. Other databases have none.
 
 // logSnapshot tells what a session sees, on which server, and under which settings of operators.
-const logSnapshot = `SELECT pg_current_snapshot()::text, ` + postgresIncarnation + `, ` + spoolVersion
+var logSnapshot = `SELECT pg_current_snapshot()::text, ` + postgresIncarnation + `, ` + spoolVersion
 
 // waitingKeys reads along the index {prefix}waiting_retrying, and ends at its limit.
 const waitingKeys = `
@@ -57,6 +57,12 @@ func (s *Statements) AddToPublication(name string) string {
 // DropFromPublication returns the statement that takes the table of messages out of a publication.
 func (s *Statements) DropFromPublication(name string) string {
 	return fmt.Sprintf("ALTER PUBLICATION %s DROP TABLE ONLY %s", name, s.Names.Table("messages"))
+}
+
+// LogSnapshot returns the snapshot of a session, the incarnation of its server, and the version of a spool, or [VersionMoving] if the spool
+// has a message in a lane below first.
+func (s *Statements) LogSnapshot(spool int64, first int) Query {
+	return Query{Text: s.logSnapshot, Args: versionArgs(spool, first)}
 }
 
 // DropPublication returns the statement that removes a publication.

@@ -154,7 +154,7 @@ func (s *Statements) StartOutboxReplication(slot string) string {
 
 // usePostgresLog sets the statements.
 func (s *Statements) usePostgresLog() {
-	s.LogSnapshot, s.waitingKeys, s.LogServer, s.Publication, s.Retained = logSnapshot, waitingKeys, logServer, publication, retained
+	s.logSnapshot, s.waitingKeys, s.LogServer, s.Publication, s.Retained = logSnapshot, waitingKeys, logServer, publication, retained
 	s.WalLevel = `SELECT current_setting('wal_level')`
 	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`
 	s.SlotTaken = slotTaken

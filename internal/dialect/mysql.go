@@ -20,7 +20,7 @@ func newMySQL(names Names) *Statements {
 	s.fillLanes = `
 INSERT IGNORE INTO {lanes} (spool, lane)
 SELECT ?, q.lane FROM (
-	WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane + 1 < ?)
+	WITH RECURSIVE n (lane) AS (SELECT CAST(? AS SIGNED) UNION ALL SELECT lane + 1 FROM n WHERE lane < ?)
 	SELECT lane FROM n) q`
 
 	s.join = `
@@ -36,6 +36,12 @@ ORDER BY lane LIMIT ? FOR UPDATE SKIP LOCKED`
 UPDATE {lanes} SET suspect = CASE WHEN holder IS NULL THEN suspect ELSE 1 END,
                    token = GREATEST(token, {now}) + ?, holder = ?, expires_at = {now} + ?
 WHERE spool = ? AND lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)`
+
+	s.moveToLane = `
+UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) s
+STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
+SET m.lane = ?
+WHERE m.spool = ? AND m.state = ? AND m.lane = ?`
 
 	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? LOCK IN SHARE MODE`
@@ -232,7 +238,7 @@ func mysqlFill(names Names) replacer {
 		"{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
 		"{insert ignore}", "INSERT IGNORE", "{or ignore}", "", "{lock in share mode}", "LOCK IN SHARE MODE",
 		"{on conflict (claim_key)}", "ON DUPLICATE KEY UPDATE", "{length}", "OCTET_LENGTH", "{position}", "INSTR", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
-		"{after ?}", afterParts, "{for update}", "FOR UPDATE", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)",
+		"{after ?}", afterParts, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", "", "{retrying}", names.Table("messages"), "{by key}", "FORCE INDEX (retrying)",
 		"{by ready}", "FORCE INDEX (ready)", "{by id}", "FORCE INDEX (PRIMARY)",
 		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "FORCE INDEX (due)", "{waits}", "m.state IN (1, 2)", " {due order}", "",
 		"{by death}", "FORCE INDEX (died_at)", "{latest death}", "d.died_at DESC",
@@ -269,7 +275,8 @@ func (m mysql) fetch(f FetchParams) Query {
 		}
 	}
 	args = append(args, f.Inline, f.Inline, f.Spool, ofLanes, all)
-	args = append(append(args, unwanted...), f.Due, f.Spool, f.Spool, f.Spool)
+	args = append(append(args, unwanted...), f.Due)
+	args = append(args, f.metaArgs(f.Spool, f.Spool)...)
 	return Query{Args: args, Text: m.fetchText(shape, func() string {
 		if shape.upTo {
 			return m.upTo + unionAll

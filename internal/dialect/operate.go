@@ -34,7 +34,7 @@ SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
 FROM {spools} s`
 
 	s.SpoolLanes = `
-SELECT id, lanes FROM {spools} ORDER BY id`
+SELECT id, first_lane + lanes FROM {spools} ORDER BY id`
 
 	s.LiveMembers = `
 SELECT spool, in_flight FROM {members} WHERE expires_at > {now}`
@@ -71,7 +71,9 @@ ORDER BY s.name`
 
 	s.LaneHolders = `
 SELECT lane, COALESCE(holder, ''), token, expires_at, suspect, CASE WHEN holder IS NOT NULL AND expires_at > {now} THEN 1 ELSE 0 END
-FROM {lanes} WHERE spool = ? ORDER BY lane`
+FROM {lanes} l
+WHERE spool = ? AND NOT (` + isRetired + `)
+ORDER BY lane`
 
 	s.MembersOf = `
 SELECT holder, in_flight, expires_at FROM {members} WHERE spool = ? AND expires_at > {now} ORDER BY holder`

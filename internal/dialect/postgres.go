@@ -29,7 +29,7 @@ func newPostgres(names Names) *Statements {
 
 	s.fillLanes = `
 INSERT INTO {lanes} (spool, lane)
-SELECT ?, lane FROM generate_series(0, ?::integer - 1) AS lane
+SELECT ?, lane FROM generate_series(?::integer, ?::integer) AS lane
 ON CONFLICT DO NOTHING`
 
 	s.join = `
@@ -44,6 +44,11 @@ WHERE (spool, lane) IN (
 	SELECT spool, lane FROM {lanes}
 	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
 	ORDER BY lane LIMIT ? FOR UPDATE SKIP LOCKED)`
+
+	s.moveToLane = `
+WITH s AS MATERIALIZED (SELECT ?::bigint[] AS ids)
+UPDATE {messages} m SET lane = ?
+WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ANY((SELECT ids FROM s)::bigint[])`
 
 	s.ServerIn = `'|' || ` + postgresIncarnation + ` || '|'`
 
@@ -189,7 +194,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		"{arrival}", "(date_part('epoch', statement_timestamp()) * 1000000)::bigint",
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
-		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{any lane}", anyLane, "{retrying}", names.Table("waiting"), " {by key}", "", " {by ready}", "", " {by id}", "",
+		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", names.replacer().Replace(anyLane), "{retrying}", names.Table("waiting"), " {by key}", "", " {by ready}", "", " {by id}", "",
 		"{ready}", "ONLY "+names.Table("messages"), "{along}", alongIndex, " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at"+alongIndex,
 		" {by death}", "", "{latest death}", "d.spool DESC, d.died_at DESC"+alongIndex, // PostgreSQL does not know that what IS NULL is constant
 		"{few}", "s.id BETWEEN "+leastNumber+"::bigint AND "+largestNumber+"::bigint", // see there
@@ -269,9 +274,9 @@ const unblockedByIndex = `(m.key_hash IS NULL OR (
 	ORDER BY b.id` + alongIndex + ` LIMIT 1) IS NULL)`
 
 // anyLane lets a search for an id use the primary key, of which the id is the last column.
-var anyLane = fmt.Sprintf(`
+const anyLane = `
   AND m.state IN (0, 1, 2)
-  AND m.lane = ANY(ARRAY(SELECT generate_series(0, %d)::smallint))`, MaxLanes-1)
+  AND m.lane = ANY(ARRAY(SELECT generate_series(0, (SELECT MAX(first_lane + lanes) FROM {spools}))::smallint))`
 
 func (p postgres) append(spool int64, rows []Row) []Query {
 	switch {
@@ -298,7 +303,7 @@ func (p postgres) fetch(f FetchParams) Query {
 	return Query{Text: p.fetchTexts[min(len(excluded), 1)][f.variant()], Args: slices.Concat(
 		[]any{f.Spool, lanes, afters, f.Inline, f.Inline, f.Spool, known, excluded}, held, []any{f.PerLane},
 		[]any{f.Inline, f.Inline, f.Spool, lanes, known, excluded}, held, []any{f.Due},
-		[]any{f.Spool, f.Mark, f.Spool, f.Spool},
+		f.metaArgs(f.Spool, f.Mark, f.Spool),
 	)}
 }
 

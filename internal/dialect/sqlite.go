@@ -19,8 +19,8 @@ func newSQLite(names Names) *Statements {
 
 	s.fillLanes = `
 INSERT OR IGNORE INTO {lanes} (spool, lane)
-WITH RECURSIVE p (spool, lanes) AS (VALUES (?, ?)),
-	n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n, p WHERE lane + 1 < p.lanes)
+WITH RECURSIVE p (spool, first, last) AS (VALUES (?, ?, ?)),
+	n (lane) AS (SELECT first FROM p UNION ALL SELECT lane + 1 FROM n, p WHERE lane < p.last)
 SELECT p.spool, n.lane FROM n, p`
 
 	s.join = `
@@ -34,6 +34,10 @@ WHERE (spool, lane) IN (
 	SELECT spool, lane FROM {lanes}
 	WHERE spool = ? AND (holder IS NULL OR expires_at <= {now})
 	ORDER BY lane LIMIT ? + 0)`
+
+	s.moveToLane = `
+WITH s AS (SELECT value AS id FROM json_each(?))
+UPDATE {messages} SET lane = ? WHERE id IN (SELECT id FROM s) AND spool = ? AND state = ? AND lane = ?`
 
 	s.purgeDeadLetters = `
 DELETE FROM {dead_letters} WHERE id IN (
@@ -143,7 +147,7 @@ func sqliteFill(names Names) replacer {
 		"{now}", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 		"{insert ignore}", "INSERT OR IGNORE", "{or ignore}", "", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "instr", "{blob ?}", "?", "{text ?}", "?", "{int ?}", "?",
-		"{after ?}", afterRow, " {for update}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", " {by ready}", "", " {by id}", "",
+		"{after ?}", afterRow, " {for update}", "", " {skip locked}", "", "{any lane}", "", "{retrying}", names.Table("messages"), " {by key}", "", " {by ready}", "", " {by id}", "",
 		"{ready}", names.Table("messages"), "{along}", "", "{by due}", "INDEXED BY "+names.Prefix+"messages_due", "{waits}", "m.state > 0", "{due order}", "ORDER BY m.available_at",
 		" {by death}", "", "{latest death}", "d.died_at DESC",
 		"{few}", "TRUE",
@@ -164,7 +168,7 @@ func (s sqlite) fetch(f FetchParams) Query {
 	return Query{Text: s.fetchText(fetchShape{excluded: len(f.Excluded) > 0, variant: f.variant()}, ready), Args: slices.Concat(
 		[]any{f.Inline, f.Inline, List(cursors), f.Spool, known}, unwanted, []any{f.PerLane},
 		[]any{f.Inline, f.Inline, f.Spool, List(lanes), known}, unwanted, []any{f.Due},
-		[]any{f.Spool, f.Spool, f.Spool},
+		f.metaArgs(f.Spool, f.Spool),
 	)}
 }
 

@@ -39,9 +39,9 @@ type Statements struct {
 
 	Identity      string // → of these tables
 	registerSpool string
-	FindSpool     string // name → id, lanes
-	FindNewSpool  string // name → id, lanes, also where it was registered after the transaction began
-	SpoolByID     string // id → name, lanes
+	FindSpool     string // name → id, first lane, lanes
+	FindNewSpool  string // name → id, first lane, lanes, also where it was registered after the transaction began
+	SpoolByID     string // id → name, first lane, lanes
 	PendingSpools string // pattern of names → name of each that has messages
 	fillLanes     string
 	join          string
@@ -53,7 +53,14 @@ type Statements struct {
 	freeLanes     string // empty where acquire chooses lanes by itself
 	holdLane      string // empty where a transaction that writes keeps all others out
 	clearSuspect  string
-	Control       string // spool → version, 1 if paused, settings, paused keys, paused topics
+	Control       string // spool → version, 1 if paused, settings, paused keys, paused topics, first lane, lanes
+	setLanes      string // see lanes.go
+	inOldLanes    string
+	oldLanes      string
+	retireLanes   string
+	oldLane       string
+	ofOldLane     string
+	moveToLane    string
 
 	// Messages: arguments_messages.go.
 
@@ -127,7 +134,7 @@ type Statements struct {
 	// What operators see, and what they say: arguments_operators.go.
 
 	Spools          string // → id, name, lanes, paused at, settings, paused keys, paused topics
-	SpoolLanes      string // → id, lanes of each spool
+	SpoolLanes      string // → id, number above its highest lane, of each spool
 	LiveMembers     string // → spool, in flight
 	Account         string // spool → pending, done, dead, resolved
 	Clock           string // → the database's clock
@@ -229,7 +236,7 @@ type Statements struct {
 
 	// The log: log.go. All of them are empty where no log is tailed.
 
-	LogSnapshot    string // spool → snapshot, incarnation of the server, version of the settings
+	logSnapshot    string
 	LogServer      string // → incarnation, oid of the table of messages, name of the slot; it takes no arguments, since a session that sends the log cannot
 	WalLevel       string // → the setting wal_level
 	Publication    string // name → whether it sends inserts alone, whether it includes the table of messages
@@ -263,6 +270,7 @@ type Statements struct {
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.DropMembers, &s.renew, &s.freeLanes, &s.acquire, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
+		&s.setLanes, &s.inOldLanes, &s.oldLanes, &s.retireLanes, &s.oldLane, &s.ofOldLane, &s.moveToLane,
 		&s.loadPayload, &s.retry, &s.moveToWaiting, &s.standsToRetry, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart, &s.takeBackStart, &s.buryMessage,
 		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.buryRow, &s.DeadLetter, &s.deadLetters, &s.deadLetterErrors,
 		&s.LastDeadLetter, &s.SpoolOfLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,
@@ -275,7 +283,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.uniqueKeysPage, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
-		&s.LogSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.LogServerState, &s.LogSlotState, &s.PublicationRights,
+		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.LogServerState, &s.LogSlotState, &s.PublicationRights,
 		&s.OutboxSlot, &s.FormerSlot, &s.LogEnd, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.saveLogPosition, &s.setLogPosition, &s.logAhead, &s.keysWithRows,
 	} {
 		f(text)

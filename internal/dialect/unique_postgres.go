@@ -15,9 +15,13 @@ CROSS JOIN LATERAL (
 	ORDER BY m.id` + alongIndex + `
 	LIMIT 1) AS m`
 
-// ownLanes are the lane in which the message was stored, and that of the new message. They differ if the ordering key
-// differs, or if the lanes of the spool have been changed since.
-const ownLanes = `CASE WHEN u.lane = ?::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, ?::smallint] END`
+// ownLanes are the lane in which the message was stored, and that of the new message. If the message was stored in an old lane, it
+// may have been moved to any later one. A key without an id has never had a message.
+const ownLanes = `CASE
+	WHEN u.id > 0 AND u.lane < (SELECT s.first_lane FROM {spools} s WHERE s.id = u.spool)
+		THEN ARRAY(SELECT g::smallint FROM {spools} s, generate_series(u.lane::integer, s.first_lane + s.lanes - 1) g WHERE s.id = u.spool)
+	WHEN u.lane = ?::smallint THEN ARRAY[u.lane]
+	ELSE ARRAY[u.lane, ?::smallint] END`
 
 // withoutMessage is true for a key u without a message in these lanes that meets the condition on m, which has these columns. With the LIMIT,
 // the planner cannot make a join of it, which might read the whole table.

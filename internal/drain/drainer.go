@@ -29,6 +29,10 @@ type Drainer struct {
 
 	// The fields below belong to the goroutine of Run, except for the scheduler, the starts and the channels.
 	id        int64
+	layout    dialect.Layout // which was applied; [spool.Spool.Layout] may be newer
+	counts    bool           // the lanes count for the limits: see limits.go
+	moving    bool           // the last read saw messages in old lanes
+	notMoved  notMoved
 	config    Config // with the stored settings
 	control   control
 	handling  context.Context //nolint:containedctx // the context of handlers, which a close ends if they take too long
@@ -196,7 +200,7 @@ func (d *Drainer) open(ctx, live context.Context) error {
 
 // forGood reports whether an error of tryOpen remains however long the drainer waits.
 func (d *Drainer) forGood(err error) bool {
-	return d.spool.Statements.Kind.Classify(err) == dialect.MissingTable || errors.Is(err, dialect.ErrUnfit) || isConfiguration(err)
+	return d.spool.Statements.Kind.Classify(err) == dialect.MissingTable || errors.Is(err, spool.ErrNoTables) || errors.Is(err, dialect.ErrUnfit) || isConfiguration(err)
 }
 
 // Check returns the error that would end Run immediately. Call it before Run.
@@ -223,7 +227,8 @@ func (d *Drainer) tryOpen(live context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := spool.Run(ctx, d.db, d.spool.Statements.FillLanes(id, d.spool.Lanes())); err != nil {
+	layout := d.spool.Layout()
+	if err := spool.Run(ctx, d.db, d.spool.Statements.FillLanes(id, layout)); err != nil {
 		return fmt.Errorf("create lanes of spool %q: %w", d.spool.Name(), err)
 	}
 	if _, err := d.db.ExecContext(ctx, d.spool.Statements.DropMembers, id); err != nil {
@@ -235,6 +240,7 @@ func (d *Drainer) tryOpen(live context.Context) error {
 		}
 	}
 	d.id = id
+	d.applyLayout(layout)
 	if _, _, err := d.readControl(ctx); err != nil { // tables of an earlier version may lack one that this reads
 		return d.spool.OpenError(err)
 	}
@@ -278,6 +284,9 @@ func (d *Drainer) step(live context.Context) {
 	}
 	if err == nil {
 		err = d.poll(ctx)
+	}
+	if err == nil {
+		err = d.moveMessages(ctx)
 	}
 	if err == nil {
 		err = d.takeTailed(ctx)

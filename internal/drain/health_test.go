@@ -80,11 +80,10 @@ func TestDrainer_whose_run_panics_is_not_alive(t *testing.T) {
 func TestDrainer_that_cannot_go_on_is_not_alive(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
-	b.Append(b.Database.DB, draft("one", ""))
-	other := spool.New(b.Statements, b.Spool.Name(), lanes+1)
+	other := spool.New(b.Statements, "a name that ends with a space ", lanes)
 	d := drain.New(b.Database.DB, other, &recorder{}, config("one"), watermill.NopLogger{})
 	require.Equal(t, health.NotStarted, d.Health().Phase)
 	err := d.Run(t.Context())
-	require.Error(t, err)
+	require.ErrorIs(t, err, spool.ErrName)
 	require.ErrorIs(t, d.Health().Alive(time.Now()), err)
 }

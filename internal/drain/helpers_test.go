@@ -113,12 +113,15 @@ type running struct {
 
 func (b *bench) start(db *sql.DB, handler drain.Handler, config drain.Config) *running {
 	b.T.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
 	own := spool.New(b.Statements, b.Spool.Name(), lanes)
-	r := &running{
-		Drainer: drain.New(db, own, handler, config, watermill.NopLogger{}),
-		cancel:  cancel, done: make(chan error, 1),
-	}
+	return b.run(drain.New(db, own, handler, config, watermill.NopLogger{}))
+}
+
+// run runs a drainer until the test ends.
+func (b *bench) run(drainer *drain.Drainer) *running {
+	b.T.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Drainer: drainer, cancel: cancel, done: make(chan error, 1)}
 	go func() { r.done <- r.Run(ctx) }()
 	b.T.Cleanup(func() {
 		r.cancel()

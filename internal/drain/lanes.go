@@ -3,6 +3,8 @@ package drain
 import (
 	"math"
 	"slices"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // lane is the state of a lane that a drainer holds.
@@ -119,6 +121,23 @@ func (s *laneSet) lower(number int, id int64) {
 func (s *laneSet) rewind() {
 	for _, l := range s.held {
 		l.cursor, l.leftOut, l.passed, l.tailed = 0, 0, 0, false
+	}
+}
+
+// count returns how many lanes of the layout are held.
+func (s *laneSet) count(layout dialect.Layout) (n int) {
+	for number := range s.held {
+		if layout.Has(number) {
+			n++
+		}
+	}
+	return n
+}
+
+// leaveOld makes all lanes leave that the layout does not have.
+func (s *laneSet) leaveOld(layout dialect.Layout) {
+	for number, l := range s.held {
+		l.leaving = l.leaving || !layout.Has(number)
 	}
 }
 

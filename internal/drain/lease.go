@@ -74,7 +74,7 @@ func (d *Drainer) enroll(ctx context.Context) error {
 // soon as none of their messages is in memory.
 func (d *Drainer) giveAway() {
 	share := d.share()
-	if d.alone() && d.lanes.held[0] == nil {
+	if d.alone() && d.lanes.held[d.layout.First] == nil {
 		share = 0 // another process has the first lane: release all lanes
 	}
 	leaving := d.lanes.surplus(share, d.held.lanes())
@@ -111,7 +111,7 @@ func (d *Drainer) moveStrays(ctx context.Context) error {
 
 // incomplete reports whether another process still holds some of the lanes of an exclusive drainer.
 func (d *Drainer) incomplete() bool {
-	return d.config.Exclusive && len(d.lanes.numbers()) < d.spool.Lanes()
+	return d.config.Exclusive && len(d.lanes.numbers()) < d.layout.Lanes
 }
 
 // permit lets messages be handed out, unless operators have paused the spool, or lanes are missing. When missing lanes
@@ -136,9 +136,9 @@ func (d *Drainer) share() int {
 	case d.stopping:
 		return 0
 	case !d.alone():
-		return fairShare(d.spool.Lanes(), d.members)
-	case d.lanes.held[0] != nil:
-		return d.spool.Lanes()
+		return fairShare(d.layout.Lanes, d.members)
+	case d.lanes.held[d.layout.First] != nil:
+		return d.layout.Lanes
 	default:
 		return 1
 	}
@@ -147,8 +147,8 @@ func (d *Drainer) share() int {
 // unfair reports whether lanes should change hands. If one drainer works alone, others ignore free lanes while another
 // process holds the first lane. Otherwise they would take and release them again and again.
 func (d *Drainer) unfair() bool {
-	if d.alone() && d.lanes.held[0] == nil {
-		return d.free == d.spool.Lanes()
+	if d.alone() && d.lanes.held[d.layout.First] == nil {
+		return d.free == d.layout.Lanes
 	}
 	share := d.share()
 	return len(d.lanes.numbers()) < share && d.free > 0 || len(d.lanes.surplus(share, d.held.lanes())) > 0
@@ -161,7 +161,7 @@ const tokenSpread = 1_000_000
 
 // acquire takes free lanes up to the fair share.
 func (d *Drainer) acquire(ctx context.Context) error {
-	wanted := d.share() - len(d.lanes.held)
+	wanted := d.share() - d.lanes.count(d.layout)
 	if wanted <= 0 {
 		return nil
 	}
@@ -213,6 +213,7 @@ func (d *Drainer) learn(ctx context.Context) error {
 	before := len(d.lanes.held)
 	older := d.lanes.older(found)
 	lost := d.lanes.replace(found)
+	d.lanes.leaveOld(d.layout)
 	d.configured.Meter.Holds(len(d.lanes.held), len(lost))
 	if len(lost) > 0 {
 		d.scheduler.Drop(lost)
@@ -236,6 +237,7 @@ func (d *Drainer) releaseLeaving(ctx context.Context) error {
 	for number, l := range d.lanes.held {
 		if l.leaving && d.scheduler.InLane(number) == 0 {
 			free = append(free, number)
+			d.moving = d.moving || !d.layout.Has(number)
 		}
 	}
 	return d.release(ctx, d.spared(free))
@@ -281,5 +283,5 @@ func (d *Drainer) invite(ctx context.Context) error {
 
 // isConfiguration reports whether an error remains until the configuration is changed or the process is restarted.
 func isConfiguration(err error) bool {
-	return errors.Is(err, spool.ErrLanes) || errors.Is(err, spool.ErrName) || errors.Is(err, ErrReplaced) || errors.Is(err, dialect.ErrDeployment)
+	return errors.Is(err, spool.ErrName) || errors.Is(err, ErrReplaced) || errors.Is(err, dialect.ErrDeployment)
 }

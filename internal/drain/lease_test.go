@@ -8,9 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	"github.com/postbox-go/watermill-postbox/internal/drain"
+	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -114,17 +113,21 @@ func TestDrainer_G6_a_process_that_lost_the_lease_cannot_settle(t *testing.T) {
 	})
 }
 
-func TestSpool_refuses_another_number_of_lanes(t *testing.T) {
+// The configured number of lanes is that of a new spool: for one that exists, the stored number counts.
+func TestSpool_uses_the_stored_number_of_lanes(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
-		b := newBench(t, database)
-		b.Append(database.DB, draft("1", "key"))
-		other := spool.New(b.Statements, b.Spool.Name(), lanes+1)
-		err := other.Append(t.Context(), database.DB, spool.Run, []spool.Draft{draft("2", "key")})
-		require.ErrorIs(t, err, spool.ErrLanes)
-		drainer := drain.New(database.DB, other, &recorder{}, config("one"), watermill.NopLogger{})
-		require.ErrorIs(t, drainer.Run(t.Context()), spool.ErrLanes)
-	})
+	database := testdb.SQLite(t)
+	b := newBench(t, database)
+	b.Append(database.DB, draft("1", "key"))
+	other := spool.New(b.Statements, b.Spool.Name(), lanes+1)
+	require.NoError(t, other.Append(t.Context(), database.DB, spool.Run, []spool.Draft{draft("2", "key")}))
+	handler, logger := &recorder{}, enginetest.NewJournal()
+	drainer := drain.New(database.DB, spool.New(b.Statements, b.Spool.Name(), lanes+1), handler, config("one"), logger)
+	b.run(drainer)
+	b.Eventually(func() bool { return b.Pending() == 0 }, "both are handled")
+	require.Equal(t, []string{"1", "2"}, handler.ids())
+	require.Equal(t, lanes, b.held("one"))
+	require.Equal(t, 1, logger.Said("Postbox uses the stored number of lanes instead of the configured one"))
 }
 
 func TestSpool_without_tables_says_what_to_do(t *testing.T) {

@@ -59,6 +59,21 @@ func (w *watch) kill(p *process) {
 	p.kill()
 }
 
+// inRate checks each time between two starts. The handlers begin a little later than their messages are handed out, at
+// most as many as there are workers.
+func (w *watch) inRate(t *testing.T, rate float64, processes, workers int) {
+	t.Helper()
+	slices.SortFunc(w.starts, time.Time.Compare)
+	for i := range w.starts {
+		for j := i; j < len(w.starts); j++ {
+			allowed := rate*(w.starts[j].Sub(w.starts[i]).Seconds()+0.1) + float64(processes*(1+workers))
+			if float64(j-i+1) > allowed {
+				require.LessOrEqual(t, float64(j-i+1), allowed, "from start %d to %d", i, j)
+			}
+		}
+	}
+}
+
 // handler works for a moment.
 func (w *watch) handler(p *process) drain.Handler { return &watched{watch: w, p: p} }
 
@@ -130,22 +145,13 @@ func TestDrainer_limits_of_calls_at_once_hold_while_processes_come_and_go(t *tes
 	}
 }
 
-// The handlers begin a little later than their messages are handed out, at most as many as there are workers.
 func TestDrainer_limits_of_a_rate_hold_while_processes_come_and_go(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.Postgres(t))
 	w := newWatch()
 	const rate, processes, workers = 200, 4, 8
 	b.comeAndGo(w, postbox.Limits{Total: postbox.Limit{PerSecond: rate}})
-	slices.SortFunc(w.starts, time.Time.Compare)
-	for i := range w.starts {
-		for j := i; j < len(w.starts); j++ {
-			allowed := rate*(w.starts[j].Sub(w.starts[i]).Seconds()+0.1) + processes*(1+workers)
-			if float64(j-i+1) > allowed {
-				require.LessOrEqual(t, float64(j-i+1), allowed, "from start %d to %d", i, j)
-			}
-		}
-	}
+	w.inRate(t, rate, processes, workers)
 }
 
 // A process that has to leave its lanes to another one because of a limit does not keep a share of them from a process

@@ -156,7 +156,7 @@ func (d *Drainer) hold(e *schedule.Entry) {
 	if !e.Held {
 		e.Held = true
 		d.scheduler.Hold(e)
-		if l := d.lanes.of(e.Message); l != nil && l.leaving {
+		if l := d.lanes.of(e.Message); l != nil && l.leaving && d.layout.Has(l.number) {
 			l.stay(pagesInMemory * d.config.PageSize)
 			d.shareLimits()
 			d.pollAt = time.Time{}

@@ -31,7 +31,7 @@ func TestSpool_G1_ready_and_delayed_messages_come_together(t *testing.T) {
 			arrivals := make([]spool.Arrival, len(drafts))
 			for i, d := range drafts {
 				var err error
-				arrivals[i], err = b.Spool.Arrival(fmt.Appendf(nil, "claim of %s", d.MessageID), d)
+				arrivals[i], err = spool.NewArrival(fmt.Appendf(nil, "claim of %s", d.MessageID), d)
 				require.NoError(t, err)
 			}
 			known, err := b.Spool.Ingest(t.Context(), database.DB, nil, arrivals)

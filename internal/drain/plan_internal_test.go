@@ -44,7 +44,8 @@ func TestFetch_reads_by_its_indexes_on_mysql(t *testing.T) {
 		if params.UpTo > 0 {
 			by = "m by PRIMARY"
 		}
-		require.ElementsMatch(t, []string{by, "b by retrying", "m by due", "b by retrying"}, usedIndexes(t, database.DB, query), name)
+		oldLanes := []string{"m by ready", "m by ready", "m by ready"} // one entry of each state at most
+		require.ElementsMatch(t, append(oldLanes, by, "b by retrying", "m by due", "b by retrying"), usedIndexes(t, database.DB, query), name)
 		require.LessOrEqual(t, rowsRead(t, database.DB, query), 10*page, "%s: it reads no more than a page, however much waits", name)
 	}
 }

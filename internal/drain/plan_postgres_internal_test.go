@@ -193,7 +193,7 @@ func newPlannedTables(t *testing.T) *plannedTables {
 	for _, table := range []string{"postbox_messages", "postbox_waiting"} {
 		w.exec("ALTER TABLE " + table + " SET (autovacuum_enabled = false)")
 	}
-	lanes := w.own.Statements.FillLanes(w.spool, plannedLanes)
+	lanes := w.own.Statements.FillLanes(w.spool, dialect.Layout{Lanes: plannedLanes})
 	w.exec(lanes.Text, lanes.Args...)
 	w.exec("UPDATE postbox_lanes SET token = lane + 1")
 	var server string

@@ -69,7 +69,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 		return err
 	}
 	taken := d.takeIn(params, found)
-	d.plan(everything, len(found.messages) > 0, started, time.Now())
+	d.plan(everything, len(found.messages) > 0 && !d.moving, started, time.Now())
 	if !taken {
 		d.pollAt = time.Time{}
 	} else if err := d.observeRead(ctx, params, found); err != nil {
@@ -106,7 +106,7 @@ func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 		return err
 	}
 	taken := d.takeIn(params, found)
-	d.plan(true, len(found.messages) > 0, started, time.Now())
+	d.plan(true, len(found.messages) > 0 && !d.moving, started, time.Now())
 	if !taken {
 		d.pollAt = time.Time{}
 	}
@@ -117,7 +117,7 @@ func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 // limit of ready messages.
 func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	params := dialect.FetchParams{
-		Spool: d.id, Inline: d.pageSize().inline, Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
+		Spool: d.id, First: d.layout.First, Inline: d.pageSize().inline, Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
 	}
 	d.excludes = d.excludedTopics()
 	d.readAgain(d.excludes)
@@ -165,7 +165,8 @@ func (d *Drainer) readAgain(excluded []string) {
 }
 
 // takeIn passes the messages found to the scheduler, unless operators have changed settings that this process has not
-// applied yet: a message that they removed may have held back others, which were not read. It reports false for a read
+// applied yet: a message that they removed may have held back others, which were not read. The same holds while messages are
+// in old lanes, see spool/oldlanes.go. It reports false for a read
 // that is thrown away, because a late transaction has ended or because the database went back.
 func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	if reason, lost := d.wentBack(found, time.Now()); reason != "" {
@@ -173,9 +174,11 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 		return false
 	}
 	d.observeVersion(found.version)
+	d.observeMembers(found)
 	if found.version != d.control.version {
 		return true
 	}
+	d.settleLayout()
 	d.excluded = d.excludes
 	now := time.Now()
 	safe := d.watermark.observe(found.running, found.newest, len(found.messages), now)
@@ -198,11 +201,16 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 		d.lanes.lower(m.Ref.Lane, m.Ref.ID)
 		d.lanes.unload(m)
 	}
-	d.free, d.members, d.given = found.free, found.members, found.given
+	d.given = found.given
+	return true
+}
+
+// observeMembers takes in how many processes share how many free lanes.
+func (d *Drainer) observeMembers(found *page) {
+	d.free, d.members = found.free, found.members
 	if d.unfair() {
 		d.renewAt = time.Time{}
 	}
-	return true
 }
 
 // marked returns the id of a mark, if that is beyond the ids read. On MariaDB it is 0, since a crash may set the

@@ -66,7 +66,7 @@ func (d *Drainer) wentBack(found *page, now time.Time) (reason string, lost bool
 	switch {
 	case found.version == unknownVersion:
 		return "it no longer contains the spool", true
-	case found.version < d.control.version:
+	case found.version < d.control.version && found.version != dialect.VersionMoving:
 		return "it no longer contains the latest change by an operator", true
 	case !first && another && (!met || now.Sub(last) > clusterInterval):
 		return "it was restarted, or another server has taken its place", false
@@ -142,7 +142,7 @@ func (d *Drainer) openAgain(ctx context.Context) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return d.spool.OpenError(err)
 	}
-	if err != nil || found.ID != d.id || found.Lanes != d.spool.Lanes() {
+	if err != nil || found.ID != d.id || found.Layout != d.layout {
 		d.spool.Forget()
 	}
 	if err := d.tryOpen(ctx); err != nil {

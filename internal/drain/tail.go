@@ -219,7 +219,8 @@ func (d *Drainer) takeTailed(ctx context.Context) error {
 }
 
 // skipSeen drops messages at the head of the queue that a complete read has seen, or that are of lanes of other
-// processes. If the queue is empty, it takes the next messages from the feed.
+// processes. If the queue is empty, it takes the next messages from the feed. A message in a lane that the layout does not have
+// makes a read come soon: the read finds out that messages are in old lanes, or that the layout is another one.
 func (d *Drainer) skipSeen() {
 	t := &d.tailing
 	if len(t.queue) == 0 {
@@ -231,6 +232,9 @@ func (d *Drainer) skipSeen() {
 		t.queue = messages
 	}
 	for len(t.queue) > 0 && d.skips(t.queue[0]) {
+		if m := t.queue[0]; !d.layout.Has(m.Lane) && !d.readSaw(m) {
+			d.wakeSoon()
+		}
 		t.queue = t.queue[1:]
 	}
 }
@@ -238,7 +242,12 @@ func (d *Drainer) skipSeen() {
 // skips reports whether a message is not to be taken, now or later.
 func (d *Drainer) skips(m tail.Message) bool {
 	l := d.lanes.held[m.Lane]
-	return l == nil || l.leaving || d.tailing.read != nil && d.tailing.read.Sees(m.Transaction)
+	return l == nil || l.leaving || d.readSaw(m)
+}
+
+// readSaw reports whether the last complete read has seen the transaction of a message.
+func (d *Drainer) readSaw(m tail.Message) bool {
+	return d.tailing.read != nil && d.tailing.read.Sees(m.Transaction)
 }
 
 // lookAhead returns a new snapshot, or nil if a read must come first: the server is another one than that of the log, or
@@ -247,7 +256,7 @@ func (d *Drainer) lookAhead(ctx context.Context) (*tail.Snapshot, error) {
 	t := &d.tailing
 	var text, server string
 	var version int64
-	rows, err := d.prepared.Query(ctx, d.db, dialect.Query{Text: d.spool.Statements.LogSnapshot, Args: []any{d.id}})
+	rows, err := d.prepared.Query(ctx, d.db, d.spool.Statements.LogSnapshot(d.id, d.layout.First))
 	if err != nil {
 		return nil, fmt.Errorf("read a snapshot for spool %q: %w", d.spool.Name(), err)
 	}
@@ -266,6 +275,7 @@ func (d *Drainer) lookAhead(ctx context.Context) (*tail.Snapshot, error) {
 		return nil, nil
 	}
 	if d.observeVersion(version); version != d.control.version {
+		d.wakeSoon()
 		return nil, nil
 	}
 	seen, err := tail.ParseSnapshot(text)

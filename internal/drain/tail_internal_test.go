@@ -7,6 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -249,4 +252,35 @@ func TestTailing_takes_nothing_during_a_pause(t *testing.T) {
 	w.stepOnly()
 	require.Empty(t, w.inMemory())
 	require.True(t, w.control.paused)
+}
+
+// A producer that still has the old number of lanes writes to an old lane, and another one to the new lanes. No message of the feed is taken before the
+// message in the old lane is moved.
+func TestTailing_G3_a_message_in_an_old_lane_comes_before_later_ones_of_its_key(t *testing.T) {
+	t.Parallel()
+	w := newTailed(t)
+	w.begin()
+	stale := spool.New(w.spool.Statements, w.spool.Name(), 2)
+	_, err := stale.Open(t.Context(), w.db.DB)
+	require.NoError(t, err)
+	before := w.layout
+	operator := operate.NewOperator(w.db.DB, w.spool.Statements, operate.NewAuditor(w.spool.Statements, ""), watermill.NopLogger{})
+	_, err = operator.SetLanes(t.Context(), w.spool.Name(), 3, func(operate.Progress) {})
+	require.NoError(t, err)
+	w.polls(func() bool { return w.layout.First == before.Next() && len(w.lanes.numbers()) == 3 && w.tailing.open })
+
+	tx := w.tx()
+	require.NoError(t, stale.Append(t.Context(), tx, spool.Run, []spool.Draft{order("a")}))
+	var transaction uint32
+	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT (pg_current_xact_id()::text::bigint & 4294967295)::bigint").Scan(&transaction))
+	require.NoError(t, tx.Commit())
+	w.log(transaction, "a", w.db.DB)
+	require.True(t, w.stepOnly(), "a message in an old lane lets a read come")
+	require.Empty(t, w.inMemory())
+	w.log(w.commit(order("b")), "b", w.db.DB)
+	require.True(t, w.stepOnly())
+	require.Empty(t, w.inMemory(), "it would be handed out before the other one")
+	w.polls(func() bool { return len(w.inMemory()) > 0 })
+	require.Equal(t, []string{"a", "b"}, w.inMemory())
+	require.Zero(t, w.db.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE lane < 2"))
 }

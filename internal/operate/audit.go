@@ -35,6 +35,7 @@ const (
 	ActSetUpLog   = "log setup"
 	ActRemoveLog  = "log remove"
 	ActAcceptLoss = "log accept-loss"
+	ActSetLanes   = "set lanes"
 )
 
 // Actions returns the names of all actions.

@@ -187,9 +187,7 @@ func (o *Operator) change(ctx context.Context, what string, act *Act, do func(tx
 	if err != nil {
 		return failedTo(what, name, err)
 	}
-	if err := s.Announce(ctx, o.db); err != nil {
-		o.logger.Debug("Postbox could not notify other processes, which will find the change when they poll", watermill.LogFields{"err": spool.LogText(err)})
-	}
+	o.announce(ctx, s)
 	return nil
 }
 

@@ -67,7 +67,7 @@ func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (
 	if found.ID == 0 { // the message came from a broker to an inbox, and is published again
 		found, err = spool.New(l.statements, name, 0).Find(ctx, tx, l.statements.FindSpool)
 	} else {
-		err = tx.QueryRowContext(ctx, l.statements.SpoolByID, found.ID).Scan(&name, &found.Lanes)
+		err = tx.QueryRowContext(ctx, l.statements.SpoolByID, found.ID).Scan(&name, &found.First, &found.Lanes)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, l.noSpool(letter)
@@ -78,7 +78,7 @@ func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.spools[found.ID]
-	if known == nil || known.Name() != name || known.Lanes() != found.Lanes {
+	if known == nil || known.Name() != name || known.Layout() != found.Layout {
 		known = spool.Registered(l.statements, name, found) // this transaction registers no spool, so this one is committed
 		l.spools[found.ID] = known
 	}

@@ -53,7 +53,8 @@ func (o *Operator) StuckKeys(ctx context.Context, name string, limit int) ([]*St
 func (o *Operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]*StuckKey, error) {
 	byLane := map[int][]*StuckKey{}
 	known := map[int64]*StuckKey{}
-	for lane := range s.Lanes() {
+	layout := s.Layout() // a message in an old lane waits until it is moved, and then it is found
+	for lane := layout.First; lane < layout.Next(); lane++ {
 		heads, err := o.stuckHeads(ctx, dialect.StuckParams{Spool: s.ID(), Lane: lane, Limit: limit})
 		if err != nil {
 			return nil, err
@@ -69,7 +70,7 @@ func (o *Operator) stuckKeys(ctx context.Context, s *spool.Spool, limit int) ([]
 	for _, p := range paused[:min(limit, len(paused))] {
 		hash := postbox.KeyHash(p.Key)
 		if known[hash] == nil {
-			lane := postbox.Lane(hash, s.Lanes())
+			lane := spool.LaneOf(layout, hash)
 			known[hash] = &StuckKey{Key: p.Key, hash: hash, lane: lane}
 			byLane[lane] = append(byLane[lane], known[hash])
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
 // burstShare is the part of a second whose messages may start at once after a quiet time.
@@ -40,14 +41,14 @@ func burst(perSecond float64, batch int) int {
 	return max(1, batch, int(math.Ceil(min(perSecond/burstShare, math.MaxInt32))))
 }
 
-// share gives the gate the part of its limit that belongs to these of all lanes. What is saved up in the bucket stays, up
+// share gives the gate the part of its limit that belongs to these lanes of the layout. What is saved up in the bucket stays, up
 // to the new share.
-func (g *gate) share(now time.Time, held []int, lanes, batch int) {
+func (g *gate) share(now time.Time, held []int, layout dialect.Layout, batch int) {
 	g.slots = 0
 	for _, lane := range held {
-		g.slots += slotsOf(lane, g.limit.AtOnce, lanes)
+		g.slots += slotsOf(lane, g.limit.AtOnce, layout)
 	}
-	perSecond, most := g.limit.PerSecond*float64(len(held))/float64(lanes), 0
+	perSecond, most := g.limit.PerSecond*float64(len(held))/float64(layout.Lanes), 0
 	if len(held) > 0 {
 		most = burst(perSecond, batch)
 	}
@@ -62,12 +63,14 @@ func (g *gate) share(now time.Time, held []int, lanes, batch int) {
 
 // slotsOf returns how many of n slots belong to a lane. The slots are dealt to the lanes in turn. If there are too few
 // for that, the first lane has all of them, so that no lane is held without a slot: its holder works, and the others
-// stand by.
-func slotsOf(lane, n, lanes int) int {
+// stand by. An old lane has none.
+func slotsOf(lane, n int, layout dialect.Layout) int {
 	switch {
-	case n >= lanes:
-		return (n + lanes - 1 - lane) / lanes
-	case lane == 0:
+	case !layout.Has(lane):
+		return 0
+	case n >= layout.Lanes:
+		return (n + layout.Next() - 1 - lane) / layout.Lanes
+	case lane == layout.First:
 		return n
 	default:
 		return 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -21,7 +22,7 @@ import (
 type limits struct {
 	set    postbox.Limits
 	batch  int               // size of a gathered batch, which needs as many tokens; 0 if batches are not gathered
-	lanes  int               // number of lanes of the spool
+	layout dialect.Layout    // all lanes of the spool
 	held   map[int]time.Time // lanes of this process, with the time since which they count
 	total  *gate             // nil if there is none
 	topics map[string]*gate
@@ -50,11 +51,11 @@ const fewKeys = 1000
 
 // SetLimits replaces the limits. All buckets begin empty. Call it again with the lanes of this process, see
 // [Scheduler.Share].
-func (s *Scheduler) SetLimits(set postbox.Limits, lanes int) {
+func (s *Scheduler) SetLimits(set postbox.Limits, layout dialect.Layout) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.limits
-	if old == nil && set.None() || old != nil && old.lanes == lanes && old.set.Equal(set) {
+	if old == nil && set.None() || old != nil && old.layout == layout && old.set.Equal(set) {
 		return
 	}
 	held := map[int]time.Time{}
@@ -69,7 +70,7 @@ func (s *Scheduler) SetLimits(set postbox.Limits, lanes int) {
 	s.limits = nil
 	if !set.None() {
 		s.limits = &limits{
-			set: set, lanes: lanes, held: held, topics: map[string]*gate{}, keys: map[int64]*gate{},
+			set: set, layout: layout, held: held, topics: map[string]*gate{}, keys: map[int64]*gate{},
 			many: math.MaxInt, few: fewKeys, most: mostKeys, prune: fewKeys, crowd: map[*gate]struct{}{},
 		}
 		s.limits.begin(s)
@@ -168,12 +169,12 @@ func (l *limits) restart(held map[int]time.Time, now time.Time) {
 
 // reshare gives the gates their share of the lanes.
 func (l *limits) reshare(now time.Time) {
-	held := slices.Sorted(maps.Keys(l.held))
+	held := slices.DeleteFunc(slices.Sorted(maps.Keys(l.held)), func(lane int) bool { return !l.layout.Has(lane) })
 	if l.total != nil {
-		l.total.share(now, held, l.lanes, l.batch)
+		l.total.share(now, held, l.layout, l.batch)
 	}
 	for _, g := range l.topics {
-		g.share(now, held, l.lanes, l.batch)
+		g.share(now, held, l.layout, l.batch)
 	}
 }
 
@@ -207,7 +208,7 @@ func (s *Scheduler) Spares(kept []int) bool {
 		}
 		slots := 0
 		for _, lane := range kept {
-			slots += slotsOf(lane, g.limit.AtOnce, l.lanes)
+			slots += slotsOf(lane, g.limit.AtOnce, l.layout)
 		}
 		return g.running <= slots
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
@@ -13,7 +14,7 @@ const MaxAppendBytes = 4 << 20
 // Append inserts messages in their order. It uses one statement, or several if the database's packet limit or the work
 // of its driver requires that. Run it in a transaction if either all messages or none must be stored.
 func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Draft) error {
-	id, err := s.OpenIn(ctx, db)
+	found, err := s.OpenIn(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -23,7 +24,7 @@ func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Dr
 		if len(rows) == 0 {
 			return nil
 		}
-		for _, query := range s.Statements.Append(id, rows) {
+		for _, query := range s.Statements.Append(found.ID, rows) {
 			if err := run(ctx, db, query); err != nil {
 				return Wrap(fmt.Sprintf("append to spool %q", s.name), err)
 			}
@@ -32,10 +33,11 @@ func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Dr
 		return nil
 	}
 	for _, draft := range drafts {
-		row, err := s.row(draft)
+		row, err := newRow(draft)
 		if err != nil {
 			return err
 		}
+		row.Lane = s.laneOf(found.Layout, row.KeyHash)
 		size := len(row.Payload) + len(row.Metadata)
 		if len(rows) == s.Statements.MaxAppend || bytes+size > MaxAppendBytes {
 			if err := flush(); err != nil {
@@ -56,18 +58,19 @@ func Run(ctx context.Context, db Executor, query dialect.Query) error {
 	return err
 }
 
-func (s *Spool) row(draft Draft) (dialect.Row, error) {
+// newRow returns the row of a message, which has no lane yet.
+func newRow(draft Draft) (dialect.Row, error) {
 	metadata, err := EncodeMetadata(draft.Metadata)
 	if err != nil {
 		return dialect.Row{}, fmt.Errorf("encode metadata of message %.60q: %w", draft.MessageID, err)
 	}
-	lane, hash := s.laneOf(draft.Key)
 	row := dialect.Row{
-		Lane: lane, State: dialect.StateReady, KeyHash: hash, Delay: draft.Delay.Microseconds(),
+		State: dialect.StateReady, Delay: draft.Delay.Microseconds(),
 		Topic: draft.Topic, MessageID: []byte(draft.MessageID), Payload: draft.Payload, Metadata: metadata,
 	}
 	if draft.Key != "" {
-		row.Key = []byte(draft.Key)
+		hash := postbox.KeyHash(draft.Key)
+		row.Key, row.KeyHash = []byte(draft.Key), &hash
 	}
 	if row.Payload == nil {
 		row.Payload = []byte{} // a missing message body is stored as an empty one, never as NULL

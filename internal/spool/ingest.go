@@ -20,9 +20,9 @@ type Arrival struct {
 	row   dialect.Row
 }
 
-// Arrival returns a message in the form that [Spool.Ingest] takes. It keeps the claim and the draft's payload.
-func (s *Spool) Arrival(claim []byte, draft Draft) (Arrival, error) {
-	row, err := s.row(draft)
+// NewArrival returns a message in the form that [Spool.Ingest] takes. It keeps the claim and the draft's payload.
+func NewArrival(claim []byte, draft Draft) (Arrival, error) {
+	row, err := newRow(draft)
 	return Arrival{Claim: claim, row: row}, err
 }
 
@@ -39,15 +39,15 @@ func (a Arrival) KeyHash() *int64 { return a.row.KeyHash }
 // After an error nothing was stored, unless the answer to the commit was lost. In that case a second call shows what
 // was stored.
 func (s *Spool) Ingest(ctx context.Context, db *sql.DB, prepared *Prepared, arrivals []Arrival) (known map[string]bool, err error) {
-	id, err := s.Open(ctx, db)
+	found, err := s.open(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	known = map[string]bool{}
-	if query := s.ingest(id, arrivals).Whole; query.Text != "" {
+	if query := s.ingest(found, arrivals).Whole; query.Text != "" {
 		err = s.ingestWhole(ctx, db, prepared, query, arrivals, known)
 	} else {
-		err = s.ingestInParts(ctx, db, prepared, id, arrivals, known)
+		err = s.ingestInParts(ctx, db, prepared, found, arrivals, known)
 	}
 	if err != nil {
 		return nil, Wrap(fmt.Sprintf("append to spool %q", s.name), err)
@@ -55,12 +55,13 @@ func (s *Spool) Ingest(ctx context.Context, db *sql.DB, prepared *Prepared, arri
 	return known, nil
 }
 
-func (s *Spool) ingest(id int64, arrivals []Arrival) dialect.Ingest {
+func (s *Spool) ingest(into Found, arrivals []Arrival) dialect.Ingest {
 	claims, rows := make([][]byte, len(arrivals)), make([]dialect.Row, len(arrivals))
 	for i, a := range arrivals {
 		claims[i], rows[i] = a.Claim, a.row
+		rows[i].Lane = s.laneOf(into.Layout, a.row.KeyHash)
 	}
-	return s.Statements.Ingest(id, claims, rows)
+	return s.Statements.Ingest(into.ID, claims, rows)
 }
 
 // ingestWhole runs the single statement, which commits by itself.
@@ -103,11 +104,11 @@ var errClaimed = errors.New("some of the messages were stored before")
 // database does not say which. Then the transaction is rolled back, and tried again without the claims that exist by
 // then.
 func (s *Spool) ingestInParts(
-	ctx context.Context, db *sql.DB, prepared *Prepared, id int64, arrivals []Arrival, known map[string]bool,
+	ctx context.Context, db *sql.DB, prepared *Prepared, into Found, arrivals []Arrival, known map[string]bool,
 ) error {
 	rest := slices.Clone(arrivals)
 	for len(rest) > 0 {
-		ingest := s.ingest(id, rest)
+		ingest := s.ingest(into, rest)
 		var claimed int64
 		err := InTx(ctx, db, s.Statements, func(tx *sql.Tx) (err error) {
 			claimed, err = execAll(ctx, tx, prepared, ingest.Claim)

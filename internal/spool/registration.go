@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
@@ -17,41 +18,40 @@ import (
 // has seen it. If an id that was rolled back were remembered, no forwarder would ever read the messages stored under
 // it. Or another outbox's forwarder would, since SQLite issues the id again.
 
-// ErrLanes is returned if a spool has another number of lanes than the configuration says.
-var ErrLanes = errors.New("number of lanes differs from the stored one")
-
-// Open finds the spool, or registers it with its number of lanes and commits, and returns its id. It returns [ErrName]
-// if the name cannot be stored. It returns [ErrLanes] if the spool is stored with another number of lanes: the same key
-// would be in two lanes.
+// Open finds the spool, or registers it with the configured number of lanes and commits. It returns [ErrName] if the name
+// cannot be stored. The stored number of lanes counts, whatever is configured.
 func (s *Spool) Open(ctx context.Context, db *sql.DB) (int64, error) {
-	id, err := s.FindCommitted(ctx, db)
+	found, err := s.open(ctx, db)
+	return found.ID, err
+}
+
+func (s *Spool) open(ctx context.Context, db *sql.DB) (Found, error) {
+	found, err := s.lookUp(ctx, db)
 	if !errors.Is(err, sql.ErrNoRows) {
-		return id, err
+		return found, err
 	}
-	var found Found
 	err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) error {
 		found, err = s.register(ctx, tx)
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return Found{}, err
 	}
 	s.remember(found)
-	return found.ID, nil
+	return found, nil
 }
 
-// OpenIn is [Spool.Open] in a transaction of the user. Unless the id is already known, it is valid only in this
-// transaction. The error is [ErrUnknown] if the id is not known and the transaction cannot run queries.
-func (s *Spool) OpenIn(ctx context.Context, tx Executor) (int64, error) {
-	if id := s.ID(); id != 0 {
-		return id, nil
+// OpenIn is [Spool.Open] in a transaction of the user. Unless the spool is already known, the result is valid only in
+// this transaction. The error is [ErrUnknown] if the spool is not known and the transaction cannot run queries.
+func (s *Spool) OpenIn(ctx context.Context, tx Executor) (Found, error) {
+	if found := s.known(); found.ID != 0 {
+		return found, nil
 	}
 	querier, asks := tx.(Querier)
 	if !asks {
-		return 0, fmt.Errorf("spool %q: %w", s.name, ErrUnknown)
+		return Found{}, fmt.Errorf("spool %q: %w", s.name, ErrUnknown)
 	}
-	found, err := s.register(ctx, querier)
-	return found.ID, err
+	return s.register(ctx, querier)
 }
 
 // ErrUnknown is returned if the id of a spool is not known and cannot be queried.
@@ -72,19 +72,33 @@ func (s *Spool) register(ctx context.Context, tx Querier) (Found, error) {
 	if err != nil {
 		return Found{}, s.OpenError(err)
 	}
-	return found, s.checkLanes(found.Lanes)
+	return found, nil
 }
 
 // FindCommitted returns the id of a registered spool, and remembers it, or returns [sql.ErrNoRows]. It does not see
 // uncommitted rows, whatever isolation level the server gives to a statement outside a transaction.
 func (s *Spool) FindCommitted(ctx context.Context, db *sql.DB) (id int64, err error) {
-	if id := s.ID(); id != 0 {
-		return id, nil
+	found, err := s.lookUp(ctx, db)
+	return found.ID, err
+}
+
+func (s *Spool) lookUp(ctx context.Context, db *sql.DB) (Found, error) {
+	if found := s.known(); found.ID != 0 {
+		return found, nil
 	}
 	if err := CheckName(s.name); err != nil {
-		return 0, s.OpenError(err)
+		return Found{}, s.OpenError(err)
 	}
-	var found Found
+	found, err := s.findCommitted(ctx, db)
+	if err != nil {
+		return Found{}, err
+	}
+	s.remember(found)
+	return found, nil
+}
+
+// findCommitted reads the spool.
+func (s *Spool) findCommitted(ctx context.Context, db *sql.DB) (found Found, err error) {
 	if s.Statements.Isolate {
 		err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) (err error) {
 			found, err = s.Find(ctx, tx, s.Statements.FindSpool)
@@ -94,22 +108,18 @@ func (s *Spool) FindCommitted(ctx context.Context, db *sql.DB) (id int64, err er
 		found, err = s.Find(ctx, db, s.Statements.FindSpool)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, sql.ErrNoRows
+		return Found{}, sql.ErrNoRows
 	}
 	if err != nil {
-		return 0, s.OpenError(err)
+		return Found{}, s.OpenError(err)
 	}
-	if err := s.checkLanes(found.Lanes); err != nil {
-		return 0, err
-	}
-	s.remember(found)
-	return found.ID, nil
+	return found, nil
 }
 
 // Found is the stored form of a spool.
 type Found struct {
-	ID    int64
-	Lanes int
+	ID int64
+	dialect.Layout
 }
 
 // Find looks up the spool by its name, with one of the statements for that.
@@ -122,23 +132,16 @@ func (s *Spool) Find(ctx context.Context, db Querier, query string) (found Found
 	if !rows.Next() {
 		return Found{}, cmp.Or(rows.Err(), sql.ErrNoRows)
 	}
-	if err := rows.Scan(&found.ID, &found.Lanes); err != nil {
+	if err := rows.Scan(&found.ID, &found.First, &found.Lanes); err != nil {
 		return Found{}, err
 	}
 	return found, rows.Close()
 }
 
-func (s *Spool) checkLanes(stored int) error {
-	if stored == s.lanes {
-		return nil
-	}
-	return fmt.Errorf("spool %q is stored with %d lanes and configured with %d: configure %d, or drain the spool and change the stored number: %w",
-		s.name, stored, s.lanes, stored, ErrLanes)
-}
-
-// OpenError wraps an error that prevents the spool from being opened. It adds [ErrNoTables] if the tables are missing.
+// OpenError wraps an error that prevents the spool from being opened. It adds [ErrNoTables] if the tables are missing
+// or are of an earlier version.
 func (s *Spool) OpenError(err error) error {
-	if dialect.LacksTable(err) {
+	if dialect.LacksTable(err) || dialect.LacksColumn(err) {
 		return fmt.Errorf("open spool %q: %w: %w", s.name, ErrNoTables, err)
 	}
 	return fmt.Errorf("open spool %q: %w", s.name, dialect.HideAddress(err))
@@ -148,7 +151,25 @@ func (s *Spool) OpenError(err error) error {
 func (s *Spool) remember(found Found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stored = found
+	s.stored, s.readAt = found, time.Now()
+}
+
+// Adopt takes in another layout of the spool, which is known to be committed.
+func (s *Spool) Adopt(layout dialect.Layout) {
+	found := s.known()
+	found.Layout = layout
+	s.remember(found)
+}
+
+// layoutAge is how long a process that writes messages uses a layout before it reads it again. Messages under an old
+// layout are moved before they are handled, so the age affects only how long that goes on.
+const layoutAge = 10 * time.Second
+
+// aged reports whether the spool is not known, or its layout is to be read again.
+func (s *Spool) aged() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stored.ID == 0 || time.Since(s.readAt) >= layoutAge
 }
 
 // known returns the remembered spool.
@@ -161,9 +182,9 @@ func (s *Spool) known() Found {
 // ID returns the id of the spool, or 0 while it is not known to be committed.
 func (s *Spool) ID() int64 { return s.known().ID }
 
-// Finder looks for a spool that other code has registered until it is known to be committed. It serves code that stores
-// messages only in transactions of others, and would have to query the id in each of them. It is safe for concurrent
-// use.
+// Finder looks for a spool that other code has registered until it is known to be committed, and reads its layout again
+// from time to time. It serves code that stores messages in transactions of others, and would have to query the spool in each
+// of them. It is safe for concurrent use.
 type Finder struct {
 	spool *Spool
 	db    *sql.DB
@@ -182,10 +203,10 @@ func NewFinder(spool *Spool, db *sql.DB) *Finder {
 	return f
 }
 
-// Look makes the finder look for the spool in the background, unless it is found or the search is running. It does not
-// wait, because the caller may hold the only connection. It reports no errors, since the next call tries again.
+// Look makes the finder look for the spool in the background, unless it was found lately or the search is running. It does
+// not wait, because the caller may hold the only connection. It reports no errors, since a later call tries again.
 func (f *Finder) Look() {
-	if f.spool.ID() != 0 {
+	if !f.spool.aged() {
 		return
 	}
 	f.mu.Lock()
@@ -197,7 +218,9 @@ func (f *Finder) Look() {
 	f.done.Go(func() {
 		ctx, cancel := context.WithTimeout(f.life, StatementTimeout)
 		defer cancel()
-		_, _ = f.spool.FindCommitted(ctx, f.db)
+		if found, err := f.spool.findCommitted(ctx, f.db); err == nil {
+			f.spool.remember(found)
+		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.looking = false

@@ -88,12 +88,13 @@ type Querier interface {
 type Spool struct {
 	Statements *dialect.Statements
 	name       string
-	lanes      int
+	lanes      int    // of a new spool
 	wakeUp     string // key of the wake-ups in this process
 
 	mu     sync.Mutex
-	stored Found // empty until known to be committed, see registration.go
-	turn   int   // next lane for a message without a key
+	stored Found     // empty until known to be committed, see registration.go
+	readAt time.Time // when stored was read
+	turn   int       // counts messages without a key
 }
 
 // ErrNoTables is returned if the tables are missing.
@@ -138,7 +139,8 @@ func NameText(name string) string {
 	return text
 }
 
-// New returns a spool; [Spool.Open] and [Spool.OpenIn] find it in the database.
+// New returns a spool; [Spool.Open] and [Spool.OpenIn] find it in the database. A spool that is not there yet is registered with
+// the number of lanes.
 func New(statements *dialect.Statements, name string, lanes int) *Spool {
 	return &Spool{
 		Statements: statements, name: name, lanes: lanes,
@@ -164,17 +166,32 @@ func (s *Spool) Channel() string {
 	return channel
 }
 
+// LaneOf returns the lane of a key under a layout, by the hash of the key.
+func LaneOf(layout dialect.Layout, hash int64) int {
+	return layout.First + postbox.Lane(hash, layout.Lanes)
+}
+
 // laneOf returns the lane of a message: the lane of its key, or each lane in turn for messages without a key.
-func (s *Spool) laneOf(key string) (lane int, hash *int64) {
-	if key != "" {
-		h := postbox.KeyHash(key)
-		return postbox.Lane(h, s.lanes), &h
+func (s *Spool) laneOf(layout dialect.Layout, hash *int64) int {
+	if hash != nil {
+		return LaneOf(layout, *hash)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn = (s.turn + 1) % s.lanes
-	return s.turn, nil
+	s.turn = (s.turn + 1) % layout.Lanes
+	return layout.First + s.turn
 }
 
-// Lanes returns the number of lanes of the spool.
-func (s *Spool) Lanes() int { return s.lanes }
+// Layout returns the lanes of the spool: the stored ones if the spool is known, else those of a new spool.
+func (s *Spool) Layout() dialect.Layout {
+	if found := s.known(); found.ID != 0 {
+		return found.Layout
+	}
+	return dialect.Layout{Lanes: s.lanes}
+}
+
+// Lanes returns the number of lanes of the layout.
+func (s *Spool) Lanes() int { return s.Layout().Lanes }
+
+// Configured returns the number of lanes with which the spool would be registered.
+func (s *Spool) Configured() int { return s.lanes }

@@ -68,7 +68,7 @@ func Unprepared(ctx context.Context, db Executor, query dialect.Query) (sql.Resu
 // It locks the keys in the order of their digests. So there is no deadlock between two calls, but there may be one
 // between two transactions that call it several times.
 func (s *Spool) AppendUnique(ctx context.Context, db Executor, run ResultRunner, drafts []Draft) (skipped []int, err error) {
-	id, err := s.OpenIn(ctx, db)
+	into, err := s.OpenIn(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *Spool) AppendUnique(ctx context.Context, db Executor, run ResultRunner,
 		_, err := run(ctx, db, query)
 		return err
 	}
-	if err := s.lockUnique(ctx, db, execute, id, drafts); err != nil {
+	if err := s.lockUnique(ctx, db, execute, into.ID, drafts); err != nil {
 		return nil, Wrap(fmt.Sprintf("lock unique keys of spool %q", s.name), err)
 	}
 	for i := 0; i < len(drafts); {
@@ -91,7 +91,7 @@ func (s *Spool) AppendUnique(ctx context.Context, db Executor, run ResultRunner,
 			i += plain
 			continue
 		}
-		stored, err := s.appendUnique(ctx, db, run, id, drafts[i])
+		stored, err := s.appendUnique(ctx, db, run, into, drafts[i])
 		if err != nil {
 			return nil, Wrap(fmt.Sprintf("append to spool %q under a unique key", s.name), err)
 		}
@@ -134,12 +134,13 @@ var errUnknownFate = errors.New("receipts of the message are awaited, but the tr
 
 // appendUnique stores one message under its unique key, and reports whether it did. If that is not known, it reports
 // true, or returns an error if receipts of the message are awaited.
-func (s *Spool) appendUnique(ctx context.Context, db Executor, run ResultRunner, id int64, draft Draft) (stored bool, err error) {
-	row, err := s.row(draft)
+func (s *Spool) appendUnique(ctx context.Context, db Executor, run ResultRunner, into Found, draft Draft) (stored bool, err error) {
+	row, err := newRow(draft)
 	if err != nil {
 		return false, err
 	}
-	unique := s.Statements.AppendUnique(dialect.UniqueParams{Spool: id, Digest: draft.digest(id), Replace: draft.Replace, Row: row})
+	row.Lane = s.laneOf(into.Layout, row.KeyHash)
+	unique := s.Statements.AppendUnique(dialect.UniqueParams{Spool: into.ID, Digest: draft.digest(into.ID), Replace: draft.Replace, Row: row})
 	for _, query := range unique.Before {
 		if _, err := run(ctx, db, query); err != nil {
 			return false, err

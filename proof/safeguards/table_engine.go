@@ -411,4 +411,49 @@ var ofTheEngine = []safeguard{
 		}},
 		packages: []string{module + "forwarder"}, tests: "G12",
 	},
+	{
+		name: "a read that sees a message in an old lane is thrown away", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/dialect/common.go",
+			from: "inOldLane + ` THEN -2 ELSE",
+			to:   "inOldLane + ` AND 1 = 0 THEN -2 ELSE",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "TestLanes_G3",
+	},
+	{
+		name: "an old lane that a process holds is not retired", guarantees: "G3, G6",
+		edits: []edit{{
+			file: "internal/dialect/lanes.go",
+			from: "l.lane < ? AND (l.holder IS NULL OR l.expires_at <= {now})",
+			to:   "l.lane < ? AND (l.holder IS NULL OR l.expires_at < ` + never + `)",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "TestLanes_G3",
+	},
+	{
+		name: "drainers read again after messages were moved", guarantees: "G2, G3",
+		edits: []edit{{
+			file: "internal/spool/oldlanes.go",
+			from: "		if moved == 0 {\n",
+			to:   "		if moved >= 0 {\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "TestLanes_G3",
+	},
+	{
+		name: "new lanes count for a limit when no message is in an old lane", guarantees: "G8",
+		edits: []edit{{
+			file: "internal/drain/limits.go",
+			from: "	if d.counts {\n",
+			to:   "	if d.layout.Lanes > 0 {\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "TestLimits_new_lanes",
+	},
+	{
+		name: "a unique key finds a message that was moved to another lane", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/dialect/unique_postgres.go",
+			from: "WHEN u.id > 0 AND u.lane <",
+			to:   "WHEN 1 = 0 AND u.lane <",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "TestLanes_G2",
+	},
 }

@@ -78,8 +78,8 @@ func TestOutbox_is_for_PostgreSQL_alone(t *testing.T) {
 	require.ErrorContains(t, err, "DSN is missing")
 }
 
-// The role of DSN needs REPLICATION and no right on any table. A producer needs no right on any table, and finds out that
-// it has another number of lanes only if it may read it. The forwarder has the rights of docs/security.md.
+// The role of DSN needs REPLICATION and no right on any table. A producer needs no right on any table. The forwarder has the
+// rights of docs/security.md.
 func TestOutbox_needs_few_rights(t *testing.T) {
 	t.Parallel()
 	w, b := newOutboxWorld(t), &broker{}
@@ -104,10 +104,6 @@ func TestOutbox_needs_few_rights(t *testing.T) {
 	require.Equal(t, stored, w.stored(), "without a row")
 	f.stop(t)
 	require.Zero(t, f.log.count("denied"), "%v", f.log.all())
-
-	lanes, err := forwarder.NewPublisher(w.Postbox(), forwarder.PublisherConfig{Log: true, AllowAutocommit: true, Lanes: 7}, nil)
-	require.NoError(t, err)
-	require.ErrorContains(t, lanes.Publish("orders", keyed("lanes", "key")), "number of lanes differs")
 
 	unique := postbox.SkipIfWaiting(keyed("unique", "key"), "unique")
 	require.ErrorContains(t, w.emitter("outbox").Publish("orders", unique), "cannot have a unique key")

@@ -65,7 +65,8 @@ func requireCommand(t *testing.T, document string, words []string) {
 	line := strings.Join(words, " ")
 	cmd, args, err := command.New(command.Options{}).Find(words[1:])
 	require.NoError(t, err, "%s: %s", document, line)
-	require.True(t, cmd.Runnable() && !cmd.HasSubCommands(), "%s: %s", document, line)
+	group := cmd.HasSubCommands() && cmd.Name() != "lanes" // which does something by itself, too
+	require.True(t, cmd.Runnable() && !group, "%s: %s", document, line)
 	require.NoError(t, cmd.ParseFlags(args), "%s: %s", document, line)
 	require.NoError(t, cmd.ValidateArgs(cmd.Flags().Args()), "%s: %s", document, line)
 }

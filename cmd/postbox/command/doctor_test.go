@@ -52,11 +52,11 @@ func TestDoctor_finds_migrations_that_are_missing_or_unknown(t *testing.T) {
 	database := testdb.SQLite(t)
 	require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), 14))
 	b := &bench{T: t, database: database}
-	b.only("schema", b.findings(), "problem: 4 migrations are missing", "postbox migrate up")
+	b.only("schema", b.findings(), "problem: 5 migrations are missing", "postbox migrate up")
 	status := b.run("migrate", "status")
 	require.Equal(t, command.ExitFound, status.code)
-	require.Contains(t, status.err, `4 migrations are missing: run "postbox migrate up"`)
-	require.Contains(t, b.ok("migrate", "up"), "4 migrations run, from version 14 to version 20.")
+	require.Contains(t, status.err, `5 migrations are missing: run "postbox migrate up"`)
+	require.Contains(t, b.ok("migrate", "up"), "5 migrations run, from version 14 to version 24.")
 	require.Empty(t, b.findings())
 
 	database.Exec(t, "INSERT INTO postbox_version (version_id, is_applied) VALUES (99, TRUE)")
@@ -118,7 +118,7 @@ func TestDoctor_finds_lanes_without_a_holder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
 	id := b.outboxID()
-	b.exec(b.statements.FillLanes(id, b.outbox.Lanes()))
+	b.exec(b.statements.FillLanes(id, b.outbox.Layout()))
 	require.Empty(t, b.findings(), "without a process no lane needs a holder")
 	b.join(id)
 	b.only("lanes", b.findings(), `problem: 4 lanes without a holder in outbox "outbox"`)

@@ -24,6 +24,6 @@ func ExampleNew() {
 	postbox.SetArgs([]string{"migrate", "up", "--dsn", filepath.Join(folder, "shop.db")})
 	fmt.Println("exit code", command.Execute(context.Background(), postbox))
 	// Output:
-	// 13 migrations run, from version 0 to version 20.
+	// 14 migrations run, from version 0 to version 24.
 	// exit code 0
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -114,8 +113,7 @@ func TestExecute_a_database_without_tables_says_how_to_make_them(t *testing.T) {
 		require.Contains(t, r.out, `"fix":"postbox migrate up"`)
 		require.NotContains(t, r.out, `"unknown"`)
 
-		latest := map[postbox.Dialect]string{postbox.PostgreSQL: "23", postbox.MySQL: "20", postbox.SQLite: "20"}[database.Dialect]
-		require.Contains(t, b.ok("migrate", "up"), "from version 0 to version "+latest+".")
+		require.Contains(t, b.ok("migrate", "up"), "from version 0 to version 24.")
 		require.Contains(t, b.ok("migrate", "up"), "0 migrations run")
 		b.ok("migrate", "status")
 		b.ok("queues")

@@ -27,7 +27,7 @@ func incident(t *testing.T) *bench {
 	require.NoError(t, b.admin().PauseKey(t.Context(), admin.Queue("fraud"), "customer-3"))
 
 	id := int64(b.database.Count(t, "SELECT id FROM postbox_spools"))
-	b.exec(b.statements.FillLanes(id, 4))
+	b.exec(b.statements.FillLanes(id, dialect.Layout{Lanes: 4}))
 	b.exec(b.statements.Join(dialect.JoinParams{Member: dialect.Member{Spool: id, Holder: "host 42"}, InFlight: `{"fraud":2}`, TTL: time.Hour.Microseconds()}))
 	b.database.Exec(t, "UPDATE postbox_lanes SET holder = 'host 42', token = 7, expires_at = ? WHERE lane < 2", time.Now().Add(time.Hour).UnixMicro())
 	b.database.Exec(t, "UPDATE postbox_lanes SET holder = 'host 41', token = 5, suspect = 1, expires_at = ? WHERE lane = 2", written.UnixMicro())

@@ -56,6 +56,7 @@ without a lane.`,
 	}
 	target.addTo(cmd)
 	cmd.Flags().BoolVar(&members, "members", false, "show the processes that share the lanes")
+	cmd.AddCommand(p.lanesSetCommand())
 	return cmd
 }
 

@@ -21,13 +21,13 @@ SELECT identity FROM postbox_identity WHERE id = 1
 INSERT IGNORE INTO postbox_spools (name, lanes) VALUES (?, ?) 
 
 -- FindSpool
-SELECT id, lanes FROM postbox_spools WHERE name = ?
+SELECT id, first_lane, lanes FROM postbox_spools WHERE name = ?
 
 -- FindNewSpool
-SELECT id, lanes FROM postbox_spools WHERE name = ? LOCK IN SHARE MODE
+SELECT id, first_lane, lanes FROM postbox_spools WHERE name = ? LOCK IN SHARE MODE
 
 -- SpoolByID
-SELECT name, lanes FROM postbox_spools WHERE id = ?
+SELECT name, first_lane, lanes FROM postbox_spools WHERE id = ?
 
 -- PendingSpools
 SELECT s.name FROM postbox_spools s
@@ -37,7 +37,7 @@ ORDER BY s.name
 -- FillLanes
 INSERT IGNORE INTO postbox_lanes (spool, lane)
 SELECT ?, q.lane FROM (
-	WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane + 1 < ?)
+	WITH RECURSIVE n (lane) AS (SELECT CAST(? AS SIGNED) UNION ALL SELECT lane + 1 FROM n WHERE lane < ?)
 	SELECT lane FROM n) q
 
 -- Join
@@ -73,9 +73,43 @@ UPDATE postbox_lanes SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?
 
 -- Control
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id),
+       first_lane, lanes
 FROM postbox_spools s
 WHERE s.id = ?
+
+-- SetLanes
+UPDATE postbox_spools SET first_lane = ?, lanes = ?, version = version + 1 WHERE id = ? AND first_lane = ? AND lanes = ?
+
+-- InOldLanes
+SELECT CASE WHEN ((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN 1 ELSE 0 END
+
+-- OldLanes
+SELECT l.lane FROM postbox_lanes l
+WHERE l.spool = ? AND l.lane < ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))
+ORDER BY l.lane FOR UPDATE SKIP LOCKED
+
+-- RetireLanes
+UPDATE postbox_lanes SET holder = '', expires_at = 9223372036854775807, token = token + 1 WHERE spool = ? AND lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
+
+-- OldLane
+SELECT l.lane FROM postbox_lanes l
+WHERE l.spool = ? AND l.lane < ? AND l.holder = '' AND l.expires_at = 9223372036854775807
+  AND (SELECT m.id FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = l.spool AND m.state = ? AND m.lane = l.lane ORDER BY m.id LIMIT 1) IS NOT NULL
+ORDER BY l.lane LIMIT 1
+
+-- OfOldLane
+SELECT m.id, m.key_hash FROM postbox_messages m FORCE INDEX (ready)
+WHERE m.spool = ? AND m.state = ? AND m.lane = ?
+ORDER BY m.id LIMIT ? FOR UPDATE SKIP LOCKED
+
+-- MoveToLane
+UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) s
+STRAIGHT_JOIN postbox_messages m FORCE INDEX (PRIMARY) ON m.id = s.id
+SET m.lane = ?
+WHERE m.spool = ? AND m.state = ? AND m.lane = ?
 
 -- Impatient
 /*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ 
@@ -324,7 +358,7 @@ SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
 FROM postbox_spools s
 
 -- SpoolLanes
-SELECT id, lanes FROM postbox_spools ORDER BY id
+SELECT id, first_lane + lanes FROM postbox_spools ORDER BY id
 
 -- LiveMembers
 SELECT spool, in_flight FROM postbox_members WHERE expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))
@@ -360,7 +394,9 @@ ORDER BY s.name
 
 -- LaneHolders
 SELECT lane, COALESCE(holder, ''), token, expires_at, suspect, CASE WHEN holder IS NOT NULL AND expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END
-FROM postbox_lanes WHERE spool = ? ORDER BY lane
+FROM postbox_lanes l
+WHERE spool = ? AND NOT (l.holder = '' AND l.expires_at = 9223372036854775807)
+ORDER BY lane
 
 -- MembersOf
 SELECT holder, in_flight, expires_at FROM postbox_members WHERE spool = ? AND expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) ORDER BY holder
@@ -615,13 +651,13 @@ SELECT COUNT(*) FROM postbox_history h WHERE h.spool = ? AND h.done_at > ? AND h
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 255)
 SELECT s.id, s.name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        COALESCE((SELECT MIN((
-	SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 AND m.lane = n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+	SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
        COALESCE((SELECT MIN((
-	SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 AND m.lane = n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+	SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
        COALESCE((SELECT MIN((
-	SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+	SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
        LEAST(COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.available_at LIMIT 1), 9223372036854775807), COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.available_at LIMIT 1), 9223372036854775807))
-FROM (SELECT id, name, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 255 + 1 FROM (
+FROM (SELECT id, name, first_lane, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 255 + 1 FROM (
 	SELECT g.spool AS stray FROM (SELECT DISTINCT m.spool FROM postbox_messages m FORCE INDEX (ready)) g WHERE g.spool NOT IN (SELECT id FROM postbox_spools)) o WHERE o.stray IS NOT NULL) s
 WHERE TRUE
 
@@ -856,7 +892,9 @@ WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICR
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1),
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN ((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
@@ -885,7 +923,9 @@ WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICR
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1),
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN ((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
@@ -914,7 +954,9 @@ WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICR
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1),
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN ((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
@@ -943,7 +985,9 @@ WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICR
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1),
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN ((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
@@ -974,7 +1018,9 @@ WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICR
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j))
 ORDER BY m.available_at, m.id LIMIT ?)
 UNION ALL
-SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1),
+SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))), 1, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))), CASE WHEN ((SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL

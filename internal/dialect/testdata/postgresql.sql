@@ -20,13 +20,13 @@ SELECT identity FROM postbox_identity WHERE id = 1
 INSERT INTO postbox_spools (name, lanes) VALUES ($1, $2) ON CONFLICT DO NOTHING
 
 -- FindSpool
-SELECT id, lanes FROM postbox_spools WHERE name = $1
+SELECT id, first_lane, lanes FROM postbox_spools WHERE name = $1
 
 -- FindNewSpool
-SELECT id, lanes FROM postbox_spools WHERE name = $1
+SELECT id, first_lane, lanes FROM postbox_spools WHERE name = $1
 
 -- SpoolByID
-SELECT name, lanes FROM postbox_spools WHERE id = $1
+SELECT name, first_lane, lanes FROM postbox_spools WHERE id = $1
 
 -- PendingSpools
 SELECT s.name FROM postbox_spools s
@@ -35,7 +35,7 @@ ORDER BY s.name
 
 -- FillLanes
 INSERT INTO postbox_lanes (spool, lane)
-SELECT $1, lane FROM generate_series(0, $2::integer - 1) AS lane
+SELECT $1, lane FROM generate_series($2::integer, $3::integer) AS lane
 ON CONFLICT DO NOTHING
 
 -- Join
@@ -73,9 +73,52 @@ UPDATE postbox_lanes SET suspect = 0 WHERE spool = $1 AND lane = $2 AND token = 
 
 -- Control
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id),
+       first_lane, lanes
 FROM postbox_spools s
 WHERE s.id = $1
+
+-- SetLanes
+UPDATE postbox_spools SET first_lane = $1, lanes = $2, version = version + 1 WHERE id = $3 AND first_lane = $4 AND lanes = $5
+
+-- InOldLanes
+SELECT CASE WHEN ((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane < $2 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $3 AND m.state = 1 AND m.lane < $4 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $5 AND m.state = 2 AND m.lane < $6 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL) THEN 1 ELSE 0 END
+
+-- OldLanes
+SELECT l.lane FROM postbox_lanes l
+WHERE l.spool = $1 AND l.lane < $2 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
+ORDER BY l.lane FOR UPDATE SKIP LOCKED
+
+-- RetireLanes
+UPDATE postbox_lanes SET holder = '', expires_at = 9223372036854775807, token = token + 1 WHERE spool = $1 AND lane IN (SELECT unnest($2::bigint[]))
+
+-- OldLane
+SELECT l.lane FROM postbox_lanes l
+WHERE l.spool = $1 AND l.lane < $2 AND l.holder = '' AND l.expires_at = 9223372036854775807
+  AND (SELECT m.id FROM postbox_messages m WHERE m.spool = l.spool AND m.state = $3 AND m.lane = l.lane ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+ORDER BY l.lane LIMIT 1
+
+-- OfOldLane
+SELECT m.id, m.key_hash FROM postbox_messages m
+WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3
+ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $4 FOR UPDATE SKIP LOCKED
+
+-- MoveToLane
+WITH s AS MATERIALIZED (SELECT $1::bigint[] AS ids)
+UPDATE postbox_messages m SET lane = $2
+WHERE m.spool = $3 AND m.state = $4 AND m.lane = $5 AND m.id = ANY((SELECT ids FROM s)::bigint[])
 
 -- Impatient
 
@@ -362,7 +405,7 @@ SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
 FROM postbox_spools s
 
 -- SpoolLanes
-SELECT id, lanes FROM postbox_spools ORDER BY id
+SELECT id, first_lane + lanes FROM postbox_spools ORDER BY id
 
 -- LiveMembers
 SELECT spool, in_flight FROM postbox_members WHERE expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint
@@ -400,7 +443,9 @@ ORDER BY s.name
 
 -- LaneHolders
 SELECT lane, COALESCE(holder, ''), token, expires_at, suspect, CASE WHEN holder IS NOT NULL AND expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END
-FROM postbox_lanes WHERE spool = $1 ORDER BY lane
+FROM postbox_lanes l
+WHERE spool = $1 AND NOT (l.holder = '' AND l.expires_at = 9223372036854775807)
+ORDER BY lane
 
 -- MembersOf
 SELECT holder, in_flight, expires_at FROM postbox_members WHERE spool = $1 AND expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint ORDER BY holder
@@ -452,7 +497,7 @@ SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts,
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
-  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 255)::smallint))
+  AND m.lane = ANY(ARRAY(SELECT generate_series(0, (SELECT MAX(first_lane + lanes) FROM postbox_spools))::smallint))
 
 -- PendingMessages
 SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
@@ -508,7 +553,7 @@ SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
-  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 255)::smallint)) FOR UPDATE
+  AND m.lane = ANY(ARRAY(SELECT generate_series(0, (SELECT MAX(first_lane + lanes) FROM postbox_spools))::smallint)) FOR UPDATE
 
 -- LockListed
 SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.attempts
@@ -690,21 +735,21 @@ SELECT COUNT(*) FROM postbox_history h WHERE h.spool = $1 AND h.done_at > $2 AND
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 255)
 SELECT s.id, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
        COALESCE((SELECT MIN((
-	SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = n.lane ORDER BY m.id,
+	SELECT m.created_at FROM ONLY postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
        COALESCE((SELECT MIN((
-	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane = n.lane ORDER BY m.id,
+	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
        COALESCE((SELECT MIN((
-	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane ORDER BY m.id,
+	SELECT m.created_at FROM postbox_waiting m WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
        COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807)
-FROM (SELECT id, name, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 255 + 1 FROM (
+FROM (SELECT id, name, first_lane, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 255 + 1 FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s
@@ -723,7 +768,7 @@ CROSS JOIN LATERAL (
 	LIMIT 1) AS m LIMIT 1) IS NULL
   AND (SELECT 1 FROM postbox_messages m WHERE m.spool = u.spool AND m.id = u.id AND m.created_at = u.created_at 
   AND m.state IN (0, 1, 2)
-  AND m.lane = ANY(ARRAY(SELECT generate_series(0, 255)::smallint)) LIMIT 1) IS NULL THEN 1 ELSE 0 END
+  AND m.lane = ANY(ARRAY(SELECT generate_series(0, (SELECT MAX(first_lane + lanes) FROM postbox_spools))::smallint)) LIMIT 1) IS NULL THEN 1 ELSE 0 END
 FROM postbox_unique_keys u WHERE u.digest > $1::bytea ORDER BY u.digest LIMIT $2
 
 -- RemoveUniqueKey
@@ -775,7 +820,15 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 SELECT pg_notify($1, $2)
 
 -- LogSnapshot
-SELECT pg_current_snapshot()::text, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1)
+SELECT pg_current_snapshot()::text, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), CASE WHEN ((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane < $2 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $3 AND m.state = 1 AND m.lane < $4 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $5 AND m.state = 2 AND m.lane < $6 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $7), -1) END
 
 -- LogServer
 SELECT extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), t.id, 'postbox_' || d.oid::text || '_' || t.id
@@ -1002,7 +1055,11 @@ WITH k AS (
 	UPDATE postbox_unique_keys u SET lane = $1::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
 	WHERE u.digest = $2
 	  AND (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
-CROSS JOIN LATERAL unnest(CASE WHEN u.lane = $3::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, $4::smallint] END) AS l(lane)
+CROSS JOIN LATERAL unnest(CASE
+	WHEN u.id > 0 AND u.lane < (SELECT s.first_lane FROM postbox_spools s WHERE s.id = u.spool)
+		THEN ARRAY(SELECT g::smallint FROM postbox_spools s, generate_series(u.lane::integer, s.first_lane + s.lanes - 1) g WHERE s.id = u.spool)
+	WHEN u.lane = $3::smallint THEN ARRAY[u.lane]
+	ELSE ARRAY[u.lane, $4::smallint] END) AS l(lane)
 CROSS JOIN LATERAL (
 	SELECT m.xmax AS touched
 	FROM postbox_messages m
@@ -1026,7 +1083,11 @@ ON CONFLICT (digest) DO UPDATE SET id = u.id WHERE FALSE
 WITH r AS MATERIALIZED (SELECT m.*
 FROM postbox_unique_keys u
 CROSS JOIN (VALUES (0::smallint), (1::smallint)) AS s(state)
-CROSS JOIN LATERAL unnest(CASE WHEN u.lane = $1::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, $2::smallint] END) AS l(lane)
+CROSS JOIN LATERAL unnest(CASE
+	WHEN u.id > 0 AND u.lane < (SELECT s.first_lane FROM postbox_spools s WHERE s.id = u.spool)
+		THEN ARRAY(SELECT g::smallint FROM postbox_spools s, generate_series(u.lane::integer, s.first_lane + s.lanes - 1) g WHERE s.id = u.spool)
+	WHEN u.lane = $1::smallint THEN ARRAY[u.lane]
+	ELSE ARRAY[u.lane, $2::smallint] END) AS l(lane)
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
@@ -1046,7 +1107,11 @@ WITH d AS (
 WITH r AS MATERIALIZED (SELECT m.*
 FROM postbox_unique_keys u
 CROSS JOIN (VALUES (0::smallint), (1::smallint)) AS s(state)
-CROSS JOIN LATERAL unnest(CASE WHEN u.lane = $1::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, $2::smallint] END) AS l(lane)
+CROSS JOIN LATERAL unnest(CASE
+	WHEN u.id > 0 AND u.lane < (SELECT s.first_lane FROM postbox_spools s WHERE s.id = u.spool)
+		THEN ARRAY(SELECT g::smallint FROM postbox_spools s, generate_series(u.lane::integer, s.first_lane + s.lanes - 1) g WHERE s.id = u.spool)
+	WHEN u.lane = $1::smallint THEN ARRAY[u.lane]
+	ELSE ARRAY[u.lane, $2::smallint] END) AS l(lane)
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
@@ -1078,7 +1143,11 @@ WITH k AS (
 	UPDATE postbox_unique_keys u SET lane = $1::smallint, id = nextval('postbox_messages_id_seq'), created_at = (date_part('epoch', statement_timestamp()) * 1000000)::bigint
 	WHERE u.digest = $2
 	  AND (SELECT 1 FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS s(state)
-CROSS JOIN LATERAL unnest(CASE WHEN u.lane = $3::smallint THEN ARRAY[u.lane] ELSE ARRAY[u.lane, $4::smallint] END) AS l(lane)
+CROSS JOIN LATERAL unnest(CASE
+	WHEN u.id > 0 AND u.lane < (SELECT s.first_lane FROM postbox_spools s WHERE s.id = u.spool)
+		THEN ARRAY(SELECT g::smallint FROM postbox_spools s, generate_series(u.lane::integer, s.first_lane + s.lanes - 1) g WHERE s.id = u.spool)
+	WHEN u.lane = $3::smallint THEN ARRAY[u.lane]
+	ELSE ARRAY[u.lane, $4::smallint] END) AS l(lane)
 CROSS JOIN LATERAL (
 	SELECT m.xmax AS touched
 	FROM postbox_messages m
@@ -1146,7 +1215,15 @@ UNION ALL (
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+       CASE WHEN ((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $20 AND m.state = 0 AND m.lane < $21 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $22 AND m.state = 1 AND m.lane < $23 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 2 AND m.lane < $25 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $26), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Fetch, one lane, unordered, paused keys
@@ -1187,7 +1264,15 @@ UNION ALL (
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+       CASE WHEN ((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $20 AND m.state = 0 AND m.lane < $21 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $22 AND m.state = 1 AND m.lane < $23 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 2 AND m.lane < $25 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $26), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Fetch, one lane, excluded topics
@@ -1238,7 +1323,15 @@ UNION ALL (
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $20), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+       CASE WHEN ((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $20 AND m.state = 0 AND m.lane < $21 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $22 AND m.state = 1 AND m.lane < $23 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 2 AND m.lane < $25 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $26), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Fetch, one lane, held keys
@@ -1291,7 +1384,15 @@ UNION ALL (
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $19 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $22), -1), extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+       CASE WHEN ((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $22 AND m.state = 0 AND m.lane < $23 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 1 AND m.lane < $25 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $26 AND m.state = 2 AND m.lane < $27 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $28), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Sweep, held keys

@@ -20,13 +20,13 @@ SELECT identity FROM postbox_identity WHERE id = 1
 INSERT OR IGNORE INTO postbox_spools (name, lanes) VALUES (?, ?) 
 
 -- FindSpool
-SELECT id, lanes FROM postbox_spools WHERE name = ?
+SELECT id, first_lane, lanes FROM postbox_spools WHERE name = ?
 
 -- FindNewSpool
-SELECT id, lanes FROM postbox_spools WHERE name = ?
+SELECT id, first_lane, lanes FROM postbox_spools WHERE name = ?
 
 -- SpoolByID
-SELECT name, lanes FROM postbox_spools WHERE id = ?
+SELECT name, first_lane, lanes FROM postbox_spools WHERE id = ?
 
 -- PendingSpools
 SELECT s.name FROM postbox_spools s
@@ -35,8 +35,8 @@ ORDER BY s.name
 
 -- FillLanes
 INSERT OR IGNORE INTO postbox_lanes (spool, lane)
-WITH RECURSIVE p (spool, lanes) AS (VALUES (?, ?)),
-	n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n, p WHERE lane + 1 < p.lanes)
+WITH RECURSIVE p (spool, first, last) AS (VALUES (?, ?, ?)),
+	n (lane) AS (SELECT first FROM p UNION ALL SELECT lane + 1 FROM n, p WHERE lane < p.last)
 SELECT p.spool, n.lane FROM n, p
 
 -- Join
@@ -74,9 +74,41 @@ UPDATE postbox_lanes SET suspect = 0 WHERE spool = ? AND lane = ? AND token = ?
 
 -- Control
 SELECT version, CASE WHEN paused_at IS NULL THEN 0 ELSE 1 END, settings,
-       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
+       (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id),
+       first_lane, lanes
 FROM postbox_spools s
 WHERE s.id = ?
+
+-- SetLanes
+UPDATE postbox_spools SET first_lane = ?, lanes = ?, version = version + 1 WHERE id = ? AND first_lane = ? AND lanes = ?
+
+-- InOldLanes
+SELECT CASE WHEN ((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN 1 ELSE 0 END
+
+-- OldLanes
+SELECT l.lane FROM postbox_lanes l
+WHERE l.spool = ? AND l.lane < ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+ORDER BY l.lane
+
+-- RetireLanes
+UPDATE postbox_lanes SET holder = '', expires_at = 9223372036854775807, token = token + 1 WHERE spool = ? AND lane IN (SELECT value FROM json_each(?))
+
+-- OldLane
+SELECT l.lane FROM postbox_lanes l
+WHERE l.spool = ? AND l.lane < ? AND l.holder = '' AND l.expires_at = 9223372036854775807
+  AND (SELECT m.id FROM postbox_messages m WHERE m.spool = l.spool AND m.state = ? AND m.lane = l.lane ORDER BY m.id LIMIT 1) IS NOT NULL
+ORDER BY l.lane LIMIT 1
+
+-- OfOldLane
+SELECT m.id, m.key_hash FROM postbox_messages m
+WHERE m.spool = ? AND m.state = ? AND m.lane = ?
+ORDER BY m.id LIMIT ?
+
+-- MoveToLane
+WITH s AS (SELECT value AS id FROM json_each(?))
+UPDATE postbox_messages SET lane = ? WHERE id IN (SELECT id FROM s) AND spool = ? AND state = ? AND lane = ?
 
 -- Impatient
 
@@ -331,7 +363,7 @@ SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
 FROM postbox_spools s
 
 -- SpoolLanes
-SELECT id, lanes FROM postbox_spools ORDER BY id
+SELECT id, first_lane + lanes FROM postbox_spools ORDER BY id
 
 -- LiveMembers
 SELECT spool, in_flight FROM postbox_members WHERE expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)
@@ -369,7 +401,9 @@ ORDER BY s.name
 
 -- LaneHolders
 SELECT lane, COALESCE(holder, ''), token, expires_at, suspect, CASE WHEN holder IS NOT NULL AND expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) THEN 1 ELSE 0 END
-FROM postbox_lanes WHERE spool = ? ORDER BY lane
+FROM postbox_lanes l
+WHERE spool = ? AND NOT (l.holder = '' AND l.expires_at = 9223372036854775807)
+ORDER BY lane
 
 -- MembersOf
 SELECT holder, in_flight, expires_at FROM postbox_members WHERE spool = ? AND expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) ORDER BY holder
@@ -624,13 +658,13 @@ SELECT COUNT(*) FROM postbox_history h WHERE h.spool = ? AND h.done_at > ? AND h
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 255)
 SELECT s.id, s.name, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT MIN((
-	SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+	SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
        COALESCE((SELECT MIN((
-	SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 1 AND m.lane = n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+	SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
        COALESCE((SELECT MIN((
-	SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.lane = n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+	SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
        COALESCE((SELECT m.available_at FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 ORDER BY m.available_at LIMIT 1), 9223372036854775807)
-FROM (SELECT id, name, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 255 + 1 FROM (
+FROM (SELECT id, name, first_lane, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 255 + 1 FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s
@@ -829,7 +863,9 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec')
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
-SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN ((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END, '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
 -- Fetch, one lane, unordered, paused keys
@@ -857,7 +893,9 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec')
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
-SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN ((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END, '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
 -- Fetch, one lane, excluded topics
@@ -885,7 +923,9 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec')
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
-SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN ((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END, '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
 -- Fetch, one lane, held keys
@@ -915,7 +955,9 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec')
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value FROM json_each(?)))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
-SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1), '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN ((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
+	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END, '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
 -- Sweep, held keys

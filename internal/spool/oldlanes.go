@@ -1,0 +1,124 @@
+package spool
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// A new number of lanes is a new layout: see [dialect.Layout]. Processes that write messages may use the old one for a while,
+// and their transactions may commit at any time. What keeps the order is this:
+//
+//   - A drainer discards a read whose snapshot has another version of the spool than the one it has applied, or contains a
+//     message in an old lane. A transaction that began after a message in an old lane was committed is seen only together
+//     with that message.
+//   - A message leaves its old lane only when the lane is retired: no process holds it, so none has a message of it in memory,
+//     and none can hold it again. A settlement that comes later finds neither the token nor the message.
+//   - The transaction that moves messages changes the version, so each drainer reads its lanes from the beginning before it
+//     hands out more. The messages keep their ids, and so their place among those of their key.
+//
+// All of this is in the rows. A process that crashes leaves nothing to be mended, and any other goes on.
+
+// movePage is the maximum number of messages of each state that one transaction moves.
+const movePage = 500
+
+// MoveFromOldLanes retires old lanes that no process holds, and moves a page of their messages to the lanes of the layout. It
+// returns how many it moved. Zero means that no messages are there, or that processes hold their lanes, or other
+// transactions the messages.
+func (s *Spool) MoveFromOldLanes(ctx context.Context, db *sql.DB, layout dialect.Layout) (moved int, err error) {
+	id := s.ID()
+	err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) error {
+		moved = 0
+		if err := s.retire(ctx, tx, id, layout); err != nil {
+			return err
+		}
+		for _, state := range []int{dialect.StateReady, dialect.StateScheduled, dialect.StateRetrying} {
+			n, err := s.movePage(ctx, tx, id, layout, state)
+			if err != nil {
+				return err
+			}
+			moved += n
+		}
+		if moved == 0 {
+			return nil
+		}
+		_, err := tx.ExecContext(ctx, s.Statements.ChangeSpool, id)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("move messages of spool %q to its new lanes: %w", s.name, err)
+	}
+	return moved, nil
+}
+
+// retire keeps processes from holding old lanes that no process holds now.
+func (s *Spool) retire(ctx context.Context, tx *sql.Tx, id int64, layout dialect.Layout) error {
+	free, err := SelectIDs(ctx, tx, s.Statements.OldLanes(id, layout.First))
+	if err != nil || len(free) == 0 {
+		return err
+	}
+	return Run(ctx, tx, s.Statements.RetireLanes(id, slices.Sorted(maps.Keys(free))))
+}
+
+// movePage moves messages of one state from the lowest retired lane that has some.
+func (s *Spool) movePage(ctx context.Context, tx *sql.Tx, id int64, layout dialect.Layout, state int) (moved int, err error) {
+	from := dialect.LanePart{Spool: id, State: state}
+	find := s.Statements.OldLane(id, layout.First, state)
+	err = tx.QueryRowContext(ctx, find.Text, find.Args...).Scan(&from.Lane)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	byLane, err := s.targets(ctx, tx, from, layout)
+	if err != nil {
+		return 0, err
+	}
+	for _, lane := range slices.Sorted(maps.Keys(byLane)) {
+		if err := Run(ctx, tx, s.Statements.MoveToLane(from, byLane[lane], lane)); err != nil {
+			return 0, err
+		}
+		moved += len(byLane[lane])
+	}
+	return moved, nil
+}
+
+// targets locks a page of messages, and returns their ids by the lane to which they go. Those without a key go to one lane.
+func (s *Spool) targets(ctx context.Context, tx *sql.Tx, from dialect.LanePart, layout dialect.Layout) (byLane map[int][]int64, err error) {
+	query := s.Statements.OfOldLane(from, movePage)
+	rows, err := tx.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	byLane = map[int][]int64{}
+	without := s.laneOf(layout, nil)
+	for rows.Next() {
+		var id int64
+		var hash sql.NullInt64
+		if err := rows.Scan(&id, &hash); err != nil {
+			return nil, err
+		}
+		lane := without
+		if hash.Valid {
+			lane = LaneOf(layout, hash.Int64)
+		}
+		byLane[lane] = append(byLane[lane], id)
+	}
+	return byLane, rows.Err()
+}
+
+// HasOldLanes reports whether messages of the spool are still in old lanes.
+func (s *Spool) HasOldLanes(ctx context.Context, db Querier, layout dialect.Layout) (bool, error) {
+	found, err := SelectIDs(ctx, db, s.Statements.InOldLanes(s.ID(), layout.First))
+	if err != nil {
+		return false, fmt.Errorf("look for messages in old lanes of spool %q: %w", s.name, err)
+	}
+	return found[1], nil
+}

@@ -302,7 +302,7 @@ const variants = 8
 // spoolVersion, freeLanes and liveMembers are columns of the meta row of a fetch.
 // A read that sees a message in an old lane returns [VersionMoving] as the version: see lanes.go.
 var (
-	spoolVersion = `CASE WHEN ` + inOldLane + ` THEN -2 ELSE COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1) END`
+	spoolVersion = `CASE WHEN ` + usedOldLane + ` IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM {spools} v WHERE v.id = ?), -1) END`
 	freeLanes    = `(SELECT COUNT(*) FROM {lanes} l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= {now}))`
 	liveMembers  = `(SELECT COUNT(*) FROM {members} w WHERE w.spool = ? AND w.expires_at > {now})`
 )

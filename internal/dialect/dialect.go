@@ -112,13 +112,13 @@ type FetchParams struct {
 	PausedKeys bool
 	// Held are hashes of keys that the caller knows to wait, and whose messages are left out.
 	Held []int64
-	// First is the first lane of the spool's layout. A message in an earlier lane makes the version VersionMoving.
-	First int
+	// Layout is that of the spool, as the caller knows it. A message in another lane makes the version VersionMoving.
+	Layout Layout
 }
 
 // metaArgs returns the arguments of the meta row: those before the version, and those of the version.
 func (p FetchParams) metaArgs(before ...any) []any {
-	return append(before, versionArgs(p.Spool, p.First)...)
+	return append(before, versionArgs(p.Spool, p.Layout)...)
 }
 
 // Known is a message that the caller of a fetch already has.

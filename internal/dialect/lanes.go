@@ -4,7 +4,8 @@ import "fmt"
 
 // Layout says which lanes a spool has: those from First on, Lanes of them. Another number of lanes is a new layout, whose
 // lanes have numbers that no earlier layout of the spool had. So the number of its lane shows under which layout a message was
-// written: all lanes below First are old ones.
+// written. An old lane is one that the layout does not have. Almost always it is one below First. A higher one is in use after the
+// database has gone back to a state before a change of the layout, as long as processes use the layout that was lost.
 type Layout struct{ First, Lanes int }
 
 // Next returns the number after that of the last lane.
@@ -16,41 +17,52 @@ func (l Layout) Has(lane int) bool { return l.First <= lane && lane < l.Next() }
 // LastLane is the highest number of a lane: columns of lanes have two bytes.
 const LastLane = 1<<15 - 1
 
-// VersionMoving is what a read returns instead of the version of a spool while it sees a message in an old lane. No spool
-// has this version. Another message of the same key may be in one of the new lanes, and may have been written later.
+// VersionMoving is what a read returns instead of the version of a spool while it sees a message in a lane that the layout of
+// the reader does not have. No spool has this version. Another message of the same key may be in one of the new lanes, and may have been written later.
 const VersionMoving = -2
 
 // isRetired is true for a lane that no process may hold again, since its messages move to other lanes.
 const isRetired = `l.holder = '' AND l.expires_at = ` + never
 
-// inOldLane is true if a spool has a message in a lane below one. It reads at most one entry of an index for each state,
-// with any statistics.
-var inOldLane = `(` + below("{ready}", StateReady) + `
-	OR ` + below("{retrying}", StateScheduled) + `
-	OR ` + below("{retrying}", StateRetrying) + `)`
+// usedOldLane is an old lane that has messages, or NULL. It reads at most two entries of an index for each state, with any statistics.
+var usedOldLane = `COALESCE(` + firstLane("{ready}", StateReady, "<") + `,
+	` + firstLane("{retrying}", StateScheduled, "<") + `,
+	` + firstLane("{retrying}", StateRetrying, "<") + `,
+	` + firstLane("{ready}", StateReady, ">=") + `,
+	` + firstLane("{retrying}", StateScheduled, ">=") + `,
+	` + firstLane("{retrying}", StateRetrying, ">=") + `)`
 
-func below(table string, state int) string {
-	return fmt.Sprintf(`(SELECT m.lane FROM %s m {by ready} WHERE m.spool = ? AND m.state = %d AND m.lane < ? ORDER BY m.lane{along} LIMIT 1) IS NOT NULL`, table, state)
+// firstLane is the first lane below a number, or from it on, that has messages of a state, or NULL.
+func firstLane(table string, state int, side string) string {
+	return fmt.Sprintf(`(SELECT m.lane FROM %s m {by ready} WHERE m.spool = ? AND m.state = %d AND m.lane %s ? ORDER BY m.lane{along} LIMIT 1)`, table, state, side)
 }
 
-// inOldLaneArgs and versionArgs return the arguments of inOldLane and of spoolVersion.
-func inOldLaneArgs(spool int64, first int) []any {
-	return []any{spool, first, spool, first, spool, first}
+// usedOldLaneArgs and versionArgs return the arguments of usedOldLane and of spoolVersion.
+func usedOldLaneArgs(spool int64, of Layout) []any {
+	return []any{spool, of.First, spool, of.First, spool, of.First, spool, of.Next(), spool, of.Next(), spool, of.Next()}
 }
 
-func versionArgs(spool int64, first int) []any { return append(inOldLaneArgs(spool, first), spool) }
+func versionArgs(spool int64, of Layout) []any { return append(usedOldLaneArgs(spool, of), spool) }
 
 // changeLanes sets the statements that change the number of lanes.
 func (s *Statements) changeLanes() {
 	s.setLanes = `
 UPDATE {spools} SET first_lane = ?, lanes = ?, version = version + 1 WHERE id = ? AND first_lane = ? AND lanes = ?`
 
-	s.inOldLanes = `
-SELECT CASE WHEN ` + inOldLane + ` THEN 1 ELSE 0 END`
+	s.highestLane = `
+SELECT COALESCE(MAX(l.lane), -1) FROM {lanes} l WHERE l.spool = ?`
+
+	s.beginMove = `
+UPDATE {spools} SET version = version + 1 WHERE id = ? AND first_lane = ? AND lanes = ?`
+
+	used := `
+SELECT q.lane FROM (SELECT ` + usedOldLane + ` AS lane) q WHERE q.lane IS NOT NULL`
+	s.usedOldLane, s.rowlessLane = used, used+`
+  AND NOT EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = ? AND l.lane = q.lane)`
 
 	s.oldLanes = `
 SELECT l.lane FROM {lanes} l
-WHERE l.spool = ? AND l.lane < ? AND (l.holder IS NULL OR l.expires_at <= {now})
+WHERE l.spool = ? AND (l.lane < ? OR l.lane >= ?) AND (l.holder IS NULL OR l.expires_at <= {now})
 ORDER BY l.lane {skip locked}`
 
 	// Settlements under an earlier token have no effect any more, and an earlier holder cannot renew its lease.
@@ -60,7 +72,7 @@ UPDATE {lanes} SET holder = '', expires_at = ` + never + `, token = token + 1 WH
 	// One descent of the index for each lane.
 	s.oldLane = `
 SELECT l.lane FROM {lanes} l
-WHERE l.spool = ? AND l.lane < ? AND ` + isRetired + `
+WHERE l.spool = ? AND (l.lane < ? OR l.lane >= ?) AND ` + isRetired + `
   AND (SELECT m.id FROM {messages} m {by ready} WHERE m.spool = l.spool AND m.state = ? AND m.lane = l.lane ORDER BY m.id{along} LIMIT 1) IS NOT NULL
 ORDER BY l.lane LIMIT 1`
 
@@ -75,14 +87,30 @@ func (s *Statements) SetLayout(spool int64, from, to Layout) Query {
 	return Query{Text: s.setLanes, Args: []any{to.First, to.Lanes, spool, from.First, from.Lanes}}
 }
 
-// InOldLanes returns 1 if the spool has a message in a lane below first, else 0.
-func (s *Statements) InOldLanes(spool int64, first int) Query {
-	return Query{Text: s.inOldLanes, Args: inOldLaneArgs(spool, first)}
+// HighestLane returns the number of the highest lane that has a row, or -1.
+func (s *Statements) HighestLane(spool int64) Query {
+	return Query{Text: s.highestLane, Args: []any{spool}}
 }
 
-// OldLanes locks the lanes below first that no process holds, and returns their numbers.
-func (s *Statements) OldLanes(spool int64, first int) Query {
-	return Query{Text: s.oldLanes, Args: []any{spool, first}}
+// BeginMove changes the version of a spool, and keeps others from changing its layout until the transaction ends. It changes no row if the
+// spool has another layout.
+func (s *Statements) BeginMove(spool int64, of Layout) Query {
+	return Query{Text: s.beginMove, Args: []any{spool, of.First, of.Lanes}}
+}
+
+// UsedOldLane returns an old lane that has messages, or no row if there is none.
+func (s *Statements) UsedOldLane(spool int64, of Layout) Query {
+	return Query{Text: s.usedOldLane, Args: usedOldLaneArgs(spool, of)}
+}
+
+// RowlessLane is [Statements.UsedOldLane] if that lane has no row.
+func (s *Statements) RowlessLane(spool int64, of Layout) Query {
+	return Query{Text: s.rowlessLane, Args: append(usedOldLaneArgs(spool, of), spool)}
+}
+
+// OldLanes locks the old lanes that no process holds, and returns their numbers. Lanes that are retired are not among them.
+func (s *Statements) OldLanes(spool int64, of Layout) Query {
+	return Query{Text: s.oldLanes, Args: []any{spool, of.First, of.Next()}}
 }
 
 // RetireLanes keeps all processes from holding these lanes again.
@@ -90,9 +118,9 @@ func (s *Statements) RetireLanes(spool int64, lanes []int64) Query {
 	return Query{Text: s.retireLanes, Args: []any{spool, s.lists.numbers(lanes)}}
 }
 
-// OldLane returns the lowest retired lane below first that has a message of the state.
-func (s *Statements) OldLane(spool int64, first, state int) Query {
-	return Query{Text: s.oldLane, Args: []any{spool, first, state}}
+// OldLane returns the lowest retired old lane that has a message of the state.
+func (s *Statements) OldLane(spool int64, of Layout, state int) Query {
+	return Query{Text: s.oldLane, Args: []any{spool, of.First, of.Next(), state}}
 }
 
 // LanePart is a part of the messages of a lane.

@@ -60,9 +60,9 @@ func (s *Statements) DropFromPublication(name string) string {
 }
 
 // LogSnapshot returns the snapshot of a session, the incarnation of its server, and the version of a spool, or [VersionMoving] if the spool
-// has a message in a lane below first.
-func (s *Statements) LogSnapshot(spool int64, first int) Query {
-	return Query{Text: s.logSnapshot, Args: versionArgs(spool, first)}
+// has a message in an old lane.
+func (s *Statements) LogSnapshot(spool int64, of Layout) Query {
+	return Query{Text: s.logSnapshot, Args: versionArgs(spool, of)}
 }
 
 // DropPublication returns the statement that removes a publication.

@@ -64,7 +64,8 @@ WHERE o.stray IS NOT NULL`
 SELECT s.name, COUNT(*)
 FROM {lanes} l
 JOIN {spools} s ON s.id = l.spool
-WHERE (l.holder IS NULL OR l.expires_at <= {now})
+WHERE l.lane >= s.first_lane AND l.lane < s.first_lane + s.lanes
+  AND (l.holder IS NULL OR l.expires_at <= {now})
   AND EXISTS (SELECT 1 FROM {members} w WHERE w.spool = l.spool AND w.expires_at > {now})
 GROUP BY s.name
 ORDER BY s.name`

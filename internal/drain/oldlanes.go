@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // applyLayout makes the drainer use the lanes of a layout. It hands back its old lanes, each when none of its messages is in
@@ -41,6 +42,10 @@ func (d *Drainer) moveMessages(ctx context.Context) error {
 	}
 	d.moving = false
 	moved, err := d.spool.MoveFromOldLanes(ctx, d.db, d.layout)
+	if errors.Is(err, spool.ErrOldLayout) {
+		d.control.checkedAt = time.Time{} // read the layout immediately
+		return nil
+	}
 	if err != nil {
 		return err
 	}

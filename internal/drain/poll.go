@@ -117,7 +117,7 @@ func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 // limit of ready messages.
 func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	params := dialect.FetchParams{
-		Spool: d.id, First: d.layout.First, Inline: d.pageSize().inline, Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
+		Spool: d.id, Layout: d.layout, Inline: d.pageSize().inline, Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
 	}
 	d.excludes = d.excludedTopics()
 	d.readAgain(d.excludes)

@@ -256,7 +256,7 @@ func (d *Drainer) lookAhead(ctx context.Context) (*tail.Snapshot, error) {
 	t := &d.tailing
 	var text, server string
 	var version int64
-	rows, err := d.prepared.Query(ctx, d.db, d.spool.Statements.LogSnapshot(d.id, d.layout.First))
+	rows, err := d.prepared.Query(ctx, d.db, d.spool.Statements.LogSnapshot(d.id, d.layout))
 	if err != nil {
 		return nil, fmt.Errorf("read a snapshot for spool %q: %w", d.spool.Name(), err)
 	}

@@ -30,19 +30,19 @@ const (
 	ActDelete      = "delete"
 	ActEdit        = "edit"
 	ActReplay      = "replay"
+	ActSetLanes    = "set lanes"
 
 	// The actions on the log of PostgreSQL, which package pgtail records.
 	ActSetUpLog   = "log setup"
 	ActRemoveLog  = "log remove"
 	ActAcceptLoss = "log accept-loss"
-	ActSetLanes   = "set lanes"
 )
 
 // Actions returns the names of all actions.
 func Actions() []string {
 	return []string{
 		ActPause, ActResume, ActSet, ActPauseKey, ActResumeKey, ActPauseTopic, ActResumeTopic, ActRunNow, ActReschedule, ActBury,
-		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay, ActSetUpLog, ActRemoveLog, ActAcceptLoss,
+		ActRequeue, ActResolve, ActDelete, ActEdit, ActReplay, ActSetLanes, ActSetUpLog, ActRemoveLog, ActAcceptLoss,
 	}
 }
 

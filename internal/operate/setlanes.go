@@ -18,9 +18,6 @@ import (
 // lanesPause is the time between two looks for messages whose lanes processes still hold.
 const lanesPause = 100 * time.Millisecond
 
-// errLayoutChanged rolls back a change of a layout that another operator has changed meanwhile.
-var errLayoutChanged = errors.New("another operator has changed the number of lanes at the same time")
-
 // errInboxLanes is returned for an inbox.
 var errInboxLanes = errors.New("an inbox has a history, and no pending messages: it has no lanes")
 
@@ -38,7 +35,7 @@ func (o *Operator) SetLanes(ctx context.Context, name string, lanes int, report 
 	}
 	act := NewAct(ActSetLanes, name).Noting(fmt.Sprintf("%d lanes", lanes))
 	var s *spool.Spool
-	err = spool.UntilNoConflict(func(err error) bool { return errors.Is(err, errLayoutChanged) }, func() (err error) {
+	err = spool.UntilNoConflict(func(err error) bool { return errors.Is(err, spool.ErrOldLayout) }, func() (err error) {
 		s, err = o.switchLanes(ctx, act, lanes)
 		return err
 	})
@@ -59,9 +56,9 @@ func (o *Operator) switchLanes(ctx context.Context, act *Act, lanes int) (*spool
 		return nil, err
 	}
 	before := s.Layout()
-	after := dialect.Layout{First: before.Next(), Lanes: lanes}
-	if before.Lanes == lanes {
-		after = before
+	after, err := o.next(ctx, s, lanes)
+	if err != nil {
+		return nil, err
 	}
 	if after.Next()-1 > dialect.LastLane {
 		return nil, Invalid(fmt.Errorf("each change uses new numbers of lanes, and those up to %d are used up: see docs/ordering.md", dialect.LastLane))
@@ -84,6 +81,21 @@ func (o *Operator) switchLanes(ctx context.Context, act *Act, lanes int) (*spool
 	return s, nil
 }
 
+// next returns the layout of a spool with another number of lanes, whose numbers no lane has had. They are beyond those of any first layout,
+// so a process of a version before migration 24 never writes a message into one of the new lanes: it computes a number from 0 on.
+func (o *Operator) next(ctx context.Context, s *spool.Spool, lanes int) (dialect.Layout, error) {
+	before := s.Layout()
+	if before.Lanes == lanes {
+		return before, nil
+	}
+	var highest int
+	query := o.statements.HighestLane(s.ID())
+	if err := o.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&highest); err != nil {
+		return dialect.Layout{}, err
+	}
+	return dialect.Layout{First: max(before.Next(), highest+1, spool.MaxLanes), Lanes: lanes}, nil
+}
+
 // storeLayout replaces a layout. Each old lane has a row from then on, which can be retired.
 func (o *Operator) storeLayout(ctx context.Context, tx *sql.Tx, id int64, before, after dialect.Layout) error {
 	set, err := changed(spool.Directly(ctx, tx, o.statements.SetLayout(id, before, after)))
@@ -91,18 +103,25 @@ func (o *Operator) storeLayout(ctx context.Context, tx *sql.Tx, id int64, before
 		return err
 	}
 	if !set {
-		return errLayoutChanged
+		return spool.ErrOldLayout
 	}
 	if err := spool.Run(ctx, tx, o.statements.FillLanes(id, before)); err != nil {
 		return err
 	}
-	return spool.Run(ctx, tx, o.statements.FillLanes(id, after))
+	added, err := spool.Affected(spool.Directly(ctx, tx, o.statements.FillLanes(id, after)))
+	if err == nil && added < int64(after.Lanes) {
+		err = spool.ErrOldLayout // a lane has appeared since the highest one was read
+	}
+	return err
 }
 
 // moveAll moves messages until none is in an old lane.
 func (o *Operator) moveAll(ctx context.Context, s *spool.Spool, report func(Progress)) (moved int, err error) {
 	for {
 		n, err := o.moveSome(ctx, s)
+		if errors.Is(err, spool.ErrOldLayout) {
+			return moved, err
+		}
 		if err != nil {
 			return moved, o.unfinished(ctx, s, err)
 		}
@@ -142,21 +161,21 @@ func (o *Operator) unfinished(ctx context.Context, s *spool.Spool, err error) er
 	ctx, cancel := finishing(ctx)
 	defer cancel()
 	held := "no process holds one of their lanes"
-	if holders := o.holdersBelow(ctx, s); len(holders) > 0 {
+	if holders := o.holdersOfOld(ctx, s); len(holders) > 0 {
 		held = "their lanes are held by " + strings.Join(holders, ", ")
 	}
 	return fmt.Errorf("the number of lanes is changed to %d, and messages may still be in old lanes: %s; forwarders, subscribers and another call with this number go on: %w",
 		s.Lanes(), held, err)
 }
 
-// holdersBelow returns who holds old lanes, as far as that can be read.
-func (o *Operator) holdersBelow(ctx context.Context, s *spool.Spool) (holders []string) {
+// holdersOfOld returns who holds old lanes, as far as that can be read.
+func (o *Operator) holdersOfOld(ctx context.Context, s *spool.Spool) (holders []string) {
 	lanes, _, err := o.laneHolders(ctx, s.Name())
 	if err != nil {
 		return nil
 	}
 	for _, lane := range lanes {
-		if lane.Held && lane.Number < s.Layout().First && !slices.Contains(holders, lane.Holder) {
+		if lane.Held && !s.Layout().Has(lane.Number) && !slices.Contains(holders, lane.Holder) {
 			holders = append(holders, lane.Holder)
 		}
 	}

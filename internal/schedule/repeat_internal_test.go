@@ -74,7 +74,9 @@ func TestLimits_do_not_let_a_part_of_a_batch_wait_in_vain(t *testing.T) {
 			limits: postbox.Limits{Total: perSecond(0.1)}, during: func(s *Scheduler, _ context.CancelFunc) { s.Extend(time.Now()) }, after: recheck,
 		},
 		"the limit goes": {
-			limits: postbox.Limits{Total: perSecond(0.1)}, during: func(s *Scheduler, _ context.CancelFunc) { s.SetLimits(postbox.Limits{}, dialect.Layout{Lanes: ofLanes}) }, allowed: true, after: recheck,
+			limits: postbox.Limits{Total: perSecond(0.1)}, during: func(s *Scheduler, _ context.CancelFunc) {
+				s.SetLimits(postbox.Limits{}, dialect.Layout{Lanes: ofLanes})
+			}, allowed: true, after: recheck,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,18 +23,31 @@ import (
 //     hands out more. The messages keep their ids, and so their place among those of their key.
 //
 // All of this is in the rows. A process that crashes leaves nothing to be mended, and any other goes on.
+//
+// Each page is moved under the lock of the spool's row, and only if the layout of the process is the stored one. A process that does not
+// know of a change yet would take the new lanes for old ones.
 
 // movePage is the maximum number of messages of each state that one transaction moves.
 const movePage = 500
 
+// ErrOldLayout means that the spool has another layout than the caller knows.
+var ErrOldLayout = errors.New("another operator has changed the number of lanes meanwhile")
+
+// errNothingMoved rolls back a transaction that has not changed anything else than the version.
+var errNothingMoved = errors.New("nothing was moved")
+
 // MoveFromOldLanes retires old lanes that no process holds, and moves a page of their messages to the lanes of the layout. It
 // returns how many it moved. Zero means that no messages are there, or that processes hold their lanes, or other
-// transactions the messages.
+// transactions the messages. The error is [ErrOldLayout] if the layout is not the stored one.
 func (s *Spool) MoveFromOldLanes(ctx context.Context, db *sql.DB, layout dialect.Layout) (moved int, err error) {
 	id := s.ID()
 	err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) error {
 		moved = 0
-		if err := s.retire(ctx, tx, id, layout); err != nil {
+		if err := s.beginMove(ctx, tx, id, layout); err != nil {
+			return err
+		}
+		retired, err := s.retire(ctx, tx, id, layout)
+		if err != nil {
 			return err
 		}
 		for _, state := range []int{dialect.StateReady, dialect.StateScheduled, dialect.StateRetrying} {
@@ -44,31 +57,55 @@ func (s *Spool) MoveFromOldLanes(ctx context.Context, db *sql.DB, layout dialect
 			}
 			moved += n
 		}
-		if moved == 0 {
-			return nil
+		if moved+retired == 0 {
+			return errNothingMoved
 		}
-		_, err := tx.ExecContext(ctx, s.Statements.ChangeSpool, id)
-		return err
+		return nil
 	})
+	if errors.Is(err, errNothingMoved) {
+		return 0, nil
+	}
 	if err != nil {
 		return 0, fmt.Errorf("move messages of spool %q to its new lanes: %w", s.name, err)
 	}
 	return moved, nil
 }
 
-// retire keeps processes from holding old lanes that no process holds now.
-func (s *Spool) retire(ctx context.Context, tx *sql.Tx, id int64, layout dialect.Layout) error {
-	free, err := SelectIDs(ctx, tx, s.Statements.OldLanes(id, layout.First))
-	if err != nil || len(free) == 0 {
-		return err
+// beginMove changes the version of the spool, and returns [ErrOldLayout] if it has another layout.
+func (s *Spool) beginMove(ctx context.Context, tx *sql.Tx, id int64, layout dialect.Layout) error {
+	n, err := Affected(Directly(ctx, tx, s.Statements.BeginMove(id, layout)))
+	if err == nil && n == 0 {
+		err = ErrOldLayout
 	}
-	return Run(ctx, tx, s.Statements.RetireLanes(id, slices.Sorted(maps.Keys(free))))
+	return err
+}
+
+// retire keeps processes from holding old lanes that no process holds now. It returns how many lanes these are.
+func (s *Spool) retire(ctx context.Context, tx *sql.Tx, id int64, layout dialect.Layout) (retired int, err error) {
+	if err := s.addRow(ctx, tx, id, layout); err != nil {
+		return 0, err
+	}
+	free, err := SelectIDs(ctx, tx, s.Statements.OldLanes(id, layout))
+	if err != nil || len(free) == 0 {
+		return 0, err
+	}
+	return len(free), Run(ctx, tx, s.Statements.RetireLanes(id, slices.Sorted(maps.Keys(free))))
+}
+
+// addRow adds a row for an old lane that has messages, unless it has one. A lane has none if its row was lost together with the layout that
+// had it, or if a process of a version before migration 24 has computed its number.
+func (s *Spool) addRow(ctx context.Context, tx *sql.Tx, id int64, layout dialect.Layout) error {
+	rowless, err := SelectIDs(ctx, tx, s.Statements.RowlessLane(id, layout))
+	for lane := range rowless {
+		err = Run(ctx, tx, s.Statements.FillLanes(id, dialect.Layout{First: int(lane), Lanes: 1}))
+	}
+	return err
 }
 
 // movePage moves messages of one state from the lowest retired lane that has some.
 func (s *Spool) movePage(ctx context.Context, tx *sql.Tx, id int64, layout dialect.Layout, state int) (moved int, err error) {
 	from := dialect.LanePart{Spool: id, State: state}
-	find := s.Statements.OldLane(id, layout.First, state)
+	find := s.Statements.OldLane(id, layout, state)
 	err = tx.QueryRowContext(ctx, find.Text, find.Args...).Scan(&from.Lane)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
@@ -116,9 +153,9 @@ func (s *Spool) targets(ctx context.Context, tx *sql.Tx, from dialect.LanePart, 
 
 // HasOldLanes reports whether messages of the spool are still in old lanes.
 func (s *Spool) HasOldLanes(ctx context.Context, db Querier, layout dialect.Layout) (bool, error) {
-	found, err := SelectIDs(ctx, db, s.Statements.InOldLanes(s.ID(), layout.First))
+	used, err := SelectIDs(ctx, db, s.Statements.UsedOldLane(s.ID(), layout))
 	if err != nil {
 		return false, fmt.Errorf("look for messages in old lanes of spool %q: %w", s.name, err)
 	}
-	return found[1], nil
+	return len(used) > 0, nil
 }

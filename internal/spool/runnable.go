@@ -16,7 +16,7 @@ func (s *Spool) Runnable(ctx context.Context, db *sql.DB, unordered bool) (bool,
 	if err != nil {
 		return false, err
 	}
-	params := dialect.FetchParams{Spool: stored.ID, First: stored.First, PerLane: 1, Due: 1, PausedKeys: true, Unordered: unordered}
+	params := dialect.FetchParams{Spool: stored.ID, Layout: stored.Layout, PerLane: 1, Due: 1, PausedKeys: true, Unordered: unordered}
 	for lane := stored.First; lane < stored.Next(); lane++ {
 		params.Cursors = append(params.Cursors, dialect.Cursor{Lane: lane})
 	}

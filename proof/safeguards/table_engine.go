@@ -415,8 +415,8 @@ var ofTheEngine = []safeguard{
 		name: "a read that sees a message in an old lane is thrown away", guarantees: "G3",
 		edits: []edit{{
 			file: "internal/dialect/common.go",
-			from: "inOldLane + ` THEN -2 ELSE",
-			to:   "inOldLane + ` AND 1 = 0 THEN -2 ELSE",
+			from: "usedOldLane + ` IS NOT NULL THEN -2 ELSE",
+			to:   "usedOldLane + ` IS NOT NULL AND 1 = 0 THEN -2 ELSE",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestLanes_G3",
 	},
@@ -424,17 +424,26 @@ var ofTheEngine = []safeguard{
 		name: "an old lane that a process holds is not retired", guarantees: "G3, G6",
 		edits: []edit{{
 			file: "internal/dialect/lanes.go",
-			from: "l.lane < ? AND (l.holder IS NULL OR l.expires_at <= {now})",
-			to:   "l.lane < ? AND (l.holder IS NULL OR l.expires_at < ` + never + `)",
+			from: "(l.lane < ? OR l.lane >= ?) AND (l.holder IS NULL OR l.expires_at <= {now})",
+			to:   "(l.lane < ? OR l.lane >= ?) AND (l.holder IS NULL OR l.expires_at < ` + never + `)",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestLanes_G3",
 	},
 	{
 		name: "drainers read again after messages were moved", guarantees: "G2, G3",
 		edits: []edit{{
+			file: "internal/dialect/lanes.go",
+			from: "SET version = version + 1 WHERE id",
+			to:   "SET version = version + 0 WHERE id",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "TestLanes_G3",
+	},
+	{
+		name: "a process that does not know of a change moves nothing", guarantees: "G3",
+		edits: []edit{{
 			file: "internal/spool/oldlanes.go",
-			from: "		if moved == 0 {\n",
-			to:   "		if moved >= 0 {\n",
+			from: "	if err == nil && n == 0 {\n		err = ErrOldLayout",
+			to:   "	if err == nil && n < 0 {\n		err = ErrOldLayout",
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestLanes_G3",
 	},

@@ -34,6 +34,7 @@ func TestRoles_are_enough_and_no_more(t *testing.T) {
 			p := &play{cast: newCast(t, database), logger: newCapture()}
 			p.migrate(t)
 			p.forward(t, nil, 0) // it makes the outbox
+			p.changeLanes(t)
 			p.produce(t)
 			p.forward(t, errBroker, 2)
 			p.produceUnique(t)
@@ -392,6 +393,26 @@ func (p *play) operate(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(acts), 12)
 	p.refused(t, db, countOrders, intrude, stealLanes, changeVersion, changeAudit, deleteAudit, createTable, dropTable)
+}
+
+// changeLanes lets an operator change the number of lanes, and a forwarder move a message that a producer has written with the old number.
+func (p *play) changeLanes(t *testing.T) {
+	t.Helper()
+	set := func(db *sql.DB) error {
+		a, err := admin.New(p.database.On(db), admin.Config{}, p.logger)
+		require.NoError(t, err)
+		_, err = a.SetLanes(t.Context(), admin.Outbox(spool.DefaultOutbox), 4, nil)
+		return err
+	}
+	stale, err := forwarder.NewPublisher(p.database.On(p.as(t, "", "stale", "producer")), forwarder.PublisherConfig{AllowAutocommit: true}, p.logger)
+	require.NoError(t, err)
+	defer func() { _ = stale.Close() }()
+	require.NoError(t, stale.Publish("orders", message.NewMessage("before", nil)))
+	err = set(p.as(t, "", "operator", "operator"))
+	require.True(t, forbidden(err), "%v", err)
+	require.NoError(t, set(p.as(t, "", "lane_operator", "operator", "lane_operator")))
+	require.NoError(t, stale.Publish("orders", message.NewMessage("after", nil)))
+	p.forward(t, nil, 0)
 }
 
 // sink is a broker that answers as it is told.

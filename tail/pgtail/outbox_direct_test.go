@@ -2,6 +2,8 @@ package pgtail_test
 
 import (
 	"database/sql"
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,6 +136,50 @@ func (f publisherFunc) Publish(topic string, messages ...*message.Message) error
 }
 
 func (publisherFunc) Close() error { return nil }
+
+// Messages of some keys fail at first, so they get rows, in lanes whose number changes. The others need no row. Also covers G1.
+func TestOutbox_G3_while_the_number_of_lanes_changes(t *testing.T) {
+	t.Parallel()
+	w, b := newOutboxWorld(t), &broker{}
+	failed := sync.Map{}
+	b.fail = func(m *message.Message) error {
+		if _, again := failed.LoadOrStore(m.UUID, true); !again && strings.HasPrefix(m.UUID, "a") {
+			return errors.New("not now")
+		}
+		return nil
+	}
+	one, two := w.reading(b), w.reader(b)
+	operator, err := admin.New(w.Postbox(), admin.Config{}, nil)
+	require.NoError(t, err)
+	var want [2][]string
+	publish := func() {
+		for i, key := range []string{"a", "b"} {
+			id := fmt.Sprintf("%s%03d", key, len(want[i]))
+			want[i] = append(want[i], id)
+			w.emit(keyed(id, key))
+		}
+	}
+	for _, lanes := range []int{1, 16, 3} {
+		changed := make(chan error, 1)
+		go func() { _, err := operator.SetLanes(t.Context(), admin.Outbox("outbox"), lanes, nil); changed <- err }()
+		for done := false; !done; {
+			publish()
+			select {
+			case err := <-changed:
+				require.NoError(t, err)
+				done = true
+			default:
+			}
+		}
+		publish()
+	}
+	w.eventually(func() bool { return b.has(want[0]...) && b.has(want[1]...) && w.rows() == 0 }, "all are published")
+	require.Equal(t, want[0], b.ids("a"))
+	require.Equal(t, want[1], b.ids("b"))
+	require.Less(t, w.stored(), len(want[0])+len(want[1]), "some needed no row")
+	one.stop(t)
+	two.stop(t)
+}
 
 // A message whose key has a row gets a row, too. Other keys need none.
 func TestOutbox_G3_a_failing_message_holds_back_only_its_key(t *testing.T) {

@@ -81,20 +81,56 @@ WHERE s.id = $1
 -- SetLanes
 UPDATE postbox_spools SET first_lane = $1, lanes = $2, version = version + 1 WHERE id = $3 AND first_lane = $4 AND lanes = $5
 
--- InOldLanes
-SELECT CASE WHEN ((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane < $2 ORDER BY m.lane,
+-- HighestLane
+SELECT COALESCE(MAX(l.lane), -1) FROM postbox_lanes l WHERE l.spool = $1
+
+-- BeginMove
+UPDATE postbox_spools SET version = version + 1 WHERE id = $1 AND first_lane = $2 AND lanes = $3
+
+-- UsedOldLane
+SELECT q.lane FROM (SELECT COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane < $2 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $3 AND m.state = 1 AND m.lane < $4 ORDER BY m.lane,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $3 AND m.state = 1 AND m.lane < $4 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $5 AND m.state = 2 AND m.lane < $6 ORDER BY m.lane,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $5 AND m.state = 2 AND m.lane < $6 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL) THEN 1 ELSE 0 END
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $7 AND m.state = 0 AND m.lane >= $8 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $9 AND m.state = 1 AND m.lane >= $10 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $11 AND m.state = 2 AND m.lane >= $12 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) AS lane) q WHERE q.lane IS NOT NULL
+
+-- RowlessLane
+SELECT q.lane FROM (SELECT COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane < $2 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $3 AND m.state = 1 AND m.lane < $4 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $5 AND m.state = 2 AND m.lane < $6 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $7 AND m.state = 0 AND m.lane >= $8 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $9 AND m.state = 1 AND m.lane >= $10 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $11 AND m.state = 2 AND m.lane >= $12 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) AS lane) q WHERE q.lane IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = $13 AND l.lane = q.lane)
 
 -- OldLanes
 SELECT l.lane FROM postbox_lanes l
-WHERE l.spool = $1 AND l.lane < $2 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
+WHERE l.spool = $1 AND (l.lane < $2 OR l.lane >= $3) AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
 ORDER BY l.lane FOR UPDATE SKIP LOCKED
 
 -- RetireLanes
@@ -102,8 +138,8 @@ UPDATE postbox_lanes SET holder = '', expires_at = 9223372036854775807, token = 
 
 -- OldLane
 SELECT l.lane FROM postbox_lanes l
-WHERE l.spool = $1 AND l.lane < $2 AND l.holder = '' AND l.expires_at = 9223372036854775807
-  AND (SELECT m.id FROM postbox_messages m WHERE m.spool = l.spool AND m.state = $3 AND m.lane = l.lane ORDER BY m.id,
+WHERE l.spool = $1 AND (l.lane < $2 OR l.lane >= $3) AND l.holder = '' AND l.expires_at = 9223372036854775807
+  AND (SELECT m.id FROM postbox_messages m WHERE m.spool = l.spool AND m.state = $4 AND m.lane = l.lane ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
 ORDER BY l.lane LIMIT 1
@@ -436,7 +472,8 @@ WHERE o.stray IS NOT NULL
 SELECT s.name, COUNT(*)
 FROM postbox_lanes l
 JOIN postbox_spools s ON s.id = l.spool
-WHERE (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
+WHERE l.lane >= s.first_lane AND l.lane < s.first_lane + s.lanes
+  AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
   AND EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = l.spool AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
 GROUP BY s.name
 ORDER BY s.name
@@ -820,15 +857,24 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 SELECT pg_notify($1, $2)
 
 -- LogSnapshot
-SELECT pg_current_snapshot()::text, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), CASE WHEN ((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane < $2 ORDER BY m.lane,
+SELECT pg_current_snapshot()::text, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane < $2 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $3 AND m.state = 1 AND m.lane < $4 ORDER BY m.lane,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $3 AND m.state = 1 AND m.lane < $4 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $5 AND m.state = 2 AND m.lane < $6 ORDER BY m.lane,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $5 AND m.state = 2 AND m.lane < $6 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $7), -1) END
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $7 AND m.state = 0 AND m.lane >= $8 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $9 AND m.state = 1 AND m.lane >= $10 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $11 AND m.state = 2 AND m.lane >= $12 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $13), -1) END
 
 -- LogServer
 SELECT extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), t.id, 'postbox_' || d.oid::text || '_' || t.id
@@ -1215,15 +1261,24 @@ UNION ALL (
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       CASE WHEN ((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $20 AND m.state = 0 AND m.lane < $21 ORDER BY m.lane,
+       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $20 AND m.state = 0 AND m.lane < $21 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $22 AND m.state = 1 AND m.lane < $23 ORDER BY m.lane,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $22 AND m.state = 1 AND m.lane < $23 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 2 AND m.lane < $25 ORDER BY m.lane,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 2 AND m.lane < $25 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $26), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $26 AND m.state = 0 AND m.lane >= $27 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $28 AND m.state = 1 AND m.lane >= $29 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $30 AND m.state = 2 AND m.lane >= $31 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $32), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Fetch, one lane, unordered, paused keys
@@ -1264,15 +1319,24 @@ UNION ALL (
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       CASE WHEN ((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $20 AND m.state = 0 AND m.lane < $21 ORDER BY m.lane,
+       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $20 AND m.state = 0 AND m.lane < $21 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $22 AND m.state = 1 AND m.lane < $23 ORDER BY m.lane,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $22 AND m.state = 1 AND m.lane < $23 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 2 AND m.lane < $25 ORDER BY m.lane,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 2 AND m.lane < $25 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $26), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $26 AND m.state = 0 AND m.lane >= $27 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $28 AND m.state = 1 AND m.lane >= $29 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $30 AND m.state = 2 AND m.lane >= $31 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $32), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Fetch, one lane, excluded topics
@@ -1323,15 +1387,24 @@ UNION ALL (
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       CASE WHEN ((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $20 AND m.state = 0 AND m.lane < $21 ORDER BY m.lane,
+       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $20 AND m.state = 0 AND m.lane < $21 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $22 AND m.state = 1 AND m.lane < $23 ORDER BY m.lane,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $22 AND m.state = 1 AND m.lane < $23 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 2 AND m.lane < $25 ORDER BY m.lane,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 2 AND m.lane < $25 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $26), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $26 AND m.state = 0 AND m.lane >= $27 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $28 AND m.state = 1 AND m.lane >= $29 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $30 AND m.state = 2 AND m.lane >= $31 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $32), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Fetch, one lane, held keys
@@ -1384,15 +1457,24 @@ UNION ALL (
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $19 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
-       CASE WHEN ((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $22 AND m.state = 0 AND m.lane < $23 ORDER BY m.lane,
+       CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $22 AND m.state = 0 AND m.lane < $23 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 1 AND m.lane < $25 ORDER BY m.lane,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $24 AND m.state = 1 AND m.lane < $25 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_waiting m WHERE m.spool = $26 AND m.state = 2 AND m.lane < $27 ORDER BY m.lane,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $26 AND m.state = 2 AND m.lane < $27 ORDER BY m.lane,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $28), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $28 AND m.state = 0 AND m.lane >= $29 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $30 AND m.state = 1 AND m.lane >= $31 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $32 AND m.state = 2 AND m.lane >= $33 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $34), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), pg_current_snapshot()::text::bytea, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, a.given, NULL, NULL
 FROM (SELECT COALESCE(pg_sequence_last_value('postbox_messages_id_seq'::regclass), (SELECT 0 * s.last_value FROM postbox_messages_id_seq s)) AS given OFFSET 0) a
 
 -- Sweep, held keys

@@ -82,14 +82,32 @@ WHERE s.id = ?
 -- SetLanes
 UPDATE postbox_spools SET first_lane = ?, lanes = ?, version = version + 1 WHERE id = ? AND first_lane = ? AND lanes = ?
 
--- InOldLanes
-SELECT CASE WHEN ((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN 1 ELSE 0 END
+-- HighestLane
+SELECT COALESCE(MAX(l.lane), -1) FROM postbox_lanes l WHERE l.spool = ?
+
+-- BeginMove
+UPDATE postbox_spools SET version = version + 1 WHERE id = ? AND first_lane = ? AND lanes = ?
+
+-- UsedOldLane
+SELECT q.lane FROM (SELECT COALESCE((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) AS lane) q WHERE q.lane IS NOT NULL
+
+-- RowlessLane
+SELECT q.lane FROM (SELECT COALESCE((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) AS lane) q WHERE q.lane IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = ? AND l.lane = q.lane)
 
 -- OldLanes
 SELECT l.lane FROM postbox_lanes l
-WHERE l.spool = ? AND l.lane < ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+WHERE l.spool = ? AND (l.lane < ? OR l.lane >= ?) AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 ORDER BY l.lane
 
 -- RetireLanes
@@ -97,7 +115,7 @@ UPDATE postbox_lanes SET holder = '', expires_at = 9223372036854775807, token = 
 
 -- OldLane
 SELECT l.lane FROM postbox_lanes l
-WHERE l.spool = ? AND l.lane < ? AND l.holder = '' AND l.expires_at = 9223372036854775807
+WHERE l.spool = ? AND (l.lane < ? OR l.lane >= ?) AND l.holder = '' AND l.expires_at = 9223372036854775807
   AND (SELECT m.id FROM postbox_messages m WHERE m.spool = l.spool AND m.state = ? AND m.lane = l.lane ORDER BY m.id LIMIT 1) IS NOT NULL
 ORDER BY l.lane LIMIT 1
 
@@ -394,7 +412,8 @@ WHERE o.stray IS NOT NULL
 SELECT s.name, COUNT(*)
 FROM postbox_lanes l
 JOIN postbox_spools s ON s.id = l.spool
-WHERE (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+WHERE l.lane >= s.first_lane AND l.lane < s.first_lane + s.lanes
+  AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))
   AND EXISTS (SELECT 1 FROM postbox_members w WHERE w.spool = l.spool AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 GROUP BY s.name
 ORDER BY s.name
@@ -863,9 +882,12 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec')
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
-SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN ((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END, '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END, '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
 -- Fetch, one lane, unordered, paused keys
@@ -893,9 +915,12 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec')
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
-SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN ((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END, '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END, '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
 -- Fetch, one lane, excluded topics
@@ -923,9 +948,12 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec')
 	SELECT 1 FROM postbox_messages b WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
-SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN ((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END, '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END, '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
 -- Fetch, one lane, held keys
@@ -955,9 +983,12 @@ WHERE m.spool = ? AND m.state > 0 AND m.available_at <= CAST(unixepoch('subsec')
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT value FROM json_each(?)))
 ORDER BY m.available_at, m.id LIMIT ? + 0)
 UNION ALL
-SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN ((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL
-	OR (SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1) IS NOT NULL) THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END, '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+SELECT -1, 1, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.holder IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER))), 0, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = ? AND w.expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)), CASE WHEN COALESCE((SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane < ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 1 AND m.lane >= ? ORDER BY m.lane LIMIT 1),
+	(SELECT m.lane FROM postbox_messages m WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END, '', NULL, NULL, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
        COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'postbox_messages'), 0), NULL, NULL
 
 -- Sweep, held keys

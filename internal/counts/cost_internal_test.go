@@ -1,10 +1,6 @@
 package counts
 
 import (
-	"context"
-	"database/sql"
-	"encoding/json"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,7 +49,7 @@ func TestStatements_G8_read_a_bounded_number_of_rows(t *testing.T) {
 					b.analyze()
 				}
 				// Databases count a few steps more, such as the one behind the last row of a range.
-				require.LessOrEqual(t, b.reads(test.query), test.most+test.most/2+20, name)
+				require.LessOrEqual(t, b.Reads(test.query), test.most+test.most/2+20, name)
 			}
 		}
 	})
@@ -76,81 +72,4 @@ func (b *bench) analyze() {
 	if b.Database.Dialect == postbox.PostgreSQL {
 		b.exec("ANALYZE postbox_waiting")
 	}
-}
-
-// reads returns how many rows or index entries of tables a statement reads. SQLite does not tell: there the test looks at the plan, by which
-// each table is read along an index, as far as a limit.
-func (b *bench) reads(query dialect.Query) int {
-	b.T.Helper()
-	if b.Database.Dialect == postbox.SQLite {
-		plan := b.Plan(query)
-		require.NotRegexp(b.T, `SCAN (m|d|h|e)\b`, plan)
-		require.NotContains(b.T, plan, "TEMP B-TREE FOR ORDER BY")
-		return 0
-	}
-	ctx := b.T.Context()
-	conn, err := b.Database.DB.Conn(ctx)
-	require.NoError(b.T, err)
-	defer func() { require.NoError(b.T, conn.Close()) }()
-	if b.Database.Dialect == postbox.MySQL {
-		before := b.handlerReads(ctx, conn)
-		b.consume(conn.QueryContext(ctx, query.Text, query.Args...))
-		return b.handlerReads(ctx, conn) - before
-	}
-	var text []byte
-	require.NoError(b.T, conn.QueryRowContext(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+query.Text, query.Args...).Scan(&text))
-	var plans []struct {
-		Plan planNode
-		JIT  any
-	}
-	require.NoError(b.T, json.Unmarshal(text, &plans))
-	require.Nil(b.T, plans[0].JIT, "to compile the statement takes longer than to run it")
-	return plans[0].Plan.reads()
-}
-
-// planNode is a part of a plan of PostgreSQL.
-type planNode struct {
-	Relation string     `json:"Relation Name"`
-	Rows     float64    `json:"Actual Rows"`
-	Removed  float64    `json:"Rows Removed by Filter"`
-	Loops    float64    `json:"Actual Loops"`
-	Plans    []planNode `json:"Plans"`
-}
-
-func (n planNode) reads() int {
-	sum := 0
-	if n.Relation != "" {
-		sum = int((n.Rows + n.Removed) * n.Loops)
-	}
-	for _, part := range n.Plans {
-		sum += part.reads()
-	}
-	return sum
-}
-
-// handlerReads returns how many rows the session has read from tables, without those of temporary ones.
-func (b *bench) handlerReads(ctx context.Context, conn *sql.Conn) int {
-	b.T.Helper()
-	rows, err := conn.QueryContext(ctx, "SHOW SESSION STATUS WHERE Variable_name IN ('Handler_read_key', 'Handler_read_next', 'Handler_read_prev', 'Handler_read_first', 'Handler_read_last', 'Handler_read_rnd')")
-	require.NoError(b.T, err)
-	defer func() { _ = rows.Close() }()
-	sum := 0
-	for rows.Next() {
-		var name, value string
-		require.NoError(b.T, rows.Scan(&name, &value))
-		n, err := strconv.Atoi(value)
-		require.NoError(b.T, err)
-		sum += n
-	}
-	require.NoError(b.T, rows.Err())
-	return sum
-}
-
-func (b *bench) consume(rows *sql.Rows, err error) {
-	b.T.Helper()
-	require.NoError(b.T, err)
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-	}
-	require.NoError(b.T, rows.Err())
 }

@@ -101,11 +101,12 @@ type FetchParams struct {
 	Cursors  []Cursor        // lanes to read
 	PerLane  int             // maximum number of ready messages of each lane
 	UpTo     int64           // if not 0: all ready messages up to this id, instead of PerLane; then all cursors have the same After
-	Due      int             // maximum number of due scheduled and retrying messages, over all these lanes
+	Due      int             // maximum number of due scheduled and retrying messages, over all these lanes; on MySQL of each of the two
 	Inline   int             // payloads up to this many bytes are returned, larger ones as NULL
 	Known    map[int][]Known // messages that the caller already has, by lane
 	Excluded []string        // topics to leave out
 	Mark     bool            // also return the transaction that starts next
+	LookFrom int64           // where messages are looked for, for a mark: those with this id or a higher one; 0: nowhere
 	// Unordered lets messages of a key overtake one that waits for another attempt.
 	Unordered bool
 	// PausedKeys is true if there are paused keys.
@@ -254,6 +255,7 @@ func (s *Statements) Append(spool int64, rows []Row) []Query { return s.lists.ap
 //   - created_at: the time.
 //   - topic: the incarnation of the database (see package drain, restored.go).
 //   - size: if the database reports it, the highest id that was given to a message before that transaction.
+//   - metadata: on MySQL, if the params ask for a mark, the highest id of a stored message from LookFrom on.
 func (s *Statements) Fetch(p FetchParams) Query { return s.lists.fetch(p) }
 
 // Remove deletes messages whose lane is still held under the token of their ref.

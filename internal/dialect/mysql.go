@@ -3,6 +3,7 @@ package dialect
 import (
 	"database/sql"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -112,6 +113,16 @@ WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at`
 	created_at BIGINT PATH '$[3]', state INT PATH '$[4]', starts INT PATH '$[5]')) s`
 	fill := mysqlFill(names)
 	unknown := nameInSQL + ` NOT IN (` + known + `)`
+	// Each state has a part of its own, which reads along the index as far as its limit. Of both states together the server
+	// would read and sort all messages that are due.
+	dueOf := func(state int) string {
+		return `(SELECT ` + fetchColumns + `
+FROM {messages} m FORCE INDEX (due)
+WHERE m.spool = ? AND m.state = ` + strconv.Itoa(state) + ` AND m.available_at <= {now} AND FIND_IN_SET(m.lane, ?)
+  AND ` + unknown + `{topics}
+  AND {turn}
+ORDER BY m.available_at, m.id LIMIT ?)`
+	}
 	// FORCE INDEX: the server's statistics of a table that fills and empties are outdated. Without it the server reads
 	// the whole table for each message to learn that no message waits. FIND_IN_SET searches the short list of lanes for
 	// each message, which costs less than a derived table of them.
@@ -135,20 +146,14 @@ ORDER BY m.id LIMIT ?)`,
 			"{ranges}", `JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$[0]', after BIGINT PATH '$[1]', up_to BIGINT PATH '$[2]'))`,
 			"{lane}", "c.lane", "{after}", "c.after", "{up to}", "c.up_to", "{by ready}", "FORCE INDEX (ready)", "{numbers}", numbers, "{words}", words,
 		).Replace(repeatedSweep),
-		due: `
-(SELECT ` + fetchColumns + `
-FROM {messages} m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= {now} AND FIND_IN_SET(m.lane, ?)
-  AND ` + unknown + `{topics}
-  AND {turn}
-ORDER BY m.available_at, m.id LIMIT ?)`,
+		due:    dueOf(StateRetrying) + unionAll + dueOf(StateScheduled),
 		topics: ` AND m.topic NOT IN (` + words + `)`,
 		unique: mysqlUnique(),
 		// Transaction 0 stands for all running transactions, until FreeWriters has shown that all transactions from
 		// before a mark have ended.
 		meta: `SELECT -1, 0, ` + freeLanes + `, 1, ` + liveMembers + `, ` + spoolVersion + `,
        ` + mysqlIncarnation + `, NULL, ` + mysqlUnfit + `, {now},
-       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
+       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, ` + highestStored + `, NULL
 ` + mysqlCatalog,
 		// STRAIGHT_JOIN: from the list to the messages by their primary key, never the other way round.
 		removeText: `
@@ -233,6 +238,10 @@ const mysqlCatalog = `/*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA
 // itself. Only MariaDB reports whether there is a transaction.
 const inTransaction = ` AND /*M! @@in_transaction = */ 1`
 
+// highestStored is the highest id of a message from an id on. The sum keeps the server from beginning at the end of the
+// table, where it would pass over all messages that are removed and not purged yet, also those before that id.
+const highestStored = `(SELECT MAX(e.id + 0) FROM {messages} e FORCE INDEX (PRIMARY) WHERE e.id >= ?)`
+
 func mysqlFill(names Names) replacer {
 	return names.replacer(
 		"{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
@@ -255,6 +264,14 @@ func firstDue(names Names, state int) string {
 	return fmt.Sprintf("COALESCE((SELECT m.available_at FROM %s m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = %d ORDER BY m.available_at LIMIT 1), %s)", names.Table("messages"), state, never)
 }
 
+// lookFrom returns the id from which messages are looked for, which no message has if that is not needed.
+func (f FetchParams) lookFrom() int64 {
+	if !f.Mark || f.LookFrom == 0 {
+		return math.MaxInt64
+	}
+	return f.LookFrom
+}
+
 // fetch reads each lane in a part of its own, or all lanes up to an id in one part. A part costs the server about as
 // much as 100 messages, since it opens its tables and lists again.
 func (m mysql) fetch(f FetchParams) Query {
@@ -274,9 +291,11 @@ func (m mysql) fetch(f FetchParams) Query {
 			args = append(append(args, unwanted...), f.PerLane)
 		}
 	}
-	args = append(args, f.Inline, f.Inline, f.Spool, ofLanes, all)
-	args = append(append(args, unwanted...), f.Due)
-	args = append(args, f.metaArgs(f.Spool, f.Spool)...)
+	for range 2 { // retrying and scheduled messages
+		args = append(args, f.Inline, f.Inline, f.Spool, ofLanes, all)
+		args = append(append(args, unwanted...), f.Due)
+	}
+	args = append(append(args, f.metaArgs(f.Spool, f.Spool)...), f.lookFrom())
 	return Query{Args: args, Text: m.fetchText(shape, func() string {
 		if shape.upTo {
 			return m.upTo + unionAll

@@ -25,6 +25,7 @@ type page struct {
 	// the running transactions of the read's snapshot, the lowest of them, the transaction of a mark, and the highest
 	// id given: see watermark
 	running             []int64
+	stored              int64          // highest id that was found when a mark was looked for
 	seen                *tail.Snapshot // the snapshot itself, if the database tells it
 	lowest, next, given int64
 	// lanes that no process holds, and live members
@@ -111,7 +112,9 @@ func (p *page) add(row *rowScanner, lanes *laneSet, unordered bool) error {
 		p.version, p.now, p.incarnation = row.starts, time.UnixMicro(row.createdAt), string(row.topic)
 		p.unfit = string(row.key)
 		var err error
-		p.seen, p.running, err = row.snapshot()
+		if p.seen, p.running, err = row.snapshot(); err == nil {
+			p.stored, err = row.stored()
+		}
 		return err
 	}
 	lane := lanes.held[int(row.lane)]
@@ -144,6 +147,31 @@ func (p *page) complete(lane int, params dialect.FetchParams) (upTo int64, more 
 		return p.last[lane], true
 	}
 	return math.MaxInt64, false
+}
+
+// leaveSurplus removes due messages from the page if there are more than the read asked for, since a database may return
+// as many of each state. Both states keep half, or what the other leaves. A later read returns the others again.
+func (p *page) leaveSurplus(params dialect.FetchParams) {
+	if p.waited <= params.Due {
+		return
+	}
+	scheduled := 0
+	for _, m := range p.messages {
+		if m.Ref.State == dialect.StateScheduled {
+			scheduled++
+		}
+	}
+	retrying := p.waited - scheduled
+	scheduled = min(scheduled, max(params.Due/2, params.Due-retrying))
+	left := map[int]int{dialect.StateScheduled: scheduled, dialect.StateRetrying: params.Due - scheduled}
+	p.messages = slices.DeleteFunc(p.messages, func(m *spool.Message) bool {
+		if m.Ref.State == dialect.StateReady {
+			return false
+		}
+		left[m.Ref.State]--
+		return left[m.Ref.State] < 0
+	})
+	p.waited = params.Due
 }
 
 // leaveEarly removes due scheduled messages from the page if older messages of their lane, which may have the same key,

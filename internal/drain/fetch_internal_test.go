@@ -91,3 +91,39 @@ func TestPage_that_ends_before_its_last_row_is_an_error(t *testing.T) {
 	require.ErrorIs(t, err, errCutShort)
 	require.NoError(t, rows.Err())
 }
+
+// A database that reads as many due messages of each state may return twice as many as there is room for.
+func TestPage_keeps_no_more_due_messages_than_the_read_asked_for(t *testing.T) {
+	t.Parallel()
+	const due, ready = 5, 2
+	for name, c := range map[string]struct{ retrying, scheduled, keepRetrying, keepScheduled int }{
+		"few":            {2, 3, 2, 3},
+		"many of both":   {5, 5, 3, 2},
+		"few scheduled":  {5, 1, 4, 1},
+		"few retrying":   {1, 5, 1, 4},
+		"retrying alone": {5, 0, 5, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found, id := &page{perLane: map[int]int{}, last: map[int]int64{}}, int64(0)
+			add := func(n, state int) (ids []int64) {
+				for range n {
+					id++
+					ids = append(ids, id)
+					found.count(&spool.Message{Ref: dialect.Ref{State: state, ID: id}})
+				}
+				return ids
+			}
+			want := add(ready, dialect.StateReady)
+			want = append(want, add(c.retrying, dialect.StateRetrying)[:c.keepRetrying]...)
+			want = append(want, add(c.scheduled, dialect.StateScheduled)[:c.keepScheduled]...)
+			found.leaveSurplus(dialect.FetchParams{Due: due})
+			var kept []int64
+			for _, m := range found.messages {
+				kept = append(kept, m.Ref.ID)
+			}
+			require.Equal(t, want, kept)
+			require.Equal(t, c.keepRetrying+c.keepScheduled, found.waited)
+		})
+	}
+}

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"database/sql"
+	"strconv"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -65,6 +66,14 @@ func (r *rowScanner) snapshot() (seen *tail.Snapshot, running []int64, err error
 	}
 	found, err := tail.ParseSnapshot(string(r.messageID))
 	return &found, found.Running, err
+}
+
+// stored returns the highest id that a meta row tells to be stored, or 0.
+func (r *rowScanner) stored() (int64, error) {
+	if len(r.metadata) == 0 {
+		return 0, nil
+	}
+	return strconv.ParseInt(string(r.metadata), 10, 64)
 }
 
 // intern returns the same string for equal topics.

@@ -117,7 +117,9 @@ func TestDrainer_G3_order_among_transactions_that_end_at_any_time(t *testing.T) 
 			w := newLateWorld(t, servers[run%2](t))
 			random := rand.New(rand.NewPCG(seed, 20)) //nolint:gosec // a test repeats its numbers
 			var open []*lateOpen
+			w.d.handler = leavesOut{topic: "left out"}
 			for range 250 {
+				w.writeLeftOut(open, random)
 				switch at := random.IntN(len(open) + 1); {
 				case random.IntN(2) == 0:
 					w.step(random)
@@ -169,6 +171,27 @@ func (w *lateWorld) writeLate(late *lateOpen, random *rand.Rand) []string {
 	w.exec(late.tx, "RELEASE SAVEPOINT s")
 	return []string{id}
 }
+
+// writeLeftOut now and then writes a message that reads leave out, in one of the transactions or by itself. Only the marks tell of it.
+func (w *lateWorld) writeLeftOut(open []*lateOpen, random *rand.Rand) {
+	var db spool.Executor = w.db
+	switch at := random.IntN(len(open) + 5); {
+	case at < len(open):
+		db = open[at].tx
+	case at > len(open):
+		return
+	}
+	require.NoError(w, w.own.Append(w.Context(), db, spool.Run, []spool.Draft{{Topic: "left out"}}))
+}
+
+// leavesOut is a handler of all topics but one.
+type leavesOut struct {
+	Handler
+
+	topic string
+}
+
+func (l leavesOut) Excluded() []string { return []string{l.topic} }
 
 func (w *lateWorld) end(late *lateOpen, random *rand.Rand) {
 	if random.IntN(5) == 0 {

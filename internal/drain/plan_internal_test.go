@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/enginetest"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
@@ -48,9 +49,12 @@ func TestFetch_reads_by_its_indexes_on_mysql(t *testing.T) {
 		params.Layout = own.Layout()
 		oldLanes := slices.Repeat([]string{"m by ready"}, 6) // below the layout and beyond it, one entry of each state at most
 		query := own.Statements.Fetch(params)
-		require.ElementsMatch(t, append(oldLanes, by, "b by retrying", "m by due", "b by retrying"), usedIndexes(t, database.DB, query), name)
-		require.LessOrEqual(t, rowsRead(t, database.DB, query), 10*page, "%s: it reads no more than a page, however much waits", name)
+		require.ElementsMatch(t, append(oldLanes, by, "b by retrying", "m by due", "b by retrying", "m by due", "b by retrying"), usedIndexes(t, database.DB, query), name)
+		require.LessOrEqual(t, enginetest.Reads(t, database, query), 10*page, "%s: it reads no more than a page, however much waits", name)
 	}
+	database.Exec(t, "UPDATE postbox_messages SET state = 1 + id % 2, available_at = id, key_hash = NULL")
+	query := own.Statements.Fetch(dialect.FetchParams{Spool: id, Layout: own.Layout(), Cursors: lanes, UpTo: 1 + page, Due: page})
+	require.LessOrEqual(t, enginetest.Reads(t, database, query), 10*page, "it reads no more than a page of those that are due, however many are")
 }
 
 // usedIndexes tells by which index each table of messages is read.
@@ -81,22 +85,6 @@ func usedIndexes(t *testing.T, db *sql.DB, query dialect.Query) (used []string) 
 	}
 	require.NoError(t, rows.Err())
 	return used
-}
-
-// rowsRead counts the rows that MariaDB reads for a query.
-func rowsRead(t *testing.T, db *sql.DB, query dialect.Query) (read int) {
-	t.Helper()
-	conn, err := db.Conn(t.Context())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close()) }()
-	_, err = conn.ExecContext(t.Context(), "FLUSH STATUS")
-	require.NoError(t, err)
-	_, err = conn.ExecContext(t.Context(), "DO (SELECT COUNT(*) FROM ("+query.Text+") q)", query.Args...) //nolint:gosec // the text is our own
-	require.NoError(t, err)
-	err = conn.QueryRowContext(t.Context(), "SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.SESSION_STATUS "+
-		"WHERE VARIABLE_NAME LIKE 'HANDLER\\_READ\\_%'").Scan(&read)
-	require.NoError(t, err)
-	return read
 }
 
 // PostgreSQL compiles a statement from an estimated cost on, each time anew: 40 ms for a read that takes 5. With

@@ -80,10 +80,21 @@ func (d *Drainer) poll(ctx context.Context) error {
 }
 
 // markFirst sets a mark before the first read. That read then knows which part of the ids that it passes over is final,
-// so the next read does not pass over that part again. It may be all the messages that wait behind a retried one.
+// so the next read does not pass over that part again. It may be all the messages that wait behind a retried one. Where a
+// mark has to be looked for, a read before it says which ids have been given.
 func (d *Drainer) markFirst(ctx context.Context) error {
+	if d.looksForMarks() && d.watermark.given == 0 {
+		if err := d.readOnlyMeta(ctx, false); err != nil || d.reopen {
+			return err
+		}
+	}
+	return d.readOnlyMeta(ctx, true)
+}
+
+// readOnlyMeta makes a read of no lane, which may set a mark.
+func (d *Drainer) readOnlyMeta(ctx context.Context, mark bool) error {
 	params := d.params(nil, 0)
-	params.Mark = true
+	params.Mark = mark
 	found, err := d.fetch(ctx, params)
 	if err != nil {
 		return err
@@ -118,6 +129,7 @@ func (d *Drainer) pollRetries(ctx context.Context, room int) error {
 func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	params := dialect.FetchParams{
 		Spool: d.id, Layout: d.layout, Inline: d.pageSize().inline, Unordered: d.config.Unordered, PausedKeys: d.control.pausedKeys,
+		LookFrom: d.watermark.lookFrom(),
 	}
 	d.excludes = d.excludedTopics()
 	d.readAgain(d.excludes)
@@ -182,12 +194,14 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	d.excluded = d.excludes
 	now := time.Now()
 	safe := d.watermark.observe(found.running, found.newest, len(found.messages), now)
+	d.watermark.given = found.given
 	if params.Mark {
 		d.watermark.set(found.next, d.marked(found), found.running, now)
 	}
 	if d.goBack(params, found) {
 		return false
 	}
+	found.leaveSurplus(params)
 	d.slowStart.Found(params.Due, found.waited)
 	d.adaptPageSize(found.messages)
 	found.leaveEarly(params)
@@ -213,14 +227,17 @@ func (d *Drainer) observeMembers(found *page) {
 	}
 }
 
-// marked returns the id of a mark, if that is beyond the ids read. On MariaDB it is 0, since a crash may set the
-// counter back to the last committed id.
+// marked returns the id of a mark, if that is beyond the ids read.
 func (d *Drainer) marked(found *page) int64 {
-	if d.spool.Statements.FreeWriters != "" {
-		return 0
+	if d.looksForMarks() {
+		return found.stored
 	}
 	return found.given
 }
+
+// looksForMarks reports whether the database cannot tell the id of a mark, so that a read looks for a stored one: on
+// MariaDB, where a crash may set the counter of ids back to the last committed id.
+func (d *Drainer) looksForMarks() bool { return d.spool.Statements.FreeWriters != "" }
 
 // remember stores how far each lane was read.
 func (d *Drainer) remember(params dialect.FetchParams, found *page, safe int64) {

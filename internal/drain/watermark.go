@@ -27,15 +27,17 @@ import (
 //
 // MariaDB does not tell which transactions are running. There each transaction that stores messages holds one of a few
 // rows by a shared lock, from before it takes ids until it ends. Once each of the rows has been found free after the
-// mark, each transaction that had an id up to it has ended. The mark is the highest id seen. A transaction that stays
-// open after it stored messages does hold back the watermark; no other does. On MySQL, and on a cluster whose nodes do
-// not see each other's locks, there is no watermark and reads start at 0.
+// mark, each transaction that had an id up to it has ended. The mark is the highest id that is seen, or stored among the
+// last ones given: a crash may set the counter back to the last committed id. A transaction that stays open after it
+// stored messages does hold back the watermark; no other does. On MySQL, and on a cluster whose nodes do not see each
+// other's locks, there is no watermark and reads start at 0.
 type watermark struct {
 	pending bool
 	next    int64 // the transaction of the mark
 	mark    int64 // highest id given when the mark was set
 	read    int   // messages read since the mark was set
 	newest  int64 // highest id seen
+	given   int64 // highest id given, as the last read told it
 	safe    int64 // nothing can appear up to this id, except messages of late transactions
 	markAt  time.Time
 	late    late
@@ -45,6 +47,9 @@ type watermark struct {
 	running []int64         // running transactions that began before the mark and may have left messages up to it
 	writers map[uint32]bool // transactions that had the lock when the database was asked; nil before the answer
 	free    map[int64]bool  // rows that were found free, on databases that use such rows
+
+	// settled is the id up to which no further mark is needed, marked was the highest id given when the last mark was set.
+	settled, marked int64
 
 	// marks is the number of marks that have been set, final the number of the last one that has become final.
 	marks, final int
@@ -76,15 +81,30 @@ const (
 // unset reports whether no mark has been set yet.
 func (h *watermark) unset() bool { return h.markAt.IsZero() }
 
-// wantsMark reports whether the next read should set a mark. No mark is set while no new messages appear.
+// wantsMark reports whether the next read should set a mark. No mark is set while no new messages appear, whether reads
+// return them or leave them out.
 func (h *watermark) wantsMark(now time.Time) bool {
-	return !h.pending && h.newest > h.mark && (h.read >= markMessages || !now.Before(h.markAt))
+	more := h.newest > h.mark || h.given > h.settled
+	return !h.pending && more && (h.read >= markMessages || !now.Before(h.markAt))
 }
 
-// set sets the mark of the read that was observed last. A database with one writer does not report the highest id
-// given; there the mark is the highest id seen.
-func (h *watermark) set(next, given int64, running []int64, now time.Time) {
-	h.pending, h.next, h.mark, h.read, h.markAt = true, next, max(given, h.newest), 0, now.Add(markInterval)
+// lookBack is the number of the last ids among which MariaDB looks for the highest one that is stored. It looks at no
+// more, however many messages wait, or were removed.
+const lookBack = 1000
+
+// lookFrom returns the id from which on MariaDB looks, or 0 if that is not known yet.
+func (h *watermark) lookFrom() int64 {
+	if h.given == 0 {
+		return 0
+	}
+	return max(h.given-lookBack, 1)
+}
+
+// set sets the mark of the read that was observed last: this id, or the highest one seen. On MariaDB it is an id that is
+// stored, and transactions that are open may store higher ones, so one more mark is needed after it.
+func (h *watermark) set(next, id int64, running []int64, now time.Time) {
+	h.pending, h.next, h.mark, h.read, h.markAt = true, next, max(id, h.newest), 0, now.Add(markInterval)
+	h.settled, h.marked = max(h.mark, h.marked), h.given
 	h.setAt, h.writers, h.free = now, nil, nil
 	h.marks++
 	h.running = h.concerned(running)

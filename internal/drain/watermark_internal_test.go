@@ -92,6 +92,30 @@ func TestWatermark_wants_a_mark_when_there_is_something_new(t *testing.T) {
 	require.True(t, h.wantsMark(now), "much was read")
 }
 
+// Messages that reads leave out are not seen. That ids were given shows that there may be some.
+func TestWatermark_wants_a_mark_for_messages_that_reads_leave_out(t *testing.T) {
+	t.Parallel()
+	var h watermark
+	now := time.Now()
+	h.given = 100
+	require.True(t, h.wantsMark(now))
+	h.set(105, 100, nil, now)
+	require.EqualValues(t, 100, h.observe(nil, 0, 0, now))
+	later := now.Add(markInterval)
+	require.False(t, h.wantsMark(later), "all of them are final")
+	h.given = 101
+	require.True(t, h.wantsMark(later))
+
+	h = watermark{given: 2000}
+	require.EqualValues(t, 2000-lookBack, h.lookFrom())
+	h.set(1, 1500, nil, now) // those up to 2000 may belong to transactions that are open
+	require.EqualValues(t, 1500, h.observe(nil, 0, 0, now))
+	require.True(t, h.wantsMark(later), "by now they have ended")
+	h.set(1, 1900, nil, now) // the others were rolled back
+	require.EqualValues(t, 1900, h.observe(nil, 0, 0, now))
+	require.False(t, h.wantsMark(later), "all that were given are final")
+}
+
 func TestWatermark_of_a_database_with_one_writer_and_of_one_without_watermark(t *testing.T) {
 	t.Parallel()
 	var one, none watermark

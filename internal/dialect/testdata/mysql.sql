@@ -905,7 +905,18 @@ UNION ALL
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
+WHERE m.spool = ? AND m.state = 2 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+ORDER BY m.available_at, m.id LIMIT ?)
+UNION ALL
+(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m FORCE INDEX (due)
+WHERE m.spool = ? AND m.state = 1 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
@@ -919,7 +930,7 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
-       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
+       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
 
 -- Fetch, one lane, unordered, paused keys
@@ -939,7 +950,18 @@ UNION ALL
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
+WHERE m.spool = ? AND m.state = 2 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
+ORDER BY m.available_at, m.id LIMIT ?)
+UNION ALL
+(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m FORCE INDEX (due)
+WHERE m.spool = ? AND m.state = 1 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
@@ -953,7 +975,7 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
-       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
+       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
 
 -- Fetch, one lane, excluded topics
@@ -973,7 +995,18 @@ UNION ALL
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
+WHERE m.spool = ? AND m.state = 2 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+ORDER BY m.available_at, m.id LIMIT ?)
+UNION ALL
+(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m FORCE INDEX (due)
+WHERE m.spool = ? AND m.state = 1 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)AND m.topic NOT IN (SELECT j.w FROM JSON_TABLE(?, '$[*]' COLUMNS (w VARCHAR(255) PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
@@ -987,7 +1020,7 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
-       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
+       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
 
 -- Fetch, two lanes up to an id
@@ -1007,7 +1040,18 @@ UNION ALL
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
+WHERE m.spool = ? AND m.state = 2 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+ORDER BY m.available_at, m.id LIMIT ?)
+UNION ALL
+(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m FORCE INDEX (due)
+WHERE m.spool = ? AND m.state = 1 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
@@ -1021,7 +1065,7 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
-       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
+       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
 
 -- Fetch, one lane, held keys
@@ -1042,7 +1086,19 @@ UNION ALL
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
 	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
 FROM postbox_messages m FORCE INDEX (due)
-WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
+WHERE m.spool = ? AND m.state = 2 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
+  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
+  AND (m.key_hash IS NULL OR NOT EXISTS (
+	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
+  AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j))
+ORDER BY m.available_at, m.id LIMIT ?)
+UNION ALL
+(SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.metadata END AS metadata,
+	CASE WHEN OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) <= ? THEN m.payload END AS payload
+FROM postbox_messages m FORCE INDEX (due)
+WHERE m.spool = ? AND m.state = 1 AND m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AND FIND_IN_SET(m.lane, ?)
   AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT UNSIGNED PATH '$')) j)
   AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_messages b FORCE INDEX (retrying) WHERE b.spool = m.spool AND b.state = 2 AND b.key_hash = m.key_hash AND b.id < m.id))
@@ -1057,7 +1113,7 @@ SELECT -1, 0, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = ? AND (l.hol
 	(SELECT m.lane FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 AND m.lane >= ? ORDER BY m.lane LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = ?), -1) END,
        CONCAT(CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/'/*M! , COALESCE(t.CREATE_TIME, '') */), NULL, CASE WHEN @@autocommit = 0 THEN 'autocommit'
 	WHEN /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'READ-UNCOMMITTED' THEN 'uncommitted' ELSE '' END, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
-       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, NULL, NULL
+       /*M! IF(@@wsrep_on, 0, COALESCE(CAST(t.AUTO_INCREMENT AS SIGNED), 0)) + */ 0, (SELECT MAX(e.id + 0) FROM postbox_messages e FORCE INDEX (PRIMARY) WHERE e.id >= ?), NULL
 /*M! FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'postbox_messages' */
 
 -- Sweep, held keys

@@ -11,7 +11,8 @@ import (
 // mysql reads each lane in a part of its own, or all lanes in one part, because MariaDB has no LATERAL.
 type mysql struct {
 	repeated
-	upTo string // the ready messages of all lanes up to an id
+	upTo      string // the ready messages of all lanes up to an id
+	calmTurns [variants]string
 }
 
 // newMySQL returns the statements for MySQL 8 and MariaDB 10.6 and later.
@@ -126,11 +127,11 @@ ORDER BY m.available_at, m.id LIMIT ?)`
 	// FORCE INDEX: the server's statistics of a table that fills and empties are outdated. Without it the server reads
 	// the whole table for each message to learn that no message waits. FIND_IN_SET searches the short list of lanes for
 	// each message, which costs less than a derived table of them.
-	s.lists = mysql{upTo: fill.Replace(`(SELECT ` + fetchColumns + `
+	lists := mysql{upTo: fill.Replace(`(SELECT ` + fetchColumns + `
 FROM {messages} m FORCE INDEX (PRIMARY)
 WHERE m.id > ? AND m.id <= ? AND m.spool = ? AND m.state = 0 AND FIND_IN_SET(m.lane, ?)
   AND ` + unknown + `{topics}
-  AND {turn}
+  AND {turn or calm}
 ORDER BY m.id)`), repeated: newRepeated(repeated{
 		insertHead:  mysqlInsert,
 		insertFirst: mysqlRow + holdWriter + `)`,
@@ -195,8 +196,16 @@ WHERE m.spool = ? AND m.lane = s.lane AND m.created_at = s.created_at AND m.stat
 		releaseText: `
 UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? AND lane IN (` + numbers + `)`,
 	}, fill)}
+	for variant, turn := range turns {
+		lists.calmTurns[variant] = fill.Replace(strings.ReplaceAll(turn, unblocked, "("+mysqlCalm+" OR "+unblocked+")"))
+	}
+	s.lists = lists
 	return s.finish(fill, unchanged)
 }
+
+// mysqlCalm is true if no message with a key waits for another attempt. The server evaluates it once for a part, and then
+// looks for none before each message.
+const mysqlCalm = `NOT EXISTS (SELECT 1 FROM {retrying} c {by key} WHERE c.spool = ? AND c.state = 2 AND c.key_hash IS NOT NULL)`
 
 // mysqlServer identifies a server. On MariaDB mysqlIncarnation also distinguishes a table from one that replaced it.
 const mysqlServer = `CONCAT_WS(' ', @@hostname, @@port, @@server_id)`
@@ -284,7 +293,11 @@ func (m mysql) fetch(f FetchParams) Query {
 	var args []any
 	if shape.upTo {
 		args = append(args, f.Inline, f.Inline, f.Cursors[0].After, f.UpTo, f.Spool, ofLanes, all)
-		args = append(args, unwanted...)
+		args = append(args, f.unwantedTopics()...)
+		if !f.Unordered {
+			args = append(args, f.Spool) // of mysqlCalm
+		}
+		args = append(args, f.unwantedKeys()...)
 	} else {
 		for _, c := range f.Cursors {
 			args = append(args, f.Inline, f.Inline, f.Spool, c.Lane, c.After, List(names(f.Known[c.Lane])))
@@ -298,7 +311,7 @@ func (m mysql) fetch(f FetchParams) Query {
 	args = append(append(args, f.metaArgs(f.Spool, f.Spool)...), f.lookFrom())
 	return Query{Args: args, Text: m.fetchText(shape, func() string {
 		if shape.upTo {
-			return m.upTo + unionAll
+			return strings.ReplaceAll(m.upTo, "{turn or calm}", m.calmTurns[shape.variant]) + unionAll
 		}
 		return strings.Repeat(m.ready+unionAll, shape.lanes)
 	})}

@@ -92,15 +92,20 @@ type fetchShape struct {
 const unionAll = "\nUNION ALL\n"
 
 // unwanted returns the arguments of {topics} and {turn}.
-func (f FetchParams) unwanted() []any {
-	var lists []any
-	if len(f.Excluded) > 0 {
-		lists = append(lists, List(f.Excluded))
+func (f FetchParams) unwanted() []any { return append(f.unwantedTopics(), f.unwantedKeys()...) }
+
+func (f FetchParams) unwantedTopics() []any {
+	if len(f.Excluded) == 0 {
+		return nil
 	}
-	if len(f.Held) > 0 {
-		lists = append(lists, List(f.Held))
+	return []any{List(f.Excluded)}
+}
+
+func (f FetchParams) unwantedKeys() []any {
+	if len(f.Held) == 0 {
+		return nil
 	}
-	return lists
+	return []any{List(f.Held)}
 }
 
 // fetchText returns a fetch whose first part reads ready messages.

@@ -69,6 +69,7 @@ type Drainer struct {
 	members      int
 	free         int
 	given        int64            // the database's counter of ids at the last read; see page
+	dense        bool             // most ids that the last read passed are those of messages that it returned
 	full         bool             // the memory is full: nothing is read until a message is settled
 	large        bool             // most payloads are large: see pagesize.go
 	leftOut      schedule.LeftOut // topics and keys that reads leave out because of limits

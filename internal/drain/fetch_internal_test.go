@@ -58,17 +58,22 @@ func TestReadTogether_begins_at_the_lowest_cursor(t *testing.T) {
 	for name, c := range map[string]struct {
 		readsUpTo, hasMore bool
 		given              int64
+		dense              bool
+		safe               int64
 		upTo               int64
 	}{
 		"it reaches the end":           {readsUpTo: true, given: lowest + limit, upTo: lowest + limit},
-		"more ids were given":          {readsUpTo: true, given: lowest + limit + 1},
+		"more ids were given":          {readsUpTo: true, given: lowest + limit + 1, safe: lowest + limit},
+		"and most are of messages":     {readsUpTo: true, given: lowest + limit + 1, safe: lowest + limit, dense: true, hasMore: true, upTo: lowest + limit},
+		"and they may not be final":    {readsUpTo: true, given: lowest + limit + 1, safe: lowest + limit - 1, dense: true, hasMore: true},
 		"the counter is not known":     {readsUpTo: true},
 		"a lane has more to be read":   {readsUpTo: true, hasMore: true, given: lowest + limit},
 		"the database has no such way": {given: lowest + limit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := &Drainer{lanes: newLaneSet(), given: c.given, spool: &spool.Spool{Statements: &dialect.Statements{ReadsUpTo: c.readsUpTo}}}
+			d := &Drainer{lanes: newLaneSet(), given: c.given, dense: c.dense, spool: &spool.Spool{Statements: &dialect.Statements{ReadsUpTo: c.readsUpTo}}}
+			d.watermark.safe = c.safe
 			d.lanes.held[0] = &lane{hasMore: c.hasMore}
 			from := map[int]int64{0: 30, 1: lowest, 2: 20}
 			begins := map[int]int64{0: 30, 1: lowest, 2: 20}
@@ -79,6 +84,21 @@ func TestReadTogether_begins_at_the_lowest_cursor(t *testing.T) {
 			require.Equal(t, begins, from)
 		})
 	}
+}
+
+func TestPage_is_dense_if_its_messages_have_most_of_the_ids(t *testing.T) {
+	t.Parallel()
+	dense := func(state int, ids ...int64) bool {
+		found := &page{perLane: map[int]int{}, last: map[int]int64{}}
+		for _, id := range ids {
+			found.count(&spool.Message{Ref: dialect.Ref{State: state, ID: id}})
+		}
+		return found.dense()
+	}
+	require.True(t, dense(dialect.StateReady, 1001, 1002, 1004, 1005))
+	require.False(t, dense(dialect.StateReady, 1001, 1004, 1010))
+	require.False(t, dense(dialect.StateReady))
+	require.False(t, dense(dialect.StateRetrying, 1001, 1002), "they are read in another part")
 }
 
 // Without the row of what the database says of itself, a page would look like one of a database that went back.

@@ -3,7 +3,6 @@ package drain
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -149,24 +148,6 @@ func (d *Drainer) params(lanes []int, limit int) dialect.FetchParams {
 	return params
 }
 
-// readTogether makes the read of all lanes begin at the lowest of their cursors, and returns the id up to which it
-// goes. This pays off if the read passes no more ids than it may find messages, and so few messages wait that it
-// reaches the highest id. Otherwise it returns 0.
-func (d *Drainer) readTogether(from map[int]int64, limit int) int64 {
-	if !d.spool.Statements.ReadsUpTo || len(from) == 0 || d.given == 0 || len(d.lanes.hasMore()) > 0 {
-		return 0
-	}
-	lowest := slices.Min(slices.Collect(maps.Values(from)))
-	upTo := lowest + int64(limit)
-	if d.given > upTo {
-		return 0
-	}
-	for number := range from {
-		from[number] = lowest
-	}
-	return upTo
-}
-
 // readAgain goes back to the beginning when an excluded topic is available again. Its messages must be read before
 // newer messages of their keys, and this read may come before the call of Rescan.
 func (d *Drainer) readAgain(excluded []string) {
@@ -203,6 +184,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	}
 	found.leaveSurplus(params)
 	d.slowStart.Found(params.Due, found.waited)
+	d.dense = found.dense()
 	d.adaptPageSize(found.messages)
 	found.leaveEarly(params)
 	for _, m := range found.messages {

@@ -63,7 +63,7 @@ type AuditFilter struct {
 // change, so there is none without the other, whatever crashes.
 //
 // Forwarders and inboxes delete entries that are older than a year. The cost of a page grows with its rows and with the rows that its
-// filter leaves out.
+// filter leaves out. Audit fails with [ErrNotFound] if the filter names an outbox, a queue or an inbox that does not exist.
 func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, error) {
 	limit, err := pageLimit(filter.Limit)
 	if filter.Before < 0 {
@@ -73,6 +73,9 @@ func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, er
 		checkSpan("time", filter.From, filter.Until))
 	if err != nil {
 		return nil, fmt.Errorf("admin: read the audit log: %w", operate.Invalid(err))
+	}
+	if err := a.known(ctx, filter.Target); err != nil {
+		return nil, err
 	}
 	found, err := a.operator.Audit(ctx, dialect.AuditFilter{
 		Before: filter.Before, Actor: filter.Actor, Action: filter.Action, Target: filter.Target.spool,

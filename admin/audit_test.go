@@ -125,6 +125,8 @@ func TestAudit_filter_is_checked(t *testing.T) {
 	_, err := b.admin.Audit(t.Context(), admin.AuditFilter{Before: -1, Limit: admin.MaxLimit + 1})
 	require.ErrorContains(t, err, "before: -1 is negative")
 	require.ErrorContains(t, err, "limit: 1001 is above 1000")
+	_, err = b.admin.Audit(t.Context(), admin.AuditFilter{Target: admin.Queue("typo")})
+	require.ErrorIs(t, err, admin.ErrNotFound)
 	_, err = b.admin.Audit(t.Context(), admin.AuditFilter{Action: "pausee"})
 	require.ErrorIs(t, err, admin.ErrInvalid)
 	require.ErrorContains(t, err, "choose one of pause, resume")

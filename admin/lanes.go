@@ -43,6 +43,8 @@ type Member struct {
 	Lanes int
 	// InFlight is the number of messages that it was handling at its last heartbeat.
 	InFlight int
+	// LongCall is its call that has not returned for longest, or nil while none takes long.
+	LongCall *Call
 }
 
 // LaneHolders lists the lanes and the live members of an outbox or a queue. All times are of the database's clock. The two are read one after the
@@ -57,7 +59,7 @@ func (a *Admin) LaneHolders(ctx context.Context, target Target) (LaneHolders, er
 		found.Lanes[i] = Lane(lane)
 	}
 	for i, m := range members {
-		found.Members[i] = Member{Name: m.Name, Until: m.Until, Lanes: m.Lanes, InFlight: m.InFlight}
+		found.Members[i] = Member{Name: m.Name, Until: m.Until, Lanes: m.Lanes, InFlight: m.InFlight, LongCall: callOf(m.LongCall, m.Name)}
 	}
 	return found, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/metrics"
@@ -39,6 +40,7 @@ func record(recorder metrics.Recorder, q QueueInfo) {
 		recorder.Record(metrics.Backlog, float64(messages), kind, name, state)
 	}
 	recorder.Record(metrics.BacklogAge, q.DueAge.Seconds(), kind, name)
+	recorder.Record(metrics.CallAge, callAge(q), kind, name)
 	recorder.Record(metrics.DeadLetters, float64(q.Dead), kind, name)
 	recorder.Record(metrics.CountsAge, q.CountedAge.Seconds(), kind, name)
 	accuracies := []Accuracy{q.Accuracy.Pending, q.Accuracy.Due, q.Accuracy.Failing, q.Accuracy.Parked, q.Accuracy.Dead}
@@ -50,6 +52,14 @@ func record(recorder metrics.Recorder, q QueueInfo) {
 	recorder.Record(metrics.PausedTopics, float64(q.PausedTopics), kind, name)
 	recorder.Record(metrics.StuckKeys, float64(q.StuckKeys), kind, name)
 	recorder.Record(metrics.StuckAge, q.StuckAge.Seconds(), kind, name)
+}
+
+// callAge returns for how long a call has not returned, in seconds.
+func callAge(q QueueInfo) float64 {
+	if q.LongCall == nil {
+		return 0
+	}
+	return max(0, time.Since(q.LongCall.Since).Seconds())
 }
 
 // maxCounts is the number of calls of Measure that may count at a time. It bounds what a database that hangs can hold.

@@ -35,6 +35,8 @@ type QueueInfo struct {
 	Limits []LimitInfo
 	// LimitsDiffer tells whether processes are configured with different limits, as during a deployment. Limits then has the smallest ones.
 	LimitsDiffer bool
+	// LongCall is the call of all its processes that has not returned for longest, or nil while none takes long. A handler that hangs shows here.
+	LongCall *Call
 	// Settings are what operators have stored.
 	Settings Settings
 
@@ -103,6 +105,9 @@ func queueInfo(s *operate.Overview) QueueInfo {
 			Parked: Accuracy(s.Parked.Accuracy), Dead: Accuracy(s.Dead.Accuracy), Done: Accuracy(s.Done.Accuracy),
 		},
 		CountedAge: s.CountedAge, DueAge: s.DueAge, OldestAge: s.OldestAge, Limits: limitInfos(s), LimitsDiffer: s.LimitsDiffer,
+	}
+	if s.LongCall != nil {
+		info.LongCall = callOf(&s.LongCall.Call, s.LongCall.Process)
 	}
 	for _, outage := range s.Outages {
 		info.Outages = append(info.Outages, Outage(outage))

@@ -84,6 +84,22 @@ func TestStats_counts_messages_in_flight_as_of_the_last_heartbeat(t *testing.T) 
 		}, "a heartbeat tells")
 		require.Equal(t, 2, b.stats()["orders"].Pending)
 
+		// After two heartbeats it also tells which call has not returned for longest.
+		var call *admin.Call
+		b.eventually(func() bool {
+			queues, err := b.admin.Queues(t.Context())
+			require.NoError(t, err)
+			call = queues[0].LongCall
+			return call != nil
+		}, "a heartbeat tells of a call that takes long")
+		require.Contains(t, []string{"1", "2", "3"}, call.MessageID)
+		require.NotZero(t, call.ID)
+		require.WithinDuration(t, time.Now(), call.Since, time.Minute)
+		holders, err := b.admin.LaneHolders(t.Context(), b.target)
+		require.NoError(t, err)
+		require.Equal(t, call.Process, holders.Members[0].Name)
+		require.Equal(t, call.ID, holders.Members[0].LongCall.ID)
+
 		// A process that died long ago tells nothing.
 		b.join("dead", `{"orders":100}`, -1)
 		require.Equal(t, 2, b.stats()["orders"].InFlight)

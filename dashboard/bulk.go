@@ -96,13 +96,12 @@ func (h *Handler) bulkKinds() map[string]bulkKind {
 // bulkView asks for a confirmation.
 type bulkView struct {
 	bulkKind
+	tally
+
 	Conditions []fact
-	// Matches is how many match, and More that there are more.
-	Matches int
-	More    bool
-	Run     link
-	Back    link
-	Replay  replayForm
+	Run        link
+	Back       link
+	Replay     replayForm
 }
 
 // confirmBulk shows what would be done, before it is done.
@@ -111,13 +110,13 @@ func (h *Handler) confirmBulk(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, more, err := kind.of.count(ctx, q)
+	matching, err := kind.of.count(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	chosen := q.chosenBy(kind.of.fields)
 	view := bulkView{
-		bulkKind: kind, Conditions: conditionsOf(chosen, kind.of.fields), Matches: found, More: more,
+		bulkKind: kind, tally: matching, Conditions: conditionsOf(chosen, kind.of.fields),
 		Run: link{"bulk-run", chosen}.with("do", q.query.Get("do")), Back: link{kind.of.list, chosen},
 	}
 	if kind.Replays {

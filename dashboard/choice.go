@@ -11,21 +11,32 @@ type choice struct {
 	noun   string
 	list   string   // the page that lists what is chosen
 	fields []string // of the address
-	// count returns how many match, and whether there are more.
-	count func(ctx context.Context, q *request) (n int, more bool, err error)
+	count  func(ctx context.Context, q *request) (tally, error)
+}
+
+// tally is how many match: at least Matches if there may be more.
+type tally struct {
+	Matches int
+	More    bool
+	// Looked is how many messages were looked at, if that was not all of them.
+	Looked int
+}
+
+func tallied(n int, err error) (tally, error) {
+	return tally{Matches: n, More: n == admin.MaxLimit}, err
 }
 
 func (h *Handler) chooseLetters() choice {
 	return choice{
 		noun: "dead letter", list: lettersPage, fields: filterFields,
-		count: func(ctx context.Context, q *request) (int, bool, error) {
+		count: func(ctx context.Context, q *request) (tally, error) {
 			filter, err := q.letterFilter()
 			if err != nil {
-				return 0, false, err
+				return tally{}, err
 			}
 			filter.Limit = admin.MaxLimit
 			found, err := h.admin.DeadLetters(ctx, filter)
-			return len(found), len(found) == admin.MaxLimit, err
+			return tallied(len(found), err)
 		},
 	}
 }
@@ -48,20 +59,21 @@ func (h *Handler) chooseWaiting() choice {
 func (h *Handler) chooseMessages(statuses func(admin.Status) []admin.Status) choice {
 	return choice{
 		noun: "message", list: messagesPage, fields: messageFields,
-		count: func(ctx context.Context, q *request) (n int, more bool, err error) {
+		count: func(ctx context.Context, q *request) (all tally, err error) {
 			filter, err := q.pendingFilter()
 			if err != nil {
-				return 0, false, err
+				return tally{}, err
 			}
+			until := h.searchUntil()
 			for _, filter.Status = range statuses(filter.Status) {
 				filter.Limit = admin.MaxLimit
-				found, err := h.admin.Messages(ctx, filter)
+				found, err := h.search(ctx, filter, until)
 				if err != nil {
-					return 0, false, err
+					return tally{}, err
 				}
-				n, more = n+len(found), more || len(found) == admin.MaxLimit
+				all.Matches, all.Looked, all.More = all.Matches+len(found.Messages), all.Looked+found.Looked, all.More || found.Next != ""
 			}
-			return n, more, nil
+			return all, nil
 		},
 	}
 }
@@ -70,14 +82,14 @@ func (h *Handler) chooseMessages(statuses func(admin.Status) []admin.Status) cho
 func (h *Handler) chooseDone() choice {
 	return choice{
 		noun: "message", list: messagesPage, fields: messageFields,
-		count: func(ctx context.Context, q *request) (int, bool, error) {
+		count: func(ctx context.Context, q *request) (tally, error) {
 			target, filter, err := q.doneFilter()
 			if err != nil {
-				return 0, false, err
+				return tally{}, err
 			}
 			filter.Limit = admin.MaxLimit
 			found, err := h.admin.Done(ctx, target, filter)
-			return len(found), len(found) == admin.MaxLimit, err
+			return tallied(len(found), err)
 		},
 	}
 }

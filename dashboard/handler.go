@@ -75,11 +75,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.permits(w, q, name) { //nolint:contextcheck // the context is that of the request
 		return
 	}
-	if err := q.checkTarget(); err != nil {
+	found := h.routes[name]
+	if err := errors.Join(q.checkTarget(), q.checkFields(found)); err != nil {
 		h.failed(w, q, err)
 		return
 	}
-	h.routes[name].serve(w, q)
+	found.serve(w, q)
 }
 
 // permits decides about a request, once for all routes. If it refuses the request it answers it.

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -25,6 +26,11 @@ type messagesView struct {
 	Rows        []messageRow
 	Done        bool
 	First, Next string
+	// SearchOn is the address at which a search goes on that has found few messages. Looked is how many it has looked at so far, and Long is set if it is
+	// such a continued search, which a page does not repeat by itself.
+	SearchOn string
+	Looked   int
+	Long     bool
 	// The addresses of the actions on all that match, each of which asks for a confirmation first. Waiting is true unless only ready messages are
 	// chosen, which need not wait.
 	RunNow, Reschedule, Bury, Replay link
@@ -80,36 +86,77 @@ func (h *Handler) messages(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range found {
+	for _, m := range found.Messages {
 		view.Rows = append(view.Rows, messageRow{m, toMessage(target, m.ID)})
 	}
 	here := link{messagesPage, filter}
 	if q.query.Get(afterField) != "" {
 		view.First = here.String()
 	}
-	if len(found) == pageSize {
-		view.Next = here.with(afterField, string(found[pageSize-1].Cursor)).String()
+	view.Long, view.Looked = q.query.Get(searchField) == searchLong, found.Looked
+	switch next := here.with(afterField, string(found.Next)); {
+	case found.Next == "":
+	case len(found.Messages) == pageSize:
+		view.Next = next.String()
+	default:
+		view.SearchOn = next.with(searchField, searchLong).String()
 	}
 	return view, nil
 }
 
+// searchField is the field of an address that says how long a page may look for messages. Without it, a page looks at a bounded number, so that it comes soon
+// and costs the database little.
+const (
+	searchField = "search"
+	searchLong  = "long"
+)
+
 // listed returns a page of the messages that the address chooses.
-func (h *Handler) listed(ctx context.Context, q *request) ([]admin.Message, error) {
+func (h *Handler) listed(ctx context.Context, q *request) (admin.Found, error) {
 	after := admin.Cursor(q.query.Get(afterField))
 	if admin.Status(q.query.Get("status")) == admin.Done {
 		target, filter, err := q.doneFilter()
 		if err != nil {
-			return nil, err
+			return admin.Found{}, err
 		}
 		filter.After, filter.Limit = after, pageSize
-		return h.admin.Done(ctx, target, filter)
+		found, err := h.admin.Done(ctx, target, filter)
+		if err != nil || len(found) < pageSize {
+			return admin.Found{Messages: found}, err
+		}
+		return admin.Found{Messages: found, Next: found[pageSize-1].Cursor}, nil
 	}
 	filter, err := q.pendingFilter()
 	if err != nil {
-		return nil, err
+		return admin.Found{}, err
 	}
 	filter.After, filter.Limit = after, pageSize
-	return h.admin.Messages(ctx, filter)
+	switch long := q.query.Get(searchField); long {
+	case "":
+		return h.admin.Search(ctx, filter)
+	case searchLong:
+		return h.search(ctx, filter, h.searchUntil())
+	default:
+		return admin.Found{}, badf("search: there is no choice %q", long)
+	}
+}
+
+// searchUntil is when a page ends a long search: after half of the time that it has.
+func (h *Handler) searchUntil() time.Time { return time.Now().Add(h.config.Timeout / 2) }
+
+// search looks for messages until it has as many as the filter says, to the end of the list, or until a time.
+func (h *Handler) search(ctx context.Context, filter admin.MessageFilter, until time.Time) (all admin.Found, err error) {
+	for {
+		found, err := h.admin.Search(ctx, filter)
+		if err != nil {
+			return admin.Found{}, err
+		}
+		all.Messages, all.Looked, all.Next = append(all.Messages, found.Messages...), all.Looked+found.Looked, found.Next
+		if filter.Limit -= len(found.Messages); filter.Limit == 0 || all.Next == "" || time.Now().After(until) {
+			return all, nil
+		}
+		filter.After = all.Next
+	}
 }
 
 func toMessage(target admin.Target, id int64) link {

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -38,7 +39,7 @@ func (h *Handler) overview(ctx context.Context, _ *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := overviewView{Needs: needs(now.queues)}
+	view := overviewView{Needs: needs(now.queues, time.Now())}
 	for _, q := range now.queues {
 		view.Queues = append(view.Queues, cardOf(now, q))
 		view.Pending += q.Pending
@@ -85,7 +86,7 @@ func outageText(target admin.Target, outage admin.Outage) string {
 }
 
 // needs lists what an operator should look at, with the page that helps.
-func needs(queues []admin.QueueInfo) []need {
+func needs(queues []admin.QueueInfo, now time.Time) []need {
 	var all []need
 	for _, q := range queues {
 		name := fmt.Sprintf("%s %s", kindOf(q.Target), escaped(q.Target.Name()))
@@ -97,6 +98,9 @@ func needs(queues []admin.QueueInfo) []need {
 		add(!q.PausedSince.IsZero(), fmt.Sprintf("has been paused since %s UTC.", utc(q.PausedSince)), "Resume it", toTarget(queuePage, q.Target))
 		for _, outage := range q.Outages {
 			add(true, outageText(q.Target, outage), "See it", toTarget(queuePage, q.Target))
+		}
+		if call := q.LongCall; call != nil && now.Sub(call.Since) >= admin.HangsAfter {
+			add(true, fmt.Sprintf("may hang: a call in process %s has not returned since %s UTC.", short(call.Process), utc(call.Since)), "See its message", toMessage(q.Target, call.ID))
 		}
 		add(q.Processes == 0 && q.Pending > 0, fmt.Sprintf("has %s and no process that handles them.", plural(q.Pending, "message")),
 			"See it", toTarget(queuePage, q.Target))

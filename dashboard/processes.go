@@ -16,9 +16,16 @@ type processesOf struct {
 	Target admin.Target
 	Link   link
 	admin.LaneHolders
+	Members []member
 	// Free is the number of lanes that no process holds, and Left are those of them that a process did not hand back.
 	Free, Held int
 	Left       []admin.Lane
+}
+
+// member is a process that shares an outbox or a queue.
+type member struct {
+	admin.Member
+	CallLink link // the message of its longest call
 }
 
 // maxProcesses is how many processes, and how many lanes, of an outbox or a queue the page shows.
@@ -45,7 +52,13 @@ func (h *Handler) processes(ctx context.Context, q *request) (any, error) {
 			}
 		}
 		of.Free = len(holders.Lanes) - of.Held
-		of.Members = of.Members[:min(len(of.Members), maxProcesses)]
+		for _, m := range holders.Members[:min(len(holders.Members), maxProcesses)] {
+			row := member{Member: m}
+			if m.LongCall != nil {
+				row.CallLink = toMessage(target, m.LongCall.ID)
+			}
+			of.Members = append(of.Members, row)
+		}
 		view.Queues = append(view.Queues, of)
 	}
 	return view, nil

@@ -13,6 +13,7 @@ type queueView struct {
 	Settings      []fact
 	InForce       []fact // limits
 	ProcessesLink link
+	CallLink      link // the message of the call that has not returned for longest
 	// Do are the addresses of the actions.
 	Pause, Resume, Set link
 }
@@ -29,10 +30,14 @@ func (h *Handler) queue(ctx context.Context, q *request) (any, error) {
 	if i < 0 {
 		return nil, notThere(target)
 	}
-	return queueView{
+	view := queueView{
 		queueCard: cardOf(now, now.queues[i]), Settings: settingsOf(now.queues[i].Settings), InForce: limitsOf(now.queues[i].Limits), ProcessesLink: toTarget(processesPage, target),
 		Pause: toTarget("pause", target), Resume: toTarget("resume", target), Set: toTarget(settingsPage, target),
-	}, nil
+	}
+	if view.LongCall != nil {
+		view.CallLink = toMessage(target, view.LongCall.ID)
+	}
+	return view, nil
 }
 
 // settingsOf lists the settings that operators have stored.

@@ -77,6 +77,27 @@ func (q *request) checkTarget() error {
 	return nil
 }
 
+// checkFields refuses an address with a field that the route does not know, such as a condition with a typing error: the page would show more than the user
+// has asked for.
+func (q *request) checkFields(r route) error {
+	if r.checksItself {
+		return nil
+	}
+	var mistakes []error
+	for field, values := range q.query {
+		switch known := slices.Contains(r.fields, field); {
+		case slices.Contains([]string{targetField, outboxField, queueField, inboxField, noticeField}, field):
+		case known && len(values) > 1:
+			mistakes = append(mistakes, badf("%s: it has several values: write one", field))
+		case !known && len(r.fields) == 0:
+			mistakes = append(mistakes, badf("%.60q is no field of this address", field))
+		case !known:
+			mistakes = append(mistakes, badf("%.60q is no field of this address, which may have %s", field, strings.Join(r.fields, ", ")))
+		}
+	}
+	return errors.Join(mistakes...)
+}
+
 func (q *request) optionalTarget() (admin.Target, bool) {
 	// The list in a form has one field for all.
 	if target, chosen := readTargetOption(q.query.Get(targetField)); chosen {

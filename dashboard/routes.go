@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -32,7 +33,10 @@ type route struct {
 	needs right
 	// changes is true for an action, which only a POST carries out.
 	changes bool
-	serve   func(w http.ResponseWriter, q *request)
+	// fields are those that its address may have, beside those of every address: see [request.checkFields]. A bulk action checks its own.
+	fields       []string
+	checksItself bool
+	serve        func(w http.ResponseWriter, q *request)
 }
 
 func (r route) accepts(method string) bool {
@@ -51,44 +55,51 @@ func (r route) methods() string {
 
 // table has all that the dashboard can do, and the right that each needs.
 func (h *Handler) table() map[string]route {
+	const id, key, topic = "id", "key", "topic"
 	return map[string]route{
 		overviewPage:  h.page("overview", h.overview),
 		queuePage:     h.page("queue", h.queue),
 		inboxPage:     h.page("inbox", h.inbox),
-		messagesPage:  h.page("messages", h.messages),
-		messagePage:   h.page("message", h.message),
-		lettersPage:   h.page("letters", h.letters),
-		groupsPage:    h.page("groups", h.groups),
-		letterPage:    h.page("letter", h.letter),
+		messagesPage:  h.page("messages", h.messages).with(messageFields...).with(afterField, searchField),
+		messagePage:   h.page("message", h.message).with(id),
+		lettersPage:   h.page("letters", h.letters).with(filterFields...).with(afterField),
+		groupsPage:    h.page("groups", h.groups).with(filterFields...),
+		letterPage:    h.page("letter", h.letter).with(id),
 		keysPage:      h.page("keys", h.keys),
 		processesPage: h.page("processes", h.processes),
-		auditPage:     h.page("audit", h.audit),
+		auditPage:     h.page("audit", h.audit).with(auditFields...).with("before"),
 
-		"message-payload": {serve: h.messagePayload},
-		"letter-payload":  {serve: h.letterPayload},
+		"message-payload": route{serve: h.messagePayload}.with(id),
+		"letter-payload":  route{serve: h.letterPayload}.with(id),
 
 		"pause":        h.action(h.pause),
 		"resume":       h.action(h.resume),
-		"pause-key":    h.action(h.pauseKey),
-		"resume-key":   h.action(h.resumeKey),
-		"pause-topic":  h.action(h.pauseTopic),
-		"resume-topic": h.action(h.resumeTopic),
-		"run-now":      h.action(h.runNow),
-		"reschedule":   h.action(h.reschedule),
-		"bury":         h.action(h.bury),
-		"requeue":      h.action(h.requeue),
-		"resolve":      h.action(h.resolve),
-		"delete":       h.action(h.delete),
+		"pause-key":    h.action(h.pauseKey).with(key),
+		"resume-key":   h.action(h.resumeKey).with(key),
+		"pause-topic":  h.action(h.pauseTopic).with(topic),
+		"resume-topic": h.action(h.resumeTopic).with(topic),
+		"run-now":      h.action(h.runNow).with(id),
+		"reschedule":   h.action(h.reschedule).with(id),
+		"bury":         h.action(h.bury).with(id),
+		"requeue":      h.action(h.requeue).with(id),
+		"resolve":      h.action(h.resolve).with(id),
+		"delete":       h.action(h.delete).with(id),
 
-		"edit":     {needs: toEdit, serve: h.page("edit", h.edit).serve},
-		"edit-run": h.change(toEdit, maxEditForm, h.editAndRequeue),
+		"edit":     route{needs: toEdit, serve: h.page("edit", h.edit).serve}.with(id),
+		"edit-run": h.change(toEdit, maxEditForm, h.editAndRequeue).with(id),
 
 		settingsPage:   {needs: toAct, serve: h.page("settings", h.settings).serve},
 		"settings-run": h.action(h.storeSettings),
 
-		bulkPage:   {needs: toAct, serve: h.page("bulk", h.confirmBulk).serve},
-		"bulk-run": {needs: toAct, changes: true, serve: h.runBulk},
+		bulkPage:   {needs: toAct, checksItself: true, serve: h.page("bulk", h.confirmBulk).serve},
+		"bulk-run": {needs: toAct, checksItself: true, changes: true, serve: h.runBulk},
 	}
+}
+
+// with adds fields that the address of the route may have.
+func (r route) with(fields ...string) route {
+	r.fields = slices.Concat(r.fields, fields)
+	return r
 }
 
 // page is a route that shows a template with what load has read. A load must not change anything.

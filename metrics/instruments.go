@@ -134,6 +134,11 @@ var (
 		Name: "postbox.backlog.age", Kind: Gauge, Unit: "s", Labels: ofSpool, Database: true,
 		Help: "For how long the oldest due message has been due, by the clock of the database; 0 without one. A ready message is due since it was written, a scheduled or failed one since its time, or its next attempt, has come.",
 	}
+	// CallAge is for how long a call has not returned.
+	CallAge = &Instrument{
+		Name: "postbox.call.age", Kind: Gauge, Unit: "s", Labels: ofSpool, Database: true,
+		Help: "For how long the call of a publisher or a handler has run that has not returned for longest, in all processes, by their clocks and that of this process; 0 while none has run for two heartbeats, which are 10 s by default.",
+	}
 	// DeadLetters is the number of dead letters.
 	DeadLetters = &Instrument{
 		Name: "postbox.dead_letters.messages", Kind: Gauge, Unit: "{message}", Labels: ofSpool, Database: true,
@@ -198,7 +203,7 @@ var (
 
 var instruments = []*Instrument{
 	Stored, Ended, Published, Handled, Latency, Attempts, Batch, Settled, Reads, LastRead, LanesHeld, LanesLost, CircuitOpen, HeldUp, LogReading, LogTaken, LogRetained, Deliveries, Receipts, ReceiptsMissed,
-	Backlog, BacklogAge, DeadLetters, InboxDeadLetters, CountsAge, CountsCapped, Processes, Lanes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
+	Backlog, BacklogAge, CallAge, DeadLetters, InboxDeadLetters, CountsAge, CountsCapped, Processes, Lanes, Paused, PausedKeys, PausedTopics, StuckKeys, StuckAge, DatabaseUp,
 }
 
 // Instruments returns all that Postbox measures: first what processes report, then what is counted in the database.

@@ -268,6 +268,7 @@ UPDATE {chores} SET expires_at = 0 WHERE name = ? AND holder = ?`,
 	s.audit()
 	s.receipts()
 	s.stuck()
+	s.search()
 	s.count()
 	return s
 }

@@ -136,6 +136,7 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			s.CountStarts(1, make([]dialect.Started, 3)),
 			s.Release(1, "holder", []int{1, 2}),
 			s.Pending(1, dialect.MessageFilter{}),
+			s.Search(1, dialect.MessageFilter{}, 1),
 			s.Done(1, dialect.MessageFilter{}),
 		) {
 			require.Len(t, query.Args, strings.Count(query.Text, "?"), query.Text)

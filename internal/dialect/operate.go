@@ -37,7 +37,7 @@ FROM {spools} s`
 SELECT id, first_lane + lanes FROM {spools} ORDER BY id`
 
 	s.LiveMembers = `
-SELECT spool, in_flight FROM {members} WHERE expires_at > {now}`
+SELECT spool, holder, in_flight FROM {members} WHERE expires_at > {now}`
 
 	// Counts all messages in one snapshot, so that a message that moves meanwhile is counted once.
 	s.Account = `
@@ -147,12 +147,7 @@ WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? {for update}`
 SELECT ` + pendingColumns + `
 FROM {messages} m {by ready}
 WHERE m.spool = ? AND {after ?}
-  AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
-  AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
-  AND ({text ?} = '' OR {position}(` + lastError + `, ?) > 0)
-  AND ({text ?} = '' OR m.topic = ?)
-  AND ({length}({blob ?}) = 0 OR m.ordering_key = ?)
-  AND ({length}({blob ?}) = 0 OR m.message_id = ?)
+  AND m.state <= ? AND ` + conditions + `
 ORDER BY m.state, m.lane, m.id
 LIMIT ?`
 
@@ -279,16 +274,23 @@ const (
 // Pending selects pending messages. It returns state, lane, id, topic, message id, key, attempts, created at, due at,
 // size and omitted bytes of each.
 func (s *Statements) Pending(spool int64, f MessageFilter) Query {
-	args := []any{spool}
+	return Query{Text: s.pendingMessages, Args: append(s.from(spool, f), f.conditions()...)}
+}
+
+// from returns the arguments of a walk along pending messages: from the place of the filter up to its last state.
+func (s *Statements) from(spool int64, f MessageFilter) []any {
 	p := f.After
 	if p == (Place{}) {
 		p = Place{State: f.States[0], Lane: -1}
 	}
 	if s.Kind == MySQL {
-		args = append(args, p.State, p.State, p.Lane, p.State, p.Lane, p.ID)
-	} else {
-		args = append(args, p.State, p.Lane, p.ID)
+		return []any{spool, p.State, p.State, p.Lane, p.State, p.Lane, p.ID, f.States[1]}
 	}
+	return []any{spool, p.State, p.Lane, p.ID, f.States[1]}
+}
+
+// conditions returns the other arguments of a filter of pending messages.
+func (f MessageFilter) conditions() []any {
 	from, before := int64(math.MinInt64), int64(math.MaxInt64)
 	switch f.Parked {
 	case ParkedNo:
@@ -297,8 +299,8 @@ func (s *Statements) Pending(spool int64, f MessageFilter) Query {
 		from = ParkedFrom
 	case ParkedAny:
 	}
-	args = append(args, f.States[1], from, before, f.MinAttempts, f.CreatedFrom, cmp.Or(f.CreatedBefore, math.MaxInt64), f.ErrorText, f.ErrorText)
-	return Query{Text: s.pendingMessages, Args: append(args, f.common()...)}
+	args := []any{from, before, f.MinAttempts, f.CreatedFrom, cmp.Or(f.CreatedBefore, math.MaxInt64), f.ErrorText, f.ErrorText}
+	return append(args, f.common()...)
 }
 
 // Done selects messages of the history, the latest first. Its columns are those of Pending, with [StateDone], and with

@@ -138,7 +138,7 @@ type Statements struct {
 
 	Spools          string // → id, name, lanes, paused at, settings, paused keys, paused topics
 	SpoolLanes      string // → id, number above its highest lane, of each spool
-	LiveMembers     string // → spool, in flight
+	LiveMembers     string // → spool, holder, in flight
 	Account         string // spool → pending, done, dead, resolved
 	Clock           string // → the database's clock
 	Fullness        string // → id and name of each spool, and 1 if it has a message; also an id without a row that messages name, with NULL
@@ -160,6 +160,7 @@ type Statements struct {
 	parkedOfKey     string
 	pendingMessage  string
 	pendingMessages string // see Pending
+	searchPending   string // see search.go
 	doneMessage     string
 	doneMessages    string // see Done
 	doneInOrder     string
@@ -280,7 +281,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
 		&s.Spools, &s.SpoolLanes, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
-		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
+		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.searchPending, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
 		&s.lockMessage, &s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepReceived, &s.addToAct, &s.recordAct, &s.auditRows,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.fulfilReceipt, &s.addReceipt, &s.missReceipt, &s.receiptPage, &s.receiptsOf,
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,

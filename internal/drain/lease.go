@@ -122,7 +122,7 @@ func (d *Drainer) permit() {
 
 // heartbeat returns what operators see of this drainer.
 func (d *Drainer) heartbeat() string {
-	beat := spool.Heartbeat{InFlight: d.scheduler.InFlight(), Limits: d.configured.Limits}
+	beat := spool.Heartbeat{InFlight: d.scheduler.InFlight(), Limits: d.configured.Limits, LongCall: d.longCall()}
 	if d.config.Outages != nil {
 		beat.Outages = d.config.Outages()
 	}

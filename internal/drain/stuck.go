@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // A publisher may wait for its broker for ever, and its call then blocks a worker. If a topic has more messages than
@@ -15,7 +16,8 @@ import (
 type Stuck struct {
 	Calls     int
 	Since     time.Time // when the first of these calls began
-	MessageID string    // of the first message of that call
+	ID        int64     // of the first message of that call
+	MessageID string
 }
 
 // Stuck returns the topics with calls of the handler that began before the given time and have not returned.
@@ -25,11 +27,22 @@ func (d *Drainer) Stuck(before time.Time) map[string]Stuck {
 		topic := found[e.Message.Topic]
 		topic.Calls++
 		if topic.Calls == 1 || e.Begun.Before(topic.Since) {
-			topic.Since, topic.MessageID = e.Begun, e.Message.MessageID
+			topic.Since, topic.ID, topic.MessageID = e.Begun, e.Message.Ref.ID, e.Message.MessageID
 		}
 		found[e.Message.Topic] = topic
 	})
 	return found
+}
+
+// longCall returns the call that has not returned for longest, for the heartbeat, or nil if all calls are shorter than two heartbeats.
+func (d *Drainer) longCall() *spool.Call {
+	var longest *spool.Call
+	for topic, calls := range d.Stuck(time.Now().Add(-2 * d.config.Renew)) {
+		if longest == nil || calls.Since.Before(longest.Since) {
+			longest = &spool.Call{Since: calls.Since, Topic: topic, ID: calls.ID, MessageID: calls.MessageID}
+		}
+	}
+	return longest
 }
 
 // Replace starts other workers for those that are blocked by calls of [Drainer.Stuck]. Close the topics of these calls

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
@@ -24,6 +25,7 @@ type Member struct {
 	Until    time.Time
 	InFlight int
 	Lanes    int // that it holds
+	LongCall *spool.Call
 }
 
 // LaneHolders returns the lanes of a spool in order, and its live members by name. A spool that was never drained has no lanes yet.
@@ -49,7 +51,7 @@ func (o *Operator) laneHolders(ctx context.Context, name string) (lanes []Lane, 
 	if err != nil {
 		return nil, nil, err
 	}
-	err = eachRow(ctx, o.db, o.statements.LaneHolders, s.ID(), func(rows *sql.Rows) error {
+	err = eachRow(ctx, o.db, dialect.Query{Text: o.statements.LaneHolders, Args: []any{s.ID()}}, func(rows *sql.Rows) error {
 		var lane Lane
 		var until int64
 		err := rows.Scan(&lane.Number, &lane.Holder, &lane.Token, &until, &lane.Suspect, &lane.Held)
@@ -62,7 +64,7 @@ func (o *Operator) laneHolders(ctx context.Context, name string) (lanes []Lane, 
 	if err != nil {
 		return nil, nil, err
 	}
-	err = eachRow(ctx, o.db, o.statements.MembersOf, s.ID(), func(rows *sql.Rows) error {
+	err = eachRow(ctx, o.db, dialect.Query{Text: o.statements.MembersOf, Args: []any{s.ID()}}, func(rows *sql.Rows) error {
 		var member Member
 		var inFlight []byte
 		var until int64
@@ -73,16 +75,16 @@ func (o *Operator) laneHolders(ctx context.Context, name string) (lanes []Lane, 
 		for _, n := range beat.InFlight {
 			member.InFlight += n
 		}
-		member.Until = time.UnixMicro(until)
+		member.Until, member.LongCall = time.UnixMicro(until), beat.LongCall
 		members = append(members, member)
 		return err
 	})
 	return lanes, members, err
 }
 
-// eachRow runs a query about a spool.
-func eachRow(ctx context.Context, db spool.Querier, query string, id int64, scan func(*sql.Rows) error) error {
-	rows, err := db.QueryContext(ctx, query, id)
+// eachRow runs a query.
+func eachRow(ctx context.Context, db spool.Querier, query dialect.Query, scan func(*sql.Rows) error) error {
+	rows, err := db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return err
 	}

@@ -72,6 +72,18 @@ func TestOperator_G8_finds_messages_by_index(t *testing.T) {
 			require.NotRegexp(t, `(-> *|=|file)sort\b`, strings.ToLower(test.plan), name)
 			require.NotContains(t, test.plan, "TEMP B-TREE", name)
 		}
+		filter.Topic = "other"
+		search := b.Plan(b.Statements.Search(id, filter, 100)) // it sorts what it has looked at
+		for _, want := range map[postbox.Dialect][]string{
+			postbox.PostgreSQL: {"CTE p", "Index Scan using postbox_messages_pkey", "ROW(state, lane, id) > ROW("},
+			postbox.MySQL:      {"key=ready", "type=range"},
+			postbox.SQLite:     {"USING INDEX postbox_messages_ready (spool=? AND (state,lane)>(?,?) AND state<?)"},
+		}[database.Dialect] {
+			require.Contains(t, search, want)
+		}
+		if database.Dialect == postbox.SQLite { // the others would read an empty table as a whole
+			require.Contains(t, b.Plan(b.Statements.AuditRows(dialect.AuditFilter{Limit: 10})), "USING INTEGER PRIMARY KEY (rowid<?)")
+		}
 	})
 }
 

@@ -35,6 +35,8 @@ type Overview struct {
 	// Configured are the limits that a live drainer is configured with, and LimitsDiffer says whether others have other ones.
 	Configured   postbox.Limits
 	LimitsDiffer bool
+	// LongCall is the call that has not returned for longest, or nil.
+	LongCall *LongCall
 	counts.Numbers
 
 	id int64
@@ -44,6 +46,13 @@ type Overview struct {
 type Outage struct {
 	Topic string
 	Since time.Time // by the clock of the process that noticed first
+}
+
+// LongCall is a call of a publisher or a handler that a drainer reports because it has not returned for long.
+type LongCall struct {
+	spool.Call
+
+	Process string // the member that makes it
 }
 
 // Overviews returns all outboxes and queues by name, at a cost that does not grow with the number of messages.
@@ -114,8 +123,9 @@ func (o *Operator) countMembers(ctx context.Context, spools map[int64]*Overview)
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var id int64
+		var holder string
 		var text []byte
-		if err := rows.Scan(&id, &text); err != nil {
+		if err := rows.Scan(&id, &holder, &text); err != nil {
 			return err
 		}
 		s := spools[id]
@@ -132,6 +142,9 @@ func (o *Operator) countMembers(ctx context.Context, spools map[int64]*Overview)
 		}
 		s.addOutages(beat.Outages)
 		s.addLimits(beat.Limits)
+		if call := beat.LongCall; call != nil && (s.LongCall == nil || call.Since.Before(s.LongCall.Since)) {
+			s.LongCall = &LongCall{*call, holder}
+		}
 	}
 	return rows.Err()
 }

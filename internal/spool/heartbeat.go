@@ -19,20 +19,38 @@ type Heartbeat struct {
 	InFlight map[string]int       // messages that it is handling, by topic
 	Outages  map[string]time.Time // topics whose circuit is open, with the time at which it opened
 	Limits   postbox.Limits       // that it is configured with
+	// LongCall is the call that has not returned for longest, or nil while none has run for long.
+	LongCall *Call
 }
 
-// storedHeartbeat is the stored form if there is an outage or a limit. Without one it is the map of the messages in flight alone, which earlier versions of
+// Call is a call of a publisher or a handler, with its first message.
+type Call struct {
+	Since     time.Time // by the clock of the process
+	Topic     string
+	ID        int64
+	MessageID string
+}
+
+// storedHeartbeat is the stored form if there is an outage, a limit or a long call. Without one it is the map of the messages in flight alone, which earlier versions of
 // operators' programs can read.
 type storedHeartbeat struct {
 	InFlight map[string]int   `json:"in_flight"`
 	Outages  map[string]int64 `json:"outages,omitempty"` // µs
 	Limits   storedLimits     `json:"limits,omitzero"`
+	LongCall *storedCall      `json:"long_call,omitempty"`
+}
+
+type storedCall struct {
+	Since     int64  `json:"since"` // µs
+	Topic     string `json:"topic"`
+	ID        int64  `json:"id"`
+	MessageID string `json:"message_id"`
 }
 
 // Encode returns the stored form, with the outages that began first, and limits of the first topics.
 func (h Heartbeat) Encode() string {
 	var stored any = h.InFlight
-	if len(h.Outages) > 0 || !h.Limits.None() {
+	if len(h.Outages) > 0 || !h.Limits.None() || h.LongCall != nil {
 		topics := slices.SortedFunc(maps.Keys(h.Outages), func(a, b string) int {
 			return cmp.Or(h.Outages[a].Compare(h.Outages[b]), cmp.Compare(a, b))
 		})
@@ -40,7 +58,7 @@ func (h Heartbeat) Encode() string {
 		for _, topic := range topics[:min(len(topics), maxOutages)] {
 			outages[topic] = h.Outages[topic].UnixMicro()
 		}
-		stored = storedHeartbeat{h.InFlight, outages, storeLimits(h.Limits)}
+		stored = storedHeartbeat{h.InFlight, outages, storeLimits(h.Limits), h.LongCall.store()}
 	}
 	text, err := json.Marshal(stored)
 	if err != nil || h.InFlight == nil {
@@ -63,5 +81,15 @@ func DecodeHeartbeat(text []byte) (Heartbeat, error) {
 	for topic, at := range stored.Outages {
 		h.Outages[topic] = time.UnixMicro(at)
 	}
+	if c := stored.LongCall; c != nil {
+		h.LongCall = &Call{time.UnixMicro(c.Since), c.Topic, c.ID, c.MessageID}
+	}
 	return h, nil
+}
+
+func (c *Call) store() *storedCall {
+	if c == nil {
+		return nil
+	}
+	return &storedCall{c.Since.UnixMicro(), c.Topic, c.ID, c.MessageID}
 }

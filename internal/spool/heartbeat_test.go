@@ -26,6 +26,9 @@ func TestHeartbeat_is_read_as_it_was_written(t *testing.T) {
 		`{"in_flight":{"orders":2},"limits":{"total":{"per_second":0.5},"topics":{"orders":{"at_once":3}},"each_key":{"per_second":2}}}`: {
 			InFlight: map[string]int{"orders": 2}, Limits: limits,
 		},
+		`{"in_flight":{"orders":2},"long_call":{"since":1767323045000000,"topic":"orders","id":7,"message_id":"o-7"}}`: {
+			InFlight: map[string]int{"orders": 2}, LongCall: &spool.Call{Since: since, Topic: "orders", ID: 7, MessageID: "o-7"},
+		},
 	} {
 		require.Equal(t, text, want.Encode())
 		got, err := spool.DecodeHeartbeat([]byte(text))
@@ -33,6 +36,11 @@ func TestHeartbeat_is_read_as_it_was_written(t *testing.T) {
 		require.Equal(t, want.InFlight, got.InFlight)
 		require.Equal(t, want.Limits, got.Limits)
 		require.Len(t, got.Outages, len(want.Outages))
+		if want.LongCall != nil {
+			require.True(t, since.Equal(got.LongCall.Since))
+			got.LongCall.Since = since
+		}
+		require.Equal(t, want.LongCall, got.LongCall)
 		for topic, at := range want.Outages {
 			require.True(t, at.Equal(got.Outages[topic]), topic)
 		}

@@ -55,6 +55,7 @@ func (p *program) doctorCommand() *cobra.Command {
   lanes       lanes without a holder, although processes are there
   outages     topics whose messages wait because the broker, or what the handler
               needs, is away, and since when
+  calls       publishers and handlers that have not returned for 5 minutes
   log         the slot for messages that are in the log of PostgreSQL alone, if
               pgtail.SetupOutbox has made one
   operators   what operators have paused, and messages that wait for them
@@ -124,6 +125,7 @@ func (s *session) checks() []check {
 		{"processes", s.checkProcesses, true},
 		{"lanes", s.checkLanes, true},
 		{"outages", s.checkOutages, true},
+		{"calls", s.checkCalls, true},
 		{"log", s.checkLog, true},
 		{"operators", s.checkOperators, true},
 	}

@@ -20,10 +20,11 @@ type laneRecord struct {
 
 // memberRecord is a process that shares the lanes.
 type memberRecord struct {
-	Member   string    `json:"member"`
-	Lanes    int       `json:"lanes"`
-	InFlight int       `json:"in_flight"`
-	Until    time.Time `json:"until"`
+	Member   string      `json:"member"`
+	Lanes    int         `json:"lanes"`
+	InFlight int         `json:"in_flight"`
+	Until    time.Time   `json:"until"`
+	LongCall *callRecord `json:"long_call,omitempty"`
 }
 
 func (p *program) lanesCommand() *cobra.Command {
@@ -37,7 +38,8 @@ extend its lease, and the next process takes the lane. A suspect lane may have a
 message that has crashed its process.
 
 With --members, show the processes that share the lanes instead, also those
-without a lane.`,
+without a lane. LONG CALL is for how long the publisher or the handler has not
+returned, and CALLED WITH the id of its message, for "postbox messages show".`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {
 			a, err := s.admin("")
@@ -86,10 +88,13 @@ func stateOfLane(lane admin.Lane) string {
 }
 
 func (s *session) listMembers(members []admin.Member) error {
-	list := s.list("MEMBER", "LANES", "IN FLIGHT", "UNTIL")
+	list := s.list("MEMBER", "LANES", "IN FLIGHT", "UNTIL", "LONG CALL", "CALLED WITH")
 	for _, m := range members {
-		record := memberRecord{m.Name, m.Lanes, m.InFlight, utc(m.Until)}
-		if err := list.add(record, cell(m.Name), number(m.Lanes), number(m.InFlight), moment(m.Until)); err != nil {
+		record, called := memberRecord{m.Name, m.Lanes, m.InFlight, utc(m.Until), callRecordOf(m.LongCall)}, "-"
+		if m.LongCall != nil {
+			called = number(m.LongCall.ID)
+		}
+		if err := list.add(record, cell(m.Name), number(m.Lanes), number(m.InFlight), moment(m.Until), callCell(m.LongCall), called); err != nil {
 			return err
 		}
 	}

@@ -23,6 +23,7 @@ type queueRecord struct {
 	Pending      int            `json:"pending"`
 	Due          int            `json:"due"`
 	InFlight     int            `json:"in_flight"`
+	LongCall     *callRecord    `json:"long_call,omitempty"`
 	Failing      int            `json:"failing"`
 	Parked       int            `json:"parked"`
 	Dead         int            `json:"dead"`
@@ -56,7 +57,7 @@ func queueRecordOf(info admin.QueueInfo) queueRecord {
 	record := queueRecord{
 		targetRecord: recordOf(info.Target), Lanes: info.Lanes, Processes: info.Processes,
 		PausedSince: utc(info.PausedSince), PausedKeys: info.PausedKeys, PausedTopics: info.PausedTopics,
-		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, Failing: info.Failing, Parked: info.Parked,
+		Pending: info.Pending, Due: info.Due, InFlight: info.InFlight, LongCall: callRecordOf(info.LongCall), Failing: info.Failing, Parked: info.Parked,
 		Dead: info.Dead, Done: info.Done, Accuracy: accuracyRecord(info.Accuracy), CountedAge: info.CountedAge.Seconds(),
 		DueAge: info.DueAge.Seconds(), OldestAge: info.OldestAge.Seconds(), Settings: settingsRecordOf(info.Settings), LimitsDiffer: info.LimitsDiffer,
 	}
@@ -78,8 +79,11 @@ func (p *program) queuesCommand() *cobra.Command {
 
 PENDING messages are neither done nor dead. Of these, DUE ones wait for neither
 a time nor their next attempt, IN FLIGHT ones are being handled, FAILING ones
-have a failed attempt, and PARKED ones wait for an operator. OLDEST DUE is for
-how long the oldest due message has been due. DONE messages are those in the
+have a failed attempt, and PARKED ones wait for an operator. LONG CALL is for how
+long the call of a publisher or a handler has run that has not returned for
+longest, once that is more than 10 seconds: it may hang. "postbox lanes
+--members" has its process and its message. OLDEST DUE is for how long the
+oldest due message has been due. DONE messages are those in the
 history, if one is kept. LIMITS bound how many messages start in a second, and
 how many handlers run at a time, in all processes together: "config" is what
 processes are configured with, and "set" what an operator has stored, as with
@@ -111,12 +115,12 @@ func (s *session) printQueues(ctx context.Context, a *admin.Admin) error {
 	if err != nil {
 		return err
 	}
-	list := s.list("OUTBOX OR QUEUE", "STATE", "PENDING", "DUE", "IN FLIGHT", "FAILING", "PARKED", "DEAD", "DONE", "OLDEST DUE", "PROCESSES", "LIMITS")
+	list := s.list("OUTBOX OR QUEUE", "STATE", "PENDING", "DUE", "IN FLIGHT", "LONG CALL", "FAILING", "PARKED", "DEAD", "DONE", "OLDEST DUE", "PROCESSES", "LIMITS")
 	for _, info := range queues {
 		record := queueRecordOf(info)
 		cells := []string{record.cell(), stateOf(info)}
 		accuracy := info.Accuracy
-		cells = append(cells, counted(info.Pending, accuracy.Pending, info.CountedAge), counted(info.Due, accuracy.Due, info.CountedAge), number(info.InFlight))
+		cells = append(cells, counted(info.Pending, accuracy.Pending, info.CountedAge), counted(info.Due, accuracy.Due, info.CountedAge), number(info.InFlight), callCell(info.LongCall))
 		cells = append(cells, counted(info.Failing, accuracy.Failing, info.CountedAge), counted(info.Parked, accuracy.Parked, info.CountedAge))
 		cells = append(cells, counted(info.Dead, accuracy.Dead, info.CountedAge), counted(info.Done, accuracy.Done, info.CountedAge))
 		oldest := "-"

@@ -39,9 +39,10 @@ func (p *program) tailCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tail", Short: "Show what goes through, live",
 		Long: `Show the messages of an outbox or a queue that are done or become dead letters,
-one line for each, until the command is interrupted. The time is that of the end
-of the message, and the number is the id for "postbox messages show" or "postbox
-dead show".
+or those of an inbox with a history that it has handled or buried, one line for
+each, until the command is interrupted. The time is that of the end of the
+message, and the number is the id for "postbox messages show" or "postbox dead
+show".
 
 Messages that are done are seen only while a history is kept: see "postbox set
 --history". Of more than 1000 in one interval only the latest are shown, and a
@@ -69,7 +70,7 @@ line on the standard error says so. With -o jsonl each line is a JSON object.`,
 			return t.follow(interval.Duration)
 		}),
 	}
-	target.addTo(cmd)
+	target.addWithInboxTo(cmd)
 	cmd.Flags().StringVar(&topic, "topic", "", "only messages with this topic")
 	cmd.Flags().StringVar(&since, "since", "", "begin with what has ended since then, as RFC 3339, or as a duration before now")
 	cmd.Flags().Var(&interval, "interval", "time between two looks")
@@ -171,9 +172,13 @@ func (t *tailing) dead(ctx context.Context) (ended []tailRecord, err error) {
 	if err := t.db.QueryRowContext(ctx, t.statements.LastDeadLetter).Scan(&last); err != nil {
 		return nil, fmt.Errorf("find the last dead letter: %w", err)
 	}
-	letters, err := t.admin.DeadLetters(ctx, admin.Filter{
+	filter := admin.Filter{
 		Target: t.target, Topic: t.topic, DiedAfter: t.earliest(), Resolved: admin.ResolvedAny, After: max(t.letters-tailLetters, 0), Limit: admin.MaxLimit,
-	})
+	}
+	if t.target.IsInbox() {
+		filter.Target, filter.Consumer = admin.Target{}, t.target.Name()
+	}
+	letters, err := t.admin.DeadLetters(ctx, filter)
 	for _, l := range letters {
 		ended = append(ended, tailRecord{
 			At: utc(l.DiedAt), Outcome: "DEAD", ID: l.ID, Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, KeyBase64: binary(l.Key), Attempts: l.Attempts, Error: l.Error,

@@ -78,6 +78,21 @@ func TestTail_shows_what_is_done_and_what_dies_once(t *testing.T) {
 	})
 }
 
+func TestTail_shows_what_an_inbox_has_handled_and_buried(t *testing.T) {
+	t.Parallel()
+	b := consumer(t)
+	b.database.Exec(t, "UPDATE postbox_history SET done_at = ?", time.Now().UnixMicro())
+	b.database.Exec(t, `INSERT INTO postbox_dead_letters (origin, subject, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts, error)
+		VALUES (1, 's', 'billing', 'orders', 'r-dead', '{}', '{}', 1, ?, 3, 'refused'), (1, 's', 'other', 'orders', 'not mine', '{}', '{}', 1, ?, 3, 'refused')`,
+		time.Now().UnixMicro(), time.Now().UnixMicro())
+	out, code := b.tailed(func() {}, "r-dead", "--inbox", "billing", "--since", "10m")
+	require.Equal(t, command.ExitOK, code)
+	require.Regexp(t, `DONE  \d+  \S+  r-001`, out)
+	require.Contains(t, out, "refused")
+	require.NotContains(t, out, "not mine")
+	require.Contains(t, b.run("tail", "--inbox", "none").err, "not found")
+}
+
 func TestTail_prints_JSON_lines_and_refuses_what_has_no_end(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))

@@ -444,7 +444,7 @@ FROM postbox_spools s
 SELECT id, first_lane + lanes FROM postbox_spools ORDER BY id
 
 -- LiveMembers
-SELECT spool, in_flight FROM postbox_members WHERE expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint
+SELECT spool, holder, in_flight FROM postbox_members WHERE expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 
 -- Account
 SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
@@ -549,6 +549,29 @@ WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4)
   AND (octet_length($17::bytea) = 0 OR m.message_id = $18)
 ORDER BY m.state, m.lane, m.id
 LIMIT $19
+
+-- SearchPending
+WITH p AS (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
+	FROM postbox_messages m
+	WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4) AND m.state <= $5
+	ORDER BY m.state, m.lane, m.id
+	LIMIT $6)
+SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
+	(SELECT octet_length(m.payload) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = $7 AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
+	0 AS omitted
+FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
+	FROM p m WHERE m.available_at >= $8 AND m.available_at < $9
+  AND m.attempts >= $10 AND m.created_at >= $11 AND m.created_at < $12
+  AND ($13::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id DESC LIMIT 1), $14) > 0)
+  AND ($15::text = '' OR m.topic = $16)
+  AND (octet_length($17::bytea) = 0 OR m.ordering_key = $18)
+  AND (octet_length($19::bytea) = 0 OR m.message_id = $20) ORDER BY m.state, m.lane, m.id LIMIT $21) f
+UNION ALL
+SELECT l.* FROM (
+	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
+	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
@@ -694,7 +717,7 @@ FROM (
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM postbox_audit
-WHERE id < $1 AND acted_at >= $2 AND acted_at < $3
+WHERE id < $1 AND acted_at + 0 >= $2 AND acted_at + 0 < $3
   AND ($4::text = '' OR actor = $5)
   AND ($6::text = '' OR action = $7)
   AND ($8::text = '' OR target = $9)

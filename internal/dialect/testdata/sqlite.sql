@@ -384,7 +384,7 @@ FROM postbox_spools s
 SELECT id, first_lane + lanes FROM postbox_spools ORDER BY id
 
 -- LiveMembers
-SELECT spool, in_flight FROM postbox_members WHERE expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+SELECT spool, holder, in_flight FROM postbox_members WHERE expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 
 -- Account
 SELECT (SELECT COUNT(*) FROM postbox_messages m WHERE m.spool = s.id),
@@ -487,6 +487,29 @@ WHERE m.spool = ? AND (m.state, m.lane, m.id) > (?, ?, ?)
   AND (octet_length(?) = 0 OR m.message_id = ?)
 ORDER BY m.state, m.lane, m.id
 LIMIT ?
+
+-- SearchPending
+WITH p AS (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
+	FROM postbox_messages m
+	WHERE m.spool = ? AND (m.state, m.lane, m.id) > (?, ?, ?) AND m.state <= ?
+	ORDER BY m.state, m.lane, m.id
+	LIMIT ?)
+SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
+	(SELECT octet_length(m.payload) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = ? AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
+	0 AS omitted
+FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
+	FROM p m WHERE m.available_at >= ? AND m.available_at < ?
+  AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
+  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id DESC LIMIT 1), ?) > 0)
+  AND (? = '' OR m.topic = ?)
+  AND (octet_length(?) = 0 OR m.ordering_key = ?)
+  AND (octet_length(?) = 0 OR m.message_id = ?) ORDER BY m.state, m.lane, m.id LIMIT ?) f
+UNION ALL
+SELECT l.* FROM (
+	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
+	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
@@ -623,7 +646,7 @@ FROM (
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM postbox_audit
-WHERE id < ? AND acted_at >= ? AND acted_at < ?
+WHERE id < ? AND acted_at + 0 >= ? AND acted_at + 0 < ?
   AND (? = '' OR actor = ?)
   AND (? = '' OR action = ?)
   AND (? = '' OR target = ?)

@@ -1,0 +1,59 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+)
+
+// callRecord is a call of a publisher or a handler that has not returned for long.
+type callRecord struct {
+	Since     time.Time `json:"since"`
+	Process   string    `json:"process"`
+	Topic     string    `json:"topic"`
+	ID        int64     `json:"id"`
+	MessageID string    `json:"message_id"`
+}
+
+func callRecordOf(call *admin.Call) *callRecord {
+	if call == nil {
+		return nil
+	}
+	return &callRecord{utc(call.Since), call.Process, call.Topic, call.ID, call.MessageID}
+}
+
+// callCell is for how long a call has run, by the clock of this machine.
+func callCell(call *admin.Call) string {
+	if call == nil {
+		return "-"
+	}
+	return span(max(0, time.Since(call.Since)))
+}
+
+// checkCalls lists calls that may hang.
+func (s *session) checkCalls(ctx context.Context) ([]finding, error) {
+	a, err := s.admin("")
+	if err != nil {
+		return nil, err
+	}
+	queues, err := a.Queues(ctx)
+	var findings []finding
+	for _, info := range queues {
+		call := info.LongCall
+		if call == nil || time.Since(call.Since) < admin.HangsAfter {
+			continue
+		}
+		who := "handler"
+		if !info.Target.IsQueue() {
+			who = "publisher"
+		}
+		findings = append(findings, finding{
+			Status: findingNotice,
+			Text:   fmt.Sprintf("the %s of %s in process %s has not returned since %s, with message %d", who, recordOf(info.Target), cell(call.Process), moment(call.Since), call.ID),
+			Fix:    "if it does not take that long by design, take a goroutine dump of the process, which ends it, give the call a time-out, and start the process again",
+		})
+	}
+	return findings, err
+}

@@ -1,0 +1,40 @@
+package dialect
+
+// conditions are those of a [MessageFilter] on pending messages, except for the place and the last state.
+const conditions = `m.available_at >= ? AND m.available_at < ?
+  AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
+  AND ({text ?} = '' OR {position}(` + lastError + `, ?) > 0)
+  AND ({text ?} = '' OR m.topic = ?)
+  AND ({length}({blob ?}) = 0 OR m.ordering_key = ?)
+  AND ({length}({blob ?}) = 0 OR m.message_id = ?)`
+
+// search sets the statement that looks for messages among a bounded number of pending ones.
+func (s *Statements) search() {
+	// The first part has the messages to look at, as a walk along the index. Since all parts are of one snapshot, the last one of these
+	// is where the next search begins, and no message is left out. The size is read of those only that are found, because it may be stored elsewhere, and
+	// by a subquery, because PostgreSQL without statistics would join the whole table.
+	s.searchPending = `
+WITH p AS (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
+	FROM {messages} m {by ready}
+	WHERE m.spool = ? AND {after ?} AND m.state <= ?
+	ORDER BY m.state, m.lane, m.id
+	LIMIT ?)
+SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
+	(SELECT {length}(m.payload) + {length}(m.metadata) FROM {messages} m {by id} WHERE m.spool = ? AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
+	0 AS omitted
+FROM (
+	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, ` + dueAt + ` AS due
+	FROM p m WHERE ` + conditions + ` ORDER BY m.state, m.lane, m.id LIMIT ?) f
+UNION ALL
+SELECT l.* FROM (
+	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
+	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l`
+}
+
+// Search selects pending messages as Pending does, among so many of those after the place of the filter. Its first column is 0, and the others are those of
+// Pending. One more row has as its first column how many messages were looked at, unless there was none, and the place of the last of these.
+func (s *Statements) Search(spool int64, f MessageFilter, among int) Query {
+	args := append(s.from(spool, f), among, spool)
+	return Query{Text: s.searchPending, Args: append(args, f.conditions()...)}
+}

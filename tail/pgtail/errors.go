@@ -84,6 +84,15 @@ func explainRole(role string, err error) error {
 	return err
 }
 
+// explainTable is [explain] for an error of a session that looks for the table of messages in the schemas of DSN.
+func explainTable(err error) error {
+	var from *pgconn.PgError
+	if errors.As(err, &from) && from.Code == codeUndefinedTable {
+		return &setupError{"DSN does not lead to the table of messages", "give it the database and the search_path of the forwarder, or call postbox.Migrate if there is no such table", err}
+	}
+	return explain(err)
+}
+
 // explain tells what to do about an error of the server.
 func explain(err error) error {
 	var from *pgconn.PgError

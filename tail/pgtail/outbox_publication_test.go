@@ -1,11 +1,13 @@
 package pgtail_test
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
@@ -119,6 +121,21 @@ func TestOutbox_refuses_a_slot_of_another_kind(t *testing.T) {
 	}
 	require.NoError(t, pgtail.AcceptLoss(t.Context(), w.Postbox(), w.outboxConfig()))
 	require.NoError(t, w.emitter("outbox").Publish("orders", keyed("message", "key")))
+}
+
+func TestOutbox_says_that_DSN_lacks_the_schema(t *testing.T) {
+	t.Parallel()
+	w := newOutboxWorld(t)
+	address, err := url.Parse(w.DSN)
+	require.NoError(t, err)
+	parameters := address.Query()
+	parameters.Del("search_path")
+	address.RawQuery = parameters.Encode()
+	config := pgtail.OutboxConfig{DSN: address.String()}
+	require.ErrorContains(t, pgtail.CheckOutbox(t.Context(), w.Postbox(), config), "search_path of the forwarder")
+	reader, err := pgtail.NewOutbox(config)
+	require.NoError(t, err)
+	require.ErrorContains(t, <-w.start(&broker{}, forwarder.Config{Tail: reader}).ended, "search_path of the forwarder")
 }
 
 func TestSetupOutbox_says_that_tables_are_missing(t *testing.T) {

@@ -181,7 +181,7 @@ func (s *session) identify(ctx context.Context, statements *dialect.Statements) 
 	defer cancel()
 	rows, err := s.query(ctx, statements.LogServer)
 	if err != nil {
-		return explain(fmt.Errorf("identify the server: %w", err))
+		return explainTable(fmt.Errorf("identify the server: %w", err))
 	}
 	if len(rows) != 1 || len(rows[0]) != 3 {
 		return errors.New("identify the server: the answer is not one row of three columns")

@@ -34,11 +34,7 @@ func callCell(call *admin.Call) string {
 
 // checkCalls lists calls that may hang.
 func (s *session) checkCalls(ctx context.Context) ([]finding, error) {
-	a, err := s.admin("")
-	if err != nil {
-		return nil, err
-	}
-	queues, err := a.Queues(ctx)
+	queues, err := s.queues(ctx)
 	var findings []finding
 	for _, info := range queues {
 		call := info.LongCall

@@ -91,13 +91,17 @@ func (s *session) idleLanes(ctx context.Context) ([]idleLanes, error) {
 	return all, err
 }
 
-// checkOutages lists topics whose circuit is open in a process.
-func (s *session) checkOutages(ctx context.Context) ([]finding, error) {
+func (s *session) queues(ctx context.Context) ([]admin.QueueInfo, error) {
 	a, err := s.admin("")
 	if err != nil {
 		return nil, err
 	}
-	queues, err := a.Queues(ctx)
+	return a.Queues(ctx)
+}
+
+// checkOutages lists topics whose circuit is open in a process.
+func (s *session) checkOutages(ctx context.Context) ([]finding, error) {
+	queues, err := s.queues(ctx)
 	var findings []finding
 	for _, info := range queues {
 		for _, outage := range info.Outages {
@@ -115,11 +119,7 @@ func (s *session) checkOutages(ctx context.Context) ([]finding, error) {
 
 // checkOperators lists outboxes, queues, keys and topics that an operator has paused, and messages that wait for an operator.
 func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
-	a, err := s.admin("")
-	if err != nil {
-		return nil, err
-	}
-	queues, err := a.Queues(ctx)
+	queues, err := s.queues(ctx)
 	var findings []finding
 	note := func(text, fix string) {
 		findings = append(findings, finding{Status: findingNotice, Text: text, Fix: fix})

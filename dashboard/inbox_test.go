@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -10,28 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
-	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/dashboardtest"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
-
-// receive lets the inbox of a consumer handle messages of a topic, and keep them. It keeps up to 1,000 bytes of each.
-func (b *bench) receive(consumer, topic string, messages ...*message.Message) {
-	b.Helper()
-	store, err := inboxstore.New(b.Database.Postbox(), inboxstore.Config{}, nil)
-	require.NoError(b, err)
-	defer func() { require.NoError(b, store.Close()) }()
-	for _, msg := range messages {
-		key := inboxstore.Key{Consumer: consumer, Topic: topic, MessageID: msg.UUID}
-		_, err := store.OnceReceived(context.Background(), key, inboxstore.Received{Message: msg, History: time.Hour, MaxPayload: 1000},
-			func(context.Context) error { return nil })
-		require.NoError(b, err)
-	}
-}
 
 // received is a dashboard with the history of the inbox billing. Of the last message, the history has kept only a part.
 func received(t *testing.T, database *testdb.Database, config dashboard.Config) *bench {
@@ -39,8 +21,8 @@ func received(t *testing.T, database *testdb.Database, config dashboard.Config) 
 	b := newBench(t, database, config)
 	b.Publish("other", dashboardtest.Message("m-1", "", "{}"))
 	b.Enqueue("q-1", "customer-9", "{}")
-	b.receive("billing", "orders", dashboardtest.Message("r-1", "customer-1", `{"order":1}`), dashboardtest.Message("r-2", "customer-2", `{"order":2}`))
-	b.receive("billing", "invoices", dashboardtest.Message("r-3", "customer-1", strings.Repeat("x", 2000)))
+	b.Receive("billing", "orders", dashboardtest.Message("r-1", "customer-1", `{"order":1}`), dashboardtest.Message("r-2", "customer-2", `{"order":2}`))
+	b.Receive("billing", "invoices", dashboardtest.Message("r-3", "customer-1", strings.Repeat("x", 2000)))
 	return b
 }
 

@@ -30,7 +30,7 @@ func TestReplay_with_a_mistake_says_at_once_what_to_do(t *testing.T) {
 	}
 	b.Forward(func(*message.Message) error { return nil }, func() bool { return len(done()) == 1 })
 	b.Enqueue("q-1", "customer-1", "{}")
-	b.receive("billing", "orders", dashboardtest.Message("r-1", "customer-1", "{}"))
+	b.Receive("billing", "orders", dashboardtest.Message("r-1", "customer-1", "{}"))
 
 	const ofOutbox, ofQueue, ofInbox = "outbox=outbox", "queue=fraud+checks", "inbox=billing"
 	for want, wrong := range map[string]struct {

@@ -16,6 +16,7 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/inboxstore"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -158,6 +159,20 @@ func (s *Shop) Count(status admin.Status) int {
 func (s *Shop) dead() int {
 	s.Helper()
 	return s.Database.Count(s, "SELECT COUNT(*) FROM postbox_dead_letters")
+}
+
+// Receive lets the inbox of a consumer handle messages of a topic, and keep them. It keeps up to 1,000 bytes of each.
+func (s *Shop) Receive(consumer, topic string, messages ...*message.Message) {
+	s.Helper()
+	store, err := inboxstore.New(s.Database.Postbox(), inboxstore.Config{}, nil)
+	require.NoError(s, err)
+	defer func() { require.NoError(s, store.Close()) }()
+	for _, msg := range messages {
+		key := inboxstore.Key{Consumer: consumer, Topic: topic, MessageID: msg.UUID}
+		_, err := store.OnceReceived(context.Background(), key, inboxstore.Received{Message: msg, History: time.Hour, MaxPayload: 1000},
+			func(context.Context) error { return nil })
+		require.NoError(s, err)
+	}
 }
 
 // BuryInbox writes a dead letter of an inbox, with its history of failures.

@@ -71,6 +71,7 @@ func (s *shop) fill() {
 	for i := range 5 {
 		s.Enqueue(fmt.Sprintf("02b0-%d", i), fmt.Sprintf("customer-%02d", i), `{"score":17}`)
 	}
+	s.Receive("billing", "orders.placed", dashboardtest.Message("03c0-2", "customer-2", `{"order_id":76}`))
 	s.BuryInbox("03c0-1", "orders.placed", "billing", "no account for customer 1")
 	require.NoError(s, s.Admin.PauseKey(s.Context(), admin.Outbox(dashboardtest.Outbox), "customer-07"))
 	require.NoError(s, s.Admin.Pause(s.Context(), admin.Queue(dashboardtest.Queue)))
@@ -79,7 +80,7 @@ func (s *shop) fill() {
 // pages are all pages, by the name of their picture.
 func pages() map[string]string {
 	return map[string]string{
-		"overview": "", "queue": "queue?outbox=outbox", "messages": "messages?outbox=outbox", "message": "message?outbox=outbox&id=3",
+		"overview": "", "queue": "queue?outbox=outbox", "inbox": "inbox?inbox=billing", "messages": "messages?outbox=outbox", "message": "message?outbox=outbox&id=3",
 		"letters": "letters", "letter": "letter?id=1", "keys": "keys", "groups": "groups", "processes": "processes", "audit": "audit", "edit": "edit?id=1", "bulk": "bulk?do=requeue&topic=orders.placed",
 		"settings": "settings?outbox=outbox", "bury": "bulk?do=bury&outbox=outbox&topic=orders.placed",
 		"problem": "message?outbox=outbox&id=999999",

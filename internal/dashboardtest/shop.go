@@ -181,14 +181,12 @@ func (s *Shop) BuryInbox(id, topic, consumer, text string) {
 	metadata, err := spool.EncodeMetadata(map[string]string{"about": id, "hostile": Hostile})
 	require.NoError(s, err)
 	hash, subject := int64(7), []byte("subject of "+id)
-	spoolID, err := spool.New(s.names, Outbox, lanes).Open(s.Context(), s.Database.DB)
-	require.NoError(s, err)
 	for attempt := 1; attempt <= 2; attempt++ {
 		s.run(s.names.InsertFailure(dialect.Failure{Subject: subject, Attempt: attempt, Error: text, Process: "host 42"}))
 	}
 	s.run(s.names.InsertDeadLetter(dialect.InboxLetter{
 		Letter: dialect.Letter{
-			Subject: subject, Spool: spoolID, Topic: topic, MessageID: []byte(id), Payload: []byte(`{"order":"` + id + `"}`),
+			Subject: subject, Topic: topic, MessageID: []byte(id), Payload: []byte(`{"order":"` + id + `"}`),
 			Metadata: metadata, Error: text,
 		},
 		Consumer: consumer, Key: []byte("customer-1"), KeyHash: &hash, Attempts: 2,

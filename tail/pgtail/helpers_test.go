@@ -104,10 +104,13 @@ func (r *running) stop(t *testing.T) {
 	require.NoError(t, <-r.ended)
 }
 
-// follows waits until the forwarder takes messages from the log: then a message reaches the broker without a poll.
-func (w *world) follows(r *running) {
+// follows waits until the forwarder takes messages from the log: then a message reaches the broker without a poll. Of forwarders that share
+// a reader, the one that began first logs it.
+func (w *world) follows(sharing ...*running) {
 	w.Helper()
-	w.eventually(func() bool { return r.log.count("Postbox reads the log") > 0 }, "the log is read")
+	w.eventually(func() bool {
+		return slices.ContainsFunc(sharing, func(r *running) bool { return r.log.count("Postbox reads the log") > 0 })
+	}, "the log is read")
 	before := w.recorder.value(metrics.LogTaken)
 	w.eventually(func() bool {
 		w.publish("warm-up", message.NewMessage(watermill.NewULID(), nil))

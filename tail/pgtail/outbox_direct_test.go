@@ -197,7 +197,12 @@ func TestOutbox_G3_a_failing_message_holds_back_only_its_key(t *testing.T) {
 		return nil
 	}
 	f := w.reading(b)
-	w.emit(keyed("poison", "poisoned"), keyed("after", "poisoned"), keyed("head", "stuck"), keyed("behind", "stuck"), keyed("free-1", "free"))
+	w.inTx("outbox", func(tx *sql.Tx, _ publish) {
+		emitter := w.emitter("outbox").Bind(tx)
+		require.NoError(t, emitter.Publish("orders", keyed("poison", "poisoned"), keyed("after", "poisoned"), keyed("head", "stuck"), keyed("behind", "stuck")))
+		// The failures may open the circuit of their topic for a moment, and then all messages of that topic get rows.
+		require.NoError(t, emitter.Publish("invoices", keyed("free-1", "free")))
+	})
 	w.eventually(func() bool {
 		return b.has("after", "free-1") && w.Count(t, "SELECT COUNT(*) FROM postbox_dead_letters") == 1 && w.Count(t, "SELECT COUNT(*) FROM postbox_waiting") == 1
 	}, "one becomes a dead letter, and one waits")

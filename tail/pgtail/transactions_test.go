@@ -121,7 +121,8 @@ func TestTail_brings_the_messages_of_several_outboxes(t *testing.T) {
 	first, second := &broker{}, &broker{}
 	one := w.start(first, forwarder.Config{Tail: follower})
 	two := w.start(second, forwarder.Config{Tail: follower, Outbox: "second", Lanes: 4})
-	w.follows(one)
+	w.follows(one, two)
+	<-one.Running()
 	<-two.Running()
 	before := w.recorder.value(metrics.LogTaken)
 	messages, ids := numbered("a", 60)

@@ -26,7 +26,7 @@ import (
 func TestFailover_slots_of_PostgreSQL_G2_lose_nothing(t *testing.T) {
 	t.Parallel()
 	if version, err := testcluster.PostgresVersion(t.Context()); err == nil && version < 17 {
-		t.Skipf("PostgreSQL %d cannot keep slots in a failover: scripts/test-versions runs this on 17 and 18", version)
+		t.Skipf("PostgreSQL 17 or later is missing: version %d cannot keep slots in a failover. make test-versions runs this test on 17 and 18", version)
 	}
 	p, err := testcluster.StartPostgres(t.Context())
 	clustertest.Require(t, p, err)

@@ -32,7 +32,7 @@ func (l *theLog) follow(config *forwarder.Config) {
 	}
 }
 
-// measured returns the database of a forwarder that counts what comes through the log.
+// measured returns the database for a forwarder. Its recorder counts the messages that the forwarder takes from the log.
 func (l *theLog) measured(database *testdb.Database) postbox.Database {
 	measured := database.Postbox()
 	if l != nil {

@@ -38,7 +38,7 @@ var ErrNothingLost = errors.New("nothing is lost: forwarders can go on, and ther
 
 // AcceptLoss lets forwarders go on after [ErrSlotLost]. Messages that were committed to the log and not stored by then are lost. It makes a new slot and publication if there are none that can be
 // used, and drops a slot of this database that belonged to the tables before they were restored. It returns [ErrNothingLost] if there is no loss, also if a call before it was cut off after it had
-// done everything. To find out it reads what waits in the log, without taking it. Rights and waiting are those of [SetupOutbox].
+// done everything. To find out, it reads the messages in the log that no forwarder has confirmed, and leaves them there. It needs the rights of [SetupOutbox], and waits as that does.
 func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
 		if !a.known {
@@ -68,7 +68,7 @@ func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) e
 }
 
 // CheckOutbox returns what is missing so that forwarders with this configuration can read messages from the log, or nil. It connects with the DSN, which also shows whether its role may.
-// If no process reads, it reads what waits in the log, without taking it. [InspectOutbox] says more.
+// If no process reads the log, it tries whether the messages that no forwarder has confirmed can be read, and leaves them there. [InspectOutbox] says more.
 func CheckOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
 		err := problems(a.lacks(a.seen))
@@ -221,7 +221,8 @@ func (a *administration) dropFormer(ctx context.Context) error {
 	return nil
 }
 
-// blocked returns [ErrSlotLost] if what waits in the log cannot be read. While a process reads from the slot it can.
+// blocked returns [ErrSlotLost] if the server cannot read the messages in its log that no forwarder has confirmed. It does not try that while a process reads from the
+// slot, which shows that it works.
 func (a *administration) blocked(ctx context.Context) error {
 	if !a.slot.exists || a.slot.active || a.slot.confirmed == 0 {
 		return nil

@@ -15,7 +15,6 @@ import (
 	_ "github.com/go-sql-driver/mysql" // driver "mysql"
 	_ "github.com/lib/pq"              // driver "postgres"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -24,8 +23,6 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var update = flag.Bool("update", false, "write the golden files and docs/cli.md")
 

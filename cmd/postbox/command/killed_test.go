@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -18,18 +19,16 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 )
 
-// programVariable makes the test below run the program with these arguments, one a line.
+// programVariable makes the test binary run the program with these arguments, one a line, instead of its tests.
 const programVariable = "POSTBOX_TEST_PROGRAM"
 
-// TestProgram is what a process does that a test starts, as the program would.
-func TestProgram(t *testing.T) {
-	args := os.Getenv(programVariable)
-	if args == "" {
-		t.Skip("it runs in a process of its own, which other tests start")
+func TestMain(m *testing.M) {
+	if args := os.Getenv(programVariable); args != "" {
+		root := command.New(command.Options{LookupEnv: os.LookupEnv})
+		root.SetArgs(strings.Split(args, "\n"))
+		os.Exit(command.Execute(context.Background(), root))
 	}
-	root := command.New(command.Options{LookupEnv: os.LookupEnv})
-	root.SetArgs(strings.Split(args, "\n"))
-	os.Exit(command.Execute(context.Background(), root))
+	goleak.VerifyTestMain(m)
 }
 
 // A process that is killed in the middle of a bulk action has done its finished transactions, and nothing of the one that it was in. The command goes on when it
@@ -75,7 +74,7 @@ func TestBulk_of_a_process_that_is_killed_is_done_once(t *testing.T) {
 // kill runs the program in a process of its own, and kills it when it has printed the text.
 func (b *bench) kill(text string, args ...string) {
 	b.Helper()
-	program := exec.CommandContext(b.Context(), os.Args[0], "-test.run=^TestProgram$") //nolint:gosec // this test itself
+	program := exec.CommandContext(b.Context(), os.Args[0]) //nolint:gosec // this test itself
 	program.Env = append(os.Environ(), programVariable+"="+strings.Join(args, "\n"))
 	for name, value := range b.environment() {
 		program.Env = append(program.Env, name+"="+value)

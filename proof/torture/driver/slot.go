@@ -60,7 +60,7 @@ func (r *run) settle(ctx context.Context) error {
 	return err
 }
 
-// dropSlot drops the slot as somebody would who takes it for a left-over.
+// dropSlot drops the slot like an operator who believes that it is of no use any more.
 func (r *run) dropSlot(ctx context.Context) error {
 	if r.cluster == nil {
 		return errors.New("no message is in the log alone")

@@ -76,7 +76,7 @@ func (a *Admin) LaneHolders(ctx context.Context, target Target) (LaneHolders, er
 // any later message of their key is handled. Each such transaction makes all processes read the outbox or queue from its beginning, so during these seconds they handle fewer
 // messages.
 //
-// Each change uses new numbers of lanes, of which there are 32,768 for each outbox and queue. If they are used up, the error is [ErrInvalid]. Processes of a version before
+// Each change uses new numbers of lanes, of which there are 32,767 for each outbox and queue. If they are used up, the error is [ErrInvalid]. Processes of a version before
 // migration 24 must have been replaced before the first change.
 func (a *Admin) SetLanes(ctx context.Context, target Target, lanes int, progress func(Progress)) (int, error) {
 	moved, err := a.operator.SetLanes(ctx, target.spool, lanes, reporting(progress))

@@ -14,8 +14,8 @@ func (l Layout) Next() int { return l.First + l.Lanes }
 // Has reports whether the layout has this lane.
 func (l Layout) Has(lane int) bool { return l.First <= lane && lane < l.Next() }
 
-// LastLane is the highest number of a lane: columns of lanes have two bytes.
-const LastLane = 1<<15 - 1
+// LastLane is the highest number of a lane. Columns of lanes have two bytes, and statements compare them with [Layout.Next], which must fit, too.
+const LastLane = 1<<15 - 2
 
 // VersionMoving is what a read returns instead of the version of a spool while it sees a message in a lane that the layout of
 // the reader does not have. No spool has this version. Another message of the same key may be in one of the new lanes, and may have been written later.

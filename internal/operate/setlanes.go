@@ -60,7 +60,7 @@ func (o *Operator) switchLanes(ctx context.Context, act *Act, lanes int) (*spool
 	if err != nil {
 		return nil, err
 	}
-	if after.Next() > dialect.LastLane { // statements compare lanes with Next, which must fit, too
+	if after.Next()-1 > dialect.LastLane {
 		return nil, Invalid(fmt.Errorf("each change uses new numbers of lanes, and those up to %d are used up: see docs/ordering.md", dialect.LastLane))
 	}
 	err = spool.InTx(ctx, o.db, o.statements, func(tx *sql.Tx) error {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -182,4 +184,62 @@ func TestLanes_change_while_a_batch_is_gathered(t *testing.T) {
 	for _, key := range several {
 		require.Less(t, slices.Index(ids, key+"/1"), slices.Index(ids, key+"/2"), key)
 	}
+}
+
+// outspoken is a handler that passes on each of its outcomes.
+type outspoken struct {
+	*effector
+	outcomes chan spool.Outcome
+}
+
+func (h *outspoken) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
+	outcomes := h.effector.Handle(ctx, batch)
+	for _, o := range outcomes {
+		h.outcomes <- o
+	}
+	return outcomes
+}
+
+// A process slept while it handled a message: its lease ended, its lane was retired, and the message was moved and is being handled again.
+func TestLanes_G4_a_process_that_slept_settles_nothing(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.effects()
+		starts, proceed := make(chan struct{}, 2), []chan struct{}{make(chan struct{}), make(chan struct{})}
+		var started atomic.Int32
+		handler := &outspoken{outcomes: make(chan spool.Outcome, 2)}
+		slept := b.spawn("slept", func(p *process) drain.Handler {
+			handler.effector = &effector{p: p, do: func(context.Context, *spool.Message) error {
+				n := int(started.Add(1)) - 1
+				starts <- struct{}{}
+				<-proceed[n]
+				return nil
+			}}
+			return handler
+		}, func(c *drain.Config) { c.Workers = 1 })
+		b.Append(database.DB, draft("a/1", "a"))
+		<-starts
+
+		slept.expire()
+		_, err := b.setLanes(t.Context(), 3)
+		require.NoError(t, err)
+		require.Equal(t, 1, b.inLanes(spool.MaxLanes, spool.MaxLanes+2))
+		b.start(database.DB, handler, config("other"))
+		b.Eventually(func() bool {
+			slept.expire() // it may have taken new lanes
+			return len(starts) == 1
+		}, "the other process handles it")
+
+		close(proceed[0])
+		first := <-handler.outcomes
+		require.Equal(t, spool.Again, first.Verdict)
+		require.ErrorIs(t, first.Err, spool.ErrLost)
+		require.Zero(t, b.effect(""))
+		require.EqualValues(t, 1, b.Pending())
+
+		close(proceed[1])
+		b.Eventually(func() bool { return b.Pending() == 0 }, "the second run settles it")
+		b.effectsOnce(1)
+	})
 }

@@ -168,7 +168,7 @@ var ofTheEngine = []safeguard{
 			from: "		if s.leaseOver() {\n			s.Signal()",
 			to:   "		if false && s.leaseOver() {\n			s.Signal()",
 		}},
-		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "G6|F10|Lease|leases_are_lost|TestRemoval_G4|TestSettlement_G3|Scheduler|Model",
+		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "G6|F10|leases_are_lost|TestRemoval_G4|TestSettlement_G3|Scheduler|Model",
 	},
 	{
 		name: "a row is named by its id and its time", guarantees: "G2, F27",
@@ -315,7 +315,7 @@ var ofTheEngine = []safeguard{
 				to:   "			through = append(through, e)\n",
 			},
 		},
-		packages: []string{module + "internal/drain"}, tests: "Starts|CrashGuard|Model|F5|all_suspects|crashes_its_process",
+		packages: []string{module + "internal/drain"}, tests: "Starts|Model|F5|all_suspects|crashes_its_process",
 	},
 	{
 		name: "a key that reads left out is read from its beginning", guarantees: "G3, F4",

@@ -4,10 +4,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,6 +32,44 @@ func TestSafeguards_edits_find_their_places(t *testing.T) {
 			require.DirExists(t, packageFolder(root, path), s.name)
 		}
 	}
+}
+
+// Tests are renamed, and a pattern that matches none would try nothing.
+func TestSafeguards_name_tests_that_exist(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	for _, s := range safeguards {
+		pattern, _, _ := strings.Cut(s.tests, "/") // what follows chooses subtests
+		var all []string
+		for _, path := range s.packages {
+			names := testsIn(t, packageFolder(root, path))
+			assert.True(t, slices.ContainsFunc(names, regexp.MustCompile(pattern).MatchString), "%s: no test of %s matches %s", s.name, path, pattern)
+			all = append(all, names...)
+		}
+		for part := range strings.SplitSeq(pattern, "|") {
+			if alternative, err := regexp.Compile(part); err == nil { // one in parentheses is no pattern by itself
+				assert.True(t, slices.ContainsFunc(all, alternative.MatchString), "%s: no test matches %s", s.name, part)
+			}
+		}
+	}
+}
+
+var testFunction = regexp.MustCompile(`(?m)^func (Test\w+|Example\w*)\(`)
+
+// testsIn returns the names of the tests of a package.
+func testsIn(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		source, err := os.ReadFile(file) //nolint:gosec // of this repository
+		require.NoError(t, err)
+		for _, match := range testFunction.FindAllSubmatch(source, -1) {
+			names = append(names, string(match[1]))
+		}
+	}
+	return names
 }
 
 // An edit whose place is found may still not build, when what it names has moved. Edits of different files are built together, since most of the

@@ -12,13 +12,13 @@ var ofUniqueKeys = []safeguard{
 		packages: []string{module + "forwarder"}, tests: "unique_key_waits_for_the_transaction",
 	},
 	{
-		name: "a message is replaced where a failure has moved it", guarantees: "G2",
+		name: "a message that another statement changes meanwhile is replaced", guarantees: "G2",
 		edits: []edit{{
 			file: "internal/dialect/unique_postgres.go",
 			from: "again, ifNone := `d AS (`+remove+`),",
 			to:   "again, ifNone := `d AS (SELECT ?::smallint, ?::smallint, ?::bytea),",
 		}},
-		packages: []string{module + "forwarder"}, tests: "moves_to_the_waiting_table",
+		packages: []string{module + "forwarder"}, tests: "that_changes_meanwhile",
 	},
 	{
 		name: "messages of a unique key have an order", guarantees: "G3",

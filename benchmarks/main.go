@@ -13,19 +13,13 @@ import (
 	"syscall"
 
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
-	"github.com/postbox-go/watermill-postbox/benchmarks/relay"
 	"github.com/postbox-go/watermill-postbox/benchmarks/report"
 	"github.com/postbox-go/watermill-postbox/benchmarks/server"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	var err error
-	if len(os.Args) > 1 && os.Args[1] == relay.ChildCommand {
-		err = relay.Child(ctx, os.Args[2:], os.Stdin, os.Stdout)
-	} else {
-		err = bench(ctx)
-	}
+	err := bench(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)

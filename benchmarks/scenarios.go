@@ -29,6 +29,7 @@ func sets() map[string]set {
 func peers() set {
 	return set{page: "performance", rounds: 5, scenarios: []measure.Scenario{
 		relay.Throughput(),
+		relay.Parts(),
 		relay.ThroughputMariaDB(),
 		relay.SlowBroker(),
 		relay.Backlog(),

@@ -20,11 +20,14 @@ var oneByOne = pace{perSecond: 100, clients: 1}
 func Latency() measure.Scenario {
 	return measure.Scenario{
 		Name:    "relay-latency",
-		About:   "100 messages a second: from the commit to the call of the publisher, in one process, default settings",
+		About:   "100 messages a second, after 100 that are not timed: from the commit to the call of the publisher, in one process, default settings",
 		Picture: P50,
 		Contenders: []measure.Contender{
 			{Name: "ours", Run: oursLatency},
 			{Name: "watermill", Run: stockLatency},
+			{Name: "by-hand", Run: func(ctx context.Context, stage *measure.Stage) error {
+				return pacedByHand(ctx, stage, stage.DB, byHandPostgres, paced{seconds: latencySeconds(stage), pace: oneByOne, before: warmUp})
+			}},
 		},
 		Targets: []measure.Target{
 			{Name: "relay-latency", Ours: "ours", Limit: 2, Metric: P50, Lower: true, AtLeast: 1},
@@ -34,17 +37,27 @@ func Latency() measure.Scenario {
 	}
 }
 
+func latencySeconds(stage *measure.Stage) int { return stage.Scale(5, 2) }
+
 func oursLatency(ctx context.Context, stage *measure.Stage) error {
-	return oursPaced(ctx, stage, stage.DB, postbox.PostgreSQL, stage.Scale(5, 2), oneByOne)
+	return oursPaced(ctx, stage, stage.DB, postbox.PostgreSQL, paced{seconds: latencySeconds(stage), pace: oneByOne, before: warmUp})
 }
 
-// oursPaced commits messages at a pace for so many seconds into an outbox that is empty at first, and takes the time
-// until each is published by a forwarder with default settings.
-func oursPaced(ctx context.Context, stage *measure.Stage, db *sql.DB, dialect postbox.Dialect, seconds int, at pace) error {
+// paced is how messages come, for how many seconds, and how many come before them and are not timed.
+type paced struct {
+	seconds, before int
+	pace
+}
+
+func (p paced) stopwatch() *stopwatch { return newStopwatch(p.seconds * p.perSecond) }
+
+// oursPaced commits messages at a pace into an outbox that is empty at first, and takes the time until each is
+// published by a forwarder with default settings.
+func oursPaced(ctx context.Context, stage *measure.Stage, db *sql.DB, dialect postbox.Dialect, at paced) error {
 	if err := postbox.Migrate(ctx, postbox.Database{DB: db, Dialect: dialect}); err != nil {
 		return err
 	}
-	watch := newStopwatch(seconds * at.perSecond)
+	watch := at.stopwatch()
 	fwd, ended, err := startOn(ctx, postbox.Database{DB: db, Dialect: dialect}, watch, forwarder.Config{})
 	if err != nil {
 		return err
@@ -54,9 +67,9 @@ func oursPaced(ctx context.Context, stage *measure.Stage, db *sql.DB, dialect po
 	if err != nil {
 		return err
 	}
-	err = watch.run(ctx, stage, at, func(ctx context.Context, msg *message.Message) error {
+	err = watch.runWarm(ctx, stage, at.pace, at.before, func(ctx context.Context, msg *message.Message, committed func()) error {
 		return forwarder.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
-			postbox.AfterCommit(ctx, func() { watch.committed(msg.UUID) })
+			postbox.AfterCommit(ctx, committed)
 			msg.SetContext(ctx)
 			return publisher.Publish(load.Topic, msg)
 		})
@@ -72,19 +85,19 @@ func stockLatency(ctx context.Context, stage *measure.Stage) error {
 	if err := publisher.Publish(load.Topic, load.Messages(0, 1)...); err != nil { // makes the tables
 		return err
 	}
-	watch := newStopwatch(stage.Scale(5, 2) * oneByOne.perSecond)
+	watch := paced{seconds: latencySeconds(stage), pace: oneByOne}.stopwatch()
 	fwd, ended, err := startStock(ctx, stage.DB, stockPostgres(0), watch)
 	if err != nil {
 		return err
 	}
 	<-fwd.Running()
-	err = watch.run(ctx, stage, oneByOne, func(ctx context.Context, msg *message.Message) error {
-		return publishStock(ctx, stage.DB, msg, watch)
+	err = watch.runWarm(ctx, stage, oneByOne, warmUp, func(ctx context.Context, msg *message.Message, committed func()) error {
+		return publishStock(ctx, stage.DB, msg, committed)
 	})
 	return errors.Join(err, fwd.Close(), <-ended)
 }
 
-func publishStock(ctx context.Context, db *sql.DB, msg *message.Message, watch *stopwatch) error {
+func publishStock(ctx context.Context, db *sql.DB, msg *message.Message, committed func()) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -99,6 +112,6 @@ func publishStock(ctx context.Context, db *sql.DB, msg *message.Message, watch *
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	watch.committed(msg.UUID)
+	committed()
 	return nil
 }

@@ -27,7 +27,7 @@ func LongTx() measure.Scenario {
 		Contenders: []measure.Contender{
 			{Name: "ours", Run: whileOpen(oursSteady(longTxSeconds))},
 			{Name: "by-hand", Run: whileOpen(func(ctx context.Context, stage *measure.Stage) error {
-				return pacedByHand(ctx, stage, stage.DB, byHandPostgres, stage.Scale(byHandSeconds, quickSeconds))
+				return pacedByHand(ctx, stage, stage.DB, byHandPostgres, steadyFor(stage, byHandSeconds))
 			})},
 		},
 		Targets: steadyTargets("long-tx", 10),

@@ -44,11 +44,11 @@ var (
 	}
 )
 
-// pacedByHand commits messages at the pace of [steadily] and takes the time until each is published by hand: a commit
+// pacedByHand commits messages at a pace and takes the time until each is published by hand: a commit
 // wakes a loop that reads the first page, publishes it, and deletes it. It reads from the beginning of the table each
 // time, since it would miss a message that commits late behind a place that it has passed. It knows no order of a key,
 // no retry and no second process.
-func pacedByHand(ctx context.Context, stage *measure.Stage, db *sql.DB, words byHand, seconds int) error {
+func pacedByHand(ctx context.Context, stage *measure.Stage, db *sql.DB, words byHand, at paced) error {
 	if _, err := db.ExecContext(ctx, words.create); err != nil {
 		return err
 	}
@@ -57,16 +57,16 @@ func pacedByHand(ctx context.Context, stage *measure.Stage, db *sql.DB, words by
 		return err
 	}
 	defer func() { _ = insert.Close() }()
-	watch := newStopwatch(seconds * steadily.perSecond)
+	watch := at.stopwatch()
 	wake := make(chan struct{}, 1)
 	relaying, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- words.relay(relaying, db, watch, wake) }()
-	err = watch.run(ctx, stage, steadily, func(ctx context.Context, msg *message.Message) error {
+	err = watch.runWarm(ctx, stage, at.pace, at.before, func(ctx context.Context, msg *message.Message, committed func()) error {
 		if err := insertByHand(ctx, db, insert, msg); err != nil {
 			return err
 		}
-		watch.committed(msg.UUID)
+		committed()
 		select {
 		case wake <- struct{}{}:
 		default: // it has been woken, and has not looked yet

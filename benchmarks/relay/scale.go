@@ -37,12 +37,17 @@ func Scale() measure.Scenario {
 	}
 }
 
-func runFleet(ctx context.Context, stage *measure.Stage, processes int) error {
+func runFleet(ctx context.Context, stage *measure.Stage, processes int) (err error) {
 	seconds := int((fleetSettles + fleetWindow) / time.Second)
 	perSecond := processes * fleetConcurrency * int(time.Second/fleetTakes)
 	if err := fillOurs(ctx, stage.Setup, perSecond*(seconds+1)); err != nil {
 		return err
 	}
+	path, remove, err := buildChild(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
 	var fleet []*child
 	defer func() {
 		for _, process := range fleet {
@@ -50,7 +55,7 @@ func runFleet(ctx context.Context, stage *measure.Stage, processes int) error {
 		}
 	}()
 	for range processes {
-		process, err := startChild(ctx, stage.DSN, fleetTakes, fleetConcurrency)
+		process, err := startChild(ctx, path, stage.DSN, fleetTakes, fleetConcurrency)
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,14 @@ SELECT $1, * FROM unnest($2::text[], $3::bytea[], $4::bytea[])`
 	floorRead      = `SELECT id, topic, message_id, metadata, payload FROM outbox WHERE id > $1 ORDER BY id LIMIT $2`
 	floorDelete    = `DELETE FROM outbox WHERE id = ANY($1)`
 
+	// The table of Postbox, read and emptied as simply as that by hand.
+	ourTableRead = `
+SELECT id, topic, message_id, metadata, payload FROM ONLY postbox_messages
+WHERE spool = 1 AND state = 0 AND lane = 0 AND id > $1 ORDER BY id LIMIT $2`
+	ourTableDelete = `DELETE FROM ONLY postbox_messages WHERE spool = 1 AND state = 0 AND lane = 0 AND id = ANY($1)`
+	analyzeOurs    = `ANALYZE postbox_messages` // without statistics, that DELETE reads the whole lane each time
+	holdLane       = `INSERT INTO postbox_lanes (spool, lane, holder, token, expires_at) VALUES (1, 0, 'by hand', $1, 4611686018427387904)`
+
 	// What reads the log by hand.
 	slotPublication  = `DROP PUBLICATION IF EXISTS by_hand; CREATE PUBLICATION by_hand FOR TABLE outbox WITH (publish = 'insert')`
 	createSlot       = `CREATE_REPLICATION_SLOT by_hand TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT`

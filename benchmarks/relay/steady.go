@@ -34,7 +34,7 @@ func Steady() measure.Scenario {
 		Contenders: []measure.Contender{
 			{Name: "ours", Run: oursSteady(steadySeconds)},
 			{Name: "by-hand", Run: func(ctx context.Context, stage *measure.Stage) error {
-				return pacedByHand(ctx, stage, stage.DB, byHandPostgres, stage.Scale(byHandSeconds, quickSeconds))
+				return pacedByHand(ctx, stage, stage.DB, byHandPostgres, steadyFor(stage, byHandSeconds))
 			}},
 		},
 		Targets: steadyTargets("steady", 5),
@@ -52,20 +52,25 @@ func SteadyMariaDB() measure.Scenario {
 		Floor:     "by-hand",
 		Contenders: []measure.Contender{
 			{Name: "ours", Run: measure.MariaDB{}.Run(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
-				return oursPaced(ctx, stage, db, postbox.MySQL, stage.Scale(steadySeconds, quickSeconds), steadily)
+				return oursPaced(ctx, stage, db, postbox.MySQL, steadyFor(stage, steadySeconds))
 			})},
 			{Name: "by-hand", Run: measure.MariaDB{}.Run(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
-				return pacedByHand(ctx, stage, db, byHandMariaDB, stage.Scale(byHandSeconds, quickSeconds))
+				return pacedByHand(ctx, stage, db, byHandMariaDB, steadyFor(stage, byHandSeconds))
 			})},
 		},
 		Targets: steadyTargets("steady", 5),
 	}
 }
 
+// steadyFor lets them come for so many seconds. The first ones are timed, too.
+func steadyFor(stage *measure.Stage, seconds int) paced {
+	return paced{seconds: stage.Scale(seconds, quickSeconds), pace: steadily}
+}
+
 // oursSteady lets messages come for so many seconds.
 func oursSteady(seconds int) measure.Run {
 	return func(ctx context.Context, stage *measure.Stage) error {
-		return oursPaced(ctx, stage, stage.DB, postbox.PostgreSQL, stage.Scale(seconds, quickSeconds), steadily)
+		return oursPaced(ctx, stage, stage.DB, postbox.PostgreSQL, steadyFor(stage, seconds))
 	}
 }
 

@@ -34,9 +34,6 @@ func TailLatency() measure.Scenario {
 	}
 }
 
-// tailWarmUp are the messages that come before the clock starts, so that plans are made and polls have become rare.
-const tailWarmUp = 100
-
 // tailSeconds are those in which messages come.
 func tailSeconds(stage *measure.Stage) int { return stage.Scale(4, 2) }
 
@@ -47,7 +44,7 @@ func latencyApart(how finds) measure.Run {
 		if err != nil {
 			return err
 		}
-		return errors.Join(runWarm(ctx, stage, watch, func(ctx context.Context, msg *message.Message, committed func()) error {
+		return errors.Join(watch.runWarm(ctx, stage, oneByOne, warmUp, func(ctx context.Context, msg *message.Message, committed func()) error {
 			return a.send(ctx, stage.DB, load.Topic, committed, msg)
 		}), a.close())
 	}
@@ -67,24 +64,10 @@ func latencySlot(ctx context.Context, stage *measure.Stage) error {
 		return errors.Join(err, stop())
 	}
 	defer func() { _ = insert.Close() }()
-	err = runWarm(ctx, stage, watch, func(ctx context.Context, msg *message.Message, committed func()) error {
+	err = watch.runWarm(ctx, stage, oneByOne, warmUp, func(ctx context.Context, msg *message.Message, committed func()) error {
 		err := insertByHand(ctx, stage.DB, insert, msg)
 		committed()
 		return err
 	})
 	return errors.Join(err, stop())
-}
-
-// runWarm sends messages at the pace of [oneByOne], and records how long they took but for the first ones.
-func runWarm(
-	ctx context.Context, stage *measure.Stage, watch *stopwatch, send func(ctx context.Context, msg *message.Message, committed func()) error,
-) error {
-	for _, msg := range load.Messages(0, tailWarmUp) {
-		if err := send(ctx, msg, func() {}); err != nil {
-			return err
-		}
-	}
-	return watch.run(ctx, stage, oneByOne, func(ctx context.Context, msg *message.Message) error {
-		return send(ctx, msg, func() { watch.committed(msg.UUID) })
-	})
 }

@@ -57,6 +57,7 @@ func peers() set {
 		relay.Limits(),
 		relay.Metrics(),
 		inbox.Metrics(),
+		deferred.Metrics(),
 		relay.Memory(),
 		relay.Scale(),
 		relay.TailLatency(),

@@ -39,7 +39,7 @@ func ingest(ctx context.Context, stage *measure.Stage, at site) error {
 	if err := at.fill(ctx, 0); err != nil {
 		return err
 	}
-	inbox, err := inboxstore.New(at.database(), inboxstore.Config{}, nil)
+	inbox, err := inboxstore.New(at.database, inboxstore.Config{}, nil)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func ingestByHand(ctx context.Context, stage *measure.Stage, at site) error {
 	if err := accounts.Create(ctx, at.setup, at.createQueue); err != nil {
 		return err
 	}
-	insert, err := at.db.PrepareContext(ctx, at.insertQueue)
+	insert, err := at.database.DB.PrepareContext(ctx, at.insertQueue)
 	if err != nil {
 		return err
 	}

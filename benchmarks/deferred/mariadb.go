@@ -75,7 +75,7 @@ func ingestGroupedMariaDB(commits int) contender {
 			return err
 		}
 		together := load.NewGroup(inFlight, commits, func(batch []*message.Message) error {
-			tx, err := at.db.BeginTx(ctx, nil)
+			tx, err := at.database.DB.BeginTx(ctx, nil)
 			if err != nil {
 				return err
 			}

@@ -58,7 +58,7 @@ func (s site) work(ctx context.Context, stage *measure.Stage, n int, config queu
 	if err := stage.Start(ctx); err != nil {
 		return err
 	}
-	inbox, err := inboxstore.New(s.database(), inboxstore.Config{}, nil)
+	inbox, err := inboxstore.New(s.database, inboxstore.Config{}, nil)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func noop(*message.Message) error { return nil }
 
 // updates returns a handler that makes one update in the message's transaction, with a prepared statement.
 func (s site) updates(ctx context.Context) (handler, error) {
-	statement, err := s.db.PrepareContext(ctx, s.UpdateAccount)
+	statement, err := s.database.DB.PrepareContext(ctx, s.UpdateAccount)
 	if err != nil {
 		return nil, err
 	}

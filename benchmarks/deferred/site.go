@@ -13,18 +13,17 @@ type site struct {
 	words
 
 	// setup is a handle for what is not measured.
-	setup, db *sql.DB
+	setup *sql.DB
+	// database is that which is measured, without metrics unless the contender has them.
+	database postbox.Database
 	// stored are the deliveries that a contender stores.
 	stored int
 }
 
 // onStage is the site of the benchmark's own PostgreSQL.
 func onStage(stage *measure.Stage) site {
-	return site{onPostgres, stage.Setup, stage.DB, deliveries(stage)}
+	return site{onPostgres, stage.Setup, postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, deliveries(stage)}
 }
-
-// database describes the database that is measured, without metrics.
-func (s site) database() postbox.Database { return postbox.Database{DB: s.db, Dialect: s.Dialect} }
 
 // filling describes it with the other handle.
 func (s site) filling() postbox.Database { return postbox.Database{DB: s.setup, Dialect: s.Dialect} }
@@ -40,6 +39,6 @@ func onPostgresSite(run contender) measure.Run {
 // onMariaDBSite runs a contender on a database of MariaDB, which has one handle for everything.
 func onMariaDBSite(reach measure.MariaDB, run contender) measure.Run {
 	return reach.Run(func(ctx context.Context, stage *measure.Stage, db *sql.DB) error {
-		return run(ctx, stage, site{onMariaDB, db, db, deliveries(stage) / 2}) // beside the main comparison
+		return run(ctx, stage, site{onMariaDB, db, postbox.Database{DB: db, Dialect: postbox.MySQL}, deliveries(stage) / 2}) // beside the main comparison
 	})
 }

@@ -101,7 +101,7 @@ func byHand(ctx context.Context, stage *measure.Stage, at site) error {
 }
 
 func (s site) handleByHand(ctx context.Context, msg *message.Message, account int64) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+	tx, err := s.database.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,14 @@ type AuditFilter struct {
 // Forwarders and inboxes delete entries that are older than a year. The cost of a page grows with its rows and with the rows that its
 // filter leaves out. Audit fails with [ErrNotFound] if the filter names an outbox, a queue or an inbox that does not exist.
 func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, error) {
+	chosen, err := a.auditFilter(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	return publicEntries(a.operator.Audit(ctx, chosen))
+}
+
+func (a *Admin) auditFilter(ctx context.Context, filter AuditFilter) (dialect.AuditFilter, error) {
 	limit, err := pageLimit(filter.Limit)
 	if filter.Before < 0 {
 		err = errors.Join(err, fmt.Errorf("before: %d is negative: use an id that this list returned", filter.Before))
@@ -72,15 +80,15 @@ func (a *Admin) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, er
 	err = errors.Join(err, filter.Target.check(), checkText("actor", filter.Actor), checkAction(filter.Action),
 		checkSpan("time", filter.From, filter.Until))
 	if err != nil {
-		return nil, fmt.Errorf("admin: read the audit log: %w", operate.Invalid(err))
+		return dialect.AuditFilter{}, fmt.Errorf("admin: read the audit log: %w", operate.Invalid(err))
 	}
-	if err := a.known(ctx, filter.Target); err != nil {
-		return nil, err
-	}
-	found, err := a.operator.Audit(ctx, dialect.AuditFilter{
+	return dialect.AuditFilter{
 		Before: filter.Before, Actor: filter.Actor, Action: filter.Action, Target: filter.Target.spool,
 		From: micros(filter.From), Until: micros(filter.Until), Limit: limit,
-	})
+	}, a.known(ctx, filter.Target)
+}
+
+func publicEntries(found []operate.AuditEntry, err error) ([]AuditEntry, error) {
 	if err != nil {
 		return nil, failed(err)
 	}

@@ -16,7 +16,7 @@ import (
 func BenchmarkCounts(b *testing.B) {
 	testdb.EachBenchmark(b, func(b *testing.B, database *testdb.Database) {
 		b.Helper()
-		backlog := dashboardtest.NewBacklog(b, database)
+		backlog := dashboardtest.NewBenchBacklog(b, database)
 		require.Equal(b, admin.Counted, backlog.Queue(b).Accuracy.Pending)
 
 		b.Run("queues", func(b *testing.B) {

@@ -81,7 +81,10 @@ func (a *Admin) DeadLetters(ctx context.Context, filter Filter) ([]DeadLetter, e
 	if err := a.known(ctx, filter.Target); err != nil {
 		return nil, err
 	}
-	found, err := a.letters.List(ctx, filter.page())
+	return publicLetters(a.letters.List(ctx, filter.page()))
+}
+
+func publicLetters(found []*operate.DeadLetter, err error) ([]DeadLetter, error) {
 	if err != nil {
 		return nil, failed(err)
 	}

@@ -33,17 +33,17 @@ type Groups struct {
 	Groups []Group
 	// Letters is the number of letters in all groups, also in those beyond the limit.
 	Letters int
-	// Capped is set if there are more letters than were read: the counts are then those of the latest ones.
+	// Capped is set if there are more letters than were looked at: the counts are then those of the latest ones.
 	Capped bool
 	// More is the number of groups beyond the limit.
 	More int
 }
 
-// Groups sorts the dead letters that match the filter by the way in which they failed. It reads the latest 10,000 of them, and says so if there are
-// more. [Filter.Limit] is the largest number of groups to return: 100 by default, and an error above 1000. To act on a group, take
+// Groups sorts the dead letters that match the filter by the way in which they failed. It takes the latest 10,000 that match among the latest 20,000, and
+// says so if there may be more. [Filter.Limit] is the largest number of groups to return: 100 by default, and an error above 1000. To act on a group, take
 // its consumer or target, its topic, and a part of its error as [Filter.ErrorText].
 //
-// Groups fails with [ErrNotFound] if the filter names an outbox or a queue that does not exist. The cost grows with the letters that are read and with those that the filter leaves out, by the order of their ids.
+// Groups fails with [ErrNotFound] if the filter names an outbox or a queue that does not exist.
 func (a *Admin) Groups(ctx context.Context, filter Filter) (Groups, error) {
 	limit, err := pageLimit(filter.Limit)
 	if err := errors.Join(filter.Validate(), err); err != nil {

@@ -15,6 +15,10 @@ type auditView struct {
 	Filtered                   bool
 	Rows                       []auditRow
 	First, Next                string
+	// SearchOn, Looked and Long are those of [messagesView].
+	SearchOn string
+	Looked   int
+	Long     bool
 }
 
 // auditRow is an action of an operator.
@@ -35,7 +39,7 @@ func (h *Handler) audit(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := h.admin.Audit(ctx, filter)
+	found, err := h.auditOf(ctx, q, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -58,16 +62,43 @@ func (h *Handler) audit(ctx context.Context, q *request) (any, error) {
 		Actor:   q.query.Get("actor"), Action: q.query.Get("action"), From: q.query.Get("from"), Until: q.query.Get("until"),
 		Filtered: len(chosen.query) > 0,
 	}
-	for _, entry := range entries {
+	for _, entry := range found.Entries {
 		view.Rows = append(view.Rows, rowOf(entry))
 	}
 	if filter.Before > 0 {
 		view.First = chosen.String()
 	}
-	if len(entries) == pageSize {
-		view.Next = chosen.with("before", idText(entries[pageSize-1].ID)).String()
+	view.Long, view.Looked = q.query.Get(searchField) == searchLong, found.Looked
+	switch next := chosen.with("before", idText(found.Next)); {
+	case found.Next == 0:
+	case len(found.Entries) == pageSize:
+		view.Next = next.String()
+	default:
+		view.SearchOn = next.with(searchField, searchLong).String()
 	}
 	return view, nil
+}
+
+// auditOf returns a page of the actions that the filter chooses.
+func (h *Handler) auditOf(ctx context.Context, q *request, filter admin.AuditFilter) (admin.FoundEntries, error) {
+	long, err := q.searchesLong()
+	if err != nil {
+		return admin.FoundEntries{}, err
+	}
+	if !long {
+		return h.admin.SearchAudit(ctx, filter)
+	}
+	var all admin.FoundEntries
+	for until := h.searchUntil(); ; filter.Before = all.Next {
+		found, err := h.admin.SearchAudit(ctx, filter)
+		if err != nil {
+			return admin.FoundEntries{}, err
+		}
+		all.Entries, all.Looked, all.Next = append(all.Entries, found.Entries...), all.Looked+found.Looked, found.Next
+		if filter.Limit -= len(found.Entries); filter.Limit == 0 || all.Next == 0 || time.Now().After(until) {
+			return all, nil
+		}
+	}
 }
 
 func rowOf(entry admin.AuditEntry) auditRow {

@@ -35,8 +35,8 @@ func (h *Handler) chooseLetters() choice {
 				return tally{}, err
 			}
 			filter.Limit = admin.MaxLimit
-			found, err := h.admin.DeadLetters(ctx, filter)
-			return tallied(len(found), err)
+			found, err := h.searchLetters(ctx, filter, h.searchUntil())
+			return tally{Matches: len(found.DeadLetters), Looked: found.Looked, More: found.Next != 0}, err
 		},
 	}
 }

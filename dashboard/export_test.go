@@ -49,5 +49,8 @@ var (
 // Idle says that no page asks the database.
 func (h *Handler) Idle() bool { return len(h.slots) == 0 }
 
+// Forget makes the next page count again.
+func (h *Handler) Forget() { h.samples.forget() }
+
 // Amount writes a number with how accurate it is.
 var Amount = amount

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
@@ -123,26 +124,18 @@ func (h *Handler) chosenTargets(ctx context.Context, q *request) ([]admin.Target
 
 // targets are the outboxes and queues that a user can choose among.
 func (h *Handler) targets(ctx context.Context) ([]admin.Target, error) {
-	now, err := h.samples.count(ctx)
-	return targetsOf(now), err
+	targets, err := h.allTargets(ctx)
+	return slices.DeleteFunc(targets, admin.Target.IsInbox), err
 }
 
-func targetsOf(now counted) []admin.Target {
-	targets := make([]admin.Target, 0, len(now.queues))
-	for _, queue := range now.queues[:min(len(now.queues), maxSampled)] {
-		targets = append(targets, queue.Target)
-	}
-	return targets
-}
-
-// allTargets are these, and then the inboxes with a history.
+// allTargets are these, and then the inboxes with a history. Nothing is counted for a list of names.
 func (h *Handler) allTargets(ctx context.Context) ([]admin.Target, error) {
-	now, err := h.samples.count(ctx)
-	targets := targetsOf(now)
-	for _, info := range now.inboxes[:min(len(now.inboxes), maxSampled)] {
-		targets = append(targets, admin.Inbox(info.Consumer))
+	targets, err := h.admin.Targets(ctx)
+	queues, inboxes := targets, []admin.Target(nil)
+	if i := slices.IndexFunc(targets, admin.Target.IsInbox); i >= 0 {
+		queues, inboxes = targets[:i], targets[i:]
 	}
-	return targets, err
+	return slices.Concat(queues[:min(len(queues), maxSampled)], inboxes[:min(len(inboxes), maxSampled)]), err
 }
 
 // written reads the key or the topic that an action is about: from the address, or from the form in which a user wrote one.

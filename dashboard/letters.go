@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/admin"
 )
@@ -13,7 +14,11 @@ type lettersView struct {
 	Filtered    bool
 	Rows        []letterRow
 	First, Next string
-	Groups      link
+	// SearchOn, Looked and Long are those of [messagesView].
+	SearchOn string
+	Looked   int
+	Long     bool
+	Groups   link
 	// Each of these asks for a confirmation first.
 	Requeue, Resolve, Delete link
 	// Open is true if only letters that are not resolved are chosen: others cannot be requeued or resolved.
@@ -37,7 +42,7 @@ func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
 			return nil, badf("after: %q is not the id of a dead letter", after)
 		}
 	}
-	found, err := h.admin.DeadLetters(ctx, filter)
+	found, err := h.lettersOf(ctx, q, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -51,17 +56,49 @@ func (h *Handler) letters(ctx context.Context, q *request) (any, error) {
 		Groups:  link{groupsPage, chosen},
 		Requeue: toBulk(bulkRequeue, chosen), Resolve: toBulk(bulkResolve, chosen), Delete: toBulk(bulkDelete, chosen),
 	}
-	for _, letter := range found {
+	for _, letter := range found.DeadLetters {
 		view.Rows = append(view.Rows, letterRow{letter, toLetter(letter.ID)})
 	}
 	here := link{lettersPage, chosen}
 	if filter.After > 0 {
 		view.First = here.String()
 	}
-	if len(found) == pageSize {
-		view.Next = here.with("after", idText(found[pageSize-1].ID)).String()
+	view.Long, view.Looked = q.query.Get(searchField) == searchLong, found.Looked
+	switch next := here.with("after", idText(found.Next)); {
+	case found.Next == 0:
+	case len(found.DeadLetters) == pageSize:
+		view.Next = next.String()
+	default:
+		view.SearchOn = next.with(searchField, searchLong).String()
 	}
 	return view, nil
+}
+
+// lettersOf returns a page of the dead letters that the filter chooses.
+func (h *Handler) lettersOf(ctx context.Context, q *request, filter admin.Filter) (admin.FoundLetters, error) {
+	long, err := q.searchesLong()
+	if err != nil {
+		return admin.FoundLetters{}, err
+	}
+	if long {
+		return h.searchLetters(ctx, filter, h.searchUntil())
+	}
+	return h.admin.SearchDeadLetters(ctx, filter)
+}
+
+// searchLetters looks for dead letters until it has as many as the filter says, to the end of the list, or until a time.
+func (h *Handler) searchLetters(ctx context.Context, filter admin.Filter, until time.Time) (all admin.FoundLetters, err error) {
+	for {
+		found, err := h.admin.SearchDeadLetters(ctx, filter)
+		if err != nil {
+			return admin.FoundLetters{}, err
+		}
+		all.DeadLetters, all.Looked, all.Next = append(all.DeadLetters, found.DeadLetters...), all.Looked+found.Looked, found.Next
+		if filter.Limit -= len(found.DeadLetters); filter.Limit == 0 || all.Next == 0 || time.Now().After(until) {
+			return all, nil
+		}
+		filter.After = all.Next
+	}
 }
 
 func toLetter(id int64) link { return to(letterPage, "id", idText(id)) }

@@ -131,13 +131,23 @@ func (h *Handler) listed(ctx context.Context, q *request) (admin.Found, error) {
 		return admin.Found{}, err
 	}
 	filter.After, filter.Limit = after, pageSize
-	switch long := q.query.Get(searchField); long {
-	case "":
-		return h.admin.Search(ctx, filter)
-	case searchLong:
+	long, err := q.searchesLong()
+	if err != nil {
+		return admin.Found{}, err
+	}
+	if long {
 		return h.search(ctx, filter, h.searchUntil())
+	}
+	return h.admin.Search(ctx, filter)
+}
+
+// searchesLong reads whether a page may look for long.
+func (q *request) searchesLong() (bool, error) {
+	switch long := q.query.Get(searchField); long {
+	case "", searchLong:
+		return long == searchLong, nil
 	default:
-		return admin.Found{}, badf("search: there is no choice %q", long)
+		return false, badf("search: there is no choice %q", long)
 	}
 }
 

@@ -16,7 +16,7 @@ type AuditRow struct {
 
 // AuditFilter selects rows of the audit log. The zero value of a field means any, except that Limit is required.
 type AuditFilter struct {
-	Before                int64 // ids, exclusive
+	Before, Least         int64 // ids, the first exclusive, the second inclusive
 	Actor, Action, Target string
 	From, Until           int64 // times, the first inclusive, the second exclusive
 	Limit                 int
@@ -37,12 +37,15 @@ VALUES (?, {now}, ?, ?, ?, ?, ?, ?, ?) {or ignore}`
 	s.auditRows = `
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM {audit}
-WHERE id < ? AND acted_at + 0 >= ? AND acted_at + 0 < ?
+WHERE id < ? AND id >= ? AND acted_at + 0 >= ? AND acted_at + 0 < ?
   AND ({text ?} = '' OR actor = ?)
   AND ({text ?} = '' OR action = ?)
   AND ({text ?} = '' OR target = ?)
 ORDER BY id DESC
 LIMIT ?`
+
+	s.auditSearchEnd = `
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM {audit} WHERE id < ? ORDER BY id DESC{along} LIMIT ?) p`
 }
 
 // AddToAct adds to the number of an operation that has a row, and replaces its note.
@@ -57,16 +60,25 @@ func (s *Statements) RecordAct(r AuditRow) Query {
 
 // AuditRows returns the rows that a filter selects, the latest first: id, time, actor, action, target, subject, filter, number, note.
 func (s *Statements) AuditRows(f AuditFilter) Query {
-	before, until := f.Before, f.Until
-	if before == 0 {
-		before = math.MaxInt64
-	}
+	until := f.Until
 	if until == 0 {
 		until = math.MaxInt64
 	}
 	return Query{Text: s.auditRows, Args: []any{
-		before, f.From, until, f.Actor, f.Actor, f.Action, f.Action, f.Target, f.Target, f.Limit,
+		f.before(), f.Least, f.From, until, f.Actor, f.Actor, f.Action, f.Action, f.Target, f.Target, f.Limit,
 	}}
+}
+
+func (f AuditFilter) before() int64 {
+	if f.Before == 0 {
+		return math.MaxInt64
+	}
+	return f.Before
+}
+
+// AuditSearchEnd returns how many of so many rows there are before that of the filter, and the id of the last of these.
+func (s *Statements) AuditSearchEnd(f AuditFilter, among int) Query {
+	return Query{Text: s.auditSearchEnd, Args: []any{f.before(), among}}
 }
 
 // PurgeAudit deletes rows of the audit log.

@@ -136,12 +136,21 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 			s.CountStarts(1, make([]dialect.Started, 3)),
 			s.Release(1, "holder", []int{1, 2}),
 			s.Pending(1, dialect.MessageFilter{}),
-			s.Search(1, dialect.MessageFilter{}, 1),
+			search(s),
+			s.RetryingOfKey(dialect.KeyRef{}, dialect.MessageFilter{}),
 			s.Done(1, dialect.MessageFilter{}),
 		) {
 			require.Len(t, query.Args, strings.Count(query.Text, "?"), query.Text)
 		}
 	}
+}
+
+// search is the statement that looks at messages.
+func search(s *dialect.Statements) dialect.Query {
+	if _, separate := s.SearchEnd(1, dialect.MessageFilter{}, 1); separate {
+		return s.SearchUpTo(1, dialect.MessageFilter{}, dialect.Place{})
+	}
+	return s.Search(1, dialect.MessageFilter{}, 1)
 }
 
 // SQLite's inserts have few texts, which can be kept prepared, however many rows there are.

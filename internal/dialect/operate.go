@@ -283,10 +283,7 @@ func (s *Statements) from(spool int64, f MessageFilter) []any {
 	if p == (Place{}) {
 		p = Place{State: f.States[0], Lane: -1}
 	}
-	if s.Kind == MySQL {
-		return []any{spool, p.State, p.State, p.Lane, p.State, p.Lane, p.ID, f.States[1]}
-	}
-	return []any{spool, p.State, p.Lane, p.ID, f.States[1]}
+	return append(append([]any{spool}, s.place(p)...), f.States[1])
 }
 
 // conditions returns the other arguments of a filter of pending messages.

@@ -194,7 +194,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 		"{arrival}", "(date_part('epoch', statement_timestamp()) * 1000000)::bigint",
 		"{insert ignore}", "INSERT", "{or ignore}", "ON CONFLICT DO NOTHING", " {lock in share mode}", "",
 		"{on conflict (claim_key)}", "ON CONFLICT (claim_key) DO UPDATE SET", "{length}", "octet_length", "{position}", "strpos", "{blob ?}", "?::bytea", "{text ?}", "?::text", "{int ?}", "?::bigint",
-		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", names.replacer().Replace(anyLane), "{retrying}", names.Table("waiting"), " {by key}", "", " {by ready}", "", " {by id}", "",
+		"{after ?}", afterRow, "{for update}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED", "{any lane}", names.replacer().Replace(anyLane), "{retrying}", names.Table("waiting"), " {by key}", "", " {of key}", "", " {by ready}", "", " {by id}", "",
 		"{ready}", "ONLY "+names.Table("messages"), "{along}", alongIndex, " {by due}", "", "{waits}", "TRUE", "{due order}", "ORDER BY m.available_at"+alongIndex,
 		" {by death}", "", "{latest death}", "d.spool DESC, d.died_at DESC"+alongIndex, // PostgreSQL does not know that what IS NULL is constant
 		"{few}", "s.id BETWEEN "+leastNumber+"::bigint AND "+largestNumber+"::bigint", // see there

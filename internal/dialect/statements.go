@@ -160,7 +160,12 @@ type Statements struct {
 	parkedOfKey     string
 	pendingMessage  string
 	pendingMessages string // see Pending
-	searchPending   string // see search.go
+	searchPending   string // see search.go, and the others too
+	searchEnd       string // see search_mysql.go
+	searchUpTo      string
+	retryingOfKey   string
+	letterSearchEnd string
+	letterBehind    string
 	doneMessage     string
 	doneMessages    string // see Done
 	doneInOrder     string
@@ -185,6 +190,7 @@ type Statements struct {
 	waitingOfKeys   string
 	countStuck      string
 	auditRows       string
+	auditSearchEnd  string
 
 	// Numbers that cost little: count.go, arguments_count.go.
 
@@ -281,8 +287,8 @@ func (s *Statements) each(f func(*string)) {
 		&s.Claim, &s.FindClaim, &s.LockClaim, &s.RemoveClaim, &s.claimsPage, &s.purgeClaims,
 		&s.AddChore, &s.takeChore, &s.ChoreCursor, &s.saveChore, &s.purgeDeadLetters, &s.purgeOthers, &s.purgeFailures, &s.purgeHistory, &s.purgeAudit, &s.purgeReceipts, &s.NextOfLetters, &s.NextOfHistory, &s.nextWaiting, &s.leaveChore,
 		&s.Spools, &s.SpoolLanes, &s.LiveMembers, &s.Account, &s.Clock, &s.Fullness, &s.IdleLanes, &s.LaneHolders, &s.MembersOf, &s.ChangeSpool, &s.PauseSpool, &s.ResumeSpool, &s.LockSettings, &s.SettingsOf, &s.setSettings,
-		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.searchPending, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
-		&s.lockMessage, &s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepReceived, &s.addToAct, &s.recordAct, &s.auditRows,
+		&s.pauseKey, &s.resumeKey, &s.PausedKeys, &s.pauseTopic, &s.resumeTopic, &s.PausedTopics, &s.parkedOfKey, &s.pendingMessage, &s.pendingMessages, &s.searchPending, &s.searchEnd, &s.searchUpTo, &s.retryingOfKey, &s.letterSearchEnd, &s.letterBehind, &s.doneMessage, &s.doneMessages, &s.doneInOrder, &s.doneContent,
+		&s.lockMessage, &s.lockListed, &s.setDue, &s.buryWaiting, &s.removeMessage, &s.keepHistory, &s.keepReceived, &s.addToAct, &s.recordAct, &s.auditRows, &s.auditSearchEnd,
 		&s.awaitReceipts[0], &s.awaitReceipts[1], &s.awaitReceipts[2], &s.fulfilReceipt, &s.addReceipt, &s.missReceipt, &s.receiptPage, &s.receiptsOf,
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.uniqueKeysPage, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,

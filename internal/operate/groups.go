@@ -3,6 +3,8 @@ package operate
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -11,8 +13,12 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// maxGrouped is how many dead letters [Letters.Groups] reads: some 5 MB, in a tenth of a second.
-const maxGrouped = 10_000
+const (
+	// maxGrouped is how many dead letters [Letters.Groups] puts into groups: some 5 MB.
+	maxGrouped = 10_000
+	// maxLooked is how many it looks at to find them.
+	maxLooked = 20_000
+)
 
 // Kin is what the dead letters of a group have in common.
 type Kin struct {
@@ -30,11 +36,20 @@ type Group struct {
 	Example     int64     // id of the latest letter
 }
 
-// Groups returns the groups of the newest letters that the filter selects, the largest first, and the number of letters that were read. If it is
-// capped, there are more letters.
+// Groups returns the groups of the newest letters that the filter selects, the largest first, and the number of letters in them. If it is
+// capped, there may be more letters.
 func (l *Letters) Groups(ctx context.Context, filter dialect.DeadLetterFilter) (groups []Group, letters int, capped bool, err error) {
+	var before int64
+	query := l.statements.LetterBehind(maxLooked)
+	err = l.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&before)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, 0, false, spool.Wrap("group dead letters", err)
+	}
+	if capped = before > filter.After; capped {
+		filter.After = before
+	}
 	filter.Limit = maxGrouped + 1
-	query := l.statements.DeadLetterErrors(filter)
+	query = l.statements.DeadLetterErrors(filter)
 	rows, err := l.db.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return nil, 0, false, spool.Wrap("group dead letters", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
@@ -34,7 +35,12 @@ type Listed struct {
 // Messages lists pending messages, in the order of state, lane and id. A message only moves forward in this order, so a
 // message that is pending all the time is on at least one of the pages.
 func (o *Operator) Messages(ctx context.Context, name string, filter dialect.MessageFilter) ([]*Listed, error) {
-	return o.list(ctx, name, "list messages of", filter, o.statements.Pending)
+	return o.list(ctx, name, "list messages of", filter, func(spool int64, filter dialect.MessageFilter) dialect.Query {
+		if filter.Key != "" && filter.States == [2]int{dialect.StateRetrying, dialect.StateRetrying} {
+			return o.statements.RetryingOfKey(dialect.KeyRef{Spool: spool, Hash: postbox.KeyHash(filter.Key)}, filter)
+		}
+		return o.statements.Pending(spool, filter)
+	})
 }
 
 // Done lists messages of the history, the latest first.
@@ -50,24 +56,21 @@ func (o *Operator) list(
 	if err != nil {
 		return nil, failedTo(what, name, err)
 	}
-	q := query(s.ID(), filter)
-	rows, err := o.db.QueryContext(ctx, q.Text, q.Args...)
+	messages, err := o.listed(ctx, query(s.ID(), filter))
 	if err != nil {
 		return nil, failedTo(what, name, err)
 	}
-	defer func() { _ = rows.Close() }()
-	var messages []*Listed
-	for rows.Next() {
-		m := &Listed{}
-		if err := m.scan(rows.Scan); err != nil {
-			return nil, failedTo(what, name, err)
-		}
-		messages = append(messages, m)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, failedTo(what, name, err)
-	}
 	return messages, nil
+}
+
+// listed returns the messages that a statement selects.
+func (o *Operator) listed(ctx context.Context, query dialect.Query) (messages []*Listed, err error) {
+	err = eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
+		m := &Listed{}
+		messages = append(messages, m)
+		return m.scan(rows.Scan)
+	})
+	return messages, err
 }
 
 // Message returns one message, pending or done, with payload and metadata, and its latest failures, oldest first.

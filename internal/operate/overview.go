@@ -82,6 +82,19 @@ func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 	return spools, nil
 }
 
+// Names returns the names of all spools, in order.
+func (o *Operator) Names(ctx context.Context) ([]string, error) {
+	spools, err := o.spools(ctx)
+	if err != nil {
+		return nil, spool.Wrap("list outboxes, queues and inboxes", err)
+	}
+	names := make([]string, len(spools))
+	for i, s := range spools {
+		names[i] = s.Name
+	}
+	return names, nil
+}
+
 // isInbox reports whether it is the history of an inbox.
 func (o *Overview) isInbox() bool {
 	kind, _ := spool.Named(o.Name)

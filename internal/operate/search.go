@@ -3,8 +3,10 @@ package operate
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Found is what a search has found.
@@ -22,13 +24,25 @@ func (o *Operator) Search(ctx context.Context, name string, filter dialect.Messa
 		return Found{}, failedTo(what, name, err)
 	}
 	var found Found
-	var last *dialect.Place
-	q := o.statements.Search(s.ID(), filter, among)
-	err = eachRow(ctx, o.db, q, func(rows *sql.Rows) error {
+	var last dialect.Place
+	query := o.statements.Search(s.ID(), filter, among)
+	// A message only moves forward in this order. So one that is pending all the while is before the end when the search reads the messages there, or it is
+	// behind the end, where the next search looks.
+	if end, separate := o.statements.SearchEnd(s.ID(), filter, among); separate {
+		err = o.db.QueryRowContext(ctx, end.Text, end.Args...).Scan(&found.Looked, &last.State, &last.Lane, &last.ID)
+		if errors.Is(err, sql.ErrNoRows) {
+			return Found{}, nil
+		}
+		if err != nil {
+			return Found{}, failedTo(what, name, err)
+		}
+		query = o.statements.SearchUpTo(s.ID(), filter, last)
+	}
+	err = eachRow(ctx, o.db, query, func(rows *sql.Rows) error {
 		m, looked := &Listed{}, 0
 		err := m.scan(func(targets ...any) error { return rows.Scan(append([]any{&looked}, targets...)...) })
 		if looked > 0 {
-			found.Looked, last = looked, &m.Place
+			found.Looked, last = looked, m.Place
 		} else {
 			found.Messages = append(found.Messages, m)
 		}
@@ -41,7 +55,62 @@ func (o *Operator) Search(ctx context.Context, name string, filter dialect.Messa
 	case len(found.Messages) == filter.Limit: // there may be more before the last one that was looked at
 		found.Next = &found.Messages[filter.Limit-1].Place
 	case found.Looked == among:
-		found.Next = last
+		found.Next = &last
+	}
+	return found, nil
+}
+
+// FoundLetters is what a search among dead letters has found.
+type FoundLetters struct {
+	Letters []*DeadLetter
+	Looked  int   // how many letters were looked at
+	Next    int64 // the id after which the next search begins; 0 at the end of the list
+}
+
+// Search looks at so many dead letters after the id of the filter, in the order of [Letters.List].
+func (l *Letters) Search(ctx context.Context, filter dialect.DeadLetterFilter, among int) (found FoundLetters, err error) {
+	end := l.statements.LetterSearchEnd(filter.After, among)
+	err = l.db.QueryRowContext(ctx, end.Text, end.Args...).Scan(&found.Looked, &filter.UpTo)
+	if err != nil {
+		return FoundLetters{}, spool.Wrap("search dead letters", err)
+	}
+	if found.Looked == 0 {
+		return FoundLetters{}, nil
+	}
+	if found.Letters, err = l.List(ctx, filter); err != nil {
+		return FoundLetters{}, err
+	}
+	switch {
+	case len(found.Letters) == filter.Limit: // there may be more before the last one that was looked at
+		found.Next = found.Letters[filter.Limit-1].ID
+	case found.Looked == among:
+		found.Next = filter.UpTo
+	}
+	return found, nil
+}
+
+// FoundEntries is what a search of the audit log has found.
+type FoundEntries struct {
+	Entries []AuditEntry
+	Looked  int   // how many rows were looked at
+	Next    int64 // the id before which the next search begins; 0 at the end of the list
+}
+
+// SearchAudit looks at so many rows of the audit log before the id of the filter, in the order of [Operator.Audit].
+func (o *Operator) SearchAudit(ctx context.Context, filter dialect.AuditFilter, among int) (found FoundEntries, err error) {
+	end := o.statements.AuditSearchEnd(filter, among)
+	err = o.db.QueryRowContext(ctx, end.Text, end.Args...).Scan(&found.Looked, &filter.Least)
+	if err != nil {
+		return FoundEntries{}, spool.Wrap("search the audit log", err)
+	}
+	if found.Entries, err = o.Audit(ctx, filter); err != nil {
+		return FoundEntries{}, err
+	}
+	switch {
+	case len(found.Entries) == filter.Limit: // there may be more before the last one that was looked at
+		found.Next = found.Entries[filter.Limit-1].ID
+	case found.Looked == among:
+		found.Next = filter.Least
 	}
 	return found, nil
 }

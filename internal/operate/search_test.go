@@ -62,3 +62,64 @@ func TestSearch_finds_each_message_once_in_bounded_parts(t *testing.T) {
 		require.ErrorIs(t, err, operate.ErrNotFound)
 	})
 }
+
+// The same holds for dead letters and for the audit log, of which the latest rows come first.
+func TestSearch_of_dead_letters_and_of_the_audit_log_goes_on_behind_what_it_has_looked_at(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := enginetest.NewBench(t, database)
+		for i := range 40 {
+			word := "often"
+			if i%8 == 0 {
+				word = "seldom"
+			}
+			database.Exec(t, `INSERT INTO postbox_dead_letters (origin, subject, error, consumer, topic, message_id, payload, metadata, created_at, died_at, attempts)
+				VALUES (1, ?, 'no', 'billing', ?, ?, ?, ?, 1, 2, 3)`, []byte("s"), word, []byte("m"), []byte("p"), []byte("{}"))
+			database.Exec(t, `INSERT INTO postbox_audit (operation, acted_at, actor, action, target, subject, filter, affected, note)
+				VALUES (?, 1, ?, 'requeue', '', '', '', 1, '')`, fmt.Sprint(i), word)
+		}
+		operator := operate.NewOperator(database.DB, b.Statements, nil, watermill.NopLogger{})
+		letters := operate.NewLetters(database.DB, b.Statements, nil, "outbox", watermill.NopLogger{})
+		for _, size := range []struct{ among, limit int }{{7, 100}, {7, 1}, {39, 2}, {40, 100}, {100, 100}} {
+			filter := dialect.DeadLetterFilter{Topic: "seldom", Limit: size.limit}
+			found := 0
+			for searches := 0; ; searches++ {
+				part, err := letters.Search(t.Context(), filter, size.among)
+				require.NoError(t, err)
+				require.LessOrEqual(t, part.Looked, size.among)
+				require.LessOrEqual(t, len(part.Letters), size.limit)
+				for _, l := range part.Letters {
+					require.Equal(t, "seldom", l.Topic)
+					require.Greater(t, l.ID, filter.After)
+				}
+				found += len(part.Letters)
+				if filter.After = part.Next; filter.After == 0 {
+					break
+				}
+				require.Less(t, searches, 40, "it does not end")
+			}
+			require.Equal(t, 5, found, "%+v", size)
+
+			acts := dialect.AuditFilter{Actor: "seldom", Limit: size.limit}
+			found = 0
+			for searches := 0; ; searches++ {
+				part, err := operator.SearchAudit(t.Context(), acts, size.among)
+				require.NoError(t, err)
+				require.LessOrEqual(t, part.Looked, size.among)
+				require.LessOrEqual(t, len(part.Entries), size.limit)
+				for _, e := range part.Entries {
+					require.Equal(t, "seldom", e.Actor)
+				}
+				found += len(part.Entries)
+				if acts.Before = part.Next; acts.Before == 0 {
+					break
+				}
+				require.Less(t, searches, 40, "it does not end")
+			}
+			require.Equal(t, 5, found, "%+v", size)
+		}
+		none, err := letters.Search(t.Context(), dialect.DeadLetterFilter{After: 1 << 40, Limit: 7}, 7)
+		require.NoError(t, err)
+		require.Zero(t, none)
+	})
+}

@@ -39,8 +39,8 @@ func (p *program) groupsCommand() *cobra.Command {
 by topic, and by the error without numbers, ids and quoted values. The largest
 group comes first. EXAMPLE is the id of the latest letter of the group.
 
-The command reads the latest 10,000 letters that match, and says if there are
-more.`,
+The command takes the latest 10,000 letters that match among the latest 20,000,
+and says if there may be more.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {
 			filter, err := s.letterFilter(s.cmd.Context(), flags)

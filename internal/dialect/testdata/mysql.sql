@@ -482,27 +482,53 @@ ORDER BY m.state, m.lane, m.id
 LIMIT ?
 
 -- SearchPending
+
+
+-- SearchEnd
 WITH p AS (
-	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
+	SELECT m.state, m.lane, m.id
 	FROM postbox_messages m FORCE INDEX (ready)
 	WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?)) AND m.state <= ?
-	ORDER BY m.state, m.lane, m.id
-	LIMIT ?)
-SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
-	(SELECT OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) FROM postbox_messages m FORCE INDEX (PRIMARY) WHERE m.spool = ? AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
+	ORDER BY m.state, m.lane, m.id LIMIT ?)
+SELECT (SELECT COUNT(*) FROM p), l.state, l.lane, l.id
+FROM p l
+ORDER BY l.state DESC, l.lane DESC, l.id DESC
+LIMIT 1
+
+-- SearchUpTo
+SELECT 0 AS looked, m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	(SELECT OCTET_LENGTH(b.payload) + OCTET_LENGTH(b.metadata) FROM postbox_messages b FORCE INDEX (PRIMARY) WHERE b.id = m.id) AS size,
 	0 AS omitted
-FROM (
-	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END AS due
-	FROM p m WHERE m.available_at >= ? AND m.available_at < ?
+FROM postbox_messages m FORCE INDEX (ready)
+WHERE m.spool = ? AND (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?)) AND (m.state < ? OR (m.state = ? AND m.lane < ?) OR (m.state = ? AND m.lane = ? AND m.id <= ?))
+  AND m.available_at >= ? AND m.available_at < ?
   AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
   AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id DESC LIMIT 1), ?) > 0)
   AND (? = '' OR m.topic = ?)
   AND (OCTET_LENGTH(?) = 0 OR m.ordering_key = ?)
-  AND (OCTET_LENGTH(?) = 0 OR m.message_id = ?) ORDER BY m.state, m.lane, m.id LIMIT ?) f
-UNION ALL
-SELECT l.* FROM (
-	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
-	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
+  AND (OCTET_LENGTH(?) = 0 OR m.message_id = ?)
+ORDER BY m.state, m.lane, m.id
+LIMIT ?
+
+-- RetryingOfKey
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	OCTET_LENGTH(m.payload) + OCTET_LENGTH(m.metadata) AS size, 0 AS omitted
+FROM (SELECT r.* FROM postbox_messages r FORCE INDEX (retrying) WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
+WHERE (m.state > ? OR (m.state = ? AND m.lane > ?) OR (m.state = ? AND m.lane = ? AND m.id > ?))
+  AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
+  AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
+  AND (? = '' OR INSTR((SELECT f.error FROM postbox_failures f WHERE f.subject = CONCAT(X'6D', UNHEX(LPAD(HEX(m.id), 16, '0')), UNHEX(LPAD(HEX(m.created_at), 16, '0'))) ORDER BY f.id DESC LIMIT 1), ?) > 0)
+  AND (? = '' OR m.topic = ?)
+  AND (OCTET_LENGTH(?) = 0 OR m.ordering_key = ?)
+  AND (OCTET_LENGTH(?) = 0 OR m.message_id = ?)
+ORDER BY m.state, m.lane, m.id
+LIMIT ?
+
+-- LetterSearchEnd
+SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
+
+-- LetterBehind
+SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
@@ -639,12 +665,15 @@ FROM (
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM postbox_audit
-WHERE id < ? AND acted_at + 0 >= ? AND acted_at + 0 < ?
+WHERE id < ? AND id >= ? AND acted_at + 0 >= ? AND acted_at + 0 < ?
   AND (? = '' OR actor = ?)
   AND (? = '' OR action = ?)
   AND (? = '' OR target = ?)
 ORDER BY id DESC
 LIMIT ?
+
+-- AuditSearchEnd
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < ? ORDER BY id DESC LIMIT ?) p
 
 -- CountUpTo
 SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),

@@ -555,7 +555,9 @@ WITH p AS (
 	SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, m.available_at
 	FROM postbox_messages m
 	WHERE m.spool = $1 AND (m.state, m.lane, m.id) > ($2, $3, $4) AND m.state <= $5
-	ORDER BY m.state, m.lane, m.id
+	ORDER BY m.state, m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
 	LIMIT $6)
 SELECT 0 AS looked, f.state, f.lane, f.id, f.topic, f.message_id, f.ordering_key, f.attempts, f.created_at, f.due,
 	(SELECT octet_length(m.payload) + octet_length(m.metadata) FROM postbox_messages m WHERE m.spool = $7 AND m.state = f.state AND m.lane = f.lane AND m.id = f.id) AS size,
@@ -572,6 +574,38 @@ UNION ALL
 SELECT l.* FROM (
 	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
 	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
+
+-- SearchEnd
+
+
+-- SearchUpTo
+
+
+-- RetryingOfKey
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted
+FROM (SELECT r.* FROM postbox_waiting r WHERE r.spool = $1 AND r.state = 2 AND r.key_hash = $2 ORDER BY r.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)) m
+WHERE (m.state, m.lane, m.id) > ($3, $4, $5)
+  AND m.state <= $6 AND m.available_at >= $7 AND m.available_at < $8
+  AND m.attempts >= $9 AND m.created_at >= $10 AND m.created_at < $11
+  AND ($12::text = '' OR strpos((SELECT f.error FROM postbox_failures f WHERE f.subject = 'm'::bytea || int8send(m.id) || int8send(m.created_at) ORDER BY f.id DESC LIMIT 1), $13) > 0)
+  AND ($14::text = '' OR m.topic = $15)
+  AND (octet_length($16::bytea) = 0 OR m.ordering_key = $17)
+  AND (octet_length($18::bytea) = 0 OR m.message_id = $19)
+ORDER BY m.state, m.lane, m.id
+LIMIT $20
+
+-- LetterSearchEnd
+SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > $1 ORDER BY d.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p
+
+-- LetterBehind
+SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1 OFFSET $1
 
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
@@ -717,12 +751,17 @@ FROM (
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM postbox_audit
-WHERE id < $1 AND acted_at + 0 >= $2 AND acted_at + 0 < $3
-  AND ($4::text = '' OR actor = $5)
-  AND ($6::text = '' OR action = $7)
-  AND ($8::text = '' OR target = $9)
+WHERE id < $1 AND id >= $2 AND acted_at + 0 >= $3 AND acted_at + 0 < $4
+  AND ($5::text = '' OR actor = $6)
+  AND ($7::text = '' OR action = $8)
+  AND ($9::text = '' OR target = $10)
 ORDER BY id DESC
-LIMIT $10
+LIMIT $11
+
+-- AuditSearchEnd
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < $1 ORDER BY id DESC,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $2) p
 
 -- CountUpTo
 SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 ORDER BY m.lane, m.id,

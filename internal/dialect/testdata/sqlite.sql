@@ -511,6 +511,32 @@ SELECT l.* FROM (
 	SELECT (SELECT COUNT(*) FROM p) AS looked, m.state, m.lane, m.id, '' AS topic, m.message_id, m.ordering_key, 0 AS attempts, m.created_at, 0 AS due, 0 AS size, 0 AS omitted
 	FROM p m ORDER BY m.state DESC, m.lane DESC, m.id DESC LIMIT 1) l
 
+-- SearchEnd
+
+
+-- SearchUpTo
+
+
+-- RetryingOfKey
+SELECT m.state, m.lane, m.id, m.topic, m.message_id, m.ordering_key, m.attempts, m.created_at, CASE WHEN m.state = 0 THEN m.created_at ELSE m.available_at END,
+	octet_length(m.payload) + octet_length(m.metadata) AS size, 0 AS omitted
+FROM (SELECT r.* FROM postbox_messages r INDEXED BY postbox_messages_retrying WHERE r.spool = ? AND r.state = 2 AND r.key_hash = ? ORDER BY r.id) m
+WHERE (m.state, m.lane, m.id) > (?, ?, ?)
+  AND m.state <= ? AND m.available_at >= ? AND m.available_at < ?
+  AND m.attempts >= ? AND m.created_at >= ? AND m.created_at < ?
+  AND (? = '' OR instr((SELECT f.error FROM postbox_failures f WHERE f.subject = unhex('6d' || printf('%016x', m.id) || printf('%016x', m.created_at)) ORDER BY f.id DESC LIMIT 1), ?) > 0)
+  AND (? = '' OR m.topic = ?)
+  AND (octet_length(?) = 0 OR m.ordering_key = ?)
+  AND (octet_length(?) = 0 OR m.message_id = ?)
+ORDER BY m.state, m.lane, m.id
+LIMIT ?
+
+-- LetterSearchEnd
+SELECT COUNT(*), COALESCE(MAX(p.id), 0) FROM (SELECT d.id FROM postbox_dead_letters d WHERE d.id > ? ORDER BY d.id LIMIT ?) p
+
+-- LetterBehind
+SELECT d.id FROM postbox_dead_letters d ORDER BY d.id DESC LIMIT 1 OFFSET ?
+
 -- DoneMessage
 SELECT 3, 0, h.id, h.topic, h.message_id, h.ordering_key, h.attempts, h.created_at, h.done_at,
 	octet_length(h.payload) + octet_length(h.metadata) AS size, h.omitted, h.payload, h.metadata
@@ -646,12 +672,15 @@ FROM (
 -- AuditRows
 SELECT id, acted_at, actor, action, target, subject, filter, affected, note
 FROM postbox_audit
-WHERE id < ? AND acted_at + 0 >= ? AND acted_at + 0 < ?
+WHERE id < ? AND id >= ? AND acted_at + 0 >= ? AND acted_at + 0 < ?
   AND (? = '' OR actor = ?)
   AND (? = '' OR action = ?)
   AND (? = '' OR target = ?)
 ORDER BY id DESC
 LIMIT ?
+
+-- AuditSearchEnd
+SELECT COUNT(*), COALESCE(MIN(p.id), 0) FROM (SELECT id FROM postbox_audit WHERE id < ? ORDER BY id DESC LIMIT ?) p
 
 -- CountUpTo
 SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m WHERE m.spool = ? AND m.state = 0 ORDER BY m.lane, m.id LIMIT ?) p),

@@ -31,7 +31,11 @@ func IngestMariaDB() measure.Scenario {
 			{Name: "ours", Run: onMariaDBSite(reach, ingest)},
 			{Name: "by-hand", Run: onMariaDBSite(reach, ingestByHand)},
 			{Name: "grouped-by-hand", Run: onMariaDBSite(grouped, ingestGroupedMariaDB(1))},
-			{Name: "grouped-by-hand-2", Run: onMariaDBSite(grouped, ingestGroupedMariaDB(2))},
+			{Name: "grouped-by-hand-2", Run: onMariaDBSite(grouped, ingestGroupedMariaDB(maxCommitsByHand))},
+			// The same with the rows of Postbox, which have more columns, then with their indexes, then with their lock.
+			{Name: "our-rows-by-hand", Run: onMariaDBSite(grouped, ownRows{}.contender)},
+			{Name: "our-indexes-by-hand", Run: onMariaDBSite(grouped, ownRows{indexes: true}.contender)},
+			{Name: "our-lock-by-hand", Run: onMariaDBSite(grouped, ownRows{indexes: true, lock: true}.contender)},
 		},
 		Targets: []measure.Target{{
 			Name: "ingest-mariadb", Ours: "ours", Other: "by-hand", OrElse: []string{"grouped-by-hand", "grouped-by-hand-2"}, AtLeast: 0.9,

@@ -50,3 +50,17 @@ const (
 	insertMany     = `INSERT INTO queue (message_id, metadata, payload) VALUES `
 	insertManyEach = `(?, ?, ?)`
 )
+
+// The claims and messages of Postbox on MariaDB. Each reads the clock once.
+const (
+	clockOwn     = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))`
+	dropIndexes  = `ALTER TABLE postbox_messages DROP INDEX ready, DROP INDEX due, DROP INDEX retrying`
+	claimOwn     = `INSERT IGNORE INTO postbox_claims (claim_key, claimed_at) VALUES `
+	claimOwnEach = `(?, ` + clockOwn + `)`
+	insertOwn    = `
+INSERT INTO postbox_messages (spool, lane, state, key_hash, available_at, created_at, topic, message_id, ordering_key, payload, metadata, attempts)
+VALUES `
+	insertOwnRow   = `(1, ?, 0, ?, 0, ` + clockOwn + `, ?, ?, ?, ?, ?, `
+	insertOwnEach  = insertOwnRow + `0)`
+	insertOwnFirst = insertOwnRow + `COALESCE((SELECT 0 FROM postbox_writers w WHERE w.id = (` + clockOwn + ` DIV 25000) MOD 64 LOCK IN SHARE MODE), 0))`
+)

@@ -12,7 +12,7 @@ import (
 // harmless needs no quoting on any database, and ends no statement.
 var harmless = regexp.MustCompile(`\A("[A-Za-z0-9_]+"\.)?[A-Za-z0-9_]+\z`)
 
-// Names of tables are the only words of users that become SQL text.
+// Names of tables are the only words of users that become SQL text as they are.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{
 		"", "postbox_", `a"b`, "a`b", "a'b", "a;b", "a--", "a/*", `a\`, "a\n", "a\x00b", "ä", "Ａ", "1a", "a b", "{messages}", "?", "$1", strings.Repeat("x", 33),

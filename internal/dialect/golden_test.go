@@ -62,7 +62,7 @@ func printed(s *dialect.Statements) string {
 		fmt.Fprintf(&out, "-- Ingest, two rows, whole\n%s\n\n", ingest.Whole.Text)
 	} else {
 		fmt.Fprintf(&out, "-- Ingest, two rows, claim\n%s\n\n", ingest.Claim[0].Text)
-		fmt.Fprintf(&out, "-- Ingest, two rows, claimed\n%s\n\n", ingest.Claimed.Text)
+		fmt.Fprintf(&out, "-- Ingest, two rows, claimed\n%s\n\n", ingest.Claimed().Text)
 	}
 	printUnique(&out, s)
 	fmt.Fprintf(&out, "-- AwaitReceipts, one\n%s\n\n", s.AwaitReceipts(make([]dialect.ReceiptRow, 1))[0].Text)
@@ -116,7 +116,7 @@ func TestStatements_arguments_match_their_marks(t *testing.T) {
 		require.NoError(t, err)
 		ingest := s.Ingest(1, make([][]byte, 3), make([]dialect.Row, 3))
 		for _, query := range append(slices.Concat(s.Append(1, make([]dialect.Row, 3)), ingest.Claim),
-			ingest.Claimed,
+			ingest.Claimed(),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3)}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), Unordered: true, PausedKeys: true}),
 			s.Fetch(dialect.FetchParams{Cursors: make([]dialect.Cursor, 3), UpTo: 1}),

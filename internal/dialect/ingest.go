@@ -18,8 +18,8 @@ type Ingest struct {
 	Claim []Query
 	// Append inserts all the rows, in their order.
 	Append []Query
-	// Claimed returns the keys that are already claimed.
-	Claimed Query
+	// Claimed returns the query for the keys that are already claimed.
+	Claimed func() Query
 }
 
 // Ingest stores a row under each claim. The claims must differ.
@@ -39,13 +39,19 @@ const (
 // there is no deadlock.
 func (r repeated) ingest(spool int64, claims [][]byte, rows []Row) Ingest {
 	sorted := slices.SortedFunc(slices.Values(claims), bytes.Compare)
-	args := make([]any, len(sorted))
-	for i, claim := range sorted {
-		args[i] = claim
-	}
 	return Ingest{
-		Claim:   r.insert(r.claimHead, r.claimRow, r.claimRow, len(args), func(i int) []any { return args[i : i+1] }),
+		Claim:   r.insert(r.claimHead, r.claimRow, r.claimRow, len(sorted), func(i int) []any { return []any{sorted[i]} }),
 		Append:  r.append(spool, rows),
-		Claimed: Query{Text: r.claimedHead + strings.Repeat("?, ", len(args)-1) + "?)", Args: args, Once: true},
+		Claimed: r.claimed(sorted),
+	}
+}
+
+func (r repeated) claimed(claims [][]byte) func() Query {
+	return func() Query {
+		args := make([]any, len(claims))
+		for i, claim := range claims {
+			args[i] = claim
+		}
+		return Query{Text: r.claimedHead + strings.Repeat("?, ", len(args)-1) + "?)", Args: args, Once: true}
 	}
 }

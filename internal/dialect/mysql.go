@@ -13,6 +13,7 @@ type mysql struct {
 	repeated
 	upTo      string // the ready messages of all lanes up to an id
 	calmTurns [variants]string
+	rows      mysqlRows
 }
 
 // newMySQL returns the statements for MySQL 8 and MariaDB 10.6 and later.
@@ -200,6 +201,7 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 	for variant, turn := range turns {
 		lists.calmTurns[variant] = fill.Replace(strings.ReplaceAll(turn, unblocked, "("+mysqlCalm+" OR "+unblocked+")"))
 	}
+	lists.rows = mysqlRows{head: lists.insertHead + " ", claimHead: lists.claimHead + " ", now: fill.Replace("{now}"), holdWriter: fill.Replace(fill.Replace(holdWriter))}
 	s.lists = lists
 	return s.finish(fill, unchanged)
 }

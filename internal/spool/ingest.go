@@ -44,10 +44,10 @@ func (s *Spool) Ingest(ctx context.Context, db *sql.DB, prepared *Prepared, arri
 		return nil, err
 	}
 	known = map[string]bool{}
-	if query := s.ingest(found, arrivals).Whole; query.Text != "" {
-		err = s.ingestWhole(ctx, db, prepared, query, arrivals, known)
+	if all := s.ingest(found, arrivals); all.Whole.Text != "" {
+		err = s.ingestWhole(ctx, db, prepared, all.Whole, arrivals, known)
 	} else {
-		err = s.ingestInParts(ctx, db, prepared, found, arrivals, known)
+		err = s.ingestInParts(ctx, db, prepared, found, arrivals, all, known)
 	}
 	if err != nil {
 		return nil, Wrap(fmt.Sprintf("append to spool %q", s.name), err)
@@ -102,13 +102,11 @@ var errClaimed = errors.New("some of the messages were stored before")
 
 // ingestInParts claims and appends in a transaction, on the assumption that all claims are new. If some are not, the
 // database does not say which. Then the transaction is rolled back, and tried again without the claims that exist by
-// then.
+// then. ingest has the statements for all arrivals.
 func (s *Spool) ingestInParts(
-	ctx context.Context, db *sql.DB, prepared *Prepared, into Found, arrivals []Arrival, known map[string]bool,
+	ctx context.Context, db *sql.DB, prepared *Prepared, into Found, arrivals []Arrival, ingest dialect.Ingest, known map[string]bool,
 ) error {
-	rest := slices.Clone(arrivals)
-	for len(rest) > 0 {
-		ingest := s.ingest(into, rest)
+	for rest := slices.Clone(arrivals); len(rest) > 0; ingest = s.ingest(into, rest) {
 		var claimed int64
 		err := InTx(ctx, db, s.Statements, func(tx *sql.Tx) (err error) {
 			claimed, err = execAll(ctx, tx, prepared, ingest.Claim)
@@ -132,7 +130,7 @@ func (s *Spool) ingestInParts(
 			}
 			return nil
 		}
-		if err := selectClaims(ctx, db, ingest.Claimed, known); err != nil {
+		if err := selectClaims(ctx, db, ingest.Claimed(), known); err != nil {
 			return err
 		}
 		rest = slices.DeleteFunc(rest, func(a Arrival) bool { return known[string(a.Claim)] })

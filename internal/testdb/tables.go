@@ -16,7 +16,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/pressly/goose/v3"
 	"github.com/stretchr/testify/require"
 
@@ -34,12 +33,9 @@ func (d *Database) Migrate(tb testing.TB) *Database {
 	case d.hasVersion(tb): // an earlier one
 		require.NoError(tb, postbox.Migrate(tb.Context(), d.Postbox()))
 	case d.Dialect == postbox.PostgreSQL:
-		runScript(tb, d.Dialect, "postgres", d.DSN)
+		runScript(tb, d, postgresServer)
 	case d.Dialect == postbox.MySQL:
-		config, err := mysql.ParseDSN(d.DSN)
-		require.NoError(tb, err)
-		config.MultiStatements = true
-		runScript(tb, d.Dialect, "mysql", config.FormatDSN())
+		runScript(tb, d, mysqlServer)
 	default:
 		tb.Fatalf("no tables for %q", d.Dialect)
 	}
@@ -109,15 +105,12 @@ var migratedFile = sync.OnceValues(func() (file sqliteFile, err error) {
 })
 
 // runScript runs all migrations as one text.
-func runScript(tb testing.TB, kind postbox.Dialect, driver, dsn string) {
+func runScript(tb testing.TB, d *Database, server func(tb testing.TB, dsn string) (*admin, string)) {
 	tb.Helper()
-	script, err := scripts[kind]()
+	script, err := scripts[d.Dialect]()
 	require.NoError(tb, err)
-	db, err := sql.Open(driver, dsn)
-	require.NoError(tb, err)
-	defer func() { _ = db.Close() }()
-	_, err = db.ExecContext(tb.Context(), script)
-	require.NoError(tb, err)
+	a, enter := server(tb, d.DSN)
+	a.run(tb, enter, script)
 }
 
 var scripts = map[postbox.Dialect]func() (string, error){

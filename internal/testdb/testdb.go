@@ -227,12 +227,13 @@ func postgresDSN(variable string) func(tb testing.TB) string {
 	return func(tb testing.TB) string {
 		tb.Helper()
 		dsn, name := testservice.Address(tb, variable), uniqueName()
-		admin(tb, "postgres", dsn, "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE")
 		u, err := url.Parse(dsn)
 		require.NoError(tb, err)
 		query := u.Query()
 		query.Set("search_path", name)
 		u.RawQuery = query.Encode()
+		server, _ := postgresServer(tb, u.String())
+		server.room(tb, "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE")
 		return u.String()
 	}
 }
@@ -240,25 +241,10 @@ func postgresDSN(variable string) func(tb testing.TB) string {
 func mysqlDSN(tb testing.TB) string {
 	tb.Helper()
 	dsn, name := testservice.Address(tb, testservice.MySQLVariable), uniqueName()
-	admin(tb, "mysql", dsn, "CREATE DATABASE "+name, "DROP DATABASE "+name)
 	config, err := mysql.ParseDSN(dsn)
 	require.NoError(tb, err)
 	config.DBName = name
+	server, _ := mysqlServer(tb, config.FormatDSN())
+	server.room(tb, "CREATE DATABASE "+name, "DROP DATABASE "+name)
 	return config.FormatDSN()
-}
-
-// admin makes room for a test and clears it away afterwards.
-func admin(tb testing.TB, driver, dsn, create, drop string) {
-	tb.Helper()
-	db, err := sql.Open(driver, dsn)
-	require.NoError(tb, err)
-	_, err = db.ExecContext(tb.Context(), create)
-	require.NoError(tb, err)
-	tb.Cleanup(func() {
-		_, err := db.Exec(drop) //nolint:noctx // the test's context is over
-		if err != nil {
-			tb.Logf("clear away: %s", err)
-		}
-		_ = db.Close()
-	})
 }

@@ -50,12 +50,12 @@ func TailIdle() measure.Scenario {
 			if err != nil {
 				return err
 			}
-			return watchIdle(ctx, stage, a.close)
+			return watchIdle(ctx, stage, tailIdleWindow, a.close)
 		}
 	}
 	return measure.Scenario{
 		Name:      "tail-idle",
-		About:     "statements of a forwarder that tails the log and has nothing to do, with default settings and with PollMax of a minute",
+		About:     "statements of a forwarder that tails the log and has nothing to do, in a minute, with default settings and with PollMax of a minute",
 		Log:       true,
 		MaxRounds: 1,
 		Picture:   PerSecond,
@@ -74,6 +74,8 @@ func TailIdle() measure.Scenario {
 const (
 	idleSettles = 3 * time.Second
 	idleWindow  = 20 * time.Second
+	// tailIdleWindow has all that comes once in a minute.
+	tailIdleWindow = time.Minute
 )
 
 func idle(ctx context.Context, stage *measure.Stage, start func() (stop func() error, err error)) error {
@@ -84,16 +86,16 @@ func idle(ctx context.Context, stage *measure.Stage, start func() (stop func() e
 	if err != nil {
 		return err
 	}
-	return watchIdle(ctx, stage, stop)
+	return watchIdle(ctx, stage, idleWindow, stop)
 }
 
 // watchIdle counts statements.
-func watchIdle(ctx context.Context, stage *measure.Stage, stop func() error) error {
+func watchIdle(ctx context.Context, stage *measure.Stage, window time.Duration, stop func() error) error {
 	<-time.After(idleSettles)
 	if err := stage.Start(ctx); err != nil {
 		return err
 	}
-	window := time.Duration(stage.Scale(int(idleWindow), int(idleWindow/2)))
+	window = time.Duration(stage.Scale(int(window), int(window/2)))
 	before := stage.Wire.Statements()
 	<-time.After(window)
 	stage.Record(PerSecond, float64(stage.Wire.Statements()-before)/window.Seconds())

@@ -16,9 +16,12 @@ import (
 )
 
 const (
-	// cleanInterval is the default of Interval. With it a process on standby executes a tenth of a statement each
-	// second.
+	// cleanInterval is the default of Interval. With it a process without work executes a fifteenth of a statement each second.
 	cleanInterval = 30 * time.Second
+	// restIntervals is how many intervals a task that has found nothing to delete rests at most.
+	restIntervals = 60
+	// watchIntervals is how many intervals there are between two renewals of the lease of a task that deletes nothing.
+	watchIntervals = 3
 	// cleanBatch is the default number of rows that a statement of a cleaner deletes or reads.
 	cleanBatch = 1000
 	// letterBatch is the limit for dead letters, which may have megabytes each.
@@ -28,7 +31,8 @@ const (
 	// uniqueKeyBatch is the limit for unique keys: looking for the message of each takes several searches, and the
 	// transaction that deletes a page of them makes producers of these keys wait.
 	uniqueKeyBatch = 100
-	// countIntervals is how many intervals a count of messages stays at least. With it, looking for large numbers executes a twentieth of a statement each second.
+	// countIntervals is how many intervals a count of messages stays at least. With it, looking for large numbers executes a twentieth of a statement each second, and a
+	// hundredth while all numbers are small.
 	countIntervals = 2
 	// givenUp is how long a process leaves a task to others if it lacks the right to perform it.
 	givenUp = time.Hour
@@ -42,8 +46,8 @@ const (
 
 // Config says what a cleaner deletes. The caller of [New] has checked every field.
 type Config struct {
-	Interval time.Duration // between two steps that find little, two renewals, two tries to get a task; default 30 s
-	Lease    time.Duration // how long a silent process keeps a task; default three intervals
+	Interval time.Duration // between two steps that find little; default 30 s
+	Lease    time.Duration // how long a silent process keeps a task at least; default three intervals
 	Batch    int           // rows of a statement; default 1000
 
 	// How long to keep rows, counted from the death, the failed attempt or the claim. 0: this cleaner ignores them;
@@ -104,38 +108,47 @@ func New(db *sql.DB, statements *dialect.Statements, holder string, config Confi
 	config.setDefaults()
 	c := &Cleaner{db: db, statements: statements, holder: holder, config: config, logger: logger}
 	if config.DeadLetters != 0 {
-		c.add("dead letters", letterPurge(statements, config.DeadLetters, min(letterBatch, config.Batch)).work)
+		c.add("dead letters", c.rest(config.DeadLetters), letterPurge(statements, config.DeadLetters, min(letterBatch, config.Batch)).work)
 	}
 	if config.History {
-		c.add("history", historyPurge(statements, min(historyBatch, config.Batch)).work)
+		c.add("history", c.rest(0), historyPurge(statements, min(historyBatch, config.Batch)).work)
 	}
 	if config.Failures > 0 {
-		c.add("failures", purge(statements.PurgeFailures, config.Failures, config.Batch))
+		c.add("failures", c.rest(config.Failures), purge(statements.PurgeFailures, config.Failures, config.Batch))
 	}
 	if config.Claims > 0 {
-		c.add("claims", walkClaims(config.Claims, config.Batch))
+		c.add("claims", c.rest(config.Claims), walkClaims(config.Claims, config.Batch))
 	}
 	if config.Audit > 0 {
-		c.add("audit", purge(statements.PurgeAudit, config.Audit, config.Batch))
+		c.add("audit", c.rest(config.Audit), purge(statements.PurgeAudit, config.Audit, config.Batch))
 	}
 	if config.Unattended > 0 {
-		c.add("unattended", newWatch(config.Unattended).work)
+		c.add("unattended", watchIntervals*config.Interval, newWatch(config.Unattended).work)
 	}
 	if config.UniqueKeys {
-		c.add("unique keys", walkUniqueKeys(min(uniqueKeyBatch, config.Batch)))
+		c.add("unique keys", c.rest(0), walkUniqueKeys(min(uniqueKeyBatch, config.Batch)))
 	}
 	if config.Receipts > 0 {
-		c.add("receipts", purgeReceipts(statements, config.Receipts, config.Batch))
-		c.add("overdue receipts", (&overdue{tell: config.Missed}).work)
+		c.add("receipts", c.rest(config.Receipts), purgeReceipts(statements, config.Receipts, config.Batch))
+		c.add("overdue receipts", config.Interval, (&overdue{tell: config.Missed}).work)
 	}
 	if config.Counts {
-		c.add(counts.Task, recount(counts.NewCounter(db, statements, counts.Cap, countIntervals*config.Interval)))
+		c.add(counts.Task, watchIntervals*config.Interval, recount(counts.NewCounter(db, statements, counts.Cap, countIntervals*config.Interval)))
 	}
 	return c
 }
 
-func (c *Cleaner) add(name string, work work) {
-	c.tasks = append(c.tasks, &task{name: name, work: work})
+func (c *Cleaner) add(name string, interval time.Duration, work work) {
+	c.tasks = append(c.tasks, &task{name: name, interval: interval, work: work})
+}
+
+// rest is the longest pause of a task that deletes rows after this time; 0 or less: a time that is not known here.
+func (c *Cleaner) rest(retention time.Duration) time.Duration {
+	most := restIntervals * c.config.Interval
+	if retention <= 0 {
+		return most
+	}
+	return min(max(retention/walksPerRetention, c.config.Interval), most)
 }
 
 // Run cleans until ctx ends, and then hands its tasks to other processes. If the database is unavailable, or has no

@@ -30,18 +30,16 @@ const (
 func purgeReceipts(statements *dialect.Statements, retention time.Duration, batch int) work {
 	params := dialect.PurgeParams{Retention: retention.Microseconds(), Limit: batch}
 	queries := []dialect.Query{statements.PurgeReceipts(dialect.ReceiptReceived, params), statements.PurgeReceipts(dialect.ReceiptMissing, params)}
-	return func(ctx context.Context, c *Cleaner, _ *task) (removed int, pause time.Duration, err error) {
-		pause = c.config.Interval
+	return func(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error) {
+		most := 0
 		for _, query := range queries {
 			n, err := c.delete(ctx, query)
 			if err != nil {
 				return removed, 0, err
 			}
-			if removed += n; n >= batch {
-				pause = 0
-			}
+			removed, most = removed+n, max(most, n)
 		}
-		return removed, pause, nil
+		return removed, c.pause(ch, most, batch), nil
 	}
 }
 

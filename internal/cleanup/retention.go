@@ -24,9 +24,11 @@ type spoolPurge struct {
 	// stored by operators, and how long the spool's drainers keep done messages.
 	keep func(settings spool.Settings, history time.Duration) (time.Duration, bool)
 
-	begun bool  // a round is running
-	after int64 // the last spool of this round
-	full  bool  // a step of this round deleted as many rows as it may: there are more
+	begun bool          // a round is running
+	after int64         // the last spool of this round
+	full  bool          // a step of this round deleted as many rows as it may: there are more
+	some  int           // rows that this round has deleted
+	least time.Duration // shortest time that a spool of this round keeps its rows; 0: none is known
 }
 
 // letterPurge returns the task for dead letters. A negative retention keeps the letters of inboxes, and of spools
@@ -62,10 +64,10 @@ func historyPurge(statements *dialect.Statements, batch int) *spoolPurge {
 // within a round.
 func (p *spoolPurge) work(ctx context.Context, c *Cleaner, ch *task) (removed int, pause time.Duration, err error) {
 	if !p.begun {
-		p.begun, p.after, p.full = true, 0, false
+		p.begun, p.after, p.full, p.some, p.least = true, 0, false, 0, 0
 		if p.others != nil {
 			removed, _, err = p.others(ctx, c, ch)
-			p.full = removed >= p.batch
+			p.full, p.some = removed >= p.batch, removed
 			return removed, 0, err
 		}
 	}
@@ -77,8 +79,12 @@ func (p *spoolPurge) work(ctx context.Context, c *Cleaner, ch *task) (removed in
 	}
 	if !id.Valid {
 		p.begun = false
-		if !p.full {
+		switch {
+		case p.full:
+		case p.some > 0:
 			pause = c.config.Interval
+		default:
+			pause = min(ch.interval, c.rest(p.least))
 		}
 		return 0, pause, nil
 	}
@@ -92,7 +98,10 @@ func (p *spoolPurge) work(ctx context.Context, c *Cleaner, ch *task) (removed in
 	if !limited {
 		return 0, 0, nil
 	}
+	if p.least == 0 || keep < p.least {
+		p.least = max(keep, 1)
+	}
 	removed, err = c.delete(ctx, p.purge(p.after, dialect.PurgeParams{Retention: keep.Microseconds(), Limit: p.batch}))
-	p.full = p.full || removed >= p.batch
+	p.full, p.some = p.full || removed >= p.batch, p.some+removed
 	return removed, 0, err
 }

@@ -15,8 +15,8 @@ const (
 	// paceShare keeps the walk through the claims below a twentieth of the time. At 2 ms for a page of 1000, ten
 	// million claims take about seven minutes.
 	paceShare = 20
-	// walksPerRetention is the number of walks through the claims within the retention of a claim. So a claim is kept
-	// at most a fiftieth longer than necessary.
+	// walksPerRetention is the number of walks through the claims within the retention of a claim, and of searches for other rows that are too old. So
+	// a row is kept at most a fiftieth longer than necessary.
 	walksPerRetention = 50
 )
 
@@ -24,6 +24,8 @@ const (
 type task struct {
 	name string
 	work work
+	// interval is the pause between two renewals of the lease, between two tries to get the task, and before the next step when a step has found nothing.
+	interval time.Duration
 
 	added   bool      // the row in the database exists
 	taken   bool      // the row may name this process
@@ -55,7 +57,7 @@ func (c *Cleaner) hold(ctx context.Context, ch *task) error {
 	}
 	tried := time.Now()
 	ch.taken = true
-	take := c.statements.TakeChore(c.chore(ch), c.config.Lease.Microseconds())
+	take := c.statements.TakeChore(c.chore(ch), c.lease(ch).Microseconds())
 	changed, err := spool.Affected(c.db.ExecContext(ctx, take.Text, take.Args...))
 	if err != nil {
 		return ch.failed("take", err)
@@ -67,9 +69,12 @@ func (c *Cleaner) hold(ctx context.Context, ch *task) error {
 		}
 		ch.stepAt = time.Time{}
 	}
-	ch.held, ch.holdAt = ch.taken, tried.Add(c.config.Interval)
+	ch.held, ch.holdAt = ch.taken, tried.Add(ch.interval)
 	return nil
 }
+
+// lease is how long a silent process keeps a task. A renewal may come late by half of its interval.
+func (c *Cleaner) lease(ch *task) time.Duration { return max(c.config.Lease, ch.interval*3/2) }
 
 // step performs the next step of the task.
 func (c *Cleaner) step(ctx context.Context, ch *task) error {
@@ -87,12 +92,21 @@ func (c *Cleaner) step(ctx context.Context, ch *task) error {
 // purge returns the work for a statement that finds the oldest rows by an index.
 func purge(statement func(dialect.PurgeParams) dialect.Query, retention time.Duration, batch int) work {
 	query := statement(dialect.PurgeParams{Retention: retention.Microseconds(), Limit: batch})
-	return func(ctx context.Context, c *Cleaner, _ *task) (int, time.Duration, error) {
+	return func(ctx context.Context, c *Cleaner, ch *task) (int, time.Duration, error) {
 		removed, err := c.delete(ctx, query)
-		if removed >= batch {
-			return removed, 0, err
-		}
-		return removed, c.config.Interval, err
+		return removed, c.pause(ch, removed, batch), err
+	}
+}
+
+// pause returns how long a task pauses after a step, or a round of steps, that has deleted so many rows: not at all if there may be more.
+func (c *Cleaner) pause(ch *task, removed, batch int) time.Duration {
+	switch {
+	case removed >= batch:
+		return 0
+	case removed > 0:
+		return c.config.Interval
+	default:
+		return ch.interval
 	}
 }
 
@@ -114,7 +128,7 @@ func walkClaims(retention time.Duration, batch int) work {
 			return 0, 0, err
 		}
 		if keys < batch { // the end of the table
-			pause, last = max(c.config.Interval, retention/walksPerRetention), nil
+			pause, last = max(ch.interval, retention/walksPerRetention), nil
 		}
 		if err := c.save(ctx, ch, last); err != nil {
 			return removed, 0, err

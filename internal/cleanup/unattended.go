@@ -20,10 +20,9 @@ import (
 
 const (
 	// UnattendedAfter is how long messages wait for a drainer before that is logged. unattendedPause is the time
-	// between two searches. A drainer that is restarted within this time is not reported, and the two together are less
-	// than a minute.
+	// between two searches. A drainer that is restarted within this time is not reported, and the two together are a minute.
 	UnattendedAfter = 30 * time.Second
-	unattendedPause = 20 * time.Second
+	unattendedPause = 30 * time.Second
 )
 
 var (

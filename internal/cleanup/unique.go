@@ -30,6 +30,9 @@ func walkUniqueKeys(batch int) work {
 		if err := c.save(ctx, ch, last); err != nil {
 			return removed, 0, err
 		}
+		if len(page) == 0 {
+			return removed, ch.interval, nil
+		}
 		if last == nil { // the end of the table
 			return removed, c.config.Interval, nil
 		}

@@ -14,6 +14,10 @@ const (
 	// leastAge of a counter and mostAge.
 	share   = 150
 	mostAge = 15 * time.Minute
+	// smallShare and smallAges: while all numbers are below this part of the limit, the counter looks only after that many times the least age. So a
+	// database with little to count costs nearly nothing.
+	smallShare = 10
+	smallAges  = 5
 	// pageShare spreads a count over time, for databases that are busy or do one thing at a time: a page takes a
 	// twentieth of the time.
 	pageShare = 20
@@ -36,6 +40,7 @@ type Counter struct {
 	walks    []*walk // of this round, that are not finished
 	snapshot Snapshot
 	stored   []byte // the form that the snapshot was read from, or stored in
+	small    bool   // all numbers were small at the last look
 }
 
 // NewCounter returns a counter of what is above a limit, usually [Cap]. It looks at all spools each leastAge, and counts none
@@ -51,7 +56,9 @@ func (c *Counter) Step(ctx context.Context, stored []byte) (renewed []byte, paus
 	if len(c.walks) == 0 || !bytes.Equal(stored, c.stored) { // another process may have counted meanwhile
 		c.stored, c.snapshot = stored, Decode(stored)
 		err = c.plan(ctx)
-		pause = c.age(time.Since(started))
+		if pause = c.age(time.Since(started)); c.small {
+			pause = max(pause, smallAges*c.leastAge)
+		}
 	} else {
 		err = c.walk(ctx)
 		pause = c.leastAge
@@ -107,7 +114,7 @@ func (c *Counter) plan(ctx context.Context) error {
 	}
 	known := c.snapshot
 	c.snapshot = Snapshot{Ready: map[int64]Count{}, Waiting: map[int64]Count{}, Done: map[int64]Count{}}
-	if most <= c.limit {
+	if c.small = most <= c.limit/smallShare; most <= c.limit {
 		return nil
 	}
 	var clock int64

@@ -1,6 +1,9 @@
 package dialect
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // The statements for tailing the log of PostgreSQL. Other databases have none.
 
@@ -23,10 +26,14 @@ SELECT slot_name, temporary FROM pg_replication_slots WHERE slot_name = (
 	SELECT 'postbox_' || oid::text || '_' || '{messages}'::regclass::oid::text FROM pg_database WHERE datname = current_database())`
 
 // publication tells whether a publication exists, sends inserts alone, includes the table of messages, and sends all its
-// rows and columns. Version 14 has no filters. The transactions that wrote the two rows of the catalog are its version.
+// rows and columns. Version 14 has no filters. The transactions that wrote the two rows of the catalog are its version. The last column
+// names those of toldTables that it lacks.
 const publication = `
 SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate), r.oid IS NOT NULL,
-       COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NULL, concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin)
+       COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NULL, concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin),
+       array_to_string(ARRAY(
+	SELECT t.name FROM (VALUES ('waiting', to_regclass('{waiting}')), ('audit', to_regclass('{audit}')), ('members', to_regclass('{members}'))) AS t(name, id)
+	WHERE NOT EXISTS (SELECT 1 FROM pg_publication_rel q WHERE q.prpubid = p.oid AND q.prrelid = t.id)), ' ')
 FROM pg_publication p
 LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = '{messages}'::regclass
 WHERE p.pubname = ?`
@@ -43,20 +50,32 @@ func (s *Statements) WaitingKeys(spool int64, limit int) Query {
 	return Query{Text: s.waitingKeys, Args: []any{spool, limit}}
 }
 
-// CreatePublication returns the statement that publishes the inserts of ready messages. Messages that wait have a table
-// of their own, which ONLY leaves out.
+// PublishedTables are the tables of a publication, without the prefix: that of the messages first, and then those whose rows tell that something
+// has changed.
+func PublishedTables() []string { return append([]string{"messages"}, toldNames...) }
+
+// CreatePublication returns the statement that publishes the inserts into [PublishedTables].
 func (s *Statements) CreatePublication(name string) string {
-	return fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE ONLY %s WITH (publish = 'insert')", name, s.Names.Table("messages"))
+	return fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert')", name, s.only(PublishedTables()))
 }
 
-// AddToPublication returns the statement that adds the table of messages to a publication of other tables.
-func (s *Statements) AddToPublication(name string) string {
-	return fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE ONLY %s", name, s.Names.Table("messages"))
+// AddToPublication returns the statement that adds tables to a publication.
+func (s *Statements) AddToPublication(name string, tables []string) string {
+	return fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE %s", name, s.only(tables))
 }
 
-// DropFromPublication returns the statement that takes the table of messages out of a publication.
-func (s *Statements) DropFromPublication(name string) string {
-	return fmt.Sprintf("ALTER PUBLICATION %s DROP TABLE ONLY %s", name, s.Names.Table("messages"))
+// DropFromPublication returns the statement that takes tables out of a publication.
+func (s *Statements) DropFromPublication(name string, tables []string) string {
+	return fmt.Sprintf("ALTER PUBLICATION %s DROP TABLE %s", name, s.only(tables))
+}
+
+// only lists tables, each without those that inherit from it, as the table of messages that wait does from that of messages.
+func (s *Statements) only(tables []string) string {
+	names := make([]string, len(tables))
+	for i, table := range tables {
+		names[i] = "ONLY " + s.Names.Table(table)
+	}
+	return strings.Join(names, ", ")
 }
 
 // LogSnapshot returns the snapshot of a session, the incarnation of its server, and the version of a spool, or [VersionMoving] if the spool

@@ -249,11 +249,13 @@ type Statements struct {
 	logSnapshot    string
 	LogServer      string // → incarnation, oid of the table of messages, name of the slot; it takes no arguments, since a session that sends the log cannot
 	WalLevel       string // → the setting wal_level
-	Publication    string // name → whether it sends inserts alone, whether it includes the table of messages
+	Publication    string // name → whether it sends inserts alone, whether it includes the table of messages, whether it sends all its rows and columns, its version, which told tables it lacks
 	PublishedCount string // publication → number of its tables
 	Retained       string // slot → bytes of log that the server keeps for it
 	SlotTaken      string // → name of the slot for these tables, and whether it ends with the session of its reader
 	waitingKeys    string
+	idleLook       string
+	ToldTables     string // → oids of the tables whose rows tell that something has changed: log_idle.go
 
 	// What operators look at: log_state.go.
 
@@ -293,7 +295,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.uniqueKeysPage, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
-		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.LogServerState, &s.LogSlotState, &s.PublicationRights,
+		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights,
 		&s.OutboxSlot, &s.FormerSlot, &s.LogEnd, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.saveLogPosition, &s.setLogPosition, &s.logAhead, &s.keysWithRows,
 	} {
 		f(text)

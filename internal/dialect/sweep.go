@@ -41,11 +41,7 @@ SELECT c.lane, (
 FROM unnest(?::smallint[], ?::bigint[], ?::bigint[]) AS c(lane, after, up_to)`
 
 func (p postgres) sweep(s SweepParams) Query {
-	n := len(s.Ranges)
-	lanes, afters, upTos := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
-	for i, r := range s.Ranges {
-		lanes[i], afters[i], upTos[i] = int64(r.Lane), r.After, r.UpTo
-	}
+	lanes, afters, upTos := rangeArrays(s.Ranges)
 	excluded := append(pq.StringArray{}, s.Excluded...)
 	text := p.sweepTexts[min(len(excluded), 1)][s.variant()]
 	args := []any{s.Spool, s.Spool, append(pq.Int64Array{}, s.Known...), excluded}
@@ -53,6 +49,15 @@ func (p postgres) sweep(s SweepParams) Query {
 		args = append(args, pq.Int64Array(s.Held))
 	}
 	return Query{Text: text, Args: append(args, lanes, afters, upTos)}
+}
+
+func rangeArrays(ranges []Range) (lanes, afters, upTos pq.Int64Array) {
+	n := len(ranges)
+	lanes, afters, upTos = make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	for i, r := range ranges {
+		lanes[i], afters[i], upTos[i] = int64(r.Lane), r.After, r.UpTo
+	}
+	return lanes, afters, upTos
 }
 
 // repeatedSweep takes the ranges as a list of lane, after and up to. Its inner query is that of a fetch, with an upper bound.

@@ -138,8 +138,11 @@ func (d *Drainer) excludedTopics() []string {
 }
 
 // controlDue returns when to read the settings. It is a little later if a read of messages is about to bring their
-// version, so that an idle drainer needs no extra statement.
+// version, so that a drainer without work needs no extra statement. A look brings it, too.
 func (d *Drainer) controlDue() time.Time {
+	if d.idle.active && !d.control.checkedAt.IsZero() {
+		return d.idle.lookAt.Add(controlGrace)
+	}
 	due := d.control.checkedAt.Add(controlInterval)
 	known := !d.control.checkedAt.IsZero()
 	if late := due.Add(controlGrace); known && !d.full && !d.control.paused && d.pollAt.Before(late) {

@@ -45,6 +45,7 @@ type Drainer struct {
 	sweeping  sweep
 	past      past
 	tailing   tailing
+	idle      idle
 	reopen    bool  // the database went back, and the spool must be looked up again
 	fatal     error // ends Run, which returns it
 	scheduler *schedule.Scheduler
@@ -268,6 +269,9 @@ func (d *Drainer) step(live context.Context) {
 	if err == nil {
 		err = d.checkFile(ctx)
 	}
+	if err == nil {
+		err = d.beIdle(ctx)
+	}
 	if err == nil && d.mayRenew() {
 		err = d.renew(ctx)
 	}
@@ -343,6 +347,9 @@ func (d *Drainer) wait() time.Duration {
 	}
 	if tryAt := d.tailing.tryAt; !tryAt.IsZero() && tryAt.Before(next) {
 		next = tryAt
+	}
+	if d.idle.active {
+		return max(min(time.Until(next), idlePulse), 0)
 	}
 	return max(time.Until(next), 0)
 }

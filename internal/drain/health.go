@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/postbox-go/watermill-postbox/health"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
 // pulse is the health of a drainer, as it was last noted. It is safe for concurrent use.
 type pulse struct {
 	mu    sync.Mutex
 	state health.State
+	log   *tail.Feed // while the drainer is idle: a sign of life of its server is one of the database
 }
 
 func (p *pulse) set(change func(s *health.State)) {
@@ -24,7 +26,18 @@ func (p *pulse) set(change func(s *health.State)) {
 func (d *Drainer) Health() health.State {
 	d.pulse.mu.Lock()
 	defer d.pulse.mu.Unlock()
-	return d.pulse.state
+	s := d.pulse.state
+	if d.pulse.log != nil {
+		s.Answered = later(s.Answered, d.pulse.log.Heard())
+	}
+	return s
+}
+
+// rest notes that the drainer is idle beside a log, or that it is not.
+func (p *pulse) rest(log *tail.Feed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.log = log
 }
 
 // enter notes the beginning of a phase.

@@ -21,6 +21,7 @@ import (
 // database counts from a later moment, so it does not give the lanes to another process earlier.
 func (d *Drainer) upkeep(ctx context.Context) error {
 	sent := time.Now()
+	d.stir(sent)
 	ahead := d.scheduler.Ahead(sent)
 	statements := d.spool.Statements
 	lease := d.config.Lease.Microseconds()

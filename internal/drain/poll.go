@@ -47,6 +47,7 @@ func (d *Drainer) poll(ctx context.Context) error {
 	if everything {
 		lanes = d.lanes.numbers()
 	}
+	d.stir(time.Now())
 	if d.watermark.unset() {
 		if err := d.markFirst(ctx); err != nil || d.reopen {
 			return err

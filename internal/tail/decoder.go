@@ -17,10 +17,17 @@ type Decoder struct {
 	found       int
 	transaction uint32
 	within      bool
+	told        map[uint32]int // tables whose rows tell that something has changed, with the place of the column spool; -1 for none
 }
 
-// NewDecoder returns a decoder for the table of messages with this oid.
-func NewDecoder(table uint32) *Decoder { return &Decoder{table: table} }
+// NewDecoder returns a decoder for the table of messages with this oid. Inserts into the tables with the oids told are changes.
+func NewDecoder(table uint32, told ...uint32) *Decoder {
+	d := &Decoder{table: table, told: map[uint32]int{}}
+	for _, oid := range told {
+		d.told[oid] = -1
+	}
+	return d
+}
 
 // Within reports whether the begin of a transaction was decoded, and not yet its commit.
 func (d *Decoder) Within() bool { return d.within }
@@ -104,6 +111,7 @@ const (
 	Commit          // of a transaction
 	Described       // the columns of the table: before the first insert, and again if the publication may have been altered
 	Begin           // of a transaction; only of messages that are in the log alone
+	Change          // of an outbox, which the message names, or of all if it names none
 )
 
 // Decode decodes one message of the stream. An inserted message may refer to the bytes of data, and has the payload and
@@ -124,7 +132,11 @@ func (d *Decoder) Decode(data []byte) (event Event, m Message, end uint64, err e
 	case 'R':
 		event, err = d.relation(&from)
 	case 'I':
-		if from.uint32() == d.table {
+		table := from.uint32()
+		if place, told := d.told[table]; told {
+			event = Change
+			m.Spool, err = change(&from, place)
+		} else if table == d.table {
 			event = Insert
 			m, err = d.insert(&from)
 			if err == nil && m.ID == 0 {
@@ -141,25 +153,55 @@ func (d *Decoder) Decode(data []byte) (event Event, m Message, end uint64, err e
 // relation learns where the columns of the table are. The server sends them before the first change, and again after
 // the table or any publication was altered, or the table was analyzed.
 func (d *Decoder) relation(from *reader) (Event, error) {
-	if from.uint32() != d.table {
+	table := from.uint32()
+	_, told := d.told[table]
+	if table != d.table && !told {
 		return Other, nil
 	}
 	from.text() // the schema
 	from.text() // the name
 	from.skip(1)
-	count := int(from.uint16())
-	d.columns, d.found = make([]column, count), 0
-	for i := range count {
+	names := make([]string, from.uint16())
+	for i := range names {
 		from.skip(1)
-		if d.columns[i] = wanted[from.text()]; d.columns[i] != nil {
+		names[i] = from.text()
+		from.skip(8)
+	}
+	if told {
+		d.told[table] = slices.Index(names, "spool")
+		return Other, nil
+	}
+	d.columns, d.found = make([]column, len(names)), 0
+	for i, name := range names {
+		if d.columns[i] = wanted[name]; d.columns[i] != nil {
 			d.found++
 		}
-		from.skip(8)
 	}
 	if d.found != len(wanted) && !from.short {
 		return Described, errColumns
 	}
 	return Described, nil
+}
+
+// change returns the number in a column of a row, or 0 if there is no such column.
+func change(from *reader, place int) (int64, error) {
+	if place < 0 {
+		return 0, nil
+	}
+	from.skip(1) // 'N'
+	count, r := int(from.uint16()), row{}
+	for i := 0; i < count && i <= place; i++ {
+		kind := from.byte()
+		if kind == 'n' || kind == 'u' {
+			continue
+		}
+		value := from.bytes(int(from.uint32()))
+		if i == place && !from.short {
+			err := wanted["spool"](&r, value, kind == 't')
+			return r.m.Spool, err
+		}
+	}
+	return 0, nil
 }
 
 // insert reads a row. The id is 0 if it is not a ready message.

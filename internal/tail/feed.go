@@ -1,6 +1,9 @@
 package tail
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // Message is a message that was inserted into the table of messages by a committed transaction.
 type Message struct {
@@ -37,6 +40,11 @@ type Feed struct {
 	gaps     int64
 	messages []Message
 	bytes    int
+
+	tells   bool  // the log that is read tells each change, see Tells
+	changes int64 // those that it has told
+	missed  int64 // how often a drainer has found what it has not told
+	heard   time.Time
 }
 
 // NewFeed returns an empty feed.
@@ -61,7 +69,7 @@ func (f *Feed) Open(spool int64) {
 func (f *Feed) Begin(server string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.server = server
+	f.server, f.tells = server, false
 	f.gap()
 	f.signal()
 }
@@ -116,4 +124,63 @@ func (f *Feed) Take() (messages []Message, server string, gaps int64) {
 	messages = f.messages
 	f.messages, f.bytes = nil, 0
 	return messages, f.server, f.gaps
+}
+
+// patience is how long the server of the log may be silent. The receiver asks it for a sign of life each second.
+const patience = 3 * time.Second
+
+// Tell says that from now on the log tells each change, or that it does so no longer. [Feed.Begin] ends it, too.
+func (f *Feed) Tell(tells bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.tells != tells {
+		f.tells = tells
+		f.signal()
+	}
+}
+
+// Change says that something has changed in an outbox, or in all of them if spool is 0.
+func (f *Feed) Change(spool int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if spool == 0 || spool == f.spool {
+		f.changes++
+		f.signal()
+	}
+}
+
+// Miss says that a drainer has found something that the log has not told.
+func (f *Feed) Miss() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.missed++
+}
+
+// Missed returns how often that was.
+func (f *Feed) Missed() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.missed
+}
+
+// Hear says that the server of the log has sent something.
+func (f *Feed) Hear(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heard = now
+}
+
+// Heard returns when the server of the log was heard last.
+func (f *Feed) Heard() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.heard
+}
+
+// Tells reports whether the log tells that something has changed beside new messages: a message that waits for its time, an action of an
+// operator, a process that joins. The number of changes grows with each of them. It is false, too, when the server has been silent for long.
+func (f *Feed) Tells(now time.Time) (changes int64, tells bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changes, f.tells && now.Sub(f.heard) < patience
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
@@ -120,6 +121,12 @@ func (g *group) each(do func(outbox tail.Outbox)) {
 		do(f.Outbox)
 	}
 }
+
+// hear says that the server has sent something.
+func (g *group) hear(now time.Time) { g.each(func(o tail.Outbox) { o.Feed.Hear(now) }) }
+
+// change says that something has changed in an outbox, or in all if spool is 0.
+func (g *group) change(spool int64) { g.each(func(o tail.Outbox) { o.Feed.Change(spool) }) }
 
 // fail ends all followers.
 func (g *group) fail(err error) {

@@ -101,7 +101,7 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(s
 		return fmt.Errorf("read the end of the log: %w", err)
 	}
 	within, cancel := context.WithCancelCause(ctx)
-	watch := retainedWatch{group: &o.group, slot: slot.name, interval: o.retainedInterval, give: cancel}
+	watch := retainedWatch{group: &o.group, slot: slot.name, interval: o.retainedInterval, give: cancel, reached: &s.reached}
 	defer watch.begin(within)()
 	in := newIntake(position)
 	k := &keeper{outbox: outbox, group: &o.group, intake: in, position: position, saved: slot.confirmed, since: since, spools: map[string]*target{}}
@@ -117,7 +117,7 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(s
 	started(slot.name)
 	o.each(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
 	defer o.each(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
-	from := &emittedStream{stream: s.stream(), decoder: tail.NewEmittedDecoder(s.table), intake: in, logger: outbox.Logger}
+	from := &emittedStream{stream: s.stream(o.hear), decoder: tail.NewEmittedDecoder(s.table), intake: in, logger: outbox.Logger}
 	err = from.receive(within, func(data []byte) error { return from.take(within, data) })
 	if lacksPublication(err, slot.name) {
 		close(in.ended) // what the server could still read is not lost

@@ -5,22 +5,23 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
 
 // publishes returns a setupError that says what the publication lacks. The version is another one after each change of the publication.
-func publishes(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (version string, err error) {
+func publishes(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (has contents, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	has, err := published(ctx, db, statements, publication)
+	has, err = published(ctx, db, statements, publication)
 	lacks, fix, table := "", runSetup, statements.Names.Table("messages")
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		lacks = "there is no publication " + publication
 	case err != nil:
-		return "", err
+		return has, err
 	case !has.table:
 		lacks = fmt.Sprintf("the publication %s does not include the table %s", publication, table)
 	case !has.allRows:
@@ -31,9 +32,9 @@ func publishes(ctx context.Context, db *sql.DB, statements *dialect.Statements, 
 		fix = statements.PublishInserts(publication)
 	}
 	if lacks != "" {
-		return "", &setupError{what: lacks, fix: fix}
+		return has, &setupError{what: lacks, fix: fix}
 	}
-	return has.version, nil
+	return has, nil
 }
 
 // contents is what a publication sends.
@@ -42,14 +43,20 @@ type contents struct {
 	table   bool // the table of messages
 	allRows bool // and all columns
 	version string
+	lacks   []string // tables whose rows tell that something has changed
 }
+
+// tells reports whether the publication tells each change, so that a forwarder need not poll to notice it.
+func (c contents) tells() bool { return len(c.lacks) == 0 }
 
 // published returns what a publication has; the error is [sql.ErrNoRows] if there is none.
 func published(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (has contents, err error) {
-	err = db.QueryRowContext(ctx, statements.Publication, publication).Scan(&has.inserts, &has.table, &has.allRows, &has.version)
+	var lacks string
+	err = db.QueryRowContext(ctx, statements.Publication, publication).Scan(&has.inserts, &has.table, &has.allRows, &has.version, &lacks)
 	if err != nil {
 		err = fmt.Errorf("read the publication %s: %w", publication, err)
 	}
+	has.lacks = strings.Fields(lacks)
 	return has, err
 }
 
@@ -57,20 +64,23 @@ func published(ctx context.Context, db *sql.DB, statements *dialect.Statements, 
 type watchedPublication struct {
 	outbox        tail.Outbox
 	name, version string
+	tell          func(tells bool)
 }
 
 // lacks returns a setupError that says what the publication lacks.
 func (w *watchedPublication) lacks(ctx context.Context) error {
-	_, err := publishes(ctx, w.outbox.DB, w.outbox.Statements, w.name)
+	has, err := publishes(ctx, w.outbox.DB, w.outbox.Statements, w.name)
+	w.tell(err == nil && has.tells())
 	return err
 }
 
 // check calls gap if the publication was changed since the last check: the log may lack what was committed before the change.
 func (w *watchedPublication) check(ctx context.Context, gap func()) error {
-	version, err := publishes(ctx, w.outbox.DB, w.outbox.Statements, w.name)
-	if version != w.version {
-		w.version = version
+	has, err := publishes(ctx, w.outbox.DB, w.outbox.Statements, w.name)
+	if has.version != w.version {
+		w.version = has.version
 		gap()
+		w.tell(err == nil && has.tells())
 	}
 	return err
 }

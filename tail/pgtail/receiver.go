@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -138,6 +139,7 @@ type session struct {
 	conn         *pgconn.PgConn
 	server, slot string
 	table        uint32
+	reached      atomic.Uint64 // see stream
 }
 
 // connectTo connects to the server of an outbox.

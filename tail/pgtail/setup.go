@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
@@ -13,9 +14,10 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// Setup makes what the server needs so that its log can be read: a publication of the inserts into the table of messages. An empty name is
+// Setup makes what the server needs so that its log can be read: a publication of the inserts into the table of messages, and into those that tell
+// of messages that wait, actions of operators and processes that join. With these an idle forwarder hardly polls. An empty name is
 // that of the default. Run it after [postbox.Migrate], with a role that owns the tables and may create objects in the database. It can be run again, and by several processes at a time. If the publication
-// exists, the table is added to it. It returns an error that says what to set if the server does not write a log that can be read, and which right the role lacks.
+// exists, the tables that it lacks are added to it. It returns an error that says what to set if the server does not write a log that can be read, and which right the role lacks.
 //
 // There is no slot to make: each reader makes one that ends with its connection.
 func Setup(ctx context.Context, db postbox.Database, publication string) error {
@@ -25,7 +27,7 @@ func Setup(ctx context.Context, db postbox.Database, publication string) error {
 	}
 	made, err := publish(ctx, db.DB, statements, publication)
 	if err != nil && !made {
-		if has, again := published(ctx, db.DB, statements, publication); again == nil && has.table { // by another process
+		if has, again := published(ctx, db.DB, statements, publication); again == nil && has.table && has.tells() { // by another process
 			err = nil
 		}
 	}
@@ -38,10 +40,14 @@ func Setup(ctx context.Context, db postbox.Database, publication string) error {
 	return nil
 }
 
-// publish adds the table to the publication, which it makes if there is none.
+// publish adds the tables to the publication, which it makes if there is none.
 func publish(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (made bool, err error) {
 	has, err := published(ctx, db, statements, publication)
-	text := statements.AddToPublication(publication)
+	missing := has.lacks
+	if !has.table {
+		missing = append([]string{"messages"}, missing...)
+	}
+	text := ""
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		if err := mayPublish(ctx, db, statements); err != nil {
@@ -50,8 +56,10 @@ func publish(ctx context.Context, db *sql.DB, statements *dialect.Statements, pu
 		text = statements.CreatePublication(publication)
 	case err != nil:
 		return false, err
-	case has.table:
+	case len(missing) == 0:
 		return false, nil
+	default:
+		text = statements.AddToPublication(publication, missing)
 	}
 	err = audited(ctx, db, statements, operate.NewAct(operate.ActSetUpLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, text)
@@ -80,7 +88,7 @@ func Check(ctx context.Context, db postbox.Database, config Config) error {
 	return nil
 }
 
-// Remove takes the table of messages out of the publication, and drops the publication if that was its last table. Processes that read the
+// Remove takes the tables of Postbox out of the publication, and drops the publication if these were all. Processes that read the
 // log stop reading it and poll. An empty name is that of the default. It can be run again. Rights are those of [Setup].
 func Remove(ctx context.Context, db postbox.Database, publication string) error {
 	publication, statements, err := setting(db, publication)
@@ -99,8 +107,9 @@ func Remove(ctx context.Context, db postbox.Database, publication string) error 
 		return fmt.Errorf("pgtail: read the publication %s: %w", publication, err)
 	}
 	text := statements.DropPublication(publication)
-	if tables > 1 {
-		text = statements.DropFromPublication(publication)
+	ours := slices.DeleteFunc(dialect.PublishedTables(), func(table string) bool { return slices.Contains(has.lacks, table) })
+	if tables > len(ours) {
+		text = statements.DropFromPublication(publication, ours)
 	}
 	err = audited(ctx, db.DB, statements, operate.NewAct(operate.ActRemoveLog, "").On("publication %s", publication), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, text)
@@ -125,19 +134,19 @@ func setting(db postbox.Database, publication string) (string, *dialect.Statemen
 	return publication, statements, nil
 }
 
-// prerequisites returns a setupError that says what the server lacks, or the version of the publication.
-func prerequisites(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (version string, err error) {
+// prerequisites returns a setupError that says what the server lacks, or what the publication has.
+func prerequisites(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (has contents, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	var level string
 	if err := db.QueryRowContext(ctx, statements.WalLevel).Scan(&level); err != nil {
-		return "", fmt.Errorf("read wal_level: %w", err)
+		return has, fmt.Errorf("read wal_level: %w", err)
 	}
-	version, err = publishes(ctx, db, statements, publication)
+	has, err = publishes(ctx, db, statements, publication)
 	if level != "logical" {
 		err = errors.Join(&setupError{what: "wal_level is " + level, fix: setLevel}, err)
 	}
-	return version, err
+	return has, err
 }
 
 // madeByHand is the error for a slot that has the name of those that readers make.

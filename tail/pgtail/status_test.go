@@ -137,5 +137,5 @@ func TestSetup_by_several_processes_at_a_time(t *testing.T) {
 		all = append(all, <-ended)
 	}
 	require.NoError(t, errors.Join(all...))
-	require.Equal(t, 1, w.tables())
+	require.Equal(t, 4, w.tables())
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -19,8 +20,10 @@ import (
 const (
 	// statusInterval is the pause between two confirmations of the position, if there is something to confirm or not.
 	statusInterval = time.Second
-	// silence is how long the server may send nothing, although each status asks for an answer from half of it on.
+	// silence is how long the server may send nothing, although each status that follows a silence asks for an answer.
 	silence = 20 * time.Second
+	// hearInterval is the pause between two times at which feeds are told that the server lives.
+	hearInterval = statusInterval / 4
 	// binaryVersion is the first version of PostgreSQL that sends values in binary form.
 	binaryVersion = 14
 )
@@ -62,11 +65,14 @@ type stream struct {
 	confirmed uint64 // the position up to which the server need not keep the log
 	sent      time.Time
 	heard     time.Time
+	reached   *atomic.Uint64      // the position up to which the server has sent everything, as it says
+	hear      func(now time.Time) // is told now and then that the server has sent something
+	told      time.Time           // when it was told last
 }
 
-func (s *session) stream() *stream {
+func (s *session) stream(hear func(now time.Time)) *stream {
 	now := time.Now()
-	return &stream{session: s, sent: now, heard: now}
+	return &stream{session: s, sent: now, heard: now, reached: &s.reached, hear: hear}
 }
 
 // receive calls take with what the server sends, until the connection fails, take fails or ctx ends.
@@ -87,7 +93,10 @@ func (s *stream) receive(ctx context.Context, take func(data []byte) error) erro
 		}
 		switch m := message.(type) {
 		case *pgproto3.CopyData:
-			s.heard = time.Now()
+			if s.heard = time.Now(); s.heard.Sub(s.told) >= hearInterval {
+				s.told = s.heard
+				s.hear(s.heard)
+			}
 			if err := take(m.Data); err != nil {
 				return err
 			}
@@ -131,7 +140,9 @@ func (s *stream) keepalive(data []byte, received func(end uint64)) error {
 	if len(data) != size || data[0] != 'k' {
 		return nil
 	}
-	received(binary.BigEndian.Uint64(data[1:]))
+	end := binary.BigEndian.Uint64(data[1:])
+	s.reached.Store(end)
+	received(end)
 	if data[size-1] == 1 {
 		return s.status(s.heard)
 	}
@@ -144,6 +155,7 @@ type insertStream struct {
 
 	decoder *tail.Decoder
 	deliver func(tail.Message)
+	change  func(spool int64)
 	check   func() error // looks whether the log has had all inserts, and has them from now on
 }
 
@@ -156,6 +168,8 @@ func (s *insertStream) take(data []byte) error {
 			return err
 		case event == tail.Insert:
 			s.deliver(m)
+		case event == tail.Change:
+			s.change(m.Spool)
 		case event == tail.Described:
 			return s.check()
 		case event == tail.Commit:
@@ -182,7 +196,7 @@ func (s *stream) status(now time.Time) error {
 	}
 	data = binary.BigEndian.AppendUint64(data, uint64(now.UnixMicro()-tail.MicrosecondsTo2000)) //nolint:gosec // later than 2000
 	answer := byte(0)
-	if now.Sub(s.heard) > silence/2 {
+	if now.Sub(s.heard) >= statusInterval/2 {
 		answer = 1
 	}
 	encoded, err := (&pgproto3.CopyData{Data: append(data, answer)}).Encode(nil)

@@ -24,6 +24,7 @@ type Tail struct {
 
 	group
 	server string // incarnation of the server while its log is read
+	tells  bool   // that log tells each change
 }
 
 // New returns a Tail, which does nothing before a forwarder runs that has it. The error names all mistakes in the
@@ -42,6 +43,7 @@ func (t *Tail) Follow(ctx context.Context, outbox tail.Outbox) error {
 	return t.follow(ctx, outbox, func(f *follower) {
 		if t.server != "" {
 			f.Feed.Begin(t.server)
+			f.Feed.Tell(t.tells)
 		}
 	}, func(ctx context.Context) {
 		r := &receiver{group: &t.group, session: t.session, lines: tailLines, final: func(err error) bool {
@@ -65,7 +67,7 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	if err := untaken(ctx, outbox.DB, outbox.Statements); err != nil { // a cheap look, before there is a connection
 		return err
 	}
-	version, err := prerequisites(ctx, outbox.DB, outbox.Statements, t.config.Publication)
+	has, err := prerequisites(ctx, outbox.DB, outbox.Statements, t.config.Publication)
 	if err != nil {
 		return err
 	}
@@ -75,10 +77,14 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	}
 	defer s.close(ctx)
 	within, cancel := context.WithCancelCause(ctx)
-	publication := &watchedPublication{outbox: outbox, name: t.config.Publication, version: version}
-	watch := retainedWatch{group: &t.group, slot: s.slot, interval: t.retainedInterval, most: t.config.MaxRetained, lacks: publication.lacks, give: cancel}
+	publication := &watchedPublication{outbox: outbox, name: t.config.Publication, version: has.version, tell: t.tell}
+	watch := retainedWatch{group: &t.group, slot: s.slot, interval: t.retainedInterval, most: t.config.MaxRetained, lacks: publication.lacks, give: cancel, reached: &s.reached}
 	defer watch.begin(within)()
 	defer cancel(nil)
+	told, err := toldTables(within, outbox)
+	if err != nil {
+		return err
+	}
 	if err := s.createSlot(within, outbox.Statements); err != nil {
 		return cause(within, err)
 	}
@@ -87,9 +93,11 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	}
 	started(s.slot)
 	t.begin(s.server)
+	t.hear(time.Now())
+	t.tell(has.tells())
 	t.each(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
 	defer t.each(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
-	inserts := &insertStream{stream: s.stream(), decoder: tail.NewDecoder(s.table), deliver: t.deliver, check: func() error {
+	inserts := &insertStream{stream: s.stream(t.hear), decoder: tail.NewDecoder(s.table, told...), deliver: t.deliver, change: t.change, check: func() error {
 		return publication.check(within, func() { t.begin(s.server) })
 	}}
 	return cause(within, inserts.receive(within, inserts.take))
@@ -99,13 +107,34 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 func (t *Tail) begin(server string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.server = server
+	t.server, t.tells = server, false
 	for _, f := range t.followers {
 		f.Feed.Begin(server)
+	}
+}
+
+// tell says whether the log tells each change.
+func (t *Tail) tell(tells bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tells = tells && t.server != ""
+	for _, f := range t.followers {
+		f.Feed.Tell(t.tells)
 	}
 }
 
 // deliver gives a message to the outboxes that it may belong to.
 func (t *Tail) deliver(m tail.Message) {
 	t.each(func(o tail.Outbox) { o.Feed.Add(m) })
+}
+
+// toldTables returns the oids of the tables whose rows tell that something has changed.
+func toldTables(ctx context.Context, outbox tail.Outbox) ([]uint32, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	told := make([]uint32, 3)
+	if err := outbox.DB.QueryRowContext(ctx, outbox.Statements.ToldTables).Scan(&told[0], &told[1], &told[2]); err != nil {
+		return nil, fmt.Errorf("identify the tables that tell of changes: %w", err)
+	}
+	return told, nil
 }

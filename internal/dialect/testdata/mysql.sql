@@ -809,6 +809,12 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- WaitingKeys
 
 
+-- IdleLook
+
+
+-- ToldTables
+
+
 -- LogServerState
 
 

@@ -947,7 +947,10 @@ SELECT current_setting('wal_level')
 
 -- Publication
 SELECT p.pubinsert AND NOT (p.pubupdate OR p.pubdelete OR p.pubtruncate), r.oid IS NOT NULL,
-       COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NULL, concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin)
+       COALESCE(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NULL, concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin),
+       array_to_string(ARRAY(
+	SELECT t.name FROM (VALUES ('waiting', to_regclass('postbox_waiting')), ('audit', to_regclass('postbox_audit')), ('members', to_regclass('postbox_members'))) AS t(name, id)
+	WHERE NOT EXISTS (SELECT 1 FROM pg_publication_rel q WHERE q.prpubid = p.oid AND q.prrelid = t.id)), ' ')
 FROM pg_publication p
 LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = 'postbox_messages'::regclass
 WHERE p.pubname = $1
@@ -964,6 +967,53 @@ SELECT slot_name, temporary FROM pg_replication_slots WHERE slot_name = (
 
 -- WaitingKeys
 SELECT DISTINCT key_hash FROM postbox_waiting WHERE spool = $1 AND state = 2 AND key_hash IS NOT NULL ORDER BY key_hash LIMIT $2
+
+-- IdleLook
+WITH renewed AS (
+	UPDATE postbox_lanes l SET expires_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $1
+	FROM unnest($2::smallint[], $3::bigint[]) AS h(lane, token)
+	WHERE l.spool = $4 AND l.holder = $5 AND l.lane = h.lane AND l.token = h.token
+	RETURNING 1),
+joined AS (
+	INSERT INTO postbox_members (spool, holder, in_flight, expires_at) VALUES ($6, $7, $8, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $9)
+	ON CONFLICT (spool, holder) DO UPDATE SET in_flight = EXCLUDED.in_flight, expires_at = EXCLUDED.expires_at)
+SELECT (SELECT COUNT(*) FROM renewed), (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $10 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint), CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $11 AND m.state = 0 AND m.lane < $12 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $13 AND m.state = 1 AND m.lane < $14 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $15 AND m.state = 2 AND m.lane < $16 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $17 AND m.state = 0 AND m.lane >= $18 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $19 AND m.state = 1 AND m.lane >= $20 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
+	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $21 AND m.state = 2 AND m.lane >= $22 ORDER BY m.lane,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $23), -1) END, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'),
+       COALESCE((
+	SELECT TRUE FROM unnest($24::smallint[], $25::bigint[], $26::bigint[]) AS c(lane, after, up_to)
+	CROSS JOIN LATERAL (
+		SELECT m.id FROM ONLY postbox_messages m
+		WHERE m.spool = $27 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+		ORDER BY m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) f
+	LIMIT 1), (
+	SELECT TRUE FROM ONLY postbox_messages m WHERE m.spool = $28 AND m.state > 0
+	ORDER BY m.spool, m.state, m.lane, m.id,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), FALSE),
+       COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = $29 ORDER BY m.available_at,
+		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807) - (date_part('epoch', clock_timestamp()) * 1000000)::bigint
+
+-- ToldTables
+SELECT 'postbox_waiting'::regclass::oid::text, 'postbox_audit'::regclass::oid::text, 'postbox_members'::regclass::oid::text
 
 -- LogServerState
 SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_level'), pg_is_in_recovery(),

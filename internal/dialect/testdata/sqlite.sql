@@ -811,6 +811,12 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- WaitingKeys
 
 
+-- IdleLook
+
+
+-- ToldTables
+
+
 -- LogServerState
 
 

@@ -1,0 +1,195 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+)
+
+// A drainer with nothing to do is idle while the log of its database is read in this process and tells what happens: see docs/log-tailing.md.
+// Then it executes one statement in [idleInterval], a look, which renews its leases and its membership and finds out whether there is
+// something to do after all. Nothing depends on what the log tells but how soon it is noticed: an idle drainer hands out a message only after
+// a snapshot of the log's or an ordinary read, as any other does.
+//
+// It is not idle, and polls, as soon as
+//
+//   - the log brings a message, or tells of one that waits for its time, of an action by an operator, or of a process that has joined,
+//   - the log is not read any more, has a gap, or its server is silent,
+//   - a look finds a message that the log has not brought, or anything else that differs from what the drainer knows,
+//   - or the first message is due that waits for its time.
+//
+// Other processes may hold lanes whose leases run out, which no log tells. So a drainer is idle only with all lanes, and as the only member.
+type idle struct {
+	active  bool
+	lookAt  time.Time // the next look
+	renewed time.Time // the last one
+	changes int64     // those that the log had told before it
+	// doubt is until when the drainer polls, since a look has found something that the log has not told.
+	doubt time.Time
+}
+
+const (
+	// idleInterval is the pause between two looks of an idle drainer. It is two thirds of the default of Lease, so the leases outlast a look
+	// that comes late, and the time in which a message is found that the log has missed. A shorter lease makes it shorter.
+	idleInterval = 10 * time.Second
+	// idleDoubt is how long a drainer polls after a look has found something that the log has not told.
+	idleDoubt = time.Minute
+	// idlePulse is how often an idle drainer makes sure that the server of the log is not silent. That takes no statement.
+	idlePulse = time.Second
+)
+
+// idleInterval returns the pause between two looks.
+func (d *Drainer) idleInterval() time.Duration { return min(idleInterval, d.config.Lease*2/3) }
+
+// pollMost is the longest pause between two polls of a drainer that is not idle.
+func (d *Drainer) pollMost() time.Duration { return min(d.config.PollMax, DefaultPollMax) }
+
+// beIdle makes a look if one is due and there is nothing to do. The first look takes the place of a poll that is due.
+func (d *Drainer) beIdle(ctx context.Context) error {
+	i, now := &d.idle, time.Now()
+	changes, told := d.told(now)
+	switch {
+	case !told || !d.atRest(now):
+		d.stir(now)
+		return nil
+	case i.active && changes != i.changes:
+		d.stir(now)
+		d.pollAt = now
+		return nil
+	case i.active && now.Before(i.lookAt):
+		return nil
+	case !i.active && (now.Before(d.pollAt) || d.pause < d.pollMost()):
+		return nil
+	}
+	return d.look(ctx, now, changes)
+}
+
+// told returns how many changes the log has told. It is false if the log tells less than every change.
+func (d *Drainer) told(now time.Time) (changes int64, told bool) {
+	t := &d.tailing
+	if t.feed == nil {
+		return 0, false
+	}
+	if server, gaps := t.feed.State(); gaps != t.gaps || server != "" && !t.open {
+		return 0, false
+	}
+	return t.feed.Tells(now)
+}
+
+// atRest reports whether the drainer has nothing to do but to poll, and whatever it does not know is told.
+func (d *Drainer) atRest(now time.Time) bool {
+	inMemory, _ := d.scheduler.Size()
+	busy := inMemory > 0 || len(d.unsettled)+len(d.removal.waiting)+d.removal.underWay+len(d.held.entries)+len(d.setbacks.resting)+len(d.tailing.queue) > 0
+	unsure := d.stopping || d.watermark.unset() || d.reopen || d.moving || d.full || d.removal.failed || d.trouble.steps > 0 || d.strays != nil || d.control.checkedAt.IsZero() || d.control.paused ||
+		d.watermark.pending || len(d.watermark.late.places) > 0 || now.Before(d.idle.doubt)
+	return !busy && !unsure && !d.leavesOut() && len(d.excludedTopics()) == 0 && d.members <= 1 && d.holdsAll()
+}
+
+// holdsAll reports whether this drainer has all lanes, has read all there is in them, and keeps them.
+func (d *Drainer) holdsAll() bool {
+	for _, l := range d.lanes.held {
+		if l.leaving || l.hasMore || l.suspect || !d.layout.Has(l.number) {
+			return false
+		}
+	}
+	return d.layout.Lanes > 0 && len(d.lanes.held) == d.layout.Lanes
+}
+
+// stir ends the idle state. The next poll and the next renewal of the leases come as soon as if it had not been.
+func (d *Drainer) stir(now time.Time) {
+	i := &d.idle
+	if !i.active {
+		return
+	}
+	i.active = false
+	d.pulse.rest(nil)
+	if next := now.Add(d.pollMost()); next.Before(d.pollAt) {
+		d.pollAt = next
+	}
+	d.renewAt = i.renewed.Add(d.config.Renew)
+	d.control.checkedAt = now // the next poll or look at a snapshot brings the version
+}
+
+// found is what a look has found.
+type found struct {
+	renewed, members int
+	version          int64
+	server           string
+	something        bool
+	due              int64 // microseconds until the first message is due that waits for its time
+}
+
+// look renews the leases, and finds out whether there is something to do.
+func (d *Drainer) look(ctx context.Context, sent time.Time, changes int64) error {
+	ahead := d.scheduler.Ahead(sent)
+	params, upTo, highest := d.lookParams(sent)
+	seen, err := d.lookOnce(ctx, params)
+	if d.heard(err); err != nil {
+		d.stir(time.Now())
+		return fmt.Errorf("look for work of spool %q: %w", d.spool.Name(), err)
+	}
+	i, now := &d.idle, time.Now()
+	if seen.renewed == len(params.Held) {
+		d.scheduler.ExtendSince(ahead, sent.Add(d.config.Lease))
+		d.renewedAhead, i.renewed = ahead, sent
+	} else {
+		i.renewed = time.Time{} // renew the leases immediately
+	}
+	calm := seen.renewed == len(params.Held) && seen.members <= 1 && seen.version == d.control.version && seen.server == d.past.latest && !seen.something && seen.due > 0
+	i.active = true
+	if !calm {
+		d.stir(now)
+		d.pollAt, i.doubt = now, now.Add(idleDoubt)
+		d.tailing.feed.Miss()
+		d.observeVersion(seen.version)
+		return nil
+	}
+	if upTo > 0 {
+		d.sweeping.stepped(upTo, highest, now, now.Sub(sent))
+	}
+	i.lookAt, i.changes = sent.Add(d.idleInterval()), changes
+	d.pollAt, d.renewAt, d.control.checkedAt = i.lookAt, i.lookAt, now
+	if due := now.Add(time.Duration(min(seen.due, math.MaxInt32)) * time.Microsecond); due.Before(d.pollAt) {
+		d.pollAt = due
+	}
+	d.pulse.rest(d.tailing.feed)
+	return nil
+}
+
+// lookParams returns the parameters of a look. If a step of the sweep is due, the look makes it, too: then upTo is the id up to which it
+// goes, and highest the highest cursor.
+func (d *Drainer) lookParams(now time.Time) (params dialect.IdleParams, upTo, highest int64) {
+	params = dialect.IdleParams{
+		JoinParams: dialect.JoinParams{Member: d.member(), InFlight: d.heartbeat(), TTL: d.config.Lease.Microseconds()},
+		Layout:     d.layout,
+	}
+	lanes := d.lanes.numbers()
+	for _, number := range lanes {
+		l := d.lanes.held[number]
+		params.Held = append(params.Held, dialect.HeldLane{Spool: d.id, Lane: number, Token: l.token})
+		params.Ranges = append(params.Ranges, dialect.Range{Lane: number, After: l.cursor, UpTo: math.MaxInt64})
+	}
+	if d.sweeping.due(now) {
+		var step dialect.SweepParams
+		step, upTo, highest = d.sweepParams(lanes)
+		params.Ranges = append(params.Ranges, step.Ranges...)
+	}
+	return params, upTo, highest
+}
+
+func (d *Drainer) lookOnce(ctx context.Context, params dialect.IdleParams) (seen found, err error) {
+	rows, err := d.prepared.Query(ctx, d.db, d.spool.Statements.IdleLook(params))
+	if err != nil {
+		return seen, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := rows.Scan(&seen.renewed, &seen.members, &seen.version, &seen.server, &seen.something, &seen.due); err != nil {
+			return seen, err
+		}
+	}
+	return seen, rows.Err()
+}

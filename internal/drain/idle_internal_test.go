@@ -1,0 +1,265 @@
+package drain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+)
+
+// newIdle returns a drainer that is idle.
+func newIdle(t *testing.T) *tailed {
+	t.Helper()
+	w := newTailed(t)
+	w.begin()
+	w.configured.Feed.Tell(true)
+	w.rests()
+	return w
+}
+
+// rests lets the drainer become idle. Transactions of other tests keep a mark pending for a while.
+func (w *tailed) rests() {
+	w.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !w.idle.active {
+		require.True(w.T, time.Now().Before(deadline), "the drainer does not become idle")
+		if w.watermark.pending || !w.tailing.open {
+			w.poll()
+		}
+		w.configured.Feed.Hear(time.Now())
+		w.pollAt, w.pause = time.Time{}, w.pollMost()
+		w.step(w.Context())
+		require.Empty(w.T, w.trouble.end)
+	}
+}
+
+// hears is a step of the drainer while the server of the log lives.
+func (w *tailed) hears() {
+	w.Helper()
+	w.configured.Feed.Hear(time.Now())
+	w.step(w.Context())
+	require.Empty(w.T, w.trouble.end)
+}
+
+// looks is a step with a look.
+func (w *tailed) looks() {
+	w.Helper()
+	w.idle.lookAt = time.Time{}
+	w.hears()
+}
+
+func TestIdle_renews_its_leases_and_its_membership_with_one_statement(t *testing.T) {
+	t.Parallel()
+	w := newIdle(t)
+	expires := func(table string) int {
+		return w.db.Count(t, "SELECT (MIN(expires_at) / 1000)::bigint FROM "+table)
+	}
+	lanes, members, read := expires("postbox_lanes"), expires("postbox_members"), w.tailing.read
+	for range 3 {
+		w.looks()
+		require.True(t, w.idle.active)
+	}
+	require.Greater(t, expires("postbox_lanes"), lanes)
+	require.Greater(t, expires("postbox_members"), members)
+	require.Same(t, read, w.tailing.read, "there was no read")
+	require.Equal(t, w.idle.lookAt, w.pollAt)
+	require.Equal(t, w.idle.lookAt, w.renewAt)
+	require.True(t, w.controlDue().After(w.idle.lookAt), "nor are the settings read in between")
+	require.LessOrEqual(t, w.wait(), idlePulse)
+}
+
+// A drainer that is told nothing polls.
+func TestIdle_needs_a_log_that_tells_each_change(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]func(w *tailed){
+		"it tells less":            func(w *tailed) { w.configured.Feed.Tell(false) },
+		"it is not read any more":  func(w *tailed) { w.configured.Feed.End() },
+		"it begins anew":           func(w *tailed) { w.configured.Feed.Begin(w.server) },
+		"its server is silent":     func(w *tailed) { w.configured.Feed.Hear(time.Now().Add(-time.Minute)) },
+		"a lane is leaving":        func(w *tailed) { w.lanes.held[0].leaving = true },
+		"a lane is missing":        func(w *tailed) { delete(w.lanes.held, 1) },
+		"there is another member":  func(w *tailed) { w.members = 2 },
+		"it is stopping":           func(w *tailed) { w.stopping = true },
+		"a topic is left out":      func(w *tailed) { w.control.topics = []string{"orders"} },
+		"a transaction is watched": func(w *tailed) { w.watermark.late.watch([]int64{1}, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newIdle(t)
+			w.configured.Feed.Hear(time.Now())
+			ends(w)
+			require.NoError(t, w.beIdle(t.Context()))
+			require.False(t, w.idle.active)
+			now := time.Now()
+			require.False(t, w.pollAt.After(now.Add(w.pollMost())), "it polls as soon as any other")
+			require.False(t, w.renewAt.After(now.Add(w.config.Renew)), "and renews its leases as soon")
+			require.False(t, w.controlDue().After(now.Add(controlInterval+controlGrace)), "and reads the settings as soon")
+			w.pollAt = time.Time{}
+			require.NoError(t, w.beIdle(t.Context()))
+			require.False(t, w.idle.active, "nor does it become idle again")
+		})
+	}
+}
+
+// A drainer is ready while the server of its log is heard, although it asks it nothing.
+func TestIdle_is_ready_while_the_server_of_the_log_is_heard(t *testing.T) {
+	t.Parallel()
+	w := newIdle(t)
+	heard := time.Now().Add(time.Hour)
+	w.configured.Feed.Hear(heard)
+	require.Equal(t, heard, w.Health().Answered)
+	w.members = 2
+	require.NoError(t, w.beIdle(t.Context()))
+	require.NotEqual(t, heard, w.Health().Answered, "one that is not idle must have an answer of its database")
+}
+
+func TestIdle_polls_at_once_when_the_log_tells_of_a_change(t *testing.T) {
+	t.Parallel()
+	w := newIdle(t)
+	w.commit(order("a"))
+	w.hears()
+	require.Empty(t, w.inMemory(), "nothing has told of it")
+	w.configured.Feed.Change(w.id + 1)
+	w.hears()
+	require.Empty(t, w.inMemory(), "that was of another outbox")
+	w.configured.Feed.Change(0)
+	w.hears()
+	require.Equal(t, []string{"a"}, w.inMemory())
+	require.False(t, w.idle.active)
+}
+
+// A drainer hands out a message of the log as any other does, and then is not idle any more.
+func TestIdle_takes_messages_of_the_log(t *testing.T) {
+	t.Parallel()
+	w := newIdle(t)
+	w.log(w.commit(order("a")), "a", w.db.DB)
+	w.hears()
+	require.Equal(t, []string{"a"}, w.inMemory())
+	w.hears()
+	require.False(t, w.idle.active)
+}
+
+// What the log has not told is found by the next look, and then the drainer polls for a while.
+func TestIdle_G2_finds_what_the_log_has_not_told(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]struct {
+		do    func(w *tailed)
+		found func(w *tailed) bool
+	}{
+		"a message": {
+			func(w *tailed) { w.commit(order("a")) },
+			func(w *tailed) bool { return len(w.inMemory()) == 1 },
+		},
+		"a message below the cursors": {
+			func(w *tailed) {
+				w.commit(order("a"))
+				for _, l := range w.lanes.held {
+					l.cursor = 1 << 40
+				}
+				w.sweeping.next, w.sweeping.span = time.Time{}, largestSpan
+			},
+			func(w *tailed) bool { return len(w.inMemory()) == 1 },
+		},
+		"a message that is due": {
+			func(w *tailed) {
+				w.commit(spool.Draft{Topic: "orders", MessageID: "a", Delay: time.Hour})
+				w.db.Exec(w.T, "UPDATE postbox_waiting SET available_at = 1")
+			},
+			func(w *tailed) bool { return len(w.inMemory()) == 1 },
+		},
+		"a message that waits among the ready ones": {
+			func(w *tailed) {
+				w.commit(order("a"))
+				w.db.Exec(w.T, "UPDATE postbox_messages SET state = 2, available_at = 1")
+			},
+			func(w *tailed) bool { return w.db.Count(w.T, "SELECT COUNT(*) FROM postbox_waiting") == 1 },
+		},
+		"a pause": {
+			func(w *tailed) { w.db.Exec(w.T, "UPDATE postbox_spools SET paused_at = 1, version = version + 1") },
+			func(w *tailed) bool { return w.control.paused },
+		},
+		"another number of lanes": {
+			func(w *tailed) {
+				w.db.Exec(w.T, "UPDATE postbox_spools SET first_lane = 256, lanes = 3, version = version + 1")
+			},
+			func(w *tailed) bool { return w.layout.First == 256 && w.layout.Lanes == 3 },
+		},
+		"a message in an old lane": {
+			func(w *tailed) {
+				w.commit(order("a"))
+				w.db.Exec(w.T, "UPDATE postbox_messages SET lane = 77")
+			},
+			func(w *tailed) bool {
+				return w.db.Count(w.T, "SELECT COUNT(*) FROM postbox_messages WHERE lane = 77") == 0
+			},
+		},
+		"a lane of another process": {
+			func(w *tailed) {
+				w.db.Exec(w.T, "UPDATE postbox_lanes SET holder = 'two', token = token + 1, expires_at = 9e15 WHERE lane = 1")
+			},
+			func(w *tailed) bool { return len(w.lanes.held) == 1 },
+		},
+		"another process": {
+			func(w *tailed) {
+				w.db.Exec(w.T, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'two', '', 9e15 FROM postbox_spools")
+			},
+			func(w *tailed) bool { return w.members == 2 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newIdle(t)
+			change.do(w)
+			w.hears()
+			require.False(t, change.found(w), "it is not time to look")
+			w.looks()
+			for deadline := time.Now().Add(time.Minute); !change.found(w); w.hears() {
+				require.True(t, time.Now().Before(deadline), "it is not found")
+				w.renewAt = time.Time{}
+			}
+			require.False(t, w.idle.active)
+			require.True(t, w.idle.doubt.After(time.Now()), "it polls for a while")
+			require.Positive(t, w.configured.Feed.Missed(), "the reader of the log looks whether it lacks something")
+		})
+	}
+}
+
+// A message that waits is handed out when its time has come, whether the log has told of it or not.
+func TestIdle_knows_when_the_first_message_is_due(t *testing.T) {
+	t.Parallel()
+	w := newIdle(t)
+	w.commit(spool.Draft{Topic: "orders", MessageID: "later", Delay: time.Hour}, spool.Draft{Topic: "orders", MessageID: "soon", Delay: time.Second})
+	w.looks()
+	require.True(t, w.idle.active)
+	require.True(t, w.pollAt.Before(w.idle.lookAt))
+	for deadline := time.Now().Add(time.Minute); len(w.inMemory()) == 0; w.hears() {
+		require.True(t, time.Now().Before(deadline), "it is not handed out")
+		<-time.After(w.wait())
+	}
+	require.Equal(t, []string{"soon"}, w.inMemory())
+	require.False(t, w.idle.active)
+}
+
+// A process that was suspended for longer than its lease has lost nothing that it does not notice.
+func TestIdle_ends_when_the_process_has_stood_still(t *testing.T) {
+	t.Parallel()
+	w := newIdle(t)
+	w.renewedAhead -= time.Hour
+	w.hears()
+	require.False(t, w.idle.active)
+	require.True(t, w.renewAt.After(time.Now()), "the leases were renewed")
+}
+
+func TestIdle_ends_with_an_error_of_the_database(t *testing.T) {
+	t.Parallel()
+	w := newIdle(t)
+	defer conflictOn(t, w.db, "UPDATE ON postbox_lanes", "TRUE")()
+	w.idle.lookAt = time.Time{}
+	w.configured.Feed.Hear(time.Now())
+	w.step(t.Context())
+	require.Equal(t, 1, w.trouble.steps)
+	require.False(t, w.idle.active)
+	require.False(t, w.renewAt.After(w.idle.renewed.Add(w.config.Renew)), "the leases are renewed in time")
+}

@@ -1,0 +1,146 @@
+package pgtail_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/tail"
+	"github.com/postbox-go/watermill-postbox/metrics"
+	"github.com/postbox-go/watermill-postbox/tail/pgtail"
+)
+
+// feed returns the feed of an outbox of this name while its log is read.
+func (w *world) feed(follower *pgtail.Tail, outbox string) *tail.Feed {
+	w.Helper()
+	statements, err := spool.StatementsIn(w.Postbox())
+	require.NoError(w, err)
+	feed := tail.NewFeed(tail.Limits{Messages: 1000, Inline: 1000, Bytes: 1 << 20})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- follower.Follow(ctx, tail.Outbox{Name: outbox, DB: w.DB, Statements: statements, Feed: feed, Logger: watermill.NopLogger{}})
+	}()
+	w.Cleanup(func() {
+		cancel()
+		require.NoError(w, <-ended)
+	})
+	w.eventually(func() bool { server, _ := feed.State(); return server != "" }, "the log is read")
+	feed.Open(int64(w.Count(w.T, "SELECT id FROM postbox_spools WHERE name = ?", outbox)))
+	return feed
+}
+
+// The log tells of what a forwarder would otherwise find by polling.
+func TestTail_tells_of_changes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("orders", message.NewMessage("registers the outbox", nil))
+	w.inTx("second", func(_ *sql.Tx, publish func(topic string, messages ...*message.Message)) {
+		publish("orders", message.NewMessage("registers another one", nil))
+	})
+	feed := w.feed(w.tail(), "outbox")
+	changes := func() int64 {
+		n, tells := feed.Tells(time.Now())
+		require.True(w, tells)
+		return n
+	}
+	later := func() *message.Message {
+		m := message.NewMessage("later", nil)
+		delay.Message(m, delay.For(time.Hour))
+		return m
+	}
+	operator, err := admin.New(w.Postbox(), admin.Config{}, nil)
+	require.NoError(t, err)
+	for _, change := range []struct {
+		what string
+		do   func()
+	}{
+		{"a message that waits", func() { w.publish("orders", later()) }},
+		{"an operator who wants it now", func() {
+			id := int64(w.Count(t, "SELECT id FROM postbox_waiting"))
+			require.NoError(t, operator.RunNow(t.Context(), admin.Outbox("outbox"), id))
+		}},
+		{"a pause", func() { require.NoError(t, operator.Pause(t.Context(), admin.Outbox("outbox"))) }},
+		{"its end", func() { require.NoError(t, operator.Resume(t.Context(), admin.Outbox("outbox"))) }},
+		{"another number of lanes", func() {
+			_, err := operator.SetLanes(t.Context(), admin.Outbox("outbox"), 5, func(admin.Progress) {})
+			require.NoError(t, err)
+		}},
+		{"a process that joins", func() {
+			w.Exec(t, "INSERT INTO postbox_members (spool, holder, in_flight, expires_at) SELECT id, 'two', '', 1 FROM postbox_spools WHERE name = 'outbox'")
+		}},
+	} {
+		before := changes()
+		change.do()
+		w.eventually(func() bool { return changes() > before }, change.what)
+	}
+	before := changes()
+	w.inTx("second", func(_ *sql.Tx, publish func(topic string, messages ...*message.Message)) { publish("orders", later()) })
+	m := message.NewMessage("comes after it", nil)
+	w.publish("orders", m)
+	w.eventually(func() bool {
+		messages, _, _ := feed.Take()
+		return len(messages) > 0 && messages[len(messages)-1].MessageID == m.UUID
+	}, "a message after the other outbox's")
+	require.Equal(t, before, changes(), "what happens in another outbox is not told")
+}
+
+// A publication of an earlier version has the messages alone. Its forwarders poll as they did, until Setup is run again.
+func TestTail_with_a_publication_of_the_messages_alone_polls(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Exec(t, "DROP PUBLICATION "+w.publication())
+	w.Exec(t, "CREATE PUBLICATION "+w.publication()+" FOR TABLE ONLY postbox_messages WITH (publish = 'insert')")
+	w.publish("orders", message.NewMessage("registers the outbox", nil))
+	follower := w.tail()
+	follower.LookForRetained(20 * time.Millisecond)
+	feed := w.feed(follower, "outbox")
+	_, tells := feed.Tells(time.Now())
+	require.False(t, tells)
+	require.NoError(t, pgtail.Setup(t.Context(), w.Postbox(), w.publication()))
+	w.eventually(func() bool { _, tells := feed.Tells(time.Now()); return tells }, "it tells each change")
+	require.NoError(t, pgtail.Setup(t.Context(), w.Postbox(), w.publication()), "it can be run again")
+}
+
+// A forwarder that has become idle hears at once of what an operator does, and of a message that is due before its next look.
+func TestTail_an_idle_forwarder_hears_of_changes(t *testing.T) {
+	t.Parallel()
+	w, b := newWorld(t), &broker{}
+	f := w.start(b, forwarder.Config{Tail: w.tail(), Lease: time.Hour, PollMax: 50 * time.Millisecond}) // it polls each 50 ms, or looks each 10 s
+	w.follows(f)
+	w.readsRarely()
+	soon, later := keyed("soon", "a"), keyed("later", "b")
+	delay.Message(soon, delay.For(time.Second))
+	delay.Message(later, delay.For(time.Hour))
+	w.publish("orders", soon, later)
+	w.eventually(func() bool { return b.has("soon") }, "it is due")
+	w.readsRarely()
+	operator, err := admin.New(w.Postbox(), admin.Config{}, nil)
+	require.NoError(t, err)
+	id := int64(w.Count(t, "SELECT id FROM postbox_waiting"))
+	reads := w.recorder.value(metrics.Reads)
+	require.NoError(t, operator.RunNow(t.Context(), admin.Outbox("outbox"), id))
+	w.eventually(func() bool { return b.has("later") }, "an operator wants it now")
+	require.Greater(t, w.recorder.value(metrics.Reads), reads)
+
+	// One that takes over has all lanes as soon as the first one has given them back.
+	other := w.start(b, forwarder.Config{Tail: w.tail(), Lease: time.Hour, PollMax: 50 * time.Millisecond})
+	w.eventually(func() bool {
+		return w.Count(t, "SELECT COUNT(DISTINCT holder) FROM postbox_lanes WHERE holder IS NOT NULL") == 2
+	}, "they share the lanes")
+	f.stop(t)
+	w.publish("orders", keyed("after", "a"))
+	w.eventually(func() bool { return b.has("after") }, "the other one takes over")
+	require.Equal(t, []string{"soon", "after"}, b.ids("a"))
+	other.stop(t)
+}

@@ -65,6 +65,7 @@ func (b *bench) operator(database *testdb.Database) *admin.Admin {
 func (b *bench) append(drafts ...spool.Draft) {
 	b.Helper()
 	require.NoError(b, b.outbox.Append(b.Context(), b.database.DB, spool.Run, drafts))
+	b.database.DueWhenWritten(b)
 }
 
 func draft(id, topic, key string) spool.Draft {

@@ -185,6 +185,13 @@ func (d *Database) MoveWaiting(tb testing.TB) {
 	}
 }
 
+// DueWhenWritten gives ready messages the time at which they were written as their due time, which they may lack. A test that
+// gives them another state counts from it.
+func (d *Database) DueWhenWritten(tb testing.TB) {
+	tb.Helper()
+	d.Exec(tb, "UPDATE postbox_messages SET available_at = created_at WHERE state = 0 AND available_at = 0")
+}
+
 // Count returns the one number that the query selects.
 func (d *Database) Count(tb testing.TB, query string, args ...any) int {
 	tb.Helper()

@@ -236,7 +236,7 @@ func TestLanes_G4_a_process_that_slept_settles_nothing(t *testing.T) {
 		require.Equal(t, spool.Again, first.Verdict)
 		require.ErrorIs(t, first.Err, spool.ErrLost)
 		require.Zero(t, b.effect(""))
-		require.EqualValues(t, 1, b.Pending())
+		require.Equal(t, 1, b.Pending())
 
 		close(proceed[1])
 		b.Eventually(func() bool { return b.Pending() == 0 }, "the second run settles it")

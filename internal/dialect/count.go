@@ -62,10 +62,17 @@ SELECT COUNT(*) FROM {history} h WHERE h.spool = ? AND h.done_at > ? AND h.done_
 
 	// Ids rise with time, so the oldest message is among the first ones of each state and lane. Of transactions that run at the same time one
 	// may get a lower id than another that wrote before, so the time may be wrong by the duration of a transaction.
+	//
+	// The last two numbers stand for the lanes below those of the layout and for those above: messages wait there while the number of lanes changes.
+	// Of these, one of the lowest lane counts.
 	oldest := func(state int, table string) string {
-		return fmt.Sprintf(`COALESCE((SELECT MIN((
-	SELECT m.created_at FROM %s m {by ready} WHERE m.spool = s.id AND m.state = %d AND m.lane = s.first_lane + n.lane ORDER BY m.id{along} LIMIT 1)) FROM n WHERE n.lane < s.lanes), `+
-			never+`)`, table, state)
+		first := func(lanes, order string) string {
+			return fmt.Sprintf(`(SELECT m.created_at FROM %s m {by ready} WHERE m.spool = s.id AND m.state = %d AND m.lane %s ORDER BY %s{along} LIMIT 1)`, table, state, lanes, order)
+		}
+		return `COALESCE((SELECT MIN(CASE
+	WHEN n.lane < s.lanes THEN ` + first("= s.first_lane + n.lane", "m.id") + `
+	WHEN n.lane = s.lanes THEN ` + first("< s.first_lane", "m.lane") + `
+	ELSE ` + first(">= s.first_lane + s.lanes", "m.lane") + ` END) FROM n WHERE n.lane < s.lanes + 2), ` + never + `)`
 	}
 	s.Ages = fmt.Sprintf(`
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < %d)
@@ -74,8 +81,8 @@ SELECT s.id, s.name, {now},
        %s,
        %s,
        {first due}
-FROM (SELECT id, name, first_lane, lanes FROM {spools} UNION ALL SELECT o.stray, NULL, 0, %[1]d + 1 FROM ({strays}) o WHERE o.stray IS NOT NULL) s
-WHERE {few}`, MaxLanes-1, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"))
+FROM (SELECT id, name, first_lane, lanes FROM {spools} UNION ALL SELECT o.stray, NULL, 0, %d FROM ({strays}) o WHERE o.stray IS NOT NULL) s
+WHERE {few}`, MaxLanes+1, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"), MaxLanes)
 }
 
 // strays finds the spools without a row that messages name, in the gaps between the ids of spools, with a descent of the index for each gap.

@@ -398,7 +398,7 @@ WHERE s.id = ?
 SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 
 -- Fullness
-SELECT s.id, s.name, CASE WHEN EXISTS (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id) THEN 1 ELSE 0 END
+SELECT s.id, s.name, CASE WHEN (SELECT 1 FROM postbox_messages m WHERE m.spool = s.id ORDER BY m.state, m.lane, m.id LIMIT 1) IS NULL THEN 0 ELSE 1 END
 FROM postbox_spools s
 UNION ALL
 SELECT o.stray, NULL, 1
@@ -726,16 +726,22 @@ SELECT h.done_at FROM postbox_history h WHERE h.spool = ? AND h.done_at > ? ORDE
 SELECT COUNT(*) FROM postbox_history h WHERE h.spool = ? AND h.done_at > ? AND h.done_at <= ?
 
 -- Ages
-WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 255)
+WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < 257)
 SELECT s.id, s.name, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
-       COALESCE((SELECT MIN((
-	SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
-       COALESCE((SELECT MIN((
-	SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
-       COALESCE((SELECT MIN((
-	SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)) FROM n WHERE n.lane < s.lanes), 9223372036854775807),
+       COALESCE((SELECT MIN(CASE
+	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane < s.first_lane ORDER BY m.lane LIMIT 1)
+	ELSE (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 0 AND m.lane >= s.first_lane + s.lanes ORDER BY m.lane LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
+       COALESCE((SELECT MIN(CASE
+	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 1 AND m.lane < s.first_lane ORDER BY m.lane LIMIT 1)
+	ELSE (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 1 AND m.lane >= s.first_lane + s.lanes ORDER BY m.lane LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
+       COALESCE((SELECT MIN(CASE
+	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.lane < s.first_lane ORDER BY m.lane LIMIT 1)
+	ELSE (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.lane >= s.first_lane + s.lanes ORDER BY m.lane LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT m.available_at FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 ORDER BY m.available_at LIMIT 1), 9223372036854775807)
-FROM (SELECT id, name, first_lane, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 255 + 1 FROM (
+FROM (SELECT id, name, first_lane, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256 FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s

@@ -130,15 +130,26 @@ func (h *Handler) bulkOf(q *request) (bulkKind, error) {
 	if !exists {
 		return bulkKind{}, badf("do: there is no such action on all that match")
 	}
-	for field := range q.query {
+	for field, values := range q.query {
 		goesOn := field == afterField && kind.Replays
+		if len(values) > 1 {
+			return bulkKind{}, badf("%.60s: it has several values: write one", field)
+		}
 		if field != "do" && field != targetField && !goesOn && !slices.Contains(kind.of.fields, field) {
 			return bulkKind{}, badf("%.60q is no condition of this action, which would change more than you want: the conditions are %s",
 				field, strings.Join(kind.of.fields, ", "))
 		}
 	}
+	for field := range q.PostForm {
+		if !slices.Contains(bulkForm, field) {
+			return bulkKind{}, badf("%.60q is no field of the form: conditions are read from the address alone", field)
+		}
+	}
 	return kind, nil
 }
+
+// bulkForm are the fields of the forms of bulk actions. One that has another field is a request that was made by hand, with conditions that would choose nothing.
+var bulkForm = []string{"reason", "at", "to", "to-topic", "new-ids", afterField}
 
 // runBulk carries out a bulk action, and sends lines about its progress to the browser. The action ends if the browser goes away. What it has done
 // by then stays done, and the user can start it again for the rest.

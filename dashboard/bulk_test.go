@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -56,6 +57,13 @@ func TestBulk_is_confirmed_and_says_how_far_it_got(t *testing.T) {
 			require.Equal(t, http.StatusBadRequest, b.get(wrong).status, wrong)
 		}
 		require.Equal(t, http.StatusBadRequest, b.post("pause?outbox=outbox&queue=mail", nil).status)
+		for run, form := range map[string]url.Values{ // conditions are in the address, once each
+			"bulk-run?do=delete":                      {"topic": {"another"}},
+			"bulk-run?do=delete&outbox=outbox":        {"reason": {"old"}, "outbox": {"mail"}},
+			"bulk-run?do=delete&topic=a&topic=orders": nil,
+		} {
+			require.Equal(t, http.StatusBadRequest, b.post(run, form).status, run)
+		}
 		require.Len(t, b.letters(admin.Filter{}), 1)
 	})
 }

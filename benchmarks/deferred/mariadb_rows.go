@@ -34,7 +34,7 @@ func (o ownRows) contender(ctx context.Context, stage *measure.Stage, at site) e
 		}
 	}
 	together := load.NewGroup(inFlight, maxCommitsByHand, func(batch []*message.Message) error {
-		tx, err := at.db.BeginTx(ctx, nil)
+		tx, err := at.database.DB.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}

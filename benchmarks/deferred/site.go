@@ -14,7 +14,7 @@ type site struct {
 
 	// setup is a handle for what is not measured.
 	setup *sql.DB
-	// database is that which is measured, without metrics unless the contender has them.
+	// database is the measured database. It has metrics only if the contender does.
 	database postbox.Database
 	// stored are the deliveries that a contender stores.
 	stored int

@@ -29,8 +29,8 @@ type Config struct {
 	// DeadLetterRetention is how long dead letters and failures are kept. Defaults to 30 days; negative keeps them for
 	// ever.
 	DeadLetterRetention time.Duration
-	// CacheSize is the approximate number of committed claims that are also remembered in memory. A prompt duplicate
-	// then costs one SELECT and no transaction. The cache holds at least 8,000 claims, and fewer if ids are longer than
+	// CacheSize is the approximate number of handled messages whose claims are also remembered in memory. A prompt duplicate
+	// then costs one SELECT and no transaction. Messages that are stored in a queue do not use it. The cache holds at least 8,000 claims, and fewer if ids are longer than
 	// a UUID. The default of 10,000 takes 4 MB, and 100,000 take 17 MB. Negative turns the cache off.
 	CacheSize int
 	// Lanes is the number of shards of each queue of deferred messages. The ordering key decides the lane of a message.

@@ -61,9 +61,6 @@ func (s *Store) Defer(ctx context.Context, queue string, key Key, msg *message.M
 			return false, err
 		}
 	}
-	if !joins && s.handledBefore(ctx, claim) {
-		return false, nil
-	}
 	draft, err := s.draft(queue, key, msg)
 	if err != nil {
 		return false, fmt.Errorf("inbox: defer message %.60q: %w", key.MessageID, postbox.Permanent(err))

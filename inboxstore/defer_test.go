@@ -125,7 +125,7 @@ func TestDefer_in_a_transaction_of_the_user(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		database.DB.SetMaxOpenConns(1) // G10
-		store := inboxtest.StoreFor(t, database.Migrate(t), database.DB, func(c *inboxstore.Config) { c.CacheSize = 100 })
+		store := inboxtest.StoreFor(t, database.Migrate(t), database.DB, nil)
 		run := func(commit bool) {
 			tx, err := database.DB.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
@@ -220,11 +220,11 @@ func TestDefer_G8_too_large_says_what_to_do(t *testing.T) {
 	require.ErrorContains(t, err, "MaxPayload")
 }
 
-// By itself the cache would ack a message that a promoted standby or a restored backup has lost.
-func TestDefer_G5_cache_answers_only_for_committed_claims(t *testing.T) {
+// A promoted standby or a restored backup has lost the claim together with the message.
+func TestDefer_G5_only_a_claim_in_the_database_makes_a_duplicate(t *testing.T) {
 	t.Parallel()
 	database := testdb.SQLite(t).Migrate(t)
-	store := inboxtest.StoreFor(t, database, database.DB, func(c *inboxstore.Config) { c.CacheSize = 10 })
+	store := inboxtest.StoreFor(t, database, database.DB, nil)
 	stranger := inboxtest.StoreFor(t, database, database.DB, nil)
 	_, err := deferred(t.Context(), store, "mine")
 	require.NoError(t, err)

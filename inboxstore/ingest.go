@@ -93,9 +93,6 @@ func (in *ingest) store(ctx context.Context, arrival spool.Arrival) (fresh bool,
 	}
 	select {
 	case outcome := <-e.stored:
-		if outcome.fresh {
-			in.inbox.remembered.add(e.Claim)
-		}
 		return outcome.fresh, outcome.err
 	case <-ctx.Done():
 		in.leave(e)

@@ -8,8 +8,8 @@ import (
 	"github.com/coocood/freecache"
 )
 
-// remembered is a cache of the latest claims that this process has seen committed, so that a prompt duplicate costs one
-// SELECT and no transaction. The cache alone is never the answer. A promoted standby or a restored backup may have lost
+// remembered is a cache of the latest claims of messages that this process has handled, so that a prompt duplicate costs one
+// SELECT and no transaction. A message that is only stored needs no cache, since its claim shares a statement with others. The cache alone is never the answer. A promoted standby or a restored backup may have lost
 // a claim together with its effect, and then the message must be handled again. The cache contains no pointers, since
 // the garbage collector would follow those of all its entries every few thousand messages. The zero value remembers
 // nothing.

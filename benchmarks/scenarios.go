@@ -63,6 +63,8 @@ func peers() set {
 		relay.TailLatency(),
 		relay.TailThroughput(),
 		relay.TailIdle(),
+		relay.TailRelay(),
+		inbox.TailWrite(),
 	}}
 }
 

@@ -49,13 +49,20 @@ func oursWrite(ctx context.Context, stage *measure.Stage, shape load.Shape, clie
 
 // writeOurs does so, and changes each message first.
 func writeOurs(ctx context.Context, stage *measure.Stage, shape load.Shape, clients, n int, change func(msg *message.Message)) error {
+	return writeTo(ctx, stage, shape, clients, n, forwarder.PublisherConfig{}, change)
+}
+
+// writeTo does so with a configuration of the publisher.
+func writeTo(
+	ctx context.Context, stage *measure.Stage, shape load.Shape, clients, n int, config forwarder.PublisherConfig, change func(msg *message.Message),
+) error {
 	if err := postbox.Migrate(ctx, postbox.Database{DB: stage.Setup, Dialect: postbox.PostgreSQL}); err != nil {
 		return err
 	}
 	if err := accounts.Create(ctx, stage.Setup, createOrders); err != nil {
 		return err
 	}
-	publisher, err := forwarder.NewPublisher(postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, forwarder.PublisherConfig{}, nil)
+	publisher, err := forwarder.NewPublisher(postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL}, config, nil)
 	if err != nil {
 		return err
 	}

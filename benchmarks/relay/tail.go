@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/benchmarks/load"
 	"github.com/postbox-go/watermill-postbox/benchmarks/measure"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
@@ -24,6 +25,7 @@ type finds int
 const (
 	byPolling finds = iota
 	byTailing
+	withoutRows
 )
 
 // apart is a forwarder beside a publisher that it does not hear, as if they were in two processes: commits of its own process would wake it
@@ -33,6 +35,7 @@ type apart struct {
 
 	ended     <-chan error
 	publisher *forwarder.Publisher
+	discard   func() error // the slot of messages without rows
 }
 
 // startApart makes the tables and starts both.
@@ -41,27 +44,36 @@ func startApart(ctx context.Context, stage *measure.Stage, to message.Publisher,
 	if err := postbox.Migrate(ctx, setup); err != nil {
 		return nil, err
 	}
-	if how == byTailing {
+	a := &apart{discard: func() error { return nil }}
+	var err error
+	switch how {
+	case byPolling:
+	case byTailing:
 		if err := pgtail.Setup(ctx, setup, ""); err != nil {
 			return nil, err
 		}
-		var err error
 		if config.Tail, err = pgtail.New(pgtail.Config{DSN: stage.DSN, Required: true}); err != nil {
+			return nil, err
+		}
+	case withoutRows:
+		var reader pgtail.OutboxConfig
+		if reader, a.discard, err = load.SetUpLog(ctx, stage); err != nil {
+			return nil, err
+		}
+		if config.Tail, err = pgtail.NewOutbox(reader); err != nil {
 			return nil, err
 		}
 	}
 	// The name of the schema makes the tables those of another publisher, for wake-ups within a process.
 	named := postbox.Database{DB: stage.DB, Dialect: postbox.PostgreSQL, Schema: stage.Schema()}
-	publisher, err := forwarder.NewPublisher(named, forwarder.PublisherConfig{DisableNotify: true}, nil)
-	if err != nil {
+	if a.publisher, err = forwarder.NewPublisher(named, forwarder.PublisherConfig{DisableNotify: true, Log: how == withoutRows}, nil); err != nil {
 		return nil, err
 	}
-	a := &apart{publisher: publisher}
 	if a.Forwarder, a.ended, err = startOurs(ctx, stage.DB, to, config); err != nil {
 		return nil, err
 	}
 	<-a.Running()
-	if how == byTailing {
+	if how != byPolling {
 		err = waitStreaming(ctx, stage.Setup)
 	}
 	if err != nil {
@@ -81,7 +93,9 @@ func (a *apart) send(ctx context.Context, db *sql.DB, topic string, committed fu
 	})
 }
 
-func (a *apart) close() error { return errors.Join(a.publisher.Close(), a.Close(), <-a.ended) }
+func (a *apart) close() error {
+	return errors.Join(a.publisher.Close(), a.Close(), <-a.ended, a.discard())
+}
 
 // streamingTimeout is what a server may need to make a slot.
 const streamingTimeout = 30 * time.Second

@@ -22,6 +22,7 @@ func TailLatency() measure.Scenario {
 		Floor:     "by-hand",
 		Contenders: []measure.Contender{
 			{Name: "tail", Run: latencyApart(byTailing)},
+			{Name: "log", Run: latencyApart(withoutRows)},
 			{Name: "polling", Run: latencyApart(byPolling)},
 			{Name: "by-hand", Run: latencySlot},
 		},

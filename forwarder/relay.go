@@ -185,8 +185,8 @@ func (r *relay) publish(ctx context.Context, topic string, batch []*spool.Messag
 		messages[i].Metadata = m.Metadata
 		messages[i].SetContext(ctx)
 	}
-	started := time.Now()
+	started := r.meter.Now()
 	err := guard(func() error { return r.publisher.Publish(topic, messages...) })
-	r.meter.Called(topic, len(messages), time.Since(started), err == nil)
+	r.meter.Called(topic, len(messages), r.meter.Now()-started, err == nil)
 	return err
 }

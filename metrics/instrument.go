@@ -53,9 +53,30 @@ type Recorder interface {
 // it the labels with each measurement, which costs a recorder more than the rest of its work.
 type SeriesRecorder interface {
 	Recorder
-	// Series returns a function that records into the series with these labels, as Record does. The function is used as long as the process
-	// lives, concurrently. Series must not return nil. It may be called for a series that never gets a value.
-	Series(instrument *Instrument, labels ...string) func(value float64)
+	// Series returns the series with these labels, and must not return nil. It is used as long as the process lives. Series may be called for a
+	// series that never gets a value.
+	Series(instrument *Instrument, labels ...string) Series
+}
+
+// Series gets the measurements of one series, concurrently.
+type Series interface {
+	// Record records a value, as [Recorder.Record] does.
+	Record(value float64)
+	// RecordAll records each of several values, as so many calls of Record do. It must not keep the slice.
+	RecordAll(values []float64)
+}
+
+// SeriesFunc is a function that is a [Series].
+type SeriesFunc func(value float64)
+
+// Record calls the function.
+func (f SeriesFunc) Record(value float64) { f(value) }
+
+// RecordAll calls the function for each value.
+func (f SeriesFunc) RecordAll(values []float64) {
+	for _, value := range values {
+		f(value)
+	}
 }
 
 // RecorderFunc is a function that is a [Recorder].

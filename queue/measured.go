@@ -2,8 +2,6 @@ package queue
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	"github.com/postbox-go/watermill-postbox/internal/drain"
 	"github.com/postbox-go/watermill-postbox/internal/meter"
@@ -17,15 +15,26 @@ type measuredHandler struct {
 	meter *meter.Spool
 }
 
+// measured returns the handler itself without a meter.
+func measured(handler drain.Handler, meter *meter.Spool) drain.Handler {
+	if meter == nil {
+		return handler
+	}
+	return measuredHandler{handler, meter}
+}
+
 // Handle calls the handler. A batch of which no message was handled, such as during an outage, was no call.
 func (h measuredHandler) Handle(ctx context.Context, batch []*spool.Message) []spool.Outcome {
-	started := time.Now()
+	started := h.meter.Now()
 	outcomes := h.Handler.Handle(ctx, batch)
-	postponed := func(o spool.Outcome) bool { return o.Verdict == spool.Postpone }
-	if h.meter == nil || !slices.ContainsFunc(outcomes, func(o spool.Outcome) bool { return !postponed(o) }) {
-		return outcomes
+	took, called, succeeded := h.meter.Now()-started, false, true
+	for i := range outcomes {
+		if outcomes[i].Verdict != spool.Postpone {
+			called, succeeded = true, succeeded && outcomes[i].Through()
+		}
 	}
-	failed := slices.ContainsFunc(outcomes, func(o spool.Outcome) bool { return !o.Through() && !postponed(o) })
-	h.meter.Called(batch[0].Topic, len(batch), time.Since(started), !failed)
+	if called {
+		h.meter.Called(batch[0].Topic, len(batch), took, succeeded)
+	}
 	return outcomes
 }

@@ -45,16 +45,15 @@ func newQueue(core *inbox.Core, name string, config Config, logger watermill.Log
 
 // drain sets the handler of the queue's messages. The handler is not called before run.
 func (q *queue) drain(handler drain.Handler, settings drain.Config) {
-	measured := meter.Of(q.core.Metrics, q.core.Spool(q.name).Name(), q.logger)
-	settings.Buried, settings.Meter = q.buried, measured
+	settings.Buried, settings.Meter = q.buried, meter.Of(q.core.Metrics, q.core.Spool(q.name).Name(), q.logger)
 	settings.Outages = func() map[string]time.Time { return q.circuits.Outages() }
 	if q.config.Transactional {
 		settings.Begin = q.core.Slots.Take
 	}
-	q.drainer = drain.New(q.core.DB, q.core.Spool(q.name), measuredHandler{handler, measured}, settings, q.logger)
+	q.drainer = drain.New(q.core.DB, q.core.Spool(q.name), measured(handler, settings.Meter), settings, q.logger)
 	q.circuits = circuit.New(circuit.Config{
 		FailuresInRow: circuit.FailuresInRow, ProbeMin: q.config.ProbeMin, ProbeMax: q.config.ProbeMax,
-		Width: q.config.Concurrency, OutageLimit: circuit.OutageLimit, Changed: measured.Circuit,
+		Width: q.config.Concurrency, OutageLimit: circuit.OutageLimit, Changed: settings.Meter.Circuit,
 	}, q.drainer.Rescan)
 }
 

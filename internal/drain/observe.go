@@ -38,4 +38,6 @@ func (d *Drainer) outcomeOf(e *schedule.Entry) (outcome meter.Outcome, ended boo
 }
 
 // settledIn reports how long a settlement took, from the start given.
-func (d *Drainer) settledIn(started time.Time) { d.configured.Meter.Settled(time.Since(started)) }
+func (d *Drainer) settledIn(started time.Duration) {
+	d.configured.Meter.Settled(d.configured.Meter.Now() - started)
+}

@@ -118,7 +118,7 @@ func (d *Drainer) manner(lock bool) manner {
 // removeEntries removes messages that are done, and returns those that are left. If some may have to be handled again,
 // it takes back their starts.
 func (d *Drainer) removeEntries(ctx context.Context, entries []*schedule.Entry, how manner) (left leftover, err error) {
-	defer d.settledIn(time.Now())
+	defer d.settledIn(d.configured.Meter.Now())
 	left, err = d.remove(ctx, refsOf(entries), how)
 	if err != nil || !left.missing {
 		return left, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/schedule"
@@ -173,7 +172,7 @@ func (s *settlement) settleFailed(ctx context.Context, entries []*schedule.Entry
 		return nil, nil
 	}
 	d, committed := s.d, func() {}
-	defer d.settledIn(time.Now())
+	defer d.settledIn(d.configured.Meter.Now())
 	_, err = d.inUnlocked(ctx, refsOf(entries), func(tx *sql.Tx, found map[int64]bool) error {
 		hooked, done := postbox.ContextWithHooks(ctx, tx)
 		committed = done

@@ -42,23 +42,40 @@ func (g *guarded) Record(instrument *metrics.Instrument, value float64, labels .
 	g.Recorder.Record(instrument, value, labels...)
 }
 
-// Series asks the recorder for the series, if it can look one up, when the first value comes. If that panics, the
-// series has no values.
-func (g *guarded) Series(instrument *metrics.Instrument, labels ...string) func(value float64) {
-	recorder, can := g.Recorder.(metrics.SeriesRecorder)
-	if !can {
-		return func(value float64) { g.Record(instrument, value, labels...) }
+// series is one of the series of a recorder. It looks for it when the first value comes, so that there are no series
+// without values. If that panics, the series has none.
+type series struct {
+	of         *guarded
+	instrument *metrics.Instrument
+	labels     []string
+	lookUp     sync.Once
+	found      metrics.Series
+}
+
+func (g *guarded) series(instrument *metrics.Instrument, labels ...string) *series {
+	return &series{of: g, instrument: instrument, labels: labels}
+}
+
+func (s *series) record(value float64) {
+	defer s.of.recovered(s.instrument)
+	if s.lookUp.Do(s.find); s.found != nil {
+		s.found.Record(value)
 	}
-	lookUp := sync.OnceValue(func() func(float64) {
-		defer g.recovered(instrument)
-		return recorder.Series(instrument, labels...)
-	})
-	return func(value float64) {
-		defer g.recovered(instrument)
-		if record := lookUp(); record != nil {
-			record(value)
-		}
+}
+
+func (s *series) recordAll(values []float64) {
+	defer s.of.recovered(s.instrument)
+	if s.lookUp.Do(s.find); s.found != nil {
+		s.found.RecordAll(values)
 	}
+}
+
+func (s *series) find() {
+	if recorder, can := s.of.Recorder.(metrics.SeriesRecorder); can {
+		s.found = recorder.Series(s.instrument, s.labels...)
+		return
+	}
+	s.found = metrics.SeriesFunc(func(value float64) { s.of.Recorder.Record(s.instrument, value, s.labels...) })
 }
 
 // recovered is deferred around each call of the recorder.

@@ -41,7 +41,7 @@ const (
 type Spool struct {
 	recorder   *guarded
 	kind, name string
-	batch      func(value float64)
+	batch      *series
 	topics     sync.Map // name of a topic to its *topic
 }
 
@@ -52,7 +52,19 @@ func Of(recorder metrics.Recorder, name string, logger watermill.LoggerAdapter) 
 		return nil
 	}
 	kind, own := spool.Named(name)
-	return &Spool{recorder: guarded, kind: kind, name: own, batch: guarded.Series(metrics.Batch, kind, own)}
+	return &Spool{recorder: guarded, kind: kind, name: own, batch: guarded.series(metrics.Batch, kind, own)}
+}
+
+// processStart is where the clock of [Spool.Now] starts.
+var processStart = time.Now()
+
+// Now returns a time for the measurement of a duration, 0 without a recorder. It costs half of what time.Now does, since
+// it does not read the time of day.
+func (s *Spool) Now() time.Duration {
+	if s == nil {
+		return 0
+	}
+	return time.Since(processStart)
 }
 
 // Begin makes the series of a queue begin at 0, so that their rates include the first message. It is called when a
@@ -67,7 +79,7 @@ func (s *Spool) Begin() {
 // Stored reports messages that were written, and may still be rolled back. The topic of a queue is its name.
 func (s *Spool) Stored(topic string, messages int) {
 	if s != nil {
-		s.topic(topic).stored(float64(messages))
+		s.topic(topic).stored.record(float64(messages))
 	}
 }
 
@@ -77,12 +89,13 @@ func (s *Spool) Called(topic string, messages int, took time.Duration, succeeded
 	if s == nil {
 		return
 	}
-	called := s.topic(topic).failed
+	of := s.topic(topic)
+	calls := of.failed
 	if succeeded {
-		called = s.topic(topic).succeeded
+		calls = of.succeeded
 	}
-	called(took.Seconds())
-	s.batch(float64(messages))
+	calls.record(took.Seconds())
+	s.batch.record(float64(messages))
 }
 
 // Settled reports a transaction that recorded outcomes.
@@ -161,5 +174,5 @@ func (s *Spool) Circuit(topic string, open bool) {
 	if open {
 		value = 1
 	}
-	of.circuit(value)
+	of.circuit.record(value)
 }

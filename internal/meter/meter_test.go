@@ -78,7 +78,7 @@ func TestSpool_latency_is_that_of_messages_that_never_waited(t *testing.T) {
 	tally.Ended(&spool.Message{Topic: "mail", CreatedAt: stored.Add(-time.Hour), Attempts: 3}, meter.Done)
 	tally.Report()
 	require.Equal(t, []string{
-		"message.attempts 1 queue,mail,mail", "message.latency 2 queue,mail,mail", "message.attempts 4 queue,mail,mail", "messages.ended 2 queue,mail,mail,done",
+		"message.attempts 1 queue,mail,mail", "message.attempts 4 queue,mail,mail", "message.latency 2 queue,mail,mail", "messages.ended 2 queue,mail,mail,done",
 	}, recorder.lines)
 }
 
@@ -98,6 +98,57 @@ func TestTally_counts_each_outcome_of_each_topic(t *testing.T) {
 	require.Equal(t, []string{
 		"messages.ended 2 outbox,outbox,a,retry", "messages.ended 1 outbox,outbox,a,parked", "messages.ended 3 outbox,outbox,b,parked", "messages.ended 1 outbox,outbox,a,retry",
 	}, recorder.lines)
+}
+
+// together is a recorder that notes how many values a series gets at once, by instrument.
+type together struct {
+	notes
+
+	most map[string]int
+}
+
+func (r *together) Series(i *metrics.Instrument, labels ...string) metrics.Series {
+	return togetherSeries{metrics.SeriesFunc(func(value float64) { r.Record(i, value, labels...) }), r, i}
+}
+
+type togetherSeries struct {
+	metrics.SeriesFunc
+
+	of *together
+	i  *metrics.Instrument
+}
+
+func (s togetherSeries) RecordAll(values []float64) {
+	s.of.most[s.i.Name] = max(s.of.most[s.i.Name], len(values))
+	s.SeriesFunc.RecordAll(values)
+}
+
+// A settlement may have more messages than a tally keeps.
+func TestTally_reports_the_messages_of_a_topic_together_and_loses_none(t *testing.T) {
+	t.Parallel()
+	const messages = 1000
+	recorder, stored := &together{most: map[string]int{}}, time.UnixMicro(1_000_000)
+	tally := meter.Of(recorder, "outbox", watermill.NopLogger{}).Tally(stored.Add(messages * time.Second))
+	want, done := map[string]int{}, 0.0
+	for n := range messages {
+		tally.Ended(&spool.Message{Topic: "orders", CreatedAt: stored.Add(time.Duration(n) * time.Second)}, meter.Done)
+		want["message.attempts 1 outbox,outbox,orders"]++
+		want[fmt.Sprint("message.latency ", messages-n, " outbox,outbox,orders")]++
+	}
+	tally.Report()
+	got := map[string]int{}
+	for _, line := range recorder.lines {
+		var n float64
+		if _, err := fmt.Sscanf(line, "messages.ended %g outbox,outbox,orders,done", &n); err == nil {
+			done += n
+		} else if strings.HasPrefix(line, "message.") {
+			got[line]++
+		}
+	}
+	require.Equal(t, want, got)
+	require.InDelta(t, messages, done, 0)
+	require.Equal(t, map[string]int{metrics.Attempts.Name: 64, metrics.Latency.Name: 64}, recorder.most)
+	require.Less(t, len(recorder.lines), 2*messages+50, "outcomes are counted together")
 }
 
 func TestGuarded_a_recorder_that_panics_or_is_a_nil_pointer_does_no_harm(t *testing.T) {
@@ -121,11 +172,11 @@ type finder struct {
 	found int
 }
 
-func (f *finder) Series(i *metrics.Instrument, labels ...string) func(value float64) {
+func (f *finder) Series(i *metrics.Instrument, labels ...string) metrics.Series {
 	f.mu.Lock()
 	f.found++
 	f.mu.Unlock()
-	return func(value float64) { f.Record(i, value, labels...) }
+	return metrics.SeriesFunc(func(value float64) { f.Record(i, value, labels...) })
 }
 
 func TestSpool_series_of_a_topic_are_found_once(t *testing.T) {
@@ -161,4 +212,4 @@ func TestGuarded_a_recorder_that_panics_when_it_is_asked_for_a_series_does_no_ha
 
 type unfindable struct{ notes }
 
-func (*unfindable) Series(*metrics.Instrument, ...string) func(value float64) { panic("full") }
+func (*unfindable) Series(*metrics.Instrument, ...string) metrics.Series { panic("full") }

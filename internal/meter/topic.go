@@ -11,9 +11,9 @@ import (
 // message: the loop of a drainer reports all its outcomes, and finding a series by its labels would take a tenth of its
 // time.
 type topic struct {
-	stored, attempts, latency, circuit func(value float64)
-	ended                              map[Outcome]func(value float64)
-	succeeded, failed                  func(value float64) // calls
+	stored, attempts, latency, circuit *series
+	ended                              map[Outcome]*series
+	succeeded, failed                  *series // calls
 	begun                              sync.Once
 }
 
@@ -27,22 +27,22 @@ func (s *Spool) topic(name string) *topic {
 }
 
 func (s *Spool) newTopic(name string) *topic {
-	series := func(i *metrics.Instrument, more ...string) func(float64) {
-		return s.recorder.Series(i, append([]string{s.kind, s.name, name}, more...)...)
+	of := func(i *metrics.Instrument, more ...string) *series {
+		return s.recorder.series(i, append([]string{s.kind, s.name, name}, more...)...)
 	}
 	instrument, operation := metrics.Handled, process
 	if s.kind == spool.KindOutbox {
 		instrument, operation = metrics.Published, send
 	}
-	call := func(errorType string) func(float64) {
-		return s.recorder.Series(instrument, system, operation, name, errorType, s.kind, s.name)
+	call := func(errorType string) *series {
+		return s.recorder.series(instrument, system, operation, name, errorType, s.kind, s.name)
 	}
 	t := &topic{
-		stored: series(metrics.Stored), attempts: series(metrics.Attempts), latency: series(metrics.Latency), circuit: series(metrics.CircuitOpen),
-		ended: make(map[Outcome]func(float64), len(outcomes)), succeeded: call(""), failed: call(unclassified),
+		stored: of(metrics.Stored), attempts: of(metrics.Attempts), latency: of(metrics.Latency), circuit: of(metrics.CircuitOpen),
+		ended: make(map[Outcome]*series, len(outcomes)), succeeded: call(""), failed: call(unclassified),
 	}
 	for _, outcome := range outcomes {
-		t.ended[outcome] = series(metrics.Ended, string(outcome))
+		t.ended[outcome] = of(metrics.Ended, string(outcome))
 	}
 	return t
 }
@@ -51,8 +51,8 @@ func (s *Spool) newTopic(name string) *topic {
 func (t *topic) begin() {
 	t.begun.Do(func() {
 		for _, outcome := range outcomes {
-			t.ended[outcome](0)
+			t.ended[outcome].record(0)
 		}
-		t.circuit(0)
+		t.circuit.record(0)
 	})
 }

@@ -48,7 +48,7 @@ type Config struct {
 
 // Recorder is a [metrics.SeriesRecorder] whose instruments are OpenTelemetry's. It is safe for concurrent use.
 type Recorder struct {
-	record       map[*metrics.Instrument]func(value float64, attributes attribute.Set)
+	measured     map[*metrics.Instrument]func(attributes attribute.Set) metrics.SeriesFunc
 	sets         sync.Map // attributes by instrument and labels
 	common       []attribute.KeyValue
 	registration metric.Registration
@@ -68,12 +68,12 @@ func New(database postbox.Database, config Config) (*Recorder, error) {
 		return nil, err
 	}
 	meter := config.Provider.Meter(scope)
-	r := &Recorder{common: slices.Clone(config.Attributes), record: map[*metrics.Instrument]func(float64, attribute.Set){}}
+	r := &Recorder{common: slices.Clone(config.Attributes), measured: map[*metrics.Instrument]func(attribute.Set) metrics.SeriesFunc{}}
 	gauges := map[*metrics.Instrument]metric.Float64Observable{}
 	var observed []metric.Observable
 	for _, i := range metrics.Instruments() {
 		if !i.Database {
-			r.record[i], err = synchronous(meter, i)
+			r.measured[i], err = synchronous(meter, i)
 		} else {
 			gauges[i], err = meter.Float64ObservableGauge(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Help))
 			observed = append(observed, gauges[i])
@@ -102,43 +102,44 @@ func New(database postbox.Database, config Config) (*Recorder, error) {
 	return r, nil
 }
 
-// synchronous makes an instrument that is told each measurement.
-func synchronous(meter metric.Meter, i *metrics.Instrument) (record func(float64, attribute.Set), err error) {
+// synchronous makes an instrument that is told each measurement. The options of a series are made once, since making
+// them for each measurement would allocate.
+func synchronous(meter metric.Meter, i *metrics.Instrument) (series func(attributes attribute.Set) metrics.SeriesFunc, err error) {
 	ctx := context.Background()
 	switch i.Kind {
 	case metrics.Counter:
 		c, err := meter.Int64Counter(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Help))
-		return func(value float64, attributes attribute.Set) {
-			c.Add(ctx, int64(value), metric.WithAttributeSet(attributes))
+		return func(attributes attribute.Set) metrics.SeriesFunc {
+			with := []metric.AddOption{metric.WithAttributeSet(attributes)}
+			return func(value float64) { c.Add(ctx, int64(value), with...) }
 		}, err
 	case metrics.Histogram:
 		h, err := meter.Float64Histogram(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Help), metric.WithExplicitBucketBoundaries(i.Buckets...))
-		return func(value float64, attributes attribute.Set) {
-			h.Record(ctx, value, metric.WithAttributeSet(attributes))
+		return func(attributes attribute.Set) metrics.SeriesFunc {
+			with := []metric.RecordOption{metric.WithAttributeSet(attributes)}
+			return func(value float64) { h.Record(ctx, value, with...) }
 		}, err
 	default:
 		g, err := meter.Float64Gauge(i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Help))
-		return func(value float64, attributes attribute.Set) {
-			g.Record(ctx, value, metric.WithAttributeSet(attributes))
+		return func(attributes attribute.Set) metrics.SeriesFunc {
+			with := []metric.RecordOption{metric.WithAttributeSet(attributes)}
+			return func(value float64) { g.Record(ctx, value, with...) }
 		}, err
 	}
 }
 
 // Record adds a measurement of this process.
 func (r *Recorder) Record(instrument *metrics.Instrument, value float64, labels ...string) {
-	if record := r.record[instrument]; record != nil {
-		record(value, r.set(instrument, labels))
-	}
+	r.Series(instrument, labels...).Record(value)
 }
 
-// Series returns a function that adds measurements of this process to one series.
-func (r *Recorder) Series(instrument *metrics.Instrument, labels ...string) func(value float64) {
-	record := r.record[instrument]
-	if record == nil {
-		return func(float64) {} // it is counted in the database
+// Series returns a series for measurements of this process.
+func (r *Recorder) Series(instrument *metrics.Instrument, labels ...string) metrics.Series {
+	of := r.measured[instrument]
+	if of == nil {
+		return metrics.SeriesFunc(func(float64) {}) // it is counted in the database
 	}
-	set := r.set(instrument, labels)
-	return func(value float64) { record(value, set) }
+	return of(r.set(instrument, labels))
 }
 
 // key tells the labels of an instrument. No label has a zero byte that the join could be mistaken for: at worst, two

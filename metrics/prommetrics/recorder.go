@@ -53,7 +53,7 @@ type Recorder struct {
 // vector holds the series of an instrument that processes report.
 type vector struct {
 	prometheus.Collector
-	series func(labels []string) (record func(value float64))
+	series func(labels []string) metrics.Series
 }
 
 // New returns a recorder, which counts in that database at each scrape. An error means that the description of the
@@ -81,13 +81,13 @@ func newVector(i *metrics.Instrument, common prometheus.Labels) vector {
 	switch i.Kind {
 	case metrics.Counter:
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: Name(i), Help: i.Help, ConstLabels: common}, labels(i))
-		return vector{v, func(labels []string) func(float64) { return v.WithLabelValues(labels...).Add }}
+		return vector{v, func(labels []string) metrics.Series { return metrics.SeriesFunc(v.WithLabelValues(labels...).Add) }}
 	case metrics.Histogram:
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: Name(i), Help: i.Help, ConstLabels: common, Buckets: i.Buckets}, labels(i))
-		return vector{v, func(labels []string) func(float64) { return v.WithLabelValues(labels...).Observe }}
+		v := newHistograms(i, common)
+		return vector{v, v.series}
 	default:
 		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Name(i), Help: i.Help, ConstLabels: common}, labels(i))
-		return vector{v, func(labels []string) func(float64) { return v.WithLabelValues(labels...).Set }}
+		return vector{v, func(labels []string) metrics.Series { return metrics.SeriesFunc(v.WithLabelValues(labels...).Set) }}
 	}
 }
 
@@ -117,16 +117,16 @@ func Name(i *metrics.Instrument) string {
 // Record adds a measurement of this process.
 func (r *Recorder) Record(instrument *metrics.Instrument, value float64, labels ...string) {
 	if v, known := r.measured[instrument]; known {
-		v.series(valid(labels))(value)
+		v.series(valid(labels)).Record(value)
 	}
 }
 
-// Series returns a function that adds measurements of this process to one series. The series exists from then on.
-func (r *Recorder) Series(instrument *metrics.Instrument, labels ...string) func(value float64) {
+// Series returns a series for measurements of this process. It exists from then on.
+func (r *Recorder) Series(instrument *metrics.Instrument, labels ...string) metrics.Series {
 	if v, known := r.measured[instrument]; known {
 		return v.series(valid(labels))
 	}
-	return func(float64) {} // it is counted in the database
+	return metrics.SeriesFunc(func(float64) {}) // it is counted in the database
 }
 
 // valid makes labels of any bytes acceptable, since names of topics come from users and Prometheus wants UTF-8.

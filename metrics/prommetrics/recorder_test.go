@@ -52,15 +52,21 @@ func newRecorder(t *testing.T, database postbox.Database, config prommetrics.Con
 	return recorder, registry
 }
 
-// value returns the value of a series, which is named as Prometheus writes it; found is false if there is none.
-func value(t *testing.T, registry *prometheus.Registry, series string) (text string, found bool) {
+// scraped returns what a scrape gets.
+func scraped(t *testing.T, registry *prometheus.Registry) string {
 	t.Helper()
 	answer := httptest.NewRecorder()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody)
 	require.NoError(t, err)
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, request)
 	require.Equal(t, http.StatusOK, answer.Code, answer.Body)
-	for line := range strings.Lines(answer.Body.String()) {
+	return answer.Body.String()
+}
+
+// value returns the value of a series, which is named as Prometheus writes it; found is false if there is none.
+func value(t *testing.T, registry *prometheus.Registry, series string) (text string, found bool) {
+	t.Helper()
+	for line := range strings.Lines(scraped(t, registry)) {
 		if text, found := strings.CutPrefix(strings.TrimSpace(line), series+" "); found {
 			return text, true
 		}
@@ -155,8 +161,8 @@ func TestRecorder_meets_the_rules_of_Prometheus(t *testing.T) {
 	database := testdb.SQLite(t).Migrate(t)
 	recorder, _ := newRecorder(t, describe(database), prommetrics.Config{})
 	recorder.Record(metrics.Stored, 1, "outbox", "outbox", "bytes \xff that are not UTF-8")
-	recorder.Series(metrics.Attempts, "outbox", "outbox", "bytes \xff that are not UTF-8")(1)
-	recorder.Series(metrics.Backlog, "outbox", "outbox", "pending")(1) // is counted in the database
+	recorder.Series(metrics.Attempts, "outbox", "outbox", "bytes \xff that are not UTF-8").Record(1)
+	recorder.Series(metrics.Backlog, "outbox", "outbox", "pending").Record(1) // is counted in the database
 	problems, err := testutil.CollectAndLint(recorder)
 	require.NoError(t, err)
 	require.Empty(t, problems)

@@ -25,9 +25,12 @@ require (
 	github.com/prometheus/client_golang v1.23.0
 	github.com/riverqueue/river v0.51.1
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.1
+	github.com/stretchr/testify v1.12.1
 	gonum.org/v1/plot v0.17.0
 	modernc.org/sqlite v1.60.1
 )
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
 
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect

@@ -38,7 +38,7 @@ func Prepare(ctx context.Context, server string) error {
 	return errors.Join(err, db.Close())
 }
 
-// Rounds lets the contenders take turns: A B C A B C, and so on.
+// Rounds lets the contenders take turns: A B C, C B A, and so on, so that none always comes after the same one.
 func (s Scenario) Rounds(ctx context.Context, options Options) (results []Series, err error) {
 	if s.MaxRounds > 0 {
 		options.Rounds = min(options.Rounds, s.MaxRounds)
@@ -65,7 +65,11 @@ func (s Scenario) Rounds(ctx context.Context, options Options) (results []Series
 		results[i].Contender = contender.Name
 	}
 	for round := range options.Rounds {
-		for i, contender := range s.Contenders {
+		for i := range s.Contenders {
+			if round%2 == 1 {
+				i = len(s.Contenders) - 1 - i
+			}
+			contender := s.Contenders[i]
 			sample, err := s.turn(ctx, contender, round+1, options)
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s, round %d: %w", s.Name, contender.Name, round+1, err)

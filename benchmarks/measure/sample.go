@@ -18,6 +18,8 @@ const (
 	Allocs     Metric = "allocs/msg"
 	ClientCPU  Metric = "client CPU µs/msg"
 	ServerCPU  Metric = "server CPU µs/msg"
+	// CPU is the sum of the two, and is not stored.
+	CPU Metric = "CPU µs/msg"
 )
 
 // Sample is what one contender achieved in one round.
@@ -26,6 +28,16 @@ type Sample struct {
 	Messages int                `json:"messages"`
 	Elapsed  time.Duration      `json:"elapsed_ns"`
 	Values   map[Metric]float64 `json:"values"`
+}
+
+// value returns a metric, and whether it was measured.
+func (s Sample) value(metric Metric) (value float64, measured bool) {
+	if metric != CPU {
+		value, measured = s.Values[metric]
+		return value, measured
+	}
+	client, measured := s.Values[ClientCPU]
+	return client + s.Values[ServerCPU], measured && client > 0
 }
 
 // Series is what one contender achieved in all rounds.
@@ -37,14 +49,19 @@ type Series struct {
 // Median of a metric over the rounds; false where it was not measured.
 func (s Series) Median(metric Metric) (float64, bool) {
 	values := s.sorted(metric)
+	return median(values), len(values) > 0
+}
+
+// median of sorted values, 0 of none.
+func median(values []float64) float64 {
 	if len(values) == 0 {
-		return 0, false
+		return 0
 	}
 	middle := len(values) / 2
 	if len(values)%2 == 1 {
-		return values[middle], true
+		return values[middle]
 	}
-	return (values[middle-1] + values[middle]) / 2, true
+	return (values[middle-1] + values[middle]) / 2
 }
 
 // Range returns a metric's least and largest value.
@@ -66,20 +83,10 @@ func (s Series) Spread(metric Metric) float64 {
 	return (most - least) / median
 }
 
-// cpu is the processor time a message took, here and in the server, or 0 where it is not known.
-func (s Series) cpu() float64 {
-	client, known := s.Median(ClientCPU)
-	if !known {
-		return 0
-	}
-	server, _ := s.Median(ServerCPU)
-	return client + server
-}
-
 func (s Series) sorted(metric Metric) []float64 {
 	var values []float64
 	for _, sample := range s.Samples {
-		if value, ok := sample.Values[metric]; ok {
+		if value, measured := sample.value(metric); measured {
 			values = append(values, value)
 		}
 	}

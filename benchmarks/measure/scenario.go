@@ -71,6 +71,9 @@ type Target struct {
 	Lower bool
 	// AtLeast is the ratio expected.
 	AtLeast float64
+	// Paired compares the two in each round, and takes the median of these ratios. It tells apart less than the medians of each
+	// contender do.
+	Paired bool
 }
 
 // Verdict is what became of a target.
@@ -81,7 +84,11 @@ type Verdict struct {
 	// CPURatio is how many times the processor time of ours, client and server together, the other one took a message;
 	// 0 where that was not measured. Other work on the machine changes it little.
 	CPURatio float64
-	OK       bool
+	// RateRatio is the ratio of the rates, round by round; 0 without another contender.
+	RateRatio float64
+	// Noise is how far the ratio may be wrong: see [uncertainty]; of a target that is not paired, the spread of the floor.
+	Noise float64
+	OK    bool
 }
 
 // Restrict returns the scenario with the targets of these names alone, and the contenders that they need. No names are
@@ -125,18 +132,23 @@ func (s Scenario) Judge(results []Series) []Verdict {
 			other, ok = of(results, target.Other).Median(target.Metric)
 			measured = measured && ok
 		}
-		verdict := Verdict{Target: target, OursValue: ours, OtherValue: other}
+		verdict := Verdict{Target: target, OursValue: ours, OtherValue: other, Noise: s.Noise(results)}
 		switch {
 		case !measured:
+		case target.Paired:
+			rounds := pairs(of(results, target.Ours), of(results, target.Other), target.Metric, target.Lower)
+			verdict.Ratio, verdict.Noise = median(rounds), uncertainty(rounds)
 		case target.Lower && ours > 0:
 			verdict.Ratio = other / ours
 		case !target.Lower && other > 0:
 			verdict.Ratio = ours / other
 		}
 		verdict.OK = verdict.Ratio >= target.AtLeast
-		if cpu := of(results, target.Ours).cpu(); cpu > 0 {
-			verdict.CPURatio = of(results, target.Other).cpu() / cpu
+		if cpu, known := of(results, target.Ours).Median(CPU); known {
+			others, _ := of(results, target.Other).Median(CPU)
+			verdict.CPURatio = others / cpu
 		}
+		verdict.RateRatio = median(pairs(of(results, target.Ours), of(results, target.Other), Rate, false))
 		verdicts = append(verdicts, verdict)
 	}
 	return verdicts

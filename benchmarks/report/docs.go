@@ -56,8 +56,8 @@ func (s *Summary) targets(b *strings.Builder) {
 	for _, g := range s.Groups {
 		for _, v := range g.Verdicts {
 			against := fmt.Sprintf("%s: %s", v.Against, number(v.Other))
-			fmt.Fprintf(b, "%s| %s | %s: %s %s | %s | %s | ≥ %s | %s | %.0f %% |\n", header,
-				v.Name, v.Ours, number(v.Value), v.Metric, against, number(v.Ratio), number(v.Target), yes(v.OK), 100*g.Noise) //nolint:mnd // per cent
+			fmt.Fprintf(b, "%s| %s | %s: %s %s | %s | %s | ≥ %s | %s | %s |\n", header,
+				v.Name, v.Ours, number(v.Value), v.Metric, against, number(v.Ratio), number(v.Target), yes(v.OK), percent(v.Noise))
 			header = ""
 		}
 	}

@@ -86,10 +86,19 @@ func (g Group) metrics() []measure.Metric {
 func (g Group) lines(to io.Writer) {
 	fmt.Fprintln(to)
 	for _, v := range g.Verdicts {
-		fmt.Fprintf(to, "RATIO name=%s ours=%s other=%s ratio=%s target=%s ok=%t contender=%s against=%s metric=%s noise=%.0f%% cpu-ratio=%.2f\n",
+		fmt.Fprintf(to, "RATIO name=%s ours=%s other=%s ratio=%s target=%s ok=%t contender=%s against=%s metric=%s noise=%s cpu-ratio=%.3f rate-ratio=%.3f\n",
 			v.Name, number(v.Value), number(v.Other), number(v.Ratio), number(v.Target), v.OK, v.Ours, v.Against,
-			strings.ReplaceAll(string(v.Metric), " ", "-"), 100*g.Noise, v.CPU) //nolint:mnd // per cent
+			strings.ReplaceAll(string(v.Metric), " ", "-"), strings.ReplaceAll(percent(v.Noise), " ", ""), v.CPU, v.Rate)
 	}
+}
+
+// percent shows tenths only where they matter.
+func percent(part float64) string {
+	const whole, few = 100, 10
+	if whole*part < few {
+		return strconv.FormatFloat(whole*part, 'f', 1, 64) + " %"
+	}
+	return strconv.FormatFloat(whole*part, 'f', 0, 64) + " %"
 }
 
 // number shows three digits that matter, and no fewer before the point.

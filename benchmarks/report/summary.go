@@ -44,6 +44,8 @@ type Verdict struct {
 	Ratio   float64        `json:"ratio"`
 	Target  float64        `json:"target"`
 	CPU     float64        `json:"cpu_ratio"`
+	Rate    float64        `json:"rate_ratio"`
+	Noise   float64        `json:"noise"`
 	OK      bool           `json:"ok"`
 }
 
@@ -71,7 +73,7 @@ func (s *Summary) Add(scenario measure.Scenario, series []measure.Series) {
 		}
 		group.Verdicts = append(group.Verdicts, Verdict{
 			Name: v.Name, Ours: v.Ours, Against: against, Metric: v.Metric,
-			Value: v.OursValue, Other: v.OtherValue, Ratio: v.Ratio, Target: v.AtLeast, CPU: v.CPURatio, OK: v.OK,
+			Value: v.OursValue, Other: v.OtherValue, Ratio: v.Ratio, Target: v.AtLeast, CPU: v.CPURatio, Rate: v.RateRatio, Noise: v.Noise, OK: v.OK,
 		})
 	}
 	s.Groups = append(s.Groups, group)

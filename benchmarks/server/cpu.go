@@ -10,20 +10,36 @@ import (
 )
 
 // CPU returns the processor time that the server's processes have taken, those that have ended included, where /proc
-// tells; elsewhere zero. On a machine with other work it disturbs less than a clock.
+// tells; elsewhere zero. On a machine with other work it disturbs less than a clock. Of processes that run, it is exact; of
+// those that have ended, to a hundredth of a second in all.
 func (p *Postgres) CPU() time.Duration {
 	pid, err := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
 	if err != nil {
 		return 0
 	}
 	postmaster, _, _ := strings.Cut(string(pid), "\n")
-	ticks := ticksOf(postmaster, "")
+	taken, _ := timeOf(postmaster, "")
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, process := range processes {
-		ticks += ticksOf(filepath.Base(process), postmaster)
+		rough, child := timeOf(filepath.Base(process), postmaster)
+		if exact, known := scheduled(process); child && known {
+			taken += exact
+		} else {
+			taken += rough
+		}
 	}
-	const perSecond = 100 // Linux tells programs so, whatever it counts in itself
-	return time.Duration(ticks) * time.Second / perSecond
+	return taken
+}
+
+// scheduled returns for how long a process without children has had a processor, if the kernel says so.
+func scheduled(process string) (taken time.Duration, known bool) {
+	text, err := os.ReadFile(filepath.Join(process, "schedstat"))
+	if err != nil {
+		return 0, false
+	}
+	running, _, _ := strings.Cut(string(text), " ")
+	nanoseconds, err := strconv.ParseInt(running, 10, 64)
+	return time.Duration(nanoseconds), err == nil && nanoseconds > 0
 }
 
 // Fields of /proc/PID/stat after the name, which may contain blanks.
@@ -33,20 +49,22 @@ const (
 	fieldsTimes = 4
 )
 
-// ticksOf returns the processor time of a process, or zero if it is not a child of that parent.
-func ticksOf(pid, parent string) int64 {
+// timeOf returns the processor time of a process, and of its children that have ended, in hundredths of a second. It is
+// false if the process is not a child of that parent.
+func timeOf(pid, parent string) (taken time.Duration, child bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", pid))
 	if err != nil {
-		return 0 // it has ended, or there is no /proc
+		return 0, false // it has ended, or there is no /proc
 	}
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if len(fields) < fieldUser+fieldsTimes || parent != "" && fields[fieldParent] != parent {
-		return 0
+		return 0, false
 	}
-	var sum int64
+	var ticks int64
 	for _, field := range fields[fieldUser : fieldUser+fieldsTimes] {
-		ticks, _ := strconv.ParseInt(field, 10, 64)
-		sum += ticks
+		n, _ := strconv.ParseInt(field, 10, 64)
+		ticks += n
 	}
-	return sum
+	const perSecond = 100 // Linux tells programs so, whatever it counts in itself
+	return time.Duration(ticks) * time.Second / perSecond, true
 }

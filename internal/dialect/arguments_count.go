@@ -1,6 +1,9 @@
 package dialect
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Never is the time of what does not exist, in [Ages].
 const Never = math.MaxInt64
@@ -37,13 +40,11 @@ func (a *Ages) Since(at int64) int64 {
 }
 
 // CountUpTo counts the messages and dead letters of a spool, each number up to a limit: ready, waiting, due among the waiting,
-// parked, done, retrying, failing among these, dead letters, not resolved among these. It reads that many of each.
+// parked, done, retrying, failing among these, dead letters, not resolved among these: 0 if there are as many dead letters as the limit. It reads that
+// many of each.
 func (s *Statements) CountUpTo(spool int64, limit int) Query {
-	var args []any
-	for range 7 {
-		args = append(args, spool, limit)
-	}
-	return Query{Text: s.countUpTo, Args: args}
+	of := []any{spool, limit}
+	return Query{Text: s.countUpTo, Args: slices.Concat(of, of, of, of, of, []any{limit}, of, of, of)}
 }
 
 // LanePage is a part of the messages of a lane that have one state.

@@ -14,18 +14,20 @@ func (s *Statements) count() {
 	upTo := func(from, where, order string) string {
 		return "(SELECT COUNT(*) FROM (SELECT 1 FROM " + from + " WHERE " + where + " ORDER BY " + order + "{along} LIMIT ?) p)"
 	}
-	// Only retrying messages have failed attempts.
+	// Only retrying messages have failed attempts. Which dead letters are open, only their rows say, and no index: they are not read if there are more
+	// than are counted.
 	s.countUpTo = `
 SELECT ` + upTo("{ready} m {by ready}", "m.spool = ? AND m.state = 0", "m.lane, m.id") + `,
        ` + upTo("{retrying} m {by ready}", "m.spool = ? AND m.state > 0", "m.state, m.lane, m.id") + `,
        (SELECT COUNT(*) FROM (SELECT 1 FROM {retrying} m {by due} WHERE m.spool = ? AND {waits} AND m.available_at <= (SELECT {now}) {due order} LIMIT ?) p),
        ` + upTo("{retrying} m {by due}", "m.spool = ? AND m.state > 0 AND "+isParked, "m.available_at") + `,
        ` + upTo("{history} h", "h.spool = ?", "h.done_at") + `,
-       r.retrying, r.failing, l.letters, l.dead
+       r.retrying, r.failing, l.letters,
+       CASE WHEN l.letters >= ? THEN 0 ELSE (SELECT COUNT(*) FROM (
+	SELECT d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool = ? ORDER BY d.died_at DESC{along} LIMIT ?) p WHERE p.origin = 0 AND p.resolved_at IS NULL) END
 FROM (SELECT COUNT(*) AS retrying, COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) AS failing FROM (
 	SELECT m.attempts FROM {retrying} m {by ready} WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id{along} LIMIT ?) p) r
-CROSS JOIN (SELECT COUNT(*) AS letters, COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) AS dead FROM (
-	SELECT d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool = ? ORDER BY d.died_at DESC{along} LIMIT ?) p) l`
+CROSS JOIN (SELECT COUNT(*) AS letters FROM (SELECT 1 FROM {dead_letters} d {by death} WHERE d.spool = ? ORDER BY d.died_at DESC{along} LIMIT ?) p) l`
 
 	s.InboxLetters = `
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
@@ -63,16 +65,17 @@ SELECT COUNT(*) FROM {history} h WHERE h.spool = ? AND h.done_at > ? AND h.done_
 	// Ids rise with time, so the oldest message is among the first ones of each state and lane. Of transactions that run at the same time one
 	// may get a lower id than another that wrote before, so the time may be wrong by the duration of a transaction.
 	//
-	// The last two numbers stand for the lanes below those of the layout and for those above: messages wait there while the number of lanes changes.
-	// Of these, one of the lowest lane counts.
+	// While the number of lanes changes, messages wait in lanes below those of the layout. The first one of the state is one of the lowest lane. The last
+	// one is of the highest lane: none is above those of the layout, unless the row of the spool was restored or changed by hand. MariaDB would read
+	// all messages of the state for a condition on the lane that depends on the row of the spool.
 	oldest := func(state int, table string) string {
-		first := func(lanes, order string) string {
-			return fmt.Sprintf(`(SELECT m.created_at FROM %s m {by ready} WHERE m.spool = s.id AND m.state = %d AND m.lane %s ORDER BY %s{along} LIMIT 1)`, table, state, lanes, order)
+		first := func(lane, order string) string {
+			return fmt.Sprintf(`(SELECT m.created_at FROM %s m {by ready} WHERE m.spool = s.id AND m.state = %d%s ORDER BY %s{along} LIMIT 1)`, table, state, lane, order)
 		}
 		return `COALESCE((SELECT MIN(CASE
-	WHEN n.lane < s.lanes THEN ` + first("= s.first_lane + n.lane", "m.id") + `
-	WHEN n.lane = s.lanes THEN ` + first("< s.first_lane", "m.lane") + `
-	ELSE ` + first(">= s.first_lane + s.lanes", "m.lane") + ` END) FROM n WHERE n.lane < s.lanes + 2), ` + never + `)`
+	WHEN n.lane < s.lanes THEN ` + first(" AND m.lane = s.first_lane + n.lane", "m.id") + `
+	WHEN n.lane = s.lanes THEN ` + first("", "m.lane, m.id") + `
+	ELSE ` + first("", "m.lane DESC, m.id DESC") + ` END) FROM n WHERE n.lane < s.lanes + 2), ` + never + `)`
 	}
 	s.Ages = fmt.Sprintf(`
 WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane < %d)

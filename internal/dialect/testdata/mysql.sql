@@ -681,11 +681,12 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (read
        (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) LIMIT ?) p),
        (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
        (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_history h WHERE h.spool = ? ORDER BY h.done_at LIMIT ?) p),
-       r.retrying, r.failing, l.letters, l.dead
+       r.retrying, r.failing, l.letters,
+       CASE WHEN l.letters >= ? THEN 0 ELSE (SELECT COUNT(*) FROM (
+	SELECT d.origin, d.resolved_at FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool = ? ORDER BY d.died_at DESC LIMIT ?) p WHERE p.origin = 0 AND p.resolved_at IS NULL) END
 FROM (SELECT COUNT(*) AS retrying, COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) AS failing FROM (
 	SELECT m.attempts FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p) r
-CROSS JOIN (SELECT COUNT(*) AS letters, COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) AS dead FROM (
-	SELECT d.origin, d.resolved_at FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool = ? ORDER BY d.died_at DESC LIMIT ?) p) l
+CROSS JOIN (SELECT COUNT(*) AS letters FROM (SELECT 1 FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool = ? ORDER BY d.died_at DESC LIMIT ?) p) l
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)
@@ -723,16 +724,16 @@ WITH RECURSIVE n (lane) AS (SELECT 0 UNION ALL SELECT lane + 1 FROM n WHERE lane
 SELECT s.id, s.name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
        COALESCE((SELECT MIN(CASE
 	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 AND m.lane < s.first_lane ORDER BY m.lane LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 AND m.lane >= s.first_lane + s.lanes ORDER BY m.lane LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane, m.id LIMIT 1)
+	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 0 ORDER BY m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT MIN(CASE
 	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 AND m.lane < s.first_lane ORDER BY m.lane LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 AND m.lane >= s.first_lane + s.lanes ORDER BY m.lane LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.lane, m.id LIMIT 1)
+	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT MIN(CASE
 	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
-	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 AND m.lane < s.first_lane ORDER BY m.lane LIMIT 1)
-	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 AND m.lane >= s.first_lane + s.lanes ORDER BY m.lane LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
+	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT 1)
+	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        LEAST(COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.available_at LIMIT 1), 9223372036854775807), COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.available_at LIMIT 1), 9223372036854775807))
 FROM (SELECT id, name, first_lane, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256 FROM (
 	SELECT g.spool AS stray FROM (SELECT DISTINCT m.spool FROM postbox_messages m FORCE INDEX (ready)) g WHERE g.spool NOT IN (SELECT id FROM postbox_spools)) o WHERE o.stray IS NOT NULL) s

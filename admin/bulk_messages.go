@@ -21,8 +21,8 @@ import (
 // if progress is not nil. The counted messages stay changed when a later transaction fails. Call it again to go on after an error or a crash.
 // When ctx ends, it finishes the running transaction, within five seconds, and returns the error of ctx.
 //
-// It ignores messages that are written after it began, and skips those that a handler or another operator takes meanwhile. A message that it has
-// made due, and that fails again, may be made due once more.
+// It ignores messages that are written after it began, and skips those that a handler or another operator takes meanwhile, and those that are due
+// already. A message that it has made due, and that fails again, may be made due once more.
 func (a *Admin) RunAllNow(ctx context.Context, filter MessageFilter, progress func(Progress)) (int, error) {
 	chosen, err := filter.waiting()
 	if err != nil {
@@ -33,8 +33,8 @@ func (a *Admin) RunAllNow(ctx context.Context, filter MessageFilter, progress fu
 }
 
 // RescheduleAll lets the messages that match the filter and are scheduled, retrying or parked wait until another time, as [Admin.Reschedule]
-// does, and returns their number. It leaves ready messages as they are, and returns an error if the filter asks for them. Transactions, progress,
-// limit and errors are those of [Admin.RunAllNow].
+// does, and returns their number. It leaves ready messages as they are, and returns an error if the filter asks for them. Messages that wait until that
+// time already do not count. Transactions, progress, limit and errors are those of [Admin.RunAllNow].
 func (a *Admin) RescheduleAll(ctx context.Context, filter MessageFilter, at time.Time, progress func(Progress)) (int, error) {
 	chosen, err := filter.waiting()
 	if err = errors.Join(err, checkDue(at)); err != nil {

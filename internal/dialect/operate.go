@@ -131,13 +131,13 @@ WHERE m.spool = ? AND m.id = ?{any lane}`
 
 	// A drainer that settles the message waits for the transaction that has locked it, and vice versa.
 	s.lockMessage = `
-SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END, m.attempts
+SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END, m.available_at, m.attempts
 FROM {messages} m
 WHERE m.spool = ? AND m.id = ?{any lane} {for update}`
 
 	// The same at a known place, which is one look into the index instead of one for each state and lane.
 	s.lockListed = `
-SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END, m.attempts
+SELECT m.state, m.lane, m.created_at, CASE WHEN ` + isParked + ` THEN 1 ELSE 0 END, CASE WHEN m.available_at <= {now} THEN 1 ELSE 0 END, m.available_at, m.attempts
 FROM {messages} m {by id}
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? {for update}`
 

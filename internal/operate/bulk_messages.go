@@ -23,6 +23,9 @@ type pendingBulk struct {
 	most     int // 0: no limit
 	// headsFirst: see passes.
 	headsFirst bool
+	// has reports whether a locked message is already as the action would make it, so that it does not count: a message that the action has changed
+	// comes again if it was moved to another lane meanwhile. nil is never.
+	has func(found locked) bool
 	// one changes a locked message, and reports whether the drainers of the spool should notice.
 	one    func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (notice bool, err error)
 	report func(Progress)
@@ -108,7 +111,7 @@ func (b *pendingBulk) part(ctx context.Context, messages []*Listed) error {
 			}
 			if matches, err := b.stillMatches(ctx, tx, m, found); err != nil {
 				return false, err
-			} else if !matches {
+			} else if !matches || b.has != nil && b.has(found) {
 				continue
 			}
 			dueSoon, err := b.one(ctx, tx, s, found)
@@ -145,6 +148,7 @@ func (b *pendingBulk) stillMatches(ctx context.Context, tx *sql.Tx, listed *List
 // RunAllNow makes the waiting messages due that a filter selects, at most the given number (0: no limit). The filter must select no ready ones.
 func (o *Operator) RunAllNow(ctx context.Context, name string, filter dialect.MessageFilter, most int, chosen string, report func(Progress)) (Progress, error) {
 	b := &pendingBulk{operator: o, act: NewAct(ActRunNow, name).Choosing(chosen), what: "run messages of", most: most, report: report, filter: filter}
+	b.has = func(found locked) bool { return found.due }
 	b.one = func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (bool, error) {
 		return false, o.due(ctx, tx, s, found, 0)
 	}
@@ -157,6 +161,7 @@ func (o *Operator) RescheduleAll(
 ) (Progress, error) {
 	act := NewAct(ActReschedule, name).Choosing(chosen).Noting("at " + at.UTC().Format(time.RFC3339))
 	b := &pendingBulk{operator: o, act: act, what: "reschedule messages of", most: most, report: report, filter: filter}
+	b.has = func(found locked) bool { return found.at == at.UnixMicro() }
 	b.one = func(ctx context.Context, tx *sql.Tx, s *spool.Spool, found locked) (bool, error) {
 		return found.due, o.due(ctx, tx, s, found, at.UnixMicro())
 	}

@@ -79,7 +79,8 @@ func (o *Operator) bury(ctx context.Context, tx *sql.Tx, s *spool.Spool, found l
 type locked struct {
 	ref      dialect.Ref
 	parked   bool
-	due      bool // a drainer may have it in memory
+	due      bool  // a drainer may have it in memory
+	at       int64 // when it is due; of no meaning if it is ready
 	attempts int
 }
 
@@ -106,7 +107,7 @@ func (o *Operator) lockListed(ctx context.Context, tx *sql.Tx, s *spool.Spool, a
 func lockBy(ctx context.Context, tx *sql.Tx, query dialect.Query, id int64) (locked, error) {
 	found := locked{ref: dialect.Ref{ID: id}}
 	err := tx.QueryRowContext(ctx, query.Text, query.Args...).Scan(
-		&found.ref.State, &found.ref.Lane, &found.ref.CreatedAt, &found.parked, &found.due, &found.attempts)
+		&found.ref.State, &found.ref.Lane, &found.ref.CreatedAt, &found.parked, &found.due, &found.at, &found.attempts)
 	if errors.Is(err, sql.ErrNoRows) {
 		return found, ErrNotFound
 	}

@@ -566,12 +566,12 @@ LIMIT ?
 SELECT h.payload, h.metadata FROM postbox_history h WHERE h.spool = ? AND h.id = ? AND h.created_at = ?
 
 -- LockMessage
-SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END, m.attempts
+SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END, m.available_at, m.attempts
 FROM postbox_messages m
 WHERE m.spool = ? AND m.id = ? FOR UPDATE
 
 -- LockListed
-SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END, m.attempts
+SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END, m.available_at, m.attempts
 FROM postbox_messages m FORCE INDEX (PRIMARY)
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? FOR UPDATE
 

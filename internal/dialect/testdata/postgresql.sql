@@ -645,14 +645,14 @@ LIMIT $13
 SELECT h.payload, h.metadata FROM postbox_history h WHERE h.spool = $1 AND h.id = $2 AND h.created_at = $3
 
 -- LockMessage
-SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.attempts
+SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.available_at, m.attempts
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.id = $2
   AND m.state IN (0, 1, 2)
   AND m.lane = ANY(ARRAY(SELECT generate_series(0, (SELECT MAX(first_lane + lanes) FROM postbox_spools))::smallint)) FOR UPDATE
 
 -- LockListed
-SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.attempts
+SELECT m.state, m.lane, m.created_at, CASE WHEN m.state = 2 AND m.available_at >= 4611686018427387904 THEN 1 ELSE 0 END, CASE WHEN m.available_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN 1 ELSE 0 END, m.available_at, m.attempts
 FROM postbox_messages m
 WHERE m.spool = $1 AND m.state = $2 AND m.lane = $3 AND m.id = $4 FOR UPDATE
 

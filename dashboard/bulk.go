@@ -140,6 +140,9 @@ func (h *Handler) bulkOf(q *request) (bulkKind, error) {
 				field, strings.Join(kind.of.fields, ", "))
 		}
 	}
+	if kind.of.waits && admin.Status(q.query.Get("status")) == admin.Ready {
+		return bulkKind{}, badf("status: messages that are %s are handled as soon as possible: choose another status, or leave it out", admin.Ready)
+	}
 	for field := range q.PostForm {
 		if !slices.Contains(bulkForm, field) {
 			return bulkKind{}, badf("%.60q is no field of the form: conditions are read from the address alone", field)

@@ -64,6 +64,9 @@ func TestBulk_of_messages_is_confirmed_and_changes_those_that_match(t *testing.T
 		"wrong attempts": b.post("bulk-run?do=run-now&outbox=outbox&min-attempts=x", nil),
 		"wrong time":     b.get("bulk?do=bury&outbox=outbox&written-after=x"),
 		"of the history": b.post("bulk-run?do=bury&outbox=outbox&done-after=2026-01-02T03:04", why),
+		"ready":          b.get("bulk?do=run-now&outbox=outbox&status=READY"),
+		"ready, by hand": b.post("bulk-run?do=run-now&outbox=outbox&status=READY", nil),
+		"ready later":    b.get("bulk?do=reschedule&outbox=outbox&status=READY"),
 		"wrong span":     b.get("bulk?do=bury&outbox=outbox&written-after=2026-01-02T03:04&written-before=2026-01-01T03:04"),
 	} {
 		require.Equal(t, http.StatusBadRequest, bad.status, name)

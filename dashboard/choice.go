@@ -11,6 +11,7 @@ type choice struct {
 	noun   string
 	list   string   // the page that lists what is chosen
 	fields []string // of the address
+	waits  bool     // it chooses no ready messages
 	count  func(ctx context.Context, q *request) (tally, error)
 }
 
@@ -48,12 +49,14 @@ func (h *Handler) choosePending() choice {
 
 // chooseWaiting chooses those of them that wait for a time or an operator.
 func (h *Handler) chooseWaiting() choice {
-	return h.chooseMessages(func(s admin.Status) []admin.Status {
+	of := h.chooseMessages(func(s admin.Status) []admin.Status {
 		if s == "" {
 			return []admin.Status{admin.Scheduled, admin.Retrying, admin.Parked}
 		}
 		return []admin.Status{s}
 	})
+	of.waits = true
+	return of
 }
 
 func (h *Handler) chooseMessages(statuses func(admin.Status) []admin.Status) choice {

@@ -57,7 +57,7 @@ func TestInbox_shows_what_it_has_received(t *testing.T) {
 		for _, page := range []string{"inbox?inbox=nope", "messages?inbox=nope"} {
 			require.Equal(t, http.StatusNotFound, b.get(page).status, page)
 		}
-		for _, page := range []string{"inbox", "messages?inbox=billing&error=x"} {
+		for _, page := range []string{"inbox", "messages?inbox=billing&error=x", "messages?inbox=billing&status=READY", "messages?inbox=billing&status=ready", "messages?in=inbox%3Abilling&status=ready"} {
 			require.Equal(t, http.StatusBadRequest, b.get(page).status, page)
 		}
 		require.Equal(t, http.StatusForbidden, b.post("bulk-run?do=replay&inbox=billing&status=DONE", url.Values{"to": {"outbox:outbox"}}).status)

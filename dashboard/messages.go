@@ -65,16 +65,21 @@ func (h *Handler) messages(ctx context.Context, q *request) (any, error) {
 	if !chosen {
 		target = targets[0]
 	}
+	status := admin.Status(q.query.Get("status"))
+	if !slices.ContainsFunc(statusTexts, func(o option) bool { return o.Value == string(status) }) {
+		return nil, badf("status: there is no status %q", status)
+	}
+	inForm := q.query.Has(targetField)
 	q.query = without(q.query, targetField)
 	q.query.Set(targetKind(target), escaped(target.Name())) // also where the user has chosen none
 	always := 1                                             // the target
 	if target.IsInbox() {                                   // it has no messages of another status
-		q.query.Set("status", string(admin.Done))
+		if status != "" && status != admin.Done && !inForm { // in the form, the status may be a choice for another target
+			return nil, badf("status: an inbox has no messages that are %s, since those wait in the broker: choose %s, or leave it out", status, admin.Done)
+		}
+		status = admin.Done
+		q.query.Set("status", string(status))
 		always++
-	}
-	status := admin.Status(q.query.Get("status"))
-	if !slices.ContainsFunc(statusTexts, func(o option) bool { return o.Value == string(status) }) {
-		return nil, badf("status: there is no status %q", status)
 	}
 	filter := q.chosenBy(messageFields)
 	view := messagesView{

@@ -46,7 +46,12 @@ show".
 
 Messages that are done are seen only while a history is kept: see "postbox set
 --history". Of more than 1000 in one interval only the latest are shown, and a
-line on the standard error says so. With -o jsonl each line is a JSON object.`,
+line on the standard error says so. A message gets its time before its
+transaction commits. If that takes so long that a message whose time is more
+than 5 s later is shown first, the earlier one is not shown: this can happen
+with an inbox that handles messages in a transaction of its caller. The history
+has all of them: see "postbox messages list --done". With -o jsonl each line is
+a JSON object.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.on(func(s *session, _ []string) error {
 			if s.format == formatJSON {

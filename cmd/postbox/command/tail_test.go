@@ -78,6 +78,21 @@ func TestTail_shows_what_is_done_and_what_dies_once(t *testing.T) {
 	})
 }
 
+// The help says which messages are missing: those whose transaction commits after one whose time is more than 5 s later is shown.
+func TestTail_shows_messages_that_commit_up_to_five_seconds_late(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	b.done(901, "first", 30*time.Second)
+	out, code := b.tailed(func() {
+		b.done(902, "too late", 36*time.Second)
+		b.done(903, "late", 34*time.Second)
+		b.done(904, "last", 20*time.Second)
+	}, "last", "--since", "10m")
+	require.Equal(t, command.ExitOK, code)
+	require.Regexp(t, `(?s)^\S+  DONE  901.*DONE  903  orders  late.*DONE  904[^\n]*\n$`, out)
+	require.NotContains(t, out, "too late")
+}
+
 func TestTail_shows_what_an_inbox_has_handled_and_buried(t *testing.T) {
 	t.Parallel()
 	b := consumer(t)

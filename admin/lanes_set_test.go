@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,9 +49,12 @@ func TestSetLanes_keeps_what_operators_did_before(t *testing.T) {
 		b.append(draft("paused", "orders", "paused key"), draft("free", "orders", "free key"))
 		require.NoError(t, b.admin.PauseKey(t.Context(), b.target, "paused key"))
 
-		moved, err := b.admin.SetLanes(t.Context(), b.target, 3, nil)
+		begun, waits := time.Now(), ""
+		moved, err := b.admin.SetLanes(t.Context(), b.target, 3, func(p admin.Progress) { waits += p.Waits })
 		require.NoError(t, err)
 		require.Equal(t, 3, moved)
+		require.GreaterOrEqual(t, time.Since(begun), spool.LayoutAge, "until no process uses a layout that was lost")
+		require.Contains(t, waits, "the change begins in 10s")
 		require.NoError(t, b.admin.Requeue(t.Context(), b.only(admin.Filter{}).ID))
 		require.Equal(t, 4, database.Count(t, "SELECT COUNT(*) FROM postbox_messages m JOIN postbox_spools s ON s.id = m.spool WHERE m.lane >= s.first_lane AND m.lane < s.first_lane + 3"))
 
@@ -63,5 +67,30 @@ func TestSetLanes_keeps_what_operators_did_before(t *testing.T) {
 		require.Equal(t, "paused key", stuck[0].Key)
 		require.NoError(t, b.admin.ResumeKey(t.Context(), b.target, "paused key"))
 		b.eventually(func() bool { return b.pending() == 0 }, "it goes on")
+	})
+}
+
+func TestQueues_say_that_messages_are_in_old_lanes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(draft("one", "orders", "key"))
+		moving := func() bool {
+			queues, err := b.admin.Queues(t.Context())
+			require.NoError(t, err)
+			require.Len(t, queues, 1)
+			return queues[0].MovingLanes
+		}
+		require.False(t, moving())
+		database.Exec(t, "UPDATE postbox_spools SET first_lane = 256")
+		require.True(t, moving())
+		_, err := b.admin.SetLanes(t.Context(), b.target, lanes, nil) // the number that is stored: it only moves
+		require.NoError(t, err)
+		require.False(t, moving())
+		database.Exec(t, "UPDATE postbox_messages SET lane = 300")
+		require.True(t, moving())
+		b.append(draft("two", "orders", "key"))
+		database.Exec(t, "UPDATE postbox_spools SET first_lane = 256, lanes = 100")
+		require.False(t, moving())
 	})
 }

@@ -13,6 +13,8 @@ type QueueInfo struct {
 	Target Target
 	// Lanes is the number of its shards by ordering key, and so the largest number of processes that can share it.
 	Lanes int
+	// MovingLanes is true while messages are in lanes of an earlier number of lanes: no message is handed out until these are moved. See [Admin.SetLanes].
+	MovingLanes bool
 	// Processes is the number of forwarders or subscribers that drain it and have sent a heartbeat within their lease.
 	Processes int
 
@@ -78,7 +80,7 @@ type Outage struct {
 // Queues returns all outboxes and queues to which a message was ever written, or which a process has drained. Outboxes come first,
 // and each group is sorted by name.
 //
-// The exact ones of the numbers of an outbox or a queue are counted at one moment. Queues executes two statements for each outbox and queue, and
+// The exact ones of the numbers of an outbox or a queue are counted at one moment. Queues executes three statements for each outbox and queue, and
 // four others. It reads at most some 10,000 entries of an index for each number, however many messages there are, so it can be called every few seconds.
 // On PostgreSQL it also reads index entries of deleted messages that vacuum has not removed yet.
 func (a *Admin) Queues(ctx context.Context) ([]QueueInfo, error) {
@@ -111,7 +113,7 @@ func (a *Admin) Targets(ctx context.Context) ([]Target, error) {
 
 func queueInfo(s *operate.Overview) QueueInfo {
 	info := QueueInfo{
-		Target: Target{spool: s.Name}, Lanes: s.Lanes, Processes: s.Members,
+		Target: Target{spool: s.Name}, Lanes: s.Lanes, MovingLanes: s.Moving, Processes: s.Members,
 		PausedSince: s.PausedSince, PausedKeys: s.PausedKeys, PausedTopics: s.PausedTopics, Settings: Settings(s.Settings),
 		StuckKeys: s.StuckKeys, StuckAge: s.StuckAge,
 		Pending: s.Pending.N, Due: s.Due.N, InFlight: s.InFlight, Failing: s.Failing.N, Parked: s.Parked.N, Dead: s.Dead.N, Done: s.Done.N,

@@ -90,12 +90,13 @@ func (p *Publisher) publishThrough(ctx context.Context, tx postbox.Executor, top
 }
 
 // prepareFor checks, as far as possible, that a transaction is in the database of the publisher. If the transaction cannot be asked for the number of the
-// outbox, it makes sure that the number is known.
+// outbox and its lanes, it makes sure that the number is known, and reads the lanes again if a connection is free.
 func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
 	if tx, standard := db.(*sql.Tx); standard {
 		return p.place.Check(ctx, tx)
 	}
-	if _, asks := db.(spool.Querier); asks || p.spool.ID() != 0 {
+	known := p.spool.ID() != 0
+	if _, asks := db.(spool.Querier); asks || !p.spool.Aged() || known && p.exhausted() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, registerPatience)
@@ -105,6 +106,9 @@ func (p *Publisher) prepareFor(ctx context.Context, db postbox.Executor) error {
 		find = p.spool.FindCommitted
 	}
 	_, err := find(ctx, p.db)
+	if known {
+		return nil
+	}
 	if errors.Is(err, sql.ErrNoRows) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w: keep a connection of the publisher's *sql.DB free, and start the forwarder of the outbox first", spool.ErrUnknown, err)
 	}

@@ -194,13 +194,18 @@ const registerPatience = time.Second
 // it ends, and all other publishers would wait. If no connection is free, as in a pool of one, or if this fails, the
 // transaction registers the outbox after all. On a database with one writer, that writer is the publishing transaction itself.
 func (p *Publisher) registerApart(ctx context.Context) {
-	pool := p.db.Stats()
-	if p.spool.Statements.Kind.Can().OneWriter || pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections {
+	if p.spool.Statements.Kind.Can().OneWriter || p.exhausted() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, registerPatience)
 	defer cancel()
 	_, _ = p.spool.Open(ctx, p.db)
+}
+
+// exhausted reports whether the pool has no free connection.
+func (p *Publisher) exhausted() bool {
+	pool := p.db.Stats()
+	return pool.MaxOpenConnections > 0 && pool.InUse >= pool.MaxOpenConnections
 }
 
 // run executes an insert, prepared where that is possible.

@@ -46,8 +46,9 @@ func versionArgs(spool int64, of Layout) []any { return append(usedOldLaneArgs(s
 
 // changeLanes sets the statements that change the number of lanes.
 func (s *Statements) changeLanes() {
+	// A version by the clock is not given out again by a database that has gone back, so that a drainer with a layout that was lost notices.
 	s.setLanes = `
-UPDATE {spools} SET first_lane = ?, lanes = ?, version = version + 1 WHERE id = ? AND first_lane = ? AND lanes = ?`
+UPDATE {spools} SET first_lane = ?, lanes = ?, version = CASE WHEN version < {now} THEN {now} ELSE version + 1 END WHERE id = ? AND first_lane = ? AND lanes = ?`
 
 	s.highestLane = `
 SELECT COALESCE(MAX(l.lane), -1) FROM {lanes} l WHERE l.spool = ?`
@@ -68,6 +69,10 @@ ORDER BY l.lane {skip locked}`
 	// Settlements under an earlier token have no effect any more, and an earlier holder cannot renew its lease.
 	s.retireLanes = `
 UPDATE {lanes} SET holder = '', expires_at = ` + never + `, token = token + 1 WHERE spool = ? AND lane IN ({numbers ?})`
+
+	// A process that writes into such a lane again makes its row anew. Lanes from First on are left out: others have locked their rows.
+	s.dropRetired = `
+DELETE FROM {lanes} WHERE spool = ? AND lane < ? AND holder = '' AND expires_at = ` + never
 
 	// One descent of the index for each lane.
 	s.oldLane = `
@@ -116,6 +121,11 @@ func (s *Statements) OldLanes(spool int64, of Layout) Query {
 // RetireLanes keeps all processes from holding these lanes again.
 func (s *Statements) RetireLanes(spool int64, lanes []int64) Query {
 	return Query{Text: s.retireLanes, Args: []any{spool, s.lists.numbers(lanes)}}
+}
+
+// DropRetired deletes the rows of retired lanes below those of the layout.
+func (s *Statements) DropRetired(spool int64, of Layout) Query {
+	return Query{Text: s.dropRetired, Args: []any{spool, of.First}}
 }
 
 // OldLane returns the lowest retired old lane that has a message of the state.

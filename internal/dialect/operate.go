@@ -29,7 +29,7 @@ const (
 // operate sets the statements of operators. None of them is for a loop.
 func (s *Statements) operate() {
 	s.Spools = `
-SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
+SELECT s.id, s.name, s.first_lane, s.lanes, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM {pauses} p WHERE p.spool = s.id), (SELECT COUNT(*) FROM {topic_pauses} t WHERE t.spool = s.id)
 FROM {spools} s`
 

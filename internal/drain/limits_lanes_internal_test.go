@@ -47,7 +47,7 @@ func TestLimits_new_lanes_save_up_nothing_while_messages_are_in_old_lanes(t *tes
 	require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, drafts))
 	database.Exec(t, "UPDATE postbox_lanes SET holder = 'other', token = token + 1, expires_at = ?", time.Now().Add(time.Hour).UnixMicro())
 	d.renewAt = time.Time{}
-	operator := operate.NewOperator(database.DB, own.Statements, operate.NewAuditor(own.Statements, ""), watermill.NopLogger{})
+	operator := operate.NewOperator(database.DB, own.Statements, operate.NewAuditor(own.Statements, ""), watermill.NopLogger{}).Settling(0)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := operator.SetLanes(ctx, own.Name(), 3, func(operate.Progress) {})

@@ -94,6 +94,36 @@ func TestLanes_G3_processes_that_do_not_know_of_a_change(t *testing.T) {
 	})
 }
 
+// Rows of lanes do not become more with each change. A producer that has slept through several changes writes into a lane whose row is gone, and so does a
+// transaction that was open meanwhile. Also covers G8.
+func TestLanes_G3_rows_of_old_lanes_are_dropped_by_later_changes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		stale := b.knowing(dialect.Layout{Lanes: lanes})
+		b.write(stale, "1")
+		handler := newSequences()
+		b.start(database.DB, handler, config("one"))
+		last := 0
+		for i := range 6 {
+			last = 3 + i%2
+			_, err := b.setLanes(t.Context(), last)
+			require.NoError(t, err)
+		}
+		b.write(stale, "2")
+		b.write(b.fresh(), "3")
+		b.Eventually(func() bool { return b.Pending() == 0 }, "all are handled")
+		handler.check(t, 3*len(several))
+		for range 3 { // the lanes that the forwarder held, and those into which the stale producer has written
+			last = 7 - last
+			_, err := b.setLanes(t.Context(), last)
+			require.NoError(t, err)
+			b.Eventually(func() bool { return b.held("one") == last }, "it has the new lanes alone")
+		}
+		require.LessOrEqual(t, database.Count(t, "SELECT COUNT(*) FROM postbox_lanes"), 3+4+3)
+	})
+}
+
 // A standby without the latest change has been promoted, and a producer still uses the layout that was lost.
 func TestLanes_G1_the_database_goes_back_to_a_state_before_a_change(t *testing.T) {
 	t.Parallel()
@@ -222,9 +252,12 @@ func TestLanes_G4_a_process_that_slept_settles_nothing(t *testing.T) {
 		<-starts
 
 		slept.expire()
-		_, err := b.setLanes(t.Context(), 3)
-		require.NoError(t, err)
-		require.Equal(t, 1, b.inLanes(spool.MaxLanes, spool.MaxLanes+2))
+		for _, n := range []int{3, 5} { // the second change drops the row of its lane
+			_, err := b.setLanes(t.Context(), n)
+			require.NoError(t, err)
+		}
+		require.Zero(t, database.Count(t, "SELECT COUNT(*) FROM postbox_lanes WHERE lane < ?", spool.MaxLanes))
+		require.Equal(t, 1, b.inLanes(spool.MaxLanes+3, spool.MaxLanes+7))
 		b.start(database.DB, handler, config("other"))
 		b.Eventually(func() bool {
 			slept.expire() // it may have taken new lanes

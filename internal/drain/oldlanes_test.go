@@ -21,7 +21,7 @@ import (
 
 // setLanes gives the spool another number of lanes, and returns how many messages it moved.
 func (b *bench) setLanes(ctx context.Context, n int) (moved int, err error) {
-	operator := operate.NewOperator(b.Database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{})
+	operator := operate.NewOperator(b.Database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{}).Settling(0)
 	return operator.SetLanes(ctx, b.Spool.Name(), n, func(operate.Progress) {})
 }
 
@@ -235,7 +235,7 @@ func TestLanes_G3_an_interrupted_change_goes_on_with_a_second_call(t *testing.T)
 		require.Equal(t, 42, b.inLanes(0, lanes-1), "nothing leaves a lane that is held")
 
 		database.Exec(t, "UPDATE postbox_lanes SET expires_at = 1 WHERE holder = 'gone' AND lane < 4")
-		operator := operate.NewOperator(database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{})
+		operator := operate.NewOperator(database.DB, b.Statements, operate.NewAuditor(b.Statements, ""), watermill.NopLogger{}).Settling(0)
 		cut, end := context.WithCancel(t.Context())
 		moved, err := operator.SetLanes(cut, b.Spool.Name(), 3, func(operate.Progress) { end() })
 		require.ErrorIs(t, err, context.Canceled)

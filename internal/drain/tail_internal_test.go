@@ -264,7 +264,7 @@ func TestTailing_G3_a_message_in_an_old_lane_comes_before_later_ones_of_its_key(
 	_, err := stale.Open(t.Context(), w.db.DB)
 	require.NoError(t, err)
 	before := w.layout
-	operator := operate.NewOperator(w.db.DB, w.spool.Statements, operate.NewAuditor(w.spool.Statements, ""), watermill.NopLogger{})
+	operator := operate.NewOperator(w.db.DB, w.spool.Statements, operate.NewAuditor(w.spool.Statements, ""), watermill.NopLogger{}).Settling(0)
 	_, err = operator.SetLanes(t.Context(), w.spool.Name(), 3, func(operate.Progress) {})
 	require.NoError(t, err)
 	w.polls(func() bool { return w.layout != before && len(w.lanes.numbers()) == 3 && w.tailing.open })

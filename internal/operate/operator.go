@@ -42,11 +42,18 @@ type Operator struct {
 	audit      *Auditor
 	counts     *counts.Reader
 	logger     watermill.LoggerAdapter
+	settling   time.Duration // how long processes may use a layout without reading it again
 }
 
 // NewOperator returns an operator for a database.
 func NewOperator(db *sql.DB, statements *dialect.Statements, audit *Auditor, logger watermill.LoggerAdapter) *Operator {
-	return &Operator{db: db, statements: statements, audit: audit, counts: counts.NewReader(db, statements, counts.Cap), logger: logger}
+	return &Operator{db: db, statements: statements, audit: audit, counts: counts.NewReader(db, statements, counts.Cap), logger: logger, settling: spool.LayoutAge}
+}
+
+// Settling returns the operator with another time before a change of lanes, for tests.
+func (o *Operator) Settling(d time.Duration) *Operator {
+	o.settling = d
+	return o
 }
 
 // errInbox is returned for an action on pending messages of an inbox, which has none.

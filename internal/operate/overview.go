@@ -11,14 +11,16 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/counts"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
 // Overview is the state of a spool, with the settings that operators have stored.
 type Overview struct {
-	Name        string
-	Lanes       int
-	Members     int // number of live drainers
+	Name string
+	dialect.Layout
+	Moving      bool // messages are in old lanes, and none is handed out until they are moved
+	Members     int  // number of live drainers
 	PausedSince time.Time
 	PausedKeys  int
 	// PausedTopics is the number of paused topics.
@@ -73,6 +75,13 @@ func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 	for _, s := range spools {
 		s.Numbers = numbers[s.id]
 	}
+	for _, s := range spools {
+		used, err := spool.SelectIDs(ctx, o.db, o.statements.UsedOldLane(s.id, s.Layout))
+		if err != nil {
+			return nil, spool.Wrap("look for messages in old lanes", err)
+		}
+		s.Moving = len(used) > 0
+	}
 	if err := o.countStuck(ctx, spools); err != nil {
 		return nil, spool.Wrap("count stuck keys", err)
 	}
@@ -113,7 +122,7 @@ func (o *Operator) spools(ctx context.Context) ([]*Overview, error) {
 		s := &Overview{}
 		var paused sql.NullInt64
 		var settings string
-		if err := rows.Scan(&s.id, &s.Name, &s.Lanes, &paused, &settings, &s.PausedKeys, &s.PausedTopics); err != nil {
+		if err := rows.Scan(&s.id, &s.Name, &s.First, &s.Lanes, &paused, &settings, &s.PausedKeys, &s.PausedTopics); err != nil {
 			return nil, err
 		}
 		if paused.Valid {

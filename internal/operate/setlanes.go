@@ -15,14 +15,18 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// lanesPause is the time between two looks for messages whose lanes processes still hold.
-const lanesPause = 100 * time.Millisecond
+const (
+	// lanesPause is the time between two looks for messages whose lanes processes still hold, and waitsInterval that between two reports of what is awaited.
+	lanesPause    = 100 * time.Millisecond
+	waitsInterval = 3 * time.Second
+)
 
 // errInboxLanes is returned for an inbox.
 var errInboxLanes = errors.New("an inbox has a history, and no pending messages: it has no lanes")
 
 // SetLanes gives a spool another number of lanes, and moves its messages to the new lanes, page by page. It returns how many
-// it moved itself: drainers move messages, too. The order of each key is kept: see package spool, oldlanes.go.
+// it moved itself: drainers move messages, too. The order of each key is kept: see package spool, oldlanes.go. While it waits, it
+// reports for what.
 //
 // The number is changed in one transaction. If ctx ends after that, drainers go on with the rest, and so does another call
 // with the same number.
@@ -34,6 +38,9 @@ func (o *Operator) SetLanes(ctx context.Context, name string, lanes int, report 
 		return 0, failedTo("set the lanes of", name, Invalid(errInboxLanes))
 	}
 	act := NewAct(ActSetLanes, name).Noting(fmt.Sprintf("%d lanes", lanes))
+	if err := o.awaitProducers(ctx, name, lanes, report); err != nil {
+		return 0, failedTo("set the lanes of", name, err)
+	}
 	var s *spool.Spool
 	err = spool.UntilNoConflict(func(err error) bool { return errors.Is(err, spool.ErrOldLayout) }, func() (err error) {
 		s, err = o.switchLanes(ctx, act, lanes)
@@ -46,6 +53,24 @@ func (o *Operator) SetLanes(ctx context.Context, name string, lanes int, report 
 		return moved, failedTo("set the lanes of", name, err)
 	}
 	return moved, nil
+}
+
+// awaitProducers waits until no process uses a layout that the database has lost by going back to an earlier state: the new layout
+// may get the same numbers of lanes, and messages of a key would be in two lanes that both count.
+func (o *Operator) awaitProducers(ctx context.Context, name string, lanes int, report func(Progress)) error {
+	s, err := o.find(ctx, name)
+	if err != nil || s.Lanes() == lanes {
+		return err
+	}
+	if o.settling > 0 {
+		report(Progress{Waits: fmt.Sprintf("the change begins in %s, when all processes that write messages have read the present number of lanes again", o.settling)})
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(o.settling):
+		return nil
+	}
 }
 
 // switchLanes stores the new layout with the row of the action, unless the spool has that number of lanes already. It returns
@@ -96,7 +121,8 @@ func (o *Operator) next(ctx context.Context, s *spool.Spool, lanes int) (dialect
 	return dialect.Layout{First: max(before.Next(), highest+1, spool.MaxLanes), Lanes: lanes}, nil
 }
 
-// storeLayout replaces a layout. Each old lane has a row from then on, which can be retired.
+// storeLayout replaces a layout. Each lane of that has a row from then on, which can be retired. The rows of lanes that were retired before go, so
+// that they do not become more with each change.
 func (o *Operator) storeLayout(ctx context.Context, tx *sql.Tx, id int64, before, after dialect.Layout) error {
 	set, err := changed(spool.Directly(ctx, tx, o.statements.SetLayout(id, before, after)))
 	if err != nil {
@@ -112,11 +138,15 @@ func (o *Operator) storeLayout(ctx context.Context, tx *sql.Tx, id int64, before
 	if err == nil && added < int64(after.Lanes) {
 		err = spool.ErrOldLayout // a lane has appeared since the highest one was read
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return spool.Run(ctx, tx, o.statements.DropRetired(id, before))
 }
 
 // moveAll moves messages until none is in an old lane.
 func (o *Operator) moveAll(ctx context.Context, s *spool.Spool, report func(Progress)) (moved int, err error) {
+	said := time.Now()
 	for {
 		n, err := o.moveSome(ctx, s)
 		if errors.Is(err, spool.ErrOldLayout) {
@@ -137,6 +167,10 @@ func (o *Operator) moveAll(ctx context.Context, s *spool.Spool, report func(Prog
 		if !left {
 			o.announce(ctx, s)
 			return moved, nil
+		}
+		if time.Since(said) >= waitsInterval {
+			report(Progress{Done: moved, Waits: "no message is handed out until those in old lanes are moved: " + o.heldBy(ctx, s)})
+			said = time.Now()
 		}
 		select {
 		case <-ctx.Done():
@@ -160,12 +194,16 @@ func (o *Operator) moveSome(ctx context.Context, s *spool.Spool) (int, error) {
 func (o *Operator) unfinished(ctx context.Context, s *spool.Spool, err error) error {
 	ctx, cancel := finishing(ctx)
 	defer cancel()
-	held := "no process holds one of their lanes"
-	if holders := o.holdersOfOld(ctx, s); len(holders) > 0 {
-		held = "their lanes are held by " + strings.Join(holders, ", ")
-	}
 	return fmt.Errorf("the number of lanes is changed to %d, and messages may still be in old lanes: %s; forwarders, subscribers and another call with this number go on: %w",
-		s.Lanes(), held, err)
+		s.Lanes(), o.heldBy(ctx, s), err)
+}
+
+// heldBy says who holds up messages in old lanes.
+func (o *Operator) heldBy(ctx context.Context, s *spool.Spool) string {
+	if holders := o.holdersOfOld(ctx, s); len(holders) > 0 {
+		return "their lanes are held by " + strings.Join(holders, ", ") + ", until the handlers that run there have ended, or the lease of a process that has crashed"
+	}
+	return "no process holds one of their lanes, so transactions may have locked them"
 }
 
 // holdersOfOld returns who holds old lanes, as far as that can be read.

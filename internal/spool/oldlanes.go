@@ -24,6 +24,9 @@ import (
 //
 // All of this is in the rows. A process that crashes leaves nothing to be mended, and any other goes on.
 //
+// A database that has gone back to a state before a change gives out the numbers of the lost lanes again. A message in one of these would not be seen to be in an
+// old lane. So no process uses a layout for longer than [LayoutAge] without reading it again, and a change waits for that long.
+//
 // Each page is moved under the lock of the spool's row, and only if the layout of the process is the stored one. A process that does not
 // know of a change yet would take the new lanes for old ones.
 
@@ -66,7 +69,7 @@ func (s *Spool) MoveFromOldLanes(ctx context.Context, db *sql.DB, layout dialect
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("move messages of spool %q to its new lanes: %w", s.name, err)
+		return 0, fmt.Errorf("move messages to the new lanes: %w", err)
 	}
 	return moved, nil
 }
@@ -155,7 +158,7 @@ func (s *Spool) targets(ctx context.Context, tx *sql.Tx, from dialect.LanePart, 
 func (s *Spool) HasOldLanes(ctx context.Context, db Querier, layout dialect.Layout) (bool, error) {
 	used, err := SelectIDs(ctx, db, s.Statements.UsedOldLane(s.ID(), layout))
 	if err != nil {
-		return false, fmt.Errorf("look for messages in old lanes of spool %q: %w", s.name, err)
+		return false, fmt.Errorf("look for messages in old lanes: %w", err)
 	}
 	return len(used) > 0, nil
 }

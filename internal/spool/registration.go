@@ -30,6 +30,7 @@ func (s *Spool) open(ctx context.Context, db *sql.DB) (Found, error) {
 	if !errors.Is(err, sql.ErrNoRows) {
 		return found, err
 	}
+	asked := time.Now()
 	err = InTx(ctx, db, s.Statements, func(tx *sql.Tx) error {
 		found, err = s.register(ctx, tx)
 		return err
@@ -37,21 +38,25 @@ func (s *Spool) open(ctx context.Context, db *sql.DB) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	s.remember(found)
+	s.remember(found, asked)
 	return found, nil
 }
 
-// OpenIn is [Spool.Open] in a transaction of the user. Unless the spool is already known, the result is valid only in
-// this transaction. The error is [ErrUnknown] if the spool is not known and the transaction cannot run queries.
+// OpenIn is [Spool.Open] in a transaction of the user. Unless the spool is known, and was read lately, the result is valid only
+// in this transaction. If the transaction cannot run queries, what is known is used whatever its age; the error is [ErrUnknown] if
+// nothing is known.
 func (s *Spool) OpenIn(ctx context.Context, tx Executor) (Found, error) {
-	if found := s.known(); found.ID != 0 {
+	found := s.known()
+	if !s.Aged() {
 		return found, nil
 	}
-	querier, asks := tx.(Querier)
-	if !asks {
+	if querier, asks := tx.(Querier); asks {
+		return s.register(ctx, querier)
+	}
+	if found.ID == 0 {
 		return Found{}, fmt.Errorf("spool %q: %w", s.name, ErrUnknown)
 	}
-	return s.register(ctx, querier)
+	return found, nil
 }
 
 // ErrUnknown is returned if the id of a spool is not known and cannot be queried.
@@ -83,17 +88,18 @@ func (s *Spool) FindCommitted(ctx context.Context, db *sql.DB) (id int64, err er
 }
 
 func (s *Spool) lookUp(ctx context.Context, db *sql.DB) (Found, error) {
-	if found := s.known(); found.ID != 0 {
+	if found := s.known(); !s.Aged() {
 		return found, nil
 	}
 	if err := CheckName(s.name); err != nil {
 		return Found{}, s.OpenError(err)
 	}
+	asked := time.Now()
 	found, err := s.findCommitted(ctx, db)
 	if err != nil {
 		return Found{}, err
 	}
-	s.remember(found)
+	s.remember(found, asked)
 	return found, nil
 }
 
@@ -147,29 +153,38 @@ func (s *Spool) OpenError(err error) error {
 	return fmt.Errorf("open spool %q: %w", s.name, dialect.HideAddress(err))
 }
 
-// remember stores a spool that is known to be committed.
-func (s *Spool) remember(found Found) {
+// remember stores a spool that is known to be committed. It was read at this time or later.
+func (s *Spool) remember(found Found, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stored, s.readAt = found, time.Now()
+	s.stored, s.readAt = found, at
 }
 
 // Adopt takes in another layout of the spool, which is known to be committed.
 func (s *Spool) Adopt(layout dialect.Layout) {
 	found := s.known()
 	found.Layout = layout
-	s.remember(found)
+	s.remember(found, time.Now())
 }
 
-// layoutAge is how long a process that writes messages uses a layout before it reads it again. Messages under an old
-// layout are moved before they are handled, so the age affects only how long that goes on.
-const layoutAge = 10 * time.Second
+// LayoutAge is how long a process that writes messages uses a layout without reading it again. Messages under an old layout are moved before they are
+// handled. But a database that has gone back to a state before a change gives out the numbers of the lost lanes once more. So a change waits for this
+// long: then no process uses a layout that was lost before.
+const LayoutAge = 10 * time.Second
 
-// aged reports whether the spool is not known, or its layout is to be read again.
-func (s *Spool) aged() bool {
+// Aged reports whether the spool is not known, or its layout is to be read again before it is used.
+func (s *Spool) Aged() bool { return s.olderThan(LayoutAge) }
+
+// refreshAge is from when on a [Finder] reads a layout again. A busy process finds it before [LayoutAge] is over, and its transactions need not read it.
+const refreshAge = LayoutAge / 2
+
+// olderThan reports whether the spool is not known, or was read longer ago than this by either clock: the monotonic one stands still
+// while a virtual machine is suspended.
+func (s *Spool) olderThan(age time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stored.ID == 0 || time.Since(s.readAt) >= layoutAge
+	now := time.Now()
+	return s.stored.ID == 0 || now.Sub(s.readAt) >= age || now.Round(0).Sub(s.readAt) >= age
 }
 
 // known returns the remembered spool.
@@ -206,7 +221,7 @@ func NewFinder(spool *Spool, db *sql.DB) *Finder {
 // Look makes the finder look for the spool in the background, unless it was found lately or the search is running. It does
 // not wait, because the caller may hold the only connection. It reports no errors, since a later call tries again.
 func (f *Finder) Look() {
-	if !f.spool.aged() {
+	if !f.spool.olderThan(refreshAge) {
 		return
 	}
 	f.mu.Lock()
@@ -218,8 +233,9 @@ func (f *Finder) Look() {
 	f.done.Go(func() {
 		ctx, cancel := context.WithTimeout(f.life, StatementTimeout)
 		defer cancel()
+		asked := time.Now()
 		if found, err := f.spool.findCommitted(ctx, f.db); err == nil {
-			f.spool.remember(found)
+			f.spool.remember(found, asked)
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -236,11 +252,11 @@ func (f *Finder) Close() {
 }
 
 // Forget makes the next call of Open look for the spool again.
-func (s *Spool) Forget() { s.remember(Found{}) }
+func (s *Spool) Forget() { s.remember(Found{}, time.Time{}) }
 
 // Registered returns a spool that is known to be committed.
 func Registered(statements *dialect.Statements, name string, found Found) *Spool {
 	s := New(statements, name, found.Lanes)
-	s.remember(found)
+	s.remember(found, time.Now())
 	return s
 }

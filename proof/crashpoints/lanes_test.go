@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/postbox-go/watermill-postbox/admin"
+	"github.com/ThreeDotsLabs/watermill"
+
+	engine "github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/queue"
 )
 
@@ -15,12 +18,13 @@ const moved = 3
 
 // setLanes changes the number of lanes of the queue.
 func setLanes(ctx context.Context, p *process) error {
-	operator, err := p.operator()
+	statements, err := spool.StatementsIn(p.w.database.Postbox())
 	if err != nil {
 		return err
 	}
+	operator := engine.NewOperator(p.db, statements, engine.NewAuditor(statements, ""), watermill.NopLogger{}).Settling(0)
 	return insist(ctx, func() error {
-		_, err := operator.SetLanes(ctx, admin.Queue(queueName), moved, nil)
+		_, err := operator.SetLanes(ctx, queueSpool, moved, func(engine.Progress) {})
 		return err
 	})
 }

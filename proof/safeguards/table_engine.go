@@ -448,6 +448,33 @@ var ofTheEngine = []safeguard{
 		packages: []string{module + "internal/drain"}, tests: "TestLanes_G3",
 	},
 	{
+		name: "a layout that was not read lately is read again before it is used", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/spool/registration.go",
+			from: "now.Sub(s.readAt) >= age || now.Round(0).Sub(s.readAt) >= age",
+			to:   "now.Sub(s.readAt) < 0",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "TestLanes_G3",
+	},
+	{
+		name: "a change of lanes waits until no process uses a layout that was lost", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/operate/setlanes.go",
+			from: "case <-time.After(o.settling):",
+			to:   "case <-time.After(0):",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "TestLanes_G3",
+	},
+	{
+		name: "a change of lanes gives no version a second time", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/dialect/lanes.go",
+			from: "version = CASE WHEN version < {now} THEN {now} ELSE version + 1 END",
+			to:   "version = version + 1",
+		}},
+		packages: []string{module + "internal/spool"}, tests: "TestLanes_G3",
+	},
+	{
 		name: "new lanes count for a limit when no message is in an old lane", guarantees: "G8",
 		edits: []edit{{
 			file: "internal/drain/limits.go",

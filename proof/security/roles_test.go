@@ -16,6 +16,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
@@ -399,9 +400,10 @@ func (p *play) operate(t *testing.T) {
 func (p *play) changeLanes(t *testing.T) {
 	t.Helper()
 	set := func(db *sql.DB) error {
-		a, err := admin.New(p.database.On(db), admin.Config{}, p.logger)
+		statements, err := spool.StatementsIn(p.database.On(db))
 		require.NoError(t, err)
-		_, err = a.SetLanes(t.Context(), admin.Outbox(spool.DefaultOutbox), 4, nil)
+		operator := operate.NewOperator(db, statements, operate.NewAuditor(statements, ""), p.logger).Settling(0)
+		_, err = operator.SetLanes(t.Context(), spool.DefaultOutbox, 4, func(operate.Progress) {})
 		return err
 	}
 	stale, err := forwarder.NewPublisher(p.database.On(p.as(t, "", "stale", "producer")), forwarder.PublisherConfig{AllowAutocommit: true}, p.logger)

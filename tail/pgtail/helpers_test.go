@@ -18,6 +18,8 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
@@ -277,4 +279,15 @@ func (l *logger) all() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.lines)
+}
+
+// setLanes changes the number of lanes of the outbox.
+func (w *world) setLanes(n int) error {
+	statements, err := spool.StatementsIn(w.Postbox())
+	if err != nil {
+		return err
+	}
+	operator := operate.NewOperator(w.DB, statements, operate.NewAuditor(statements, ""), watermill.NopLogger{}).Settling(0)
+	_, err = operator.SetLanes(w.Context(), spool.DefaultOutbox, n, func(operate.Progress) {})
+	return err
 }

@@ -162,7 +162,7 @@ func TestOutbox_G3_while_the_number_of_lanes_changes(t *testing.T) {
 	w.eventually(func() bool { _, err := operator.LaneHolders(t.Context(), admin.Outbox("outbox")); return err == nil }, "a forwarder has registered the outbox")
 	for _, lanes := range []int{1, 16, 3} {
 		changed := make(chan error, 1)
-		go func() { _, err := operator.SetLanes(t.Context(), admin.Outbox("outbox"), lanes, nil); changed <- err }()
+		go func() { changed <- w.setLanes(lanes) }()
 		for done := false; !done; {
 			publish()
 			select {

@@ -79,7 +79,7 @@ FROM postbox_spools s
 WHERE s.id = ?
 
 -- SetLanes
-UPDATE postbox_spools SET first_lane = ?, lanes = ?, version = version + 1 WHERE id = ? AND first_lane = ? AND lanes = ?
+UPDATE postbox_spools SET first_lane = ?, lanes = ?, version = CASE WHEN version < TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) ELSE version + 1 END WHERE id = ? AND first_lane = ? AND lanes = ?
 
 -- HighestLane
 SELECT COALESCE(MAX(l.lane), -1) FROM postbox_lanes l WHERE l.spool = ?
@@ -111,6 +111,9 @@ ORDER BY l.lane FOR UPDATE SKIP LOCKED
 
 -- RetireLanes
 UPDATE postbox_lanes SET holder = '', expires_at = 9223372036854775807, token = token + 1 WHERE spool = ? AND lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
+
+-- DropRetired
+DELETE FROM postbox_lanes WHERE spool = ? AND lane < ? AND holder = '' AND expires_at = 9223372036854775807
 
 -- OldLane
 SELECT l.lane FROM postbox_lanes l
@@ -371,7 +374,7 @@ LEFT JOIN postbox_spools s ON s.id = g.spool
 UPDATE postbox_chores SET expires_at = 0 WHERE name = ? AND holder = ?
 
 -- Spools
-SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
+SELECT s.id, s.name, s.first_lane, s.lanes, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
 

@@ -79,7 +79,7 @@ FROM postbox_spools s
 WHERE s.id = $1
 
 -- SetLanes
-UPDATE postbox_spools SET first_lane = $1, lanes = $2, version = version + 1 WHERE id = $3 AND first_lane = $4 AND lanes = $5
+UPDATE postbox_spools SET first_lane = $1, lanes = $2, version = CASE WHEN version < (date_part('epoch', clock_timestamp()) * 1000000)::bigint THEN (date_part('epoch', clock_timestamp()) * 1000000)::bigint ELSE version + 1 END WHERE id = $3 AND first_lane = $4 AND lanes = $5
 
 -- HighestLane
 SELECT COALESCE(MAX(l.lane), -1) FROM postbox_lanes l WHERE l.spool = $1
@@ -135,6 +135,9 @@ ORDER BY l.lane FOR UPDATE SKIP LOCKED
 
 -- RetireLanes
 UPDATE postbox_lanes SET holder = '', expires_at = 9223372036854775807, token = token + 1 WHERE spool = $1 AND lane IN (SELECT unnest($2::bigint[]))
+
+-- DropRetired
+DELETE FROM postbox_lanes WHERE spool = $1 AND lane < $2 AND holder = '' AND expires_at = 9223372036854775807
 
 -- OldLane
 SELECT l.lane FROM postbox_lanes l
@@ -436,7 +439,7 @@ LEFT JOIN postbox_spools s ON s.id = g.spool
 UPDATE postbox_chores SET expires_at = 0 WHERE name = $1 AND holder = $2
 
 -- Spools
-SELECT s.id, s.name, s.lanes, s.paused_at, s.settings,
+SELECT s.id, s.name, s.first_lane, s.lanes, s.paused_at, s.settings,
        (SELECT COUNT(*) FROM postbox_pauses p WHERE p.spool = s.id), (SELECT COUNT(*) FROM postbox_topic_pauses t WHERE t.spool = s.id)
 FROM postbox_spools s
 

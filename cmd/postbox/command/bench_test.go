@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -87,6 +89,29 @@ func (b *bench) ok(args ...string) string {
 	r := b.run(args...)
 	require.Equal(b, command.ExitOK, r.code, "%v: %s", args, r.err)
 	return r.out
+}
+
+// role makes a role of PostgreSQL with these rights, and returns its name and the commands with it.
+func (b *bench) role(grants ...string) (name string, as *bench) {
+	b.Helper()
+	name = fmt.Sprintf("command_%d_%d", os.Getpid(), time.Now().UnixNano())
+	b.database.Exec(b.T, "CREATE ROLE "+name+" LOGIN")
+	b.Cleanup(func() {
+		_, err := b.database.DB.Exec("DROP OWNED BY " + name + "; DROP ROLE " + name) //nolint:noctx // the test's context is over
+		require.NoError(b, err)
+	})
+	b.database.Exec(b.T, fmt.Sprintf("DO $$ BEGIN EXECUTE 'GRANT USAGE ON SCHEMA ' || current_schema() || ' TO %s'; END $$", name))
+	for _, grant := range grants {
+		b.database.Exec(b.T, "GRANT "+grant+" TO "+name)
+	}
+	u, err := url.Parse(b.database.DSN)
+	require.NoError(b, err)
+	u.User = url.User(name)
+	database := *b.database
+	database.DSN = u.String()
+	other := *b
+	other.database = &database
+	return name, &other
 }
 
 func (b *bench) append(to *spool.Spool, drafts ...spool.Draft) {

@@ -52,7 +52,8 @@ func (p *program) doctorCommand() *cobra.Command {
   clock       the difference between the clocks of this machine and of the
               database
   processes   outboxes and queues with messages that no process handles
-  lanes       lanes without a holder, although processes are there
+  lanes       lanes without a holder, although processes are there, and messages
+              that have not been moved to new lanes for seconds
   outages     topics whose messages wait because the broker, or what the handler
               needs, is away, and since when
   calls       publishers and handlers that have not returned for 5 minutes

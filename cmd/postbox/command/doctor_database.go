@@ -120,11 +120,16 @@ func (s *session) rights() []right {
 }
 
 func (s *session) checkRights(ctx context.Context) ([]finding, error) {
+	return s.missingRights(ctx, s.rights(), "operator")
+}
+
+// missingRights tries statements, and says which rights of a role in docs/security.md are missing.
+func (s *session) missingRights(ctx context.Context, rights []right, role string) ([]finding, error) {
 	var findings []finding
-	for _, right := range s.rights() {
+	for _, right := range rights {
 		err := s.try(ctx, right.query)
 		if s.refused(err) {
-			statement := fmt.Sprintf("GRANT %s ON %s TO …; all grants are under the role operator in docs/security.md", right.grant, s.statements.Names.Table(right.table))
+			statement := fmt.Sprintf("GRANT %s ON %s TO …; all grants are under the role %s in docs/security.md", right.grant, s.statements.Names.Table(right.table), role)
 			findings = append(findings, problem(err.Error(), statement)...)
 			continue
 		}
@@ -133,6 +138,15 @@ func (s *session) checkRights(ctx context.Context) ([]finding, error) {
 		}
 	}
 	return findings, nil
+}
+
+// hasRights fails unless the role of the command has the rights, and says how to grant those that are missing.
+func (s *session) hasRights(ctx context.Context, rights []right, role string) error {
+	missing, err := s.missingRights(ctx, rights, role)
+	for _, f := range missing {
+		err = errors.Join(err, fmt.Errorf("%s: %s", f.Text, f.Fix))
+	}
+	return err
 }
 
 // try executes a statement in a transaction that is rolled back.

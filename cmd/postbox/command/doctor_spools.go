@@ -47,7 +47,7 @@ const laneWait = 5 * time.Second
 
 // checkLanes looks a second time if it finds something.
 func (s *session) checkLanes(ctx context.Context) ([]finding, error) {
-	before, err := s.idleLanes(ctx)
+	before, err := s.laneTroubles(ctx)
 	if err != nil || len(before) == 0 {
 		return nil, err
 	}
@@ -56,34 +56,55 @@ func (s *session) checkLanes(ctx context.Context) ([]finding, error) {
 		return nil, ctx.Err()
 	case <-time.After(laneWait):
 	}
-	now, err := s.idleLanes(ctx)
+	now, err := s.laneTroubles(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var findings []finding
-	for _, idle := range now {
-		if !slices.ContainsFunc(before, func(of idleLanes) bool { return of.target == idle.target }) {
-			continue
+	for _, trouble := range now {
+		same := func(of laneTrouble) bool { return of.target == trouble.target && of.moving == trouble.moving }
+		if slices.ContainsFunc(before, same) {
+			findings = append(findings, trouble.finding()...)
 		}
-		findings = append(findings, problem(
-			fmt.Sprintf("%s without a holder in %s, although processes of it are alive", count(idle.lanes, "lane"), recordOf(idle.target)),
-			"look at the log of these processes for what keeps them, and restart the one that hangs")...)
 	}
 	return findings, nil
 }
 
-// idleLanes are the lanes of a target that no process holds, although one lives.
-type idleLanes struct {
+// laneTrouble is about the lanes of a target.
+type laneTrouble struct {
 	target admin.Target
-	lanes  int
+	moving bool // messages are in old lanes
+	idle   int  // lanes that no process holds, although one lives
 }
 
-func (s *session) idleLanes(ctx context.Context) ([]idleLanes, error) {
-	var all []idleLanes
-	err := s.query(ctx, s.statements.IdleLanes, func(rows *sql.Rows) error {
+func (t laneTrouble) finding() []finding {
+	of := recordOf(t.target)
+	if t.moving {
+		flag := "--" + of.Kind + " " + shellWord(of.Name)
+		return problem(
+			fmt.Sprintf("the number of lanes of %s was changed, and no message is handed out until those in old lanes are moved", of),
+			"postbox lanes "+flag+" shows who holds the old lanes, which have the lowest numbers: end handlers that hang there; if no process runs, start one")
+	}
+	return problem(
+		fmt.Sprintf("%s without a holder in %s, although processes of it are alive", count(t.idle, "lane"), of),
+		"look at the log of these processes for what keeps them, and restart the one that hangs")
+}
+
+// laneTroubles returns what is wrong with lanes now.
+func (s *session) laneTroubles(ctx context.Context) (all []laneTrouble, err error) {
+	queues, err := s.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range queues {
+		if info.MovingLanes {
+			all = append(all, laneTrouble{target: info.Target, moving: true})
+		}
+	}
+	err = s.query(ctx, s.statements.IdleLanes, func(rows *sql.Rows) error {
 		var name string
-		var idle idleLanes
-		err := rows.Scan(&name, &idle.lanes)
+		var idle laneTrouble
+		err := rows.Scan(&name, &idle.idle)
 		idle.target = targetNamed(name)
 		all = append(all, idle)
 		return err

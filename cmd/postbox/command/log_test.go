@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -199,21 +197,12 @@ func TestLog_says_which_rights_are_missing(t *testing.T) {
 	t.Parallel()
 	b := logBench(t)
 	b.ok("log", "setup", "--publication", b.publication())
-	name := fmt.Sprintf("log_%d_%d", os.Getpid(), time.Now().UnixNano())
-	b.database.Exec(t, "CREATE ROLE "+name+" LOGIN")
-	b.database.Exec(t, fmt.Sprintf("DO $$ BEGIN EXECUTE 'GRANT USAGE ON SCHEMA ' || current_schema() || ' TO %s'; END $$", name))
-	t.Cleanup(func() {
-		_, err := b.database.DB.Exec("DROP OWNED BY " + name + "; DROP ROLE " + name) //nolint:noctx // the test's context is over
-		require.NoError(t, err)
-	})
-	u, err := url.Parse(b.database.DSN)
-	require.NoError(t, err)
-	u.User = url.User(name)
-	found := b.logLines(command.ExitFound, "log", "check", "--publication", b.publication(), "--log-dsn", u.String())
+	name, as := b.role()
+	found := b.logLines(command.ExitFound, "log", "check", "--publication", b.publication(), "--log-dsn", as.database.DSN)
 	require.Equal(t, "problem", found["role"].Status)
 	require.Contains(t, found["role"].Fix, `ALTER ROLE "`+name+`" LOGIN REPLICATION`)
 
-	r := b.run("log", "setup", "--publication", b.publication()+"_2", "--dsn", u.String())
+	r := as.run("log", "setup", "--publication", b.publication()+"_2")
 	require.Equal(t, command.ExitFound, r.code)
 	require.Contains(t, r.err, `GRANT "postgres" TO "`+name+`"`)
 	require.Contains(t, r.err, `GRANT CREATE ON DATABASE "postgres" TO "`+name+`"`)

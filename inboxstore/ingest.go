@@ -76,7 +76,7 @@ func newIngest(inbox *Store, name string) *ingest {
 
 // measure reports a delivery.
 func (in *ingest) measure(key Key, fresh bool, err error) {
-	meter.Delivered(in.inbox.core.Metrics, key.Consumer, key.Topic, meter.Stored, fresh, err)
+	in.inbox.core.Deliveries.Delivered(key.Consumer, key.Topic, meter.Stored, fresh, err)
 	if fresh && err == nil {
 		in.meter.Stored(in.name, 1)
 	}

@@ -45,14 +45,14 @@ func (s *Store) Once(ctx context.Context, key Key, fn func(ctx context.Context) 
 
 // measured runs fn once, and reports that.
 func (s *Store) measured(ctx context.Context, key Key, kept *keeping, fn func(ctx context.Context) error) (fresh bool, err error) {
-	if s.core.Metrics == nil {
+	if s.core.Deliveries == nil {
 		return s.once(ctx, key, kept, fn)
 	}
 	if txscope.From(ctx).Holds(s.core.Statements.Claim, key.bytes()) { // the outer call reports
 		return s.once(ctx, key, kept, fn)
 	}
 	reported := errPanicked
-	defer func() { meter.Delivered(s.core.Metrics, key.Consumer, key.Topic, meter.Handled, fresh, reported) }()
+	defer func() { s.core.Deliveries.Delivered(key.Consumer, key.Topic, meter.Handled, fresh, reported) }()
 	fresh, err = s.once(ctx, key, kept, fn)
 	reported = err
 	return fresh, err

@@ -32,6 +32,7 @@ type Core struct {
 
 	DB         *sql.DB
 	Metrics    metrics.Recorder // nil: none
+	Deliveries *meter.Inboxes   // nil: none
 	Place      *spool.Place
 	Statements *dialect.Statements
 	Prepared   *spool.Prepared // nil behind a pooler
@@ -52,8 +53,9 @@ type Core struct {
 
 // New returns a core in db, with the statements for that database.
 func New(db postbox.Database, statements *dialect.Statements, config Config, logger watermill.LoggerAdapter) *Core {
+	recorder := meter.Guarded(db.Metrics, logger)
 	c := &Core{
-		Config: config, DB: db.DB, Metrics: meter.Guarded(db.Metrics, logger), Place: spool.NewPlace(db.DB, statements), Statements: statements, Slots: slotsOf(db.DB),
+		Config: config, DB: db.DB, Metrics: recorder, Deliveries: meter.OfInboxes(recorder, logger), Place: spool.NewPlace(db.DB, statements), Statements: statements, Slots: slotsOf(db.DB),
 		logger: logger, spools: map[string]*spool.Spool{},
 	}
 	if !db.DisablePreparedStatements {

@@ -1,6 +1,7 @@
 package meter_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func TestSpool_without_a_recorder_does_nothing(t *testing.T) { // not parallel, 
 		none.Read(nil)
 		none.Holds(1, 1)
 		none.Circuit("orders", true)
-		meter.Delivered(nil, "billing", "orders", meter.Handled, true, nil)
+		meter.OfInboxes(nil, watermill.NopLogger{}).Delivered("billing", "orders", meter.Handled, true, nil)
 	}))
 }
 
@@ -197,6 +198,30 @@ func TestSpool_series_of_a_topic_are_found_once(t *testing.T) {
 	require.Equal(t, len([]string{
 		"stored", "ended, five outcomes", "", "", "", "", "circuit", "attempts", "latency", "called", "called without success", "batch",
 	}), recorder.found)
+}
+
+func TestInboxes_series_are_found_once_and_say_what_became_of_a_message(t *testing.T) {
+	t.Parallel()
+	recorder := &finder{}
+	inboxes := meter.OfInboxes(recorder, watermill.NopLogger{})
+	var calls sync.WaitGroup
+	for range 3 {
+		calls.Go(func() {
+			inboxes.Delivered("billing", "orders", meter.Handled, true, nil)
+			inboxes.Delivered("billing", "orders", meter.Handled, false, nil)
+			inboxes.Delivered("billing", "orders", meter.Handled, true, errors.New("no"))
+			inboxes.Delivered("billing", "returns", meter.Stored, true, nil)
+			inboxes.Delivered("shipping", "orders", meter.Stored, false, errors.New("no"))
+		})
+	}
+	calls.Wait()
+	slices.Sort(recorder.lines)
+	require.Equal(t, []string{
+		"inbox.deliveries 1 billing,orders,duplicate", "inbox.deliveries 1 billing,orders,failed", "inbox.deliveries 1 billing,orders,handled",
+		"inbox.deliveries 1 billing,returns,stored", "inbox.deliveries 1 shipping,orders,failed",
+	}, slices.Compact(slices.Clone(recorder.lines)))
+	require.Len(t, recorder.lines, 3*5)
+	require.Equal(t, 5, recorder.found)
 }
 
 func TestGuarded_a_recorder_that_panics_when_it_is_asked_for_a_series_does_no_harm(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 //   - no message was lost on the way, which is a gap. The transactions of lost messages may have been invisible to the
 //     last complete read. A mark that is set after the gap is final when all of them have ended, see watermark.
 //   - no lane must be read again from an earlier place, see lane.tailed.
+//   - no message is in an old lane, see oldLane.
 //   - it is known which keys have a message that waits for another attempt. Only this drainer lets messages of its lanes
 //     wait, so it asks once and then adds the keys itself.
 //
@@ -56,7 +57,7 @@ const (
 	waitingMost = 10_000
 	// invisibleMin and invisibleMax bound the pause between two looks for a transaction that is in the log and not yet
 	// visible. Mostly it becomes visible within microseconds. If a synchronous standby is away, it takes long.
-	invisibleMin = 500 * time.Microsecond
+	invisibleMin = 100 * time.Microsecond
 	invisibleMax = 50 * time.Millisecond
 )
 
@@ -219,8 +220,7 @@ func (d *Drainer) takeTailed(ctx context.Context) error {
 }
 
 // skipSeen drops messages at the head of the queue that a complete read has seen, or that are of lanes of other
-// processes. If the queue is empty, it takes the next messages from the feed. A message in a lane that the layout does not have
-// makes a read come soon: the read finds out that messages are in old lanes, or that the layout is another one.
+// processes. If the queue is empty, it takes the next messages from the feed.
 func (d *Drainer) skipSeen() {
 	t := &d.tailing
 	if len(t.queue) == 0 {
@@ -232,17 +232,25 @@ func (d *Drainer) skipSeen() {
 		t.queue = messages
 	}
 	for len(t.queue) > 0 && d.skips(t.queue[0]) {
-		if m := t.queue[0]; !d.layout.Has(m.Lane) && !d.readSaw(m) {
-			d.wakeSoon()
-		}
 		t.queue = t.queue[1:]
 	}
+	if len(t.queue) > 0 && d.oldLane(t.queue[0]) {
+		t.open = false
+	}
 }
+
+// oldLane reports whether a message is in a lane that the layout does not have. No later message is taken before a complete read has seen its
+// transaction: that read finds that the layout is another one, or is complete only after the message was moved to a lane of the layout.
+//
+// So no message is in an old lane when messages are taken. The last complete read has seen none. A later one that is ready comes through the
+// feed, before those that depend on it. No process hands out one that waits for its time before it was moved: a read that sees it sees the version of the layout,
+// too. And a transaction that moves messages changes the version, which is looked at before messages are taken.
+func (d *Drainer) oldLane(m tail.Message) bool { return !d.layout.Has(m.Lane) && !d.readSaw(m) }
 
 // skips reports whether a message is not to be taken, now or later.
 func (d *Drainer) skips(m tail.Message) bool {
 	l := d.lanes.held[m.Lane]
-	return l == nil || l.leaving || d.readSaw(m)
+	return (l == nil || l.leaving) && d.layout.Has(m.Lane) || d.readSaw(m)
 }
 
 // readSaw reports whether the last complete read has seen the transaction of a message.
@@ -256,7 +264,7 @@ func (d *Drainer) lookAhead(ctx context.Context) (*tail.Snapshot, error) {
 	t := &d.tailing
 	var text, server string
 	var version int64
-	rows, err := d.prepared.Query(ctx, d.db, d.spool.Statements.LogSnapshot(d.id, d.layout))
+	rows, err := d.prepared.Query(ctx, d.db, d.spool.Statements.LogSnapshot(d.id))
 	if err != nil {
 		return nil, fmt.Errorf("read a snapshot for spool %q: %w", d.spool.Name(), err)
 	}
@@ -291,7 +299,7 @@ func (d *Drainer) loadTailed(seen *tail.Snapshot, room int, excluded []string) {
 		m := t.queue[0]
 		if !d.skips(m) {
 			l := d.lanes.held[m.Lane]
-			if !l.tailed {
+			if d.oldLane(m) || !l.tailed {
 				poll = true
 				break
 			}

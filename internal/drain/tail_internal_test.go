@@ -283,4 +283,8 @@ func TestTailing_G3_a_message_in_an_old_lane_comes_before_later_ones_of_its_key(
 	w.polls(func() bool { return len(w.inMemory()) > 0 })
 	require.Equal(t, []string{"a", "b"}, w.inMemory())
 	require.Zero(t, w.db.Count(t, "SELECT COUNT(*) FROM postbox_messages WHERE lane < 2"))
+	w.polls(func() bool { return w.tailing.open })
+	w.log(w.commit(order("c")), "c", w.db.DB)
+	w.stepOnly()
+	require.Equal(t, []string{"a", "b", "c"}, w.inMemory(), "the log is used again")
 }

@@ -945,24 +945,7 @@ UPDATE postbox_spools SET version = version WHERE 1 = 0
 SELECT pg_notify($1, $2)
 
 -- LogSnapshot
-SELECT pg_current_snapshot()::text, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), CASE WHEN COALESCE((SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $1 AND m.state = 0 AND m.lane < $2 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $3 AND m.state = 1 AND m.lane < $4 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $5 AND m.state = 2 AND m.lane < $6 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM ONLY postbox_messages m WHERE m.spool = $7 AND m.state = 0 AND m.lane >= $8 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $9 AND m.state = 1 AND m.lane >= $10 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1),
-	(SELECT m.lane FROM postbox_waiting m WHERE m.spool = $11 AND m.state = 2 AND m.lane >= $12 ORDER BY m.lane,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1)) IS NOT NULL THEN -2 ELSE COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $13), -1) END
+SELECT pg_current_snapshot()::text, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), COALESCE((SELECT v.version FROM postbox_spools v WHERE v.id = $1), -1)
 
 -- LogServer
 SELECT extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('postbox_messages'), t.id, 'postbox_' || d.oid::text || '_' || t.id

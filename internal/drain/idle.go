@@ -35,6 +35,9 @@ const (
 	// idleInterval is the pause between two looks of an idle drainer. It is two thirds of the default of Lease, so the leases outlast a look
 	// that comes late, and the time in which a message is found that the log has missed. A shorter lease makes it shorter.
 	idleInterval = 10 * time.Second
+	// idleActed is how long an idle drainer looks as often as another one polls after an operator has acted. An action on many messages changes them page
+	// by page, and the log tells only of its beginning.
+	idleActed = time.Minute
 	// idleDoubt is how long a drainer polls after a look has found something that the log has not told.
 	idleDoubt = time.Minute
 	// idlePulse is how often an idle drainer makes sure that the server of the log is not silent. That takes no statement.
@@ -42,7 +45,13 @@ const (
 )
 
 // idleInterval returns the pause between two looks.
-func (d *Drainer) idleInterval() time.Duration { return min(idleInterval, d.config.Lease*2/3) }
+func (d *Drainer) idleInterval(now time.Time) time.Duration {
+	interval := min(idleInterval, d.config.Lease*2/3)
+	if acted := d.tailing.feed.Acted(); !acted.IsZero() && now.Sub(acted) < idleActed {
+		interval = min(interval, d.pollMost())
+	}
+	return interval
+}
 
 // pollMost is the longest pause between two polls of a drainer that is not idle.
 func (d *Drainer) pollMost() time.Duration { return min(d.config.PollMax, DefaultPollMax) }
@@ -57,7 +66,7 @@ func (d *Drainer) beIdle(ctx context.Context) error {
 		return nil
 	case i.active && changes != i.changes:
 		d.stir(now)
-		d.pollAt = now
+		d.pollAt, d.pause = now, d.pollMost()/2 // the log may be ahead of what that poll sees: then a look follows it soon, also with a long PollMax
 		return nil
 	case i.active && now.Before(i.lookAt):
 		return nil
@@ -150,7 +159,7 @@ func (d *Drainer) look(ctx context.Context, sent time.Time, changes int64) error
 	if upTo > 0 {
 		d.sweeping.stepped(upTo, highest, now, now.Sub(sent))
 	}
-	i.lookAt, i.changes = sent.Add(d.idleInterval()), changes
+	i.lookAt, i.changes = sent.Add(d.idleInterval(now)), changes
 	d.pollAt, d.renewAt, d.control.checkedAt = i.lookAt, i.lookAt, now
 	if due := now.Add(time.Duration(min(seen.due, math.MaxInt32)) * time.Microsecond); due.Before(d.pollAt) {
 		d.pollAt = due

@@ -263,3 +263,56 @@ func TestIdle_ends_with_an_error_of_the_database(t *testing.T) {
 	require.False(t, w.idle.active)
 	require.False(t, w.renewAt.After(w.idle.renewed.Add(w.config.Renew)), "the leases are renewed in time")
 }
+
+// An operator's action on many messages changes them page by page, and the log tells only of its beginning. So the drainer looks as often as others poll.
+func TestIdle_looks_often_after_an_operator_has_acted(t *testing.T) {
+	t.Parallel()
+	w := newIdle(t)
+	w.looks()
+	require.True(t, w.idle.lookAt.After(time.Now().Add(w.pollMost())))
+	w.configured.Feed.Change(w.id)
+	w.rests()
+	require.True(t, w.idle.lookAt.After(time.Now().Add(w.pollMost())), "no operator has acted")
+	w.configured.Feed.Change(0)
+	w.hears()
+	require.False(t, w.idle.active)
+	w.rests()
+	require.False(t, w.idle.lookAt.After(time.Now().Add(w.pollMost())))
+
+	w.commit(spool.Draft{Topic: "orders", MessageID: "a", Delay: time.Hour})
+	w.looks()
+	w.db.Exec(t, "UPDATE postbox_waiting SET available_at = 1")
+	for deadline := time.Now().Add(idleActed); len(w.inMemory()) == 0; w.hears() {
+		require.True(t, time.Now().Before(deadline), "a message of a later page is not found")
+		<-time.After(w.wait())
+	}
+}
+
+// The log is ahead of what sessions see, so the poll that follows a change may not see it. The next look comes soon, however long PollMax is.
+func TestIdle_looks_soon_again_after_a_change_that_its_poll_did_not_see(t *testing.T) {
+	t.Parallel()
+	w := newIdle(t)
+	require.Greater(t, w.config.PollMax, w.pollMost())
+	w.pause = w.config.PollMax
+	w.configured.Feed.Change(w.id)
+	w.hears()
+	require.False(t, w.pollAt.After(time.Now().Add(w.pollMost())))
+}
+
+// A message that a limit holds back is in memory, or is left out by reads. Either way the drainer is not idle.
+func TestIdle_is_not_idle_while_limits_hold_messages_back(t *testing.T) {
+	t.Parallel()
+	w := newIdle(t)
+	w.db.Exec(t, "UPDATE postbox_spools SET settings = ?, version = version + 1", `{"per_second":1}`)
+	w.configured.Feed.Change(0)
+	w.polls(func() bool { return w.config.Limits.Total.PerSecond == 1 && w.tailing.open })
+	w.rests()
+	for _, name := range []string{"a", "b"} {
+		w.log(w.commit(spool.Draft{Topic: "orders", MessageID: name, Payload: []byte(name)}), name, w.db.DB)
+	}
+	w.hears()
+	require.Len(t, w.inMemory(), 2)
+	w.pollAt, w.pause = time.Time{}, w.pollMost()
+	w.hears()
+	require.False(t, w.idle.active)
+}

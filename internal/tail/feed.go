@@ -41,9 +41,10 @@ type Feed struct {
 	messages []Message
 	bytes    int
 
-	tells   bool  // the log that is read tells each change, see Tells
-	changes int64 // those that it has told
-	missed  int64 // how often a drainer has found what it has not told
+	tells   bool      // the log that is read tells each change, see Tells
+	changes int64     // those that it has told
+	acted   time.Time // when it has told of an action by an operator last
+	missed  int64     // how often a drainer has found what it has not told
 	heard   time.Time
 }
 
@@ -139,14 +140,24 @@ func (f *Feed) Tell(tells bool) {
 	}
 }
 
-// Change says that something has changed in an outbox, or in all of them if spool is 0.
+// Change says that something has changed in an outbox. If spool is 0, an operator has acted, on any outbox.
 func (f *Feed) Change(spool int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if spool == 0 {
+		f.acted = time.Now()
+	}
 	if spool == 0 || spool == f.spool {
 		f.changes++
 		f.signal()
 	}
+}
+
+// Acted returns when the log has told of an action by an operator last.
+func (f *Feed) Acted() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.acted
 }
 
 // Miss says that a drainer has found something that the log has not told.

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
@@ -140,4 +141,60 @@ func TestTail_an_idle_forwarder_hears_of_changes(t *testing.T) {
 	w.eventually(func() bool { return b.has("after") }, "the other one takes over")
 	require.Equal(t, []string{"soon", "after"}, b.ids("a"))
 	other.stop(t)
+}
+
+// A later version may add a column or hold a lock for a while. An idle forwarder waits for it and goes on.
+func TestTail_an_idle_forwarder_outlasts_a_migration(t *testing.T) {
+	t.Parallel()
+	w, b := newWorld(t), &broker{}
+	f := w.start(b, forwarder.Config{Tail: w.tail(), Lease: 6 * time.Second, PollMax: 50 * time.Millisecond}) // it looks each 4 s
+	w.follows(f)
+	w.readsRarely()
+	require.NoError(t, postbox.Migrate(t.Context(), w.Postbox()))
+	tx, err := w.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(t.Context(), "LOCK TABLE postbox_messages, postbox_waiting IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), "ALTER TABLE postbox_messages ADD COLUMN later integer NOT NULL DEFAULT 0")
+	require.NoError(t, err)
+	w.eventually(func() bool {
+		return w.Count(t, "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = 'postbox_messages'::regclass") > 0
+	}, "a look waits for the lock")
+	require.NoError(t, tx.Commit())
+	messages, ids := numbered("a", 3)
+	w.publish("orders", messages...)
+	w.eventually(func() bool { return b.has(ids...) }, "it goes on")
+	require.Equal(t, ids, b.ids("a"))
+	require.Zero(t, f.log.count("lost lanes"))
+	f.stop(t)
+}
+
+// An action on many messages has several transactions, of which the log tells the first.
+func TestTail_an_idle_forwarder_notices_all_of_an_action_on_many_messages(t *testing.T) {
+	t.Parallel()
+	w, b := newWorld(t), &broker{}
+	f := w.start(b, forwarder.Config{Tail: w.tail(), Lease: time.Hour, PollMax: 50 * time.Millisecond})
+	w.follows(f)
+	const many = 1200 // more than a page
+	messages, ids := numbered("a", many)
+	for _, m := range messages {
+		delay.Message(m, delay.For(time.Hour))
+	}
+	w.publish("orders", messages...)
+	w.readsRarely()
+	operator, err := admin.New(w.Postbox(), admin.Config{}, nil)
+	require.NoError(t, err)
+	published := func() int {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.got)
+	}
+	did, err := operator.RunAllNow(t.Context(), admin.MessageFilter{Target: admin.Outbox("outbox")}, func(p admin.Progress) {
+		w.eventually(func() bool { return published() == p.Done }, "a page is found before the next one is changed")
+	})
+	require.NoError(t, err)
+	require.Equal(t, many, did)
+	w.eventually(func() bool { return b.has(ids...) }, "all are published")
+	f.stop(t)
 }

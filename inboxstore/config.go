@@ -31,7 +31,7 @@ type Config struct {
 	DeadLetterRetention time.Duration
 	// CacheSize is the approximate number of handled messages whose claims are also remembered in memory. A prompt duplicate
 	// then costs one SELECT and no transaction. Messages that are stored in a queue do not use it. The cache holds at least 8,000 claims, and fewer if ids are longer than
-	// a UUID. The default of 10,000 takes 4 MB, and 100,000 take 17 MB. Negative turns the cache off.
+	// a UUID. The default of 10,000 takes 4 MB, and 100,000 take 17 MB, from the first handled message on. Negative turns the cache off.
 	CacheSize int
 	// Lanes is the number of shards of each queue of deferred messages. The ordering key decides the lane of a message.
 	// Lanes is also the maximum number of processes that can share a queue. It is stored with a queue when that is created. For a

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/uuid"
@@ -21,9 +22,26 @@ func TestRemembered_distinguishes_claims_of_any_length(t *testing.T) {
 		require.True(t, r.has(claimOf(id)))
 		require.False(t, r.has(lockOf(claimOf(id))), "a key that differs in one byte")
 	}
-	for _, none := range []remembered{{}, remember(-1)} {
+	for _, none := range []*remembered{{}, remember(-1)} {
 		none.add(claimOf("1"))
 		require.False(t, none.has(claimOf("1")))
+		none.forget(claimOf("1"))
+	}
+}
+
+func TestRemembered_takes_memory_with_the_first_claim(t *testing.T) {
+	t.Parallel()
+	r := remember(defaultCacheSize)
+	require.False(t, r.has(claimOf("1")))
+	r.forget(claimOf("1"))
+	require.Nil(t, r.cache.Load(), "a store without handled messages needs none")
+	var adding sync.WaitGroup
+	for i := range 8 {
+		adding.Go(func() { r.add(claimOf(strconv.Itoa(i))) })
+	}
+	adding.Wait()
+	for i := range 8 {
+		require.True(t, r.has(claimOf(strconv.Itoa(i))), "none is in another cache than the one that stays")
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 type Store struct {
 	config     Config
 	core       *inbox.Core // shared with the code that processes the queues
-	remembered remembered
+	remembered *remembered
 	fit        atomic.Bool // set once the database has proved usable
 	consumers  consumers
 	histories  *histories

@@ -119,9 +119,18 @@ var (
 // shown is how much of a statement names it.
 const shown = 72
 
+// statementNames are the names that were given, by verb and text: to find one takes as long as a short query.
+var statementNames sync.Map
+
 // statement names a statement, whatever the number of its arguments, and of its savepoint.
 func statement(verb, text string) string {
+	whole := [2]string{verb, text}
+	if name, known := statementNames.Load(whole); known {
+		return name.(string) //nolint:forcetypeassert // nothing else is stored there
+	}
 	text = digits.ReplaceAllString(strings.Join(strings.Fields(text), " "), "N")
 	text = arguments.ReplaceAllString(text, "?, …")
-	return verb + " " + text[:min(len(text), shown)]
+	name := verb + " " + text[:min(len(text), shown)]
+	statementNames.Store(whole, name)
+	return name
 }

@@ -192,6 +192,19 @@ func AppliedBefore(err error) bool {
 	return found && said.state == "22012" // division by zero
 }
 
+// LacksRight reports whether the server refused a statement because the role lacks a right.
+func LacksRight(err error) bool {
+	said, found := findReport(err, anyKind)
+	switch {
+	case !found:
+		return false
+	case said.of == MySQL:
+		return said.number == 1142 || said.number == 1143 || said.number == 1044 // on a table, a column, a database
+	default:
+		return said.of == PostgreSQL && said.state == "42501"
+	}
+}
+
 // LacksTable reports whether an error is of the kind [MissingTable].
 func LacksTable(err error) bool {
 	said, found := findReport(err, anyKind)

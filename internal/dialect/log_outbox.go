@@ -36,7 +36,7 @@ func lsn(position string) string { return "pg_wal_lsn_diff(" + position + ", '0/
 
 // outboxSlot tells what a slot is like.
 var outboxSlot = `
-SELECT plugin IS NOT DISTINCT FROM 'pgoutput' AND NOT temporary, active, wal_status IS NOT DISTINCT FROM 'lost', ` + lsn("COALESCE(confirmed_flush_lsn, '0/0')") + `
+SELECT plugin IS NOT DISTINCT FROM 'pgoutput' AND NOT temporary AND database = current_database(), active, wal_status IS NOT DISTINCT FROM 'lost', ` + lsn("COALESCE(confirmed_flush_lsn, '0/0')") + `
 FROM pg_replication_slots WHERE slot_name = ?`
 
 // formerSlot returns the slot of this database with a name if the table of messages that it was made for is gone.
@@ -159,7 +159,7 @@ func (s *Statements) usePostgresLog() {
 	s.WalLevel = `SELECT current_setting('wal_level')`
 	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`
 	s.SlotTaken = slotTaken
-	s.LogServerState, s.LogSlotState, s.PublicationRights = logServerState, logSlotState, publicationRights
+	s.LogServerState, s.LogSlotState, s.PublicationRights, s.PublicationOwner = logServerState, logSlotState, publicationRights, publicationOwner
 	s.emit, s.emitChecked, s.OutboxSlot, s.FormerSlot, s.LogEnd = emit, emitChecked, outboxSlot, formerSlot, logEnd
 	s.ClaimLog, s.saveLogPosition, s.setLogPosition = claimLog, saveLogPosition, setLogPosition
 	s.logAhead, s.keysWithRows = logAhead, keysWithRows

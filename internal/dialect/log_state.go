@@ -19,7 +19,7 @@ SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_
 // logSlotState tells how it stands with a slot. The columns of later versions are read by name. Who reads is empty for a process
 // of which this role may see nothing.
 const logSlotState = `
-SELECT s.temporary, s.plugin IS NOT DISTINCT FROM 'pgoutput', s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
+SELECT s.temporary, s.plugin IS NOT DISTINCT FROM 'pgoutput' AND s.database = current_database(), s.slot_type = 'logical' AND s.confirmed_flush_lsn IS NULL, s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
        COALESCE(s.wal_status, ''), COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''),
        COALESCE(pg_wal_lsn_diff(e.reached, s.restart_lsn), 0)::bigint, COALESCE(pg_wal_lsn_diff(e.reached, s.confirmed_flush_lsn), 0)::bigint,
        COALESCE(to_jsonb(s) ->> 'failover' = 'true', FALSE), COALESCE(to_jsonb(s) ->> 'synced' = 'true', FALSE)
@@ -33,6 +33,10 @@ WHERE s.slot_name = ?`
 const publicationRights = `
 SELECT current_user, pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE'), current_database(), has_database_privilege(current_database(), 'CREATE')
 FROM pg_class c WHERE c.oid = '{messages}'::regclass`
+
+// publicationOwner tells who owns a publication, and whether this role has the rights of that one.
+const publicationOwner = `
+SELECT current_user, pg_get_userbyid(p.pubowner), pg_has_role(p.pubowner, 'USAGE') FROM pg_publication p WHERE p.pubname = ?`
 
 // PublishInserts returns the statement that makes a publication send inserts alone.
 func (s *Statements) PublishInserts(publication string) string {
@@ -54,7 +58,7 @@ func MakeReader(role string) string {
 	return "ALTER ROLE " + pq.QuoteIdentifier(role) + " LOGIN REPLICATION"
 }
 
-// GrantOwner returns the statement that gives a role the rights of the owner of the tables.
+// GrantOwner returns the statement that gives a role the rights of an owner.
 func GrantOwner(owner, role string) string {
 	return "GRANT " + pq.QuoteIdentifier(owner) + " TO " + pq.QuoteIdentifier(role)
 }

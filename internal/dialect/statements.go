@@ -261,8 +261,9 @@ type Statements struct {
 	// What operators look at: log_state.go.
 
 	LogServerState    string // → version, wal_level, whether it is a standby, slots and those in use, senders and those in use, max_slot_wal_keep_size, idle_replication_slot_timeout, synchronized_standby_slots, whether there is a slot of a standby
-	LogSlotState      string // slot → temporary, ours, active, process that reads, its role and address, wal_status, why it is invalid, bytes that it keeps, bytes that were not confirmed, failover, synced
+	LogSlotState      string // slot → temporary, ours, still being made, active, process that reads, its role and address, wal_status, why it is invalid, bytes that it keeps, bytes that were not confirmed, failover, synced
 	PublicationRights string // → this role, owner of the table of messages, whether the role has the rights of the owner, database, whether the role may create objects there
+	PublicationOwner  string // publication → this role, its owner, whether this role has the rights of that one
 
 	// Messages that are in the log alone: log_outbox.go.
 
@@ -296,7 +297,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.uniqueKeysPage, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
-		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights,
+		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner,
 		&s.OutboxSlot, &s.FormerSlot, &s.LogEnd, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.saveLogPosition, &s.setLogPosition, &s.logAhead, &s.keysWithRows,
 	} {
 		f(text)

@@ -15,6 +15,12 @@ import (
 // while a process reads from the slot, or if messages in the log were not read; those that no forwarder can read any more, see [ErrSlotLost], do not count. It can be run again, also after a crash. Rights are those of [SetupOutbox].
 func RemoveOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
+		if err := a.mayRemove(ctx); err != nil {
+			return err
+		}
+		if a.slot.making() {
+			return making(a.seen)
+		}
 		if a.slot.exists && !a.slot.invalid {
 			unread, err := a.unread(ctx)
 			if err != nil && !errors.Is(err, ErrSlotLost) {
@@ -37,8 +43,13 @@ func RemoveOutbox(ctx context.Context, db postbox.Database, config OutboxConfig)
 // DSN must be that of the process, or have pg_signal_backend. The forwarders then log that the log is not set up. It can be run again, also after a crash.
 func DiscardOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
-		if _, err := a.db.ExecContext(ctx, a.statements.RemoveLogPosition); err != nil { // first, so that no process comes back
-			return fmt.Errorf("remove the position, as the owner of the tables: %w", err)
+		if err := a.mayRemove(ctx); err != nil {
+			return err
+		}
+		if a.known { // first, so that no process comes back
+			if _, err := a.db.ExecContext(ctx, a.statements.RemoveLogPosition); err != nil {
+				return fmt.Errorf("remove the position, as the owner of the tables: %w", err)
+			}
 		}
 		if a.slot.exists {
 			if err := a.wrest(ctx); err != nil {
@@ -62,7 +73,7 @@ func (a *administration) wrest(ctx context.Context) error {
 			return err
 		}
 		if _, err := a.session.query(ctx, a.statements.EndReader(a.slot.name)); err != nil {
-			return fmt.Errorf("end the connection that reads from the slot %s, for which this role needs pg_signal_backend: %w", a.slot.name, err)
+			return fmt.Errorf("end the connection that reads from the slot %s, for which the role of DSN needs the rights of its role, or pg_signal_backend (GRANT pg_signal_backend TO …): %w", a.slot.name, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
@@ -23,11 +25,13 @@ func SetupOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) 
 		if err := problems(a.lacks(a.seen)); err != nil {
 			return err
 		}
+		if !a.known || !a.published {
+			if err := a.mayPublish(ctx); err != nil {
+				return err
+			}
+		}
 		if a.known {
 			return a.keep(ctx)
-		}
-		if err := a.mayPublish(ctx); err != nil {
-			return err
 		}
 		return a.make(ctx, operate.ActSetUpLog)
 	})
@@ -43,6 +47,9 @@ func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) e
 	return administer(ctx, db, config, func(a *administration) error {
 		if !a.known {
 			return notSetUp()
+		}
+		if err := a.mayPublish(ctx); err != nil {
+			return err
 		}
 		unusable := a.slot.exists && a.slot.invalid
 		if a.lost() == nil {
@@ -73,7 +80,7 @@ func CheckOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) 
 	return administer(ctx, db, config, func(a *administration) error {
 		err := problems(a.lacks(a.seen))
 		if !a.known {
-			return errors.Join(err, notSetUp())
+			return errors.Join(err, a.cutOff(a.seen))
 		}
 		if err = errors.Join(err, a.unpublished()); err != nil {
 			return err
@@ -165,10 +172,13 @@ func (a *administration) make(ctx context.Context, action string) error {
 	if err := a.publish(ctx); err != nil {
 		return err
 	}
-	begin := a.slot.confirmed
-	if a.slot.exists && begin == 0 {
-		return fmt.Errorf("the slot %s is still being made by another process: run this again when that has ended", a.slot.name)
+	if a.slot.exists && a.slot.foreign {
+		return a.foreign()
 	}
+	if a.slot.making() {
+		return making(a.seen)
+	}
+	begin := a.slot.confirmed
 	if !a.slot.exists {
 		failover := !a.config.NoFailover && a.server.version >= failoverVersion
 		rows, err := a.session.query(ctx, a.statements.CreateOutboxSlot(a.slot.name, failover))
@@ -194,8 +204,13 @@ func (a *administration) audited(ctx context.Context, action, note string, do fu
 	return audited(ctx, a.db, a.statements, act, do)
 }
 
+// drop drops a slot. One that was being made is gone when the process that made it has been ended.
 func (a *administration) drop(ctx context.Context, slot string) error {
-	if _, err := a.session.query(ctx, a.statements.DropOutboxSlot(slot)); err != nil {
+	_, err := a.session.query(ctx, a.statements.DropOutboxSlot(slot))
+	if from := (*pgconn.PgError)(nil); errors.As(err, &from) && from.Code == codeUndefinedObject {
+		return nil
+	}
+	if err != nil {
 		return explain(fmt.Errorf("drop the slot %s: %w", slot, err))
 	}
 	return nil

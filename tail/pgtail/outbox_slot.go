@@ -15,7 +15,8 @@ type slotState struct {
 	name      string
 	exists    bool
 	active    bool  // a process reads from it
-	invalid   bool  // the server has removed log that it needs
+	invalid   bool  // the server has removed log that it needs, or it is foreign
+	foreign   bool  // another program has made it
 	confirmed int64 // the position up to which the server need not keep the log
 }
 
@@ -31,7 +32,7 @@ func findSlot(ctx context.Context, outbox tail.Outbox) (slot slotState, err erro
 		if _, err := slot.claim(ctx, outbox); err != nil { // a standby cannot do that, and need not have the slot
 			return slot, err
 		}
-		return slot, slot.lost("the slot %s is gone or invalid", slot.name)
+		return slot, slot.unusable()
 	case slot.active:
 		return slot, errTaken
 	}
@@ -51,7 +52,7 @@ func readSlot(ctx context.Context, db *sql.DB, statements *dialect.Statements) (
 	if err != nil {
 		return slot, fmt.Errorf("look for the slot %s: %w", slot.name, err)
 	}
-	slot.exists, slot.invalid = true, slot.invalid || !ours
+	slot.exists, slot.foreign, slot.invalid = true, !ours, slot.invalid || !ours
 	return slot, nil
 }
 
@@ -87,6 +88,22 @@ func tableMissing(err error) error {
 		return &setupError{"a table is missing", runMigrate, err}
 	}
 	return err
+}
+
+// making reports whether the server still makes the slot.
+func (s slotState) making() bool { return s.exists && !s.foreign && s.confirmed == 0 }
+
+// unusable returns why the slot is lost if no process can read from it, or nil.
+func (s slotState) unusable() error {
+	switch {
+	case !s.exists:
+		return s.lost("the slot %s is gone", s.name)
+	case s.foreign:
+		return s.lost("the slot %s was made by another program", s.name)
+	case s.invalid:
+		return s.lost("the slot %s is invalid, since the server has removed log that it needs", s.name)
+	}
+	return nil
 }
 
 // unreadable is the loss of what follows a place in the log at which there was no publication.

@@ -36,6 +36,9 @@ func (o *outboxState) read(ctx context.Context) (err error) {
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil
+	case dialect.LacksRight(err):
+		table := o.statements.Names.Table("log_position")
+		return &setupError{"this role may not read the table " + table, fmt.Sprintf("GRANT SELECT ON %s TO …; docs/security.md has the rights of each role", table), err}
 	case err != nil:
 		return tableMissing(fmt.Errorf("read the position in the log: %w", err))
 	}
@@ -70,16 +73,19 @@ func (o *outboxState) lacks(slot Slot) []Finding {
 // lost returns [ErrSlotLost] if the slot does not continue where the log was stored up to. The log was set up.
 func (o *outboxState) lost() error {
 	err := o.slot.check(o.stored, o.position)
-	if err == nil && (!o.slot.exists || o.slot.invalid) {
-		err = o.slot.lost("the slot %s is gone or invalid", o.slot.name)
+	if err == nil {
+		err = o.slot.unusable()
 	}
 	return err
 }
 
-// unpublished returns an error if there is no publication, though the log was set up.
+// unpublished returns an error if there is no publication.
 func (o *outboxState) unpublished() error {
-	if o.published || !o.known {
+	switch {
+	case o.published:
 		return nil
+	case !o.known:
+		return &setupError{what: "there is no publication " + o.slot.name, fix: runSetupOutbox}
 	}
 	return &setupError{what: fmt.Sprintf("the publication %s is gone: what is written to the log without it cannot be read", o.slot.name), fix: runSetupOutbox + ", at once"}
 }
@@ -88,7 +94,10 @@ func (o *outboxState) unpublished() error {
 func (o *outboxState) dangers(slot Slot) (dangers []Finding) {
 	switch {
 	case !o.known:
-		return []Finding{problem(AboutSlot, notSetUp())}
+		if err := o.unpublished(); err != nil {
+			dangers = append(dangers, problem(AboutPublication, err))
+		}
+		return append(dangers, problem(AboutSlot, o.cutOff(slot)))
 	case o.server.standby:
 		if !slot.Synced || slot.temporary || o.slot.invalid {
 			dangers = append(dangers, problem(AboutFailover, &setupError{
@@ -97,8 +106,10 @@ func (o *outboxState) dangers(slot Slot) (dangers []Finding) {
 			}))
 		}
 		return dangers
-	case !slot.Exists:
+	case !slot.Exists && o.published:
 		return nil
+	case !slot.Exists:
+		return []Finding{problem(AboutPublication, &setupError{what: "there is no publication " + slot.Name, fix: `"postbox log accept-loss" makes it together with the slot`})}
 	}
 	if err := o.unpublished(); err != nil {
 		dangers = append(dangers, problem(AboutPublication, err))
@@ -116,6 +127,37 @@ func (o *outboxState) dangers(slot Slot) (dangers []Finding) {
 		}))
 	}
 	return append(dangers, o.notices(slot)...)
+}
+
+// cutOff says how far a log is set up that has no position.
+func (o *outboxState) cutOff(slot Slot) error {
+	switch {
+	case !slot.Exists:
+		return notSetUp()
+	case o.slot.foreign:
+		return o.foreign()
+	case slot.Incomplete:
+		return making(slot)
+	}
+	return &setupError{
+		what: fmt.Sprintf("the set-up was cut off: publishers with Log can write, no process can read, and the server keeps %d bytes of log for the slot %s", slot.Retained, slot.Name),
+		fix:  runSetupOutbox + `, again, or "postbox log remove --without-rows"`,
+	}
+}
+
+// foreign is the error for a slot of another program.
+func (o *outboxState) foreign() error {
+	return &setupError{
+		what: fmt.Sprintf("the slot %s was made by another program, and Postbox makes its own", o.slot.name), fix: o.statements.DropOutboxSlot(o.slot.name),
+	}
+}
+
+// making is the error for a slot that the server has not made yet, perhaps for a program that has ended.
+func making(slot Slot) error {
+	return &setupError{
+		what: fmt.Sprintf("the slot %s is still being made: process %d of the server waits for the end of all open transactions", slot.Name, slot.PID),
+		fix:  "wait for that, and " + runSetupOutbox + `, again; "postbox log remove --without-rows --force" ends that process`,
+	}
 }
 
 // retainedMost is how many bytes of log are normal. A process that reads leaves much less.

@@ -20,10 +20,7 @@ func mayPublish(ctx context.Context, db *sql.DB, statements *dialect.Statements)
 	}
 	var lacks []error
 	if !owns {
-		lacks = append(lacks, &setupError{
-			what: fmt.Sprintf("the role %s does not own the table %s", role, statements.Names.Table("messages")),
-			fix:  fmt.Sprintf("run this as the owner of the table, %s, or as a member of that role (%s)", owner, dialect.GrantOwner(owner, role)),
-		})
+		lacks = append(lacks, ownedBy("table "+statements.Names.Table("messages"), owner, role))
 	}
 	if !creates {
 		lacks = append(lacks, &setupError{
@@ -33,8 +30,40 @@ func mayPublish(ctx context.Context, db *sql.DB, statements *dialect.Statements)
 	return errors.Join(lacks...)
 }
 
+// ownedBy is the error of a role that lacks the rights of an owner.
+func ownedBy(what, owner, role string) error {
+	return &setupError{
+		what: fmt.Sprintf("the role %s does not own the %s", role, what),
+		fix:  fmt.Sprintf("run this as the owner of the %s, %s, or as a member of that role (%s)", what, owner, dialect.GrantOwner(owner, role)),
+	}
+}
+
 func (a *administration) mayPublish(ctx context.Context) error {
 	return mayPublish(ctx, a.db, a.statements)
+}
+
+// mayRemove returns a setupError that names the rights which the role lacks to remove the position and the publication, if they are there.
+func (a *administration) mayRemove(ctx context.Context) error {
+	var role, owner string
+	var owns, ignored bool
+	var lacks []error
+	if a.known {
+		if err := a.db.QueryRowContext(ctx, a.statements.PublicationRights).Scan(&role, &owner, &owns, new(string), &ignored); err != nil {
+			return fmt.Errorf("look at the rights of this role: %w", err)
+		}
+		if !owns {
+			lacks = append(lacks, ownedBy("table "+a.statements.Names.Table("log_position"), owner, role))
+		}
+	}
+	if a.published {
+		if err := a.db.QueryRowContext(ctx, a.statements.PublicationOwner, a.slot.name).Scan(&role, &owner, &owns); err != nil {
+			return fmt.Errorf("look at the owner of the publication %s: %w", a.slot.name, err)
+		}
+		if !owns {
+			lacks = append(lacks, ownedBy("publication "+a.slot.name, owner, role))
+		}
+	}
+	return errors.Join(lacks...)
 }
 
 // audited calls do in a transaction that also writes the row of the action.

@@ -18,8 +18,12 @@ type Status struct {
 	Version int
 	// Standby is true if the database is a standby, whose log no process reads. A slot that it keeps is ready for a failover if it is Synced.
 	Standby bool
-	// Publication is the name of the publication.
+	// SetUp is true if the log was set up: for rows by [Setup], for messages in the log alone by [SetupOutbox]. A slot for messages in the log alone that is not set up comes from a call that
+	// was cut off.
+	SetUp bool
+	// Publication is the name of the publication, and Published is true if it is there.
 	Publication string
+	Published   bool
 	// Slot is the slot through which the log is read.
 	Slot Slot
 	// Findings are what is wrong, and what may be. There are none if all is well.
@@ -32,7 +36,9 @@ type Slot struct {
 	Name string
 	// Exists is false if there is none. The other fields are then empty. A slot for rows exists while a process reads.
 	Exists bool
-	// Active is true while a process reads from the slot. PID is its process on the server.
+	// Incomplete is true while the server makes the slot, for which it waits for the end of all open transactions. It keeps nothing for the slot until then.
+	Incomplete bool
+	// Active is true while a process reads from the slot, or makes it. PID is its process on the server.
 	Active bool
 	PID    int
 	// Role and Address are those of the process that reads. Both are empty if the role of this session may not see them, and Address for a local socket.
@@ -113,7 +119,7 @@ func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, e
 		return Status{}, fmt.Errorf("pgtail: %w", err)
 	}
 	findings := server.lacks(slot)
-	_, err = publishes(ctx, db.DB, statements, config.Publication)
+	has, err := publishes(ctx, db.DB, statements, config.Publication)
 	if err != nil {
 		findings = append(findings, problem(AboutPublication, err))
 	}
@@ -126,7 +132,9 @@ func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, e
 		})
 	}
 	findings = append(findings, canRead(ctx, db.DB, statements, address, server)...)
-	return Status{Version: server.version, Standby: server.standby, Publication: config.Publication, Slot: slot, Findings: findings}, nil
+	return Status{
+		Version: server.version, Standby: server.standby, SetUp: has.table, Publication: config.Publication, Published: has.version != "", Slot: slot, Findings: findings,
+	}, nil
 }
 
 // InspectOutbox returns how it stands with the log for messages that are in the log alone, which an [Outbox] reads. Its DSN is that of [Inspect]. The role of db may
@@ -148,7 +156,9 @@ func InspectOutbox(ctx context.Context, db postbox.Database, config OutboxConfig
 	}
 	findings := append(o.lacks(slot), o.dangers(slot)...)
 	findings = append(findings, canRead(ctx, db.DB, statements, address, server)...)
-	return Status{Version: server.version, Standby: server.standby, Publication: slot.Name, Slot: slot, Findings: findings}, nil
+	return Status{
+		Version: server.version, Standby: server.standby, SetUp: o.known, Publication: slot.Name, Published: o.published, Slot: slot, Findings: findings,
+	}, nil
 }
 
 // inspected checks what a function of inspection is given. The address is nil if there is no DSN.
@@ -171,7 +181,7 @@ func readState(ctx context.Context, db *sql.DB, statements *dialect.Statements, 
 		return server, slot, tableMissing(fmt.Errorf("identify the table of messages: %w", err))
 	}
 	slot.Name += suffix
-	err = db.QueryRowContext(ctx, statements.LogSlotState, slot.Name).Scan(&slot.temporary, &slot.ours, &slot.Active, &slot.PID, &slot.Role, &slot.Address,
+	err = db.QueryRowContext(ctx, statements.LogSlotState, slot.Name).Scan(&slot.temporary, &slot.ours, &slot.Incomplete, &slot.Active, &slot.PID, &slot.Role, &slot.Address,
 		&slot.WALStatus, &slot.Invalid, &slot.Retained, &slot.Unread, &slot.Failover, &slot.Synced)
 	if errors.Is(err, sql.ErrNoRows) {
 		return server, slot, nil

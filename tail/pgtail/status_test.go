@@ -94,7 +94,7 @@ func TestInspectOutbox_finds_what_endangers_the_slot(t *testing.T) {
 	lost := about(status, pgtail.AboutSlot)
 	require.Len(t, lost, 1)
 	require.True(t, lost[0].Problem)
-	require.Contains(t, lost[0].What, "is gone or invalid: messages that were in the log alone may be lost")
+	require.Contains(t, lost[0].What, "is gone: messages that were in the log alone may be lost")
 	require.Contains(t, lost[0].Fix, "postbox log accept-loss")
 }
 

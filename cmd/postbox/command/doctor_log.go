@@ -1,18 +1,12 @@
 package command
 
-import (
-	"context"
+import "context"
 
-	"github.com/postbox-go/watermill-postbox/tail/pgtail"
-)
-
-// checkLog looks at the slot for messages that are in the log alone, if the log was set up for them.
+// checkLog looks at the slot for messages that are in the log alone, if the log was set up for them, or a set-up
+// was cut off.
 func (s *session) checkLog(ctx context.Context) ([]finding, error) {
-	if _, ok, err := s.logPosition(ctx); err != nil || !ok {
-		return nil, err
-	}
-	status, err := pgtail.InspectOutbox(ctx, s.database, pgtail.OutboxConfig{})
-	if err != nil {
+	status, ok, err := s.logStatus(ctx)
+	if err != nil || !ok {
 		return nil, err
 	}
 	var found []finding

@@ -19,23 +19,24 @@ type logFinding struct {
 
 // slotRecord is the state of a slot.
 type slotRecord struct {
-	Name      string `json:"name"`
-	Exists    bool   `json:"exists"`
-	Active    bool   `json:"active"`
-	PID       int    `json:"pid,omitempty"`
-	Role      string `json:"role,omitempty"`
-	Address   string `json:"address,omitempty"`
-	WALStatus string `json:"wal_status,omitempty"`
-	Invalid   string `json:"invalid,omitempty"`
-	Retained  int64  `json:"retained_bytes"`
-	Unread    int64  `json:"unread_bytes"`
-	Failover  bool   `json:"failover"`
-	Synced    bool   `json:"synced"`
+	Name       string `json:"name"`
+	Exists     bool   `json:"exists"`
+	Incomplete bool   `json:"incomplete,omitempty"`
+	Active     bool   `json:"active"`
+	PID        int    `json:"pid,omitempty"`
+	Role       string `json:"role,omitempty"`
+	Address    string `json:"address,omitempty"`
+	WALStatus  string `json:"wal_status,omitempty"`
+	Invalid    string `json:"invalid,omitempty"`
+	Retained   int64  `json:"retained_bytes"`
+	Unread     int64  `json:"unread_bytes"`
+	Failover   bool   `json:"failover"`
+	Synced     bool   `json:"synced"`
 }
 
 func slotRecordOf(s pgtail.Slot) *slotRecord {
 	return &slotRecord{
-		Name: s.Name, Exists: s.Exists, Active: s.Active, PID: s.PID, Role: s.Role, Address: s.Address, WALStatus: s.WALStatus, Invalid: s.Invalid,
+		Name: s.Name, Exists: s.Exists, Incomplete: s.Incomplete, Active: s.Active, PID: s.PID, Role: s.Role, Address: s.Address, WALStatus: s.WALStatus, Invalid: s.Invalid,
 		Retained: s.Retained, Unread: s.Unread, Failover: s.Failover, Synced: s.Synced,
 	}
 }
@@ -150,7 +151,9 @@ func (s *session) logFine(status pgtail.Status, about string, flags logFlags) fi
 	case pgtail.AboutSlot:
 		text = slotText(slot)
 	case pgtail.AboutReader:
-		text = readerText(slot)
+		if text = readerText(slot); text == "" && !status.Standby {
+			text = "none"
+		}
 	case pgtail.AboutFailover:
 		text = failoverText(slot, flags)
 	}
@@ -165,8 +168,8 @@ func slotText(slot pgtail.Slot) string {
 }
 
 func readerText(slot pgtail.Slot) string {
-	if !slot.Active {
-		return "" // on a standby
+	if !slot.Active || slot.Incomplete {
+		return ""
 	}
 	text := fmt.Sprintf("process %d", slot.PID)
 	if slot.Role != "" {

@@ -26,11 +26,11 @@ func (s *session) lookAtLog(ctx context.Context, chosen targetFlags) (state logS
 	if chosen.any() && chosen.one().IsQueue() {
 		return state, false, nil
 	}
-	if state.position, ok, err = s.logPosition(ctx); err != nil || !ok {
+	status, ok, err := s.logStatus(ctx)
+	if err != nil || !ok {
 		return state, false, err
 	}
-	status, err := pgtail.InspectOutbox(ctx, s.database, pgtail.OutboxConfig{})
-	if err != nil {
+	if state.position, err = s.logPosition(ctx); err != nil {
 		return state, false, err
 	}
 	for _, about := range []string{pgtail.AboutSlot, pgtail.AboutReader} {
@@ -43,19 +43,25 @@ func (s *session) lookAtLog(ctx context.Context, chosen targetFlags) (state logS
 	return state, true, nil
 }
 
-// logPosition returns up to where the log was stored; ok is false if it was not set up for messages without rows.
-func (s *session) logPosition(ctx context.Context) (position dialect.LogPosition, ok bool, err error) {
+// logStatus returns how it stands with the log for messages without rows; ok is false if it was not set up, nor begun to be.
+func (s *session) logStatus(ctx context.Context) (status pgtail.Status, ok bool, err error) {
 	if !s.statements.Kind.Can().Tails {
-		return position, false, nil
+		return status, false, nil
 	}
+	status, err = pgtail.InspectOutbox(ctx, s.database, pgtail.OutboxConfig{})
+	if dialect.LacksTable(err) { // tables of an earlier version
+		return status, false, nil
+	}
+	return status, err == nil && (status.SetUp || status.Slot.Exists), err
+}
+
+// logPosition returns up to where the log was stored, which is nowhere if a set-up was cut off.
+func (s *session) logPosition(ctx context.Context) (position dialect.LogPosition, err error) {
 	err = s.db.QueryRowContext(ctx, s.statements.LogPosition).Scan(new(string), &position.Position, &position.Part, &position.Epoch)
-	if errors.Is(err, sql.ErrNoRows) || dialect.LacksTable(err) { // tables of an earlier version
-		return position, false, nil
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return position, fmt.Errorf("read the position in the log: %w", err)
 	}
-	if err != nil {
-		return position, false, fmt.Errorf("read the position in the log: %w", err)
-	}
-	return position, true, nil
+	return position, nil
 }
 
 // logWatch finds out whether messages are still taken from the log.

@@ -61,12 +61,15 @@ func (s *session) removeSlot(ctx context.Context, flags logFlags, force bool) er
 		return err
 	}
 	slot, remove := status.Slot, pgtail.RemoveOutbox
+	if !slot.Exists && !status.SetUp && !status.Published {
+		return s.one(logRecord{Action: "remove"}, fmt.Sprintf("There is no slot %s and no publication of this name, so there was nothing to remove.\n", slot.Name))
+	}
 	question := fmt.Sprintf("Remove the slot %s? Publishers with Log fail from then on.", slot.Name)
 	if force {
 		remove = pgtail.DiscardOutbox
 		question += fmt.Sprintf(" The messages in %s of log that was not confirmed are lost.", byteText(slot.Unread))
 	}
-	if slot.Active && !force {
+	if slot.Active && !slot.Incomplete && !force {
 		return fmt.Errorf("%s reads the log: stop the publishers, and the forwarders when they have read everything; --force removes the slot now, and loses messages", readerText(slot))
 	}
 	if err := s.confirm(question); err != nil {

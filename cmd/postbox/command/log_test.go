@@ -162,7 +162,7 @@ func TestLog_without_rows_is_set_up_checked_and_removed(t *testing.T) {
 	require.Contains(t, b.ok("log", "remove", "--without-rows", "--force", "--yes"), "are removed")
 	stop()
 	require.Zero(t, b.database.Count(t, "SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = ?", found["slot"].Slot.Name))
-	b.ok("log", "remove", "--without-rows", "--yes")
+	require.Contains(t, b.ok("log", "remove", "--without-rows", "--yes"), "so there was nothing to remove")
 	require.Eventually(t, func() bool { // a publisher looks for the slot once a second
 		err := outbox.Publish("orders", message.NewMessage("refused", nil))
 		return err != nil && strings.Contains(err.Error(), "postbox log setup --without-rows")
@@ -170,6 +170,78 @@ func TestLog_without_rows_is_set_up_checked_and_removed(t *testing.T) {
 	audit := b.ok("audit", "--action", "log setup")
 	require.Equal(t, 1, strings.Count(audit, "ada"), audit)
 	require.Equal(t, 1, strings.Count(b.ok("audit"), "log remove"))
+}
+
+// A set-up was killed while the server waited for open transactions. The server makes the slot all the same, and publishers can write then.
+func TestLog_shows_a_set_up_that_was_cut_off(t *testing.T) {
+	t.Parallel()
+	b := logBench(t)
+	skipBefore14(b)
+	found := b.logLines(command.ExitFound, "log", "check", "--without-rows")
+	require.Equal(t, "problem", found["publication"].Status, "there is none")
+	require.Contains(t, found["publication"].Finding, "there is no publication")
+	slot := found["slot"].Slot.Name
+	making := func() (end func() error, ended chan error) {
+		open, err := b.database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = open.ExecContext(t.Context(), "SELECT pg_current_xact_id()")
+		require.NoError(t, err)
+		b.database.Exec(t, "CREATE PUBLICATION "+slot)
+		ended = make(chan error, 1)
+		go func() {
+			_, err := b.database.DB.ExecContext(context.WithoutCancel(t.Context()), "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", slot)
+			ended <- err
+		}()
+		require.Eventually(t, func() bool {
+			found = b.logLines(command.ExitFound, "log", "check", "--without-rows")
+			return found["slot"].Slot.Exists && found["slot"].Slot.PID != 0
+		}, logPatience, testdb.PollPause)
+		return open.Rollback, ended
+	}
+
+	end, ended := making()
+	require.Equal(t, "ok", found["publication"].Status)
+	require.Contains(t, found["slot"].Finding, "is still being made")
+	require.Contains(t, b.run("log", "setup", "--without-rows").err, "is still being made")
+	require.Contains(t, b.run("log", "remove", "--without-rows", "--yes").err, "is still being made")
+	require.Contains(t, b.findings()["log"][0], "is still being made")
+	require.Contains(t, b.ok("log", "remove", "--without-rows", "--force", "--yes"), "are removed")
+	require.Error(t, <-ended, "its process was ended")
+	require.NoError(t, end())
+	require.False(t, b.logLines(command.ExitFound, "log", "check", "--without-rows")["slot"].Slot.Exists)
+
+	end, ended = making()
+	require.NoError(t, end())
+	require.NoError(t, <-ended)
+	require.Contains(t, b.findings()["log"][0], "the set-up was cut off")
+	found = b.logLines(command.ExitFound, "log", "check", "--without-rows")
+	require.Contains(t, found["slot"].Finding, "the set-up was cut off")
+	require.Contains(t, found["slot"].Fix, `"postbox log setup --without-rows"`)
+	outbox, err := forwarder.NewPublisher(b.database.Postbox(), forwarder.PublisherConfig{Log: true, AllowAutocommit: true}, nil)
+	require.NoError(t, err)
+	require.NoError(t, outbox.Publish("orders", message.NewMessage("waits", nil)))
+	for _, args := range []string{"drain --timeout 0s", "check"} {
+		r := b.run(strings.Fields(args)...)
+		require.Equal(t, command.ExitFound, r.code, args)
+		require.Contains(t, r.err, "messages may wait in the log: the set-up was cut off", args)
+	}
+	require.Contains(t, b.run("log", "remove", "--without-rows", "--yes").err, "the log has messages that were not stored")
+	b.logLines(command.ExitOK, "log", "setup", "--without-rows")
+	require.Contains(t, b.run("log", "remove", "--without-rows", "--yes").err, "the log has messages that were not stored", "what was written meanwhile is kept")
+}
+
+// Another program has made a slot of this name.
+func TestLog_names_a_slot_of_another_program(t *testing.T) {
+	t.Parallel()
+	b := logBench(t)
+	skipBefore14(b)
+	slot := b.logLines(command.ExitFound, "log", "check", "--without-rows")["slot"].Slot.Name
+	b.database.Exec(t, "SELECT pg_create_physical_replication_slot(?)", slot)
+	for _, args := range [][]string{{"log", "check", "--without-rows"}, {"log", "setup", "--without-rows"}} {
+		found := b.logLines(command.ExitFound, args...)
+		require.Contains(t, found["slot"].Finding, "the slot "+slot+" was made by another program, and Postbox makes its own")
+		require.Contains(t, found["slot"].Fix, "pg_drop_replication_slot")
+	}
 }
 
 func TestLog_accepts_a_loss_after_it_was_found(t *testing.T) {
@@ -180,11 +252,11 @@ func TestLog_accepts_a_loss_after_it_was_found(t *testing.T) {
 	found := b.logLines(command.ExitOK, "log", "setup", "--without-rows")
 	b.database.Exec(t, "SELECT pg_drop_replication_slot(?)", found["slot"].Slot.Name)
 	found = b.logLines(command.ExitFound, "log", "check", "--without-rows")
-	require.Contains(t, found["slot"].Finding, "is gone or invalid: messages that were in the log alone may be lost")
+	require.Contains(t, found["slot"].Finding, "is gone: messages that were in the log alone may be lost")
 	require.Contains(t, found["slot"].Fix, `"postbox log accept-loss"`)
 	r := b.run("log", "setup", "--without-rows")
 	require.Equal(t, command.ExitFound, r.code)
-	require.Contains(t, r.err, "is gone or invalid")
+	require.Contains(t, r.err, "is gone")
 	require.Contains(t, b.run("log", "accept-loss").err, "add --yes")
 	require.Contains(t, b.ok("log", "accept-loss", "--yes"), "can read the log again")
 	found = b.logLines(command.ExitFound, "log", "check", "--without-rows")
@@ -206,6 +278,31 @@ func TestLog_says_which_rights_are_missing(t *testing.T) {
 	require.Equal(t, command.ExitFound, r.code)
 	require.Contains(t, r.err, `GRANT "postgres" TO "`+name+`"`)
 	require.Contains(t, r.err, `GRANT CREATE ON DATABASE "postgres" TO "`+name+`"`)
+}
+
+// The role of --log-dsn may read the log, and that of --dsn does not own the tables.
+func TestLog_without_rows_says_which_rights_are_missing(t *testing.T) {
+	t.Parallel()
+	b := logBench(t)
+	skipBefore14(b)
+	name, as := b.role()
+	with := func(args ...string) string {
+		r := as.run(append(args, "--log-dsn", b.database.DSN, "--yes")...)
+		require.NotEqual(t, command.ExitOK, r.code, args)
+		return r.err
+	}
+	for _, args := range [][]string{{"log", "setup", "--without-rows"}, {"log", "remove", "--without-rows", "--force"}, {"log", "accept-loss"}} {
+		require.Contains(t, with(args...), "GRANT SELECT ON postbox_log_position TO …", args)
+	}
+	b.database.Exec(t, "GRANT SELECT ON postbox_log_position TO "+name)
+	owner := `GRANT "postgres" TO "` + name + `"`
+	require.Contains(t, with("log", "setup", "--without-rows"), owner)
+	b.logLines(command.ExitOK, "log", "setup", "--without-rows")
+	for _, args := range [][]string{{"log", "remove", "--without-rows"}, {"log", "remove", "--without-rows", "--force"}, {"log", "accept-loss"}} {
+		require.Contains(t, with(args...), owner, args)
+	}
+	require.True(t, b.logLines(command.ExitFound, "log", "check", "--without-rows")["slot"].Slot.Exists, "nothing was removed")
+	require.Contains(t, as.run("pause", "--outbox", "outbox").err, `"postbox doctor" names the rights that are missing`)
 }
 
 func TestLog_is_for_PostgreSQL_alone(t *testing.T) {

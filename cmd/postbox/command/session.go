@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -220,6 +221,8 @@ func (s *session) explain(err error) error {
 	switch {
 	case dialect.LacksTable(err):
 		text += fmt.Sprintf("\nTables %s are missing, or are older than this program: run \"postbox migrate up\".", s.statements.Names.Table("*"))
+	case dialect.LacksRight(err) && !strings.Contains(text, "GRANT "): // which some errors name
+		text += "\nThe role of this command lacks a right: \"postbox doctor\" names the rights that are missing, and docs/security.md has the grants of each role."
 	case !dialect.Coded(err):
 		text = s.address.hide(text)
 	}

@@ -834,6 +834,9 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- PublicationRights
 
 
+-- PublicationOwner
+
+
 -- FormerSlot
 
 

@@ -1032,7 +1032,7 @@ SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_
        COALESCE(current_setting('synchronized_standby_slots', true), ''), EXISTS (SELECT 1 FROM pg_replication_slots WHERE slot_type = 'physical')
 
 -- LogSlotState
-SELECT s.temporary, s.plugin IS NOT DISTINCT FROM 'pgoutput', s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
+SELECT s.temporary, s.plugin IS NOT DISTINCT FROM 'pgoutput' AND s.database = current_database(), s.slot_type = 'logical' AND s.confirmed_flush_lsn IS NULL, s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
        COALESCE(s.wal_status, ''), COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''),
        COALESCE(pg_wal_lsn_diff(e.reached, s.restart_lsn), 0)::bigint, COALESCE(pg_wal_lsn_diff(e.reached, s.confirmed_flush_lsn), 0)::bigint,
        COALESCE(to_jsonb(s) ->> 'failover' = 'true', FALSE), COALESCE(to_jsonb(s) ->> 'synced' = 'true', FALSE)
@@ -1045,13 +1045,16 @@ WHERE s.slot_name = $1
 SELECT current_user, pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE'), current_database(), has_database_privilege(current_database(), 'CREATE')
 FROM pg_class c WHERE c.oid = 'postbox_messages'::regclass
 
+-- PublicationOwner
+SELECT current_user, pg_get_userbyid(p.pubowner), pg_has_role(p.pubowner, 'USAGE') FROM pg_publication p WHERE p.pubname = $1
+
 -- FormerSlot
 SELECT s.slot_name FROM pg_replication_slots s
 WHERE s.slot_name = $1 AND s.database = current_database()
   AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE s.slot_name = 'postbox_' || s.datoid::text || '_' || c.oid::text || '_outbox')
 
 -- OutboxSlot
-SELECT plugin IS NOT DISTINCT FROM 'pgoutput' AND NOT temporary, active, wal_status IS NOT DISTINCT FROM 'lost', pg_wal_lsn_diff(COALESCE(confirmed_flush_lsn, '0/0'), '0/0')::bigint
+SELECT plugin IS NOT DISTINCT FROM 'pgoutput' AND NOT temporary AND database = current_database(), active, wal_status IS NOT DISTINCT FROM 'lost', pg_wal_lsn_diff(COALESCE(confirmed_flush_lsn, '0/0'), '0/0')::bigint
 FROM pg_replication_slots WHERE slot_name = $1
 
 -- LogEnd

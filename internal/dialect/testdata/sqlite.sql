@@ -836,6 +836,9 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- PublicationRights
 
 
+-- PublicationOwner
+
+
 -- FormerSlot
 
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/cmd/postbox/command"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
@@ -32,4 +33,10 @@ func TestCalls_that_may_hang_are_shown_with_their_process_and_message(t *testing
 	require.Contains(t, found[0], `notice: the handler of queue "fraud" in process host-2 has not returned since `)
 	require.Contains(t, found[0], "with message 12")
 	require.Contains(t, found[0], "give the call a time-out")
+
+	b.append(b.queue, draft("m-host-2", "fraud", "customer"))
+	r := b.run("check", "--max-age", "1h")
+	require.Equal(t, command.ExitFound, r.code)
+	require.Contains(t, r.err, `messages have been due for more than 1h0m0s in 1 outbox or queue; the handler of queue "fraud" in process host-2 has not returned since `)
+	require.NotContains(t, b.run("check", "--max-age", "3h").err, "host-2")
 }

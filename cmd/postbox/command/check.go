@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,9 @@ a due message is not listed. Messages whose outbox or queue does not exist are
 If the log was set up for messages without rows (see "postbox log"), a process
 must read it, except with --queue: nothing tells how old the messages in it are.
 
+If a publisher or a handler has not returned for longer than --max-age, the error
+names its process and its message.
+
 The exit code is 0 if all is well, 3 if a message is too old, or may be, and 1
 if the database cannot be asked.`,
 		Args: arguments(cobra.NoArgs),
@@ -55,14 +59,14 @@ func (s *session) check(ctx context.Context, chosen targetFlags, maxAge time.Dur
 	if err != nil {
 		return err
 	}
-	list, late := s.list("OUTBOX OR QUEUE", "OLDEST DUE FOR", "OK"), 0
+	list, late := s.list("OUTBOX OR QUEUE", "OLDEST DUE FOR", "OK"), map[targetRecord]bool{}
 	for _, d := range due {
 		if chosen.any() && d.target != recordOf(chosen.one()) {
 			continue
 		}
 		record := checkRecord{d.target, d.age.Seconds(), d.age <= maxAge}
 		if !record.OK {
-			late++
+			late[d.target] = true
 		}
 		if err := list.add(record, record.cell(), span(d.age), yesNo(record.OK)); err != nil {
 			return err
@@ -71,8 +75,8 @@ func (s *session) check(ctx context.Context, chosen targetFlags, maxAge time.Dur
 	if err := list.end(); err != nil {
 		return err
 	}
-	if late > 0 {
-		return foundf("messages have been due for more than %s in %s", maxAge, count(late, outboxOrQueue))
+	if len(late) > 0 {
+		return foundf("messages have been due for more than %s in %s%s", maxAge, count(len(late), outboxOrQueue), s.longCalls(ctx, late, maxAge))
 	}
 	if log, _, err := s.lookAtLog(ctx, chosen); err != nil {
 		return err
@@ -80,6 +84,22 @@ func (s *session) check(ctx context.Context, chosen targetFlags, maxAge time.Dur
 		return foundf("%s", log.unread)
 	}
 	return nil
+}
+
+// longCalls says which calls of these targets have not returned for that long. Their messages are due all the while. It says nothing if that cannot be read: the
+// role may have the rights of a probe alone.
+func (s *session) longCalls(ctx context.Context, late map[targetRecord]bool, atLeast time.Duration) string {
+	queues, err := s.queues(ctx)
+	if err != nil {
+		return ""
+	}
+	var text strings.Builder
+	for _, info := range queues {
+		if call := longCall(info, atLeast); call != "" && late[recordOf(info.Target)] {
+			text.WriteString("; " + call)
+		}
+	}
+	return text.String()
 }
 
 // exists fails if the chosen target does not exist: a probe with a wrong name must not succeed.

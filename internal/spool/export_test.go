@@ -1,6 +1,9 @@
 package spool
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Looking says whether a search is under way.
 func (f *Finder) Looking() bool {
@@ -15,3 +18,6 @@ func (s *Spool) Age(by time.Duration) {
 	defer s.mu.Unlock()
 	s.readAt = s.readAt.Add(-by)
 }
+
+// AskUnaware asks for the identity of the place like a caller that has found none, shortly before another one read it.
+func (p *Place) AskUnaware(ctx context.Context) (identity string, err error) { return p.ask(ctx, "") }

@@ -50,10 +50,11 @@ func (p *Place) Check(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return fmt.Errorf("identify the database of the transaction: %w", dialect.HideAddress(err))
 	}
-	if p.known() == there {
+	known := p.known()
+	if known == there {
 		return nil
 	}
-	own, err := p.ask(ctx) // for the first time, or again because a restored database may have another identity
+	own, err := p.ask(ctx, known) // for the first time, or again because a restored database may have another identity
 	if err == nil && own != there {
 		err = ErrElsewhere
 	}
@@ -79,12 +80,12 @@ func (p *Place) known() string {
 const ownPatience = time.Second
 
 // ask reads the identity of the place. A caller of Check may hold the only connection, so ask does not wait for long. If
-// the identity is not known yet, ask also ends when another goroutine has read it: that one may need the only connection
-// next, and wait with it for the transaction of the caller.
-func (p *Place) ask(ctx context.Context) (identity string, err error) {
+// the caller knows no identity, ask also ends when another goroutine has read it, or had read it before the call: that one may need the
+// only connection next, and wait with it for the transaction of the caller.
+func (p *Place) ask(ctx context.Context, known string) (identity string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ownPatience)
 	defer cancel()
-	if p.known() != "" {
+	if known != "" {
 		return p.read(ctx)
 	}
 	go func() {

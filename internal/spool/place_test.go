@@ -53,3 +53,23 @@ func TestPlace_G4_tells_databases_apart_while_others_ask(t *testing.T) {
 		require.NoError(t, own.Close())
 	}
 }
+
+// Another goroutine reads the identity just after the caller has found none, and then needs the only connection, perhaps until the
+// transaction of the caller ends.
+func TestPlace_G4_needs_no_connection_for_what_another_has_just_read(t *testing.T) {
+	t.Parallel()
+	database := testdb.SQLite(t).Migrate(t)
+	statements, err := spool.StatementsIn(database.Postbox())
+	require.NoError(t, err)
+	place := spool.NewPlace(database.DB, statements)
+	place.Learn(t.Context())
+	database.DB.SetMaxOpenConns(1)
+	conn, err := database.DB.Conn(t.Context())
+	require.NoError(t, err)
+	identity, err := place.AskUnaware(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	var stored string
+	require.NoError(t, database.DB.QueryRowContext(t.Context(), statements.Identity).Scan(&stored))
+	require.Equal(t, stored, identity)
+}

@@ -1,9 +1,6 @@
 package dialect
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // Never is the time of what does not exist, in [Ages].
 const Never = math.MaxInt64
@@ -40,11 +37,13 @@ func (a *Ages) Since(at int64) int64 {
 }
 
 // CountUpTo counts the messages and dead letters of a spool, each number up to a limit: ready, waiting, due among the waiting,
-// parked, done, retrying, failing among these, dead letters, not resolved among these: 0 if there are as many dead letters as the limit. It reads that
-// many of each.
+// parked, done, retrying, failing among these, dead letters, not resolved among these. It reads that many of each.
 func (s *Statements) CountUpTo(spool int64, limit int) Query {
-	of := []any{spool, limit}
-	return Query{Text: s.countUpTo, Args: slices.Concat(of, of, of, of, of, []any{limit}, of, of, of)}
+	var args []any
+	for range 7 {
+		args = append(args, spool, limit)
+	}
+	return Query{Text: s.countUpTo, Args: args}
 }
 
 // LanePage is a part of the messages of a lane that have one state.

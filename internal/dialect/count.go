@@ -14,20 +14,18 @@ func (s *Statements) count() {
 	upTo := func(from, where, order string) string {
 		return "(SELECT COUNT(*) FROM (SELECT 1 FROM " + from + " WHERE " + where + " ORDER BY " + order + "{along} LIMIT ?) p)"
 	}
-	// Only retrying messages have failed attempts. Which dead letters are open, only their rows say, and no index: they are not read if there are more
-	// than are counted.
+	// Only retrying messages have failed attempts.
 	s.countUpTo = `
 SELECT ` + upTo("{ready} m {by ready}", "m.spool = ? AND m.state = 0", "m.lane, m.id") + `,
        ` + upTo("{retrying} m {by ready}", "m.spool = ? AND m.state > 0", "m.state, m.lane, m.id") + `,
        (SELECT COUNT(*) FROM (SELECT 1 FROM {retrying} m {by due} WHERE m.spool = ? AND {waits} AND m.available_at <= (SELECT {now}) {due order} LIMIT ?) p),
        ` + upTo("{retrying} m {by due}", "m.spool = ? AND m.state > 0 AND "+isParked, "m.available_at") + `,
        ` + upTo("{history} h", "h.spool = ?", "h.done_at") + `,
-       r.retrying, r.failing, l.letters,
-       CASE WHEN l.letters >= ? THEN 0 ELSE (SELECT COUNT(*) FROM (
-	SELECT d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool = ? ORDER BY d.died_at DESC{along} LIMIT ?) p WHERE p.origin = 0 AND p.resolved_at IS NULL) END
+       r.retrying, r.failing, l.letters, l.dead
 FROM (SELECT COUNT(*) AS retrying, COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) AS failing FROM (
 	SELECT m.attempts FROM {retrying} m {by ready} WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id{along} LIMIT ?) p) r
-CROSS JOIN (SELECT COUNT(*) AS letters FROM (SELECT 1 FROM {dead_letters} d {by death} WHERE d.spool = ? ORDER BY d.died_at DESC{along} LIMIT ?) p) l`
+CROSS JOIN (SELECT COUNT(*) AS letters, COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) AS dead FROM (
+	SELECT d.origin, d.resolved_at FROM {dead_letters} d {by death} WHERE d.spool = ? ORDER BY d.died_at DESC{along} LIMIT ?) p) l`
 
 	s.InboxLetters = `
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)

@@ -200,7 +200,9 @@ func (d *Drainer) takeTailed(ctx context.Context) error {
 		return nil
 	}
 	if l := d.lanes.held[t.queue[0].Lane]; !t.open || !l.tailed {
-		d.wakeSoon()
+		if d.notMoved.since.IsZero() { // else no read is complete for as long as a handler holds an old lane
+			d.wakeSoon()
+		}
 		return nil
 	}
 	room, _ := d.room()

@@ -169,7 +169,7 @@ func (s *Spool) Adopt(layout dialect.Layout) {
 
 // LayoutAge is how long a process that writes messages uses a layout without reading it again. Messages under an old layout are moved before they are
 // handled. But a database that has gone back to a state before a change gives out the numbers of the lost lanes once more. So a change waits for this
-// long: then no process uses a layout that was lost before.
+// long: then no process uses a layout that was lost before, but in a transaction that has written with it and is still open.
 const LayoutAge = 10 * time.Second
 
 // Aged reports whether the spool is not known, or its layout is to be read again before it is used.

@@ -48,6 +48,9 @@ func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) e
 		if !a.known {
 			return notSetUp()
 		}
+		if a.slot.making() { // by a call that was cut off: what the slot will continue is not known yet
+			return making(a.seen)
+		}
 		if err := a.mayPublish(ctx); err != nil {
 			return err
 		}

@@ -110,6 +110,8 @@ func (o *outboxState) dangers(slot Slot) (dangers []Finding) {
 		return nil
 	case !slot.Exists:
 		return []Finding{problem(AboutPublication, &setupError{what: "there is no publication " + slot.Name, fix: `"postbox log accept-loss" makes it together with the slot`})}
+	case slot.Incomplete:
+		return []Finding{problem(AboutSlot, making(slot))}
 	}
 	if err := o.unpublished(); err != nil {
 		dangers = append(dangers, problem(AboutPublication, err))

@@ -684,12 +684,11 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (read
        (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state IN (1, 2) AND m.available_at <= (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))) LIMIT ?) p),
        (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = ? AND m.state > 0 AND m.state = 2 AND m.available_at >= 4611686018427387904 ORDER BY m.available_at LIMIT ?) p),
        (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_history h WHERE h.spool = ? ORDER BY h.done_at LIMIT ?) p),
-       r.retrying, r.failing, l.letters,
-       CASE WHEN l.letters >= ? THEN 0 ELSE (SELECT COUNT(*) FROM (
-	SELECT d.origin, d.resolved_at FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool = ? ORDER BY d.died_at DESC LIMIT ?) p WHERE p.origin = 0 AND p.resolved_at IS NULL) END
+       r.retrying, r.failing, l.letters, l.dead
 FROM (SELECT COUNT(*) AS retrying, COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) AS failing FROM (
 	SELECT m.attempts FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = ? AND m.state = 2 ORDER BY m.lane, m.id LIMIT ?) p) r
-CROSS JOIN (SELECT COUNT(*) AS letters FROM (SELECT 1 FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool = ? ORDER BY d.died_at DESC LIMIT ?) p) l
+CROSS JOIN (SELECT COUNT(*) AS letters, COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) AS dead FROM (
+	SELECT d.origin, d.resolved_at FROM postbox_dead_letters d FORCE INDEX (died_at) WHERE d.spool = ? ORDER BY d.died_at DESC LIMIT ?) p) l
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)

@@ -784,18 +784,15 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM ONLY postbox_messages m WHERE m.spoo
        (SELECT COUNT(*) FROM (SELECT 1 FROM postbox_history h WHERE h.spool = $9 ORDER BY h.done_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $10) p),
-       r.retrying, r.failing, l.letters,
-       CASE WHEN l.letters >= $11 THEN 0 ELSE (SELECT COUNT(*) FROM (
-	SELECT d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool = $12 ORDER BY d.died_at DESC,
-		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $13) p WHERE p.origin = 0 AND p.resolved_at IS NULL) END
+       r.retrying, r.failing, l.letters, l.dead
 FROM (SELECT COUNT(*) AS retrying, COALESCE(SUM(CASE WHEN p.attempts > 0 THEN 1 ELSE 0 END), 0) AS failing FROM (
-	SELECT m.attempts FROM postbox_waiting m WHERE m.spool = $14 AND m.state = 2 ORDER BY m.lane, m.id,
+	SELECT m.attempts FROM postbox_waiting m WHERE m.spool = $11 AND m.state = 2 ORDER BY m.lane, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $15) p) r
-CROSS JOIN (SELECT COUNT(*) AS letters FROM (SELECT 1 FROM postbox_dead_letters d WHERE d.spool = $16 ORDER BY d.died_at DESC,
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $12) p) r
+CROSS JOIN (SELECT COUNT(*) AS letters, COALESCE(SUM(CASE WHEN p.origin = 0 AND p.resolved_at IS NULL THEN 1 ELSE 0 END), 0) AS dead FROM (
+	SELECT d.origin, d.resolved_at FROM postbox_dead_letters d WHERE d.spool = $13 ORDER BY d.died_at DESC,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $17) p) l
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $14) p) l
 
 -- InboxLetters
 SELECT p.consumer, COUNT(*), SUM(CASE WHEN p.origin = 1 AND p.resolved_at IS NULL THEN 1 ELSE 0 END)

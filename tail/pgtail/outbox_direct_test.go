@@ -23,7 +23,9 @@ import (
 func (w *world) reading(broker message.Publisher) *running {
 	w.Helper()
 	f := w.reader(broker)
-	w.eventually(func() bool { return f.log.count("reads messages from the log") == 1 }, "the log is read")
+	w.eventually(func() bool {
+		return f.log.count("reads messages from the log") == 1 && w.Count(w.T, "SELECT COUNT(*) FROM postbox_spools") == 1
+	}, "the log is read, and operators know the outbox")
 	return f
 }
 

@@ -187,9 +187,12 @@ func TestLog_shows_a_set_up_that_was_cut_off(t *testing.T) {
 		_, err = open.ExecContext(t.Context(), "SELECT pg_current_xact_id()")
 		require.NoError(t, err)
 		b.database.Exec(t, "CREATE PUBLICATION "+slot)
+		conn, err := b.database.DB.Conn(t.Context()) // the pool would try again on another connection
+		require.NoError(t, err)
 		ended = make(chan error, 1)
 		go func() {
-			_, err := b.database.DB.ExecContext(context.WithoutCancel(t.Context()), "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", slot)
+			_, err := conn.ExecContext(context.WithoutCancel(t.Context()), "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", slot)
+			_ = conn.Close()
 			ended <- err
 		}()
 		require.Eventually(t, func() bool {

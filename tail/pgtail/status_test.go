@@ -1,6 +1,7 @@
 package pgtail_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -96,6 +97,43 @@ func TestInspectOutbox_finds_what_endangers_the_slot(t *testing.T) {
 	require.True(t, lost[0].Problem)
 	require.Contains(t, lost[0].What, "is gone: messages that were in the log alone may be lost")
 	require.Contains(t, lost[0].Fix, "postbox log accept-loss")
+}
+
+// AcceptLoss may be cut off while the server makes the new slot, which waits for open transactions. Until it is made, it is not known what it continues.
+func TestAcceptLoss_that_was_cut_off_does_not_look_sound(t *testing.T) {
+	t.Parallel()
+	w, ctx := newOutboxWorld(t), t.Context()
+	require.True(t, w.dropSlot())
+	open, err := w.DB.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	defer func() { _ = open.Rollback() }()
+	_, err = open.ExecContext(ctx, "SELECT pg_current_xact_id()")
+	require.NoError(t, err)
+	conn, err := w.DB.Conn(ctx) // the pool would try again on another connection
+	require.NoError(t, err)
+	made := make(chan error, 1)
+	go func() {
+		_, err := conn.ExecContext(context.WithoutCancel(ctx), "SELECT pg_create_logical_replication_slot("+permanentSlot+", 'pgoutput')")
+		_ = conn.Close()
+		made <- err
+	}()
+	w.eventually(func() bool {
+		return w.Count(t, "SELECT COUNT(*) FROM pg_replication_slots WHERE active_pid IS NOT NULL AND slot_name = "+permanentSlot) == 1
+	}, "the server makes the slot")
+
+	status, err := pgtail.InspectOutbox(ctx, w.Postbox(), w.outboxConfig())
+	require.NoError(t, err)
+	slot := about(status, pgtail.AboutSlot)
+	require.Len(t, slot, 1)
+	require.True(t, slot[0].Problem)
+	require.Contains(t, slot[0].What, "is still being made")
+	require.ErrorContains(t, pgtail.AcceptLoss(ctx, w.Postbox(), w.outboxConfig()), "is still being made")
+
+	require.NoError(t, open.Rollback())
+	require.NoError(t, <-made)
+	require.ErrorIs(t, pgtail.CheckOutbox(ctx, w.Postbox(), w.outboxConfig()), pgtail.ErrSlotLost)
+	require.NoError(t, pgtail.AcceptLoss(ctx, w.Postbox(), w.outboxConfig()))
+	require.NoError(t, pgtail.CheckOutbox(ctx, w.Postbox(), w.outboxConfig()))
 }
 
 // What is removed by force takes its messages with it. A process that reads cannot keep the slot.

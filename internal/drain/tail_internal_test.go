@@ -2,6 +2,7 @@ package drain
 
 import (
 	"database/sql"
+	"math"
 	"testing"
 	"time"
 
@@ -287,4 +288,30 @@ func TestTailing_G3_a_message_in_an_old_lane_comes_before_later_ones_of_its_key(
 	w.log(w.commit(order("c")), "c", w.db.DB)
 	w.stepOnly()
 	require.Equal(t, []string{"a", "b", "c"}, w.inMemory(), "the log is used again")
+}
+
+// No read is complete while a handler of another process holds an old lane with messages, however often this one reads.
+func TestTailing_reads_no_oftener_while_a_message_in_an_old_lane_cannot_be_moved(t *testing.T) {
+	t.Parallel()
+	w := newTailed(t)
+	w.begin()
+	stale := spool.New(w.spool.Statements, w.spool.Name(), 2)
+	_, err := stale.Open(t.Context(), w.db.DB)
+	require.NoError(t, err)
+	operator := operate.NewOperator(w.db.DB, w.spool.Statements, operate.NewAuditor(w.spool.Statements, ""), watermill.NopLogger{}).Settling(0)
+	_, err = operator.SetLanes(t.Context(), w.spool.Name(), 3, func(operate.Progress) {})
+	require.NoError(t, err)
+	w.polls(func() bool { return len(w.lanes.numbers()) == 3 && w.tailing.open })
+
+	w.db.Exec(t, "UPDATE postbox_lanes SET holder = 'another', expires_at = ? WHERE lane < 2", int64(math.MaxInt64))
+	tx := w.tx()
+	require.NoError(t, stale.Append(t.Context(), tx, spool.Run, []spool.Draft{order("a")}))
+	var transaction uint32
+	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT (pg_current_xact_id()::text::bigint & 4294967295)::bigint").Scan(&transaction))
+	require.NoError(t, tx.Commit())
+	w.log(transaction, "a", w.db.DB)
+	require.True(t, w.stepOnly(), "a read finds out whether it can be moved")
+	w.polls(func() bool { return !w.notMoved.since.IsZero() })
+	require.False(t, w.stepOnly(), "the next read comes after a pause")
+	require.Empty(t, w.inMemory())
 }

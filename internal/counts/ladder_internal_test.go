@@ -81,6 +81,23 @@ func TestReader_prefers_a_lower_bound_to_a_count_below_it(t *testing.T) {
 	require.Equal(t, counted(limit+1), b.read().Pending)
 }
 
+// Before many dead letters are counted, and if none were open when they were, an alert must not end because of their number.
+func TestReader_finds_more_dead_letters_than_it_counts(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.letters(limit, 0, "")
+		require.Equal(t, exactly(limit), b.read().Dead)
+		b.letters(1, 0, "")
+		require.Equal(t, atLeast(limit), b.read().Dead)
+		b.exec("UPDATE postbox_dead_letters SET resolved_at = 1, died_at = 1")
+		b.round(b.counter())
+		require.Equal(t, counted(0), b.read().Dead)
+		b.letters(limit+1, 0, "")
+		require.Equal(t, atLeast(limit), b.read().Dead, "the count is out of date")
+	})
+}
+
 func TestCounter_counts_each_part(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

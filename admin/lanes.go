@@ -69,7 +69,7 @@ func (a *Admin) LaneHolders(ctx context.Context, target Target) (LaneHolders, er
 // the progress after each transaction, of at most 1,500 messages, and for what it waits every few seconds, if progress is not nil.
 //
 // SetLanes first waits 10 s, unless that number is stored already. Then no process uses lanes of a change that the database has lost, by a restore or a failover, before the call
-// began: the new lanes may have their numbers. The number changes in one transaction. From then on no message is handed to a handler or a broker before all messages of the old lanes are moved. A lane is
+// began, but in the cases that docs/ordering.md names: the new lanes may have their numbers. The number changes in one transaction. From then on no message is handed to a handler or a broker before all messages of the old lanes are moved. A lane is
 // free to move when its holder has finished the handlers that are running in it, or its lease has ended. SetLanes returns when all are moved. If ctx ends before, or
 // the process crashes, forwarders and subscribers go on with the rest, and so does another call with the same number. The error then says which processes hold old lanes.
 //

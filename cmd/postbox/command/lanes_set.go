@@ -32,7 +32,8 @@ message is handed out: that takes as long as the handlers that are running, and
 some seconds for 100,000 messages.
 
 The command waits 10 s before the change. Then no process uses lanes that were
-lost by a restore of the database or by a failover before.
+lost by a restore of the database or by a failover before, with three exceptions:
+see docs/ordering.md.
 
 If the command is interrupted, forwarders and subscribers go on, and so does the
 same command. All processes must have a version that knows migration 24. See

@@ -66,6 +66,7 @@ type Drainer struct {
 	pollAt       time.Time
 	pause        time.Duration // between two polls that find nothing
 	rested       time.Time     // no wake-up causes a poll before this time
+	owed         time.Time     // when the rests of all polls are over, see pace.go
 	took         time.Duration // duration of the last poll of all lanes
 	members      int
 	free         int

@@ -4,10 +4,13 @@ import (
 	"time"
 )
 
-// The pause after a poll of all lanes, as a multiple of its duration. If every commit causes another poll, polls take a
+// The rest after a poll of all lanes, as a multiple of its duration. If every commit causes another poll, polls take a
 // third of the time. On a busy database, rarer polls find more messages each. With one writer, on SQLite, a poll blocks
-// the writes of all other connections, so the pause is longer. A single slow poll, such as one with a sweep, must not
-// cause a long pause during which messages wait. So the shorter one of the last two polls counts.
+// the writes of all other connections, so the rest is longer. A single slow poll must not cause a long rest during which
+// messages wait, so the shorter one of the last two polls counts.
+//
+// The drainer may owe the rest of one poll: it takes a rest before the poll after the next. Otherwise a message that is committed
+// shortly after a poll that found nothing would wait for that poll's rest, although nothing is busy.
 const (
 	restShare          = 2
 	restShareOneWriter = 10
@@ -26,9 +29,11 @@ func (d *Drainer) plan(everything, something bool, started, now time.Time) {
 		return
 	}
 	took := now.Sub(started)
-	rest := min(time.Duration(d.restShare())*min(took, d.took), d.config.PollMax)
+	share := time.Duration(1+d.restShare()) * min(took, d.took)
 	d.took = took
-	d.rested, d.pollAt = now.Add(rest), d.slowStart.Next(now.Add(max(rest, d.pause)))
+	d.rested = later(d.owed, now)
+	d.owed = earlier(later(d.owed, started).Add(share), now.Add(d.config.PollMax))
+	d.pollAt = d.slowStart.Next(later(d.rested, now.Add(d.pause)))
 }
 
 func (d *Drainer) restShare() int {
@@ -38,7 +43,7 @@ func (d *Drainer) restShare() int {
 	return restShare
 }
 
-// wakeSoon makes the next poll start immediately, or as soon as the pause after the last one is over.
+// wakeSoon makes the next poll start immediately, or as soon as the rest that is owed is over.
 func (d *Drainer) wakeSoon() {
 	d.pause = d.config.PollMin
 	if d.rested.Before(d.pollAt) {

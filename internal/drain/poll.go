@@ -54,9 +54,6 @@ func (d *Drainer) poll(ctx context.Context) error {
 		}
 	}
 	d.findWriters(ctx)
-	if everything {
-		d.sweep(ctx, lanes)
-	}
 	started := time.Now()
 	limit := d.readLimit(min(room, page)) // leaves room to read the next page while this one is handled
 	params := d.params(lanes, limit)
@@ -76,6 +73,9 @@ func (d *Drainer) poll(ctx context.Context) error {
 		return err
 	}
 	d.readyOnce.Do(func() { close(d.ready) })
+	if everything && taken && d.sweep(ctx, lanes) { // after the read, so that a message that was just committed does not wait for it
+		d.pollAt = time.Time{}
+	}
 	return nil
 }
 

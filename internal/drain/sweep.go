@@ -65,6 +65,13 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 // stopped plans the next step after a step that failed: smaller, and later each time.
 func (s *sweep) stopped(now time.Time) {
 	s.failed = true
@@ -73,17 +80,17 @@ func (s *sweep) stopped(now time.Time) {
 	s.next = now.Add(s.pause)
 }
 
-// sweep performs a step if one is due. A step that fails does no harm: the read that follows begins at the cursors, and
-// will report an unavailable database.
-func (d *Drainer) sweep(ctx context.Context, lanes []int) {
+// sweep performs a step if one is due, and reports whether it has found a message. A step that fails does no harm: the
+// next read begins at the cursors, and will report an unavailable database.
+func (d *Drainer) sweep(ctx context.Context, lanes []int) bool {
 	started := time.Now()
 	if !d.sweeping.due(started) {
-		return
+		return false
 	}
 	params, upTo, highest := d.sweepParams(lanes)
 	if len(params.Ranges) == 0 {
 		d.sweeping.stepped(highest, highest, started, 0)
-		return
+		return false
 	}
 	waited := d.db.Stats().WaitDuration
 	found, err := d.findFreed(ctx, params)
@@ -94,12 +101,12 @@ func (d *Drainer) sweep(ctx context.Context, lanes []int) {
 		}
 		now := time.Now()
 		d.sweeping.stepped(upTo, highest, now, now.Sub(started))
-		return
+		return len(found) > 0
 	}
 	first := !d.sweeping.failed // a single failed step is not logged: the next step is smaller
 	d.sweeping.stopped(time.Now())
 	if first || d.sweeping.reported || d.spool.Statements.Kind.Classify(err) == dialect.Unavailable {
-		return
+		return false
 	}
 	d.sweeping.reported = true
 	advice := "end transactions that have been open for long, vacuum the table of messages, or give this role a longer statement_timeout"
@@ -109,6 +116,7 @@ func (d *Drainer) sweep(ctx context.Context, lanes []int) {
 	d.logger.Error("Postbox could not search its table for messages that other processes or operators have released. New messages "+
 		"are read as before, and the search is tried again later, in smaller steps. If this persists: "+advice, err,
 		watermill.LogFields{"spool": d.spool.Name()})
+	return false
 }
 
 // sweepParams returns the parameters of the next step, the id up to which it goes, and the highest cursor.

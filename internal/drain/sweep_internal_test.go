@@ -118,6 +118,43 @@ func TestSweep_distinguishes_a_busy_pool_from_a_slow_statement(t *testing.T) {
 	})
 }
 
+// A search must not delay a message that was just committed. What it finds is read immediately afterwards.
+func TestSweep_comes_after_the_read(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		own := newOutbox(t, database, 1)
+		d, end := newStepped(database.Open(t), own, 20)
+		t.Cleanup(end)
+		d.configured.Workers = 0
+		d.sweeping.next = time.Now().Add(time.Hour)
+		require.NoError(t, d.tryOpen(t.Context()))
+		write := func(id string) {
+			require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: id}}))
+		}
+		inMemory := func() (ids []string) {
+			for _, m := range d.scheduler.Snapshot().Messages {
+				ids = append(ids, m.MessageID)
+			}
+			return ids
+		}
+		write("freed")
+		require.Eventually(t, func() bool {
+			d.pollAt = time.Time{}
+			d.step(t.Context())
+			return d.lanes.held[0].cursor > 0
+		}, time.Minute, time.Millisecond)
+		d.scheduler.DropAll() // as if it had not been readable when the cursor passed it
+
+		write("new")
+		d.pollAt, d.sweeping.next = time.Time{}, time.Time{}
+		d.step(t.Context())
+		require.Equal(t, []string{"new"}, inMemory())
+		require.Zero(t, d.pollAt, "there is something to read")
+		d.step(t.Context())
+		require.ElementsMatch(t, []string{"freed", "new"}, inMemory())
+	})
+}
+
 // An open transaction keeps the index entries of all that went through. Passing over them takes longer than the role may take
 // for a statement; a read from the cursor does not.
 func TestDrainer_goes_on_reading_while_no_sweep_can_finish_on_postgres(t *testing.T) {

@@ -70,9 +70,13 @@ ORDER BY l.lane {skip locked}`
 	s.retireLanes = `
 UPDATE {lanes} SET holder = '', expires_at = ` + never + `, token = token + 1 WHERE spool = ? AND lane IN ({numbers ?})`
 
-	// A process that writes into such a lane again makes its row anew. Lanes from First on are left out: others have locked their rows.
+	// Lanes from First on are left out: others have locked their rows.
+	s.retiredLanes = `
+SELECT l.lane FROM {lanes} l WHERE l.spool = ? AND l.lane < ? AND ` + isRetired
+
+	// A process that writes into such a lane again makes its row anew.
 	s.dropRetired = `
-DELETE FROM {lanes} WHERE spool = ? AND lane < ? AND holder = '' AND expires_at = ` + never
+DELETE FROM {lanes} WHERE lane IN ({numbers ?}) AND spool = ? AND holder = '' AND expires_at = ` + never
 
 	// One descent of the index for each lane.
 	s.oldLane = `
@@ -123,9 +127,14 @@ func (s *Statements) RetireLanes(spool int64, lanes []int64) Query {
 	return Query{Text: s.retireLanes, Args: []any{spool, s.lists.numbers(lanes)}}
 }
 
-// DropRetired deletes the rows of retired lanes below those of the layout.
-func (s *Statements) DropRetired(spool int64, of Layout) Query {
-	return Query{Text: s.dropRetired, Args: []any{spool, of.First}}
+// RetiredLanes returns the numbers of the retired lanes below those of the layout. It locks no row.
+func (s *Statements) RetiredLanes(spool int64, of Layout) Query {
+	return Query{Text: s.retiredLanes, Args: []any{spool, of.First}}
+}
+
+// DropRetired deletes the rows of these lanes, as far as they are retired. It locks no row of another lane.
+func (s *Statements) DropRetired(spool int64, lanes []int64) Query {
+	return Query{Text: s.dropRetired, Args: []any{s.lists.numbers(lanes), spool}}
 }
 
 // OldLane returns the lowest retired old lane that has a message of the state.

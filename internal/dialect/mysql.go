@@ -47,6 +47,12 @@ STRAIGHT_JOIN {messages} m FORCE INDEX (PRIMARY) ON m.id = s.id
 SET m.lane = ?
 WHERE m.spool = ? AND m.state = ? AND m.lane = ?`
 
+	// A DELETE that searches the lanes of the spool would wait for each row that another transaction has locked, also for those that it does not delete.
+	s.dropRetired = `
+DELETE l FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s
+STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+WHERE l.spool = ? AND ` + isRetired
+
 	s.holdLane = `
 SELECT 1 FROM {lanes} WHERE spool = ? AND lane = ? AND token = ? LOCK IN SHARE MODE`
 

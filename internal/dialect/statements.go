@@ -61,6 +61,7 @@ type Statements struct {
 	rowlessLane   string
 	oldLanes      string
 	retireLanes   string
+	retiredLanes  string
 	dropRetired   string
 	oldLane       string
 	ofOldLane     string
@@ -284,7 +285,7 @@ type Statements struct {
 func (s *Statements) each(f func(*string)) {
 	for _, text := range []*string{
 		&s.Unfit, &s.BesideWriter, &s.UnfitTables, &s.Deployment, &s.NameDeployment, &s.Identity, &s.registerSpool, &s.FindSpool, &s.FindNewSpool, &s.SpoolByID, &s.PendingSpools, &s.fillLanes, &s.join, &s.leave, &s.DropMembers, &s.renew, &s.freeLanes, &s.acquire, &s.held, &s.holdLane, &s.clearSuspect, &s.Control,
-		&s.setLanes, &s.highestLane, &s.beginMove, &s.usedOldLane, &s.rowlessLane, &s.oldLanes, &s.retireLanes, &s.dropRetired, &s.oldLane, &s.ofOldLane, &s.moveToLane,
+		&s.setLanes, &s.highestLane, &s.beginMove, &s.usedOldLane, &s.rowlessLane, &s.oldLanes, &s.retireLanes, &s.retiredLanes, &s.dropRetired, &s.oldLane, &s.ofOldLane, &s.moveToLane,
 		&s.loadPayload, &s.retry, &s.moveToWaiting, &s.standsToRetry, &s.SeekStrays, &s.MoveStrays, &s.Writers, &s.FreeWriters, &s.advance, &s.MessageTimes, &s.moveFailures, &s.ChangeSpools, &s.countStart, &s.takeBackStart, &s.buryMessage,
 		&s.insertFailure, &s.LastAttempt, &s.failures, &s.insertDeadLetter, &s.buryRow, &s.DeadLetter, &s.deadLetters, &s.deadLetterErrors,
 		&s.LastDeadLetter, &s.SpoolOfLetter, &s.RemoveDeadLetter, &s.resolve, &s.DeleteDeadLetter, &s.countMessages, &s.InFlight,

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -121,8 +122,8 @@ func (o *Operator) next(ctx context.Context, s *spool.Spool, lanes int) (dialect
 	return dialect.Layout{First: max(before.Next(), highest+1, spool.MaxLanes), Lanes: lanes}, nil
 }
 
-// storeLayout replaces a layout. Each lane of that has a row from then on, which can be retired. The rows of lanes that were retired before go, so
-// that they do not become more with each change.
+// storeLayout replaces a layout. Each lane of that has a row from then on, which can be retired. On MySQL an insert of rows that exist locks them, so that their leases
+// cannot be renewed until the transaction ends: the inserts come last.
 func (o *Operator) storeLayout(ctx context.Context, tx *sql.Tx, id int64, before, after dialect.Layout) error {
 	set, err := changed(spool.Directly(ctx, tx, o.statements.SetLayout(id, before, after)))
 	if err != nil {
@@ -131,6 +132,9 @@ func (o *Operator) storeLayout(ctx context.Context, tx *sql.Tx, id int64, before
 	if !set {
 		return spool.ErrOldLayout
 	}
+	if err := o.dropRetired(ctx, tx, id, before); err != nil {
+		return err
+	}
 	if err := spool.Run(ctx, tx, o.statements.FillLanes(id, before)); err != nil {
 		return err
 	}
@@ -138,10 +142,25 @@ func (o *Operator) storeLayout(ctx context.Context, tx *sql.Tx, id int64, before
 	if err == nil && added < int64(after.Lanes) {
 		err = spool.ErrOldLayout // a lane has appeared since the highest one was read
 	}
+	return err
+}
+
+// droppedAtOnce is the maximum number of rows of lanes that a statement deletes.
+const droppedAtOnce = 500
+
+// dropRetired deletes the rows of lanes that were retired before, so that they do not become more with each change. Another lane below may be held
+// for as long as a handler takes, in a transaction that has locked its row.
+func (o *Operator) dropRetired(ctx context.Context, tx *sql.Tx, id int64, before dialect.Layout) error {
+	retired, err := spool.SelectIDs(ctx, tx, o.statements.RetiredLanes(id, before))
 	if err != nil {
 		return err
 	}
-	return spool.Run(ctx, tx, o.statements.DropRetired(id, before))
+	for lanes := range slices.Chunk(slices.Sorted(maps.Keys(retired)), droppedAtOnce) {
+		if err := spool.Run(ctx, tx, o.statements.DropRetired(id, lanes)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // moveAll moves messages until none is in an old lane.

@@ -75,7 +75,7 @@ func (s *session) laneRights() []right {
 		{"UPDATE (first_lane, lanes)", "spools", s.statements.SetLayout(none, dialect.Layout{}, dialect.Layout{})},
 		{"INSERT", "lanes", s.statements.FillLanes(none, dialect.Layout{})},
 		{"UPDATE", "lanes", s.statements.RetireLanes(none, nil)},
-		{"DELETE", "lanes", s.statements.DropRetired(none, dialect.Layout{})},
+		{"DELETE", "lanes", s.statements.DropRetired(none, nil)},
 		{"UPDATE (lane)", "messages", s.statements.MoveToLane(dialect.LanePart{Spool: none}, nil, 0)},
 	}
 }

@@ -112,8 +112,13 @@ ORDER BY l.lane FOR UPDATE SKIP LOCKED
 -- RetireLanes
 UPDATE postbox_lanes SET holder = '', expires_at = 9223372036854775807, token = token + 1 WHERE spool = ? AND lane IN (SELECT j.n FROM JSON_TABLE(?, '$[*]' COLUMNS (n BIGINT PATH '$')) j)
 
+-- RetiredLanes
+SELECT l.lane FROM postbox_lanes l WHERE l.spool = ? AND l.lane < ? AND l.holder = '' AND l.expires_at = 9223372036854775807
+
 -- DropRetired
-DELETE FROM postbox_lanes WHERE spool = ? AND lane < ? AND holder = '' AND expires_at = 9223372036854775807
+DELETE l FROM JSON_TABLE(?, '$[*]' COLUMNS (lane INT PATH '$')) s
+STRAIGHT_JOIN postbox_lanes l FORCE INDEX (PRIMARY) ON l.lane = s.lane
+WHERE l.spool = ? AND l.holder = '' AND l.expires_at = 9223372036854775807
 
 -- OldLane
 SELECT l.lane FROM postbox_lanes l

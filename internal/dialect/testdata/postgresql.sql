@@ -136,8 +136,11 @@ ORDER BY l.lane FOR UPDATE SKIP LOCKED
 -- RetireLanes
 UPDATE postbox_lanes SET holder = '', expires_at = 9223372036854775807, token = token + 1 WHERE spool = $1 AND lane IN (SELECT unnest($2::bigint[]))
 
+-- RetiredLanes
+SELECT l.lane FROM postbox_lanes l WHERE l.spool = $1 AND l.lane < $2 AND l.holder = '' AND l.expires_at = 9223372036854775807
+
 -- DropRetired
-DELETE FROM postbox_lanes WHERE spool = $1 AND lane < $2 AND holder = '' AND expires_at = 9223372036854775807
+DELETE FROM postbox_lanes WHERE lane IN (SELECT unnest($1::bigint[])) AND spool = $2 AND holder = '' AND expires_at = 9223372036854775807
 
 -- OldLane
 SELECT l.lane FROM postbox_lanes l

@@ -113,8 +113,11 @@ ORDER BY l.lane
 -- RetireLanes
 UPDATE postbox_lanes SET holder = '', expires_at = 9223372036854775807, token = token + 1 WHERE spool = ? AND lane IN (SELECT value FROM json_each(?))
 
+-- RetiredLanes
+SELECT l.lane FROM postbox_lanes l WHERE l.spool = ? AND l.lane < ? AND l.holder = '' AND l.expires_at = 9223372036854775807
+
 -- DropRetired
-DELETE FROM postbox_lanes WHERE spool = ? AND lane < ? AND holder = '' AND expires_at = 9223372036854775807
+DELETE FROM postbox_lanes WHERE lane IN (SELECT value FROM json_each(?)) AND spool = ? AND holder = '' AND expires_at = 9223372036854775807
 
 -- OldLane
 SELECT l.lane FROM postbox_lanes l

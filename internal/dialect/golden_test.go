@@ -166,9 +166,9 @@ func TestStatements_of_any_number_of_rows_have_few_texts_on_sqlite(t *testing.T)
 		for i := range n {
 			rows[i].MessageID, claims[i] = fmt.Appendf(nil, "%03d", i), fmt.Appendf(nil, "%03d", i)
 		}
-		ingest := s.Ingest(1, claims, rows)
+		appended, ingest := s.Append(1, rows), s.Ingest(1, claims, rows)
 		var stored, claimed []string
-		for _, query := range ingest.Append {
+		for _, query := range appended {
 			for i := 8; i < len(query.Args); i += 12 {
 				stored = append(stored, string(query.Args[i].([]byte)))
 			}
@@ -178,7 +178,7 @@ func TestStatements_of_any_number_of_rows_have_few_texts_on_sqlite(t *testing.T)
 				claimed = append(claimed, string(arg.([]byte)))
 			}
 		}
-		for _, query := range slices.Concat(ingest.Append, ingest.Claim) {
+		for _, query := range slices.Concat(appended, ingest.Claim) {
 			require.False(t, query.Once)
 			texts[query.Text] = true
 		}

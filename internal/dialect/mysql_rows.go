@@ -116,11 +116,10 @@ func (m mysql) append(spool int64, rows []Row) []Query {
 }
 
 func (m mysql) ingest(spool int64, claims [][]byte, rows []Row) Ingest {
-	if len(rows) > 1 {
+	if len(claims) > 1 {
 		sorted := slices.SortedFunc(slices.Values(claims), bytes.Compare)
-		claim, ok := m.rows.claim(sorted)
-		if stored, also := m.rows.append(spool, rows); ok && also {
-			return Ingest{Claim: []Query{claim}, Append: []Query{stored}, Claimed: m.claimed(sorted)}
+		if claim, ok := m.rows.claim(sorted); ok {
+			return Ingest{Claim: []Query{claim}, Claimed: m.claimed(sorted)}
 		}
 	}
 	return m.repeated.ingest(spool, claims, rows)

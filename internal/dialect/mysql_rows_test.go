@@ -60,13 +60,13 @@ func TestRows_are_arguments_where_they_cannot_be_text(t *testing.T) {
 		queries := m.append(1, rows)
 		require.Len(t, queries, 1)
 		require.Len(t, queries[0].Args, 12*len(rows))
-		ingest := m.ingest(1, make([][]byte, len(rows)), rows)
-		require.Len(t, ingest.Append[0].Args, 12*len(rows))
-		require.Len(t, ingest.Claim[0].Args, len(rows))
 	}
-	ingest := m.ingest(1, [][]byte{[]byte("b"), []byte("a")}, []Row{small, small})
+	for _, claims := range [][][]byte{{[]byte("one")}, {[]byte("small"), make([]byte, maxWritten)}} {
+		require.Len(t, m.ingest(1, claims, nil).Claim[0].Args, len(claims))
+	}
+	ingest := m.ingest(1, [][]byte{[]byte("b"), []byte("a")}, nil)
 	require.Contains(t, ingest.Claim[0].Text, "VALUES (X'61', ")
 	require.Contains(t, ingest.Claim[0].Text, ", (X'62', ", "in the order of the claims")
-	require.Contains(t, ingest.Append[0].Text, "X'"+hex.EncodeToString([]byte("small"))+"'")
+	require.Contains(t, m.append(1, []Row{small, small})[0].Text, "X'"+hex.EncodeToString([]byte("small"))+"'")
 	require.Equal(t, []any{[]byte("a"), []byte("b")}, ingest.Claimed().Args)
 }

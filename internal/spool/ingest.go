@@ -3,6 +3,7 @@ package spool
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,10 +45,10 @@ func (s *Spool) Ingest(ctx context.Context, db *sql.DB, prepared *Prepared, arri
 		return nil, err
 	}
 	known = map[string]bool{}
-	if all := s.ingest(found, arrivals); all.Whole.Text != "" {
-		err = s.ingestWhole(ctx, db, prepared, all.Whole, arrivals, known)
+	if whole := s.ingestAll(found, arrivals); whole.Text != "" {
+		err = s.ingestWhole(ctx, db, prepared, found, whole, arrivals, known)
 	} else {
-		err = s.ingestInParts(ctx, db, prepared, found, arrivals, all, known)
+		err = s.ingestInParts(ctx, db, prepared, arrivals, known)
 	}
 	if err != nil {
 		return nil, Wrap(fmt.Sprintf("append to spool %q", s.name), err)
@@ -55,22 +56,43 @@ func (s *Spool) Ingest(ctx context.Context, db *sql.DB, prepared *Prepared, arri
 	return known, nil
 }
 
-func (s *Spool) ingest(into Found, arrivals []Arrival) dialect.Ingest {
-	claims, rows := make([][]byte, len(arrivals)), make([]dialect.Row, len(arrivals))
+// A layout may be too old when a statement is sent that has waited for a connection, or for the claims of others, although it was not when the call began. So
+// what is sent has the layout of that moment: a transaction takes it after the claims, see [Spool.OpenIn], and the single statement has the id of the spool
+// as a [currentID].
+
+// ingestAll returns the single statement, if the database has one.
+func (s *Spool) ingestAll(into Found, arrivals []Arrival) dialect.Query {
+	return s.Statements.Ingest(into.ID, claimsOf(arrivals), s.rows(into, arrivals)).Whole
+}
+
+func claimsOf(arrivals []Arrival) [][]byte {
+	claims := make([][]byte, len(arrivals))
 	for i, a := range arrivals {
-		claims[i], rows[i] = a.Claim, a.row
+		claims[i] = a.Claim
+	}
+	return claims
+}
+
+func (s *Spool) rows(into Found, arrivals []Arrival) []dialect.Row {
+	rows := make([]dialect.Row, len(arrivals))
+	for i, a := range arrivals {
+		rows[i] = a.row
 		rows[i].Lane = s.laneOf(into.Layout, a.row.KeyHash)
 	}
-	return s.Statements.Ingest(into.ID, claims, rows)
+	return rows
 }
 
 // ingestWhole runs the single statement, which commits by itself.
 func (s *Spool) ingestWhole(
-	ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query, arrivals []Arrival, known map[string]bool,
+	ctx context.Context, db *sql.DB, prepared *Prepared, into Found, query dialect.Query, arrivals []Arrival, known map[string]bool,
 ) error {
 	var positions []int
+	query.Args[len(query.Args)-1] = currentID{spool: s, found: into}
 	err := UntilNoConflict(Conflicts(s.Statements.Kind), func() (err error) {
-		positions, err = selectInts(ctx, db, prepared, query)
+		positions, err = selectInts(prepared.Query(ctx, db, query))
+		if errors.Is(err, errAged) {
+			positions, err = s.ingestOnConn(ctx, db, arrivals)
+		}
 		return err
 	})
 	for _, position := range positions {
@@ -79,9 +101,41 @@ func (s *Spool) ingestWhole(
 	return err
 }
 
-// selectInts returns the numbers that a query selects. The commit is certain only after the last row.
-func selectInts(ctx context.Context, db *sql.DB, prepared *Prepared, query dialect.Query) ([]int, error) {
-	rows, err := prepared.Query(ctx, db, query)
+// errAged means that a statement was not sent, since the layout of the spool has to be read again.
+var errAged = errors.New("the number of lanes was read too long ago")
+
+// currentID is the id of a spool as an argument of a statement whose rows have lanes of a layout. The statement fails with [errAged], and is not sent, if the layout is
+// too old by then: database/sql and drivers ask for the value of an argument when they have the connection.
+type currentID struct {
+	spool *Spool
+	found Found
+}
+
+// Value returns the id.
+func (c currentID) Value() (driver.Value, error) {
+	if c.spool.Aged() || c.spool.known() != c.found {
+		return nil, errAged
+	}
+	return c.found.ID, nil
+}
+
+// ingestOnConn runs the single statement, after it has read the layout on the same connection. So it does not wait for a connection in between.
+func (s *Spool) ingestOnConn(ctx context.Context, db *sql.DB, arrivals []Arrival) ([]int, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	into, err := s.OpenIn(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	query := s.ingestAll(into, arrivals)
+	return selectInts(conn.QueryContext(ctx, query.Text, query.Args...))
+}
+
+// selectInts returns the numbers that a query has selected. The commit is certain only after the last row.
+func selectInts(rows *sql.Rows, err error) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -102,11 +156,10 @@ var errClaimed = errors.New("some of the messages were stored before")
 
 // ingestInParts claims and appends in a transaction, on the assumption that all claims are new. If some are not, the
 // database does not say which. Then the transaction is rolled back, and tried again without the claims that exist by
-// then. ingest has the statements for all arrivals.
-func (s *Spool) ingestInParts(
-	ctx context.Context, db *sql.DB, prepared *Prepared, into Found, arrivals []Arrival, ingest dialect.Ingest, known map[string]bool,
-) error {
-	for rest := slices.Clone(arrivals); len(rest) > 0; ingest = s.ingest(into, rest) {
+// then.
+func (s *Spool) ingestInParts(ctx context.Context, db *sql.DB, prepared *Prepared, arrivals []Arrival, known map[string]bool) error {
+	for rest := slices.Clone(arrivals); len(rest) > 0; {
+		ingest := s.Statements.Ingest(0, claimsOf(rest), nil)
 		var claimed int64
 		err := InTx(ctx, db, s.Statements, func(tx *sql.Tx) (err error) {
 			claimed, err = execAll(ctx, tx, prepared, ingest.Claim)
@@ -116,7 +169,11 @@ func (s *Spool) ingestInParts(
 			if err != nil {
 				return err
 			}
-			_, err = execAll(ctx, tx, prepared, ingest.Append)
+			into, err := s.OpenIn(ctx, tx)
+			if err != nil {
+				return err
+			}
+			_, err = execAll(ctx, tx, prepared, s.Statements.Append(into.ID, s.rows(into, rest)))
 			return err
 		})
 		switch {

@@ -45,6 +45,27 @@ func misplaced(b *enginetest.Bench, layout dialect.Layout) (n int) {
 	return n
 }
 
+// changeTo changes the layout of the spool at once.
+func changeTo(b *enginetest.Bench, to dialect.Layout) {
+	id, err := b.Spool.Open(b.T.Context(), b.Database.DB)
+	require.NoError(b.T, err)
+	require.NoError(b.T, spool.Run(b.T.Context(), b.Database.DB, b.Statements.SetLayout(id, b.Spool.Layout(), to)))
+}
+
+// ingest stores a message of each key in one commit.
+func ingest(ctx context.Context, into *spool.Spool, db *sql.DB, prepared *spool.Prepared, claim string) error {
+	var arrivals []spool.Arrival
+	for _, key := range several {
+		arrival, err := spool.NewArrival([]byte(claim+" "+key), enginetest.Draft(claim, key))
+		if err != nil {
+			return err
+		}
+		arrivals = append(arrivals, arrival)
+	}
+	_, err := into.Ingest(ctx, db, prepared, arrivals)
+	return err
+}
+
 var several = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 
 // The new lanes have numbers of lanes that were lost. A process that still used the lost layout would write messages of a key into another lane than
@@ -73,6 +94,61 @@ func TestLanes_G3_no_process_uses_a_layout_that_was_lost_after_another_change(t 
 		require.Equal(t, 2*len(several), b.Pending())
 		require.Zero(t, misplaced(b, now))
 	})
+}
+
+// A message from a broker waits for the only connection of its process until the layout that the process has read is too old.
+func TestLanes_G3_a_message_from_a_broker_that_waited_for_a_connection_uses_no_lost_layout(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := enginetest.NewBench(t, database)
+		now := dialect.Layout{First: lost.First, Lanes: 48}
+		known := knowing(b, lost)
+		changeTo(b, now)
+		own := database.Open(t)
+		own.SetMaxOpenConns(1)
+		store := func(claim string, prepared *spool.Prepared) {
+			known.Adopt(lost)
+			conn, err := own.Conn(t.Context())
+			require.NoError(t, err)
+			waited, stored := own.Stats().WaitCount, make(chan error, 1)
+			go func() { stored <- ingest(t.Context(), known, own, prepared, claim) }()
+			b.Eventually(func() bool { return own.Stats().WaitCount > waited }, "it waits for the connection")
+			known.Age(spool.LayoutAge)
+			require.NoError(t, conn.Close())
+			require.NoError(t, <-stored)
+		}
+		prepared := spool.NewPrepared(own)
+		defer prepared.Close()
+		store("unprepared", nil)
+		store("new", prepared)
+		store("prepared", prepared)
+		require.Equal(t, 3*len(several), b.Pending())
+		require.Zero(t, misplaced(b, now))
+	})
+}
+
+// It waits for a transaction that has claimed the same message, and may commit or not.
+func TestLanes_G3_a_message_from_a_broker_that_waited_for_a_claim_uses_no_lost_layout(t *testing.T) {
+	t.Parallel()
+	database := testdb.MySQL(t)
+	b := enginetest.NewBench(t, database)
+	now := dialect.Layout{First: lost.First, Lanes: 48}
+	known := knowing(b, lost)
+	changeTo(b, now)
+	tx, err := database.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	require.NoError(t, spool.Run(t.Context(), tx, b.Statements.Ingest(0, [][]byte{[]byte("claim " + several[0])}, nil).Claim[0]))
+	stored := make(chan error, 1)
+	go func() { stored <- ingest(t.Context(), known, database.DB, nil, "claim") }()
+	b.Eventually(func() bool {
+		return database.Count(t, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'INSERT IGNORE INTO postbox_claims%'") == 1
+	}, "it waits for the claim")
+	known.Age(spool.LayoutAge)
+	require.NoError(t, tx.Rollback())
+	require.NoError(t, <-stored)
+	require.Equal(t, len(several), b.Pending())
+	require.Zero(t, misplaced(b, now))
 }
 
 // A layout that was read lately is used without another query, and one that was not is read in each transaction until it is read apart.

@@ -26,7 +26,7 @@ import (
 //
 // A database that has gone back to a state before a change gives out the numbers of the lost lanes again. A message in one of these would not be seen to be in an
 // old lane. So no process uses a layout for longer than [LayoutAge] without reading it again, and a change waits for that long. That does not cover a
-// transaction that writes within that time and commits after the change.
+// transaction that begins to write within that time and commits after the change.
 //
 // Each page is moved under the lock of the spool's row, and only if the layout of the process is the stored one. A process that does not
 // know of a change yet would take the new lanes for old ones.

@@ -19,7 +19,7 @@ import (
 func versions(dialect postbox.Dialect) []int {
 	switch dialect {
 	case postbox.PostgreSQL:
-		return []int{1, 2, 3, 4, 5, beforeWaiting + 1, beforeCheck + 1, 9, 11, 12, 13, 14, 16, 17, 18, 20, 23, 24}
+		return []int{1, 2, 3, 4, 5, beforeWaiting + 1, beforeCheck + 1, 9, 11, 12, 13, 14, 16, 17, 18, 20, 23, 24, 25}
 	case postbox.MySQL:
 		return []int{1, 2, 3, 4, 5, 9, 10, 11, 13, 14, 16, 17, 18, 20, 24}
 	default:

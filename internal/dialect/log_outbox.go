@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/lib/pq"
 )
@@ -48,16 +49,22 @@ WHERE s.slot_name = ? AND s.database = current_database()
 // logEnd includes what is committed and not flushed yet, as with synchronous_commit = off. It is sent once it is flushed.
 var logEnd = `SELECT ` + lsn("pg_current_wal_insert_lsn()")
 
-const claimLog = `UPDATE {log_position} SET epoch = epoch + 1 WHERE id = 1 RETURNING slot, position, part, epoch`
+// claimLog keeps the reservation, unless a process of an earlier version has claimed the log after it was made. Then any message may have been published.
+var claimLog = fmt.Sprintf(`
+UPDATE {log_position} SET epoch = epoch + 1, reserved = CASE WHEN reserved_epoch = epoch THEN reserved ELSE %d END, reserved_epoch = epoch + 1
+WHERE id = 1 RETURNING slot, position, part, epoch, reserved`, AllReserved)
 
 // saveLogPosition returns what its session sees after it has locked the row.
 const saveLogPosition = `
-UPDATE {log_position} SET position = ?, part = ?, saved_at = {now} WHERE id = 1 AND epoch = ? RETURNING pg_current_snapshot()::text`
+UPDATE {log_position} SET position = ?, part = ?, reserved = ?, reserved_epoch = epoch, saved_at = {now} WHERE id = 1 AND epoch = ? RETURNING pg_current_snapshot()::text`
+
+const reserveLog = `UPDATE {log_position} SET reserved = ?, reserved_epoch = epoch WHERE id = 1 AND epoch = ?`
 
 // setLogPosition fences every process out that reads the log.
 const setLogPosition = `
-INSERT INTO {log_position} AS p (id, slot, position, part, epoch, saved_at) VALUES (1, ?, ?, 0, 1, {now})
-ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.position, part = 0, epoch = p.epoch + 1, saved_at = EXCLUDED.saved_at`
+INSERT INTO {log_position} AS p (id, slot, position, part, epoch, saved_at, reserved, reserved_epoch) VALUES (1, ?, ?, 0, 1, {now}, ?, 1)
+ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.position, part = 0, epoch = p.epoch + 1, saved_at = EXCLUDED.saved_at,
+	reserved = EXCLUDED.reserved, reserved_epoch = p.epoch + 1`
 
 // logAhead tells before messages of the log are published without rows what its session sees, the time, who may publish, and what
 // operators have said of the outbox: its id (0: it is not registered), its number of lanes, its settings, whether it is paused, whether keys are, and the paused topics as JSON.
@@ -83,7 +90,12 @@ type LogPosition struct {
 	Position int64
 	Part     int
 	Epoch    int64 // fencing token
+	// Reserved is the reservation: messages that were committed before this place may have been published without a row, by a process that is gone.
+	Reserved int64
 }
+
+// AllReserved is the reservation if any message may have been published.
+const AllReserved int64 = math.MaxInt64
 
 // Emit adds messages to the log. If it is checked, it fails unless there is a slot, with an error for [LacksSlot].
 func (s *Statements) Emit(piece []byte, checked bool) Query {
@@ -111,14 +123,19 @@ func (s *Statements) KeysWithRows(spool int64, keys []int64, ready int) Query {
 	return Query{Text: s.keysWithRows, Args: []any{pq.Int64Array(keys), spool, spool, ready}}
 }
 
-// SaveLogPosition stores how far the log was stored, unless another process has claimed the log. It returns a snapshot.
+// SaveLogPosition stores how far the log was stored, and the reservation, unless another process has claimed the log. It returns a snapshot.
 func (s *Statements) SaveLogPosition(p LogPosition) Query {
-	return Query{Text: s.saveLogPosition, Args: []any{p.Position, p.Part, p.Epoch}}
+	return Query{Text: s.saveLogPosition, Args: []any{p.Position, p.Part, p.Reserved, p.Epoch}}
+}
+
+// ReserveLog stores a reservation, unless another process has claimed the log.
+func (s *Statements) ReserveLog(reserved, epoch int64) Query {
+	return Query{Text: s.reserveLog, Args: []any{reserved, epoch}}
 }
 
 // SetLogPosition makes a slot that of the outboxes. Messages before the position are not read.
-func (s *Statements) SetLogPosition(slot string, position int64) Query {
-	return Query{Text: s.setLogPosition, Args: []any{slot, position}}
+func (s *Statements) SetLogPosition(slot string, position, reserved int64) Query {
+	return Query{Text: s.setLogPosition, Args: []any{slot, position, reserved}}
 }
 
 // CreateEmptyPublication returns the statement that makes a publication of no table. A slot must have a publication, also
@@ -161,7 +178,7 @@ func (s *Statements) usePostgresLog() {
 	s.SlotTaken = slotTaken
 	s.LogServerState, s.LogSlotState, s.PublicationRights, s.PublicationOwner = logServerState, logSlotState, publicationRights, publicationOwner
 	s.emit, s.emitChecked, s.OutboxSlot, s.FormerSlot, s.LogEnd = emit, emitChecked, outboxSlot, formerSlot, logEnd
-	s.ClaimLog, s.saveLogPosition, s.setLogPosition = claimLog, saveLogPosition, setLogPosition
+	s.ClaimLog, s.saveLogPosition, s.reserveLog, s.setLogPosition = claimLog, saveLogPosition, reserveLog, setLogPosition
 	s.logAhead, s.keysWithRows = logAhead, keysWithRows
 	s.LogPosition = `SELECT slot, position, part, epoch FROM {log_position} WHERE id = 1`
 	s.RemoveLogPosition = `DELETE FROM {log_position}`

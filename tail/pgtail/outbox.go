@@ -96,9 +96,9 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(s
 	if err != nil {
 		return err
 	}
-	var since uint64
-	if err := outbox.DB.QueryRowContext(ctx, outbox.Statements.LogEnd).Scan(&since); err != nil {
-		return fmt.Errorf("read the end of the log: %w", err)
+	since, err := begunBefore(ctx, outbox, position)
+	if err != nil {
+		return err
 	}
 	within, cancel := context.WithCancelCause(ctx)
 	watch := retainedWatch{group: &o.group, slot: slot.name, interval: o.retainedInterval, give: cancel, reached: &s.reached}

@@ -23,8 +23,8 @@ const readyMost = 500
 //   - a forwarder of this process has its outbox, and the message has no delay;
 //   - neither the outbox nor its topic is paused, and, if it has a key, no key is;
 //   - no row of its key waits to be published, and no earlier message of its key becomes a row now;
-//   - it was committed after this session began. An earlier message may have been published by a process that has crashed,
-//     perhaps because of this very message, and only rows count starts;
+//   - no session that is gone may have published it, see reserve. Such a process may have crashed because of this very
+//     message, and only rows count starts;
 //   - the forwarder allows it, see [tail.Direct].
 //
 // Rows of a key are looked for when the transaction of the message is visible, so all rows that were committed before it
@@ -49,7 +49,7 @@ type candidate struct {
 	*received
 
 	committed time.Time
-	held      bool // it was committed before the session, so that later messages of its key get rows, too
+	held      bool // it may have been published before the session, so that later messages of its key get rows, too
 }
 
 // direct returns the messages without a delay by outbox, in their order. It leaves out outboxes of which none may be published.
@@ -99,6 +99,9 @@ func (k *keeper) publishFor(ctx context.Context, f *follower, portions []portion
 	}
 	if len(batch) == 0 {
 		return false, nil
+	}
+	if err := k.reserve(ctx, portions); err != nil {
+		return false, err
 	}
 	for i, acknowledged := range f.Direct.Publish(ctx, batch, found.settings) {
 		of[i].direct = acknowledged

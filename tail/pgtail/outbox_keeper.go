@@ -39,7 +39,8 @@ type keeper struct {
 	intake   *intake
 	position dialect.LogPosition // as it is stored
 	saved    int64               // the last position that was confirmed, or given for that
-	since    uint64              // messages that were committed before this position get rows, see direct
+	since    uint64              // messages that were committed before this position get rows, see reserve
+	begun    bool                // messages were perhaps published whose position is not stored
 	spools   map[string]*target
 }
 
@@ -53,6 +54,7 @@ type target struct {
 // run publishes and stores until ctx ends or the database refuses.
 func (k *keeper) run(ctx context.Context) error {
 	defer func() {
+		k.release(ctx)
 		for _, t := range k.spools {
 			t.announcer.Close()
 		}
@@ -103,6 +105,7 @@ func (k *keeper) storeNext(ctx context.Context) error {
 	if next.Part == 0 {
 		next.Position = max(next.Position, int64(passed)) //nolint:gosec // a position
 	}
+	last := portions[len(portions)-1].final
 	published, err := k.publish(ctx, portions)
 	if err != nil {
 		return fmt.Errorf("publish messages of the log: %w", err)
@@ -112,10 +115,11 @@ func (k *keeper) storeNext(ctx context.Context) error {
 		defer cancel()
 		ctx = last
 	}
+	next.Reserved = k.reservation(max(next.Position, int64(last))) //nolint:gosec // a position
 	if err := untilVisible(ctx, func() error { return k.store(ctx, portions, next) }); err != nil {
 		return fmt.Errorf("store messages of the log: %w", err)
 	}
-	k.position = next
+	k.position, k.begun = next, false
 	k.announce(portions)
 	return nil
 }
@@ -274,6 +278,7 @@ func (k *keeper) confirm(ctx context.Context) error {
 	if portions, passed := k.peek(); portions == 0 && k.position.Part == 0 && int64(passed)-k.position.Position >= passedMost { //nolint:gosec // a position
 		next := k.position
 		next.Position = int64(passed) //nolint:gosec // a position
+		next.Reserved = k.reservation(next.Position)
 		if _, err := k.save(ctx, k.outbox.DB, next); err != nil {
 			return fmt.Errorf("store the position in the log: %w", err)
 		}

@@ -181,7 +181,7 @@ func (a *administration) make(ctx context.Context, action string) error {
 	if a.slot.making() {
 		return making(a.seen)
 	}
-	begin := a.slot.confirmed
+	begin, reserved := a.slot.confirmed, dialect.AllReserved // nothing is known of who has read from a slot that is there
 	if !a.slot.exists {
 		failover := !a.config.NoFailover && a.server.version >= failoverVersion
 		rows, err := a.session.query(ctx, a.statements.CreateOutboxSlot(a.slot.name, failover))
@@ -191,9 +191,10 @@ func (a *administration) make(ctx context.Context, action string) error {
 		if begin, err = number(rows); err != nil {
 			return fmt.Errorf("make the slot %s: %w", a.slot.name, err)
 		}
+		reserved = begin
 	}
 	return a.audited(ctx, action, "", func(tx *sql.Tx) error {
-		query := a.statements.SetLogPosition(a.slot.name, begin)
+		query := a.statements.SetLogPosition(a.slot.name, begin, reserved)
 		if _, err := tx.ExecContext(ctx, query.Text, query.Args...); err != nil {
 			return fmt.Errorf("store the position in the log, as the owner of the tables: %w", err)
 		}

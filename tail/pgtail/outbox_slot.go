@@ -61,12 +61,12 @@ func (s slotState) claim(ctx context.Context, outbox tail.Outbox) (position dial
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	var stored string
-	err = outbox.DB.QueryRowContext(ctx, outbox.Statements.ClaimLog).Scan(&stored, &position.Position, &position.Part, &position.Epoch)
+	err = outbox.DB.QueryRowContext(ctx, outbox.Statements.ClaimLog).Scan(&stored, &position.Position, &position.Part, &position.Epoch, &position.Reserved)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return position, notSetUp()
 	case err != nil:
-		return position, fmt.Errorf("claim the log: %w", err)
+		return position, tableMissing(fmt.Errorf("claim the log: %w", err))
 	}
 	return position, s.check(stored, position)
 }
@@ -82,10 +82,13 @@ func (s slotState) check(stored string, position dialect.LogPosition) error {
 	return nil
 }
 
-// tableMissing says what to do if an error is that of a missing table.
+// tableMissing says what to do if an error is that of a missing table, or of one of an earlier version.
 func tableMissing(err error) error {
-	if dialect.LacksTable(err) {
+	switch {
+	case dialect.LacksTable(err):
 		return &setupError{"a table is missing", runMigrate, err}
+	case dialect.LacksColumn(err):
+		return &setupError{"a table is of an earlier version", runMigrate, err}
 	}
 	return err
 }

@@ -868,6 +868,9 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- SaveLogPosition
 
 
+-- ReserveLog
+
+
 -- SetLogPosition
 
 

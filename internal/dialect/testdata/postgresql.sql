@@ -1064,7 +1064,8 @@ SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint
 SELECT slot, position, part, epoch FROM postbox_log_position WHERE id = 1
 
 -- ClaimLog
-UPDATE postbox_log_position SET epoch = epoch + 1 WHERE id = 1 RETURNING slot, position, part, epoch
+UPDATE postbox_log_position SET epoch = epoch + 1, reserved = CASE WHEN reserved_epoch = epoch THEN reserved ELSE 9223372036854775807 END, reserved_epoch = epoch + 1
+WHERE id = 1 RETURNING slot, position, part, epoch, reserved
 
 -- RemoveLogPosition
 DELETE FROM postbox_log_position
@@ -1082,11 +1083,15 @@ THEN 'postbox_' || 'postbox_messages'::regclass::oid::text
 ELSE current_setting('postbox.the_slot_of_the_outbox_is_missing') END, $1::bytea)
 
 -- SaveLogPosition
-UPDATE postbox_log_position SET position = $1, part = $2, saved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE id = 1 AND epoch = $3 RETURNING pg_current_snapshot()::text
+UPDATE postbox_log_position SET position = $1, part = $2, reserved = $3, reserved_epoch = epoch, saved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE id = 1 AND epoch = $4 RETURNING pg_current_snapshot()::text
+
+-- ReserveLog
+UPDATE postbox_log_position SET reserved = $1, reserved_epoch = epoch WHERE id = 1 AND epoch = $2
 
 -- SetLogPosition
-INSERT INTO postbox_log_position AS p (id, slot, position, part, epoch, saved_at) VALUES (1, $1, $2, 0, 1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint)
-ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.position, part = 0, epoch = p.epoch + 1, saved_at = EXCLUDED.saved_at
+INSERT INTO postbox_log_position AS p (id, slot, position, part, epoch, saved_at, reserved, reserved_epoch) VALUES (1, $1, $2, 0, 1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, 1)
+ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.position, part = 0, epoch = p.epoch + 1, saved_at = EXCLUDED.saved_at,
+	reserved = EXCLUDED.reserved, reserved_epoch = p.epoch + 1
 
 -- LogAhead
 SELECT pg_current_snapshot()::text, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, p.epoch, COALESCE(s.id, 0), COALESCE(s.settings, ''), s.paused_at IS NOT NULL,

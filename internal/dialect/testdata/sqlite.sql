@@ -868,6 +868,9 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- SaveLogPosition
 
 
+-- ReserveLog
+
+
 -- SetLogPosition
 
 

@@ -78,4 +78,67 @@ var ofTheLog = []safeguard{
 		}},
 		packages: []string{module + "internal/drain"}, tests: "TestIdle",
 	},
+	{
+		name: "messages of the log are reserved before they are published without rows", guarantees: "G2, F5",
+		edits: []edit{{
+			file: "tail/pgtail/outbox_reservation.go",
+			from: "if last >= k.position.Reserved {",
+			to:   "if last < 0 {",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G2_a_message_that_kills",
+	},
+	{
+		name: "a message of the log that was reserved gets a row", guarantees: "G2, F5",
+		edits: []edit{{
+			file: "tail/pgtail/outbox_reservation.go",
+			from: "return min(end, uint64(claimed.Reserved)), nil",
+			to:   "return 0 * end, nil",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G2_a_message_that_kills|TestOutbox_G2_stores_what_a_process",
+	},
+	{
+		name: "a process that was replaced reserves no messages of the log", guarantees: "G6",
+		edits: []edit{{
+			file: "tail/pgtail/outbox_reservation.go",
+			from: "if n == 0 {",
+			to:   "if n < 0 {",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G6_a_process_that_was_replaced",
+	},
+	{
+		name: "a position that is stored keeps what an earlier process has reserved", guarantees: "G2",
+		edits: []edit{{
+			file: "tail/pgtail/outbox_reservation.go",
+			from: "return max(int64(k.since), position+reserveAhead)",
+			to:   "return position + reserveAhead",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G2_keeps_the_reservation",
+	},
+	{
+		name: "a process that ends keeps what an earlier one has reserved", guarantees: "G2",
+		edits: []edit{{
+			file: "tail/pgtail/outbox_reservation.go",
+			from: "exact := max(int64(k.since), k.position.Position)",
+			to:   "exact := k.position.Position",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G2_keeps_the_reservation",
+	},
+	{
+		name: "a process keeps its reservation if it could not store what it has published", guarantees: "G2",
+		edits: []edit{{
+			file: "tail/pgtail/outbox_reservation.go",
+			from: "if k.begun || ",
+			to:   "if ",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G2_publishes_again",
+	},
+	{
+		name: "a process of an earlier version may have published any message of the log", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/dialect/log_outbox.go",
+			from: "CASE WHEN reserved_epoch = epoch THEN",
+			to:   "CASE WHEN id = 1 THEN",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G2_stores_what_a_process",
+	},
 }

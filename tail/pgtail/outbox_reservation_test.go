@@ -96,13 +96,20 @@ func TestOutbox_G2_keeps_the_reservation_of_an_earlier_process(t *testing.T) {
 		m.Payload = []byte(strings.Repeat("x", 5<<20)) // more than is stored together, and than is reserved beyond it
 		return m
 	}
+	start := w.Count(t, "SELECT position FROM postbox_log_position")
 	w.emit(large("first"))
 	w.emit(large("second"))
 	w.reserveHere()
 	w.Exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'trouble'; END $$")
-	w.Exec(t, "CREATE TRIGGER refuse BEFORE UPDATE OF position ON postbox_log_position FOR EACH ROW WHEN (NEW.position > OLD.position) EXECUTE FUNCTION refuse()")
+	w.Exec(t, fmt.Sprintf("CREATE TRIGGER refuse BEFORE UPDATE OF position ON postbox_log_position FOR EACH ROW WHEN (NEW.part > 0 AND NEW.position > %d) EXECUTE FUNCTION refuse()", start))
+	w.Exec(t, `CREATE TRIGGER kill BEFORE UPDATE OF reserved ON postbox_log_position FOR EACH ROW
+		WHEN (NEW.position = OLD.position AND NEW.part = OLD.part AND NEW.epoch = OLD.epoch) EXECUTE FUNCTION refuse()`)
 	f := w.reader(b)
-	w.eventually(func() bool { return b.has("first") && f.log.count("reads messages from the log") >= 4 }, "a part of the first transaction can be stored, and nothing else")
+	sessions := func() int { return f.log.count("reads messages from the log") }
+	w.eventually(func() bool { return b.has("first") && sessions() >= 3 }, "the first one is stored, and sessions end as if they were killed")
+	w.Exec(t, "DROP TRIGGER kill ON postbox_log_position")
+	before := sessions()
+	w.eventually(func() bool { return sessions() >= before+3 }, "sessions fail and end by themselves")
 	require.False(t, b.has("second"), "it was not published without a row")
 	w.Exec(t, "DROP TRIGGER refuse ON postbox_log_position")
 	w.eventually(func() bool { return b.has("second") && w.rows() == 0 }, "it goes on")

@@ -13,11 +13,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	postbox "github.com/postbox-go/watermill-postbox"
-	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/inboxstore"
-	"github.com/postbox-go/watermill-postbox/internal/operate"
-	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
@@ -314,107 +311,6 @@ func (p *play) pending(t *testing.T, store *inboxstore.Store) []string {
 
 func messageIn(ctx context.Context, id string) *message.Message {
 	return message.NewMessageWithContext(ctx, id, nil)
-}
-
-// operate does all that the package admin can.
-func (p *play) operate(t *testing.T) {
-	t.Helper()
-	db := p.as(t, "", "operator", "operator")
-	ctx, outbox := t.Context(), admin.Outbox(spool.DefaultOutbox)
-	a, err := admin.New(p.database.On(db), admin.Config{}, p.logger)
-	require.NoError(t, err)
-
-	queues, err := a.Queues(ctx)
-	require.NoError(t, err)
-	require.NotEmpty(t, queues)
-	_, err = a.Stats(ctx)
-	require.NoError(t, err)
-	_, err = a.StatsOf(ctx, outbox)
-	require.NoError(t, err)
-	_, err = a.Account(ctx, outbox)
-	require.NoError(t, err)
-
-	require.NoError(t, a.Pause(ctx, outbox))
-	require.NoError(t, a.Resume(ctx, outbox))
-	require.NoError(t, a.PauseKey(ctx, outbox, "customer"))
-	_, err = a.PausedKeys(ctx, outbox)
-	require.NoError(t, err)
-	require.NoError(t, a.ResumeKey(ctx, outbox, "customer"))
-	_, err = a.StuckKeys(ctx, outbox, 0)
-	require.NoError(t, err)
-	_, err = a.LaneHolders(ctx, outbox)
-	require.NoError(t, err)
-	require.NoError(t, a.PauseTopic(ctx, outbox, "orders"))
-	_, err = a.PausedTopics(ctx, outbox)
-	require.NoError(t, err)
-	require.NoError(t, a.ResumeTopic(ctx, outbox, "orders"))
-	known, err := a.Receipts(ctx, "1")
-	require.NoError(t, err)
-	require.Len(t, known, 2)
-	_, _, err = a.MissingReceipts(ctx, admin.MissingFilter{})
-	require.NoError(t, err)
-	require.NoError(t, a.SetSettings(ctx, outbox, admin.Settings{PageSize: 10}))
-
-	letters, err := a.DeadLetters(ctx, admin.Filter{})
-	require.NoError(t, err)
-	require.Len(t, letters, 4, "two of the forwarder, of the consumer and the worker")
-	for _, letter := range letters {
-		_, err = a.DeadLetter(ctx, letter.ID)
-		require.NoError(t, err)
-	}
-	require.NoError(t, a.Requeue(ctx, letters[0].ID))
-	requeued, err := a.RequeueAll(ctx, admin.Filter{}, nil)
-	require.NoError(t, err)
-	require.Equal(t, 3, requeued)
-
-	later := p.outbox(t, p.database.DB)
-	for _, id := range []string{"to run", "to bury"} {
-		msg := message.NewMessage(id, nil)
-		delay.Message(msg, delay.For(time.Hour))
-		require.NoError(t, later.Publish("orders", msg))
-	}
-	scheduled, err := a.Messages(ctx, admin.MessageFilter{Target: outbox, Status: admin.Scheduled})
-	require.NoError(t, err)
-	require.Len(t, scheduled, 2)
-	_, err = a.Message(ctx, outbox, scheduled[0].ID)
-	require.NoError(t, err)
-	require.NoError(t, a.Reschedule(ctx, outbox, scheduled[0].ID, time.Now().Add(2*time.Hour)))
-	require.NoError(t, a.RunNow(ctx, outbox, scheduled[0].ID))
-	require.NoError(t, a.Bury(ctx, outbox, scheduled[1].ID, "not needed"))
-	done, err := a.Done(ctx, admin.Queue("queue"), admin.DoneFilter{})
-	require.NoError(t, err)
-	require.NotEmpty(t, done)
-
-	letters, err = a.DeadLetters(ctx, admin.Filter{})
-	require.NoError(t, err)
-	require.Len(t, letters, 1)
-	require.NoError(t, a.Resolve(ctx, letters[0].ID, "told the customer"))
-	require.NoError(t, a.Delete(ctx, letters[0].ID))
-	acts, err := a.Audit(ctx, admin.AuditFilter{})
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(acts), 12)
-	p.refused(t, db, countOrders, intrude, stealLanes, changeVersion, changeAudit, deleteAudit, createTable, dropTable)
-}
-
-// changeLanes lets an operator change the number of lanes, and a forwarder move a message that a producer has written with the old number.
-func (p *play) changeLanes(t *testing.T) {
-	t.Helper()
-	set := func(db *sql.DB) error {
-		statements, err := spool.StatementsIn(p.database.On(db))
-		require.NoError(t, err)
-		operator := operate.NewOperator(db, statements, operate.NewAuditor(statements, ""), p.logger).Settling(0)
-		_, err = operator.SetLanes(t.Context(), spool.DefaultOutbox, 4, func(operate.Progress) {})
-		return err
-	}
-	stale, err := forwarder.NewPublisher(p.database.On(p.as(t, "", "stale", "producer")), forwarder.PublisherConfig{AllowAutocommit: true}, p.logger)
-	require.NoError(t, err)
-	defer func() { _ = stale.Close() }()
-	require.NoError(t, stale.Publish("orders", message.NewMessage("before", nil)))
-	err = set(p.as(t, "", "operator", "operator"))
-	require.True(t, forbidden(err), "%v", err)
-	require.NoError(t, set(p.as(t, "", "lane_operator", "operator", "lane_operator")))
-	require.NoError(t, stale.Publish("orders", message.NewMessage("after", nil)))
-	p.forward(t, nil, 0)
 }
 
 // sink is a broker that answers as it is told.

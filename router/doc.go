@@ -14,7 +14,7 @@
 //     an inbox, or of a queue that is not transactional, is then gone without an effect and without a dead letter. An inbox logs an error, once a minute at most. A transactional
 //     queue tries the message again all the same. A Retry makes further deliveries.
 //
-// Mistakes are errors, not panics: a name that the router already has; two inboxes with one consumer and topic, unless you allow them; a queue with two
+// Mistakes are errors, not panics: a name that the router already has; a handler or a forwarder that is added when the router is running or closed; two inboxes with one consumer and topic, unless you allow them; a queue with two
 // handlers; a queue with messages and without a handler; a store that forgets messages before the broker may deliver them again. Parts that start with the
 // router also stop with it.
 package router

@@ -15,6 +15,7 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/middleware"
 	"github.com/postbox-go/watermill-postbox/queue"
+	"github.com/postbox-go/watermill-postbox/receipts"
 	"github.com/postbox-go/watermill-postbox/router"
 )
 
@@ -169,4 +170,90 @@ func TestRouter_bad_wiring_says_what_to_do(t *testing.T) {
 		QueueConfig: queue.Config{Concurrency: -1},
 	})
 	require.ErrorContains(t, err, "Concurrency")
+}
+
+// A Watermill router does not run a handler that is added later, and Run does not return any more when its context ends.
+func TestRouter_nothing_can_be_added_to_a_router_that_runs_or_is_closed(t *testing.T) {
+	t.Parallel()
+	s := newService(t, testdb.SQLite(t), nil)
+	s.handle("first")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.router.Run(ctx) }()
+	<-s.router.Running()
+	s.refuseMore(s.router)
+	running, err := router.New(s.router.Router(), router.Config{Store: s.store, Outbox: s.outbox}, nil)
+	require.NoError(t, err)
+	s.refuseMore(running)
+	cancel()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		require.FailNow(t, "Run does not return")
+	}
+	s.refuseMore(s.router)
+
+	closed := newService(t, testdb.SQLite(t), nil)
+	require.NoError(t, closed.router.Close())
+	closed.refuseMore(closed.router)
+}
+
+// The router subscribes to one topic after the other, and may wait for the database meanwhile. A handler that is added in this time would not run either.
+func TestRouter_nothing_can_be_added_to_a_router_that_starts(t *testing.T) {
+	t.Parallel()
+	s := newService(t, testdb.SQLite(t), nil)
+	starting, proceed := make(chan struct{}), make(chan struct{})
+	s.router.Router().AddPlugin(func(*message.Router) error {
+		close(starting)
+		<-proceed
+		return nil
+	})
+	s.handle("first")
+	done := make(chan error, 1)
+	go func() { done <- s.router.Run(context.Background()) }()
+	<-starting
+	s.refuseMore(s.router)
+	close(proceed)
+	<-s.router.Running()
+	require.NoError(t, s.router.Close())
+	require.NoError(t, <-done)
+}
+
+func (s *service) handle(name string) {
+	s.t.Helper()
+	_, err := s.router.AddInboxHandler(name, "orders", s.broker, "", noop, middleware.InboxConfig{})
+	require.NoError(s.t, err)
+}
+
+func (s *service) refuseMore(r *router.Router) {
+	s.t.Helper()
+	batch := func(context.Context, []*message.Message) error { return nil }
+	for method, add := range map[string]func() error{
+		"AddInboxHandler": func() error {
+			_, err := r.AddInboxHandler("more", "orders", s.broker, "", noop, middleware.InboxConfig{})
+			return err
+		},
+		"AddQueueHandler": func() error {
+			_, err := r.AddQueueHandler("more", "orders", s.broker, "", noop, router.QueueConfig{})
+			return err
+		},
+		"AddBatchHandler": func() error {
+			_, err := r.AddBatchHandler("more", "orders", s.broker, batch, router.BatchConfig{})
+			return err
+		},
+		"AddDeferral": func() error {
+			return r.AddDeferral("more", "orders", s.broker, "more", middleware.DeferConfig{})
+		},
+		"AddForwarder": func() error {
+			_, err := r.AddForwarder(s.database.Postbox(), s.broker, forwarder.Config{})
+			return err
+		},
+		"AddReceiver": func() error {
+			_, err := r.AddReceiver("more", "receipts", s.broker, s.database.Postbox(), receipts.Config{})
+			return err
+		},
+	} {
+		require.ErrorContains(s.t, add(), "the router is running or closed", method)
+	}
 }

@@ -24,7 +24,7 @@ func (r *Router) AddReceiver(
 	if given.Nil(subscriber) {
 		err = errors.Join(err, errors.New("the subscriber is nil"))
 	}
-	if err := errors.Join(err, lifecycle.Free(r.router, name), lifecycle.Free(r.router, overdueName(name))); err != nil { // before anything stays on the router
+	if err := errors.Join(err, r.free(name), lifecycle.Free(r.router, overdueName(name))); err != nil { // before anything stays on the router
 		return nil, fmt.Errorf("add receiver %q: %w", name, err)
 	}
 	if err := lifecycle.Add(r.router, overdueName(name), topic, receiver, r.logger); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -21,12 +22,13 @@ import (
 )
 
 // Router adds the handlers of an inbox, and forwarders, to a Watermill router, each with its middleware in the right
-// order. Add them before the router runs. It is safe for concurrent use.
+// order. Add them before the router runs; afterwards each method that adds something returns an error. It is safe for concurrent use.
 type Router struct {
 	router    *message.Router
 	config    Config
 	causation *middleware.Causation // nil without a module
 	logger    watermill.LoggerAdapter
+	started   atomic.Bool // a Watermill router runs only the handlers that it has when it starts
 
 	mu        sync.Mutex
 	queues    []string            // queues that have a handler here
@@ -80,7 +82,10 @@ func New(router *message.Router, config Config, logger watermill.LoggerAdapter) 
 			return nil, fmt.Errorf("router: %w", err)
 		}
 	}
-	router.AddPlugin(func(*message.Router) error { return r.check(context.Background()) })
+	router.AddPlugin(func(*message.Router) error {
+		r.started.Store(true)
+		return r.check(context.Background())
+	})
 	return r, nil
 }
 
@@ -181,7 +186,7 @@ func (r *Router) AddBatchHandler(
 	}
 	batch, err := queue.NewBatch(r.config.Store, config.Queue, handler, config.Batch, r.logger)
 	if err == nil {
-		err = lifecycle.Free(r.router, name)
+		err = r.free(name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("add batch handler %q: %w", name, err)
@@ -219,6 +224,9 @@ func (r *Router) AddDeferral(
 
 // AddForwarder adds a forwarder from the outbox in db to the publisher, which stays open when the router closes.
 func (r *Router) AddForwarder(db postbox.Database, publisher message.Publisher, config forwarder.Config) (*forwarder.Forwarder, error) {
+	if err := r.open(); err != nil {
+		return nil, fmt.Errorf("add forwarder: %w", err)
+	}
 	config.Router = r.router
 	f, err := forwarder.New(db, publisher, config, r.logger)
 	if err != nil {
@@ -251,7 +259,25 @@ func (r *Router) addable(name string, subscriber message.Subscriber, publishTopi
 	if publishTopic != "" && r.config.Outbox == nil {
 		return fmt.Errorf("handler %q publishes to topic %.300q: set Config.Outbox", name, publishTopic)
 	}
+	return r.free(name)
+}
+
+// free returns an error if a handler of this name cannot be added.
+func (r *Router) free(name string) error {
+	if err := r.open(); err != nil {
+		return err
+	}
 	return lifecycle.Free(r.router, name)
+}
+
+var errStarted = errors.New("the router is running or closed, and would not run what is added now: add everything before Run")
+
+// open returns an error if the router has started or is closed.
+func (r *Router) open() error {
+	if r.started.Load() || r.router.IsRunning() || r.router.IsClosed() { // it may have been running when New got it
+		return errStarted
+	}
+	return nil
 }
 
 // trace makes a handler extend the causation path, within its transaction.

@@ -77,8 +77,8 @@ type TopicStats struct {
 	Pending int
 	// Due is the number of messages that wait neither for the time that their producer asked for nor for their next attempt.
 	Due int
-	// InFlight is the number of messages that forwarders were publishing at their last heartbeat, a few seconds ago at most. Forwarders
-	// that are silent for longer than their lease do not count, and neither do those that stop.
+	// InFlight is the number of messages that forwarders were publishing at their last heartbeat, a few seconds ago at most, and never more than Pending: some may have been
+	// published since. Forwarders that are silent for longer than their lease do not count, and neither do those that stop.
 	InFlight int
 	// Failing is the number of messages with a failed attempt.
 	Failing int

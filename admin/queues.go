@@ -46,7 +46,8 @@ type QueueInfo struct {
 	Pending int
 	// Due is the number of messages that wait neither for the time that their producer asked for nor for their next attempt.
 	Due int
-	// InFlight is the number of messages that were being handled at the last heartbeat of each process, a few seconds ago at most. Processes that stop do not count.
+	// InFlight is the number of messages that were being handled at the last heartbeat of each process, a few seconds ago at most, and never more than Pending: some may
+	// have been handled since. Processes that stop do not count.
 	InFlight int
 	// Failing is the number of messages with a failed attempt.
 	Failing int

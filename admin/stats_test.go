@@ -109,3 +109,29 @@ func TestStats_counts_messages_in_flight_as_of_the_last_heartbeat(t *testing.T) 
 		require.Empty(t, b.stats())
 	})
 }
+
+// A message that was handled after the heartbeat is no longer pending, and so cannot be in flight.
+func TestStats_never_count_more_in_flight_than_are_pending(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(draft("1", "orders", "a"), draft("2", "orders", "b"), draft("3", "refunds", "c"))
+		b.join("first", `{"orders":100,"gone":7}`, time.Hour.Microseconds())
+		b.join("second", `{"orders":100,"refunds":1}`, time.Hour.Microseconds())
+		inFlight := func() int {
+			queues, err := b.admin.Queues(t.Context())
+			require.NoError(t, err)
+			require.Len(t, queues, 1)
+			return queues[0].InFlight
+		}
+		stats := b.stats()
+		require.Equal(t, 2, stats["orders"].InFlight)
+		require.Equal(t, 1, stats["refunds"].InFlight)
+		require.NotContains(t, stats, "gone", "it has no messages")
+		require.Equal(t, 3, inFlight())
+
+		b.exec("DELETE FROM postbox_messages")
+		require.Empty(t, b.stats())
+		require.Zero(t, inFlight(), "the outbox is empty")
+	})
+}

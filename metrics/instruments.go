@@ -127,7 +127,7 @@ var (
 	// Backlog is the number of messages.
 	Backlog = &Instrument{
 		Name: "postbox.backlog.messages", Kind: Gauge, Unit: "{message}", Labels: with(ofSpool, "state"), Database: true,
-		Help: "Messages that are neither done nor dead. The state is pending for all of them; due, failing, parked and in_flight are parts of these. Above 10,000 it is an earlier count: see postbox.counts.age.",
+		Help: "Messages that are neither done nor dead. The state is pending for all of them; due, failing, parked and in_flight are parts of these. in_flight is as old as the last heartbeat of each process, a few seconds. Above 10,000 it is an earlier count: see postbox.counts.age.",
 	}
 	// BacklogAge is for how long the oldest due message has been due.
 	BacklogAge = &Instrument{

@@ -31,6 +31,7 @@ type Overview struct {
 	StuckAge  time.Duration
 	Settings  spool.Settings
 
+	// InFlight is that of the last heartbeats, and at most Pending: some of the messages may have been settled since.
 	InFlight int
 	// Outages are the topics for which a live drainer sees an outage, by name.
 	Outages []Outage
@@ -87,6 +88,9 @@ func (o *Operator) Overviews(ctx context.Context) ([]*Overview, error) {
 	}
 	if err := o.countMembers(ctx, byID); err != nil {
 		return nil, spool.Wrap("count processes", err)
+	}
+	for _, s := range spools {
+		s.InFlight = min(s.InFlight, s.Pending.N)
 	}
 	return spools, nil
 }

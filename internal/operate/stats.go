@@ -16,7 +16,7 @@ type TopicStats struct {
 	Topic     string
 	Pending   int // stored and not settled
 	Due       int // pending, without messages that wait for their time or their next attempt
-	InFlight  int // pending, being handled at the last heartbeat of each live drainer
+	InFlight  int // being handled at the last heartbeat of each live drainer, and at most Pending: some may have been settled since
 	Failing   int // pending, with a failed attempt
 	Parked    int // pending, waiting for an operator
 	Dead      int // open dead letters of the spool
@@ -93,8 +93,8 @@ func countInFlight(ctx context.Context, db *sql.DB, statements *dialect.Statemen
 			return err
 		}
 		for topic, n := range beat.InFlight {
-			if n > 0 {
-				entryOf(topics, topic).InFlight += n
+			if entry := topics[topic]; entry != nil {
+				entry.InFlight = min(entry.InFlight+n, entry.Pending)
 			}
 		}
 	}

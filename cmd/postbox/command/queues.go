@@ -79,16 +79,16 @@ func (p *program) queuesCommand() *cobra.Command {
 		Long: `Show the state of each outbox and queue.
 
 PENDING messages are neither done nor dead. Of these, DUE ones wait for neither
-a time nor their next attempt, IN FLIGHT ones are being handled, FAILING ones
-have a failed attempt, and PARKED ones wait for an operator. LONG CALL is for how
-long the call of a publisher or a handler has run that has not returned for
-longest, once that is more than 10 seconds: it may hang. "postbox lanes
---members" has its process and its message. OLDEST DUE is for how long the
-oldest due message has been due. DONE messages are those in the
-history, if one is kept. LIMITS bound how many messages start in a second, and
-how many handlers run at a time, in all processes together: "config" is what
-processes are configured with, and "set" what an operator has stored, as with
-"postbox set".
+a time nor their next attempt, IN FLIGHT ones were being handled at the last
+heartbeat of each process, a few seconds ago, FAILING ones have a failed
+attempt, and PARKED ones wait for an operator. LONG CALL is for how long the
+call of a publisher or a handler has run that has not returned for longest,
+once that is more than 10 seconds: it may hang. "postbox lanes --members" has
+its process and its message. OLDEST DUE is for how long the oldest due message
+has been due. DONE messages are those in the history, if one is kept. LIMITS
+bound how many messages start in a second, and how many handlers run at a time,
+in all processes together: "config" is what processes are configured with, and
+"set" what an operator has stored, as with "postbox set".
 
 STATE is "moving to new lanes" while messages are in lanes of an earlier number
 of lanes: no message is handed out until they are moved. "postbox lanes" shows

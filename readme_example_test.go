@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	_ "modernc.org/sqlite"
 
@@ -94,7 +95,10 @@ func Example_consumeOnce() {
 	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{}, logger)
 	must(err)
 	handler := router.AddConsumerHandler("payments", "orders", broker, func(msg *message.Message) error {
-		tx, _ := postbox.TxFromContext(msg.Context()) // commits together with the claim of the message
+		tx, found := postbox.TxFromContext(msg.Context()) // commits together with the claim of the message
+		if !found {
+			return postbox.ErrNoTransaction
+		}
 		_, err := tx.ExecContext(msg.Context(), `INSERT INTO payments VALUES ($1)`, string(msg.Payload))
 		return err
 	})
@@ -112,7 +116,7 @@ func Example_consumeOnce() {
 
 // Consume later: store and ack now, handle from the inbox with the same kind of handler.
 func Example_consumeLater() {
-	_, database, done := exampleDatabase("")
+	db, database, done := exampleDatabase("CREATE TABLE checks (order_id TEXT)")
 	defer done()
 	broker := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
 	logger := watermill.NopLogger{}
@@ -121,22 +125,35 @@ func Example_consumeLater() {
 	store, err := inboxstore.New(database, inboxstore.Config{}, logger)
 	must(err)
 	defer store.Close()
-	checked := make(chan string)
-	checkFraud := func(msg *message.Message) error { checked <- string(msg.Payload); return nil }
 
-	inboxSubscriber, err := queue.NewSubscriber(store, queue.Config{}, logger)
+	inboxSubscriber, err := queue.NewSubscriber(store, queue.Config{Transactional: true}, logger)
 	must(err)
 	stored := router.AddConsumerHandler("fraud-store", "orders", broker, func(*message.Message) error { return nil })
 	stored.AddMiddleware(middleware.Defer(store, "fraud")) // acked as soon as it is committed
-	check := router.AddConsumerHandler("fraud-check", "fraud", inboxSubscriber, checkFraud)
+	check := router.AddConsumerHandler("fraud-check", "fraud", inboxSubscriber, func(msg *message.Message) error {
+		tx, found := postbox.TxFromContext(msg.Context()) // commits together with the end of the message
+		if !found {
+			return postbox.ErrNoTransaction // the queue is not Transactional
+		}
+		_, err := tx.ExecContext(msg.Context(), `INSERT INTO checks VALUES ($1)`, string(msg.Payload))
+		return err
+	})
 	check.AddMiddleware(middleware.Process) // the queue hears why a handler fails
 
 	go router.Run(context.Background())
 	<-router.Running()
 	must(broker.Publish("orders", message.NewMessage("1", []byte("order 1"))))
-	fmt.Println("checked", <-checked)
+	deadline := time.After(time.Minute)
+	for count(db, "checks") == 0 {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-deadline:
+			panic("the message is not handled")
+		}
+	}
 	must(router.Close())
-	// Output: checked order 1
+	fmt.Println(count(db, "checks"), "check,", count(db, "postbox_messages"), "messages")
+	// Output: 1 check, 0 messages
 }
 
 // exampleDatabase opens a new SQLite file with the tables of Postbox.

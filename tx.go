@@ -86,7 +86,8 @@ func ContextWithHooks(ctx context.Context, tx *sql.Tx) (hooked context.Context, 
 }
 
 // TxFromContext returns the transaction of database/sql that the context carries. [ContextWithTx], forwarder.InTx, an inbox, or the
-// subscriber of watermill-sql v3 put it there; for the subscriber of v4 use middleware.SubscriberTx.
+// subscriber of watermill-sql v3 put it there; for the subscriber of v4 use middleware.SubscriberTx. A queue does so only with Transactional in its config. Otherwise
+// TxFromContext returns nil and false: look at the second result, and return [ErrNoTransaction], before you use the transaction.
 //
 // A transaction of Postbox is carried only until the function of forwarder.InTx, or the handler of the inbox, that got the context has returned. So a hook of
 // [AfterCommit], and a goroutine that the function left behind, do not find it. A transaction of [ContextWithHooks] is carried until its function is called.

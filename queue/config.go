@@ -99,7 +99,7 @@ type Config struct {
 	// Transactional gives the handler a transaction, which [postbox.TxFromContext] finds in the message's context.
 	// Three things commit together: the handler's writes in it, the messages that the handler publishes through an
 	// outbox, and the end of the message. So the message has its effect once. Without Transactional a message is
-	// handled at least once.
+	// handled at least once, and TxFromContext finds nothing.
 	//
 	// The pool needs a connection for each running handler, and one more to renew the lease while all handlers run.
 	// With fewer connections the result is still correct: a message whose lease was lost is rolled back and handled

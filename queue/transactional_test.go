@@ -68,6 +68,34 @@ func TestQueue_G4_effect_outgoing_message_and_removal_commit_together(t *testing
 	})
 }
 
+// A handler that needs a transaction works in an inbox and in a transactional queue. In another queue the record of the failure has to say what to change.
+func TestQueue_without_Transactional_the_failure_says_what_to_set(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newQueueBench(t, database)
+		outbox := b.outbox()
+		b.Put("handler", "publisher")
+		b.Start(inboxtest.Quick(func(c *queue.Config) { c.Retry.Attempts = 1 }), func(msg *message.Message) error {
+			if msg.UUID == "publisher" {
+				out := message.NewMessage("receipt", nil)
+				out.SetContext(msg.Context())
+				return outbox.Publish("receipts", out)
+			}
+			if _, found := postbox.TxFromContext(msg.Context()); !found {
+				return postbox.ErrNoTransaction
+			}
+			return nil
+		})
+		b.Drained()
+		failures := b.Failures()
+		require.Len(t, failures, 2)
+		for _, failure := range failures {
+			require.Contains(t, failure, postbox.ErrNoTransaction.Error())
+			require.Contains(t, failure, "set Transactional in the queue.Config")
+		}
+	})
+}
+
 func TestQueue_without_Transactional_there_is_no_transaction(t *testing.T) {
 	t.Parallel()
 	b := newQueueBench(t, testdb.SQLite(t))

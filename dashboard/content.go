@@ -167,7 +167,7 @@ func failuresOf(failures []admin.Failure) []failureView {
 	views := make([]failureView, len(failures))
 	for i, failure := range failures {
 		text, isCut := cut(failure.Error, 2*maxValue)
-		text = lines(text)
+		text = saidLines(text)
 		if isCut {
 			text += "…"
 		}

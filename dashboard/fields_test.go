@@ -26,6 +26,7 @@ func TestPages_refuse_fields_that_they_do_not_know(t *testing.T) {
 		"audit?aktor=anna":                               `"aktor" is no field of this address`,
 		"overview?queue=orders&x=1":                      `"x" is no field of this address`,
 		"keys?key=customer-1":                            `"key" is no field of this address`,
+		"messages?outbox=outbox&done=1":                  `"done" is no field of this address`,
 	} {
 		a := b.get(page)
 		require.Equal(t, http.StatusBadRequest, a.status, page)
@@ -33,5 +34,6 @@ func TestPages_refuse_fields_that_they_do_not_know(t *testing.T) {
 	}
 	require.Equal(t, http.StatusBadRequest, b.post("pause-key?outbox=outbox&keys=customer-1", url.Values{"key": {"customer-1"}}).status)
 	require.Equal(t, http.StatusOK, b.get("messages?in=outbox:outbox&status=&topic=&key=&message=&error=&min-attempts=").status, "an empty form")
+	require.Equal(t, http.StatusOK, b.get("messages?outbox=outbox&done=buried").status, "where an action leads to")
 	require.Equal(t, http.StatusNotFound, b.get("audit?queue=typo").status)
 }

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -66,6 +67,23 @@ func TestPages_show_hostile_names_contents_and_errors_as_text(t *testing.T) {
 		require.Contains(t, b.page("keys").body, `action="resume-key?key=%3Cscript%3E`)
 		require.Contains(t, b.do(resume, nil).text(), "No key is paused.")
 	})
+}
+
+// Programs quote names in their errors, and that has made unprintable bytes visible already.
+func TestPages_show_a_quoted_name_in_an_error_as_it_was_quoted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Die("orders", fmt.Sprintf("publish to topic %q: \x1b away", "t\x1b[31m"), dashboardtest.Message("m-1", "", "{}"))
+	for _, page := range []string{"letters", letterAt("letter", 1)} {
+		require.Contains(t, b.page(page).text(), `publish to topic "t\x1b[31m": \x1b away`, page)
+	}
+	for address, mistake := range map[string]string{
+		"messages?outbox=outbox&error=%00": `"\x00" is not text`, "messages?outbox=outbox&status=%1b": `there is no status "\x1b"`,
+	} {
+		a := b.get(address)
+		require.Equal(t, http.StatusBadRequest, a.status)
+		require.Contains(t, a.text(), mistake)
+	}
 }
 
 func TestMessage_with_a_payload_of_16_MiB_is_shown_in_part_and_downloaded_whole(t *testing.T) {

@@ -132,7 +132,7 @@ func (h *Handler) letter(ctx context.Context, q *request) (any, error) {
 		SameTopic: to(lettersPage, "topic", letter.Topic, "consumer", letter.Consumer),
 	}
 	view.LastError, _ = cut(letter.Error, maxText)
-	view.LastError = lines(view.LastError)
+	view.LastError = saidLines(view.LastError)
 	view.Failed = failuresOf(letter.Failures)
 	view.From, view.FromName = "Consumer", letter.Consumer
 	if letter.Consumer == "" {

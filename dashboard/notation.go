@@ -14,14 +14,25 @@ import (
 
 // escaped writes bytes in the notation.
 func escaped(text string) string {
+	return inNotation(text, func(rest string) bool {
+		_, reads := escapedByte(rest)
+		return reads
+	})
+}
+
+// said writes a text that a program made, such as an error, with unprintable bytes as in the notation. It is not read back, so a backslash stays as it
+// is: otherwise a name that the program has quoted would be escaped twice.
+func said(text string) string { return inNotation(text, func(string) bool { return false }) }
+
+// inNotation writes unprintable bytes in the notation, and also each byte for which misleads reports true of the text that begins there.
+func inNotation(text string, misleads func(rest string) bool) string {
 	if isPlain(text) {
 		return text
 	}
 	var b strings.Builder
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
-		_, reads := escapedByte(text[i:])
-		if reads || !strconv.IsPrint(r) || r == utf8.RuneError && size == 1 {
+		if misleads(text[i:]) || !strconv.IsPrint(r) || r == utf8.RuneError && size == 1 {
 			for _, c := range []byte(text[i : i+size]) {
 				fmt.Fprintf(&b, `\x%02x`, c)
 			}
@@ -70,12 +81,17 @@ func escapedByte(text string) (byte, bool) {
 }
 
 // lines is a text of several lines for people: what is not printable is in the notation, except line breaks and tabs.
-func lines(text string) string {
+func lines(text string) string { return linesOf(text, escaped) }
+
+// saidLines is a text of several lines that a program made.
+func saidLines(text string) string { return linesOf(text, said) }
+
+func linesOf(text string, write func(string) string) string {
 	parts := strings.Split(text, "\n")
 	for i, part := range parts {
 		cells := strings.Split(strings.TrimSuffix(part, "\r"), "\t")
 		for j, cell := range cells {
-			cells[j] = escaped(cell)
+			cells[j] = write(cell)
 		}
 		parts[i] = strings.Join(cells, "\t")
 	}
@@ -95,11 +111,16 @@ func cut(text string, most int) (string, bool) {
 }
 
 // short is the beginning of a text on one line, for a field of a table.
-func short(text string) string {
+func short(text string) string { return shortOf(text, escaped) }
+
+// saidShort is the beginning of a text that a program made, on one line.
+func saidShort(text string) string { return shortOf(text, said) }
+
+func shortOf(text string, write func(string) string) string {
 	const most = 160
 	beginning, isCut := cut(text, most)
 	if isCut {
-		return escaped(beginning) + "…"
+		return write(beginning) + "…"
 	}
-	return escaped(beginning)
+	return write(beginning)
 }

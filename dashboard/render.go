@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ type templates map[string]*template.Template
 
 func parseTemplates() (templates, error) {
 	layout, err := template.New("layout").Funcs(template.FuncMap{
-		"escaped": escaped, "short": short, "lines": lines, "utc": utc, "span": span, "number": number, "bytes": byteSize, "plural": plural, "amount": amount, "nav": navOf, "filter": filterOf,
+		"escaped": escaped, "short": short, "said": said, "saidShort": saidShort, "saidLines": saidLines, "utc": utc, "span": span, "number": number, "bytes": byteSize, "plural": plural, "amount": amount, "nav": navOf, "filter": filterOf,
 	}).ParseFS(pages, "pages/layout.html", "pages/parts.html")
 	if err != nil {
 		return nil, err
@@ -148,6 +149,11 @@ func (h *Handler) answered() {
 
 // noticeField is the field of an address that chooses one of the notices. An address cannot bring its own text.
 const noticeField = "done"
+
+// areNotices reports whether an action could have written these values of [noticeField].
+func areNotices(values []string) bool {
+	return !slices.ContainsFunc(values, func(value string) bool { return notices[value] == "" })
+}
 
 var notices = map[string]string{
 	"paused":        "Paused. Processes notice within a second.",

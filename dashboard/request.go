@@ -86,7 +86,8 @@ func (q *request) checkFields(r route) error {
 	var mistakes []error
 	for field, values := range q.query {
 		switch known := slices.Contains(r.fields, field); {
-		case slices.Contains([]string{targetField, outboxField, queueField, inboxField, noticeField}, field):
+		case slices.Contains([]string{targetField, outboxField, queueField, inboxField}, field):
+		case field == noticeField && areNotices(values):
 		case known && len(values) > 1:
 			mistakes = append(mistakes, badf("%s: it has several values: write one", field))
 		case !known && len(r.fields) == 0:

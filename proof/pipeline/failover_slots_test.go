@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,9 +92,13 @@ type tailed struct {
 	fwd         *forwarder.Forwarder
 	ended       chan error
 
-	mu   sync.Mutex
-	sent []string
-	got  []string // each id once, in the order in which it came first
+	hanging atomic.Bool // a call hangs
+
+	mu      sync.Mutex
+	sent    []string
+	got     []string        // each id once, in the order in which it came first
+	calls   []string        // each id as often as it came
+	release <-chan struct{} // calls hang until it is closed; may be nil
 }
 
 func newTailed(t *testing.T, p *testcluster.Postgres, prefix string, withoutRows bool) *tailed {
@@ -189,11 +194,26 @@ func (s *tailed) stored(t *testing.T) (n int) {
 	return n
 }
 
+// hang lets calls hang until a channel is closed.
+func (s *tailed) hang(release <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release = release
+}
+
 // Publish notes the messages: the forwarder publishes to it.
 func (s *tailed) Publish(_ string, messages ...*message.Message) error {
 	s.mu.Lock()
+	release := s.release
+	s.mu.Unlock()
+	if release != nil {
+		s.hanging.Store(true)
+		<-release
+	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range messages {
+		s.calls = append(s.calls, m.UUID)
 		if !slices.Contains(s.got, m.UUID) {
 			s.got = append(s.got, m.UUID)
 		}

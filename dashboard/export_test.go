@@ -44,6 +44,7 @@ var (
 	Short      = short
 	Span       = span
 	Number     = number
+	AmountOf   = amountOf
 )
 
 // Idle says that no page asks the database.

@@ -75,3 +75,11 @@ func plural(n int, noun string) string {
 	}
 	return number(n) + " " + noun + "s"
 }
+
+// amountOf is a number with how accurate it is, and with its noun.
+func amountOf(n int, accuracy admin.Accuracy, noun string) string {
+	if accuracy == admin.Exact || accuracy == "" {
+		return plural(n, noun)
+	}
+	return amount(n, accuracy) + " " + noun + "s"
+}

@@ -79,5 +79,8 @@ func TestFormats_for_people(t *testing.T) {
 	require.Equal(t, "not known yet", dashboard.Amount(0, admin.AtLeast))
 	require.Equal(t, "about 2,000,000", dashboard.Amount(2_000_000, admin.Counted))
 	require.Equal(t, "7", dashboard.Amount(7, admin.Exact))
+	require.Equal(t, "10,000 or more messages", dashboard.AmountOf(10_000, admin.AtLeast, "message"))
+	require.Equal(t, "about 12,999 messages", dashboard.AmountOf(12_999, admin.Counted, "message"))
+	require.Equal(t, "1 message", dashboard.AmountOf(1, admin.Exact, "message"))
 	require.Equal(t, strings.Repeat("x", 160)+"…", dashboard.Short(strings.Repeat("x", 1<<20)))
 }

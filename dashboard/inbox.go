@@ -44,7 +44,7 @@ func (h *Handler) inbox(ctx context.Context, q *request) (any, error) {
 
 // inboxOf returns the state of an inbox.
 func inboxOf(inboxes []admin.InboxInfo, target admin.Target) (admin.InboxInfo, error) {
-	i := slices.IndexFunc(inboxes, func(info admin.InboxInfo) bool { return admin.Inbox(info.Consumer) == target })
+	i := slices.IndexFunc(inboxes, func(info admin.InboxInfo) bool { return info.HasHistory && admin.Inbox(info.Consumer) == target })
 	if i < 0 {
 		return admin.InboxInfo{}, notThere(target)
 	}

@@ -106,3 +106,19 @@ func TestInbox_has_one_setting(t *testing.T) {
 	require.Equal(t, admin.Settings{History: 7 * 24 * time.Hour}, inboxes[0].Settings)
 	require.Equal(t, http.StatusNotFound, b.get("settings?inbox=nope").status)
 }
+
+// An inbox without a history has no card on the overview, and its dead letters need an operator all the same.
+func TestOverview_names_inboxes_with_dead_letters(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database, dashboard.Config{})
+		b.BuryInbox("d-1", "orders", "billing", "no such customer")
+		b.BuryInbox("d-2", "orders", "billing", "no such customer")
+		overview := b.page("")
+		require.Contains(t, overview.text(), "Inbox billing has 2 dead letters. See them")
+		require.NotContains(t, overview.text(), "Nothing needs attention")
+		require.NotContains(t, overview.text(), "Inboxes with a history")
+		require.Contains(t, overview.body, `href="letters?consumer=billing"`)
+		require.Equal(t, http.StatusNotFound, b.get("inbox?inbox=billing").status, "there is no history to show")
+	})
+}

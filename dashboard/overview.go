@@ -39,14 +39,16 @@ func (h *Handler) overview(ctx context.Context, _ *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := overviewView{Needs: needs(now.queues, time.Now())}
+	view := overviewView{Needs: append(needs(now.queues, time.Now()), needsOfInboxes(now.inboxes)...)}
 	for _, q := range now.queues {
 		view.Queues = append(view.Queues, cardOf(now, q))
 		view.Pending += q.Pending
 		view.Dead += q.Dead
 	}
 	for _, info := range now.inboxes {
-		view.Inboxes = append(view.Inboxes, inboxCardOf(info))
+		if info.HasHistory {
+			view.Inboxes = append(view.Inboxes, inboxCardOf(info))
+		}
 	}
 	return view, nil
 }
@@ -103,14 +105,26 @@ func needs(queues []admin.QueueInfo, now time.Time) []need {
 		if call := q.LongCall; call != nil && now.Sub(call.Since) >= admin.HangsAfter {
 			add(true, fmt.Sprintf("may hang: a call in process %s has not returned since %s UTC.", short(call.Process), utc(call.Since)), "See its message", toMessage(q.Target, call.ID))
 		}
-		add(q.Processes == 0 && q.Pending > 0, fmt.Sprintf("has %s and no process that handles them.", plural(q.Pending, "message")),
+		add(q.Processes == 0 && q.Pending > 0, fmt.Sprintf("has %s and no process that handles them.", amountOf(q.Pending, q.Accuracy.Pending, "message")),
 			"See it", toTarget(queuePage, q.Target))
-		add(q.Parked > 0, fmt.Sprintf("has %s that used up all attempts and hold up their keys.", plural(q.Parked, "message")),
+		add(q.Parked > 0, fmt.Sprintf("has %s that used up all attempts and hold up their keys.", amountOf(q.Parked, q.Accuracy.Parked, "message")),
 			"See them", toTarget(messagesPage, q.Target, "status", string(admin.Parked)))
 		add(q.StuckKeys > 0, fmt.Sprintf("has %s, the first for %s.", plural(q.StuckKeys, "stuck key"), span(q.StuckAge)), "See them", toTarget(keysPage, q.Target))
 		add(q.PausedTopics > 0, fmt.Sprintf("has %s.", plural(q.PausedTopics, "paused topic")), "See them", toTarget(keysPage, q.Target))
 		add(q.PausedKeys > 0, fmt.Sprintf("has %s.", plural(q.PausedKeys, "paused key")), "See them", toTarget(keysPage, q.Target))
-		add(q.Dead > 0, fmt.Sprintf("has %s.", plural(q.Dead, "dead letter")), "See them", toTarget(lettersPage, q.Target))
+		add(q.Dead > 0, fmt.Sprintf("has %s.", amountOf(q.Dead, q.Accuracy.Dead, "dead letter")), "See them", toTarget(lettersPage, q.Target))
+	}
+	return all
+}
+
+// needsOfInboxes lists the inboxes with dead letters. Those without a history have no card on the overview.
+func needsOfInboxes(inboxes []admin.InboxInfo) []need {
+	var all []need
+	for _, info := range inboxes {
+		if info.Dead > 0 {
+			text := fmt.Sprintf("Inbox %s has %s.", escaped(info.Consumer), amountOf(info.Dead, info.Accuracy, "dead letter"))
+			all = append(all, need{text, "See them", to(lettersPage, "consumer", info.Consumer)})
+		}
 	}
 	return all
 }

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -54,7 +53,7 @@ func (s *samples) forget() { s.actions.Add(1) }
 // counted is what the overview shows.
 type counted struct {
 	queues  []admin.QueueInfo
-	inboxes []admin.InboxInfo // with a history
+	inboxes []admin.InboxInfo // with a history or with dead letters
 	at      time.Time
 	kept    []sample // must not be changed
 }
@@ -86,8 +85,7 @@ func (s *samples) count(ctx context.Context) (counted, error) {
 		if err != nil {
 			return counted{}, err
 		}
-		s.inboxes = slices.DeleteFunc(inboxes, func(info admin.InboxInfo) bool { return !info.HasHistory })
-		s.latest, s.latestAt, s.counted = queues, time.Now(), actions
+		s.latest, s.inboxes, s.latestAt, s.counted = queues, inboxes, time.Now(), actions
 		s.keep()
 	}
 	return counted{queues: s.latest, inboxes: s.inboxes, at: s.latestAt, kept: s.kept}, nil

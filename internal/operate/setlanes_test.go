@@ -21,8 +21,8 @@ import (
 
 var errUndone = errors.New("the test rolls back")
 
-// A handler in a lane of an earlier layout takes long, in a transaction that has locked the row of the lane. Neither the next change nor the leases of other
-// lanes wait for it.
+// A handler in a lane of an earlier layout takes long, in a transaction that has locked the row of the lane. Neither the transaction that changes the layout nor
+// the renewal of other leases waits for it.
 func TestSetLanes_G6_a_long_handler_in_an_old_lane_holds_up_no_other(t *testing.T) {
 	t.Parallel()
 	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {

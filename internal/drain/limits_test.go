@@ -2,6 +2,7 @@ package drain_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"sync"
@@ -215,37 +216,73 @@ func TestDrainer_G3_a_limited_topic_holds_up_no_other_and_keeps_its_order(t *tes
 	})
 }
 
-// Several limited topics have fewer messages than fit into memory, and together far more.
+// keysOfLanes returns a key of each lane.
+func keysOfLanes() []string {
+	keys := make([]string, lanes)
+	for n, found := 0, 0; found < lanes; n++ {
+		key := fmt.Sprint(n)
+		if lane := postbox.Lane(postbox.KeyHash(key), lanes); keys[lane] == "" {
+			keys[lane] = key
+			found++
+		}
+	}
+	return keys
+}
+
+// Several limited topics have fewer messages than fit into memory, and together far more. Before a message is handed out it is not known that its topic has to
+// wait. So they fill the memory while all workers are busy: each topic has a lane, and each read takes the same number of each.
 func TestDrainer_G8_many_limited_topics_hold_up_no_other(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testdb.Postgres(t))
-	const topics, each = 7, 60
-	names, slow, fast := make([]string, topics), map[string]postbox.Limit{}, map[string]postbox.Limit{}
-	for i := range names {
-		names[i] = fmt.Sprint("slow", i)
-		slow[names[i]], fast[names[i]] = postbox.Limit{PerSecond: 0.001}, postbox.Limit{PerSecond: 3000}
-	}
-	c := config("one")
-	require.Less(t, 3*c.PageSize, topics*each)
-	c.Limits.Topics = slow
-	key := func(i int) string { return fmt.Sprint(i % topics) }
-	b.Append(b.Database.DB, ofTopics(drafts(topics*each, key), names...)...)
-	handler := &recorder{}
-	first := b.start(b.Database.DB, handler, c)
-	signal(t, first.Ready(), "it has read messages that wait")
-	for n := range 3 {
-		b.Append(b.Database.DB, ofTopics(drafts(topics*each+n+1, key)[topics*each+n:], "free")...)
-		b.Eventually(func() bool { return len(handler.ids()) == n+1 }, "a topic without a limit goes on")
-	}
-	first.stop(t)
-	c = config("two")
-	c.Limits.Topics = fast
-	b.start(b.Database.DB, handler, c)
-	b.Eventually(func() bool { return b.Pending() == 0 }, "with higher limits all go on")
-	require.Len(t, handler.ids(), topics*each+3, "each message once")
-	for _, name := range names {
-		require.True(t, slices.IsSorted(startingWith(handler.ids(), name)), name)
-	}
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		const topics, each = lanes, 60
+		names, slow, fast := make([]string, topics), map[string]postbox.Limit{}, map[string]postbox.Limit{}
+		for i := range names {
+			names[i] = fmt.Sprint("slow", i)
+			slow[names[i]], fast[names[i]] = postbox.Limit{PerSecond: 0.001}, postbox.Limit{PerSecond: 3000}
+		}
+		c := config("one")
+		require.Less(t, 3*c.PageSize, topics*each)
+		c.Limits.Topics, c.BatchSize = slow, 1
+		began, released := make(chan struct{}, c.Workers), make(chan struct{})
+		release := sync.OnceFunc(func() { close(released) })
+		handler := &recorder{do: func(m *spool.Message) error {
+			if m.Topic == "busy" {
+				began <- struct{}{}
+				<-released
+			}
+			return nil
+		}}
+		b.Append(database.DB, ofTopics(drafts(c.Workers, func(int) string { return "" }), "busy")...)
+		first := b.start(database.DB, handler, c)
+		t.Cleanup(release)
+		for range c.Workers {
+			signal(t, began, "all workers are busy")
+		}
+		keys := keysOfLanes()
+		key := func(i int) string { return keys[i%topics] }
+		require.NoError(t, spool.InTx(t.Context(), database.DB, b.Statements, func(tx *sql.Tx) error { // a read sees all of them
+			return b.Spool.Append(t.Context(), tx, spool.Run, ofTopics(drafts(topics*each, key), names...))
+		}))
+		b.Eventually(func() bool {
+			_, _, waiting := first.Applied()
+			return waiting > 3*c.PageSize/2
+		}, "the memory is full")
+		release()
+		for n := range 3 {
+			b.Append(database.DB, ofTopics(drafts(topics*each+n+1, key)[topics*each+n:], "free")...)
+			b.Eventually(func() bool { return len(handler.ids()) == c.Workers+n+1 }, "a topic without a limit goes on")
+		}
+		first.stop(t)
+		c = config("two")
+		c.Limits.Topics = fast
+		b.start(database.DB, handler, c)
+		b.Eventually(func() bool { return b.Pending() == 0 }, "with higher limits all go on")
+		require.Len(t, handler.ids(), c.Workers+topics*each+3, "each message once")
+		for _, name := range names {
+			require.True(t, slices.IsSorted(startingWith(handler.ids(), name)), name)
+		}
+	})
 }
 
 // One key has far more messages than fit into memory.

@@ -20,22 +20,47 @@ func (b *bench) refuseKeyed(after time.Duration) (end func()) {
 	return func() { b.Database.Exec(b.T, "DROP TRIGGER refuse ON postbox_messages") }
 }
 
-// Each failure that the database refuses to write costs a transaction, and hundreds of them take longer than a lease.
+// countUnrenewed makes PostgreSQL count the tries to remove a message that has a key, and those among them before which no lease was renewed since the try
+// before. Sequences keep their values when a transaction is rolled back.
+func (b *bench) countUnrenewed() (counts func() (tries, unrenewed int)) {
+	b.T.Helper()
+	for _, statement := range []string{
+		"CREATE SEQUENCE tries MINVALUE 0", "CREATE SEQUENCE unrenewed MINVALUE 0", "CREATE SEQUENCE renewals MINVALUE 0", "CREATE SEQUENCE seen MINVALUE 0",
+		"SELECT setval('tries', 0), setval('unrenewed', 0), setval('renewals', 0)",
+		"CREATE FUNCTION renewed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('renewals'); RETURN NULL; END $$",
+		"CREATE TRIGGER renewed AFTER UPDATE ON postbox_lanes FOR EACH STATEMENT EXECUTE FUNCTION renewed()",
+		`CREATE FUNCTION counted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM nextval('tries');
+			IF (SELECT n.last_value = s.last_value FROM renewals n, seen s) THEN PERFORM nextval('unrenewed'); END IF;
+			PERFORM setval('seen', n.last_value) FROM renewals n;
+			RETURN OLD;
+		END $$`,
+		"CREATE TRIGGER counted BEFORE DELETE ON postbox_messages FOR EACH ROW WHEN (OLD.ordering_key <> '') EXECUTE FUNCTION counted()", // its name is before refuse
+	} {
+		b.Database.Exec(b.T, statement)
+	}
+	return func() (tries, unrenewed int) {
+		b.T.Helper()
+		return b.Database.Count(b.T, "SELECT last_value FROM tries"), b.Database.Count(b.T, "SELECT last_value FROM unrenewed")
+	}
+}
+
+// Each failure that the database refuses to write costs a transaction, and hundreds of them take longer than a lease. Renewals are due in the time of each.
 func TestDrainer_G6_leases_are_renewed_while_many_failures_are_refused(t *testing.T) {
 	t.Parallel()
 	database := testdb.Postgres(t).Migrate(t)
 	b := newBench(t, database)
-	end := b.refuseKeyed(10 * time.Millisecond)
-	const messages = 60 // each refused twice: longer than a lease
+	const messages, takes = 20, 10 * time.Millisecond
+	counts, end := b.countUnrenewed(), b.refuseKeyed(takes)
 	b.Append(database.DB, drafts(messages, func(i int) string { return fmt.Sprint(i) })...)
 	handler := &recorder{do: func(*spool.Message) error { return postbox.Permanent(errTest) }}
 	c := config("one")
-	c.Lease, c.Renew = time.Second, 100*time.Millisecond
+	c.Renew = takes / 2
 	log := b.startLogged(database.DB, handler, c)
-	b.Eventually(func() bool {
-		require.Zero(t, database.Count(t, `SELECT COUNT(*) FROM postbox_lanes WHERE holder <> '' AND expires_at < EXTRACT(EPOCH FROM clock_timestamp()) * 1000000`), "expired lanes")
-		return log.Said(toldOfSetbacks) > 0
-	}, "messages are refused again and again")
+	b.Eventually(func() bool { return log.Said(toldOfSetbacks) > 0 }, "messages are refused again and again")
+	tries, unrenewed := counts()
+	require.Greater(t, tries, 2*messages)
+	require.Zero(t, unrenewed)
 	end()
 	b.Eventually(func() bool { return b.Dead() == messages }, "all are written down")
 }

@@ -1,0 +1,120 @@
+package main
+
+// ofTheSettlement are those of storing what became of messages.
+var ofTheSettlement = []safeguard{
+	{
+		name: "fencing in the settle", guarantees: "G6, F10",
+		edits: []edit{
+			{
+				file: "internal/dialect/postgres_settled.go",
+				from: "((s.lane, s.token) IN (SELECT l.lane, l.token FROM",
+				to:   "(s.lane IN (SELECT l.lane FROM",
+			},
+			{
+				file: "internal/dialect/postgres.go",
+				from: "AND l.lane = m.lane AND l.token = ?\n  AND ` + seemsDear",
+				to:   "AND l.lane = m.lane AND (l.token = ? OR TRUE)\n  AND ` + seemsDear",
+			},
+			{
+				file: "internal/dialect/sqlite.go",
+				from: "l.lane = s.value ->> 0 AND l.token = s.value ->> 1\n\tWHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
+				to:   "l.lane = s.value ->> 0\n\tWHERE m.spool = ? AND m.lane = s.value ->> 0 AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
+			},
+		},
+		packages: []string{module + "internal/drain", module + "queue"}, tests: "F10|G6|lost_the_lease|lease_was_lost|leases_are_lost|lane_of_a_commit|keeps_its_lease|TestRemoval_G4|TestSettlement_G3|Model",
+	},
+	{
+		name: "settle by id list", guarantees: "G2, F4",
+		edits: []edit{
+			{
+				file: "internal/dialect/postgres_settled.go",
+				from: "AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{same starts}",
+				to:   "AND m.id <= s.id{same starts}",
+			},
+			{
+				file: "internal/dialect/postgres_settled.go",
+				from: "	LIMIT 1{lock}) AS m",
+				to:   "	{lock}) AS m",
+			},
+			{
+				file: "internal/dialect/postgres.go",
+				from: "WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ?\n  AND l.spool",
+				to:   "WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id <= ? AND m.created_at <= ?\n  AND l.spool",
+			},
+			{
+				file: "internal/dialect/sqlite.go",
+				from: "DELETE FROM {messages} WHERE id IN (\n\tSELECT m.id FROM json_each(?) s\n\tCROSS JOIN {messages} m ON m.id = s.value ->> 2",
+				to:   "DELETE FROM {messages} WHERE id IN (\n\tSELECT m.id FROM json_each(?) s\n\tCROSS JOIN {messages} m ON m.id <= s.value ->> 2",
+			},
+			{
+				file: "internal/dialect/sqlite.go",
+				from: "AND m.created_at = s.value ->> 3)`,\n\t\tkeepText",
+				to:   "AND m.created_at <= s.value ->> 3)`,\n\t\tkeepText",
+			},
+		},
+		packages: []string{module + "internal/drain"}, tests: "late_committer|Model",
+	},
+	{
+		name: "a message whose row is locked is held", guarantees: "G3, G4",
+		edits: []edit{{
+			file: "internal/drain/locked.go",
+			from: "		if locked[e.Message.Ref.ID] {\n			d.hold(e)\n",
+			to:   "		if locked[e.Message.Ref.ID] && e.Held {\n			d.hold(e)\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "Model",
+	},
+	{
+		name: "a message whose row is locked closes its key", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/schedule/hold.go",
+			from: "	q.blocked = true\n	e.keepClosed()\n	if !q.running {\n		s.putBack(q)\n",
+			to:   "	e.keepClosed()\n	if !q.running {\n		s.putBack(q)\n",
+		}},
+		packages: []string{module + "internal/schedule", module + "internal/drain"}, tests: "TestScheduler_hold|TestDrainer_G3_a_locked_row",
+	},
+	{
+		name: "a row that is kept is settled again", guarantees: "G3, G4",
+		edits: []edit{{
+			file: "internal/drain/setback.go",
+			from: "			d.rest(ctx, e, errNotRemoved)\n		case",
+			to:   "			d.restAgain(ctx, e, errNotRemoved)\n		case",
+		}},
+		packages: []string{module + "internal/drain", module + "internal/cleanup"}, tests: "is_kept|database_ignores|lasting_conflict",
+	},
+	{
+		name: "a message that rests closes its key", guarantees: "G3",
+		edits: []edit{{
+			file: "internal/drain/setback.go",
+			from: "	d.scheduler.Hold(e)\n",
+			to:   "	d.scheduler.Signal()\n",
+		}},
+		packages: []string{module + "internal/drain", module + "internal/cleanup"}, tests: "is_kept|lasting_conflict",
+	},
+	{
+		name: "a kept row is told from a lost one", guarantees: "G6",
+		edits: []edit{{
+			file: "internal/drain/removal.go",
+			from: "d.spool.Statements.StandingWhere(d.id, mine, seen)",
+			to:   "d.spool.Statements.Find(d.id, mine)",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "TestRemoval_G4",
+	},
+	{
+		name: "the end of a handler's goroutine", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/spool/protect.go",
+			from: "	err := ErrGoexit\n",
+			to:   "	var err error\n",
+		}},
+		packages: []string{module + "forwarder"}, tests: "panic_of_the_publisher",
+	},
+	{
+		name: "a worker whose goroutine a handler has ended is succeeded", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/drain/worker.go",
+			from: "		if ended {\n",
+			to:   "		if ended && d == nil {\n",
+		}},
+		packages: []string{module + "internal/drain"}, tests: "ends_its_goroutine",
+	},
+}

@@ -36,6 +36,7 @@ type Edit struct {
 // transaction.
 func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit) error {
 	var s *spool.Spool
+	var found spool.Found
 	act := NewAct(ActEdit, "").On("dead letter %d", id).Noting(edit.describe())
 	err := l.change(ctx, act, id, "edit", func(tx *sql.Tx) error {
 		letter, err := l.read(ctx, tx, id)
@@ -46,7 +47,7 @@ func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit) error
 		if err != nil {
 			return err
 		}
-		if s, err = l.spoolOf(ctx, tx, letter); err != nil {
+		if s, found, err = l.spoolOf(ctx, tx, letter); err != nil {
 			return err
 		}
 		err = l.resolve(ctx, tx, id, editResolution+l.audit.actorIn(ctx))
@@ -61,7 +62,7 @@ func (l *Letters) EditAndRequeue(ctx context.Context, id int64, edit Edit) error
 		if err := l.release(ctx, tx, letter, editNote); err != nil {
 			return err
 		}
-		return s.Append(ctx, tx, spool.Run, []spool.Draft{draft})
+		return s.AppendTo(ctx, tx, spool.Run, found, []spool.Draft{draft})
 	})
 	if err == nil {
 		l.announce(ctx, s)

@@ -39,14 +39,14 @@ func (l *Letters) requeue(ctx context.Context, tx *sql.Tx, id int64) (*spool.Spo
 	if err != nil {
 		return nil, err
 	}
-	s, err := l.spoolOf(ctx, tx, letter)
+	s, found, err := l.spoolOf(ctx, tx, letter)
 	if err != nil {
 		return nil, err
 	}
 	if err := l.take(ctx, tx, letter); err != nil {
 		return nil, err
 	}
-	return s, s.Append(ctx, tx, spool.Run, []spool.Draft{draft})
+	return s, s.AppendTo(ctx, tx, spool.Run, found, []spool.Draft{draft})
 }
 
 // draft returns the message as it was first written.
@@ -60,29 +60,28 @@ func (l *DeadLetter) draft() (spool.Draft, error) {
 	return spool.Draft{Topic: l.Topic, MessageID: l.MessageID, Key: l.Key, Payload: l.Payload, Metadata: l.Metadata}, nil
 }
 
-// spoolOf returns the spool through which the letter is sent again.
-func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (*spool.Spool, error) {
-	found, name := spool.Found{ID: letter.SpoolID}, l.outbox
-	var err error
+// spoolOf returns the spool through which the letter is sent again, as the transaction sees it.
+func (l *Letters) spoolOf(ctx context.Context, tx *sql.Tx, letter *DeadLetter) (s *spool.Spool, found spool.Found, err error) {
+	name := l.outbox
+	found.ID = letter.SpoolID
 	if found.ID == 0 { // the message came from a broker to an inbox, and is published again
 		found, err = spool.New(l.statements, name, 0).Find(ctx, tx, l.statements.FindSpool)
 	} else {
 		err = tx.QueryRowContext(ctx, l.statements.SpoolByID, found.ID).Scan(&name, &found.First, &found.Lanes)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, l.noSpool(letter)
+		return nil, found, l.noSpool(letter)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find spool: %w", err)
+		return nil, found, fmt.Errorf("find spool: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.spools[found.ID]
-	if known == nil || known.Name() != name || known.Layout() != found.Layout {
-		known = spool.Registered(l.statements, name, found) // this transaction registers no spool, so this one is committed
-		l.spools[found.ID] = known
+	if s = l.spools[found.ID]; s == nil || s.Name() != name {
+		s = spool.New(l.statements, name, found.Lanes)
+		l.spools[found.ID] = s
 	}
-	return known, nil
+	return s, found, nil
 }
 
 func (l *Letters) noSpool(letter *DeadLetter) error {

@@ -18,6 +18,11 @@ func (s *Spool) Append(ctx context.Context, db Executor, run Runner, drafts []Dr
 	if err != nil {
 		return err
 	}
+	return s.AppendTo(ctx, db, run, found, drafts)
+}
+
+// AppendTo is [Spool.Append] to the spool as the transaction of db has just read it.
+func (s *Spool) AppendTo(ctx context.Context, db Executor, run Runner, found Found, drafts []Draft) error {
 	rows := make([]dialect.Row, 0, min(len(drafts), s.Statements.MaxAppend))
 	bytes := 0
 	flush := func() error {

@@ -70,11 +70,21 @@ func (c recordedConn) Prepare(query string) (driver.Stmt, error) {
 	return recordedStmt{stmt, query, c.record}, err
 }
 
+// BeginTx begins a transaction of the driver inside.
+func (c recordedConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
+	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, options) //nolint:forcetypeassert // all drivers of the tests have it
+}
+
 type recordedStmt struct {
 	driver.Stmt
 
 	text   string
 	record *Record
+}
+
+// ExecContext executes the statement.
+func (s recordedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args) //nolint:forcetypeassert // all drivers of the tests have it
 }
 
 // QueryContext notes the statement, and executes it.

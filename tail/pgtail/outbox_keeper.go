@@ -44,10 +44,10 @@ type keeper struct {
 	spools   map[string]*target
 }
 
-// target is an outbox that messages are stored in.
+// target is an outbox that messages are stored in. Its spool knows nothing of the database, so each transaction reads once which lanes it has, which an operator may
+// have changed, or registers it.
 type target struct {
 	spool     *spool.Spool
-	found     spool.Found
 	announcer *spool.Announcer
 }
 
@@ -215,39 +215,22 @@ func (k *keeper) append(ctx context.Context, tx *sql.Tx, portions []portion) err
 		}
 	}
 	for _, outbox := range outboxes {
-		t, err := k.target(ctx, tx, outbox, lanes[outbox])
-		if err != nil {
-			return err
-		}
-		if err := t.spool.Append(ctx, tx, spool.Run, drafts[outbox]); err != nil {
+		if err := k.target(outbox, lanes[outbox]).spool.Append(ctx, tx, spool.Run, drafts[outbox]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// target finds an outbox with its stored number of lanes, which an operator may have changed. An outbox that is not
-// registered yet is registered by this transaction, and found by the next one.
-func (k *keeper) target(ctx context.Context, tx *sql.Tx, outbox string, lanes int) (*target, error) {
-	statements := k.outbox.Statements
-	made := spool.New(statements, outbox, lanes)
-	found, err := made.Find(ctx, tx, statements.FindSpool)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-	case err != nil:
-		return nil, fmt.Errorf("find outbox %q: %w", outbox, err)
-	default:
-		made = spool.Registered(statements, outbox, found)
-	}
+// target returns an outbox. If it is not registered yet, it gets this number of lanes.
+func (k *keeper) target(outbox string, lanes int) *target {
 	t := k.spools[outbox]
 	if t == nil {
-		t = &target{spool: made, found: found, announcer: spool.NewAnnouncer(made, k.outbox.DB, k.outbox.Logger)}
+		made := spool.New(k.outbox.Statements, outbox, lanes)
+		t = &target{spool: made, announcer: spool.NewAnnouncer(made, k.outbox.DB, k.outbox.Logger)}
 		k.spools[outbox] = t
 	}
-	if t.found != found || found.ID == 0 {
-		t.spool, t.found = made, found
-	}
-	return t, nil
+	return t
 }
 
 // announce wakes the forwarders of those outboxes that got rows, and counts the messages that came through the log.

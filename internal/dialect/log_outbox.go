@@ -3,6 +3,7 @@ package dialect
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/lib/pq"
 )
@@ -138,9 +139,30 @@ func (s *Statements) SetLogPosition(slot string, position, reserved int64) Query
 	return Query{Text: s.setLogPosition, Args: []any{slot, position, reserved}}
 }
 
-// CreateEmptyPublication returns the statement that makes a publication of no table. A slot must have a publication, also
-// for messages that belong to no table.
-func (s *Statements) CreateEmptyPublication(name string) string { return "CREATE PUBLICATION " + name }
+// PublishFor returns the statements that make the publication of a slot, or make it complete. A slot must have a publication, also for messages that
+// belong to no table. That of the messages in the log alone tells of rows: where columns can be chosen, with one number of each. It publishes
+// inserts alone before it has such a table, since updates and deletes need columns that it does not send.
+func (s *Statements) PublishFor(slot string, exists bool, lacks []string, columns bool) []string {
+	names := make([]string, len(lacks))
+	for i, table := range lacks {
+		names[i] = "ONLY " + s.Names.Table(table)
+		switch {
+		case columns && table == "audit":
+			names[i] += " (id)"
+		case columns:
+			names[i] += " (spool)"
+		}
+	}
+	tables := strings.Join(names, ", ")
+	if !exists {
+		return []string{fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert')", slot, tables)}
+	}
+	complete := []string{s.PublishInserts(slot)}
+	if len(lacks) > 0 {
+		complete = append(complete, fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE %s", slot, tables))
+	}
+	return complete
+}
 
 // CreateOutboxSlot returns the statement that makes a permanent slot. It returns the position at which the slot begins.
 // failover needs version 17.

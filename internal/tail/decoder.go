@@ -17,16 +17,31 @@ type Decoder struct {
 	found       int
 	transaction uint32
 	within      bool
-	told        map[uint32]int // tables whose rows tell that something has changed, with the place of the column spool; -1 for none
+	told        told
+}
+
+// told are tables whose rows tell that something has changed, with the place of the column spool; -1 for none.
+type told map[uint32]int
+
+func newTold(oids []uint32) told {
+	t := told{}
+	for _, oid := range oids {
+		t[oid] = -1
+	}
+	return t
+}
+
+// learn learns where the column is, if it is one of these tables.
+func (t told) learn(table uint32, columns []string) (is bool) {
+	if _, is = t[table]; is {
+		t[table] = slices.Index(columns, "spool")
+	}
+	return is
 }
 
 // NewDecoder returns a decoder for the table of messages with this oid. Inserts into the tables with the oids told are changes.
 func NewDecoder(table uint32, told ...uint32) *Decoder {
-	d := &Decoder{table: table, told: map[uint32]int{}}
-	for _, oid := range told {
-		d.told[oid] = -1
-	}
-	return d
+	return &Decoder{table: table, told: newTold(told)}
 }
 
 // Within reports whether the begin of a transaction was decoded, and not yet its commit.
@@ -153,22 +168,8 @@ func (d *Decoder) Decode(data []byte) (event Event, m Message, end uint64, err e
 // relation learns where the columns of the table are. The server sends them before the first change, and again after
 // the table or any publication was altered, or the table was analyzed.
 func (d *Decoder) relation(from *reader) (Event, error) {
-	table := from.uint32()
-	_, told := d.told[table]
-	if table != d.table && !told {
-		return Other, nil
-	}
-	from.text() // the schema
-	from.text() // the name
-	from.skip(1)
-	names := make([]string, from.uint16())
-	for i := range names {
-		from.skip(1)
-		names[i] = from.text()
-		from.skip(8)
-	}
-	if told {
-		d.told[table] = slices.Index(names, "spool")
+	table, names := from.relation()
+	if d.told.learn(table, names) || table != d.table {
 		return Other, nil
 	}
 	d.columns, d.found = make([]column, len(names)), 0
@@ -181,6 +182,21 @@ func (d *Decoder) relation(from *reader) (Event, error) {
 		return Described, errColumns
 	}
 	return Described, nil
+}
+
+// relation returns a table and the names of its columns.
+func (r *reader) relation() (table uint32, columns []string) {
+	table = r.uint32()
+	r.text() // the schema
+	r.text() // the name
+	r.skip(1)
+	columns = make([]string, r.uint16())
+	for i := range columns {
+		r.skip(1)
+		columns[i] = r.text()
+		r.skip(8)
+	}
+	return table, columns
 }
 
 // change returns the number in a column of a row, or 0 if there is no such column.

@@ -14,11 +14,13 @@ type EmittedDecoder struct {
 	final       uint64
 	committed   time.Time
 	within      bool
+	told        told
 }
 
-// NewEmittedDecoder returns a decoder for the messages that belong to the table of messages with this oid.
-func NewEmittedDecoder(table uint32) *EmittedDecoder {
-	return &EmittedDecoder{prefix: dialect.OutboxPrefix + strconv.FormatUint(uint64(table), 10)}
+// NewEmittedDecoder returns a decoder for the messages that belong to the table of messages with this oid. Inserts into the tables with the oids told are
+// changes.
+func NewEmittedDecoder(table uint32, told ...uint32) *EmittedDecoder {
+	return &EmittedDecoder{prefix: dialect.OutboxPrefix + strconv.FormatUint(uint64(table), 10), told: newTold(told)}
 }
 
 // Piece is a message of the log, with one or several messages of an outbox.
@@ -26,6 +28,7 @@ type Piece struct {
 	Transaction uint32 // the low 32 bits of the transaction's id
 	Committed   time.Time
 	Content     []byte
+	Spool       int64 // of a change, the outbox; 0 for all
 }
 
 // Within reports whether the begin of a transaction was decoded, and not yet its commit.
@@ -65,8 +68,15 @@ func (d *EmittedDecoder) Decode(data []byte) (event Event, piece Piece, end uint
 		if flags == transactional && d.within && prefix == d.prefix {
 			event, piece = Insert, Piece{Transaction: d.transaction, Committed: d.committed, Content: content}
 		}
+	case 'R':
+		d.told.learn(from.relation())
+	case 'I':
+		if place, is := d.told[from.uint32()]; is {
+			event = Change
+			piece.Spool, err = change(&from, place)
+		}
 	}
-	if from.short {
+	if err == nil && from.short {
 		err = errShort
 	}
 	return event, piece, end, err

@@ -16,6 +16,7 @@ type group struct {
 	mu        sync.Mutex
 	followers []*follower
 	tables    string // name of the table of messages of all followers
+	tells     bool   // the log that is read tells each change
 	stop      context.CancelFunc
 	ended     chan struct{} // closed when the receiver has ended
 }
@@ -124,6 +125,21 @@ func (g *group) each(do func(outbox tail.Outbox)) {
 
 // hear says that the server has sent something.
 func (g *group) hear(now time.Time) { g.each(func(o tail.Outbox) { o.Feed.Hear(now) }) }
+
+// tell says whether the log that is read tells each change.
+func (g *group) tell(tells bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.tellAll(tells)
+}
+
+// tellAll is tell while the group is locked.
+func (g *group) tellAll(tells bool) {
+	g.tells = tells
+	for _, f := range g.followers {
+		f.Feed.Tell(tells)
+	}
+}
 
 // change says that something has changed in an outbox, or in all if spool is 0.
 func (g *group) change(spool int64) { g.each(func(o tail.Outbox) { o.Feed.Change(spool) }) }

@@ -2,6 +2,7 @@ package pgtail
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -58,7 +59,7 @@ func NewOutbox(config OutboxConfig) (*Outbox, error) {
 
 // Follow is for forwarders, which call it while they run.
 func (o *Outbox) Follow(ctx context.Context, outbox tail.Outbox) error {
-	return o.follow(ctx, outbox, func(*follower) {}, func(ctx context.Context) {
+	return o.follow(ctx, outbox, func(f *follower) { f.Feed.Tell(o.tells) }, func(ctx context.Context) {
 		r := &receiver{group: &o.group, session: o.session, lines: outboxLines}
 		r.final = func(err error) bool { // a server that was fine may be restarting, or failing over
 			var wrong *setupError
@@ -100,8 +101,14 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(s
 	if err != nil {
 		return err
 	}
+	told, err := toldTables(ctx, outbox)
+	if err != nil {
+		return err
+	}
+	defer o.tell(false)
 	within, cancel := context.WithCancelCause(ctx)
 	watch := retainedWatch{group: &o.group, slot: slot.name, interval: o.retainedInterval, give: cancel, reached: &s.reached}
+	watch.lacks = func(ctx context.Context) error { return o.tellBy(ctx, outbox, slot.name) }
 	defer watch.begin(within)()
 	in := newIntake(position)
 	k := &keeper{outbox: outbox, group: &o.group, intake: in, position: position, saved: slot.confirmed, since: since, spools: map[string]*target{}}
@@ -115,9 +122,13 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(s
 	defer func() { <-stored }()
 	defer cancel(nil)
 	started(slot.name)
+	o.hear(time.Now())
+	if err := o.tellBy(within, outbox, slot.name); err != nil {
+		return cause(within, err)
+	}
 	o.each(func(o tail.Outbox) { o.Meter.ReadsLog(true) })
 	defer o.each(func(o tail.Outbox) { o.Meter.ReadsLog(false) })
-	from := &emittedStream{stream: s.stream(o.hear), decoder: tail.NewEmittedDecoder(s.table), intake: in, logger: outbox.Logger}
+	from := &emittedStream{stream: s.stream(o.hear), decoder: tail.NewEmittedDecoder(s.table, append(told, s.table)...), change: o.change, intake: in, logger: outbox.Logger}
 	err = from.receive(within, func(data []byte) error { return from.take(within, data) })
 	if lacksPublication(err, slot.name) {
 		close(in.ended) // what the server could still read is not lost
@@ -129,4 +140,16 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(s
 		err = slot.unreadable()
 	}
 	return cause(within, err)
+}
+
+// tellBy tells forwarders whether the publication of the slot is complete. If it is not, they poll.
+func (o *Outbox) tellBy(ctx context.Context, outbox tail.Outbox, slot string) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	has, err := published(ctx, outbox.DB, outbox.Statements, slot)
+	o.tell(err == nil && has.complete())
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return err
 }

@@ -12,10 +12,11 @@ import (
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// SetupOutbox makes what the server needs so that publishers can write messages into its log: a permanent slot, and an empty publication of the same name. Run it after
-// [postbox.Migrate], with a role that owns the tables and has CREATE on the database; the role of DSN makes the slot. It can be run again. It waits for the end of all
+// SetupOutbox makes what the server needs so that publishers can write messages into its log: a permanent slot, and a publication of the same name. With the publication an idle forwarder hears of rows, and hardly polls. Run it after
+// [postbox.Migrate], with a role that owns the tables and has CREATE on the database; the role of DSN makes the slot. It can be run again, and adds to the publication what an earlier version did not have in it. It waits for the end of all
 // transactions of the server that have written anything. It returns an error that says what to set if the server does not write a log that can be read, and
 // [ErrSlotLost] if the log was set up before and the slot does not continue it. If [OutboxConfig.NoFailover] has changed, it changes the slot, which no process may read meanwhile.
 //
@@ -25,7 +26,7 @@ func SetupOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) 
 		if err := problems(a.lacks(a.seen)); err != nil {
 			return err
 		}
-		if !a.known || !a.published {
+		if !a.known || !a.has.complete() {
 			if err := a.mayPublish(ctx); err != nil {
 				return err
 			}
@@ -158,15 +159,23 @@ func (a *administration) keep(ctx context.Context) error {
 	return a.audited(ctx, operate.ActSetUpLog, "failover="+strconv.FormatBool(wanted), nil)
 }
 
-// publish makes the publication if it is not there.
+// publish makes the publication if it is not there, and makes it complete.
 func (a *administration) publish(ctx context.Context) error {
-	if a.published {
+	if a.has.complete() {
 		return nil
 	}
-	if _, err := a.db.ExecContext(ctx, a.statements.CreateEmptyPublication(a.slot.name)); err != nil {
-		return fmt.Errorf("make the publication %s, with CREATE on the database: %w", a.slot.name, err)
+	lacks := dialect.PublishedTables()
+	if a.published {
+		lacks = a.has.missing()
 	}
-	return nil
+	return spool.InTx(ctx, a.db, a.statements, func(tx *sql.Tx) error {
+		for _, text := range a.statements.PublishFor(a.slot.name, a.published, lacks, a.server.version >= columnsVersion) {
+			if _, err := tx.ExecContext(ctx, text); err != nil {
+				return fmt.Errorf("make the publication %s: %w", a.slot.name, err)
+			}
+		}
+		return nil
+	})
 }
 
 // make makes the publication and the slot, if they are not there, and stores where to begin. The publication comes first,

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
@@ -18,6 +19,7 @@ type outboxState struct {
 	slot       slotState
 	known      bool // the log was set up
 	published  bool // the publication is there
+	has        contents
 	stored     string
 	position   dialect.LogPosition
 }
@@ -27,7 +29,7 @@ func (o *outboxState) read(ctx context.Context) (err error) {
 	if o.slot, err = readSlot(ctx, o.db, o.statements); err != nil {
 		return err
 	}
-	_, err = published(ctx, o.db, o.statements, o.slot.name)
+	o.has, err = published(ctx, o.db, o.statements, o.slot.name)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
@@ -47,9 +49,10 @@ func (o *outboxState) read(ctx context.Context) (err error) {
 }
 
 const (
-	// messagesVersion is the first version of PostgreSQL that sends messages of its log, failoverVersion the first with
-	// slots that standbys keep.
+	// messagesVersion is the first version of PostgreSQL that sends messages of its log, columnsVersion the first whose publications can leave columns out,
+	// failoverVersion the first with slots that standbys keep.
 	messagesVersion = 14
+	columnsVersion  = 15
 	failoverVersion = 17
 )
 
@@ -168,6 +171,13 @@ const retainedMost = 1 << 30
 // notices returns what an operator may want so.
 func (o *outboxState) notices(slot Slot) (notices []Finding) {
 	add := func(about, what, fix string) { notices = append(notices, Finding{About: about, What: what, Fix: fix}) }
+	switch missing := o.has.missing(); {
+	case !o.published:
+	case len(missing) > 0:
+		add(AboutPublication, fmt.Sprintf("the publication %s lacks the tables %s, so a forwarder without work polls", o.slot.name, strings.Join(missing, ", ")), runSetupOutbox)
+	case !o.has.inserts:
+		add(AboutPublication, fmt.Sprintf("the publication %s must publish inserts alone: the server refuses statements that change or remove messages", o.slot.name), o.statements.PublishInserts(o.slot.name))
+	}
 	if slot.Active && slot.Retained > retainedMost {
 		add(AboutSlot, fmt.Sprintf("the server keeps %d bytes of log for the slot %s", slot.Retained, slot.Name),
 			"look for transactions that have been open for long, and for errors in the log of the process that reads")

@@ -16,6 +16,7 @@ type emittedStream struct {
 	*stream
 
 	decoder *tail.EmittedDecoder
+	change  func(spool int64)
 	intake  *intake
 	logger  watermill.LoggerAdapter
 	reached uint64 // the position that the server has reached
@@ -33,6 +34,8 @@ func (s *emittedStream) take(ctx context.Context, data []byte) error {
 			s.intake.begin(commit{final: s.decoder.Final(), at: s.decoder.Committed()})
 		case event == tail.Insert:
 			err = s.decode(piece)
+		case event == tail.Change:
+			s.change(piece.Spool)
 		case event == tail.Commit:
 			s.intake.end(end)
 		}

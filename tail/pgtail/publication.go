@@ -49,6 +49,17 @@ type contents struct {
 // tells reports whether the publication tells each change, so that a forwarder need not poll to notice it.
 func (c contents) tells() bool { return len(c.lacks) == 0 }
 
+// missing returns the tables that the publication lacks.
+func (c contents) missing() []string {
+	if c.table {
+		return c.lacks
+	}
+	return append([]string{"messages"}, c.lacks...)
+}
+
+// complete reports whether the publication tells each change of rows, those of messages among them, and sends nothing else.
+func (c contents) complete() bool { return c.inserts && len(c.missing()) == 0 }
+
 // published returns what a publication has; the error is [sql.ErrNoRows] if there is none.
 func published(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (has contents, err error) {
 	var lacks string

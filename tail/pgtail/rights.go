@@ -11,8 +11,8 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 )
 
-// mayPublish returns a setupError that names the rights which the role of a set-up lacks.
-func mayPublish(ctx context.Context, db *sql.DB, statements *dialect.Statements) error {
+// mayPublish returns a setupError that names the rights which the role of a set-up lacks to make the publication, or to change it if it exists.
+func mayPublish(ctx context.Context, db *sql.DB, statements *dialect.Statements, exists bool) error {
 	var role, owner, database string
 	var owns, creates bool
 	if err := db.QueryRowContext(ctx, statements.PublicationRights).Scan(&role, &owner, &owns, &database, &creates); err != nil {
@@ -22,7 +22,7 @@ func mayPublish(ctx context.Context, db *sql.DB, statements *dialect.Statements)
 	if !owns {
 		lacks = append(lacks, ownedBy("table "+statements.Names.Table("messages"), owner, role))
 	}
-	if !creates {
+	if !creates && !exists {
 		lacks = append(lacks, &setupError{
 			what: fmt.Sprintf("the role %s may not make publications in the database %s", role, database), fix: dialect.GrantCreate(database, role),
 		})
@@ -39,7 +39,24 @@ func ownedBy(what, owner, role string) error {
 }
 
 func (a *administration) mayPublish(ctx context.Context) error {
-	return mayPublish(ctx, a.db, a.statements)
+	err := mayPublish(ctx, a.db, a.statements, a.published)
+	if a.published && !a.has.complete() {
+		err = errors.Join(err, a.ownsPublication(ctx))
+	}
+	return err
+}
+
+// ownsPublication returns a setupError if the role does not have the rights of the publication's owner.
+func (a *administration) ownsPublication(ctx context.Context) error {
+	var role, owner string
+	var owns bool
+	if err := a.db.QueryRowContext(ctx, a.statements.PublicationOwner, a.slot.name).Scan(&role, &owner, &owns); err != nil {
+		return fmt.Errorf("look at the owner of the publication %s: %w", a.slot.name, err)
+	}
+	if !owns {
+		return ownedBy("publication "+a.slot.name, owner, role)
+	}
+	return nil
 }
 
 // mayRemove returns a setupError that names the rights which the role lacks to remove the position and the publication, if they are there.
@@ -56,12 +73,7 @@ func (a *administration) mayRemove(ctx context.Context) error {
 		}
 	}
 	if a.published {
-		if err := a.db.QueryRowContext(ctx, a.statements.PublicationOwner, a.slot.name).Scan(&role, &owner, &owns); err != nil {
-			return fmt.Errorf("look at the owner of the publication %s: %w", a.slot.name, err)
-		}
-		if !owns {
-			lacks = append(lacks, ownedBy("publication "+a.slot.name, owner, role))
-		}
+		lacks = append(lacks, a.ownsPublication(ctx))
 	}
 	return errors.Join(lacks...)
 }

@@ -42,6 +42,12 @@ func TestSetup_needs_few_rights(t *testing.T) {
 	_, err = owner.ExecContext(ctx, "SELECT pg_drop_replication_slot("+permanentSlot+")")
 	require.ErrorContains(t, err, "(42501)", "the role that sets up needs no REPLICATION")
 
+	// A publication that is there needs no CREATE on the database.
+	require.True(t, w.dropSlot())
+	var role, database string
+	require.NoError(t, owner.QueryRowContext(ctx, "SELECT current_user, current_database()").Scan(&role, &database))
+	w.Exec(t, "REVOKE CREATE ON DATABASE "+database+" FROM "+role)
+	require.NoError(t, pgtail.AcceptLoss(ctx, mine, config))
 	require.NoError(t, pgtail.RemoveOutbox(ctx, mine, config))
 	require.NoError(t, pgtail.Remove(ctx, mine, w.publication()))
 }

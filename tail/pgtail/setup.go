@@ -43,14 +43,11 @@ func Setup(ctx context.Context, db postbox.Database, publication string) error {
 // publish adds the tables to the publication, which it makes if there is none.
 func publish(ctx context.Context, db *sql.DB, statements *dialect.Statements, publication string) (made bool, err error) {
 	has, err := published(ctx, db, statements, publication)
-	missing := has.lacks
-	if !has.table {
-		missing = append([]string{"messages"}, missing...)
-	}
+	missing := has.missing()
 	text := ""
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		if err := mayPublish(ctx, db, statements); err != nil {
+		if err := mayPublish(ctx, db, statements, false); err != nil {
 			return false, err
 		}
 		text = statements.CreatePublication(publication)

@@ -24,7 +24,6 @@ type Tail struct {
 
 	group
 	server string // incarnation of the server while its log is read
-	tells  bool   // that log tells each change
 }
 
 // New returns a Tail, which does nothing before a forwarder runs that has it. The error names all mistakes in the
@@ -113,14 +112,11 @@ func (t *Tail) begin(server string) {
 	}
 }
 
-// tell says whether the log tells each change.
+// tell says whether the log tells each change. It tells none before it is read.
 func (t *Tail) tell(tells bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tells = tells && t.server != ""
-	for _, f := range t.followers {
-		f.Feed.Tell(t.tells)
-	}
+	t.tellAll(tells && t.server != "")
 }
 
 // deliver gives a message to the outboxes that it may belong to.

@@ -44,7 +44,7 @@ FROM pg_replication_slots WHERE slot_name = ?`
 // formerSlot returns the slot of this database with a name if the table of messages that it was made for is gone.
 const formerSlot = `
 SELECT s.slot_name FROM pg_replication_slots s
-WHERE s.slot_name = ? AND s.database = current_database()
+WHERE s.slot_name = ? AND s.database = current_database() AND s.plugin = 'pgoutput'
   AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE s.slot_name = 'postbox_' || s.datoid::text || '_' || c.oid::text || '` + OutboxSlotSuffix + `')`
 
 // logEnd includes what is committed and not flushed yet, as with synchronous_commit = off. It is sent once it is flushed.

@@ -1,12 +1,14 @@
 package pgtail_test
 
 import (
+	"context"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
@@ -104,6 +106,7 @@ func TestAcceptLoss_drops_the_slot_of_tables_that_were_restored(t *testing.T) {
 			w.Exec(t, "INSERT INTO postbox_log_position (id, slot, position, part, epoch, saved_at) VALUES (1, ?, 0, 0, 1, 0)", former)
 		}
 		w.Exec(t, "DROP TABLE former CASCADE")
+		w.Exec(t, "CREATE TABLE postbox_waiting () INHERITS (postbox_messages)")
 		require.NoError(t, call(t.Context(), w.Postbox(), w.outboxConfig()))
 		require.Zero(t, left())
 	}
@@ -118,7 +121,12 @@ func TestOutbox_refuses_a_slot_of_another_kind(t *testing.T) {
 		require.ErrorContains(t, w.emitter("outbox").Publish("orders", keyed("refused", "key")), "run pgtail.SetupOutbox")
 		require.ErrorIs(t, pgtail.CheckOutbox(t.Context(), w.Postbox(), w.outboxConfig()), pgtail.ErrSlotLost)
 		require.ErrorIs(t, <-w.reader(&broker{}).ended, pgtail.ErrSlotLost)
+		for _, drops := range []func(context.Context, postbox.Database, pgtail.OutboxConfig) error{pgtail.AcceptLoss, pgtail.RemoveOutbox} {
+			require.ErrorContains(t, drops(t.Context(), w.Postbox(), w.outboxConfig()), "was made by another program")
+		}
+		require.Equal(t, 1, w.Count(t, "SELECT COUNT(*) FROM pg_replication_slots WHERE slot_name = "+permanentSlot), "that program may need it")
 	}
+	require.True(t, w.dropSlot())
 	require.NoError(t, pgtail.AcceptLoss(t.Context(), w.Postbox(), w.outboxConfig()))
 	require.NoError(t, w.emitter("outbox").Publish("orders", keyed("message", "key")))
 }

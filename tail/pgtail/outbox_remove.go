@@ -12,11 +12,14 @@ import (
 )
 
 // RemoveOutbox drops the slot and the publication. Publishers with Log fail from then on. Stop them before, and stop the forwarders when these have read everything: it returns an error
-// while a process reads from the slot, or if messages in the log were not read; those that no forwarder can read any more, see [ErrSlotLost], do not count. It can be run again, also after a crash. Rights are those of [SetupOutbox].
+// while a process reads from the slot, or if messages in the log were not read; those that no forwarder can read any more, see [ErrSlotLost], do not count. It drops no slot of another program. It can be run again, also after a crash. Rights are those of [SetupOutbox].
 func RemoveOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
 		if err := a.mayRemove(ctx); err != nil {
 			return err
+		}
+		if a.slot.foreign {
+			return a.foreign()
 		}
 		if a.slot.making() {
 			return making(a.seen)

@@ -42,12 +42,15 @@ func SetupOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) 
 var ErrNothingLost = errors.New("nothing is lost: forwarders can go on, and there is no loss to accept")
 
 // AcceptLoss lets forwarders go on after [ErrSlotLost]. Messages that were committed to the log and not stored by then are lost. It makes a new slot and publication if there are none that can be
-// used, and drops a slot of this database that belonged to the tables before they were restored. It returns [ErrNothingLost] if there is no loss, also if a call before it was cut off after it had
+// used, and drops a slot of this database that belonged to the tables before they were restored. It drops no slot of another program. It returns [ErrNothingLost] if there is no loss, also if a call before it was cut off after it had
 // done everything. To find out, it reads the messages in the log that no forwarder has confirmed, and leaves them there. It needs the rights of [SetupOutbox], and waits as that does.
 func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
 		if !a.known {
 			return notSetUp()
+		}
+		if a.slot.foreign {
+			return a.foreign()
 		}
 		if a.slot.making() { // by a call that was cut off: what the slot will continue is not known yet
 			return making(a.seen)

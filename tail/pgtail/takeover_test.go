@@ -64,6 +64,7 @@ func TestTail_G2_goes_on_after_its_slot_was_lost(t *testing.T) {
 		ids = append(ids, more...)
 		w.eventually(func() bool { return f.log.count("Postbox reads the log") == round+2 }, "there is a new slot")
 		w.follows(f)
+		w.eventually(func() bool { return b.has(more...) }, "nothing is lost")
 		require.Equal(t, more, b.ids(string(rune('a'+round))))
 	}
 	require.True(t, b.has(ids...))

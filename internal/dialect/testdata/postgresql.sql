@@ -1050,7 +1050,7 @@ SELECT current_user, pg_get_userbyid(p.pubowner), pg_has_role(p.pubowner, 'USAGE
 
 -- FormerSlot
 SELECT s.slot_name FROM pg_replication_slots s
-WHERE s.slot_name = $1 AND s.database = current_database()
+WHERE s.slot_name = $1 AND s.database = current_database() AND s.plugin = 'pgoutput'
   AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE s.slot_name = 'postbox_' || s.datoid::text || '_' || c.oid::text || '_outbox')
 
 -- OutboxSlot

@@ -47,6 +47,13 @@ SELECT s.slot_name FROM pg_replication_slots s
 WHERE s.slot_name = ? AND s.database = current_database() AND s.plugin = 'pgoutput'
   AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE s.slot_name = 'postbox_' || s.datoid::text || '_' || c.oid::text || '` + OutboxSlotSuffix + `')`
 
+// LogMark is a piece of the log without messages, of no outbox. The process that reads stores its position soon after it, also if nothing else follows.
+// A process of an earlier version passes over it.
+var LogMark = []byte{1, 0, 1}
+
+// markLog writes a mark into the log, and returns where it is. It needs no right on any table.
+var markLog = `SELECT ` + lsn(`pg_logical_emit_message(true, '`+OutboxPrefix+`' || '{messages}'::regclass::oid::text, ?::bytea)`)
+
 // logEnd includes what is committed and not flushed yet, as with synchronous_commit = off. It is sent once it is flushed.
 var logEnd = `SELECT ` + lsn("pg_current_wal_insert_lsn()")
 
@@ -112,6 +119,9 @@ func LacksSlot(err error) bool {
 	said, found := findReport(err, PostgreSQL)
 	return found && said.state == "42704" // the setting is unknown
 }
+
+// MarkLog writes a [LogMark].
+func (s *Statements) MarkLog() Query { return Query{Text: s.markLog, Args: []any{LogMark}} }
 
 // LogAhead returns what is to be known before messages of an outbox are published without rows.
 func (s *Statements) LogAhead(outbox string) Query {
@@ -199,7 +209,7 @@ func (s *Statements) usePostgresLog() {
 	s.PublishedCount = `SELECT COUNT(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ?`
 	s.SlotTaken = slotTaken
 	s.LogServerState, s.LogSlotState, s.PublicationRights, s.PublicationOwner = logServerState, logSlotState, publicationRights, publicationOwner
-	s.emit, s.emitChecked, s.OutboxSlot, s.FormerSlot, s.LogEnd = emit, emitChecked, outboxSlot, formerSlot, logEnd
+	s.emit, s.emitChecked, s.markLog, s.OutboxSlot, s.FormerSlot, s.LogEnd = emit, emitChecked, markLog, outboxSlot, formerSlot, logEnd
 	s.ClaimLog, s.saveLogPosition, s.reserveLog, s.setLogPosition = claimLog, saveLogPosition, reserveLog, setLogPosition
 	s.logAhead, s.keysWithRows = logAhead, keysWithRows
 	s.LogPosition = `SELECT slot, position, part, epoch FROM {log_position} WHERE id = 1`

@@ -275,6 +275,7 @@ type Statements struct {
 	ClaimLog          string // → the same, with a new epoch, and the reservation
 	RemoveLogPosition string
 	emit, emitChecked string
+	markLog           string
 	saveLogPosition   string
 	reserveLog        string
 	setLogPosition    string
@@ -300,7 +301,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.uniqueKeysPage, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner,
-		&s.OutboxSlot, &s.FormerSlot, &s.LogEnd, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.saveLogPosition, &s.reserveLog, &s.setLogPosition, &s.logAhead, &s.keysWithRows,
+		&s.OutboxSlot, &s.FormerSlot, &s.LogEnd, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.reserveLog, &s.setLogPosition, &s.logAhead, &s.keysWithRows,
 	} {
 		f(text)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/tail"
 )
@@ -47,6 +48,13 @@ func TestEmitted_large_messages_go_in_several_pieces(t *testing.T) {
 		drafts = append(drafts, out.Drafts...)
 	}
 	require.Equal(t, in.Drafts, drafts)
+}
+
+func TestDecodeEmitted_finds_no_message_in_a_mark(t *testing.T) {
+	t.Parallel()
+	out, err := tail.DecodeEmitted(dialect.LogMark, committed)
+	require.NoError(t, err)
+	require.Empty(t, out.Drafts)
 }
 
 func TestDecodeEmitted_refuses_what_it_cannot_read(t *testing.T) {

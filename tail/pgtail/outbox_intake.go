@@ -34,6 +34,7 @@ type portion struct {
 	bytes       int
 	end         uint64 // of the commit; 0 if the transaction goes on
 	part        int    // the number of messages of the transaction up to here
+	marked      bool   // it has a mark, see [dialect.LogMark]
 }
 
 // commit is the end of a transaction in the log.
@@ -60,6 +61,7 @@ type intake struct {
 	messages int
 	bytes    int
 	passed   uint64 // everything up to here was added
+	marked   uint64 // the end of the last transaction with a mark
 	// confirm may be confirmed when the server has reached after; 0 for none.
 	confirm, after uint64
 }
@@ -80,6 +82,7 @@ func (i *intake) add(transaction uint32, emitted tail.Emitted) {
 		return
 	}
 	i.current.transaction = transaction
+	i.current.marked = i.current.marked || len(emitted.Drafts) == 0
 	for _, draft := range emitted.Drafts {
 		i.current.part++
 		if i.skip > 0 {
@@ -100,7 +103,17 @@ func (i *intake) end(end uint64) {
 		i.current.end, i.skip = end, 0
 		i.put()
 	}
+	if i.current.marked {
+		i.mark(end)
+	}
 	i.passedBy(end)
+}
+
+// mark notes that the position after a mark is to be stored.
+func (i *intake) mark(end uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.marked = end
 }
 
 // put makes the current portion one that can be stored, and begins the next one of the transaction.
@@ -109,7 +122,7 @@ func (i *intake) put() {
 	defer i.mu.Unlock()
 	p := i.current
 	i.portions, i.messages, i.bytes = append(i.portions, p), i.messages+len(p.messages), i.bytes+p.bytes
-	i.current = portion{commit: p.commit, transaction: p.transaction, part: p.part}
+	i.current = portion{commit: p.commit, transaction: p.transaction, part: p.part, marked: p.marked}
 	signal(i.changed)
 }
 
@@ -124,6 +137,21 @@ func (i *intake) full() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.messages >= intakePortions*portionMessages || i.bytes >= intakePortions*portionBytes
+}
+
+// waiting returns the number of portions that are to be stored.
+func (i *intake) waiting() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.portions)
+}
+
+// due returns up to where there are no messages, and whether that is to be stored: there is a mark after the stored position, or much log.
+func (i *intake) due(stored int64) (passed uint64, is bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	from := uint64(stored) //nolint:gosec // a position
+	return i.passed, len(i.portions) == 0 && (i.marked > from || i.passed >= from+passedMost)
 }
 
 // take removes and returns portions to be stored together. If these are all that there are, passed is the position up to

@@ -84,7 +84,7 @@ func (k *keeper) run(ctx context.Context) error {
 
 // storeAll stores everything that the intake has.
 func (k *keeper) storeAll(ctx context.Context) error {
-	for portions, _ := k.peek(); portions > 0 && ctx.Err() == nil; portions, _ = k.peek() {
+	for k.intake.waiting() > 0 && ctx.Err() == nil {
 		if err := k.storeNext(ctx); err != nil {
 			return err
 		}
@@ -254,11 +254,11 @@ func (k *keeper) announce(portions []portion) {
 	}
 }
 
-// confirm stores the position if much log without messages has passed, and allows the receiver to confirm what is stored.
+// confirm stores the position if much log without messages has passed, or a mark, and allows the receiver to confirm what is stored.
 func (k *keeper) confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, spool.StatementTimeout)
 	defer cancel()
-	if portions, passed := k.peek(); portions == 0 && k.position.Part == 0 && int64(passed)-k.position.Position >= passedMost { //nolint:gosec // a position
+	if passed, due := k.intake.due(k.position.Position); due && k.position.Part == 0 {
 		next := k.position
 		next.Position = int64(passed) //nolint:gosec // a position
 		next.Reserved = k.reservation(next.Position)
@@ -277,10 +277,4 @@ func (k *keeper) confirm(ctx context.Context) error {
 	k.saved = k.position.Position
 	k.intake.allow(uint64(k.saved), end) //nolint:gosec // a position
 	return nil
-}
-
-func (k *keeper) peek() (portions int, passed uint64) {
-	k.intake.mu.Lock()
-	defer k.intake.mu.Unlock()
-	return len(k.intake.portions), k.intake.passed
 }

@@ -78,10 +78,10 @@ func (s *session) check(ctx context.Context, chosen targetFlags, maxAge time.Dur
 	if len(late) > 0 {
 		return foundf("messages have been due for more than %s in %s%s", maxAge, count(len(late), outboxOrQueue), s.longCalls(ctx, late, maxAge))
 	}
-	if log, _, err := s.lookAtLog(ctx, chosen); err != nil {
+	if unread, _, err := s.logUnread(ctx, chosen); err != nil {
 		return err
-	} else if log.unread != "" {
-		return foundf("%s", log.unread)
+	} else if unread != "" {
+		return foundf("%s", unread)
 	}
 	return nil
 }

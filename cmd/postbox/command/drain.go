@@ -37,8 +37,10 @@ its handlers may then write others. Messages whose outbox or queue does not exis
 are "missing", with its id: "postbox doctor" says what to do.
 
 If the log was set up for messages without rows (see "postbox log"), it must be
-empty, too, except with --queue: a process must read it, and must have taken no
-message from it for 6 s. So --timeout must be longer than that.
+empty, too, except with --queue. Once no message has a row, the command writes a
+mark into the log, and waits until a process has read the log up to that mark, and
+has published or stored all messages before it. That takes about a second, so
+--timeout must be longer.
 
 The exit code is 0 if all are empty, and 3 if one is not empty when --timeout is
 over.`,
@@ -69,6 +71,9 @@ func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Du
 			found, err = s.fullness(ctx, chosen) // afterwards, since messages of the log become rows
 		}
 		left := full(found)
+		if err == nil && time.Since(begin) < timeout {
+			err = log.renew(ctx, s, left > 0)
+		}
 		if ctx.Err() != nil {
 			return nil, "", stoppedf("interrupted after %s, and not empty", span(time.Since(begin).Round(time.Second)))
 		}
@@ -77,7 +82,12 @@ func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Du
 		}
 		if time.Since(said) >= drainProgress {
 			said = time.Now()
-			s.progress("%s not empty after %s.", are(left, outboxOrQueue), span(time.Since(begin).Round(time.Second)))
+			after := span(time.Since(begin).Round(time.Second))
+			if left > 0 {
+				s.progress("%s not empty after %s.", are(left, outboxOrQueue), after)
+			} else {
+				s.progress("Not empty after %s: %s.", after, inLog)
+			}
 		}
 		select {
 		case <-ctx.Done():

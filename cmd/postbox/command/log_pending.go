@@ -5,42 +5,30 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
+	"math"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
-// logQuiet is for how long no message may have been taken from the log until drain believes that there is none. A process that
-// reads stores its position more often while it has messages, even if a call of the broker hangs.
-const logQuiet = 6 * time.Second
-
-// logState is how it stands with messages that are in the log alone. They have no row, so no count has them.
-type logState struct {
-	position dialect.LogPosition
-	unread   string // why messages may wait in the log and nothing takes them; empty if a process reads
-}
-
-// lookAtLog returns the state of the log; ok is false if the log was not set up for messages without rows, or the target is a queue.
-func (s *session) lookAtLog(ctx context.Context, chosen targetFlags) (state logState, ok bool, err error) {
+// logUnread returns why messages may wait in the log and nothing takes them. It is empty if a process reads. Messages in the log have no row, so no count has
+// them. ok is false if the log was not set up for messages without rows, or the target is a queue.
+func (s *session) logUnread(ctx context.Context, chosen targetFlags) (unread string, ok bool, err error) {
 	if chosen.any() && chosen.one().IsQueue() {
-		return state, false, nil
+		return "", false, nil
 	}
 	status, ok, err := s.logStatus(ctx)
 	if err != nil || !ok {
-		return state, false, err
-	}
-	if state.position, err = s.logPosition(ctx); err != nil {
-		return state, false, err
+		return "", false, err
 	}
 	for _, about := range []string{pgtail.AboutSlot, pgtail.AboutReader} {
 		for _, f := range status.Findings {
-			if f.Problem && f.About == about && state.unread == "" {
-				state.unread = fmt.Sprintf("messages may wait in the log: %s: %s", f.What, f.Fix)
+			if f.Problem && f.About == about {
+				return fmt.Sprintf("messages may wait in the log: %s: %s", f.What, f.Fix), true, nil
 			}
 		}
 	}
-	return state, true, nil
+	return "", true, nil
 }
 
 // logStatus returns how it stands with the log for messages without rows; ok is false if it was not set up, nor begun to be.
@@ -64,23 +52,46 @@ func (s *session) logPosition(ctx context.Context) (position dialect.LogPosition
 	return position, nil
 }
 
-// logWatch finds out whether messages are still taken from the log.
+// logWatch finds out whether the log has been read up to its end. Up to where it was read cannot be compared with the end as it is now: a process that reads
+// does not store its position while others write. So drain writes a mark behind which it expects the position.
 type logWatch struct {
-	last  logState
-	since time.Time // when the state was another one
+	reads bool  // a process does
+	mark  int64 // 0: there is none
 }
 
-// pending returns why messages may wait in the log, or an empty text if a process reads and has taken none for long enough.
+// pending returns why messages may wait in the log, or an empty text if it was read beyond the mark.
 func (w *logWatch) pending(ctx context.Context, s *session, chosen targetFlags) (string, error) {
-	state, ok, err := s.lookAtLog(ctx, chosen)
-	if err != nil || !ok {
+	unread, ok, err := s.logUnread(ctx, chosen)
+	w.reads = err == nil && ok && unread == ""
+	if !w.reads {
+		return unread, err
+	}
+	if w.mark == 0 {
+		return "messages may wait in the log, and this look cannot tell: --timeout must be longer", nil
+	}
+	position, err := s.logPosition(ctx)
+	if err != nil || position.Position > w.mark {
 		return "", err
 	}
-	if w.since.IsZero() || state != w.last {
-		w.last, w.since = state, time.Now()
+	return fmt.Sprintf("messages may wait in the log: it has been read and stored up to %s, and must be up to %s", logPlace(position.Position), logPlace(w.mark)), nil
+}
+
+// renew is called after a look at the rows. A mark counts that was made when there were none, since the handler of a message may have written into the log.
+func (w *logWatch) renew(ctx context.Context, s *session, rows bool) error {
+	if rows {
+		w.mark = 0
 	}
-	if state.unread == "" && time.Since(w.since) < logQuiet {
-		return fmt.Sprintf("messages may wait in the log: the process that reads must have taken none for %s, so --timeout must be longer than that", span(logQuiet)), nil
+	if rows || w.mark != 0 || !w.reads {
+		return nil
 	}
-	return state.unread, nil
+	query := s.statements.MarkLog()
+	if err := s.db.QueryRowContext(ctx, query.Text, query.Args...).Scan(&w.mark); err != nil {
+		return fmt.Errorf("write a mark into the log: %w", err)
+	}
+	return nil
+}
+
+// logPlace is a position in the log as PostgreSQL shows it.
+func logPlace(position int64) string {
+	return fmt.Sprintf("%X/%X", position>>32, position&math.MaxUint32)
 }

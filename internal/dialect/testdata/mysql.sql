@@ -865,6 +865,9 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- EmitChecked
 
 
+-- MarkLog
+
+
 -- SaveLogPosition
 
 

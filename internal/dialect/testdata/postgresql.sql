@@ -1082,6 +1082,9 @@ SELECT pg_logical_emit_message(true, CASE WHEN EXISTS (
 THEN 'postbox_' || 'postbox_messages'::regclass::oid::text
 ELSE current_setting('postbox.the_slot_of_the_outbox_is_missing') END, $1::bytea)
 
+-- MarkLog
+SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'postbox_' || 'postbox_messages'::regclass::oid::text, $1::bytea), '0/0')::bigint
+
 -- SaveLogPosition
 UPDATE postbox_log_position SET position = $1, part = $2, reserved = $3, reserved_epoch = epoch, saved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE id = 1 AND epoch = $4 RETURNING pg_current_snapshot()::text
 

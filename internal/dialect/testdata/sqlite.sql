@@ -865,6 +865,9 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- EmitChecked
 
 
+-- MarkLog
+
+
 -- SaveLogPosition
 
 

@@ -16,10 +16,17 @@ SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_
        COALESCE(current_setting('max_slot_wal_keep_size', true), ''), COALESCE(current_setting('idle_replication_slot_timeout', true), ''),
        COALESCE(current_setting('synchronized_standby_slots', true), ''), EXISTS (SELECT 1 FROM pg_replication_slots WHERE slot_type = 'physical')`
 
+// LogReader is how the application_name of a process of Postbox begins that reads the log. Anyone may see that of each process.
+const LogReader = "postbox log reader"
+
+// publicationIsNew tells whether the publication of a slot may be younger than the log that the slot has to read.
+const publicationIsNew = `
+SELECT COALESCE(age(p.xmin) <= age(s.catalog_xmin), TRUE) FROM pg_replication_slots s JOIN pg_publication p ON p.pubname = s.slot_name WHERE s.slot_name = ?`
+
 // logSlotState tells how it stands with a slot. The columns of later versions are read by name. Who reads is empty for a process
 // of which this role may see nothing.
 const logSlotState = `
-SELECT s.temporary, s.plugin IS NOT DISTINCT FROM 'pgoutput' AND s.database = current_database(), s.slot_type = 'logical' AND s.confirmed_flush_lsn IS NULL, s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
+SELECT s.temporary, s.plugin IS NOT DISTINCT FROM 'pgoutput' AND s.database = current_database(), s.slot_type = 'logical' AND s.confirmed_flush_lsn IS NULL, s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(a.application_name, '` + LogReader + `'), COALESCE(host(a.client_addr), ''),
        COALESCE(s.wal_status, ''), COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''),
        COALESCE(pg_wal_lsn_diff(e.reached, s.restart_lsn), 0)::bigint, COALESCE(pg_wal_lsn_diff(e.reached, s.confirmed_flush_lsn), 0)::bigint,
        COALESCE(to_jsonb(s) ->> 'failover' = 'true', FALSE), COALESCE(to_jsonb(s) ->> 'synced' = 'true', FALSE)

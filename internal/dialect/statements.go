@@ -269,6 +269,7 @@ type Statements struct {
 	// Messages that are in the log alone: log_outbox.go.
 
 	FormerSlot        string // slot → the slot, if it is one of this database whose table of messages is gone
+	PublicationIsNew  string // slot → whether its publication may be younger than the log that the slot has to read
 	OutboxSlot        string // slot → whether it is one of Postbox's, whether a process reads from it, whether it is invalid, up to where it was confirmed
 	LogEnd            string // → end of the log
 	LogPosition       string // → slot, position, part, epoch
@@ -301,7 +302,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.uniqueKeysPage, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
 		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner,
-		&s.OutboxSlot, &s.FormerSlot, &s.LogEnd, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.reserveLog, &s.setLogPosition, &s.logAhead, &s.keysWithRows,
+		&s.OutboxSlot, &s.PublicationIsNew, &s.FormerSlot, &s.LogEnd, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.reserveLog, &s.setLogPosition, &s.logAhead, &s.keysWithRows,
 	} {
 		f(text)
 	}

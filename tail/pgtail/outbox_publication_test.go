@@ -34,6 +34,19 @@ func (w *world) withoutPublication() {
 	w.Exec(w.T, "DROP TABLE business")
 }
 
+// saysThatTheSlotIsLost looks whether an operator is told what to do, and not only to make the publication again.
+func (w *world) saysThatTheSlotIsLost() {
+	w.Helper()
+	status, err := pgtail.InspectOutbox(w.Context(), w.Postbox(), w.outboxConfig())
+	require.NoError(w, err)
+	require.Empty(w, about(status, pgtail.AboutPublication))
+	lost := about(status, pgtail.AboutSlot)
+	require.Len(w, lost, 1)
+	require.True(w, lost[0].Problem)
+	require.Contains(w, lost[0].What, "messages that were in the log alone may be lost")
+	require.Contains(w, lost[0].Fix, "postbox log accept-loss")
+}
+
 // The server looks for the publication as it was at each place in the log, so one that is made later does not help.
 func TestOutbox_notices_that_its_publication_was_dropped(t *testing.T) {
 	t.Parallel()
@@ -48,10 +61,15 @@ func TestOutbox_notices_that_its_publication_was_dropped(t *testing.T) {
 	require.ErrorIs(t, err, pgtail.ErrSlotLost)
 	require.ErrorContains(t, err, "was dropped or renamed")
 	require.LessOrEqual(t, f.log.count("cannot read messages from the log"), 1)
+	w.saysThatTheSlotIsLost()
 
 	require.ErrorIs(t, pgtail.SetupOutbox(ctx, db, config), pgtail.ErrSlotLost)
 	require.Equal(t, 1, w.Count(t, "SELECT COUNT(*) FROM pg_publication WHERE pubname = "+permanentSlot), "it was made again")
 	require.ErrorIs(t, pgtail.CheckOutbox(ctx, db, config), pgtail.ErrSlotLost)
+	w.saysThatTheSlotIsLost()
+	blind, err := pgtail.InspectOutbox(ctx, db, pgtail.OutboxConfig{})
+	require.NoError(t, err)
+	require.Contains(t, about(blind, pgtail.AboutReader)[0].Fix, "If the forwarder ends with pgtail.ErrSlotLost, messages are lost", "without an address it cannot be known")
 	require.ErrorIs(t, <-w.reader(b).ended, pgtail.ErrSlotLost)
 
 	require.NoError(t, pgtail.AcceptLoss(ctx, db, config))

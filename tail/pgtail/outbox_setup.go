@@ -89,7 +89,7 @@ func CheckOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) 
 		if !a.known {
 			return errors.Join(err, a.cutOff(a.seen))
 		}
-		if err = errors.Join(err, a.unpublished()); err != nil {
+		if err = errors.Join(err, a.unpublished(), a.occupied(a.seen)); err != nil {
 			return err
 		}
 		return a.blocked(ctx)

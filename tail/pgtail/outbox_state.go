@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
@@ -20,6 +22,8 @@ type outboxState struct {
 	known      bool // the log was set up
 	published  bool // the publication is there
 	has        contents
+	doubtful   bool  // the publication is younger than the log that the slot has to read, and whether the server can read that is not known
+	unreadable error // the loss of what the server cannot read, see probe
 	stored     string
 	position   dialect.LogPosition
 }
@@ -90,7 +94,58 @@ func (o *outboxState) unpublished() error {
 	case !o.known:
 		return &setupError{what: "there is no publication " + o.slot.name, fix: runSetupOutbox}
 	}
-	return &setupError{what: fmt.Sprintf("the publication %s is gone: what is written to the log without it cannot be read", o.slot.name), fix: runSetupOutbox + ", at once"}
+	return &setupError{what: fmt.Sprintf("the publication %s is gone: what is written to the log without it cannot be read", o.slot.name), fix: runSetupOutbox + ", at once, and look whether the forwarders go on: if they end with pgtail.ErrSlotLost, messages are lost"}
+}
+
+// probeTimeout is how long a probe may take. No forwarder can read meanwhile.
+const probeTimeout = "5s"
+
+// probe finds out whether the server can read its log for the slot. The publication may be missing there although there is one now, since it was dropped and made again. The
+// probe reads what was not confirmed, and leaves it there. Without an address, or if there is too much, whether it can be read is not known.
+func (o *outboxState) probe(ctx context.Context, slot Slot, address *pgconn.Config) error {
+	lost := o.known && o.lost() != nil
+	if !o.known || lost || o.server.standby || !slot.Exists || slot.Active || slot.Incomplete {
+		return nil
+	}
+	if o.published {
+		renewed := false
+		err := o.db.QueryRowContext(ctx, o.statements.PublicationIsNew, slot.Name).Scan(&renewed)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) { // it may be gone since it was read
+			return fmt.Errorf("look at the age of the publication %s: %w", slot.Name, err)
+		}
+		if !renewed {
+			return nil
+		}
+	}
+	if address == nil {
+		o.doubtful = true
+		return nil
+	}
+	switch err := o.tryRead(ctx, address); {
+	case errors.Is(err, ErrSlotLost):
+		o.unreadable = err
+	case err != nil: // what keeps the role from reading is a finding of its own
+		o.doubtful = true
+	}
+	return nil
+}
+
+func (o *outboxState) tryRead(ctx context.Context, address *pgconn.Config) error {
+	limited := address.Copy()
+	limited.RuntimeParams["statement_timeout"] = probeTimeout
+	s, err := connect(ctx, limited)
+	if err != nil {
+		return err
+	}
+	defer s.close(ctx)
+	if err := s.identify(ctx, o.statements); err != nil {
+		return err
+	}
+	if err := s.leadsTo(ctx, o.db, o.statements); err != nil {
+		return err
+	}
+	_, err = (&administration{outboxState: *o, session: s}).unread(ctx)
+	return err
 }
 
 // dangers returns what may lose messages, or already keeps them waiting. Nothing of it keeps the log from being set up.
@@ -116,7 +171,9 @@ func (o *outboxState) dangers(slot Slot) (dangers []Finding) {
 	case slot.Incomplete:
 		return []Finding{problem(AboutSlot, making(slot))}
 	}
-	if err := o.unpublished(); err != nil {
+	if o.unreadable != nil {
+		dangers = append(dangers, problem(AboutSlot, o.unreadable))
+	} else if err := o.unpublished(); err != nil {
 		dangers = append(dangers, problem(AboutPublication, err))
 	}
 	if slot.WALStatus == "unreserved" {
@@ -125,13 +182,38 @@ func (o *outboxState) dangers(slot Slot) (dangers []Finding) {
 			fix:  "ALTER SYSTEM SET max_slot_wal_keep_size = -1; SELECT pg_reload_conf()",
 		}))
 	}
-	if !slot.Active {
-		dangers = append(dangers, problem(AboutReader, &setupError{
-			what: fmt.Sprintf("no process reads messages from the log, and the server keeps %d bytes of it for the slot %s", slot.Retained, slot.Name),
-			fix:  `run a forwarder with a pgtail.Outbox in forwarder.Config.Tail, or remove the slot with "postbox log remove --without-rows"`,
-		}))
+	if err := o.unattended(slot); err != nil {
+		dangers = append(dangers, problem(AboutReader, err))
 	}
 	return append(dangers, o.notices(slot)...)
+}
+
+// unattended returns an error if no process of Postbox reads from the slot.
+func (o *outboxState) unattended(slot Slot) error {
+	if slot.Active {
+		return o.occupied(slot)
+	}
+	wrong := &setupError{
+		what: fmt.Sprintf("no process reads messages from the log, and the server keeps %d bytes of it for the slot %s", slot.Retained, slot.Name),
+		fix:  `run a forwarder with a pgtail.Outbox in forwarder.Config.Tail, or remove the slot with "postbox log remove --without-rows"`,
+	}
+	if o.doubtful {
+		wrong.what += ", perhaps a part without a publication, which cannot be read"
+		wrong.fix += `. If the forwarder ends with pgtail.ErrSlotLost, messages are lost; "postbox log check --without-rows" tells that, too, with --log-dsn`
+	}
+	return wrong
+}
+
+// occupied returns an error if another program reads from the slot.
+func (o *outboxState) occupied(slot Slot) error {
+	if !slot.Active || slot.Incomplete || strings.HasPrefix(slot.application, dialect.LogReader) {
+		return nil
+	}
+	return &setupError{
+		what: fmt.Sprintf("the process that reads from the slot %s is none of Postbox, or of an earlier version: process %d with the application_name %q. Nothing is published while another program reads",
+			slot.Name, slot.PID, slot.application),
+		fix: "restart forwarders of an earlier version, or end the program: " + o.statements.EndReader(slot.Name),
+	}
 }
 
 // cutOff says how far a log is set up that has no position.

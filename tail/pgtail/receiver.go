@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -162,6 +163,7 @@ func connect(ctx context.Context, address *pgconn.Config) (*session, error) {
 	config := address.Copy()
 	config.RuntimeParams["replication"] = "database"
 	config.RuntimeParams["wal_sender_timeout"] = senderTimeout
+	config.RuntimeParams["application_name"] = strings.TrimSpace(dialect.LogReader + " " + config.RuntimeParams["application_name"])
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(ctx, config)

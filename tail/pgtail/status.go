@@ -54,6 +54,7 @@ type Slot struct {
 	Failover, Synced bool
 
 	temporary, ours bool
+	application     string // application_name of the process that reads
 }
 
 // The subjects of findings.
@@ -154,6 +155,9 @@ func InspectOutbox(ctx context.Context, db postbox.Database, config OutboxConfig
 	if err := o.read(ctx); err != nil {
 		return Status{}, fmt.Errorf("pgtail: %w", err)
 	}
+	if err := o.probe(ctx, slot, address); err != nil {
+		return Status{}, fmt.Errorf("pgtail: %w", err)
+	}
 	findings := append(o.lacks(slot), o.dangers(slot)...)
 	findings = append(findings, canRead(ctx, db.DB, statements, address, server)...)
 	return Status{
@@ -181,7 +185,7 @@ func readState(ctx context.Context, db *sql.DB, statements *dialect.Statements, 
 		return server, slot, tableMissing(fmt.Errorf("identify the table of messages: %w", err))
 	}
 	slot.Name += suffix
-	err = db.QueryRowContext(ctx, statements.LogSlotState, slot.Name).Scan(&slot.temporary, &slot.ours, &slot.Incomplete, &slot.Active, &slot.PID, &slot.Role, &slot.Address,
+	err = db.QueryRowContext(ctx, statements.LogSlotState, slot.Name).Scan(&slot.temporary, &slot.ours, &slot.Incomplete, &slot.Active, &slot.PID, &slot.Role, &slot.application, &slot.Address,
 		&slot.WALStatus, &slot.Invalid, &slot.Retained, &slot.Unread, &slot.Failover, &slot.Synced)
 	if errors.Is(err, sql.ErrNoRows) {
 		return server, slot, nil

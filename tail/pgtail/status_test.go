@@ -79,7 +79,7 @@ func TestInspectOutbox_finds_what_endangers_the_slot(t *testing.T) {
 	t.Parallel()
 	w, ctx := newOutboxWorld(t), t.Context()
 	w.Exec(t, "DO $$ BEGIN EXECUTE 'DROP PUBLICATION ' || "+permanentSlot+"; END $$")
-	status, err := pgtail.InspectOutbox(ctx, w.Postbox(), w.outboxConfig())
+	status, err := pgtail.InspectOutbox(ctx, w.Postbox(), pgtail.OutboxConfig{}) // with an address it may find that there is a loss already
 	require.NoError(t, err)
 	require.Contains(t, about(status, pgtail.AboutPublication)[0].What, "is gone")
 	if err := pgtail.SetupOutbox(ctx, w.Postbox(), w.outboxConfig()); err != nil {

@@ -5,7 +5,7 @@ import "context"
 // checkLog looks at the slot for messages that are in the log alone, if the log was set up for them, or a set-up
 // was cut off.
 func (s *session) checkLog(ctx context.Context) ([]finding, error) {
-	status, ok, err := s.logStatus(ctx)
+	status, ok, err := s.logStatus(ctx, s.logDSN)
 	if err != nil || !ok {
 		return nil, err
 	}

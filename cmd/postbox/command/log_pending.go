@@ -17,7 +17,7 @@ func (s *session) logUnread(ctx context.Context, chosen targetFlags) (unread str
 	if chosen.any() && chosen.one().IsQueue() {
 		return "", false, nil
 	}
-	status, ok, err := s.logStatus(ctx)
+	status, ok, err := s.logStatus(ctx, "")
 	if err != nil || !ok {
 		return "", false, err
 	}
@@ -32,11 +32,12 @@ func (s *session) logUnread(ctx context.Context, chosen targetFlags) (unread str
 }
 
 // logStatus returns how it stands with the log for messages without rows; ok is false if it was not set up, nor begun to be.
-func (s *session) logStatus(ctx context.Context) (status pgtail.Status, ok bool, err error) {
+// With the address of the role that reads, also whether that one can read.
+func (s *session) logStatus(ctx context.Context, reader string) (status pgtail.Status, ok bool, err error) {
 	if !s.statements.Kind.Can().Tails {
 		return status, false, nil
 	}
-	status, err = pgtail.InspectOutbox(ctx, s.database, pgtail.OutboxConfig{})
+	status, err = pgtail.InspectOutbox(ctx, s.database, pgtail.OutboxConfig{DSN: reader})
 	if dialect.LacksTable(err) { // tables of an earlier version
 		return status, false, nil
 	}

@@ -844,6 +844,9 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- FormerSlot
 
 
+-- PublicationIsNew
+
+
 -- OutboxSlot
 
 

@@ -1032,7 +1032,7 @@ SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_
        COALESCE(current_setting('synchronized_standby_slots', true), ''), EXISTS (SELECT 1 FROM pg_replication_slots WHERE slot_type = 'physical')
 
 -- LogSlotState
-SELECT s.temporary, s.plugin IS NOT DISTINCT FROM 'pgoutput' AND s.database = current_database(), s.slot_type = 'logical' AND s.confirmed_flush_lsn IS NULL, s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(host(a.client_addr), ''),
+SELECT s.temporary, s.plugin IS NOT DISTINCT FROM 'pgoutput' AND s.database = current_database(), s.slot_type = 'logical' AND s.confirmed_flush_lsn IS NULL, s.active, COALESCE(s.active_pid, 0), COALESCE(a.usename, ''), COALESCE(a.application_name, 'postbox log reader'), COALESCE(host(a.client_addr), ''),
        COALESCE(s.wal_status, ''), COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''),
        COALESCE(pg_wal_lsn_diff(e.reached, s.restart_lsn), 0)::bigint, COALESCE(pg_wal_lsn_diff(e.reached, s.confirmed_flush_lsn), 0)::bigint,
        COALESCE(to_jsonb(s) ->> 'failover' = 'true', FALSE), COALESCE(to_jsonb(s) ->> 'synced' = 'true', FALSE)
@@ -1052,6 +1052,9 @@ SELECT current_user, pg_get_userbyid(p.pubowner), pg_has_role(p.pubowner, 'USAGE
 SELECT s.slot_name FROM pg_replication_slots s
 WHERE s.slot_name = $1 AND s.database = current_database() AND s.plugin = 'pgoutput'
   AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE s.slot_name = 'postbox_' || s.datoid::text || '_' || c.oid::text || '_outbox')
+
+-- PublicationIsNew
+SELECT COALESCE(age(p.xmin) <= age(s.catalog_xmin), TRUE) FROM pg_replication_slots s JOIN pg_publication p ON p.pubname = s.slot_name WHERE s.slot_name = $1
 
 -- OutboxSlot
 SELECT plugin IS NOT DISTINCT FROM 'pgoutput' AND NOT temporary AND database = current_database(), active, wal_status IS NOT DISTINCT FROM 'lost', pg_wal_lsn_diff(COALESCE(confirmed_flush_lsn, '0/0'), '0/0')::bigint

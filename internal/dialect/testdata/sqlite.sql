@@ -844,6 +844,9 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- FormerSlot
 
 
+-- PublicationIsNew
+
+
 -- OutboxSlot
 
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -43,7 +44,7 @@ var ErrNothingLost = errors.New("nothing is lost: forwarders can go on, and ther
 
 // AcceptLoss lets forwarders go on after [ErrSlotLost]. Messages that were committed to the log and not stored by then are lost. It makes a new slot and publication if there are none that can be
 // used, and drops a slot of this database that belonged to the tables before they were restored. It drops no slot of another program. It returns [ErrNothingLost] if there is no loss, also if a call before it was cut off after it had
-// done everything. To find out, it reads the messages in the log that no forwarder has confirmed, and leaves them there. It needs the rights of [SetupOutbox], and waits as that does.
+// done everything. To find out, it reads the messages in the log that no forwarder has confirmed, and leaves them there. If a process still reads from the slot after five seconds, nothing is lost. It needs the rights of [SetupOutbox], and waits as that does.
 func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) error {
 	return administer(ctx, db, config, func(a *administration) error {
 		if !a.known {
@@ -60,6 +61,9 @@ func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) e
 		}
 		unusable := a.slot.exists && a.slot.invalid
 		if a.lost() == nil {
+			if err := a.readerEnds(ctx); err != nil {
+				return err
+			}
 			switch err := a.blocked(ctx); {
 			case err == nil:
 				return ErrNothingLost
@@ -248,6 +252,26 @@ func (a *administration) dropFormer(ctx context.Context) error {
 	}
 	if _, err := a.db.ExecContext(ctx, a.statements.DropPublication(former)); err != nil {
 		return fmt.Errorf("drop the publication %s, as its owner: %w", former, err)
+	}
+	return nil
+}
+
+// readerPatience is how long AcceptLoss waits for the end of a process that reads from the slot. A server notes a little late that a forwarder has ended.
+const readerPatience = 5 * time.Second
+
+// readerEnds returns when no process reads from the slot any more, or after readerPatience.
+func (a *administration) readerEnds(ctx context.Context) error {
+	ticker := time.NewTicker(retryMin)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(readerPatience); a.slot.active && time.Now().Before(deadline); {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+		if err := a.look(ctx, a.db); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -68,6 +68,7 @@ type Drainer struct {
 	rested       time.Time     // no wake-up causes a poll before this time
 	owed         time.Time     // when the rests of all polls are over, see pace.go
 	took         time.Duration // duration of the last poll of all lanes
+	surplus      surplusTurn
 	members      int
 	free         int
 	given        int64            // the database's counter of ids at the last read; see page

@@ -149,11 +149,19 @@ func (p *page) complete(lane int, params dialect.FetchParams) (upTo int64, more 
 	return math.MaxInt64, false
 }
 
+// surplusTurn is true if it was the turn of scheduled messages, see leaveSurplus.
+type surplusTurn bool
+
 // leaveSurplus removes due messages from the page if there are more than the read asked for, since a database may return
-// as many of each state. Both states keep half, or what the other leaves. A later read returns the others again.
-func (p *page) leaveSurplus(params dialect.FetchParams) {
+// as many of each state. Both states keep half, or what the other leaves. A later read returns the others again. Of an odd number, one more is of the state whose turn it is:
+// if a read asks for a single message, and messages that fail are due again and again, scheduled ones would never be read otherwise.
+func (p *page) leaveSurplus(params dialect.FetchParams, turn *surplusTurn) {
 	if p.waited <= params.Due {
 		return
+	}
+	half := params.Due / 2
+	if *turn = !*turn; *turn {
+		half = (params.Due + 1) / 2
 	}
 	scheduled := 0
 	for _, m := range p.messages {
@@ -162,7 +170,7 @@ func (p *page) leaveSurplus(params dialect.FetchParams) {
 		}
 	}
 	retrying := p.waited - scheduled
-	scheduled = min(scheduled, max(params.Due/2, params.Due-retrying))
+	scheduled = min(scheduled, max(half, params.Due-retrying))
 	left := map[int]int{dialect.StateScheduled: scheduled, dialect.StateRetrying: params.Due - scheduled}
 	p.messages = slices.DeleteFunc(p.messages, func(m *spool.Message) bool {
 		if m.Ref.State == dialect.StateReady {

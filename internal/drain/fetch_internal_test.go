@@ -115,13 +115,19 @@ func TestPage_that_ends_before_its_last_row_is_an_error(t *testing.T) {
 // A database that reads as many due messages of each state may return twice as many as there is room for.
 func TestPage_keeps_no_more_due_messages_than_the_read_asked_for(t *testing.T) {
 	t.Parallel()
-	const due, ready = 5, 2
-	for name, c := range map[string]struct{ retrying, scheduled, keepRetrying, keepScheduled int }{
-		"few":            {2, 3, 2, 3},
-		"many of both":   {5, 5, 3, 2},
-		"few scheduled":  {5, 1, 4, 1},
-		"few retrying":   {1, 5, 1, 4},
-		"retrying alone": {5, 0, 5, 0},
+	const ready = 2
+	for name, c := range map[string]struct {
+		due, retrying, scheduled, keepRetrying, keepScheduled int
+		turn                                                  surplusTurn // of the read before
+	}{
+		"few":                     {5, 2, 3, 2, 3, false},
+		"many of both":            {5, 5, 5, 3, 2, true},
+		"many of both, next turn": {5, 5, 5, 2, 3, false},
+		"few scheduled":           {5, 5, 1, 4, 1, true},
+		"few retrying":            {5, 1, 5, 1, 4, false},
+		"retrying alone":          {5, 5, 0, 5, 0, false},
+		"one":                     {1, 1, 1, 1, 0, true},
+		"one, next turn":          {1, 1, 1, 0, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +143,8 @@ func TestPage_keeps_no_more_due_messages_than_the_read_asked_for(t *testing.T) {
 			want := add(ready, dialect.StateReady)
 			want = append(want, add(c.retrying, dialect.StateRetrying)[:c.keepRetrying]...)
 			want = append(want, add(c.scheduled, dialect.StateScheduled)[:c.keepScheduled]...)
-			found.leaveSurplus(dialect.FetchParams{Due: due})
+			turn := c.turn
+			found.leaveSurplus(dialect.FetchParams{Due: c.due}, &turn)
 			var kept []int64
 			for _, m := range found.messages {
 				kept = append(kept, m.Ref.ID)

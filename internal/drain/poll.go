@@ -183,7 +183,7 @@ func (d *Drainer) takeIn(params dialect.FetchParams, found *page) bool {
 	if d.goBack(params, found) {
 		return false
 	}
-	found.leaveSurplus(params)
+	found.leaveSurplus(params, &d.surplus)
 	d.slowStart.Found(params.Due, found.waited)
 	d.dense = found.dense()
 	d.adaptPageSize(found.messages)

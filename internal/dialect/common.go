@@ -89,7 +89,7 @@ SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = ? AND lane 
 		// of starts may have decreased since the message was read, if the message came back to the previous holder of
 		// its lane, but it cannot have increased.
 		retry: `
-UPDATE {messages} SET state = 2, available_at = {now} + ?, attempts = attempts + ?, starts = starts - ?
+UPDATE {messages} {by id} SET state = 2, available_at = {now} + ?, attempts = attempts + ?, starts = starts - ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
@@ -116,7 +116,7 @@ UPDATE {spools} SET version = version + 1`,
 
 		// The condition contains the old number of starts for the same reason.
 		countStart: `
-UPDATE {messages} SET starts = starts + ?
+UPDATE {messages} {by id} SET starts = starts + ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = {messages}.spool AND l.lane = {messages}.lane AND l.token = ?)`,
 
@@ -124,14 +124,14 @@ WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND sta
 		// holds its lane by now. Run twice, the statement may take back the start of another process, which costs the
 		// crash guard one start.
 		takeBackStart: `
-UPDATE {messages} SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0`,
+UPDATE {messages} {by id} SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0`,
 
 		buryMessage: `
 INSERT INTO {dead_letters} (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
 SELECT 0, {blob ?}, {text ?}, {int ?}, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, {now}, m.attempts + 1
-FROM {messages} m
+FROM {messages} m {by id}
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.starts >= ?
   AND EXISTS (SELECT 1 FROM {lanes} l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)`,
 

@@ -191,7 +191,7 @@ SELECT h.payload, h.metadata FROM {history} h WHERE h.spool = ? AND h.id = ? AND
 	// assignments see the new values.
 	startOver := fmt.Sprintf("CASE WHEN available_at >= %d THEN 0 ELSE ", int64(ParkedFrom))
 	s.setDue = `
-UPDATE {messages} SET
+UPDATE {messages} {by id} SET
 	attempts = ` + startOver + `attempts END,
 	starts = ` + startOver + `starts END,
 	available_at = CASE WHEN {int ?} > 0 THEN {int ?} WHEN available_at > {now} THEN {now} ELSE available_at END

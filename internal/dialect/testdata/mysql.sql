@@ -147,7 +147,7 @@ SELECT /*M! 1 + */ 0
 SELECT payload, metadata FROM postbox_messages WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ?
 
 -- Retry
-UPDATE postbox_messages SET state = 2, available_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, attempts = attempts + ?, starts = starts - ?
+UPDATE postbox_messages FORCE INDEX (PRIMARY) SET state = 2, available_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?, attempts = attempts + ?, starts = starts - ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
@@ -184,19 +184,19 @@ UPDATE postbox_failures SET subject = ? WHERE subject = ?
 UPDATE postbox_spools SET version = version + 1
 
 -- CountStart
-UPDATE postbox_messages SET starts = starts + ?
+UPDATE postbox_messages FORCE INDEX (PRIMARY) SET starts = starts + ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND starts <= ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = postbox_messages.spool AND l.lane = postbox_messages.lane AND l.token = ?)
 
 -- TakeBackStart
-UPDATE postbox_messages SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0
+UPDATE postbox_messages FORCE INDEX (PRIMARY) SET starts = starts - 1 WHERE spool = ? AND lane = ? AND id = ? AND created_at = ? AND state IN (0, 1, 2) AND starts > 0
 
 -- BuryMessage
 INSERT INTO postbox_dead_letters (origin, subject, error, cause, spool, consumer, topic, message_id, ordering_key, key_hash,
                             payload, metadata, created_at, died_at, attempts)
 SELECT 0, ?, ?, ?, m.spool, '', m.topic, m.message_id, m.ordering_key, m.key_hash,
        m.payload, m.metadata, m.created_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), m.attempts + 1
-FROM postbox_messages m
+FROM postbox_messages m FORCE INDEX (PRIMARY)
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? AND m.created_at = ? AND m.starts >= ?
   AND EXISTS (SELECT 1 FROM postbox_lanes l WHERE l.spool = m.spool AND l.lane = m.lane AND l.token = ?)
 
@@ -584,7 +584,7 @@ FROM postbox_messages m FORCE INDEX (PRIMARY)
 WHERE m.spool = ? AND m.state = ? AND m.lane = ? AND m.id = ? FOR UPDATE
 
 -- SetDue
-UPDATE postbox_messages SET
+UPDATE postbox_messages FORCE INDEX (PRIMARY) SET
 	attempts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE attempts END,
 	starts = CASE WHEN available_at >= 4611686018427387904 THEN 0 ELSE starts END,
 	available_at = CASE WHEN ? > 0 THEN ? WHEN available_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) THEN TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) ELSE available_at END

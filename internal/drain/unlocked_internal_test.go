@@ -1,0 +1,61 @@
+package drain
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	postbox "github.com/postbox-go/watermill-postbox"
+	"github.com/postbox-go/watermill-postbox/internal/dialect"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
+	"github.com/postbox-go/watermill-postbox/internal/testdb"
+)
+
+// A server that reads all of a table with few rows locks each of them. Then a message could not be settled while a transaction of the user
+// has locked the row of another one.
+func TestStatements_of_one_message_wait_for_no_other_row(t *testing.T) {
+	t.Parallel()
+	testdb.EachServer(t, func(t *testing.T, database *testdb.Database) {
+		own := newOutbox(t, database, 1)
+		d, end := newStepped(database.Open(t), own, 20)
+		t.Cleanup(end)
+		d.configured.Workers = 0
+		require.NoError(t, d.tryOpen(t.Context()))
+		if database.Dialect == postbox.MySQL {
+			database.Exec(t, "ANALYZE TABLE postbox_messages") // to the server, reading all of an empty table is the cheapest
+		}
+		for _, id := range []string{"locked", "free"} {
+			require.NoError(t, own.Append(t.Context(), database.DB, spool.Run, []spool.Draft{{Topic: "orders", MessageID: id}}))
+		}
+		require.Eventually(t, func() bool {
+			d.pollAt = time.Time{}
+			d.step(t.Context())
+			return len(d.scheduler.Snapshot().Messages) == 2
+		}, time.Minute, testdb.PollPause)
+		locked, free := d.scheduler.Snapshot().Messages[0], d.scheduler.Snapshot().Messages[1]
+
+		tx, err := database.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		var id int64
+		require.NoError(t, tx.QueryRowContext(t.Context(), database.Bind("SELECT id FROM postbox_messages WHERE id = ? FOR UPDATE"), locked.Ref.ID).Scan(&id))
+
+		s := d.spool.Statements
+		for name, statement := range map[string]dialect.Query{
+			"retry":      s.Retry(dialect.RetryParams{AsRead: dialect.AsRead{Spool: d.id, Ref: free.Ref}}),
+			"start":      s.CountStart(dialect.CountStartParams{Spool: d.id, Ref: free.Ref, Add: 1}),
+			"take back":  s.TakeBackStart(d.id, free.Ref),
+			"bury":       s.BuryMessage(dialect.BuryParams{Spool: d.id, Ref: free.Ref, Burial: dialect.Burial{Subject: []byte("letter")}}),
+			"reschedule": s.SetDue(dialect.SetDueParams{Spool: d.id, Ref: free.Ref}),
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), spool.StatementTimeout)
+			defer cancel()
+			other, err := database.DB.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			require.NoError(t, spool.Run(ctx, other, statement), name)
+			require.NoError(t, other.Rollback())
+		}
+	})
+}

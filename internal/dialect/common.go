@@ -87,7 +87,8 @@ SELECT payload, metadata FROM {messages} WHERE spool = ? AND state = ? AND lane 
 
 		// The condition contains the old number of attempts: run twice, the statement changes the row once. The number
 		// of starts may have decreased since the message was read, if the message came back to the previous holder of
-		// its lane, but it cannot have increased.
+		// its lane, but it cannot have increased. The index is named since MariaDB otherwise looks for a message that is
+		// gone by any index, and waits for locked rows of others.
 		retry: `
 UPDATE {messages} {by id} SET state = 2, available_at = {now} + ?, attempts = attempts + ?, starts = starts - ?
 WHERE spool = ? AND state = ? AND lane = ? AND id = ? AND created_at = ? AND attempts = ? AND starts BETWEEN ? AND ?

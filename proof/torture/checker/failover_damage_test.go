@@ -109,7 +109,7 @@ var damagesByFailover = []broken{
 		w.Failovers[0].Has.Claims[claim("auditor", "m")] = true
 		w.applied("m", "auditor")
 	}), says("nothing lost", "stored is kept")},
-	{"A1 a message that nobody had before the failover is lost to a consumer", after(func(w *world) {
+	{"A1 a message is lost to a consumer that was written after the failover", after(func(w *world) {
 		w.plain("m", ledger.Orders, "k", "accountant")
 	}), says("nothing lost")},
 	{"A1 a message that no process has confirmed is lost to a consumer", during(underway, func(w *world) {

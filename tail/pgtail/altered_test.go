@@ -3,6 +3,8 @@ package pgtail_test
 import (
 	"context"
 	"database/sql"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,4 +130,28 @@ func TestCheck_names_a_slot_that_no_reader_has_made(t *testing.T) {
 
 	must := w.start(&broker{}, forwarder.Config{Tail: w.tail(func(c *pgtail.Config) { c.Required = true })})
 	require.ErrorContains(t, <-must.ended, "pg_drop_replication_slot")
+}
+
+// While the slot is made, no process reads yet, although the slot is active.
+func TestInspect_says_that_a_slot_is_being_made(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	open, err := w.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = open.ExecContext(t.Context(), "SELECT txid_current()") // the slot needs the end of each transaction that may write
+	require.NoError(t, err)
+	f := w.start(&broker{}, forwarder.Config{Tail: w.tail()})
+	reader := func() (findings []pgtail.Finding) {
+		status, err := pgtail.Inspect(t.Context(), w.Postbox(), pgtail.Config{Publication: w.publication()})
+		require.NoError(t, err)
+		return slices.DeleteFunc(status.Findings, func(f pgtail.Finding) bool { return f.About != pgtail.AboutReader })
+	}
+	w.eventually(func() bool {
+		found := reader()
+		return len(found) == 1 && !found[0].Problem && strings.Contains(found[0].What, "waits for the end of all open transactions")
+	}, "the slot is being made")
+	require.NoError(t, open.Rollback())
+	w.follows(f)
+	require.Empty(t, reader())
+	f.stop(t)
 }

@@ -127,6 +127,11 @@ func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, e
 	switch {
 	case slot.Exists && !slot.temporary:
 		findings = append(findings, problem(AboutSlot, madeByHand(slot.Name, statements)))
+	case slot.Incomplete:
+		findings = append(findings, Finding{
+			About: AboutReader, What: fmt.Sprintf("no process reads the log yet: to make the slot %s, process %d of the server waits for the end of all open transactions", slot.Name, slot.PID),
+			Fix: "wait for that; forwarders poll until then",
+		})
 	case !slot.Active && !server.standby:
 		findings = append(findings, Finding{
 			About: AboutReader, What: "no process reads the log", Fix: "run a forwarder with a pgtail.Tail in forwarder.Config.Tail; without one, forwarders poll",

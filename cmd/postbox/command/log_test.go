@@ -101,7 +101,7 @@ func TestLog_of_rows_is_set_up_checked_and_removed(t *testing.T) {
 	stop := b.reading(forwarder.Config{Tail: tail})
 	require.Eventually(t, func() bool {
 		found = b.logLines(command.ExitOK, with("log", "check")...)
-		return found["reader"].Status == "ok" // the slot is active before, while it is made
+		return found["reader"].Status == "ok"
 	}, logPatience, testdb.PollPause)
 	require.Contains(t, found["reader"].Finding, fmt.Sprintf("process %d of role postgres", found["slot"].Slot.PID))
 

@@ -111,8 +111,10 @@ func TestDrainer_G3_a_parked_head_and_its_key_wait_for_an_operator(t *testing.T)
 				c := config("one")
 				c.Head = drain.HeadPark
 				b.Append(database.DB, drafts(10, func(i int) string { return []string{"key", "other"}[i%2] })...)
-				b.start(database.DB, handler, c)
+				log := b.startLogged(database.DB, handler, c)
 				b.Eventually(func() bool { return b.parked() == 1 && len(handler.ids()) == 5 }, "it is parked, the other key flows")
+				const parked = "Postbox parked a message"
+				b.Eventually(func() bool { return log.Said(parked) == 1 }, "an operator can find the message in the log")
 				tries := handler.tried("00000")
 				require.Equal(t, tries, database.Count(t, "SELECT COUNT(*) FROM postbox_failures"))
 				b.Append(database.DB, draft("more", "other"))
@@ -123,6 +125,7 @@ func TestDrainer_G3_a_parked_head_and_its_key_wait_for_an_operator(t *testing.T)
 
 				b.resume() // in vain: it is parked again
 				b.Eventually(func() bool { return handler.tried("00000") == 2*tries && b.parked() == 1 }, "it has all its attempts again")
+				b.Eventually(func() bool { return log.Said(parked) == 2 }, "once each time")
 				handler.healthy.Store(true)
 				b.resume()
 				b.Eventually(func() bool { return b.Pending() == 0 }, "all are settled")

@@ -60,7 +60,7 @@ func (d *Drainer) settleFailures(ctx context.Context, tx *sql.Tx, entries []*sch
 		case tryAgain:
 			err = d.retry(ctx, tx, e, d.delay(e).Microseconds(), 1, e.Message.Started)
 		case park:
-			err = d.retry(ctx, tx, e, dialect.ParkDelay, 1, e.Message.AllStarts())
+			err = d.park(ctx, tx, e)
 		case bury:
 			err = d.bury(ctx, tx, e)
 		}
@@ -170,6 +170,25 @@ func (d *Drainer) noteWait(ctx context.Context, tx *sql.Tx, e *schedule.Entry) e
 	}))
 }
 
+// park makes a message wait in its place for an operator.
+func (d *Drainer) park(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error {
+	err := d.retry(ctx, tx, e, dialect.ParkDelay, 1, e.Message.AllStarts())
+	if err != nil || e.Kept || e.Refused {
+		return err
+	}
+	d.logEnd(ctx, e, "Postbox parked a message: it waits for an operator, and so do later messages with its ordering key")
+	return nil
+}
+
+// logEnd says after the commit that a message is not tried again by itself.
+func (d *Drainer) logEnd(ctx context.Context, e *schedule.Entry, text string) {
+	postbox.AfterCommit(ctx, func() {
+		d.logger.Error(text, e.Outcome.Err, watermill.LogFields{
+			"spool": d.spool.Name(), "topic": e.Message.Topic, "message_uuid": e.Message.MessageID, "attempts": e.Message.Attempts + 1,
+		})
+	})
+}
+
 func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error {
 	m := e.Message
 	buried, err := spool.Affected(spool.Directly(ctx, tx, d.spool.Statements.BuryMessage(dialect.BuryParams{
@@ -206,11 +225,7 @@ func (d *Drainer) bury(ctx context.Context, tx *sql.Tx, e *schedule.Entry) error
 	if err != nil {
 		return err
 	}
-	postbox.AfterCommit(ctx, func() {
-		d.logger.Error("Postbox moved a message to the dead letters", e.Outcome.Err, watermill.LogFields{
-			"spool": d.spool.Name(), "topic": m.Topic, "message_uuid": m.MessageID, "attempts": m.Attempts + 1,
-		})
-	})
+	d.logEnd(ctx, e, "Postbox moved a message to the dead letters")
 	return nil
 }
 

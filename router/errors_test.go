@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +109,11 @@ func TestRouter_a_stored_queue_without_a_handler_is_an_error(t *testing.T) {
 		add(s.router)
 		err := s.router.Run(t.Context())
 		require.ErrorContains(t, err, "these queues have messages and no handler: renamed since: add a handler")
+		require.True(t, strings.HasPrefix(err.Error(), "postbox router: "), "not with the address of a function: %s", err)
+
+		own, err := router.New(nil, router.Config{Store: s.store}, nil)
+		require.NoError(t, err)
+		require.ErrorContains(t, own.Router().Run(t.Context()), ": postbox router: these queues", "Watermill's words come first, and ours say whose they are")
 
 		tolerant, err := router.New(nil, router.Config{Store: s.store, OtherQueues: []string{"renamed since"}}, nil)
 		require.NoError(t, err)

@@ -29,6 +29,7 @@ type Router struct {
 	causation *middleware.Causation // nil without a module
 	logger    watermill.LoggerAdapter
 	started   atomic.Bool // a Watermill router runs only the handlers that it has when it starts
+	refusal   error       // why the router did not start; set and read by Run
 
 	mu        sync.Mutex
 	queues    []string            // queues that have a handler here
@@ -60,7 +61,8 @@ type consumer struct{ name, topic string }
 // New returns a Router on an existing Watermill router, or on a new one with default settings if router is nil. A nil
 // logger logs nothing.
 //
-// The router does not start if a queue has messages and no handler.
+// The router does not start if a queue has messages and no handler. [Router.Run] says which. Run of the Watermill router puts "cannot initialize plugin" and the
+// address of a function before that.
 func New(router *message.Router, config Config, logger watermill.LoggerAdapter) (*Router, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("router: invalid config: %w", err)
@@ -84,7 +86,10 @@ func New(router *message.Router, config Config, logger watermill.LoggerAdapter) 
 	}
 	router.AddPlugin(func(*message.Router) error {
 		r.started.Store(true)
-		return r.check(context.Background())
+		if err := r.check(context.Background()); err != nil {
+			r.refusal = fmt.Errorf("postbox router: %w", err)
+		}
+		return r.refusal
 	})
 	return r, nil
 }
@@ -98,6 +103,9 @@ func (r *Router) Router() *message.Router { return r.router }
 func (r *Router) Run(ctx context.Context) error {
 	ctx, failures := lifecycle.Collect(ctx)
 	err := r.router.Run(ctx)
+	if r.refusal != nil && errors.Is(err, r.refusal) {
+		err = r.refusal // without what Watermill puts before it
+	}
 	return errors.Join(err, failures.End())
 }
 

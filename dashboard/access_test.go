@@ -59,6 +59,7 @@ func TestDashboard_without_authoriser_answers_only_requests_from_this_machine(t 
 			require.Equal(t, want, a.status, "%s %s", name, method)
 			if want == http.StatusForbidden {
 				require.Contains(t, a.text(), "only requests from the same machine are answered")
+				require.NotContains(t, a.text(), "read only", "others may act")
 			}
 		}
 	}
@@ -111,6 +112,7 @@ func TestDashboard_refuses_each_action_of_a_user_who_may_only_read(t *testing.T)
 				for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut} {
 					a := b.serve(b.request(method, action+"?outbox=outbox&id=1&do=requeue&key=customer-1", form))
 					require.Equal(t, http.StatusForbidden, a.status, "%s %s", method, action)
+					require.Contains(t, a.text(), "read only", "the user may read")
 				}
 			}
 			require.Equal(t, before, b.state())

@@ -48,7 +48,7 @@ type PayloadParams struct {
 // Config is the configuration of a [Handler]. The zero value has all defaults.
 type Config struct {
 	// Authorise returns who sends a request and what this user may do. It is called once for each request, also concurrently. If it
-	// returns an error, the request is refused with status 403, and the error is logged. Defaults to answering requests from a loopback
+	// returns an error, the request is refused with status 403, and the error is logged, at most 20 times in a minute. Defaults to answering requests from a loopback
 	// address only, and these may do everything: see [LoopbackOnly].
 	Authorise func(r *http.Request) (Access, error)
 	// ReadOnly takes the right to act and to edit from every user.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/given"
+	"github.com/postbox-go/watermill-postbox/internal/refusal"
 )
 
 // atATime is how many pages ask the database at a time, so that many open pages neither fill its pool nor this process's memory with
@@ -32,11 +33,12 @@ type Handler struct {
 	samples   *samples
 	slots     chan struct{}
 	away      atomic.Bool // the last page had no answer from the database
+	refusals  *refusal.Log
 	logger    watermill.LoggerAdapter
 }
 
 // New returns the dashboard of the database that the Admin works on. It does not contact the database. The logger gets a line for each
-// refused request, and one when the database stops answering; a nil logger logs nothing.
+// refused request, at most 20 in a minute, and one when the database stops answering; a nil logger logs nothing.
 func New(operator *admin.Admin, config Config, logger watermill.LoggerAdapter) (*Handler, error) {
 	if operator == nil {
 		return nil, errors.New("dashboard: the Admin is nil: make one with admin.New")
@@ -54,7 +56,7 @@ func New(operator *admin.Admin, config Config, logger watermill.LoggerAdapter) (
 	}
 	h := &Handler{
 		admin: operator, config: config, origin: http.NewCrossOriginProtection(), templates: parsed,
-		samples: newSamples(operator), slots: make(chan struct{}, atATime), logger: logger,
+		samples: newSamples(operator), slots: make(chan struct{}, atATime), refusals: refusal.New(logger), logger: logger,
 	}
 	h.routes = h.table()
 	return h, nil
@@ -111,7 +113,11 @@ func (h *Handler) permits(w http.ResponseWriter, q *request, name string) bool {
 		q.Request = q.WithContext(admin.ContextWithActor(q.Context(), access.Actor))
 	}
 	if !access.allows(found.needs) {
-		h.refuse(w, q, errNoRight, "You may look at this dashboard, and not do this.")
+		reason := errNoRight
+		if h.config.ReadOnly {
+			reason = errReadOnly
+		}
+		h.refuse(w, q, reason, "You may look at this dashboard, and not do this.")
 		return false
 	}
 	if !found.accepts(q.Method) {
@@ -122,13 +128,14 @@ func (h *Handler) permits(w http.ResponseWriter, q *request, name string) bool {
 	return true
 }
 
-var errNoRight = errors.New("the authoriser does not allow it")
+var (
+	errNoRight  = errors.New("the authoriser does not allow it")
+	errReadOnly = errors.New("the dashboard is read-only")
+)
 
 // refuse answers a request that is not allowed. The reason is for the log: it may say more than a stranger should know.
 func (h *Handler) refuse(w http.ResponseWriter, q *request, reason error, text string) {
-	h.logger.Info("The dashboard refused a request", watermill.LogFields{
-		"remote": q.RemoteAddr, "method": q.Method, "path": q.URL.Path, "actor": q.access.Actor, "reason": reason.Error(),
-	})
+	h.refusals.Refused(q.Request, q.access.Actor, reason)
 	if errors.Is(reason, errNotLocal) {
 		text = "No authoriser is configured, and so only requests from the same machine are answered."
 	}

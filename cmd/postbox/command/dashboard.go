@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -14,8 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ThreeDotsLabs/watermill"
+
 	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/dashboard"
+	"github.com/postbox-go/watermill-postbox/internal/refusal"
 )
 
 const (
@@ -48,7 +52,9 @@ name is recorded with each action. Other machines see the password on its way
 unless you put a proxy with TLS before the dashboard.
 
 If port 8080 is in use and --listen is not given, a free port is chosen. The
-address is printed to the standard error.`,
+address is printed to the standard error. So is a line for each request that is
+refused, at most 20 in a minute: from which address, what, and why. A browser
+sends its first request without a password.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			token, err := flags.check()
@@ -106,13 +112,14 @@ func (s *session) dashboard(cmd *cobra.Command, flags dashboardFlags, token stri
 	if token != "" {
 		config.Authorise = namedUser(flags.allowEdit)
 	}
+	logger := watermill.NewSlogLogger(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 	var handler http.Handler
-	handler, err = dashboard.New(operator, config, nil)
+	handler, err = dashboard.New(operator, config, logger)
 	if err != nil {
 		return err
 	}
 	if token != "" {
-		handler = askForToken(token, handler)
+		handler = askForToken(token, refusal.New(logger), handler)
 	}
 	ctx := cmd.Context()
 	listener, err := listen(ctx, flags.listen, cmd.Flags().Changed("listen"))
@@ -140,11 +147,22 @@ func namedUser(edits bool) func(*http.Request) (dashboard.Access, error) {
 	}
 }
 
+// Why a request is refused before the dashboard sees it.
+var (
+	errNoName     = errors.New("it has no name and no password")
+	errWrongToken = errors.New("its password is not the token") // nor does the log have the name, which may be a password in the wrong field
+)
+
 // askForToken lets only requests through that have a name and the token.
-func askForToken(token string, next http.Handler) http.Handler {
+func askForToken(token string, refusals *refusal.Log, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, password, _ := r.BasicAuth()
 		if name == "" || subtle.ConstantTimeCompare([]byte(password), []byte(token)) != 1 {
+			reason := errWrongToken
+			if name == "" {
+				reason = errNoName
+			}
+			refusals.Refused(r, "", reason)
 			w.Header().Set("WWW-Authenticate", `Basic realm="Postbox: your name, and the token as password", charset="UTF-8"`)
 			http.Error(w, "Give your name, and the token as password.", http.StatusUnauthorized)
 			return

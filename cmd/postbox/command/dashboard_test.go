@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,6 +24,13 @@ import (
 // serve starts the dashboard on a free port, and returns its address.
 func (b *bench) serve(args ...string) (address string) {
 	b.Helper()
+	address, _ = b.serveLogged(args...)
+	return address
+}
+
+// serveLogged also returns what the dashboard prints after its address, and the end of it all when the test is over.
+func (b *bench) serveLogged(args ...string) (address string, log *printed) {
+	b.Helper()
 	reader, writer := io.Pipe()
 	root := command.New(command.Options{LookupEnv: func(name string) (string, bool) { value, ok := b.environment()[name]; return value, ok }})
 	root.SetArgs(append([]string{"dashboard", "--listen", "127.0.0.1:0"}, args...))
@@ -29,15 +38,44 @@ func (b *bench) serve(args ...string) (address string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	go func() { ended <- command.Execute(ctx, root) }()
+	lines := bufio.NewReader(reader)
+	line, err := lines.ReadString('\n')
+	require.NoError(b, err)
+	log = &printed{}
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		_, _ = io.Copy(log, lines) // until the end of the command
+	}()
 	b.Cleanup(func() {
 		cancel()
 		require.Equal(b, command.ExitOK, <-ended)
+		require.NoError(b, writer.Close())
+		<-copied
 	})
-	line, err := bufio.NewReader(reader).ReadString('\n')
-	require.NoError(b, err)
 	found := regexp.MustCompile(`http://\S+/`).FindString(line)
 	require.NotEmpty(b, found, line)
-	return found
+	return found, log
+}
+
+// printed collects what a command prints.
+type printed struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write adds to the text.
+func (p *printed) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(text)
+}
+
+// String returns the text.
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
 }
 
 func (b *bench) ask(method, address, name, password string) (status int, body string) {
@@ -76,8 +114,56 @@ func TestDashboard_that_is_read_only_refuses_an_action(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testdb.SQLite(t))
 	b.append(b.outbox, draft("m-1", "orders", "customer-1"))
-	status, _ := b.ask(http.MethodPost, b.serve("--read-only")+"pause?outbox=outbox", "", "")
+	address, log := b.serveLogged("--read-only")
+	status, _ := b.ask(http.MethodPost, address+"pause?outbox=outbox", "", "")
 	require.Equal(t, http.StatusForbidden, status)
+	require.Regexp(t, `level=INFO method=POST msg="The dashboard refused a request" path=/pause reason="the dashboard is read-only" remote=127.0.0.1:\d+`, sorted(log))
+}
+
+// An operator must see who knocks at the door, and an attacker must not fill the disk. The line is written before the answer.
+func TestDashboard_logs_refused_requests_without_secrets(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	address, log := b.serveLogged()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"pause?outbox=outbox&secret=1", nil)
+	require.NoError(t, err)
+	request.Header.Set("Origin", "https://attacker.example")
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusForbidden, response.StatusCode)
+	require.Regexp(t, `method=POST msg="The dashboard refused a request" path=/pause reason="cross-origin request detected.*remote=127.0.0.1:\d+`, sorted(log))
+
+	request.Header = http.Header{}
+	request.Host = "attacker.example"
+	response, err = http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Regexp(t, `reason="no authoriser is configured`, sorted(log))
+
+	const token = "0123456789abcdef"
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte(token+"\n"), 0o600))
+	address, guarded := b.serveLogged("--token-file", file)
+	b.ask(http.MethodGet, address, "", "")
+	require.Contains(t, guarded.String(), `reason="it has no name and no password"`)
+	for range 30 {
+		b.ask(http.MethodGet, address+"letters", "secret-name", "secret-password")
+	}
+	require.Contains(t, guarded.String(), `reason="its password is not the token"`)
+	require.Equal(t, 20, strings.Count(guarded.String(), "\n"), "in this minute")
+	require.NotContains(t, log.String()+guarded.String(), "secret")
+}
+
+// sorted are the fields of the lines in the order of their names: a logger of Watermill gets them in a map.
+func sorted(log *printed) string {
+	var lines []string
+	for line := range strings.Lines(log.String()) {
+		fields := regexp.MustCompile(`\w+=(?:"(?:[^"\\]|\\.)*"|\S+)`).FindAllString(line, -1)
+		slices.Sort(fields)
+		lines = append(lines, strings.Join(fields, " "))
+	}
+	return strings.Join(lines, "\n")
 }
 
 func TestDashboard_with_a_token_asks_for_it_and_records_the_name(t *testing.T) {

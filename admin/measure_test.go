@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/postbox-go/watermill-postbox/admin"
 	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/metrics"
@@ -38,6 +39,30 @@ func TestMeasure_counts_what_is_in_the_database(t *testing.T) {
 		})
 		require.NoError(t, b.admin.Measure(t.Context(), recorder))
 		require.Equal(t, map[string]float64{"up": 1, "outbox " + b.target.Name(): 2, "queue mail": 1}, values)
+	})
+}
+
+// A consumer that keeps a history is known to the database, so its dead letters are 0 and not missing. Of others it knows the dead letters alone.
+func TestMeasure_dead_letters_of_inboxes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.received("1")
+		b.buryInbox("2", 0)
+		b.exec("UPDATE postbox_dead_letters SET consumer = 'shipping'")
+		measured := func() map[string]float64 {
+			values := map[string]float64{}
+			require.NoError(t, b.admin.Measure(t.Context(), metrics.RecorderFunc(func(i *metrics.Instrument, value float64, labels ...string) {
+				if i == metrics.InboxDeadLetters {
+					values[labels[0]] = value
+				}
+			})))
+			return values
+		}
+		require.Equal(t, map[string]float64{"billing": 0, "shipping": 1}, measured())
+		_, err := b.admin.ResolveAll(t.Context(), admin.Filter{Consumer: "shipping"}, "paid by hand", nil)
+		require.NoError(t, err)
+		require.Equal(t, map[string]float64{"billing": 0}, measured())
 	})
 }
 

@@ -147,7 +147,7 @@ var (
 	// InboxDeadLetters is the number of dead letters of inboxes.
 	InboxDeadLetters = &Instrument{
 		Name: "postbox.inbox.dead_letters.messages", Kind: Gauge, Unit: "{message}", Labels: []string{"consumer"}, Database: true,
-		Help: "Dead letters of the inboxes of a consumer that no operator has resolved. There is no value for a consumer without any.",
+		Help: "Dead letters of the inboxes of a consumer that no operator has resolved. Without any, a consumer that keeps a history has the value 0, and another one has no value, since the database does not know it.",
 	}
 	// CountsAge is the age of earlier counts.
 	CountsAge = &Instrument{

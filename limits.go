@@ -8,14 +8,18 @@ import (
 	"slices"
 )
 
-// mostPerSecond is more than any process handles, and small enough to count with.
-const mostPerSecond = 1_000_000
+// Bounds of [Limit.PerSecond]. The highest is more than any process handles, and small enough to count with. The lowest is one message in 28 hours: with
+// less an outbox or a queue seems to hang, which is what a pause is for, and a pause is seen.
+const (
+	mostPerSecond  = 1_000_000
+	leastPerSecond = 0.00001
+)
 
 // Limit bounds how fast messages are handed to a handler, or to the broker's publisher. A field that is zero sets no
 // limit.
 type Limit struct {
 	// PerSecond is the number of messages that start in a second, at most 1,000,000. It may be a fraction: 0.1 is one
-	// message in 10 s. Attempts of failed messages count, too.
+	// message in 10 s, and 0.00001, the least, is one in 28 hours. Attempts of failed messages count, too.
 	PerSecond float64
 	// AtOnce is the number of calls of the handler, or of the broker's publisher, that run at the same time. A batch is
 	// one call.
@@ -63,6 +67,9 @@ func (l Limit) Validate() error {
 	var problems []error
 	if !(l.PerSecond >= 0 && l.PerSecond <= mostPerSecond) { // NaN is not
 		problems = append(problems, fmt.Errorf("PerSecond: %g is not between 0 and %d: use a number in this range, or 0 for no limit", l.PerSecond, mostPerSecond))
+	}
+	if l.PerSecond > 0 && l.PerSecond < leastPerSecond {
+		problems = append(problems, fmt.Errorf("PerSecond: %g is less than %.5f, which is one message in 28 hours: use that or more, or pause what no process shall handle", l.PerSecond, leastPerSecond))
 	}
 	if l.AtOnce < 0 || l.AtOnce > math.MaxInt32 {
 		problems = append(problems, fmt.Errorf("AtOnce: %d is not between 0 and %d: use a number in this range, or 0 for no limit", l.AtOnce, math.MaxInt32))

@@ -52,7 +52,7 @@ func settingsOf(s admin.Settings) []fact {
 	add(s.Concurrency != 0, "Handlers at a time in each process", number(s.Concurrency))
 	add(s.PollMax != 0, "Longest pause between polls", span(s.PollMax))
 	add(s.Attempts != 0, "Attempts", attempts(s.Attempts))
-	add(s.PerSecond != 0, "Messages a second, in all processes", kept(s.PerSecond > 0, rateText(s.PerSecond), "no limit"))
+	add(s.PerSecond != 0, "Messages a second, in all processes", kept(s.PerSecond > 0, rateFact(s.PerSecond), "no limit"))
 	add(s.AtOnce != 0, "Handlers at a time, in all processes", kept(s.AtOnce > 0, number(s.AtOnce), "no limit"))
 	add(s.History != 0, "Handled messages are kept for", kept(s.History > 0, span(s.History), "no time"))
 	add(s.Retention != 0, "Dead letters are kept for", kept(s.Retention > 0, span(s.Retention), "ever"))
@@ -76,7 +76,7 @@ func limitsOf(limits []admin.LimitInfo) []fact {
 		facts = append(facts, fact{name, kept(is, value, "no limit") + kept(stored, " (set by an operator)", " (configured)")})
 	}
 	for _, l := range limits {
-		add(l.PerSecond != 0, l.PerSecondStored, "Messages a second", l, rateText(l.PerSecond))
+		add(l.PerSecond != 0, l.PerSecondStored, "Messages a second", l, rateFact(l.PerSecond))
 		add(l.AtOnce != 0, l.AtOnceStored, "Handlers at a time", l, number(l.AtOnce))
 	}
 	return facts

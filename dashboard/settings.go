@@ -45,7 +45,7 @@ func settingFields(target admin.Target, s admin.Settings) []settingField {
 		{"concurrency", "Handlers at a time in each process", "Up to 10,000.", numberText(s.Concurrency, "")},
 		{"poll-max", "Longest pause between two polls that find nothing", "From 1ms to 1h.", keptText(s.PollMax, "")},
 		{"attempts", "Attempts", "How often a message may fail, or " + unlimitedWord + ".", numberText(s.Attempts, unlimitedWord)},
-		{"per-second", "Messages a second, in all processes", "A number, which may be a fraction, or " + noneWord + " for no limit.", rateText(s.PerSecond)},
+		{"per-second", "Messages a second, in all processes", "A number, which may be a fraction from 0.00001 on, or " + noneWord + " for no limit.", rateText(s.PerSecond)},
 		{"at-once", "Handlers at a time, in all processes", "A number, or " + noneWord + " for no limit.", numberText(s.AtOnce, noneWord)},
 		history,
 		{"retention", "Dead letters are kept for", "A time such as 30d, or " + foreverWord + ".", keptText(s.Retention, foreverWord)},
@@ -224,6 +224,14 @@ func rateText(n float64) string {
 	default:
 		return strconv.FormatFloat(n, 'f', -1, 64)
 	}
+}
+
+// rateFact is such a number on a page, with the pause between two messages if that is longer than a second: an outbox with a low limit seems to hang.
+func rateFact(n float64) string {
+	if n <= 0 || n >= 1 {
+		return rateText(n)
+	}
+	return rateText(n) + ", one message in " + span(time.Duration(float64(time.Second)/n))
 }
 
 // keptText writes what readSpan reads.

@@ -67,6 +67,7 @@ func TestSet_changes_what_its_flags_name(t *testing.T) {
 	want := admin.Settings{PageSize: 50, Concurrency: 8, PollMax: 2 * time.Second, Attempts: postbox.Unlimited, PerSecond: 0.5, AtOnce: -1, History: 7 * 24 * time.Hour, Retention: -1}
 	require.Equal(t, want, stored())
 	require.Contains(t, b.ok("set"), "retention:    forever")
+	require.Contains(t, b.ok("set"), "per-second:   0.5, one message in 2s\n")
 	require.Equal(t, want, stored(), "without a flag it changes nothing")
 	require.JSONEq(t, `{"target":{"kind":"outbox","name":"outbox"},"settings":
 		{"page_size":50,"concurrency":8,"poll_max":"2s","attempts":-1,"per_second":0.5,"at_once":-1,"history":"168h0m0s","retention":"forever"}}`, b.ok("set", "-o", "json"))

@@ -65,6 +65,7 @@ func TestExecute_exit_codes(t *testing.T) {
 		{"drain --timeout NaNd", "write a duration", command.ExitUsage},
 		{"drain --timeout 876001h", "up to 36500d", command.ExitUsage},
 		{"set --attempts many", "no number", command.ExitUsage},
+		{"set --per-second 1e-9", "one message in 28 hours", command.ExitUsage},
 		{"set --history 1ms --yes", "less than a second", command.ExitUsage},
 		{"set --queue gone", "not found", command.ExitError},
 		{"check --max-age 1m", "have been due", command.ExitFound},

@@ -90,7 +90,7 @@ confirmation.`,
 	f.StringVar(&flags.concurrency, "concurrency", "", "number of handlers at a time in each process, up to 10000")
 	f.StringVar(&flags.pollMax, "poll-max", "", "longest pause between two polls that find nothing, from 1ms to 1h")
 	f.StringVar(&flags.attempts, "attempts", "", "how often a message may fail, or unlimited")
-	f.StringVar(&flags.perSecond, "per-second", "", "most messages that start in a second in all processes together, or none")
+	f.StringVar(&flags.perSecond, "per-second", "", "most messages that start in a second in all processes together, from 0.00001 on, or none")
 	f.StringVar(&flags.atOnce, "at-once", "", "most handlers at a time in all processes together, or none")
 	f.StringVar(&flags.history, "history", "", "how long messages that are done are kept, such as 7d, or off")
 	f.StringVar(&flags.retention, "retention", "", "how long dead letters are kept, such as 30d, or forever")
@@ -270,26 +270,36 @@ func setSpan(to *time.Duration, text, word string) error {
 
 // text lists the settings for people.
 func (r settingsRecord) text(target admin.Target) string {
-	orWord := func(n float64, negative string) string {
+	orWord := func(n float64, negative string, write func(float64) string) string {
 		switch {
 		case n == 0:
 			return unset
 		case n < 0:
 			return negative
 		default:
-			return strconv.FormatFloat(n, 'f', -1, 64)
+			return write(n)
 		}
 	}
-	whole := func(n int, negative string) string { return orWord(float64(n), negative) }
+	whole := func(n int, negative string) string { return orWord(float64(n), negative, decimal) }
 	title := "Settings of " + recordOf(target).String() + ":\n"
 	if target.IsInbox() {
 		return title + fields(field{"history", orDefault(r.History)})
 	}
 	return title + fields(
 		field{"page-size", whole(r.PageSize, unset)}, field{"concurrency", whole(r.Concurrency, unset)}, field{"poll-max", orDefault(r.PollMax)},
-		field{"attempts", whole(r.Attempts, unlimited)}, field{"per-second", orWord(r.PerSecond, none)}, field{"at-once", whole(r.AtOnce, none)},
+		field{"attempts", whole(r.Attempts, unlimited)}, field{"per-second", orWord(r.PerSecond, none, rate)}, field{"at-once", whole(r.AtOnce, none)},
 		field{"history", orDefault(r.History)}, field{"retention", orDefault(r.Retention)},
 	)
+}
+
+func decimal(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+// rate is a number of messages a second, with the pause between two of them if that is longer than a second: an outbox with a low limit seems to hang.
+func rate(n float64) string {
+	if n >= 1 {
+		return decimal(n)
+	}
+	return decimal(n) + ", one message in " + span(time.Duration(float64(time.Second)/n))
 }
 
 // orDefault is the text of a setting, or the word for one that is not stored.

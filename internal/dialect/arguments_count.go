@@ -5,16 +5,17 @@ import "math"
 // Never is the time of what does not exist, in [Ages].
 const Never = math.MaxInt64
 
-// Ages are times of the pending messages of a spool, by the database's clock.
+// Ages are times of a spool and of its pending messages, by the database's clock.
 type Ages struct {
 	Clock                      int64 // now
 	Ready, Scheduled, Retrying int64 // when the oldest one of the state was written
 	Due                        int64 // the first time for which one waits
+	Paused                     int64 // since when an operator has paused the spool
 }
 
 // Columns returns where the result of [Statements.Ages] goes.
 func (a *Ages) Columns() []any {
-	return []any{&a.Clock, &a.Ready, &a.Scheduled, &a.Retrying, &a.Due}
+	return []any{&a.Clock, &a.Ready, &a.Scheduled, &a.Retrying, &a.Due, &a.Paused}
 }
 
 // DueSince returns since when the oldest due message has been due.

@@ -81,8 +81,9 @@ SELECT s.id, s.name, {now},
        %s,
        %s,
        %s,
-       {first due}
-FROM (SELECT id, name, first_lane, lanes FROM {spools} UNION ALL SELECT o.stray, NULL, 0, %d FROM ({strays}) o WHERE o.stray IS NOT NULL) s
+       {first due},
+       COALESCE(s.paused_at, `+never+`)
+FROM (SELECT id, name, first_lane, lanes, paused_at FROM {spools} UNION ALL SELECT o.stray, NULL, 0, %d, NULL FROM ({strays}) o WHERE o.stray IS NOT NULL) s
 WHERE {few}`, MaxLanes+1, oldest(StateReady, "{ready}"), oldest(StateScheduled, "{retrying}"), oldest(StateRetrying, "{retrying}"), MaxLanes)
 }
 

@@ -203,7 +203,7 @@ type Statements struct {
 	lettersPage  string
 	endOfPage    string
 	historyPage  string
-	// Ages → id and name (NULL without a row) of each spool, the times of [Ages].
+	// Ages → id and name (NULL without a row) of each spool, its times: see [Ages].
 	Ages string
 
 	// Unique keys: unique.go.

@@ -14,16 +14,20 @@ import (
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 )
 
-// checkRecord says for how long the oldest due message of a target has been due.
+// checkRecord says for how long the oldest due message of a target has been due, and for how long an operator has paused the target.
 type checkRecord struct {
 	targetRecord
 	DueSince float64 `json:"due_seconds"`
+	Paused   float64 `json:"paused_seconds,omitempty"`
 	OK       bool    `json:"ok"`
 }
 
+// checkBounds are what a probe allows.
+type checkBounds struct{ maxAge, maxPause durationFlag }
+
 func (p *program) checkCommand() *cobra.Command {
 	var target targetFlags
-	maxAge := durationFlag{5 * time.Minute}
+	bounds := checkBounds{maxAge: durationFlag{5 * time.Minute}, maxPause: durationFlag{time.Hour}}
 	cmd := &cobra.Command{
 		Use: "check", Short: "Fail if due messages wait for too long, for probes",
 		Long: `Fail if a message has been due for longer than --max-age: in any outbox or
@@ -35,23 +39,29 @@ and dead letters do not count: see "postbox queues". An outbox or queue without
 a due message is not listed. Messages whose outbox or queue does not exist are
 "missing", with its id: "postbox doctor" says what to do.
 
+The messages of an outbox or queue that an operator has paused are not late, until
+the pause is longer than --max-pause: then it was probably forgotten. Until then
+OK is "paused", and the standard error says for how long. Messages of keys and
+topics that are paused are late like others.
+
 If the log was set up for messages without rows (see "postbox log"), a process
 must read it, except with --queue: nothing tells how old the messages in it are.
 
 If a publisher or a handler has not returned for longer than --max-age, the error
 names its process and its message.
 
-The exit code is 0 if all is well, 3 if a message is too old, or may be, and 1
-if the database cannot be asked.`,
+The exit code is 0 if all is well, 3 if a message is too old, or may be, or an
+outbox or queue is paused for too long, and 1 if the database cannot be asked.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: p.on(func(s *session, _ []string) error { return s.check(s.cmd.Context(), target, maxAge.Duration) }),
+		RunE: p.on(func(s *session, _ []string) error { return s.check(s.cmd.Context(), target, bounds) }),
 	}
 	target.addFilterTo(cmd)
-	cmd.Flags().Var(&maxAge, "max-age", "how long a message may be due")
+	cmd.Flags().Var(&bounds.maxAge, "max-age", "how long a message may be due")
+	cmd.Flags().Var(&bounds.maxPause, "max-pause", "how long an outbox or queue may be paused before its messages are late")
 	return cmd
 }
 
-func (s *session) check(ctx context.Context, chosen targetFlags, maxAge time.Duration) error {
+func (s *session) check(ctx context.Context, chosen targetFlags, bounds checkBounds) error {
 	if err := s.exists(ctx, chosen); err != nil {
 		return err
 	}
@@ -59,24 +69,19 @@ func (s *session) check(ctx context.Context, chosen targetFlags, maxAge time.Dur
 	if err != nil {
 		return err
 	}
-	list, late := s.list("OUTBOX OR QUEUE", "OLDEST DUE FOR", "OK"), map[targetRecord]bool{}
-	for _, d := range due {
-		if chosen.any() && d.target != recordOf(chosen.one()) {
-			continue
-		}
-		record := checkRecord{d.target, d.age.Seconds(), d.age <= maxAge}
-		if !record.OK {
-			late[d.target] = true
-		}
-		if err := list.add(record, record.cell(), span(d.age), yesNo(record.OK)); err != nil {
-			return err
-		}
-	}
-	if err := list.end(); err != nil {
+	late, paused, err := s.listDue(due, chosen, bounds)
+	if err != nil {
 		return err
 	}
+	var problems []string
 	if len(late) > 0 {
-		return foundf("messages have been due for more than %s in %s%s", maxAge, count(len(late), outboxOrQueue), s.longCalls(ctx, late, maxAge))
+		problems = append(problems, fmt.Sprintf("messages have been due for more than %s in %s%s", bounds.maxAge.Duration, count(len(late), outboxOrQueue), s.longCalls(ctx, late, bounds.maxAge.Duration)))
+	}
+	if paused > 0 {
+		problems = append(problems, fmt.Sprintf("due messages wait in %s, paused for more than %s", count(paused, outboxOrQueue), bounds.maxPause.Duration))
+	}
+	if len(problems) > 0 {
+		return foundf("%s", strings.Join(problems, "; "))
 	}
 	if unread, _, err := s.logUnread(ctx, chosen); err != nil {
 		return err
@@ -84,6 +89,33 @@ func (s *session) check(ctx context.Context, chosen targetFlags, maxAge time.Dur
 		return foundf("%s", unread)
 	}
 	return nil
+}
+
+// listDue prints the chosen targets that have due messages. It returns those whose messages are late, and how many have been paused for too long.
+func (s *session) listDue(all []due, chosen targetFlags, bounds checkBounds) (late map[targetRecord]bool, paused int, err error) {
+	list := s.list("OUTBOX OR QUEUE", "OLDEST DUE FOR", "OK")
+	late = map[targetRecord]bool{}
+	for _, d := range all {
+		if chosen.any() && d.target != recordOf(chosen.one()) {
+			continue
+		}
+		verdict := bounds.verdict(d)
+		switch {
+		case verdict != checkOK && d.paused:
+			s.progress("The %s has been paused for %s, and its messages wait: \"postbox resume --%s %s\" lets them go on.",
+				d.target, span(d.pause), d.target.Kind, shellWord(d.target.Name))
+			if verdict == checkLate {
+				paused++
+			}
+		case verdict == checkLate:
+			late[d.target] = true
+		}
+		record := checkRecord{d.target, d.age.Seconds(), d.pause.Seconds(), verdict != checkLate}
+		if err := list.add(record, d.target.cell(), span(d.age), verdict); err != nil {
+			return late, paused, err
+		}
+	}
+	return late, paused, list.end()
 }
 
 // longCalls says which calls of these targets have not returned for that long. Their messages are due all the while. It says nothing if that cannot be read: the
@@ -115,10 +147,31 @@ func (s *session) exists(ctx context.Context, chosen targetFlags) error {
 	return err
 }
 
-// due is for how long the oldest due message of a target has been due.
+// due is for how long the oldest due message of a target has been due, and for how long an operator has paused the target.
 type due struct {
 	target targetRecord
 	age    time.Duration
+	paused bool
+	pause  time.Duration
+}
+
+// What check says of a target, in the column OK.
+const (
+	checkOK     = "yes"
+	checkPaused = "paused"
+	checkLate   = "no"
+)
+
+// verdict says whether messages are late. A pause is wanted, until it is so long that it was probably forgotten.
+func (b checkBounds) verdict(d due) string {
+	switch {
+	case d.age <= b.maxAge.Duration:
+		return checkOK
+	case d.paused && d.pause <= b.maxPause.Duration:
+		return checkPaused
+	default:
+		return checkLate
+	}
 }
 
 func (s *session) dueSince(ctx context.Context) ([]due, error) {
@@ -129,7 +182,8 @@ func (s *session) dueSince(ctx context.Context) ([]due, error) {
 		var ages dialect.Ages
 		err := rows.Scan(append([]any{&id, &name}, ages.Columns()...)...)
 		if since := ages.DueSince(); since != dialect.Never {
-			all = append(all, due{stored(id, name), time.Duration(ages.Since(since)) * time.Microsecond})
+			micros := func(at int64) time.Duration { return time.Duration(ages.Since(at)) * time.Microsecond }
+			all = append(all, due{stored(id, name), micros(since), ages.Paused != dialect.Never, micros(ages.Paused)})
 		}
 		return err
 	})

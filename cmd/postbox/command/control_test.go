@@ -128,6 +128,39 @@ func TestQueues_watch_ends_with_a_signal(t *testing.T) {
 
 func TestMessages_run_now_reschedule_and_bury(t *testing.T) {
 	t.Parallel()
+// An operator wants a pause, but not a forgotten one. Paused topics and keys are no excuse, as in the alert PostboxBacklogOld.
+func TestCheck_a_pause_is_no_problem_until_it_is_forgotten(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		b.append(b.outbox, draft("m-1", "orders", "k"))
+		b.append(b.queue, draft("m-2", "fraud", "k"))
+		require.NoError(t, b.admin().Pause(t.Context(), admin.Queue("fraud")))
+		b.ok("check", "--queue", "fraud")
+		require.Equal(t, command.ExitFound, b.run("check").code, "the outbox is not paused")
+
+		require.NoError(t, b.admin().PauseTopic(t.Context(), admin.Outbox("outbox"), "orders"))
+		require.NoError(t, b.admin().PauseKey(t.Context(), admin.Outbox("outbox"), "k"))
+		require.Equal(t, command.ExitFound, b.run("check", "--outbox", "outbox").code)
+
+		require.NoError(t, b.admin().Pause(t.Context(), admin.Outbox("outbox")))
+		r := b.run("check")
+		require.Equal(t, command.ExitOK, r.code, r.err)
+		require.Regexp(t, `queue fraud +\d+d\d+h +paused\n`, r.out)
+		require.Contains(t, r.err, `The queue "fraud" has been paused for `)
+		require.Contains(t, r.err, `"postbox resume --queue fraud" lets them go on`)
+		require.Contains(t, b.ok("check", "-o", "jsonl"), `,"paused_seconds":`)
+
+		database.Exec(t, "UPDATE postbox_spools SET paused_at = paused_at - ? WHERE name = ?", (2 * time.Hour).Microseconds(), "outbox")
+		r = b.run("check")
+		require.Equal(t, command.ExitFound, r.code, r.out)
+		require.Contains(t, r.err, "postbox: due messages wait in 1 outbox or queue, paused for more than 1h0m0s\n")
+		b.ok("check", "--max-pause", "3h")
+		require.Equal(t, command.ExitFound, b.run("check", "--max-pause", "0s").code)
+		b.ok("check", "--max-pause", "0s", "--max-age", "36500d")
+	})
+}
+
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		later := draft("m-1", "orders", "k")

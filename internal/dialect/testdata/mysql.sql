@@ -741,8 +741,9 @@ SELECT s.id, s.name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMES
 	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
 	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT 1)
 	ELSE (SELECT m.created_at FROM postbox_messages m FORCE INDEX (ready) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
-       LEAST(COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.available_at LIMIT 1), 9223372036854775807), COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.available_at LIMIT 1), 9223372036854775807))
-FROM (SELECT id, name, first_lane, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256 FROM (
+       LEAST(COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 1 ORDER BY m.available_at LIMIT 1), 9223372036854775807), COALESCE((SELECT m.available_at FROM postbox_messages m FORCE INDEX (due) WHERE m.spool = s.id AND m.state = 2 ORDER BY m.available_at LIMIT 1), 9223372036854775807)),
+       COALESCE(s.paused_at, 9223372036854775807)
+FROM (SELECT id, name, first_lane, lanes, paused_at FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256, NULL FROM (
 	SELECT g.spool AS stray FROM (SELECT DISTINCT m.spool FROM postbox_messages m FORCE INDEX (ready)) g WHERE g.spool NOT IN (SELECT id FROM postbox_spools)) o WHERE o.stray IS NOT NULL) s
 WHERE TRUE
 

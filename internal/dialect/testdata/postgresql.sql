@@ -873,8 +873,9 @@ SELECT s.id, s.name, (date_part('epoch', clock_timestamp()) * 1000000)::bigint,
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
        COALESCE((SELECT m.available_at FROM postbox_waiting m WHERE m.spool = s.id ORDER BY m.available_at,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807)
-FROM (SELECT id, name, first_lane, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256 FROM (
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1), 9223372036854775807),
+       COALESCE(s.paused_at, 9223372036854775807)
+FROM (SELECT id, name, first_lane, lanes, paused_at FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256, NULL FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s

@@ -746,8 +746,9 @@ SELECT s.id, s.name, CAST(unixepoch('subsec') * 1000000 AS INTEGER),
 	WHEN n.lane < s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 AND m.lane = s.first_lane + n.lane ORDER BY m.id LIMIT 1)
 	WHEN n.lane = s.lanes THEN (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane, m.id LIMIT 1)
 	ELSE (SELECT m.created_at FROM postbox_messages m WHERE m.spool = s.id AND m.state = 2 ORDER BY m.lane DESC, m.id DESC LIMIT 1) END) FROM n WHERE n.lane < s.lanes + 2), 9223372036854775807),
-       COALESCE((SELECT m.available_at FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 ORDER BY m.available_at LIMIT 1), 9223372036854775807)
-FROM (SELECT id, name, first_lane, lanes FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256 FROM (
+       COALESCE((SELECT m.available_at FROM postbox_messages m INDEXED BY postbox_messages_due WHERE m.spool = s.id AND m.state > 0 ORDER BY m.available_at LIMIT 1), 9223372036854775807),
+       COALESCE(s.paused_at, 9223372036854775807)
+FROM (SELECT id, name, first_lane, lanes, paused_at FROM postbox_spools UNION ALL SELECT o.stray, NULL, 0, 256, NULL FROM (
 	SELECT (SELECT MIN(m.spool) FROM postbox_messages m
 	        WHERE m.spool > g.id AND m.spool < COALESCE((SELECT MIN(n.id) FROM postbox_spools n WHERE n.id > g.id), 9223372036854775807)) AS stray
 	FROM (SELECT id FROM postbox_spools UNION ALL SELECT 0) g) o WHERE o.stray IS NOT NULL) s

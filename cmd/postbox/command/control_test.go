@@ -90,6 +90,23 @@ func TestDrain_ends_when_the_last_message_is_gone(t *testing.T) {
 	})
 }
 
+// An operator must not wait for what does not end by itself.
+func TestDrain_says_what_keeps_messages(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		b := newBench(t, database)
+		later := draft("m-1", "orders", "k")
+		later.Delay = time.Hour
+		b.append(b.outbox, later)
+		b.append(b.queue, draft("m-2", "fraud", "k"))
+		require.NoError(t, b.admin().Pause(t.Context(), admin.Queue("fraud")))
+		r := b.run("drain", "--timeout", "0s")
+		require.Equal(t, command.ExitFound, r.code)
+		require.Contains(t, r.err, `not empty after 0s: 2 of 2 outboxes or queues; outbox "outbox": no process, none is due yet; queue "fraud": paused, no process`+"\n")
+		require.NotContains(t, b.run("drain", "--timeout", "0s", "--outbox", "outbox").err, "fraud")
+	})
+}
+
 // A message that is scheduled for later is not late, and one whose time has come is.
 func TestCheck_counts_from_when_a_message_is_due(t *testing.T) {
 	t.Parallel()

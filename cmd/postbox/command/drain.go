@@ -42,6 +42,9 @@ mark into the log, and waits until a process has read the log up to that mark, a
 has published or stored all messages before it. That takes about a second, so
 --timeout must be longer.
 
+If something keeps messages, such as a pause or a missing process, the command
+says so after ten seconds, and at the end.
+
 The exit code is 0 if all are empty, and 3 if one is not empty when --timeout is
 over.`,
 		Args: arguments(cobra.NoArgs),
@@ -53,7 +56,7 @@ over.`,
 			if err != nil {
 				return err
 			}
-			return s.drained(found, inLog, timeout.Duration)
+			return s.drained(s.cmd.Context(), found, inLog, timeout.Duration)
 		}),
 	}
 	target.addFilterTo(cmd)
@@ -84,7 +87,7 @@ func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Du
 			said = time.Now()
 			after := span(time.Since(begin).Round(time.Second))
 			if left > 0 {
-				s.progress("%s not empty after %s.", are(left, outboxOrQueue), after)
+				s.progress("%s not empty after %s%s.", are(left, outboxOrQueue), after, s.obstacles(ctx, found))
 			} else {
 				s.progress("Not empty after %s: %s.", after, inLog)
 			}
@@ -128,7 +131,7 @@ func full(found []drainRecord) int {
 	return n
 }
 
-func (s *session) drained(found []drainRecord, inLog string, timeout time.Duration) error {
+func (s *session) drained(ctx context.Context, found []drainRecord, inLog string, timeout time.Duration) error {
 	list := s.list("OUTBOX OR QUEUE", "EMPTY")
 	for _, record := range found {
 		if err := list.add(record, record.cell(), yesNo(record.Empty)); err != nil {
@@ -139,7 +142,7 @@ func (s *session) drained(found []drainRecord, inLog string, timeout time.Durati
 		return err
 	}
 	if left := full(found); left > 0 {
-		return foundf("not empty after %s: %d of %s", timeout, left, count(len(found), outboxOrQueue))
+		return foundf("not empty after %s: %d of %s%s", timeout, left, count(len(found), outboxOrQueue), s.obstacles(ctx, found))
 	}
 	if inLog != "" {
 		return foundf("not empty after %s: %s", timeout, inLog)

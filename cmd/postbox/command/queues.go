@@ -175,7 +175,14 @@ func grouped(n int) string {
 }
 
 func stateOf(info admin.QueueInfo) string {
-	var states []string
+	if states := statesOf(info); len(states) > 0 {
+		return strings.Join(states, ", ")
+	}
+	return "running"
+}
+
+// statesOf lists what keeps messages from being handed out.
+func statesOf(info admin.QueueInfo) (states []string) {
 	if info.MovingLanes {
 		states = append(states, "moving to new lanes")
 	}
@@ -191,10 +198,7 @@ func stateOf(info admin.QueueInfo) string {
 	if n := len(info.Outages); n > 0 {
 		states = append(states, count(n, "outage"))
 	}
-	if len(states) == 0 {
-		return "running"
-	}
-	return strings.Join(states, ", ")
+	return states
 }
 
 // clearScreen moves the cursor to the beginning and clears the rest of the terminal.

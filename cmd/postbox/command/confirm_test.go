@@ -20,7 +20,7 @@ func TestConfirm_asks_before_what_cannot_be_undone(t *testing.T) {
 		"dead delete --all --limit 1": "Delete 1 dead letter for ever?",
 		"dead resolve 1 --reason x":   "Resolve 1 dead letter, which rules out requeueing?",
 		"dead requeue --all":          "Requeue 2 dead letters?",
-		"messages bury 1 --reason x":  `Make 1 message of outbox "outbox" dead letters?`,
+		"messages bury 1 --reason x":  `Move 1 message of outbox "outbox" to the dead letters?`,
 		"set --history 1h":            `Change how long outbox "outbox" keeps messages?`,
 		"set --retention 1h":          `Change how long outbox "outbox" keeps messages?`,
 	} {

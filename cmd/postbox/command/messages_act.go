@@ -88,7 +88,7 @@ queue first if that matters.` + chooseMessagesHelp,
 			}
 			return s.actOnMessages(args, choice, messageAct{
 				action:    action{name: "bury", done: "buried", noun: "message"},
-				question:  func(n string) string { return "Make " + n + " dead letters?" },
+				question:  func(n string) string { return "Move " + n + " to the dead letters?" },
 				asksForID: true,
 				one: func(ctx context.Context, a *admin.Admin, id int64) error {
 					return a.Bury(ctx, choice.target.one(), id, reason)

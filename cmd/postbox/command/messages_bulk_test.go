@@ -54,7 +54,7 @@ func TestBulkOfMessages_asks_before_it_acts_on_what_filters_choose(t *testing.T)
 		"run-now --all":           "Let 2 messages be handled now?",
 		"run-now --status parked": "Let 1 message be handled now?",
 		"reschedule --min-attempts 1 --at 2030-01-01T00:00:00Z": "Let 2 messages wait until 2030-01-01T00:00:00Z?",
-		"bury --key customer-1 --limit 2 --reason wrong":        "Make 2 messages dead letters?",
+		"bury --key customer-1 --limit 2 --reason wrong":        "Move 2 messages to the dead letters?",
 	} {
 		r := b.run(append([]string{"messages"}, append(strings.Fields(args), "--queue", "fraud")...)...)
 		require.Equal(t, command.ExitUsage, r.code, args)

@@ -38,6 +38,7 @@ func FilterNames() []string { return slices.Sorted(maps.Keys(filterNames)) }
 // The functions that show values from messages, and read names from addresses.
 var (
 	Escaped    = escaped
+	Visible    = visible
 	Unescaped  = unescaped
 	IndentJSON = indentJSON
 	Cut        = cut

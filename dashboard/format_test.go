@@ -14,13 +14,17 @@ import (
 )
 
 func FuzzNotation(f *testing.F) {
-	for _, seed := range []string{"", "order-1", "a/b%2F", `\x41`, `\\x41`, `\x4`, "\xff", "\\\xff", `\x` + "\xff", "\u202e", "ü", "\ufffd", "a\nb"} {
+	for _, seed := range []string{"", "order-1", "a/b%2F", `\x41`, `\\x41`, `\x4`, "\xff", "\\\xff", `\x` + "\xff", "\u202e", "ü", "\ufffd", "a\nb", " lead", "trail ", "a  b", " ", "   ", ` \x20 `} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		written := dashboard.Escaped(text)
 		require.Equal(t, text, dashboard.Unescaped(written))
 		require.True(t, utf8.ValidString(written))
+		onPage := dashboard.Visible(text)
+		require.Equal(t, text, dashboard.Unescaped(onPage))
+		require.Equal(t, strings.Trim(onPage, " "), onPage, "a browser leaves out no blank of it")
+		require.NotContains(t, onPage, "  ")
 		for _, r := range written {
 			require.NotContains(t, "\x00\n\r\t\u202e\u2066\u200f", string(r))
 		}

@@ -20,6 +20,24 @@ func escaped(text string) string {
 	})
 }
 
+// visible writes a name for a page. A browser leaves out blanks at the ends of a text, and shows several blanks as one, so these are in the notation, too: a key
+// that is copied from a page is the same key.
+func visible(text string) string {
+	text = escaped(text)
+	if !strings.HasPrefix(text, " ") && !strings.HasSuffix(text, " ") && !strings.Contains(text, "  ") {
+		return text
+	}
+	var b strings.Builder
+	for i := range len(text) {
+		if text[i] == ' ' && (i == 0 || i == len(text)-1 || text[i-1] == ' ') {
+			b.WriteString(`\x20`)
+		} else {
+			b.WriteByte(text[i])
+		}
+	}
+	return b.String()
+}
+
 // said writes a text that a program made, such as an error, with unprintable bytes as in the notation. It is not read back, so a backslash stays as it
 // is: otherwise a name that the program has quoted would be escaped twice.
 func said(text string) string { return inNotation(text, func(string) bool { return false }) }
@@ -111,7 +129,7 @@ func cut(text string, most int) (string, bool) {
 }
 
 // short is the beginning of a text on one line, for a field of a table.
-func short(text string) string { return shortOf(text, escaped) }
+func short(text string) string { return shortOf(text, visible) }
 
 // saidShort is the beginning of a text that a program made, on one line.
 func saidShort(text string) string { return shortOf(text, said) }

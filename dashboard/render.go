@@ -23,7 +23,7 @@ type templates map[string]*template.Template
 
 func parseTemplates() (templates, error) {
 	layout, err := template.New("layout").Funcs(template.FuncMap{
-		"escaped": escaped, "short": short, "said": said, "saidShort": saidShort, "saidLines": saidLines, "utc": utc, "span": span, "number": number, "bytes": byteSize, "plural": plural, "amount": amount, "nav": navOf, "filter": filterOf,
+		"escaped": visible, "short": short, "said": said, "saidShort": saidShort, "saidLines": saidLines, "utc": utc, "span": span, "number": number, "bytes": byteSize, "plural": plural, "amount": amount, "nav": navOf, "filter": filterOf,
 	}).ParseFS(pages, "pages/layout.html", "pages/parts.html")
 	if err != nil {
 		return nil, err

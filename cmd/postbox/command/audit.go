@@ -54,7 +54,7 @@ for a year.
 		RunE: p.on(func(s *session, _ []string) error { return s.listAudit(flags) }),
 	}
 	flags.target.addFilterWithInboxTo(cmd)
-	cmd.Flags().StringVar(&flags.by, "by", "", "only actions of this operator")
+	nameVar(cmd.Flags(), &flags.by, "by", "only actions of this operator")
 	cmd.Flags().StringVar(&flags.action, "action", "", `only actions of this name, such as "requeue" or "pause key"`)
 	cmd.Flags().StringVar(&flags.since, "since", "", "only actions since then, as RFC 3339, or as a duration before now")
 	cmd.Flags().StringVar(&flags.until, "until", "", "only actions before then")
@@ -100,7 +100,7 @@ func (s *session) listAudit(flags auditFlags) error {
 		if subject == "" {
 			subject = e.Filter
 		}
-		if err := list.add(record, number(e.ID), moment(e.At), cell(e.Actor), cell(e.Action), target, short(subject), number(e.Affected), short(e.Note)); err != nil {
+		if err := list.add(record, number(e.ID), moment(e.At), nameCell(e.Actor), cell(e.Action), target, short(subject), number(e.Affected), short(e.Note)); err != nil {
 			return err
 		}
 	}

@@ -117,9 +117,10 @@ before the file.
 
 The output is a table for people. With -o json it is one JSON array, or one
 object for a single result. With -o jsonl each line is a JSON object. Control
-characters in topics, keys and errors are printed as escape sequences. Progress
-and questions go to the standard error. "postbox completion --help" says how a
-shell completes the commands.
+characters in topics, keys and errors are printed as escape sequences. A name that
+a shell would change is printed in quotes: copy it with them. Progress and
+questions go to the standard error. "postbox completion --help" says how a shell
+completes the commands.
 
 Exit codes:
   0  done

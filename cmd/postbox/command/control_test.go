@@ -128,23 +128,6 @@ func TestCheck_counts_from_when_a_message_is_due(t *testing.T) {
 	})
 }
 
-// --watch prints until a signal comes, which is its normal end.
-func TestQueues_watch_ends_with_a_signal(t *testing.T) {
-	t.Parallel()
-	b := shop(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	env := b.environment()
-	root := command.New(command.Options{LookupEnv: func(name string) (string, bool) { value, ok := env[name]; return value, ok }})
-	root.SetArgs([]string{"queues", "--watch", "--interval", "1s"})
-	out := &stopper{text: "OLDEST DUE", stop: cancel}
-	root.SetOut(out)
-	require.Equal(t, command.ExitOK, command.Execute(ctx, root))
-	require.NotContains(t, out.String(), "\x1b", "the output is no terminal")
-}
-
-func TestMessages_run_now_reschedule_and_bury(t *testing.T) {
-	t.Parallel()
 // An operator wants a pause, but not a forgotten one. Paused topics and keys are no excuse, as in the alert PostboxBacklogOld.
 func TestCheck_a_pause_is_no_problem_until_it_is_forgotten(t *testing.T) {
 	t.Parallel()
@@ -178,6 +161,23 @@ func TestCheck_a_pause_is_no_problem_until_it_is_forgotten(t *testing.T) {
 	})
 }
 
+// --watch prints until a signal comes, which is its normal end.
+func TestQueues_watch_ends_with_a_signal(t *testing.T) {
+	t.Parallel()
+	b := shop(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	env := b.environment()
+	root := command.New(command.Options{LookupEnv: func(name string) (string, bool) { value, ok := env[name]; return value, ok }})
+	root.SetArgs([]string{"queues", "--watch", "--interval", "1s"})
+	out := &stopper{text: "OLDEST DUE", stop: cancel}
+	root.SetOut(out)
+	require.Equal(t, command.ExitOK, command.Execute(ctx, root))
+	require.NotContains(t, out.String(), "\x1b", "the output is no terminal")
+}
+
+func TestMessages_run_now_reschedule_and_bury(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
 		b := newBench(t, database)
 		later := draft("m-1", "orders", "k")

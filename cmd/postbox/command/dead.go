@@ -68,10 +68,10 @@ type letterFlags struct {
 func (f *letterFlags) addTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.target.addFilterTo(cmd)
-	flags.StringVar(&f.topic, "topic", "", "only dead letters with this topic")
-	flags.StringVar(&f.consumer, "consumer", "", "only dead letters of this consumer of an inbox")
-	flags.StringVar(&f.messageID, "message-id", "", "only dead letters of the message with this id of Watermill")
-	flags.Var((*quotable)(&f.key), "key", "only dead letters with this ordering key")
+	nameVar(flags, &f.topic, "topic", "only dead letters with this topic")
+	nameVar(flags, &f.consumer, "consumer", "only dead letters of this consumer of an inbox")
+	nameVar(flags, &f.messageID, "message-id", "only dead letters of the message with this id of Watermill")
+	nameVar(flags, &f.key, "key", "only dead letters with this ordering key")
 	flags.StringVar(&f.errorText, "error", "", "only dead letters whose error has this text in it, with the same capitals")
 	flags.StringVar(&f.cause, "cause", "", "only dead letters that died for this reason: "+strings.Join(causeWords, ", "))
 	flags.IntVar(&f.minAttempts, "min-attempts", 0, "only dead letters with this number of attempts or more")
@@ -227,7 +227,7 @@ func (s *session) listLetters(filter admin.Filter) error {
 			return err
 		}
 		last = letter.ID
-		err := list.add(letterRecordOf(letter), number(letter.ID), originOf(letter.Consumer, letter.Target), cell(letter.Topic), cell(letter.MessageID), cell(letter.Key),
+		err := list.add(letterRecordOf(letter), number(letter.ID), originOf(letter.Consumer, letter.Target), nameCell(letter.Topic), nameCell(letter.MessageID), nameCell(letter.Key),
 			number(letter.Attempts), string(letter.Cause), moment(letter.DiedAt), short(letter.Error))
 		if err != nil {
 			return err
@@ -245,10 +245,10 @@ func (s *session) listLetters(filter admin.Filter) error {
 // originOf says for people where a letter comes from, in the words of the flags that choose it.
 func originOf(consumer string, target admin.Target) string {
 	if consumer != "" {
-		return "consumer " + cell(consumer)
+		return "consumer " + nameCell(consumer)
 	}
 	of := recordOf(target)
-	return of.Kind + " " + cell(of.Name)
+	return of.Kind + " " + nameCell(of.Name)
 }
 
 func (p *program) deadShowCommand() *cobra.Command {
@@ -269,8 +269,8 @@ the column ID of "postbox dead list".`,
 			record := letterRecordOf(*letter)
 			record.contentRecord = contentOf(letter.Payload, letter.Metadata, letter.Failures)
 			return s.one(record, fields(
-				field{"ID", number(letter.ID)}, field{"Of", originOf(letter.Consumer, letter.Target)}, field{"Topic", cell(letter.Topic)}, field{"Message ID", cell(letter.MessageID)},
-				field{"Key", cell(letter.Key)}, field{"Attempts", number(letter.Attempts)}, field{"Cause", string(letter.Cause)}, field{"Created", moment(letter.CreatedAt)},
+				field{"ID", number(letter.ID)}, field{"Of", originOf(letter.Consumer, letter.Target)}, field{"Topic", nameCell(letter.Topic)}, field{"Message ID", nameCell(letter.MessageID)},
+				field{"Key", nameCell(letter.Key)}, field{"Attempts", number(letter.Attempts)}, field{"Cause", string(letter.Cause)}, field{"Created", moment(letter.CreatedAt)},
 				field{"Died", moment(letter.DiedAt)}, field{"Resolved", moment(letter.ResolvedAt)}, field{"Resolution", cell(letter.Resolution)},
 				field{"Bytes", number(letter.Size)},
 			)+"\nError:\n"+block(letter.Error)+"\n"+record.text())

@@ -81,7 +81,7 @@ Letters that cannot be requeued are reported, and stay.`,
 		}),
 	}
 	choice.addTo(cmd)
-	cmd.Flags().StringVar(&through, "through", "", `outbox that publishes the messages of inboxes again, "outbox" unless set`)
+	nameVar(cmd.Flags(), &through, "through", `outbox that publishes the messages of inboxes again, "outbox" unless set`)
 	return cmd
 }
 

@@ -41,7 +41,7 @@ file with one JSON object whose values are texts, and replaces all metadata.`,
 	}
 	cmd.Flags().StringVar(&flags.payload, "payload-file", "", "file with the new payload")
 	cmd.Flags().StringVar(&flags.metadata, "metadata-file", "", "file with the new metadata, a JSON object")
-	cmd.Flags().StringVar(&flags.through, "through", "", `outbox that publishes the messages of inboxes again, "outbox" unless set`)
+	nameVar(cmd.Flags(), &flags.through, "through", `outbox that publishes the messages of inboxes again, "outbox" unless set`)
 	cmd.Flags().BoolVar(&flags.allow, "allow-edit", false, "required: the handler will get a message that no producer has written")
 	return cmd
 }
@@ -62,7 +62,7 @@ func (s *session) edit(id int64, flags editFlags) error {
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("dead letter %d, message %s of %s, topic %s", id, cell(letter.MessageID), originOf(letter.Consumer, letter.Target), cell(letter.Topic))
+	what := fmt.Sprintf("dead letter %d, message %s of %s, topic %s", id, nameCell(letter.MessageID), originOf(letter.Consumer, letter.Target), nameCell(letter.Topic))
 	if err := s.confirm("Edit and requeue "+what+"?", replacement(edit)); err != nil {
 		return err
 	}

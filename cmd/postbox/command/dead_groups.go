@@ -70,7 +70,7 @@ func (s *session) listGroups(filter admin.Filter) error {
 	list := s.list("COUNT", "OF", "TOPIC", "FIRST", "LAST", "EXAMPLE", "ERROR")
 	for _, g := range groups.Groups {
 		of := originOf(g.Consumer, g.Target)
-		if err := list.add(groupRecordOf(g), number(g.Count), of, cell(g.Topic), moment(g.First), moment(g.Last), number(g.Example), short(g.Shape)); err != nil {
+		if err := list.add(groupRecordOf(g), number(g.Count), of, nameCell(g.Topic), moment(g.First), moment(g.Last), number(g.Example), short(g.Shape)); err != nil {
 			return err
 		}
 	}

@@ -21,8 +21,8 @@ func (p *program) keysCommand() *cobra.Command {
 	return group("keys", "List, pause and resume ordering keys, and find stuck ones", `List, pause and resume ordering keys, and find those that are stuck.
 
 The keys are those of the outbox "outbox", unless --outbox or --queue names
-another one. A key that cannot be typed is written as the lists print it, within
-quotation marks: postbox keys resume '"customer\xff"'.`,
+another one. A key with bytes that cannot be typed is written as the lists print
+it: postbox keys resume '"customer\xff"'.`,
 		p.keysListCommand(), p.keysStuckCommand(), p.keysPauseCommand(), p.keysResumeCommand())
 }
 
@@ -42,7 +42,7 @@ func (p *program) keysListCommand() *cobra.Command {
 			}
 			list := s.list("KEY", "PAUSED SINCE")
 			for _, key := range keys {
-				if err := list.add(keyRecord{key.Key, binary(key.Key), utc(key.Since)}, cell(key.Key), moment(key.Since)); err != nil {
+				if err := list.add(keyRecord{key.Key, binary(key.Key), utc(key.Since)}, nameCell(key.Key), moment(key.Since)); err != nil {
 					return err
 				}
 			}
@@ -64,9 +64,9 @@ func (p *program) keysPauseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			key, err := keyOf(args[0])
+			key, err := nameOf(args[0])
 			if err != nil {
-				return usagef("%w", err)
+				return err
 			}
 			if err := a.PauseKey(s.cmd.Context(), target.one(), key); err != nil {
 				return err
@@ -89,9 +89,9 @@ func (p *program) keysResumeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			key, err := keyOf(args[0])
+			key, err := nameOf(args[0])
 			if err != nil {
-				return usagef("%w", err)
+				return err
 			}
 			paused, err := a.PausedKeys(s.cmd.Context(), target.one())
 			if err != nil {
@@ -113,5 +113,5 @@ func (p *program) keysResumeCommand() *cobra.Command {
 // changedKey prints that a key was changed.
 func (s *session) changedKey(target admin.Target, action, key, what string) error {
 	record := changeRecord{Action: action, Target: recordOf(target), Key: key}
-	return s.one(record, fmt.Sprintf("Key %s of %s %s.\n", cell(key), record.Target, what))
+	return s.one(record, fmt.Sprintf("Key %s of %s %s.\n", nameCell(key), record.Target, what))
 }

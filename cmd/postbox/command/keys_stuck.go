@@ -70,7 +70,7 @@ func (s *session) listStuck(keys []admin.StuckKey, limit int) error {
 		if k.MoreBehind {
 			behind += "+"
 		}
-		err := list.add(record, cell(k.Key), moment(k.Since), number(k.Head.ID), status, cell(k.Head.Topic),
+		err := list.add(record, nameCell(k.Key), moment(k.Since), number(k.Head.ID), status, nameCell(k.Head.Topic),
 			number(k.Head.Attempts), moment(k.Head.DueAt), behind, short(k.Error))
 		if err != nil {
 			return err

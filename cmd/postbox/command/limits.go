@@ -49,7 +49,7 @@ func limitsCell(info admin.QueueInfo) string {
 		record, of := limitRecordOf(l), ""
 		switch l.Scope {
 		case admin.LimitTopic:
-			of = "topic " + cell(l.Topic) + " "
+			of = "topic " + nameCell(l.Topic) + " "
 		case admin.LimitEachKey:
 			of = "each key "
 		case admin.LimitTotal:

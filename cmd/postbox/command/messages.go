@@ -108,7 +108,7 @@ func (s *session) listMessages(flags messageFlags) error {
 			if m.Status == admin.Done {
 				at = m.DoneAt
 			}
-			err := list.add(messageRecordOf(m), number(m.ID), string(m.Status), cell(m.Topic), cell(m.MessageID), cell(m.Key),
+			err := list.add(messageRecordOf(m), number(m.ID), string(m.Status), nameCell(m.Topic), nameCell(m.MessageID), nameCell(m.Key),
 				number(m.Attempts), moment(m.CreatedAt), moment(at), number(m.Size))
 			if err != nil {
 				return err
@@ -194,8 +194,8 @@ the number in the column ID of "postbox messages list".`,
 			record := messageRecordOf(*m)
 			record.contentRecord = contentOf(m.Payload, m.Metadata, m.Failures)
 			return s.one(record, fields(
-				field{"ID", number(m.ID)}, field{"Status", string(m.Status)}, field{"Topic", cell(m.Topic)}, field{"Message ID", cell(m.MessageID)},
-				field{"Key", cell(m.Key)}, field{"Attempts", number(m.Attempts)}, field{"Created", moment(m.CreatedAt)},
+				field{"ID", number(m.ID)}, field{"Status", string(m.Status)}, field{"Topic", nameCell(m.Topic)}, field{"Message ID", nameCell(m.MessageID)},
+				field{"Key", nameCell(m.Key)}, field{"Attempts", number(m.Attempts)}, field{"Created", moment(m.CreatedAt)},
 				field{"Due", moment(m.DueAt)}, field{"Done", moment(m.DoneAt)}, field{"Bytes", number(m.Size)}, field{"Left out", leftOut(m.Omitted)},
 			)+record.text())
 		}),

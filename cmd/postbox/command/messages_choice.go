@@ -20,9 +20,9 @@ type messageFilterFlags struct {
 func (f *messageFilterFlags) addTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.status, "status", "", "only messages with this status: ready, scheduled, retrying or parked")
-	flags.StringVar(&f.topic, "topic", "", "only messages with this topic")
-	flags.Var((*quotable)(&f.key), "key", "only messages with this ordering key")
-	flags.StringVar(&f.messageID, "message-id", "", "only the message with this id of Watermill")
+	nameVar(flags, &f.topic, "topic", "only messages with this topic")
+	nameVar(flags, &f.key, "key", "only messages with this ordering key")
+	nameVar(flags, &f.messageID, "message-id", "only the message with this id of Watermill")
 	flags.StringVar(&f.errorText, "error", "", "only messages whose last error has this text in it, with the same capitals")
 	flags.IntVar(&f.minAttempts, "min-attempts", 0, "only messages with this number of failed attempts or more")
 	flags.StringVar(&f.createdAfter, "created-after", "", "only messages written since then, as RFC 3339, or as a duration before now")

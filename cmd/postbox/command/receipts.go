@@ -39,11 +39,15 @@ id is the UUID that the producer gave the message. A consumer that nothing await
 has no SENT, and one that has sent no receipt and is not awaited has no line.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: p.on(func(s *session, args []string) error {
+			id, err := nameOf(args[0])
+			if err != nil {
+				return err
+			}
 			a, err := s.admin("")
 			if err != nil {
 				return err
 			}
-			receipts, err := a.Receipts(s.cmd.Context(), args[0])
+			receipts, err := a.Receipts(s.cmd.Context(), id)
 			if err != nil {
 				return err
 			}
@@ -77,8 +81,8 @@ longer ago than that and have not come, also those that are not due yet.`,
 		RunE: p.on(func(s *session, _ []string) error { return s.listMissing(flags) }),
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.filter.Topic, "topic", "", "only messages of this topic")
-	f.StringVar(&flags.filter.Consumer, "consumer", "", "only receipts of this consumer")
+	nameVar(f, &flags.filter.Topic, "topic", "only messages of this topic")
+	nameVar(f, &flags.filter.Consumer, "consumer", "only receipts of this consumer")
 	f.StringVar(&flags.olderThan, "older-than", "", "only messages that were sent longer ago, such as 5m")
 	f.StringVar(&flags.after, "after", "", "cursor of the page before")
 	f.IntVar(&flags.filter.Limit, "limit", 100, "largest number of receipts, up to 1000")
@@ -122,7 +126,7 @@ func (s *session) listReceipts(receipts []admin.Receipt) error {
 			r.Topic, r.MessageID, binary(r.MessageID), r.Consumer, string(r.Status),
 			utc(r.SentAt), utc(r.DueAt), utc(r.HandledAt), utc(r.ReceivedAt),
 		}
-		err := list.add(record, cell(r.Topic), cell(r.MessageID), cell(r.Consumer), record.Status,
+		err := list.add(record, nameCell(r.Topic), nameCell(r.MessageID), nameCell(r.Consumer), record.Status,
 			moment(r.SentAt), moment(r.DueAt), moment(r.HandledAt), moment(r.ReceivedAt))
 		if err != nil {
 			return err

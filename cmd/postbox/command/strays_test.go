@@ -3,7 +3,6 @@ package command_test
 import (
 	"context"
 	"encoding/base64"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -85,24 +84,6 @@ func TestKeys_resume_says_that_the_key_was_not_paused(t *testing.T) {
 	b := shop(t)
 	require.Contains(t, b.run("keys", "resume", "customer-22").err, "was not paused")
 	require.Empty(t, b.run("keys", "resume", "customer-2").err)
-}
-
-// A key that cannot be typed is written as the lists print it.
-func TestKeys_are_written_as_they_are_listed(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, testdb.SQLite(t))
-	key := "customer\x00\xff"
-	b.append(b.outbox, draft("m-1", "orders", key))
-	shown := strconv.Quote(key)
-	b.ok("keys", "pause", shown)
-	require.Contains(t, b.ok("keys", "list"), "\n"+shown+" ")
-	require.Contains(t, b.ok("messages", "list", "--key", shown), "m-1")
-	require.Empty(t, b.run("keys", "resume", shown).err)
-	for _, args := range [][]string{{"keys", "pause", `"k`}, {"messages", "list", "--key", `"k`}} {
-		r := b.run(args...)
-		require.Equal(t, command.ExitUsage, r.code, args)
-		require.Contains(t, r.err, "written as the lists print it", args)
-	}
 }
 
 // Requeueing inserts into the messages, which a role may not be allowed. A trigger stands for the missing right.

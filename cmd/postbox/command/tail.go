@@ -76,7 +76,7 @@ a JSON object.`,
 		}),
 	}
 	target.addWithInboxTo(cmd)
-	cmd.Flags().StringVar(&topic, "topic", "", "only messages with this topic")
+	nameVar(cmd.Flags(), &topic, "topic", "only messages with this topic")
 	cmd.Flags().StringVar(&since, "since", "", "begin with what has ended since then, as RFC 3339, or as a duration before now")
 	cmd.Flags().Var(&interval, "interval", "time between two looks")
 	return cmd
@@ -135,7 +135,7 @@ func (t *tailing) look(ctx context.Context) error {
 		if record.At.After(t.from) {
 			t.from = record.At
 		}
-		cells := []string{moment(record.At), record.Outcome, number(record.ID), cell(record.Topic), cell(record.MessageID), cell(record.Key)}
+		cells := []string{moment(record.At), record.Outcome, number(record.ID), nameCell(record.Topic), nameCell(record.MessageID), nameCell(record.Key)}
 		if record.Outcome != string(admin.Done) {
 			cells = append(cells, short(record.Error))
 		}

@@ -72,7 +72,7 @@ func TestTail_shows_what_is_done_and_what_dies_once(t *testing.T) {
 		require.Equal(t, command.ExitOK, code)
 		lines := strings.Split(strings.TrimSpace(out), "\n")
 		require.Len(t, lines, 3, "each once: %s", out)
-		for i, want := range []string{`DONE  902  orders  m-1  "k\x1b"`, `DONE  903  orders  m-2  "k\x1b"`, `DEAD  1  orders  to bury  k  buried by an operator: not needed`} {
+		for i, want := range []string{`DONE  902  orders  m-1  '"k\x1b"'`, `DONE  903  orders  m-2  '"k\x1b"'`, `DEAD  1  orders  'to bury'  k  buried by an operator: not needed`} {
 			require.Contains(t, lines[i], want)
 		}
 	})

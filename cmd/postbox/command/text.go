@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/spf13/pflag"
 )
 
 // Topics, keys, errors and payloads come from producers and handlers, and so perhaps from attackers. A terminal would act on control characters in them: it would
@@ -24,21 +26,48 @@ func cell(text string) string {
 	return text
 }
 
-// keyOf returns an ordering key. It may be written as a cell, since it may have bytes that cannot be typed.
-func keyOf(text string) (string, error) {
+// nameCell is a cell with a name: a topic, a key, the id of a message, an outbox, a queue or a consumer. It can be copied into a shell, for another command.
+// Blanks at its ends are not lost, and nothing in it is a command to the shell, since a producer may have chosen it.
+func nameCell(text string) string {
+	switch text {
+	case "":
+		return "-"
+	case "-":
+		return "'-'"
+	default:
+		return shellWord(text)
+	}
+}
+
+// plainWord matches words that a shell takes as they are.
+var plainWord = regexp.MustCompile(`^[\pL\pN_./:@%+,-][\pL\pN_./:@%+,=#-]*$`)
+
+// shellWord writes a name so that it can be pasted into a shell, and that [nameOf] reads it. Bytes that cannot be typed are written as escape sequences.
+func shellWord(text string) string {
+	if !printable(text) || strings.HasPrefix(text, `"`) {
+		text = strconv.Quote(text)
+	}
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// nameOf returns a name. It may be written within quotation marks, with escape sequences, since it may have bytes that cannot be typed.
+func nameOf(text string) (string, error) {
 	if !strings.HasPrefix(text, `"`) {
 		return text, nil
 	}
 	plain, err := strconv.Unquote(text)
 	if err != nil {
-		return "", errQuoted
+		return "", usage(errQuoted)
 	}
 	return plain, nil
 }
 
-var errQuoted = errors.New("a key that begins with a quotation mark is written as the lists print it, within quotation marks and with \\ before others")
+var errQuoted = errors.New("a name that begins with a quotation mark is written as the lists print it, such as '\"\\\"quoted\\\"\"'")
 
-// quotable is a flag whose value may be written as a cell.
+// quotable is a flag with a name.
 type quotable string
 
 // String returns the value as it is.
@@ -46,13 +75,18 @@ func (q *quotable) String() string { return string(*q) }
 
 // Set takes the value, as the user has written it.
 func (q *quotable) Set(text string) error {
-	plain, err := keyOf(text)
+	plain, err := nameOf(text)
 	*q = quotable(plain)
 	return err
 }
 
 // Type is how the help names the value.
 func (q *quotable) Type() string { return "string" }
+
+// nameVar is StringVar for a flag with a name.
+func nameVar(flags *pflag.FlagSet, to *string, flag, usage string) {
+	flags.Var((*quotable)(to), flag, usage)
+}
 
 // maxCell is how many characters of an error a table shows. In an outage, the first 60 or so only say that the message waits and for which topic.
 const maxCell = 120
@@ -139,15 +173,4 @@ func are(n int, noun string) string {
 		return count(n, noun) + " is"
 	}
 	return count(n, noun) + " are"
-}
-
-// plainWord matches words that a shell takes as they are.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:/-]+$`)
-
-// shellWord writes a name so that it can be pasted into a shell.
-func shellWord(name string) string {
-	if plainWord.MatchString(name) {
-		return name
-	}
-	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }

@@ -26,7 +26,9 @@ All messages of a queue have one topic: see "postbox pause".`,
 
 // outboxFlag chooses an outbox.
 func outboxFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("outbox", defaultOutbox, "name of the outbox")
+	outbox := defaultOutbox
+	nameVar(cmd.Flags(), &outbox, "outbox", "name of the outbox")
+	return &outbox
 }
 
 func (p *program) topicsListCommand() *cobra.Command {
@@ -46,7 +48,7 @@ func (p *program) topicsListCommand() *cobra.Command {
 		}
 		list := s.list("TOPIC", "PAUSED SINCE")
 		for _, topic := range topics {
-			if err := list.add(topicRecord{topic.Topic, utc(topic.Since)}, cell(topic.Topic), moment(topic.Since)); err != nil {
+			if err := list.add(topicRecord{topic.Topic, utc(topic.Since)}, nameCell(topic.Topic), moment(topic.Since)); err != nil {
 				return err
 			}
 		}
@@ -65,14 +67,18 @@ messages of the same keys. No attempt is counted, and nothing is lost.`,
 	}
 	outbox := outboxFlag(cmd)
 	cmd.RunE = p.on(func(s *session, args []string) error {
+		topic, err := nameOf(args[0])
+		if err != nil {
+			return err
+		}
 		a, err := s.admin("")
 		if err != nil {
 			return err
 		}
-		if err := a.PauseTopic(s.cmd.Context(), admin.Outbox(*outbox), args[0]); err != nil {
+		if err := a.PauseTopic(s.cmd.Context(), admin.Outbox(*outbox), topic); err != nil {
 			return err
 		}
-		return s.changedTopic(admin.Outbox(*outbox), "pause topic", args[0], "is paused. Processes notice within a second")
+		return s.changedTopic(admin.Outbox(*outbox), "pause topic", topic, "is paused. Processes notice within a second")
 	})
 	return cmd
 }
@@ -84,6 +90,10 @@ func (p *program) topicsResumeCommand() *cobra.Command {
 	}
 	outbox := outboxFlag(cmd)
 	cmd.RunE = p.on(func(s *session, args []string) error {
+		topic, err := nameOf(args[0])
+		if err != nil {
+			return err
+		}
 		a, err := s.admin("")
 		if err != nil {
 			return err
@@ -93,13 +103,13 @@ func (p *program) topicsResumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := a.ResumeTopic(s.cmd.Context(), target, args[0]); err != nil {
+		if err := a.ResumeTopic(s.cmd.Context(), target, topic); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(paused, func(topic admin.PausedTopic) bool { return topic.Topic == args[0] }) {
+		if !slices.ContainsFunc(paused, func(p admin.PausedTopic) bool { return p.Topic == topic }) {
 			s.progress("The topic was not paused: check how it is written, with \"postbox topics list\".")
 		}
-		return s.changedTopic(target, "resume topic", args[0], "goes on")
+		return s.changedTopic(target, "resume topic", topic, "goes on")
 	})
 	return cmd
 }
@@ -107,5 +117,5 @@ func (p *program) topicsResumeCommand() *cobra.Command {
 // changedTopic prints that a topic was changed.
 func (s *session) changedTopic(target admin.Target, action, topic, what string) error {
 	record := changeRecord{Action: action, Target: recordOf(target), Topic: topic}
-	return s.one(record, fmt.Sprintf("Topic %s of %s %s.\n", cell(topic), record.Target, what))
+	return s.one(record, fmt.Sprintf("Topic %s of %s %s.\n", nameCell(topic), record.Target, what))
 }

@@ -21,16 +21,16 @@ type targetFlags struct{ outbox, queue, inbox string }
 const defaultOutbox = "outbox"
 
 func (t *targetFlags) addTo(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&t.outbox, "outbox", "", `name of the outbox, "outbox" unless --outbox or --queue is set`)
-	cmd.Flags().StringVar(&t.queue, "queue", "", "name of the queue")
+	nameVar(cmd.Flags(), &t.outbox, "outbox", `name of the outbox, "outbox" unless --outbox or --queue is set`)
+	nameVar(cmd.Flags(), &t.queue, "queue", "name of the queue")
 	cmd.MarkFlagsMutuallyExclusive("outbox", "queue")
 }
 
 // addWithInboxTo is addTo for a command that works on what is kept of messages, which an inbox has, too.
 func (t *targetFlags) addWithInboxTo(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&t.outbox, "outbox", "", `name of the outbox, "outbox" unless --outbox, --queue or --inbox is set`)
-	cmd.Flags().StringVar(&t.queue, "queue", "", "name of the queue")
-	cmd.Flags().StringVar(&t.inbox, "inbox", "", "consumer of the inbox")
+	nameVar(cmd.Flags(), &t.outbox, "outbox", `name of the outbox, "outbox" unless --outbox, --queue or --inbox is set`)
+	nameVar(cmd.Flags(), &t.queue, "queue", "name of the queue")
+	nameVar(cmd.Flags(), &t.inbox, "inbox", "consumer of the inbox")
 	cmd.MarkFlagsMutuallyExclusive("outbox", "queue", "inbox")
 }
 
@@ -53,16 +53,16 @@ func (t *targetFlags) any() bool { return *t != (targetFlags{}) }
 
 // addFilterTo is addTo for a command that works on all outboxes and queues unless one is chosen.
 func (t *targetFlags) addFilterTo(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&t.outbox, "outbox", "", "only the outbox of this name")
-	cmd.Flags().StringVar(&t.queue, "queue", "", "only the queue of this name")
+	nameVar(cmd.Flags(), &t.outbox, "outbox", "only the outbox of this name")
+	nameVar(cmd.Flags(), &t.queue, "queue", "only the queue of this name")
 	cmd.MarkFlagsMutuallyExclusive("outbox", "queue")
 }
 
 // addFilterWithInboxTo is addFilterTo for a command that knows inboxes, too.
 func (t *targetFlags) addFilterWithInboxTo(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&t.outbox, "outbox", "", "only the outbox of this name")
-	cmd.Flags().StringVar(&t.queue, "queue", "", "only the queue of this name")
-	cmd.Flags().StringVar(&t.inbox, "inbox", "", "only the inbox of this consumer")
+	nameVar(cmd.Flags(), &t.outbox, "outbox", "only the outbox of this name")
+	nameVar(cmd.Flags(), &t.queue, "queue", "only the queue of this name")
+	nameVar(cmd.Flags(), &t.inbox, "inbox", "only the inbox of this consumer")
 	cmd.MarkFlagsMutuallyExclusive("outbox", "queue", "inbox")
 }
 
@@ -105,16 +105,24 @@ func targetNamed(stored string) admin.Target {
 	return admin.Outbox(stored)
 }
 
+// kindMissing is the kind of a target without a row.
+const kindMissing = "missing"
+
 // stored names a target by what the database has. Messages may name one that has no row, such as after a restore.
 func stored(id int64, name sql.NullString) targetRecord {
 	if !name.Valid {
-		return targetRecord{"missing", "id " + number(id)}
+		return targetRecord{kindMissing, "id " + number(id)}
 	}
 	return recordOf(targetNamed(name.String))
 }
 
 // cell names the target in a table.
-func (t targetRecord) cell() string { return t.Kind + " " + cell(t.Name) }
+func (t targetRecord) cell() string {
+	if t.Kind == kindMissing {
+		return t.Kind + " " + t.Name
+	}
+	return t.Kind + " " + nameCell(t.Name)
+}
 
 // String names the target in a sentence.
 func (t targetRecord) String() string { return t.Kind + " " + strconv.Quote(t.Name) }

@@ -146,12 +146,13 @@ func (i *intake) waiting() int {
 	return len(i.portions)
 }
 
-// due returns up to where there are no messages, and whether that is to be stored: there is a mark after the stored position, or much log.
+// due returns up to where there are no messages, and whether that is to be stored: there is a mark after the stored position, or much log. A mark may be noted
+// before its end was passed. A place before the stored position is never due: messages would be published or stored again.
 func (i *intake) due(stored int64) (passed uint64, is bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	from := uint64(stored) //nolint:gosec // a position
-	return i.passed, len(i.portions) == 0 && (i.marked > from || i.passed >= from+passedMost)
+	return i.passed, len(i.portions) == 0 && i.passed > from && (i.marked > from || i.passed >= from+passedMost)
 }
 
 // take removes and returns portions to be stored together. If these are all that there are, passed is the position up to

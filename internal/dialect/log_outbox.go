@@ -64,9 +64,13 @@ WHERE id = 1 RETURNING slot, position, part, epoch, reserved`, AllReserved)
 
 // saveLogPosition returns what its session sees after it has locked the row.
 const saveLogPosition = `
-UPDATE {log_position} SET position = ?, part = ?, reserved = ?, reserved_epoch = epoch, saved_at = {now} WHERE id = 1 AND epoch = ? RETURNING pg_current_snapshot()::text`
+UPDATE {log_position} SET position = ?, part = ?, reserved = ?, reserved_epoch = epoch, saved_at = {now} WHERE id = 1 AND epoch = ? AND ` + ofTheServer + ` RETURNING pg_current_snapshot()::text`
 
-const reserveLog = `UPDATE {log_position} SET reserved = ?, reserved_epoch = epoch WHERE id = 1 AND epoch = ?`
+const reserveLog = `UPDATE {log_position} SET reserved = ?, reserved_epoch = epoch WHERE id = 1 AND epoch = ? AND ` + ofTheServer
+
+// ofTheServer is true on the server whose log is read. A pool may lead to another one, after a failover or a restore, before the process notices the end of
+// that log. The epoch is the same there, and a place of the old log would skip messages of the new one.
+const ofTheServer = `? = ` + postgresStart
 
 // setLogPosition fences every process out that reads the log.
 const setLogPosition = `
@@ -77,7 +81,7 @@ ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.positio
 // logAhead tells before messages of the log are published without rows what its session sees, the time, who may publish, and what
 // operators have said of the outbox: its id (0: it is not registered), its number of lanes, its settings, whether it is paused, whether keys are, and the paused topics as JSON.
 const logAhead = `
-SELECT pg_current_snapshot()::text, {now}, p.epoch, COALESCE(s.id, 0), COALESCE(s.settings, ''), s.paused_at IS NOT NULL,
+SELECT pg_current_snapshot()::text, {now}, CASE WHEN ` + ofTheServer + ` THEN p.epoch ELSE 0 END, COALESCE(s.id, 0), COALESCE(s.settings, ''), s.paused_at IS NOT NULL,
        EXISTS (SELECT 1 FROM {pauses} k WHERE k.spool = s.id), COALESCE((SELECT json_agg(t.topic) FROM {topic_pauses} t WHERE t.spool = s.id), '[]')::text
 FROM {log_position} p LEFT JOIN {spools} s ON s.name = ?
 WHERE p.id = 1`
@@ -98,6 +102,8 @@ type LogPosition struct {
 	Position int64
 	Part     int
 	Epoch    int64 // fencing token
+	// Server is when the server was started whose log it is: the beginning of what [Statements.LogServer] identifies it by.
+	Server string
 	// Reserved is the reservation: messages that were committed before this place may have been published without a row, by a process that is gone.
 	Reserved int64
 }
@@ -123,9 +129,9 @@ func LacksSlot(err error) bool {
 // MarkLog writes a [LogMark].
 func (s *Statements) MarkLog() Query { return Query{Text: s.markLog, Args: []any{LogMark}} }
 
-// LogAhead returns what is to be known before messages of an outbox are published without rows.
-func (s *Statements) LogAhead(outbox string) Query {
-	return Query{Text: s.logAhead, Args: []any{outbox}}
+// LogAhead returns what is to be known before messages of an outbox are published without rows. The epoch is 0 on another server.
+func (s *Statements) LogAhead(server, outbox string) Query {
+	return Query{Text: s.logAhead, Args: []any{server, outbox}}
 }
 
 // KeysWithRows returns the hashes of keys with messages that are to be published before later ones of their key: those of the given keys with a
@@ -134,14 +140,14 @@ func (s *Statements) KeysWithRows(spool int64, keys []int64, ready int) Query {
 	return Query{Text: s.keysWithRows, Args: []any{pq.Int64Array(keys), spool, spool, ready}}
 }
 
-// SaveLogPosition stores how far the log was stored, and the reservation, unless another process has claimed the log. It returns a snapshot.
+// SaveLogPosition stores how far the log was stored, and the reservation, unless another process has claimed the log or this is another server. It returns a snapshot.
 func (s *Statements) SaveLogPosition(p LogPosition) Query {
-	return Query{Text: s.saveLogPosition, Args: []any{p.Position, p.Part, p.Reserved, p.Epoch}}
+	return Query{Text: s.saveLogPosition, Args: []any{p.Position, p.Part, p.Reserved, p.Epoch, p.Server}}
 }
 
-// ReserveLog stores a reservation, unless another process has claimed the log.
-func (s *Statements) ReserveLog(reserved, epoch int64) Query {
-	return Query{Text: s.reserveLog, Args: []any{reserved, epoch}}
+// ReserveLog stores the reservation alone, under the same conditions.
+func (s *Statements) ReserveLog(p LogPosition) Query {
+	return Query{Text: s.reserveLog, Args: []any{p.Reserved, p.Epoch, p.Server}}
 }
 
 // SetLogPosition makes a slot that of the outboxes. Messages before the position are not read.
@@ -190,10 +196,12 @@ func (s *Statements) DropOutboxSlot(name string) string {
 }
 
 // UnreadMessages returns the statement that looks for messages that belong to a table of messages and were not confirmed.
-// It returns 0 if there are none.
+// It returns 0 if there are none. A [LogMark] has none, and no piece with a message is as short.
 func (s *Statements) UnreadMessages(slot string, table uint32) string {
+	const before, after = 1 + 1 + 8, 1 + 4 // the kind, flags and the place; the end of the prefix and the length of the piece
+	prefix := fmt.Sprintf("%s%d", OutboxPrefix, table)
 	return fmt.Sprintf(`SELECT COUNT(*) FROM pg_logical_slot_peek_binary_changes('%s', NULL, NULL, 'proto_version', '1', 'publication_names', '%s', 'messages', 'true')
-WHERE substring(data, 1, 1) = 'M' AND position('%s%d\000'::bytea IN data) = 11`, slot, slot, OutboxPrefix, table)
+WHERE substring(data, 1, 1) = 'M' AND position('%s\000'::bytea IN data) = %d AND length(data) > %d`, slot, slot, prefix, before+1, before+len(prefix)+after+len(LogMark))
 }
 
 // StartOutboxReplication returns the command that sends the messages of the log from a slot.

@@ -227,7 +227,10 @@ UPDATE {lanes} SET holder = NULL, expires_at = 0 WHERE spool = ? AND holder = ? 
 
 // postgresIncarnation identifies a server among all that have or had these tables, and a table among those that
 // replaced it. A standby has another start time than its primary, and a restore creates or fills another file.
-const postgresIncarnation = `extract(epoch FROM pg_postmaster_start_time())::text || ' ' || pg_relation_filenode('{messages}')`
+const postgresIncarnation = postgresStart + ` || ' ' || pg_relation_filenode('{messages}')`
+
+// postgresStart is when the server was started, and the part of its incarnation before the space.
+const postgresStart = `extract(epoch FROM pg_postmaster_start_time())::text`
 
 // wantedTopics is true for a message whose topic is not excluded: first for no excluded topics, then for some. The
 // planner expects a list of topics to exclude half of the messages, whatever is in it, and so to read twice as many.

@@ -141,4 +141,13 @@ var ofTheLog = []safeguard{
 		}},
 		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G2_stores_what_a_process",
 	},
+	{
+		name: "a process whose database has moved to another server stores no position in the log", guarantees: "G2",
+		edits: []edit{{
+			file: "internal/dialect/log_outbox.go",
+			from: "const ofTheServer = `? = ` + postgresStart",
+			to:   "const ofTheServer = `? <> ''`",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestKeeper_G2",
+	},
 }

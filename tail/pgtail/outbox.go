@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -97,6 +98,7 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(s
 	if err != nil {
 		return err
 	}
+	position.Server, _, _ = strings.Cut(s.server, " ")
 	since, err := begunBefore(ctx, outbox, position)
 	if err != nil {
 		return err

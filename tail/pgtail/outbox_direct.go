@@ -138,7 +138,7 @@ type ahead struct {
 func (k *keeper) look(ctx context.Context, outbox string) (found ahead, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	query := k.outbox.Statements.LogAhead(outbox)
+	query := k.outbox.Statements.LogAhead(k.position.Server, outbox)
 	var snapshot, settings, topics string
 	var now, epoch int64
 	err = k.outbox.DB.QueryRowContext(ctx, query.Text, query.Args...).Scan(&snapshot, &now, &epoch, &found.spool, &settings, &found.paused, &found.keys, &topics)

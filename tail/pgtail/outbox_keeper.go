@@ -26,8 +26,8 @@ const (
 	lastPatience = 10 * time.Second
 )
 
-// errFenced ends a session whose log another process has claimed.
-var errFenced = errors.New("another process has claimed the log")
+// errFenced ends a session whose log another process has claimed, or whose database leads to another server.
+var errFenced = errors.New("another process has claimed the log, or the database has moved to another server")
 
 // errInvisible means that a transaction is in the log and not visible yet.
 var errInvisible = errors.New("a transaction is not visible yet")

@@ -62,7 +62,9 @@ func (k *keeper) release(ctx context.Context) {
 func (k *keeper) setReserved(ctx context.Context, reserved int64) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	query := k.outbox.Statements.ReserveLog(reserved, k.position.Epoch)
+	next := k.position
+	next.Reserved = reserved
+	query := k.outbox.Statements.ReserveLog(next)
 	result, err := k.outbox.DB.ExecContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return err
@@ -74,6 +76,6 @@ func (k *keeper) setReserved(ctx context.Context, reserved int64) error {
 	if n == 0 {
 		return errFenced
 	}
-	k.position.Reserved = reserved
+	k.position = next
 	return nil
 }

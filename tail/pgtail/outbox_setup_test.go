@@ -12,6 +12,7 @@ import (
 
 	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
+	"github.com/postbox-go/watermill-postbox/internal/spool"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
@@ -31,6 +32,10 @@ func TestSetupOutbox_can_be_repeated_and_undone(t *testing.T) {
 	const confirmed = "SELECT (pg_wal_lsn_diff(confirmed_flush_lsn, '0/0') >= p.position)::int FROM pg_replication_slots, postbox_log_position p WHERE slot_name = " + permanentSlot
 	w.eventually(func() bool { return w.Count(t, confirmed) == 1 }, "the position is confirmed")
 	f.stop(t)
+	statements, err := spool.StatementsIn(w.Postbox())
+	require.NoError(t, err)
+	mark := statements.MarkLog() // as postbox drain writes it, which is no message
+	require.NoError(t, w.DB.QueryRowContext(ctx, mark.Text, mark.Args...).Scan(new(int64)))
 	for range 2 {
 		w.eventually(func() bool { return pgtail.RemoveOutbox(ctx, w.Postbox(), w.outboxConfig()) == nil }, "it is removed once the server knows that the process is gone")
 	}

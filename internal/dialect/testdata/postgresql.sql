@@ -1090,10 +1090,10 @@ ELSE current_setting('postbox.the_slot_of_the_outbox_is_missing') END, $1::bytea
 SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'postbox_' || 'postbox_messages'::regclass::oid::text, $1::bytea), '0/0')::bigint
 
 -- SaveLogPosition
-UPDATE postbox_log_position SET position = $1, part = $2, reserved = $3, reserved_epoch = epoch, saved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE id = 1 AND epoch = $4 RETURNING pg_current_snapshot()::text
+UPDATE postbox_log_position SET position = $1, part = $2, reserved = $3, reserved_epoch = epoch, saved_at = (date_part('epoch', clock_timestamp()) * 1000000)::bigint WHERE id = 1 AND epoch = $4 AND $5 = extract(epoch FROM pg_postmaster_start_time())::text RETURNING pg_current_snapshot()::text
 
 -- ReserveLog
-UPDATE postbox_log_position SET reserved = $1, reserved_epoch = epoch WHERE id = 1 AND epoch = $2
+UPDATE postbox_log_position SET reserved = $1, reserved_epoch = epoch WHERE id = 1 AND epoch = $2 AND $3 = extract(epoch FROM pg_postmaster_start_time())::text
 
 -- SetLogPosition
 INSERT INTO postbox_log_position AS p (id, slot, position, part, epoch, saved_at, reserved, reserved_epoch) VALUES (1, $1, $2, 0, 1, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, $3, 1)
@@ -1101,9 +1101,9 @@ ON CONFLICT (id) DO UPDATE SET slot = EXCLUDED.slot, position = EXCLUDED.positio
 	reserved = EXCLUDED.reserved, reserved_epoch = p.epoch + 1
 
 -- LogAhead
-SELECT pg_current_snapshot()::text, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, p.epoch, COALESCE(s.id, 0), COALESCE(s.settings, ''), s.paused_at IS NOT NULL,
+SELECT pg_current_snapshot()::text, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, CASE WHEN $1 = extract(epoch FROM pg_postmaster_start_time())::text THEN p.epoch ELSE 0 END, COALESCE(s.id, 0), COALESCE(s.settings, ''), s.paused_at IS NOT NULL,
        EXISTS (SELECT 1 FROM postbox_pauses k WHERE k.spool = s.id), COALESCE((SELECT json_agg(t.topic) FROM postbox_topic_pauses t WHERE t.spool = s.id), '[]')::text
-FROM postbox_log_position p LEFT JOIN postbox_spools s ON s.name = $1
+FROM postbox_log_position p LEFT JOIN postbox_spools s ON s.name = $2
 WHERE p.id = 1
 
 -- KeysWithRows

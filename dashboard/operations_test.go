@@ -73,6 +73,15 @@ func TestProcesses_show_which_process_holds_how_many_lanes(t *testing.T) {
 	})
 }
 
+// The text about an action quotes a key itself, and must not be escaped once more.
+func TestAudit_names_keys_as_other_pages_do(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t), dashboard.Config{})
+	b.Publish("orders", dashboardtest.Message("m-1", "", "{}"))
+	require.NoError(t, b.Admin.PauseKey(t.Context(), admin.Outbox("outbox"), "bin\x00\xff"))
+	require.Equal(t, []string{`key "bin\x00\xff"`}, b.column(b.page("audit"), 4))
+}
+
 func TestAudit_lists_who_did_what(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, database *testdb.Database) {

@@ -158,7 +158,7 @@ func (s *session) checkOperators(ctx context.Context) ([]finding, error) {
 			note(fmt.Sprintf("%s in %s", count(info.PausedTopics, "paused topic"), target), "postbox topics list "+flag+", then postbox topics resume")
 		}
 		if info.Parked > 0 {
-			note(fmt.Sprintf("%s in %s, and their keys wait for an operator", count(info.Parked, "parked message"), target),
+			note(fmt.Sprintf("%s in %s: the keys of parked messages wait for an operator", count(info.Parked, "parked message"), target),
 				"postbox messages list --status parked "+flag+", then postbox messages run-now or bury")
 		}
 	}

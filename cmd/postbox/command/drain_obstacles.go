@@ -37,6 +37,9 @@ func keptBy(info admin.QueueInfo) []string {
 	if info.Processes == 0 {
 		kept = append(kept, "no process")
 	}
+	if text := longCall(info, 0); text != "" {
+		kept = append(kept, text)
+	}
 	if info.Parked > 0 {
 		kept = append(kept, count(info.Parked, "parked message"))
 	}

@@ -30,6 +30,7 @@ func TestExecute_exit_codes(t *testing.T) {
 		{"queues --watch --interval 1ms", "at least 1s", command.ExitUsage},
 		{"messages list --outbox a --queue b", "none of the others can be", command.ExitUsage},
 		{"messages list --status done", "not one of ready", command.ExitUsage},
+		{"messages list --status done", `"postbox messages list --done" lists messages that are done`, command.ExitUsage},
 		{"messages list --done-after 1h", "are for --done", command.ExitUsage},
 		{"messages list --done --status ready", "for pending messages", command.ExitUsage},
 		{"messages list --limit -1", "negative", command.ExitUsage},

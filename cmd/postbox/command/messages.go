@@ -126,7 +126,15 @@ func (s *session) listMessages(flags messageFlags) error {
 	if more {
 		s.progress("There may be more: --after %s", after)
 	}
+	if flags.done && list.rows == 0 && flags.after == "" {
+		s.notInHistory(flags.target.one())
+	}
 	return nil
+}
+
+// notInHistory says why a history may lack messages: an outbox or a queue keeps none unless it is told to.
+func (s *session) notInHistory(target admin.Target) {
+	s.progress("No such message is in the history of the %s. It has messages that were done while a history was kept: \"postbox set --history\" says for how long.", recordOf(target))
 }
 
 // pages returns what reads the list that the flags choose.
@@ -170,6 +178,8 @@ func statusOf(text string) (admin.Status, error) {
 	switch status := admin.Status(strings.ToUpper(text)); status {
 	case "", admin.Ready, admin.Scheduled, admin.Retrying, admin.Parked:
 		return status, nil
+	case admin.Done:
+		return "", usagef("--status: %.30q is not one of ready, scheduled, retrying and parked: \"postbox messages list --done\" lists messages that are done", text)
 	default:
 		return "", usagef("--status: %.30q is not one of ready, scheduled, retrying and parked", text)
 	}

@@ -179,6 +179,9 @@ func (s *session) runReplay(ctx context.Context, a *admin.Admin, target admin.Ta
 	if did.Cursor != "" {
 		goOn = fmt.Sprintf(": to go on, add --after %s", did.Cursor)
 	}
+	if err == nil && did.Done+did.Skipped == 0 && params.After == "" {
+		s.notInHistory(target)
+	}
 	switch {
 	case record.Stopped:
 		return stoppedf("interrupted after %s%s", count(did.Done, noun), goOn)

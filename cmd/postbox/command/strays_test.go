@@ -78,6 +78,19 @@ func TestOutput_keys_and_ids_that_are_no_text(t *testing.T) {
 	require.Contains(t, dead, wantKey)
 }
 
+// A table must show that a value begins or ends with a blank.
+func TestOutput_values_with_blanks_at_their_ends(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testdb.SQLite(t))
+	d := draft("m-1", "orders", "")
+	d.Metadata = map[string]string{"partition_key": " lead", "note": "trail ", "plain": "two words"}
+	b.append(b.outbox, d)
+	shown := b.ok("messages", "show", "1")
+	require.Contains(t, shown, `  partition_key: " lead"`+"\n")
+	require.Contains(t, shown, `  note: "trail "`+"\n")
+	require.Contains(t, shown, "  plain: two words\n")
+}
+
 // A key that is written wrongly must not look as if it went on.
 func TestKeys_resume_says_that_the_key_was_not_paused(t *testing.T) {
 	t.Parallel()

@@ -15,12 +15,13 @@ import (
 // Topics, keys, errors and payloads come from producers and handlers, and so perhaps from attackers. A terminal would act on control characters in them: it would
 // move the cursor, or change the title of its window. So none of them are printed as they are.
 
-// cell makes a text safe for a field of a table: it is quoted if it has a control character, a line break, or bytes that are not UTF-8.
+// cell makes a text safe for a field of a table: it is quoted if it has a control character, a line break, or bytes that are not UTF-8, or begins or ends with a
+// blank, which would not be seen.
 func cell(text string) string {
 	if text == "" {
 		return "-"
 	}
-	if text == "-" || strings.HasPrefix(text, `"`) || !printable(text) {
+	if text == "-" || strings.HasPrefix(text, `"`) || strings.Trim(text, " ") != text || !printable(text) {
 		return strconv.Quote(text)
 	}
 	return text

@@ -47,8 +47,9 @@ topics that are paused are late like others.
 If the log was set up for messages without rows (see "postbox log"), a process
 must read it, except with --queue: nothing tells how old the messages in it are.
 
-If a publisher or a handler has not returned for longer than --max-age, the error
-names its process and its message.
+The error says what keeps the messages, such as an outage or a missing process.
+If a publisher or a handler has not returned for longer than --max-age, it names
+the process and the message.
 
 The exit code is 0 if all is well, 3 if a message is too old, or may be, or an
 outbox or queue is paused for too long, and 1 if the database cannot be asked.`,
@@ -75,7 +76,7 @@ func (s *session) check(ctx context.Context, chosen targetFlags, bounds checkBou
 	}
 	var problems []string
 	if len(late) > 0 {
-		problems = append(problems, fmt.Sprintf("messages have been due for more than %s in %s%s", bounds.maxAge.Duration, count(len(late), outboxOrQueue), s.longCalls(ctx, late, bounds.maxAge.Duration)))
+		problems = append(problems, fmt.Sprintf("messages have been due for more than %s in %s%s", bounds.maxAge.Duration, count(len(late), outboxOrQueue), s.obstacles(ctx, late, bounds.maxAge.Duration)))
 	}
 	if paused > 0 {
 		problems = append(problems, fmt.Sprintf("due messages wait in %s, paused for more than %s", count(paused, outboxOrQueue), bounds.maxPause.Duration))
@@ -116,22 +117,6 @@ func (s *session) listDue(all []due, chosen targetFlags, bounds checkBounds) (la
 		}
 	}
 	return late, paused, list.end()
-}
-
-// longCalls says which calls of these targets have not returned for that long. Their messages are due all the while. It says nothing if that cannot be read: the
-// role may have the rights of a probe alone.
-func (s *session) longCalls(ctx context.Context, late map[targetRecord]bool, atLeast time.Duration) string {
-	queues, err := s.queues(ctx)
-	if err != nil {
-		return ""
-	}
-	var text strings.Builder
-	for _, info := range queues {
-		if call := longCall(info, atLeast); call != "" && late[recordOf(info.Target)] {
-			text.WriteString("; " + call)
-		}
-	}
-	return text.String()
 }
 
 // exists fails if the chosen target does not exist: a probe with a wrong name must not succeed.

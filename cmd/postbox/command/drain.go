@@ -73,7 +73,7 @@ func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Du
 		if inLog, err = log.pending(ctx, s, chosen); err == nil {
 			found, err = s.fullness(ctx, chosen) // afterwards, since messages of the log become rows
 		}
-		left := full(found)
+		left := len(notEmpty(found))
 		if err == nil && time.Since(begin) < timeout {
 			err = log.renew(ctx, s, left > 0)
 		}
@@ -87,7 +87,7 @@ func (s *session) drain(ctx context.Context, chosen targetFlags, timeout time.Du
 			said = time.Now()
 			after := span(time.Since(begin).Round(time.Second))
 			if left > 0 {
-				s.progress("%s not empty after %s%s.", are(left, outboxOrQueue), after, s.obstacles(ctx, found))
+				s.progress("%s not empty after %s%s.", are(left, outboxOrQueue), after, s.obstacles(ctx, notEmpty(found), 0))
 			} else {
 				s.progress("Not empty after %s: %s.", after, inLog)
 			}
@@ -120,15 +120,15 @@ func (s *session) fullness(ctx context.Context, chosen targetFlags) ([]drainReco
 	return all, nil
 }
 
-// full counts what is not empty.
-func full(found []drainRecord) int {
-	n := 0
+// notEmpty are the targets that are not empty.
+func notEmpty(found []drainRecord) map[targetRecord]bool {
+	left := map[targetRecord]bool{}
 	for _, record := range found {
 		if !record.Empty {
-			n++
+			left[record.targetRecord] = true
 		}
 	}
-	return n
+	return left
 }
 
 func (s *session) drained(ctx context.Context, found []drainRecord, inLog string, timeout time.Duration) error {
@@ -141,8 +141,8 @@ func (s *session) drained(ctx context.Context, found []drainRecord, inLog string
 	if err := list.end(); err != nil {
 		return err
 	}
-	if left := full(found); left > 0 {
-		return foundf("not empty after %s: %d of %s%s", timeout, left, count(len(found), outboxOrQueue), s.obstacles(ctx, found))
+	if left := len(notEmpty(found)); left > 0 {
+		return foundf("not empty after %s: %d of %s%s", timeout, left, count(len(found), outboxOrQueue), s.obstacles(ctx, notEmpty(found), 0))
 	}
 	if inLog != "" {
 		return foundf("not empty after %s: %s", timeout, inLog)

@@ -219,7 +219,7 @@ func (s *Statements) usePostgresLog() {
 	s.LogServerState, s.LogSlotState, s.PublicationRights, s.PublicationOwner = logServerState, logSlotState, publicationRights, publicationOwner
 	s.emit, s.emitChecked, s.markLog, s.OutboxSlot, s.FormerSlot, s.LogEnd = emit, emitChecked, markLog, outboxSlot, formerSlot, logEnd
 	s.ClaimLog, s.saveLogPosition, s.reserveLog, s.setLogPosition = claimLog, saveLogPosition, reserveLog, setLogPosition
-	s.PublicationIsNew = publicationIsNew
+	s.PublicationIsNew, s.OwnLogRights, s.ReadersLogRights = publicationIsNew, ownLogRights, readersLogRights
 	s.logAhead, s.keysWithRows = logAhead, keysWithRows
 	s.LogPosition = `SELECT slot, position, part, epoch FROM {log_position} WHERE id = 1`
 	s.RemoveLogPosition = `DELETE FROM {log_position}`

@@ -265,6 +265,8 @@ type Statements struct {
 	LogSlotState      string // slot → temporary, ours, still being made, active, process that reads, its role and address, wal_status, why it is invalid, bytes that it keeps, bytes that were not confirmed, failover, synced
 	PublicationRights string // → this role, owner of the table of messages, whether the role has the rights of the owner, database, whether the role may create objects there
 	PublicationOwner  string // publication → this role, its owner, whether this role has the rights of that one
+	OwnLogRights      string // → role, rights that it lacks to store messages of the log, on what: log_rights.go
+	ReadersLogRights  string // → the same for the roles of forwarders
 
 	// Messages that are in the log alone: log_outbox.go.
 
@@ -301,7 +303,7 @@ func (s *Statements) each(f func(*string)) {
 		&s.stuckHeads, &s.headOfKey, &s.waitingOfKeys, &s.countStuck,
 		&s.uniqueKeysPage, &s.removeUniqueKey, &s.countUpTo, &s.InboxLetters, &s.readyPage, &s.waitingPage, &s.lettersPage, &s.endOfPage, &s.historyPage, &s.Ages,
 		&s.MigrateLock, &s.MigrateUnlock, &s.LimitWaits, &s.RestoreWaits, &s.CreateVersion, &s.DatabaseFile, &s.ServerIn, &s.Uptime, &s.TryWrite, &s.MakeWritable, &s.BeginAgain, &s.notify,
-		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner,
+		&s.logSnapshot, &s.LogServer, &s.WalLevel, &s.Publication, &s.PublishedCount, &s.Retained, &s.SlotTaken, &s.waitingKeys, &s.idleLook, &s.ToldTables, &s.LogServerState, &s.LogSlotState, &s.PublicationRights, &s.PublicationOwner, &s.OwnLogRights, &s.ReadersLogRights,
 		&s.OutboxSlot, &s.PublicationIsNew, &s.FormerSlot, &s.LogEnd, &s.LogPosition, &s.ClaimLog, &s.RemoveLogPosition, &s.emit, &s.emitChecked, &s.markLog, &s.saveLogPosition, &s.reserveLog, &s.setLogPosition, &s.logAhead, &s.keysWithRows,
 	} {
 		f(text)

@@ -78,7 +78,7 @@ var outboxLines = lines{
 }
 
 // session reads and stores messages until it fails.
-func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(slot string)) error {
+func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, says says) error {
 	slot, err := findSlot(ctx, outbox)
 	if err != nil {
 		return err
@@ -113,17 +113,17 @@ func (o *Outbox) session(ctx context.Context, outbox tail.Outbox, started func(s
 	watch.lacks = func(ctx context.Context) error { return o.tellBy(ctx, outbox, slot.name) }
 	defer watch.begin(within)()
 	in := newIntake(position)
-	k := &keeper{outbox: outbox, group: &o.group, intake: in, position: position, saved: slot.confirmed, since: since, spools: map[string]*target{}}
+	k := &keeper{outbox: outbox, group: &o.group, intake: in, position: position, saved: slot.confirmed, since: since, spools: map[string]*target{}, succeeds: says.stored}
+	says.started(slot.name)
 	stored := make(chan struct{})
 	go func() {
 		defer close(stored)
 		if err := k.run(within); err != nil {
-			cancel(err)
+			cancel(&storeError{explainStore(within, outbox.DB, outbox.Statements, err)})
 		}
 	}()
 	defer func() { <-stored }()
 	defer cancel(nil)
-	started(slot.name)
 	o.hear(time.Now())
 	if err := o.tellBy(within, outbox, slot.name); err != nil {
 		return cause(within, err)

@@ -42,6 +42,21 @@ type keeper struct {
 	since    uint64              // messages that were committed before this position get rows, see reserve
 	begun    bool                // messages were perhaps published whose position is not stored
 	spools   map[string]*target
+	succeeds func() // is called when something was stored
+}
+
+// storeError ends a session that can read the log, and store nothing of it.
+type storeError struct{ err error }
+
+func (e *storeError) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason.
+func (e *storeError) Unwrap() error { return e.err }
+
+// refused reports whether the database has refused to store. It may do so for long, unlike one that is away.
+func (e *storeError) refused() bool {
+	const kind = dialect.PostgreSQL
+	return dialect.Coded(e.err) && (kind.Classify(e.err) != dialect.Unavailable || kind.Exhausted(e.err))
 }
 
 // target is an outbox that messages are stored in. Its spool knows nothing of the database, so each transaction reads once which lanes it has, which an operator may
@@ -120,6 +135,7 @@ func (k *keeper) storeNext(ctx context.Context) error {
 		return fmt.Errorf("store messages of the log: %w", err)
 	}
 	k.position, k.begun = next, false
+	k.succeeds()
 	k.announce(portions)
 	return nil
 }
@@ -266,6 +282,7 @@ func (k *keeper) confirm(ctx context.Context) error {
 			return fmt.Errorf("store the position in the log: %w", err)
 		}
 		k.position = next
+		k.succeeds()
 	}
 	if k.position.Position == k.saved || k.intake.confirming() {
 		return nil

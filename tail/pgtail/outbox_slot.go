@@ -66,7 +66,7 @@ func (s slotState) claim(ctx context.Context, outbox tail.Outbox) (position dial
 	case errors.Is(err, sql.ErrNoRows):
 		return position, notSetUp()
 	case err != nil:
-		return position, tableMissing(fmt.Errorf("claim the log: %w", err))
+		return position, explainStore(ctx, outbox.DB, outbox.Statements, tableMissing(fmt.Errorf("claim the log: %w", err)))
 	}
 	return position, s.check(stored, position)
 }

@@ -30,8 +30,8 @@ const (
 // receiver reads the log, again and again, until its context ends.
 type receiver struct {
 	group *group
-	// session reads the log until it fails. It calls started when it begins.
-	session func(ctx context.Context, outbox tail.Outbox, started func(slot string)) error
+	// session reads the log until it fails.
+	session func(ctx context.Context, outbox tail.Outbox, says says) error
 	// final reports whether an error ends all followers.
 	final func(err error) bool
 	lines lines
@@ -40,6 +40,13 @@ type receiver struct {
 	told    state
 	lacks   string
 	hasRead bool // the log was read at least once
+	refused bool // what was read last could not be stored
+}
+
+// says is what a session tells its receiver.
+type says struct {
+	started func(slot string) // it reads the log
+	stored  func()            // it has stored something
 }
 
 // lines are what a receiver logs.
@@ -61,7 +68,7 @@ func (r *receiver) run(ctx context.Context) {
 		if !ok {
 			return
 		}
-		err := r.session(ctx, outbox, func(slot string) { r.started(outbox, slot) })
+		err := r.session(ctx, outbox, r.listen(outbox))
 		if ctx.Err() != nil {
 			return
 		}
@@ -76,6 +83,29 @@ func (r *receiver) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		timer.Stop()
+	}
+}
+
+// listen takes in what a session tells. One that follows a session which could not store what it has read does as well only when it has stored something. Otherwise each of
+// them would log both, and none would wait for long.
+func (r *receiver) listen(outbox tail.Outbox) says {
+	var name string
+	reads := func() {
+		r.told, r.pause, r.refused = reading, 0, false
+		outbox.Logger.Info(r.lines.started, watermill.LogFields{"slot": name})
+	}
+	return says{
+		started: func(slot string) {
+			name, r.hasRead = slot, true
+			if !r.refused {
+				reads()
+			}
+		},
+		stored: func() {
+			if r.refused {
+				reads()
+			}
+		},
 	}
 }
 
@@ -98,9 +128,12 @@ func (r *receiver) report(outbox tail.Outbox, err error) {
 	if wrong := (*setupError)(nil); errors.As(err, &wrong) {
 		lacks = wrong.what
 	}
+	if failed := (*storeError)(nil); errors.As(err, &failed) {
+		r.refused = failed.refused()
+	}
 	switch {
 	case errors.Is(err, errTaken):
-		if r.told = standby; before != standby {
+		if r.told, r.refused = standby, false; before != standby {
 			outbox.Logger.Info(r.lines.standby, nil)
 		}
 	case before == failing && (lacks == "" || lacks == r.lacks):
@@ -109,12 +142,6 @@ func (r *receiver) report(outbox tail.Outbox, err error) {
 		r.told, r.lacks = failing, lacks
 		outbox.Logger.Error(r.lines.failing, dialect.HideAddress(err), nil)
 	}
-}
-
-// started logs that the log is read.
-func (r *receiver) started(outbox tail.Outbox, slot string) {
-	r.told, r.hasRead, r.pause = reading, true, 0
-	outbox.Logger.Info(r.lines.started, watermill.LogFields{"slot": slot})
 }
 
 // cause returns why a context was cancelled, or else the error.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/postbox-go/watermill-postbox/internal/dialect"
 	"github.com/postbox-go/watermill-postbox/internal/operate"
@@ -89,4 +90,68 @@ func audited(ctx context.Context, db *sql.DB, statements *dialect.Statements, ac
 		}
 		return operate.NewAuditor(statements, "").Record(ctx, tx, act)
 	})
+}
+
+// lackedRight are rights that a role lacks to store messages of the log.
+type lackedRight struct{ role, rights, object string }
+
+// lackedRights runs one of the statements that find them.
+func lackedRights(ctx context.Context, db *sql.DB, text string) (lacked []lackedRight, err error) {
+	rows, err := db.QueryContext(ctx, text)
+	if err != nil {
+		return nil, fmt.Errorf("look at the rights to store messages of the log: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var l lackedRight
+		if err := rows.Scan(&l.role, &l.rights, &l.object); err != nil {
+			return nil, fmt.Errorf("look at the rights to store messages of the log: %w", err)
+		}
+		lacked = append(lacked, l)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("look at the rights to store messages of the log: %w", err)
+	}
+	return lacked, nil
+}
+
+// mayNotStore is the error for a role that lacks rights. err is that of the server, and may be nil.
+func mayNotStore(lacked []lackedRight, err error) error {
+	rights, grants := make([]string, len(lacked)), make([]string, len(lacked))
+	for i, l := range lacked {
+		rights[i], grants[i] = l.rights+" on "+l.object, dialect.GrantLogRight(l.rights, l.object, l.role)
+	}
+	return &setupError{
+		what: fmt.Sprintf("the role %s may not store messages of the log, since it lacks %s", lacked[0].role, strings.Join(rights, " and ")), fix: strings.Join(grants, "; "), err: err,
+	}
+}
+
+// explainStore names the rights that this role lacks, if err is that of a statement for which it lacks some.
+func explainStore(ctx context.Context, db *sql.DB, statements *dialect.Statements, err error) error {
+	if !dialect.LacksRight(err) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	lacked, again := lackedRights(ctx, db, statements.OwnLogRights)
+	if again != nil || len(lacked) == 0 {
+		return &setupError{"the role of the forwarder may not store messages of the log", "docs/security.md has the rights of each role", err}
+	}
+	return mayNotStore(lacked, err)
+}
+
+// roles returns which roles of forwarders may not store messages.
+func (o *outboxState) roles(ctx context.Context) (lacks []Finding, err error) {
+	if !o.known {
+		return nil, nil
+	}
+	lacked, err := lackedRights(ctx, o.db, o.statements.ReadersLogRights)
+	for len(lacked) > 0 {
+		n := 1
+		for n < len(lacked) && lacked[n].role == lacked[0].role {
+			n++
+		}
+		lacks, lacked = append(lacks, problem(AboutRole, mayNotStore(lacked[:n], nil))), lacked[n:]
+	}
+	return lacks, err
 }

@@ -60,7 +60,7 @@ type Slot struct {
 // The subjects of findings.
 const (
 	AboutServer      = "server"      // its version and settings
-	AboutRole        = "role"        // the role that reads the log
+	AboutRole        = "role"        // the role that reads the log, and those that store its messages
 	AboutPublication = "publication" // what is sent of the log
 	AboutSlot        = "slot"        // what the server keeps of the log
 	AboutReader      = "reader"      // the process that reads
@@ -144,7 +144,8 @@ func Inspect(ctx context.Context, db postbox.Database, config Config) (Status, e
 }
 
 // InspectOutbox returns how it stands with the log for messages that are in the log alone, which an [Outbox] reads. Its DSN is that of [Inspect]. The role of db may
-// read the table postbox_log_position. It works on a standby, too: there it tells whether a failover would keep the slot.
+// read the table postbox_log_position. It also looks whether the roles that may write that table have
+// the other rights of a forwarder with the log. It works on a standby, too: there it tells whether a failover would keep the slot.
 func InspectOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) (Status, error) {
 	address, statements, err := Config{DSN: config.DSN, Publication: defaultPublication}.inspected(db)
 	if err != nil {
@@ -163,7 +164,12 @@ func InspectOutbox(ctx context.Context, db postbox.Database, config OutboxConfig
 	if err := o.probe(ctx, slot, address); err != nil {
 		return Status{}, fmt.Errorf("pgtail: %w", err)
 	}
+	roles, err := o.roles(ctx)
+	if err != nil {
+		return Status{}, fmt.Errorf("pgtail: %w", err)
+	}
 	findings := append(o.lacks(slot), o.dangers(slot)...)
+	findings = append(findings, roles...)
 	findings = append(findings, canRead(ctx, db.DB, statements, address, server)...)
 	return Status{
 		Version: server.version, Standby: server.standby, SetUp: o.known, Publication: slot.Name, Published: o.published, Slot: slot, Findings: findings,

@@ -61,7 +61,7 @@ var tailLines = lines{
 }
 
 // session reads the log over one connection until it fails.
-func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slot string)) error {
+func (t *Tail) session(ctx context.Context, outbox tail.Outbox, says says) error {
 	defer t.begin("")
 	if err := untaken(ctx, outbox.DB, outbox.Statements); err != nil { // a cheap look, before there is a connection
 		return err
@@ -90,7 +90,7 @@ func (t *Tail) session(ctx context.Context, outbox tail.Outbox, started func(slo
 	if err := s.start(within, outbox.Statements.StartReplication(s.slot, t.config.Publication, s.version() >= binaryVersion)); err != nil {
 		return cause(within, err)
 	}
-	started(s.slot)
+	says.started(s.slot)
 	t.begin(s.server)
 	t.hear(time.Now())
 	t.tell(has.tells())

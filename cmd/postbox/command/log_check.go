@@ -48,7 +48,8 @@ func (p *program) logCheckCommand() *cobra.Command {
 		Long: `Show how it stands with the log, and say what is wrong and how to mend it.
 
   server       the version and the settings of the server
-  role         whether the role of --log-dsn may read the log
+  role         whether the role of --log-dsn may read the log, and whether
+               those of forwarders may store messages that are in it alone
   publication  whether it is there, and sends what forwarders need
   slot         its state, the log that the server keeps for it, and how much of
                that was not confirmed

@@ -842,6 +842,12 @@ CONCAT('|', CONCAT_WS(' ', @@hostname, @@port, @@server_id), '/')
 -- PublicationOwner
 
 
+-- OwnLogRights
+
+
+-- ReadersLogRights
+
+
 -- FormerSlot
 
 

@@ -1049,6 +1049,38 @@ FROM pg_class c WHERE c.oid = 'postbox_messages'::regclass
 -- PublicationOwner
 SELECT current_user, pg_get_userbyid(p.pubowner), pg_has_role(p.pubowner, 'USAGE') FROM pg_publication p WHERE p.pubname = $1
 
+-- OwnLogRights
+SELECT a.rolname, n.lacks, n.object FROM pg_roles a
+JOIN pg_class c ON c.oid = 'postbox_messages'::regclass
+CROSS JOIN LATERAL (VALUES
+	(1, 'USAGE', 'SCHEMA ' || c.relnamespace::regnamespace::text, has_schema_privilege(a.oid, c.relnamespace, 'USAGE')),
+	(2, 'SELECT, UPDATE', 'postbox_log_position', has_table_privilege(a.oid, 'postbox_log_position', 'SELECT') AND has_table_privilege(a.oid, 'postbox_log_position', 'UPDATE')),
+	(3, 'SELECT, INSERT', 'postbox_messages', has_table_privilege(a.oid, 'postbox_messages', 'SELECT') AND has_table_privilege(a.oid, 'postbox_messages', 'INSERT')),
+	(4, 'SELECT, INSERT', 'postbox_waiting', has_table_privilege(a.oid, 'postbox_waiting', 'SELECT') AND has_table_privilege(a.oid, 'postbox_waiting', 'INSERT')),
+	(5, 'USAGE', 'SEQUENCE postbox_messages_id_seq', has_sequence_privilege(a.oid, 'postbox_messages_id_seq', 'USAGE')),
+	(6, 'SELECT', 'postbox_spools', has_table_privilege(a.oid, 'postbox_spools', 'SELECT')),
+	(7, 'INSERT (name, lanes)', 'postbox_spools', has_column_privilege(a.oid, 'postbox_spools', 'name', 'INSERT') AND has_column_privilege(a.oid, 'postbox_spools', 'lanes', 'INSERT')),
+	(8, 'SELECT', 'postbox_pauses', has_table_privilege(a.oid, 'postbox_pauses', 'SELECT')),
+	(9, 'SELECT', 'postbox_topic_pauses', has_table_privilege(a.oid, 'postbox_topic_pauses', 'SELECT'))
+) n (place, lacks, object, has)
+WHERE NOT n.has AND a.rolname = current_user ORDER BY n.place
+
+-- ReadersLogRights
+SELECT a.rolname, n.lacks, n.object FROM pg_roles a
+JOIN pg_class c ON c.oid = 'postbox_messages'::regclass
+CROSS JOIN LATERAL (VALUES
+	(1, 'USAGE', 'SCHEMA ' || c.relnamespace::regnamespace::text, has_schema_privilege(a.oid, c.relnamespace, 'USAGE')),
+	(2, 'SELECT, UPDATE', 'postbox_log_position', has_table_privilege(a.oid, 'postbox_log_position', 'SELECT') AND has_table_privilege(a.oid, 'postbox_log_position', 'UPDATE')),
+	(3, 'SELECT, INSERT', 'postbox_messages', has_table_privilege(a.oid, 'postbox_messages', 'SELECT') AND has_table_privilege(a.oid, 'postbox_messages', 'INSERT')),
+	(4, 'SELECT, INSERT', 'postbox_waiting', has_table_privilege(a.oid, 'postbox_waiting', 'SELECT') AND has_table_privilege(a.oid, 'postbox_waiting', 'INSERT')),
+	(5, 'USAGE', 'SEQUENCE postbox_messages_id_seq', has_sequence_privilege(a.oid, 'postbox_messages_id_seq', 'USAGE')),
+	(6, 'SELECT', 'postbox_spools', has_table_privilege(a.oid, 'postbox_spools', 'SELECT')),
+	(7, 'INSERT (name, lanes)', 'postbox_spools', has_column_privilege(a.oid, 'postbox_spools', 'name', 'INSERT') AND has_column_privilege(a.oid, 'postbox_spools', 'lanes', 'INSERT')),
+	(8, 'SELECT', 'postbox_pauses', has_table_privilege(a.oid, 'postbox_pauses', 'SELECT')),
+	(9, 'SELECT', 'postbox_topic_pauses', has_table_privilege(a.oid, 'postbox_topic_pauses', 'SELECT'))
+) n (place, lacks, object, has)
+WHERE NOT n.has AND a.rolcanlogin AND has_table_privilege(a.oid, 'postbox_log_position', 'UPDATE') ORDER BY a.rolname, n.place
+
 -- FormerSlot
 SELECT s.slot_name FROM pg_replication_slots s
 WHERE s.slot_name = $1 AND s.database = current_database() AND s.plugin = 'pgoutput'

@@ -842,6 +842,12 @@ SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'
 -- PublicationOwner
 
 
+-- OwnLogRights
+
+
+-- ReadersLogRights
+
+
 -- FormerSlot
 
 

@@ -150,4 +150,31 @@ var ofTheLog = []safeguard{
 		}},
 		packages: []string{module + "tail/pgtail"}, tests: "TestKeeper_G2",
 	},
+	{
+		name: "a position in the log is confirmed after its messages are published or stored", guarantees: "G2",
+		edits: []edit{{
+			file: "tail/pgtail/outbox_stream.go",
+			from: "s.confirmed = max(s.confirmed, s.intake.confirmable(s.reached))",
+			to:   "s.confirmed = max(s.confirmed, s.intake.confirmable(s.reached), end)",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G2_confirms_no_message_before",
+	},
+	{
+		name: "a message of the log waits behind rows of its key", guarantees: "G3",
+		edits: []edit{{
+			file: "tail/pgtail/outbox_direct.go",
+			from: "h.keys[key.Int64] = true",
+			to:   "_ = key.Int64",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G3_a_row_that_is|TestOutbox_G3_a_failing",
+	},
+	{
+		name: "a message of the log waits behind one of its key that the broker did not acknowledge", guarantees: "G3",
+		edits: []edit{{
+			file: "forwarder/direct.go",
+			from: "if !r.publish(ctx, called, i) {",
+			to:   "if !r.publish(ctx, called, i) && i < 0 {",
+		}},
+		packages: []string{module + "tail/pgtail"}, tests: "TestOutbox_G3_holds_with_messages_that_fail",
+	},
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -175,5 +176,31 @@ func TestOutbox_G12_confirms_its_position_while_idle_and_while_the_broker_is_awa
 	busy := end()
 	w.eventually(func() bool { return w.Count(t, confirmed, busy) == 1 }, "the position is confirmed")
 	require.False(t, b.has("stuck"))
+	f.stop(t)
+}
+
+// A position that is confirmed before its messages are published or stored is a loss if the process is killed then.
+func TestOutbox_G2_confirms_no_message_before_it_is_published_or_stored(t *testing.T) {
+	t.Parallel()
+	w, b := newOutboxWorld(t), &broker{}
+	released, calls := make(chan struct{}), atomic.Int32{}
+	release := sync.OnceFunc(func() { close(released) })
+	defer release()
+	f := w.reading(publisherFunc(func(topic string, messages ...*message.Message) error {
+		calls.Add(1)
+		<-released
+		return b.Publish(topic, messages...)
+	}))
+	w.emit(keyed("slow", "key"))
+	w.eventually(func() bool { return calls.Load() == 1 }, "it is being published")
+	const received = `SELECT COUNT(*) FROM pg_replication_slots s JOIN pg_stat_replication r ON r.pid = s.active_pid
+		WHERE r.write_lsn >= ?::pg_lsn AND s.slot_name = ` + permanentSlot
+	var end string
+	require.NoError(t, w.DB.QueryRowContext(t.Context(), "SELECT pg_current_wal_insert_lsn()::text").Scan(&end))
+	w.eventually(func() bool { return w.Count(t, received, end) == 1 }, "the server knows that it was received")
+	const early = "SELECT COUNT(*) FROM pg_replication_slots, postbox_log_position p WHERE pg_wal_lsn_diff(confirmed_flush_lsn, '0/0') > p.position AND slot_name = " + permanentSlot
+	require.Zero(t, w.Count(t, early), "what is not stored is not confirmed")
+	release()
+	w.eventually(func() bool { return b.has("slow") }, "it goes on")
 	f.stop(t)
 }

@@ -142,24 +142,28 @@ w AS (` + insertRows("{waiting}", claimed, ofWaiting) + `)`)
 	//
 	// Ids and times have two bounds. For a number with one bound the planner expects a third of all messages, which is
 	// enough to compile the statement.
+	//
+	// Lanes and limits are in subqueries, which hide their values from the planner. It plans a prepared statement once for all
+	// values only if it expects no less of a plan for the given ones. Otherwise it plans each poll of a few lanes anew, which
+	// takes longer than the poll.
 	fetch := stuck + `
-SELECT f.* FROM unnest(?::smallint[], ?::bigint[]) AS c(lane, after)
+SELECT f.* FROM unnest((SELECT ?::smallint[]), (SELECT ?::bigint[])) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT ` + fetchColumns + `
 	FROM ONLY {messages} m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= ` + largestNumber + `
+	WHERE m.spool = (SELECT ?::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= ` + largestNumber + `
 	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(?::bigint[]))
 	  AND {wanted}
 	  AND {ready turn}
-	ORDER BY m.id` + alongIndex + ` LIMIT ?) f
+	ORDER BY m.id` + alongIndex + ` LIMIT (SELECT ?::bigint)) f
 UNION ALL (
 	SELECT ` + fetchColumns + `
 	FROM {waiting} m
-	WHERE m.spool = ? AND m.available_at BETWEEN ` + leastNumber + ` AND (SELECT {now}) AND m.lane = ANY(?::smallint[])
+	WHERE m.spool = (SELECT ?::integer) AND m.available_at BETWEEN ` + leastNumber + ` AND (SELECT {now}) AND m.lane = ANY((SELECT ?::smallint[])::smallint[])
 	  AND ` + nameInSQL + ` NOT IN (SELECT unnest(?::bigint[]))
 	  AND {wanted}
 	  AND {turn}
-	ORDER BY m.available_at, m.id` + alongIndex + ` LIMIT ?)
+	ORDER BY m.available_at, m.id` + alongIndex + ` LIMIT (SELECT ?::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ` + freeLanes + `::smallint,
        CASE WHEN a.given >= 0 AND ?::boolean THEN pg_current_xact_id()::text::bigint END, ` + liveMembers + `::integer,

@@ -31,7 +31,7 @@ FROM unnest(?::smallint[], ?::smallint[], ?::bigint[], ?::bigint[], ?::bigint[]{
 CROSS JOIN LATERAL (
 	SELECT {columns}
 	FROM {messages} m
-	WHERE m.spool = ? AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{same starts}
+	WHERE m.spool = (SELECT ?::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at{same starts}
 	ORDER BY m.id` + alongIndex + `
 	LIMIT 1{lock}) AS m
 WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber
@@ -74,7 +74,7 @@ WHERE m.ctid = ANY(ARRAY(
 	CROSS JOIN LATERAL (
 		SELECT m.ctid
 		FROM ONLY {messages} m
-		WHERE m.spool = ? AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+		WHERE m.spool = (SELECT ?::integer) AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
 		ORDER BY m.id` + alongIndex + `
 		LIMIT 1) AS m
 	WHERE s.id BETWEEN ` + leastNumber + ` AND ` + largestNumber + `

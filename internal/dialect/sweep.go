@@ -28,17 +28,17 @@ func (p SweepParams) variant() int {
 // Sweep returns the lane of each range, and the id of its first message that may be handled now, or NULL.
 func (s *Statements) Sweep(p SweepParams) Query { return s.lists.sweep(p) }
 
-// postgresSweep is the part of a fetch that reads ready messages, with an upper bound.
+// postgresSweep is the part of a fetch that reads ready messages, with an upper bound. It is planned once, as a fetch is.
 var postgresSweep = stuck + `
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY {messages} m
-	WHERE m.spool = ? AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	WHERE m.spool = (SELECT ?::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND m.id NOT IN (SELECT unnest(?::bigint[]))
 	  AND {wanted}
 	  AND {ready turn}
 	ORDER BY m.id` + alongIndex + ` LIMIT 1) AS id
-FROM unnest(?::smallint[], ?::bigint[], ?::bigint[]) AS c(lane, after, up_to)`
+FROM unnest((SELECT ?::smallint[]), (SELECT ?::bigint[]), (SELECT ?::bigint[])) AS c(lane, after, up_to)`
 
 func (p postgres) sweep(s SweepParams) Query {
 	lanes, afters, upTos := rangeArrays(s.Ranges)

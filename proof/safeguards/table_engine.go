@@ -171,8 +171,8 @@ var ofTheEngine = []safeguard{
 			},
 			{
 				file: "internal/dialect/postgres.go",
-				from: "ORDER BY m.id` + alongIndex + ` LIMIT ?) f",
-				to:   "ORDER BY m.id LIMIT ?) f",
+				from: "ORDER BY m.id` + alongIndex + ` LIMIT (SELECT ?::bigint)) f",
+				to:   "ORDER BY m.id LIMIT (SELECT ?::bigint)) f",
 			},
 		},
 		packages: []string{module + "internal/drain"}, tests: "TestPlans_",

@@ -1387,14 +1387,14 @@ WITH stuck AS MATERIALIZED (
 	ORDER BY key_hash, id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
-SELECT f.* FROM unnest($2::smallint[], $3::bigint[]) AS c(lane, after)
+SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[])) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
-	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
+	WHERE m.spool = (SELECT $6::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
 	  AND $8::text[] IS NOT NULL
 	  AND CASE
@@ -1408,14 +1408,14 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) f
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = $12 AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
+	WHERE m.spool = (SELECT $12::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $13::smallint[])::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($14::bigint[]))
 	  AND $15::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR (
@@ -1425,7 +1425,7 @@ UNION ALL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $16)
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $16::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
@@ -1455,35 +1455,35 @@ WITH stuck AS MATERIALIZED (
 	ORDER BY key_hash, id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
-SELECT f.* FROM unnest($2::smallint[], $3::bigint[]) AS c(lane, after)
+SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[])) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
-	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
+	WHERE m.spool = (SELECT $6::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
 	  AND $8::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) f
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = $12 AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
+	WHERE m.spool = (SELECT $12::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $13::smallint[])::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($14::bigint[]))
 	  AND $15::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR NOT EXISTS (
 	SELECT 1 FROM postbox_pauses z WHERE z.spool = m.spool AND z.key_hash = m.key_hash))
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $16)
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $16::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
@@ -1513,14 +1513,14 @@ WITH stuck AS MATERIALIZED (
 	ORDER BY key_hash, id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
-SELECT f.* FROM unnest($2::smallint[], $3::bigint[]) AS c(lane, after)
+SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[])) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
-	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
+	WHERE m.spool = (SELECT $6::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest($8::text[]))
 	  AND CASE
@@ -1534,14 +1534,14 @@ CROSS JOIN LATERAL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL) END
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $9) f
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $9::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $10::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = $12 AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($13::smallint[])
+	WHERE m.spool = (SELECT $12::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $13::smallint[])::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($14::bigint[]))
 	  AND m.topic NOT IN (SELECT unnest($15::text[]))
 	  AND (m.key_hash IS NULL OR (
@@ -1551,7 +1551,7 @@ UNION ALL (
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) IS NULL)
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $16)
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $16::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $17 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $18::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $19 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
@@ -1581,14 +1581,14 @@ WITH stuck AS MATERIALIZED (
 	ORDER BY key_hash, id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 16)
-SELECT f.* FROM unnest($2::smallint[], $3::bigint[]) AS c(lane, after)
+SELECT f.* FROM unnest((SELECT $2::smallint[]), (SELECT $3::bigint[])) AS c(lane, after)
 CROSS JOIN LATERAL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $4::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $5::bigint THEN m.payload END AS payload
 	FROM ONLY postbox_messages m
-	WHERE m.spool = $6 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
+	WHERE m.spool = (SELECT $6::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= '9223372036854775807'
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($7::bigint[]))
 	  AND $8::text[] IS NOT NULL
 	  AND CASE
@@ -1603,14 +1603,14 @@ CROSS JOIN LATERAL (
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($9::bigint[])))
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $10) f
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $10::bigint)) f
 UNION ALL (
 	SELECT m.state, m.id, m.lane, m.key_hash, m.attempts, m.starts, m.topic, m.message_id, m.ordering_key, m.created_at,
 	octet_length(m.payload) + octet_length(m.metadata) AS size,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $11::bigint THEN m.metadata END AS metadata,
 	CASE WHEN octet_length(m.payload) + octet_length(m.metadata) <= $12::bigint THEN m.payload END AS payload
 	FROM postbox_waiting m
-	WHERE m.spool = $13 AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY($14::smallint[])
+	WHERE m.spool = (SELECT $13::integer) AND m.available_at BETWEEN '-9223372036854775808' AND (SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint) AND m.lane = ANY((SELECT $14::smallint[])::smallint[])
 	  AND ((m.created_at << 20) | (m.id & 1048575)) NOT IN (SELECT unnest($15::bigint[]))
 	  AND $16::text[] IS NOT NULL
 	  AND (m.key_hash IS NULL OR (
@@ -1621,7 +1621,7 @@ UNION ALL (
   AND (m.key_hash IS NULL OR m.key_hash NOT IN (SELECT unnest($17::bigint[])))
 	ORDER BY m.available_at, m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
-		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT $18)
+		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT (SELECT $18::bigint))
 UNION ALL
 SELECT -1::smallint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, (SELECT COUNT(*) FROM postbox_lanes l WHERE l.spool = $19 AND (l.holder IS NULL OR l.expires_at <= (date_part('epoch', clock_timestamp()) * 1000000)::bigint))::smallint,
        CASE WHEN a.given >= 0 AND $20::boolean THEN pg_current_xact_id()::text::bigint END, (SELECT COUNT(*) FROM postbox_members w WHERE w.spool = $21 AND w.expires_at > (date_part('epoch', clock_timestamp()) * 1000000)::bigint)::integer,
@@ -1654,7 +1654,7 @@ WITH stuck AS MATERIALIZED (
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY postbox_messages m
-	WHERE m.spool = $2 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	WHERE m.spool = (SELECT $2::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND m.id NOT IN (SELECT unnest($3::bigint[]))
 	  AND $4::text[] IS NOT NULL
 	  AND CASE
@@ -1670,7 +1670,7 @@ SELECT c.lane, (
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id
-FROM unnest($6::smallint[], $7::bigint[], $8::bigint[]) AS c(lane, after, up_to)
+FROM unnest((SELECT $6::smallint[]), (SELECT $7::bigint[]), (SELECT $8::bigint[])) AS c(lane, after, up_to)
 
 -- Sweep
 WITH stuck AS MATERIALIZED (
@@ -1681,7 +1681,7 @@ WITH stuck AS MATERIALIZED (
 SELECT c.lane, (
 	SELECT m.id
 	FROM ONLY postbox_messages m
-	WHERE m.spool = $2 AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
+	WHERE m.spool = (SELECT $2::integer) AND m.state = 0 AND m.lane = c.lane AND m.id > c.after AND m.id <= c.up_to
 	  AND m.id NOT IN (SELECT unnest($3::bigint[]))
 	  AND $4::text[] IS NOT NULL
 	  AND CASE
@@ -1696,7 +1696,7 @@ SELECT c.lane, (
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753) LIMIT 1) AS id
-FROM unnest($5::smallint[], $6::bigint[], $7::bigint[]) AS c(lane, after, up_to)
+FROM unnest((SELECT $5::smallint[]), (SELECT $6::bigint[]), (SELECT $7::bigint[])) AS c(lane, after, up_to)
 
 -- Remove, one message
 DELETE FROM ONLY postbox_messages m
@@ -1713,7 +1713,7 @@ WHERE m.ctid = ANY(ARRAY(
 	CROSS JOIN LATERAL (
 		SELECT m.ctid
 		FROM ONLY postbox_messages m
-		WHERE m.spool = $4 AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+		WHERE m.spool = (SELECT $4::integer) AND m.state = 0 AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
 		ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
@@ -1733,7 +1733,7 @@ FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigi
 CROSS JOIN LATERAL (
 	SELECT m.*
 	FROM ONLY postbox_messages m
-	WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
@@ -1748,7 +1748,7 @@ FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigi
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
-	WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
@@ -1767,7 +1767,7 @@ FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigi
 CROSS JOIN LATERAL (
 	SELECT m.*
 	FROM postbox_messages m
-	WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
@@ -1782,7 +1782,7 @@ FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigi
 CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
-	WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
@@ -1796,7 +1796,7 @@ FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigi
 CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
-	WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
@@ -1809,7 +1809,7 @@ FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigi
 CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
-	WHERE m.spool = $6 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
+	WHERE m.spool = (SELECT $6::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
@@ -1823,7 +1823,7 @@ FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigi
 CROSS JOIN LATERAL (
 	SELECT m.id
 	FROM postbox_messages m
-	WHERE m.spool = $7 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.starts = s.starts
+	WHERE m.spool = (SELECT $7::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.starts = s.starts
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)
@@ -1838,7 +1838,7 @@ FROM unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::bigint[], $5::bigi
 CROSS JOIN LATERAL (
 	SELECT m.ctid AS place, m.tableoid AS part, m.id, m.state, m.starts
 	FROM postbox_messages m
-	WHERE m.spool = $7 AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.starts = s.starts
+	WHERE m.spool = (SELECT $7::integer) AND m.state = s.state AND m.lane = s.lane AND m.id BETWEEN s.id AND s.id AND m.created_at = s.created_at AND m.starts = s.starts
 	ORDER BY m.id,
 		NULL::character(10485760), NULL::character(10485759), NULL::character(10485758), NULL::character(10485757),
 		NULL::character(10485756), NULL::character(10485755), NULL::character(10485754), NULL::character(10485753)

@@ -117,3 +117,15 @@ func (h *history) soon(condition func() bool) {
 		}
 	}
 }
+
+// unpublished returns how many committed messages of a key were not published.
+func (j *judge) unpublished(key string) (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, m := range j.keys[key] {
+		if m.committed > 0 && m.published == 0 && !m.deleted {
+			n++
+		}
+	}
+	return n
+}

@@ -381,18 +381,6 @@ func (j *judge) accuse(m *posted) {
 	}
 }
 
-// unpublished returns how many committed messages of a key were not published.
-func (j *judge) unpublished(key string) (n int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, m := range j.keys[key] {
-		if m.committed > 0 && m.published == 0 && !m.deleted {
-			n++
-		}
-	}
-	return n
-}
-
 // verdict returns the first violation.
 func (j *judge) verdict() error {
 	j.mu.Lock()

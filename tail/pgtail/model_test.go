@@ -389,16 +389,3 @@ func (h *history) bury() {
 		require.ErrorIs(h, err, admin.ErrNotFound)
 	}
 }
-
-// setLanesOnce begins to change the number of lanes. It stays above that of the processes, all of which have lanes then.
-func (h *history) setLanesOnce() {
-	if h.lanes != nil {
-		return
-	}
-	n := []int{5, 32, 16}[h.draw(3, "lanes")]
-	h.say("set %d lanes", n)
-	h.judge.change(func() { h.judge.moved++ })
-	changed := make(chan error, 1)
-	h.lanes = changed
-	go func() { changed <- h.setLanes(n) }()
-}

@@ -260,6 +260,6 @@ func (s *service) refuseMore(r *router.Router) {
 			return err
 		},
 	} {
-		require.ErrorContains(s.t, add(), "the router is running or closed", method)
+		require.ErrorContains(s.t, add(), "the router is running or closed, so nothing can be added", method)
 	}
 }

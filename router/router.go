@@ -278,7 +278,7 @@ func (r *Router) free(name string) error {
 	return lifecycle.Free(r.router, name)
 }
 
-var errStarted = errors.New("the router is running or closed, and would not run what is added now: add everything before Run")
+var errStarted = errors.New("the router is running or closed, so nothing can be added: add it before Run, or to another router")
 
 // open returns an error if the router has started or is closed.
 func (r *Router) open() error {

@@ -15,11 +15,9 @@ func (s *session) confirm(question string, chosen ...string) error {
 	}
 	place := append([]string{s.where()}, chosen...)
 	question = "On " + strings.Join(place, ", ") + ":\n" + question
-	refuse := func() error {
-		return usagef("%s This needs a confirmation, and the standard input is not a terminal: add --yes", question)
-	}
+	const refusal = "This needs a confirmation, and the standard input is not a terminal: add --yes"
 	if !s.options.Interactive() {
-		return refuse()
+		return usagef("%s %s", question, refusal)
 	}
 	fmt.Fprintf(s.cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer, err := s.answer()
@@ -27,7 +25,8 @@ func (s *session) confirm(question string, chosen ...string) error {
 		return stoppedf("interrupted, and nothing was changed")
 	}
 	if errors.Is(err, io.EOF) && answer == "" { // such as /dev/null, which looks like a terminal
-		return refuse()
+		fmt.Fprintln(s.cmd.ErrOrStderr()) // ends the line of the question
+		return usage(errors.New(refusal))
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)

@@ -42,6 +42,9 @@ func TestConfirm_asks_before_what_cannot_be_undone(t *testing.T) {
 			silent := b.answer("", args)
 			require.Equal(t, command.ExitUsage, silent.code)
 			require.Contains(t, silent.err, "add --yes", "the standard input is /dev/null")
+			for _, r := range []result{refused, silent} {
+				require.Equal(t, 1, strings.Count(r.err, question), r.err)
+			}
 			require.Equal(t, before, b.ok("dead", "list")+b.ok("messages", "list")+b.ok("set"))
 
 			confirmed := b.answer("Yes\n", args)

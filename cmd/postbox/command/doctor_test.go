@@ -67,6 +67,20 @@ func TestDoctor_finds_migrations_that_are_missing_or_unknown(t *testing.T) {
 	require.Contains(t, status.out, "unknown")
 }
 
+// Tables of an earlier version lack columns, and a command says what to do on each database.
+func TestCommands_say_that_tables_are_of_an_earlier_version(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, database *testdb.Database) {
+		require.NoError(t, postbox.MigrateTo(t.Context(), database.Postbox(), 18))
+		b := &bench{T: t, database: database}
+		for _, args := range []string{"queues", "lanes", "messages list", "set"} {
+			r := b.run(strings.Fields(args)...)
+			require.Equal(t, command.ExitError, r.code, args)
+			require.Contains(t, r.err, `are missing, or are older than this program: run "postbox migrate up"`, args)
+		}
+	})
+}
+
 func TestDoctor_finds_another_deployment(t *testing.T) {
 	t.Parallel()
 	b := &bench{T: t, database: testdb.SQLite(t)}

@@ -219,7 +219,7 @@ func (s *session) explain(err error) error {
 	}
 	text := err.Error()
 	switch {
-	case dialect.LacksTable(err):
+	case dialect.LacksTable(err) || dialect.LacksColumn(err):
 		text += fmt.Sprintf("\nTables %s are missing, or are older than this program: run \"postbox migrate up\".", s.statements.Names.Table("*"))
 	case dialect.LacksRight(err) && !strings.Contains(text, "GRANT "): // which some errors name
 		text += "\nThe role of this command lacks a right: \"postbox doctor\" names the rights that are missing, and docs/security.md has the grants of each role."

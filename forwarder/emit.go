@@ -24,7 +24,7 @@ type emitter struct {
 // dropped meanwhile is a loss that the forwarders notice.
 const slotPause = time.Second
 
-var errNoSlot = errors.New("the log is not set up to keep messages, or its slot is lost: run pgtail.SetupOutbox, or \"postbox log setup --without-rows\", and read docs/log-tailing.md if it was set up before")
+var errNoSlot = errors.New("the log is not set up to keep messages, or its slot is lost: run pgtail.SetupOutbox, or \"postbox log setup --without-rows\"; if it was set up before, run \"postbox log accept-loss\", or call pgtail.AcceptLoss: docs/log-tailing.md says more")
 
 var errUniqueInLog = errors.New("a message in the log cannot have a unique key, since it has no row: use a publisher without Log")
 

@@ -221,6 +221,6 @@ func (s *Statements) usePostgresLog() {
 	s.ClaimLog, s.saveLogPosition, s.reserveLog, s.setLogPosition = claimLog, saveLogPosition, reserveLog, setLogPosition
 	s.PublicationIsNew, s.OwnLogRights, s.ReadersLogRights = publicationIsNew, ownLogRights, readersLogRights
 	s.logAhead, s.keysWithRows = logAhead, keysWithRows
-	s.LogPosition = `SELECT slot, position, part, epoch FROM {log_position} WHERE id = 1`
+	s.LogPosition = `SELECT slot, position, part, epoch, saved_at FROM {log_position} WHERE id = 1`
 	s.RemoveLogPosition = `DELETE FROM {log_position}`
 }

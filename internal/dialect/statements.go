@@ -274,8 +274,8 @@ type Statements struct {
 	PublicationIsNew  string // slot → whether its publication may be younger than the log that the slot has to read
 	OutboxSlot        string // slot → whether it is one of Postbox's, whether a process reads from it, whether it is invalid, up to where it was confirmed
 	LogEnd            string // → end of the log
-	LogPosition       string // → slot, position, part, epoch
-	ClaimLog          string // → the same, with a new epoch, and the reservation
+	LogPosition       string // → slot, position, part, epoch, when it was stored
+	ClaimLog          string // → slot, position, part, a new epoch, and the reservation
 	RemoveLogPosition string
 	emit, emitChecked string
 	markLog           string

@@ -15,7 +15,8 @@ import (
 
 // ErrSlotLost is returned by Run of a forwarder if messages of the log may be lost, since its slot is gone, is invalid or
 // was made anew, or if its publication was dropped or renamed, so that the server cannot read its log from there on. Nothing is read any more until [AcceptLoss], so that no operator overlooks it.
-var ErrSlotLost = errors.New("messages that were in the log alone may be lost: find out which, publish them again, and then call pgtail.AcceptLoss, or run \"postbox log accept-loss\"")
+// What is written to the log before that call is lost, too, so accept the loss first, and only then publish again what is missing.
+var ErrSlotLost = errors.New("messages that were in the log alone may be lost, and so are those that are written to it from now on: run \"postbox log accept-loss\", or call pgtail.AcceptLoss, which says from when to when messages may be missing, and publish these again afterwards, not before")
 
 // OutboxConfig says how messages are read that are in the log alone.
 type OutboxConfig struct {

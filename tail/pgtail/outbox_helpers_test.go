@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	postbox "github.com/postbox-go/watermill-postbox"
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/internal/testdb"
 	"github.com/postbox-go/watermill-postbox/tail/pgtail"
@@ -32,6 +33,12 @@ func newOutboxWorld(t *testing.T) *world {
 	})
 	require.NoError(t, pgtail.SetupOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
 	return w
+}
+
+// acceptLoss is [pgtail.AcceptLoss] for tests that do not look at what was lost.
+func acceptLoss(ctx context.Context, db postbox.Database, config pgtail.OutboxConfig) error {
+	_, err := pgtail.AcceptLoss(ctx, db, config)
+	return err
 }
 
 // dropSlot drops the slot, and reports whether it is gone.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/postbox-go/watermill-postbox/forwarder"
 	"github.com/postbox-go/watermill-postbox/metrics"
-	"github.com/postbox-go/watermill-postbox/tail/pgtail"
 )
 
 // reserveHere makes a reservation for all that is in the log, as a session leaves it that was killed.
@@ -152,14 +151,14 @@ func TestAcceptLoss_makes_a_reservation_for_the_new_slot(t *testing.T) {
 	w.known(b)
 	w.Exec(t, "UPDATE postbox_log_position SET reserved = 1::bigint << 60, reserved_epoch = epoch") // of a server whose log was longer
 	require.True(t, w.dropSlot())
-	require.NoError(t, pgtail.AcceptLoss(t.Context(), w.Postbox(), w.outboxConfig()))
+	require.NoError(t, acceptLoss(t.Context(), w.Postbox(), w.outboxConfig()))
 	w.emit(keyed("new", "key"))
 	w.served(b, "new")
 	require.Zero(t, w.stored(), "no process has read from the new slot")
 
 	w.Exec(t, "SELECT pg_replication_slot_advance("+permanentSlot+", pg_current_wal_lsn())")
 	w.Exec(t, "UPDATE postbox_log_position SET position = 1")
-	require.NoError(t, pgtail.AcceptLoss(t.Context(), w.Postbox(), w.outboxConfig()))
+	require.NoError(t, acceptLoss(t.Context(), w.Postbox(), w.outboxConfig()))
 	w.emit(keyed("moved", "key"))
 	w.served(b, "moved")
 	require.Equal(t, 1, w.stored(), "a process may have read from a slot that was moved on")

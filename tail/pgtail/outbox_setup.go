@@ -35,18 +35,20 @@ func SetupOutbox(ctx context.Context, db postbox.Database, config OutboxConfig) 
 		if a.known {
 			return a.keep(ctx)
 		}
-		return a.make(ctx, operate.ActSetUpLog)
+		_, err := a.make(ctx, operate.ActSetUpLog)
+		return err
 	})
 }
 
 // ErrNothingLost is returned by [AcceptLoss] if forwarders can read the log from where it was stored up to.
 var ErrNothingLost = errors.New("nothing is lost: forwarders can go on, and there is no loss to accept")
 
-// AcceptLoss lets forwarders go on after [ErrSlotLost]. Messages that were committed to the log and not stored by then are lost. It makes a new slot and publication if there are none that can be
+// AcceptLoss lets forwarders go on after [ErrSlotLost], and returns from when to when messages may be missing. Messages that are committed to the log afterwards are read. Those that were committed before, and not stored, are lost, also if publishers
+// reported no error: so call it first, and publish again afterwards. The audit log has what it returns. It makes a new slot and publication if there are none that can be
 // used, and drops a slot of this database that belonged to the tables before they were restored. It drops no slot of another program. It returns [ErrNothingLost] if there is no loss, also if a call before it was cut off after it had
 // done everything. To find out, it reads the messages in the log that no forwarder has confirmed, and leaves them there. If a process still reads from the slot after five seconds, nothing is lost. It needs the rights of [SetupOutbox], and waits as that does.
-func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) error {
-	return administer(ctx, db, config, func(a *administration) error {
+func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) (loss Loss, err error) {
+	err = administer(ctx, db, config, func(a *administration) (err error) {
 		if !a.known {
 			return notSetUp()
 		}
@@ -81,8 +83,10 @@ func AcceptLoss(ctx context.Context, db postbox.Database, config OutboxConfig) e
 		if err := a.dropFormer(ctx); err != nil {
 			return err
 		}
-		return a.make(ctx, operate.ActAcceptLoss)
+		loss, err = a.make(ctx, operate.ActAcceptLoss)
+		return err
 	})
+	return loss, err
 }
 
 // CheckOutbox returns what is missing so that forwarders with this configuration can read messages from the log, or nil. It connects with the DSN, which also shows whether its role may.
@@ -187,29 +191,36 @@ func (a *administration) publish(ctx context.Context) error {
 
 // make makes the publication and the slot, if they are not there, and stores where to begin. The publication comes first,
 // since the server looks for it as it was at each place in the log.
-func (a *administration) make(ctx context.Context, action string) error {
+func (a *administration) make(ctx context.Context, action string) (loss Loss, err error) {
 	if err := a.publish(ctx); err != nil {
-		return err
+		return loss, err
 	}
 	if a.slot.exists && a.slot.foreign {
-		return a.foreign()
+		return loss, a.foreign()
 	}
 	if a.slot.making() {
-		return making(a.seen)
+		return loss, making(a.seen)
 	}
 	begin, reserved := a.slot.confirmed, dialect.AllReserved // nothing is known of who has read from a slot that is there
 	if !a.slot.exists {
 		failover := !a.config.NoFailover && a.server.version >= failoverVersion
 		rows, err := a.session.query(ctx, a.statements.CreateOutboxSlot(a.slot.name, failover))
 		if err != nil {
-			return explain(fmt.Errorf("make the slot %s: %w", a.slot.name, err))
+			return loss, explain(fmt.Errorf("make the slot %s: %w", a.slot.name, err))
 		}
 		if begin, err = number(rows); err != nil {
-			return fmt.Errorf("make the slot %s: %w", a.slot.name, err)
+			return loss, fmt.Errorf("make the slot %s: %w", a.slot.name, err)
 		}
 		reserved = begin
 	}
-	return a.audited(ctx, action, "", func(tx *sql.Tx) error {
+	note := ""
+	if a.known {
+		if loss, err = a.loss(ctx, begin); err != nil {
+			return loss, err
+		}
+		note = loss.String()
+	}
+	return loss, a.audited(ctx, action, note, func(tx *sql.Tx) error {
 		query := a.statements.SetLogPosition(a.slot.name, begin, reserved)
 		if _, err := tx.ExecContext(ctx, query.Text, query.Args...); err != nil {
 			return fmt.Errorf("store the position in the log, as the owner of the tables: %w", err)

@@ -40,7 +40,7 @@ func TestSetupOutbox_can_be_repeated_and_undone(t *testing.T) {
 		w.eventually(func() bool { return pgtail.RemoveOutbox(ctx, w.Postbox(), w.outboxConfig()) == nil }, "it is removed once the server knows that the process is gone")
 	}
 	require.ErrorContains(t, pgtail.CheckOutbox(ctx, w.Postbox(), w.outboxConfig()), "run pgtail.SetupOutbox")
-	require.ErrorContains(t, pgtail.AcceptLoss(ctx, w.Postbox(), w.outboxConfig()), "run pgtail.SetupOutbox")
+	require.ErrorContains(t, acceptLoss(ctx, w.Postbox(), w.outboxConfig()), "run pgtail.SetupOutbox")
 	require.ErrorContains(t, <-w.reader(b).ended, "run pgtail.SetupOutbox")
 	require.ErrorContains(t, w.emitter("outbox").Publish("orders", keyed("refused", "key")), "run pgtail.SetupOutbox")
 }

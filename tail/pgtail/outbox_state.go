@@ -26,6 +26,7 @@ type outboxState struct {
 	unreadable error // the loss of what the server cannot read, see probe
 	stored     string
 	position   dialect.LogPosition
+	savedAt    int64 // when the position was stored, in microseconds since 1970
 }
 
 // read looks for the slot, its publication, and the position up to which the log was stored.
@@ -38,7 +39,7 @@ func (o *outboxState) read(ctx context.Context) (err error) {
 		return err
 	}
 	o.published = err == nil
-	err = o.db.QueryRowContext(ctx, o.statements.LogPosition).Scan(&o.stored, &o.position.Position, &o.position.Part, &o.position.Epoch)
+	err = o.db.QueryRowContext(ctx, o.statements.LogPosition).Scan(&o.stored, &o.position.Position, &o.position.Part, &o.position.Epoch, &o.savedAt)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil

@@ -139,7 +139,7 @@ func TestOutbox_refuses_to_go_on_after_its_slot_was_lost(t *testing.T) {
 	w.Exec(t, "SELECT pg_create_logical_replication_slot("+permanentSlot+", 'pgoutput')") // by an operator who does not know
 	require.ErrorIs(t, <-w.reader(b).ended, pgtail.ErrSlotLost)
 
-	require.NoError(t, pgtail.AcceptLoss(t.Context(), w.Postbox(), w.outboxConfig()))
+	require.NoError(t, acceptLoss(t.Context(), w.Postbox(), w.outboxConfig()))
 	require.NoError(t, pgtail.CheckOutbox(t.Context(), w.Postbox(), w.outboxConfig()))
 	require.NoError(t, outbox.Publish("orders", keyed("after", "key")))
 	again := w.reader(b)

@@ -47,7 +47,7 @@ func TestSetup_needs_few_rights(t *testing.T) {
 	var role, database string
 	require.NoError(t, owner.QueryRowContext(ctx, "SELECT current_user, current_database()").Scan(&role, &database))
 	w.Exec(t, "REVOKE CREATE ON DATABASE "+database+" FROM "+role)
-	require.NoError(t, pgtail.AcceptLoss(ctx, mine, config))
+	require.NoError(t, acceptLoss(ctx, mine, config))
 	require.NoError(t, pgtail.RemoveOutbox(ctx, mine, config))
 	require.NoError(t, pgtail.Remove(ctx, mine, w.publication()))
 }

@@ -86,7 +86,7 @@ func problem(about string, err error) Finding {
 		f.What, f.Fix = (&setupError{what: wrong.what, err: wrong.err}).Error(), wrong.fix
 	}
 	if errors.Is(err, ErrSlotLost) {
-		f.Fix = `find out which messages are missing, publish them again, and then run "postbox log accept-loss", or call pgtail.AcceptLoss`
+		f.Fix = `run "postbox log accept-loss", or call pgtail.AcceptLoss: it says from when to when messages may be missing. Publish these again afterwards: what is written to the log before is lost, too`
 		if lost := (*lostError)(nil); errors.As(err, &lost) {
 			f.What = lost.what + ": messages that were in the log alone may be lost"
 		}

@@ -127,12 +127,12 @@ func TestAcceptLoss_that_was_cut_off_does_not_look_sound(t *testing.T) {
 	require.Len(t, slot, 1)
 	require.True(t, slot[0].Problem)
 	require.Contains(t, slot[0].What, "is still being made")
-	require.ErrorContains(t, pgtail.AcceptLoss(ctx, w.Postbox(), w.outboxConfig()), "is still being made")
+	require.ErrorContains(t, acceptLoss(ctx, w.Postbox(), w.outboxConfig()), "is still being made")
 
 	require.NoError(t, open.Rollback())
 	require.NoError(t, <-made)
 	require.ErrorIs(t, pgtail.CheckOutbox(ctx, w.Postbox(), w.outboxConfig()), pgtail.ErrSlotLost)
-	require.NoError(t, pgtail.AcceptLoss(ctx, w.Postbox(), w.outboxConfig()))
+	require.NoError(t, acceptLoss(ctx, w.Postbox(), w.outboxConfig()))
 	require.NoError(t, pgtail.CheckOutbox(ctx, w.Postbox(), w.outboxConfig()))
 }
 

@@ -3,6 +3,8 @@ package command
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -128,20 +130,26 @@ func (p *program) logAcceptLossCommand() *cobra.Command {
 		Use: "accept-loss", Short: "Let forwarders read again after messages of the log were lost",
 		Long: `Let forwarders read again after the permanent slot of the log was lost, or its
 publication was dropped or renamed, without which it cannot be read. Forwarders
-stop with pgtail.ErrSlotLost then, so that the loss is noticed. First find out
-which messages are missing, for example from your own tables, and publish them
-again. The command makes a new slot if there is none that can be used, and drops
-that of tables which were there before a restore. Messages that were written to
-the log before, and not stored, are lost. It fails if nothing is lost.`,
+stop with pgtail.ErrSlotLost then, so that the loss is noticed. Messages that
+were written to the log and not stored are lost, and so are those that publishers
+write until this command has ended, although they may see no error. So run it
+first. It prints from when to when messages may be missing, by the clock of the
+server, and the audit log keeps that. Then start the forwarders, find out which
+messages of that time are missing, for example from your own tables, and publish
+them again. What is published again before this command is lost once more.
+
+The command makes a new slot if there is none that can be used, and drops that of
+tables which were there before a restore. It fails if nothing is lost.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: p.onLog(func(s *session, ctx context.Context) error {
-			if err := s.confirm("Accept that messages which were in the log alone are lost?"); err != nil {
+			if err := s.confirm("Accept that messages which were in the log alone are lost? Those that are missing must be published again afterwards."); err != nil {
 				return err
 			}
-			if err := pgtail.AcceptLoss(ctx, s.database, s.logOutbox(flags)); err != nil {
+			loss, err := pgtail.AcceptLoss(ctx, s.database, s.logOutbox(flags))
+			if err != nil {
 				return err
 			}
-			return s.one(logRecord{Action: "accept-loss"}, "Forwarders can read the log again. Those that have ended must be started.\n")
+			return s.one(logRecord{Action: "accept-loss", Since: &loss.Since, Until: &loss.Until, Position: loss.Position}, lossText(loss))
 		}),
 	}
 	flags.addFailoverTo(cmd)
@@ -152,4 +160,16 @@ the log before, and not stored, are lost. It fails if nothing is lost.`,
 type logRecord struct {
 	Action string `json:"action"`
 	Slot   string `json:"slot,omitempty"`
+	// Since, Until and Position are what was given up, see [pgtail.Loss].
+	Since    *time.Time `json:"since,omitempty"`
+	Until    *time.Time `json:"until,omitempty"`
+	Position string     `json:"position,omitempty"`
+}
+
+// lossText says what an operator does after a loss was accepted.
+func lossText(loss pgtail.Loss) string {
+	return fmt.Sprintf(`Given up: %s.
+Forwarders can read the log again, from %s on. Those that have ended must be started.
+Now find out which messages of that time are missing, and publish them again with their ids. The reader of the log may have lagged, so begin a little earlier.
+`, loss, loss.Position)
 }

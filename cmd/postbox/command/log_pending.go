@@ -46,7 +46,7 @@ func (s *session) logStatus(ctx context.Context, reader string) (status pgtail.S
 
 // logPosition returns up to where the log was stored, which is nowhere if a set-up was cut off.
 func (s *session) logPosition(ctx context.Context) (position dialect.LogPosition, err error) {
-	err = s.db.QueryRowContext(ctx, s.statements.LogPosition).Scan(new(string), &position.Position, &position.Part, &position.Epoch)
+	err = s.db.QueryRowContext(ctx, s.statements.LogPosition).Scan(new(string), &position.Position, &position.Part, &position.Epoch, new(int64))
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return position, fmt.Errorf("read the position in the log: %w", err)
 	}

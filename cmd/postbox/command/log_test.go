@@ -255,15 +255,21 @@ func TestLog_accepts_a_loss_after_it_was_found(t *testing.T) {
 	b.database.Exec(t, "SELECT pg_drop_replication_slot(?)", found["slot"].Slot.Name)
 	found = b.logLines(command.ExitFound, "log", "check", "--without-rows")
 	require.Contains(t, found["slot"].Finding, "is gone: messages that were in the log alone may be lost")
-	require.Contains(t, found["slot"].Fix, `"postbox log accept-loss"`)
+	require.Contains(t, found["slot"].Fix, `run "postbox log accept-loss"`)
+	require.Contains(t, found["slot"].Fix, "Publish these again afterwards")
 	r := b.run("log", "setup", "--without-rows")
 	require.Equal(t, command.ExitFound, r.code)
 	require.Contains(t, r.err, "is gone")
 	require.Contains(t, b.run("log", "accept-loss").err, "add --yes")
-	require.Contains(t, b.ok("log", "accept-loss", "--yes"), "can read the log again")
+	out := b.ok("log", "accept-loss", "--yes")
+	require.Regexp(t, `^Given up: (messages from \d{4}-\S+Z to \d{4}-\S+Z that were committed to the log before [0-9A-F]+/[0-9A-F]+, and not stored)\.\n`+
+		`Forwarders can read the log again, from [0-9A-F]+/[0-9A-F]+ on\.`, out)
+	require.Contains(t, out, "Now find out which messages of that time are missing, and publish them again with their ids")
 	found = b.logLines(command.ExitFound, "log", "check", "--without-rows")
 	require.Equal(t, "ok", found["slot"].Status)
 	require.Contains(t, b.ok("audit"), "log accept-loss")
+	note, _, _ := strings.Cut(strings.TrimPrefix(out, "Given up: "), ".\n")
+	require.Contains(t, b.ok("audit", "--output", "json"), note, "the audit log keeps what was printed")
 }
 
 // Each right that is missing is named with the statement that gives it.

@@ -1097,7 +1097,7 @@ FROM pg_replication_slots WHERE slot_name = $1
 SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint
 
 -- LogPosition
-SELECT slot, position, part, epoch FROM postbox_log_position WHERE id = 1
+SELECT slot, position, part, epoch, saved_at FROM postbox_log_position WHERE id = 1
 
 -- ClaimLog
 UPDATE postbox_log_position SET epoch = epoch + 1, reserved = CASE WHEN reserved_epoch = epoch THEN reserved ELSE 9223372036854775807 END, reserved_epoch = epoch + 1

@@ -104,7 +104,7 @@ func (r *run) acceptLoss(ctx context.Context) {
 	database := postbox.Database{DB: r.db, Dialect: postbox.PostgreSQL}
 	for end := time.Now().Add(acceptDeadline); ; {
 		within, cancel := context.WithTimeout(ctx, acceptDeadline)
-		err := pgtail.AcceptLoss(within, database, pgtail.OutboxConfig{DSN: r.database})
+		_, err := pgtail.AcceptLoss(within, database, pgtail.OutboxConfig{DSN: r.database})
 		cancel()
 		if err == nil || errors.Is(err, pgtail.ErrNothingLost) { // a call that was cut off may have done it
 			break

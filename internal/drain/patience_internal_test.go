@@ -51,14 +51,14 @@ func TestRemoval_stops_repeating_itself_on_a_slow_server(t *testing.T) {
 	c := newCounter(t, database)
 	p := &c.d.removal.patience
 	*p = newPatience(50 * time.Millisecond)
+	const removal = 300 * time.Millisecond
 	end := sleepy(t, database, "0.3")
-	var limits []time.Duration
-	for len(limits) < 2 || limits[len(limits)-2] != limits[len(limits)-1] {
-		require.Less(t, len(limits), 10, "each removal is done twice")
+	before := time.Duration(0)
+	for tries := 0; p.limit <= removal || p.limit != before; tries++ { // on a busy machine, a removal may be done before it is given up
+		require.Less(t, tries, 10, "each removal is done twice")
+		before = p.limit
 		require.Empty(t, c.removeNext())
-		limits = append(limits, p.limit)
 	}
-	require.Greater(t, p.limit, 300*time.Millisecond, "it is as long as a removal takes")
 
 	end()
 	p.least = 10 * time.Second // of which a removal takes less, however busy the machine is

@@ -33,7 +33,7 @@ import (
 //	model_valve_test.go    what stands between a process and the server
 
 const (
-	// modelChecks and modelSteps bound a run to some ten seconds. make proof has more.
+	// modelChecks and modelSteps bound a run to some ten seconds. make proof alone runs it.
 	modelChecks, modelSteps = 4, 50
 	// modelProcesses run at a time at most.
 	modelProcesses = 3

@@ -1,6 +1,7 @@
 package drain_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -43,6 +44,17 @@ func (b *bench) spawn(name string, handler func(p *process) drain.Handler, chang
 
 // dies makes the process silent. Its handlers that run stand still.
 func (p *process) dies() { p.once.Do(func() { close(p.dead) }) }
+
+// afterDeath stands still until the test ends if the process is dead.
+func (p *process) afterDeath(ctx context.Context) error {
+	select {
+	case <-p.dead:
+		<-ctx.Done()
+		return ctx.Err()
+	default:
+		return nil
+	}
+}
 
 // kill takes the database away from a process and lets its leases run out.
 func (p *process) kill() {
@@ -132,8 +144,11 @@ func (e *effector) one(ctx context.Context, m *spool.Message) spool.Outcome {
 	}
 }
 
-// work counts an attempt, and ends only with the test once the process is dead.
+// work counts an attempt, and ends only with the test once the process is dead. A dead process begins no attempt, although it still has messages in memory.
 func (e *effector) work(ctx context.Context, m *spool.Message) error {
+	if err := e.p.afterDeath(ctx); err != nil {
+		return err
+	}
 	e.mu.Lock()
 	if e.attempts == nil {
 		e.attempts = map[string]int{}
@@ -144,13 +159,7 @@ func (e *effector) work(ctx context.Context, m *spool.Message) error {
 	if e.do != nil {
 		err = e.do(ctx, m)
 	}
-	select {
-	case <-e.p.dead:
-		<-ctx.Done()
-		return ctx.Err()
-	default:
-		return err
-	}
+	return cmp.Or(e.p.afterDeath(ctx), err)
 }
 
 // never watches for a while that something does not happen. It asks itself, and has asked when it returns.

@@ -30,10 +30,10 @@ import (
 //	model_process_test.go  forwarders, and how they end
 //	model_judge_test.go    the broker, which judges what it gets
 //	model_finale_test.go   the end of a history
-//	model_valve_test.go    what stands between a process and the server
+//	model_valve_test.go    a proxy between a process and the server, which can hold or cut connections
 
 const (
-	// modelChecks and modelSteps bound a run to some ten seconds. make proof alone runs it.
+	// modelChecks histories of modelSteps actions take some ten seconds. make test leaves the model out, and make proof asks for more histories.
 	modelChecks, modelSteps = 4, 50
 	// modelProcesses run at a time at most.
 	modelProcesses = 3

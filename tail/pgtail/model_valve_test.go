@@ -93,7 +93,7 @@ func (v *valve) register(conns ...net.Conn) bool {
 	return true
 }
 
-// pass passes on what comes from one side until it ends, and then ends both.
+// pass copies data from one connection to the other. When one of them ends, it closes both.
 func (v *valve) pass(to, from net.Conn) {
 	defer func() { _, _ = to.Close(), from.Close() }()
 	buffer := make([]byte, 32<<10)
